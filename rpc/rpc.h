@@ -1,0 +1,118 @@
+/*
+ * rpc: gRPC C core behind a small face. Bidirectional streams of messages and unary calls; one completion queue and one
+ * thread a loop, so that all callbacks of a loop are serial. No policy: what a message means is wire/'s business.
+ *
+ * rpc/loopback.c implements the same rpc_stream face inside one process without gRPC, for the thread sanitizer.
+ *
+ * Threads: callbacks run on the loop's thread. rpc_stream_send, rpc_loop_post and rpc_stream_close: any thread.
+ */
+#ifndef RPC_RPC_H
+#define RPC_RPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/str.h"
+
+/* ------------------------------------------------------------------------------------------------ loops */
+
+struct rpc_loop;
+plasmon_status_t rpc_loop_create(struct rpc_loop **out_loop) PL_MUST_CHECK;
+/* Either run it in the calling thread until rpc_loop_stop(), or give it a thread of its own. */
+void rpc_loop_run(struct rpc_loop *loop);
+plasmon_status_t rpc_loop_start(struct rpc_loop *loop, const char *thread_name) PL_MUST_CHECK;
+void rpc_loop_stop(struct rpc_loop *loop); /* any thread; returns at once */
+void rpc_loop_destroy(struct rpc_loop *loop); /* joins; everything made on it must have been destroyed */
+/* Run fn on the loop's thread soon. Any thread. */
+void rpc_loop_post(struct rpc_loop *loop, void (*fn)(void *user), void *user);
+/* Called on the loop's thread about every interval_ms while the loop runs, and after each burst of events ("idle"). */
+void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms, void (*tick)(void *user), void *user);
+/* Called when the queue of events ran dry: the moment to send what was batched up. */
+void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *user);
+
+/* ------------------------------------------------------------------------------------------------ streams */
+
+struct rpc_stream;
+struct rpc_stream_ops {
+    /* One whole message. bytes are lent until return. */
+    void (*message)(void *user, struct rpc_stream *stream, const uint8_t *bytes, size_t length);
+    /* The write that was in flight is done and nothing is queued: send the next batch now. */
+    void (*writable)(void *user, struct rpc_stream *stream);
+    /* Last callback. The stream is freed after it returns. status OK: the other side ended it. */
+    void (*closed)(void *user, struct rpc_stream *stream, plasmon_status_t status, const char *why);
+};
+/* Memory for a message, to be filled by the caller and taken by rpc_stream_send (no copy). */
+uint8_t *rpc_buffer_create(size_t length) PL_MUST_CHECK;
+void rpc_buffer_destroy(uint8_t *buffer); /* one that was not sent */
+/* Takes `buffer`, even on failure. Queued behind what is there. EAGAIN: more than queue_bytes_max are queued; ECLOSED. */
+plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer, size_t length) PL_MUST_CHECK;
+bool rpc_stream_idle(struct rpc_stream *stream); /* nothing in flight, nothing queued */
+/* Ends the stream: `closed` follows. On a server `status`/`why` reach the client as its close reason. */
+void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why);
+/* The peer's bearer token as it came in the metadata, or "". Server side, valid from `accept` on. */
+const char *rpc_stream_token(struct rpc_stream *stream);
+const char *rpc_stream_peer(struct rpc_stream *stream); /* "unix:", "ipv4:127.0.0.1:4711", "fd:" */
+void rpc_stream_set_user(struct rpc_stream *stream, const struct rpc_stream_ops *ops, void *user);
+
+/* ------------------------------------------------------------------------------------------------ server */
+
+struct rpc_server;
+struct rpc_unary; /* one unary call that waits for its answer */
+struct rpc_method {
+    const char *path; /* "/plasmon.v1.Plasmon/Session" */
+    /* Stream methods: a new stream; give it ops with rpc_stream_set_user() before returning. Not OK refuses it. */
+    plasmon_status_t (*accept)(void *user, struct rpc_stream *stream, struct pl_err *err);
+    /* Unary methods: answer now or later with rpc_unary_reply/rpc_unary_fail. */
+    void (*unary)(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
+};
+struct rpc_server_config {
+    const char *const *addresses; /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
+    const char *token;            /* "" or NULL: none needed. Else every call but health must carry it */
+    const struct rpc_method *methods;
+    size_t method_count;
+    void *user;
+    size_t message_bytes_max;     /* 0: 8 MiB */
+    uint32_t streams_max;         /* 0: 4096 */
+};
+/* EADDRINUSE names the address. Serves grpc.health.v1 too; unknown methods get UNIMPLEMENTED at once. */
+plasmon_status_t rpc_server_create(struct rpc_loop *loop, const struct rpc_server_config *config, struct rpc_server **out_server, struct pl_err *err) PL_MUST_CHECK;
+/* The port that ":0" became, for address number `index`; 0 for unix. */
+int rpc_server_port(const struct rpc_server *server, size_t index);
+/* Serve one connected socket (takes fd). */
+plasmon_status_t rpc_server_add_fd(struct rpc_server *server, int fd) PL_MUST_CHECK;
+/* Cancels every call, waits for them, frees. On the loop's thread or after the loop stopped. */
+void rpc_server_destroy(struct rpc_server *server);
+void rpc_unary_reply(struct rpc_unary *call, uint8_t *buffer, size_t length); /* takes buffer */
+void rpc_unary_fail(struct rpc_unary *call, plasmon_status_t status, const char *why);
+const char *rpc_unary_token(struct rpc_unary *call);
+
+/* ------------------------------------------------------------------------------------------------ client */
+
+struct rpc_channel;
+struct rpc_channel_config {
+    const char *target; /* "unix:/path", "host:port" */
+    int fd;             /* used when target is NULL; taken */
+    const char *token;  /* NULL: none */
+    size_t message_bytes_max; /* 0: 8 MiB */
+};
+plasmon_status_t rpc_channel_create(struct rpc_loop *loop, const struct rpc_channel_config *config, struct rpc_channel **out_channel) PL_MUST_CHECK;
+void rpc_channel_destroy(struct rpc_channel *channel); /* after its streams closed */
+/* Connecting happens in the background (wait-for-ready up to connect_timeout_ms, then closed with ECONNECT and the cause). */
+plasmon_status_t rpc_stream_open(struct rpc_channel *channel, const char *path, uint32_t connect_timeout_ms, const struct rpc_stream_ops *ops, void *user, struct rpc_stream **out_stream) PL_MUST_CHECK;
+/* Blocks the calling thread (not the loop's) up to timeout_ms. *out_bytes is the caller's (pl_free). */
+plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path, const uint8_t *bytes, size_t length, uint32_t timeout_ms, uint8_t **out_bytes, size_t *out_length, struct pl_err *err) PL_MUST_CHECK;
+
+/* ------------------------------------------------------------------------------------------------ loopback */
+
+/* Two ends of one stream in this process; both loops may be the same. Same face, no gRPC. */
+plasmon_status_t rpc_loopback_create(struct rpc_loop *loop_a, struct rpc_stream **out_a, struct rpc_loop *loop_b, struct rpc_stream **out_b) PL_MUST_CHECK;
+/* A loop without gRPC for it. */
+plasmon_status_t rpc_loopback_loop_create(struct rpc_loop **out_loop) PL_MUST_CHECK;
+
+/* Once a process, before anything else; counted. */
+void rpc_init(void);
+void rpc_finish(void);
+
+#endif

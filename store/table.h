@@ -1,0 +1,102 @@
+/*
+ * The object table of a device: which buffers lie in its arena, readable by every process of the host, and standing when its
+ * writer dies.
+ *
+ * One writer (the device's worker; the store while the worker is dead), many readers (other workers, clients). The head gives
+ * out slots and generations (wire_buffer), so an entry is found without searching.
+ *
+ *   FREE -> WRITING -> SEALED -> (WRITING in place: CONSUMED -> SEALED) -> DOOMED -> FREE
+ *
+ * Reader:   pin in a page of its own (device's slot, generation), fence, read the entry: state SEALED, generation equal,
+ *           checksum right; use the bytes; unpin when the copy is done. Anything else: unpin, and ask the head again.
+ * Writer:   to free, set DOOMED (release), fence, scan the pin pages for the slot; free only when none holds it, otherwise try
+ *           again later. To write in place, set CONSUMED first and scan likewise.
+ *
+ * The store-load order on both sides (pin then read; doom then scan) is what makes it safe: at least one of the two sees the
+ * other. tests/unit/store/test_table_model.c enumerates all interleavings, with a crash of either side after every store.
+ */
+#ifndef STORE_TABLE_H
+#define STORE_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/box.h"
+
+#define STORE_TABLE_MAGIC 0x706c736d74623031ull
+#define STORE_TABLE_SLOTS (1u << 18)
+#define STORE_PIN_MAX     1022u /* pins a reader holds at a time */
+#define STORE_READER_MAX  256u  /* readers of one host: workers first, then clients */
+
+enum store_state {
+    STORE_FREE = 0,
+    STORE_WRITING = 1,  /* allocated, bytes not yet right */
+    STORE_SEALED = 2,
+    STORE_CONSUMED = 3, /* was sealed, is being overwritten in place */
+    STORE_DOOMED = 4,   /* to be freed; no new reader */
+};
+
+/* 128 bytes; everything but `state` is written before state is (release) and covered by the checksum. */
+struct store_entry {
+    uint32_t generation;
+    uint32_t dtype;
+    uint64_t offset; /* in the arena */
+    uint64_t bytes;
+    uint64_t seq;    /* launch that writes it: right when that is done */
+    uint32_t ndim;
+    uint32_t flags;  /* enum store_entry_flags */
+    int64_t dim[PL_DIM_MAX]; /* of the frame that the buffer holds */
+    uint32_t checksum;
+    _Atomic uint32_t state;
+    uint64_t reserved;
+};
+
+enum store_entry_flags {
+    STORE_ENTRY_CLIENT_WRITES = 1u << 0, /* lies in a chunk that clients may map writable */
+    STORE_ENTRY_REPLICA = 1u << 1,
+};
+
+struct store_chunk {
+    uint64_t offset; /* in the arena */
+    uint64_t bytes;  /* 0: end of the list */
+    uint32_t client_writable;
+    uint32_t id;     /* names the descriptor at the store */
+};
+#define STORE_CHUNK_MAX 4096u
+
+struct store_table {
+    uint64_t magic;
+    uint32_t host_device;
+    uint32_t kind;    /* enum device_kind */
+    uint32_t ordinal;
+    _Atomic uint32_t chunk_count; /* release: chunks[0 .. count) are right */
+    uint64_t arena_bytes;         /* of reserved address space */
+    uint64_t reserved[3];
+    struct store_chunk chunks[STORE_CHUNK_MAX];
+    struct store_entry entries[STORE_TABLE_SLOTS];
+};
+
+/* A reader's page: one writer (the reader), read by every table's writer. */
+struct store_pins {
+    uint64_t magic;
+    _Atomic uint64_t owner_pid; /* 0: free; the store clears the page of a dead reader */
+    _Atomic uint64_t pin[STORE_PIN_MAX]; /* (host_device + 1) << 48 | slot << 24 | generation; 0: none */
+};
+
+void store_table_init(struct store_table *table, uint32_t host_device, uint32_t kind, uint32_t ordinal, uint64_t arena_bytes);
+uint32_t store_entry_checksum(const struct store_entry *entry);
+
+/* Writer side. frame: what the buffer holds. */
+void store_table_alloc(struct store_table *table, uint32_t slot, uint32_t generation, uint64_t offset, const struct pl_shape *frame, uint32_t flags, uint64_t seq);
+void store_table_seal(struct store_table *table, uint32_t slot);
+void store_table_consume(struct store_table *table, uint32_t slot, uint64_t seq); /* says so before anything is enqueued */
+void store_table_doom(struct store_table *table, uint32_t slot);
+/* After doom (or consume): does any of the pages hold the slot? */
+bool store_table_pinned(struct store_table *table, uint32_t slot, struct store_pins *const *pages, uint32_t page_count);
+void store_table_free(struct store_table *table, uint32_t slot);
+
+/* Reader side. OK: *out_entry is a copy and the pin *out_pin holds; AGAIN: not sealed (yet); ELOST: no such generation any more. */
+plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot, uint32_t generation, struct store_pins *mine, struct store_entry *out_entry, uint32_t *out_pin) PL_MUST_CHECK;
+void store_table_unpin(struct store_pins *mine, uint32_t pin);
+
+#endif

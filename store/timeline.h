@@ -1,0 +1,64 @@
+/*
+ * Timelines: what is done on a device, readable by every process of the host without a message.
+ *
+ * A device's launches are numbered densely (seq 1, 2, 3 ..., by the head). Each launch is enqueued on one of a few in-order
+ * streams. A stream's word says: every launch of mine up to this seq is complete. So "launch n of device d is done" is
+ *
+ *     entry = ring[n % RING]          which stream n went to (release-stored when it was enqueued)
+ *     word[entry.stream] >= n         written by the device itself, after its work
+ *
+ * The memory belongs to plasmon-store and outlives workers: a restarted worker reads from it what had completed, enqueues the
+ * rest again under the same numbers on the same streams, and nobody who waits notices more than a delay.
+ *
+ * The host route's staging ring (transfer/host.c) has its words here too: both halves of a transfer wait for each other's.
+ *
+ * All words are plain 64-bit integers because a GPU writes them; the host reads them with acquire.
+ */
+#ifndef STORE_TIMELINE_H
+#define STORE_TIMELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+#define STORE_TIMELINE_MAGIC   0x706c736d746c3031ull /* "plsmtl01" */
+#define STORE_STREAM_MAX       16u
+#define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
+#define STORE_STAGE_SLOTS      16u    /* host route: slots of the receiver's staging slab */
+#define STORE_STAGE_SLOT_BYTES (8u << 20)
+#define STORE_HOST_DEVICE_MAX  64u
+
+struct store_word {
+    _Alignas(64) uint64_t value;
+};
+
+struct store_timeline {
+    uint64_t magic;
+    uint32_t host_device;
+    uint32_t incarnation;     /* of the worker; written by the store before it starts one */
+    uint64_t enqueued;        /* every launch up to here is in the ring; release by the worker */
+    uint64_t failed_ring_head; /* reserved */
+    struct store_word stream[STORE_STREAM_MAX];        /* written by the device */
+    struct store_word stage_ready[STORE_STAGE_SLOTS];  /* chunk number + 1 that lies in the slot; by the sender's device */
+    struct store_word stage_taken;                     /* chunks taken out, in order; by this device */
+    uint64_t ring[STORE_RING];                         /* seq << 8 | stream */
+};
+
+enum store_point_state {
+    STORE_POINT_UNKNOWN,  /* not enqueued yet */
+    STORE_POINT_ENQUEUED, /* will complete by itself: a stream may wait for it */
+    STORE_POINT_DONE,
+};
+
+void store_timeline_init(struct store_timeline *timeline, uint32_t host_device); /* by the store, on zeroed memory */
+/* By the worker, in increasing seq. */
+void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream);
+/* By anyone. *out_word/*out_value: what a stream must wait for when ENQUEUED. out pointers may be NULL. */
+enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq, uint64_t **out_word, uint64_t *out_value);
+static inline bool store_timeline_done(struct store_timeline *timeline, uint64_t seq)
+{
+    return store_timeline_point(timeline, seq, NULL, NULL) == STORE_POINT_DONE;
+}
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * wire: encoding, decoding with checks, and the reliable link. Pure functions over bytes; no sockets.
+ *
+ *   wire_decode_*      bytes -> protobuf-c struct in a capped arena; every count, length, shape and id in it has been
+ *                      checked against the limits in wire/limits.h before the caller sees it
+ *   wire_encode        protobuf-c struct -> bytes
+ *   struct wire_link   one direction-pair of a session: numbers frames, keeps what is not acknowledged, drops repeats,
+ *                      resumes after a reconnect
+ *   wire_box/view/shape_from_*  checked conversions to base/box.h
+ */
+#ifndef WIRE_WIRE_H
+#define WIRE_WIRE_H
+
+#include "base/box.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "wire/plasmon.pb-c.h"
+
+#define WIRE_PROTOCOL 1u
+
+/* Limits on what comes from outside. A message over one of them is EMALFORMED or ELIMIT and names the limit. */
+#define WIRE_MESSAGE_BYTES_MAX (8u << 20)
+#define WIRE_ARENA_BYTES_MAX   (64u << 20)
+#define WIRE_TASKS_MAX         4096u /* a frame */
+#define WIRE_ARGS_MAX          65536u /* a task */
+#define WIRE_SCALARS_MAX       64u
+#define WIRE_DATA_BYTES_MAX    (1u << 20)
+#define WIRE_LABEL_BYTES_MAX   128u
+#define WIRE_NAME_BYTES_MAX    256u
+#define WIRE_RANGES_MAX        65536u
+#define WIRE_PIECES_MAX        65536u
+
+/* Bump arena with a cap; its ProtobufCAllocator makes decoding cost no malloc a message. Reset between messages. */
+struct wire_arena {
+    uint8_t *block;
+    size_t block_bytes;
+    size_t used;
+    size_t bytes_max;
+    size_t total;         /* over all blocks since reset */
+    void *overflow;       /* chain of extra blocks */
+    ProtobufCAllocator allocator;
+    bool refused;         /* the cap was hit */
+};
+plasmon_status_t wire_arena_init(struct wire_arena *arena, size_t bytes_max) PL_MUST_CHECK;
+void wire_arena_finish(struct wire_arena *arena);
+void wire_arena_reset(struct wire_arena *arena);
+void *wire_arena_alloc(struct wire_arena *arena, size_t bytes) PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
+
+/* Decode and check. The result lives in the arena until reset. */
+plasmon_status_t wire_decode_client_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__ClientFrame **out, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_head_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__HeadFrame **out, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_worker_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__WorkerFrame **out, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_worker_command(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__WorkerCommand **out, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_node_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__NodeFrame **out, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_node_command(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__NodeCommand **out, struct pl_err *err) PL_MUST_CHECK;
+
+/* Geometry. Lists of numbers as they are on the wire. */
+plasmon_status_t wire_shape_get(const Plasmon__V1__Shape *shape, struct pl_shape *out, struct pl_err *err) PL_MUST_CHECK;
+void wire_shape_put(const struct pl_shape *shape, Plasmon__V1__Shape *out, uint64_t dims[PL_DIM_MAX]); /* dims is lent to *out */
+plasmon_status_t wire_view_get(size_t n, const int64_t *numbers, const struct pl_shape *root, struct pl_view *out, struct pl_err *err) PL_MUST_CHECK; /* n == 0: whole */
+size_t wire_view_put(const struct pl_view *view, int64_t out[3 * PL_DIM_MAX]);
+plasmon_status_t wire_box_get(size_t n, const int64_t *numbers, struct pl_box *out, struct pl_err *err) PL_MUST_CHECK;
+size_t wire_box_put(const struct pl_box *box, int64_t out[2 * PL_DIM_MAX]);
+
+/* Buffers. */
+static inline uint64_t wire_buffer(uint32_t device, uint32_t slot, uint32_t generation)
+{
+    return (uint64_t)device << 48 | (uint64_t)(slot & 0xffffffu) << 24 | (generation & 0xffffffu);
+}
+static inline uint32_t wire_buffer_device(uint64_t buffer)
+{
+    return (uint32_t)(buffer >> 48);
+}
+static inline uint32_t wire_buffer_slot(uint64_t buffer)
+{
+    return (uint32_t)(buffer >> 24) & 0xffffffu;
+}
+static inline uint32_t wire_buffer_generation(uint64_t buffer)
+{
+    return (uint32_t)buffer & 0xffffffu;
+}
+static inline uint64_t wire_point(uint32_t device, uint64_t seq)
+{
+    return (uint64_t)device << 48 | (seq & 0xffffffffffffu);
+}
+static inline uint32_t wire_point_device(uint64_t point)
+{
+    return (uint32_t)(point >> 48);
+}
+static inline uint64_t wire_point_seq(uint64_t point)
+{
+    return point & 0xffffffffffffu;
+}
+
+/*
+ * A set of numbers as ranges; adds of neighbours merge with the last range, so that a run of completions stays one range.
+ * Iterate ranges.items as Plasmon-independent pairs.
+ */
+struct wire_range {
+    uint64_t first;
+    uint64_t count;
+};
+struct wire_ranges {
+    struct pl_vec items; /* struct wire_range */
+};
+void wire_ranges_init(struct wire_ranges *ranges);
+void wire_ranges_finish(struct wire_ranges *ranges);
+plasmon_status_t wire_ranges_add(struct wire_ranges *ranges, uint64_t number) PL_MUST_CHECK;
+void wire_ranges_clear(struct wire_ranges *ranges);
+
+/*
+ * The reliable link. The sender numbers every frame that carries ops and keeps its bytes until acknowledged; the receiver takes
+ * frames in order, exactly once. After a reconnect each side says what it has taken over and the other sends the rest again.
+ *
+ *   out: wire_link_next_seq() -> fill Header -> encode -> wire_link_sent(link, seq, bytes) keeps a copy
+ *   in:  wire_link_receive(link, seq): 1 take it, 0 a repeat: drop it, -1 a gap: the connection is broken
+ *        wire_link_acked(link, ack) frees what the other side has
+ *   reconnect: wire_link_resend(link, from, fn) walks what must be sent again
+ */
+struct wire_link {
+    uint64_t out_seq;      /* last number given out */
+    uint64_t out_acked;
+    uint64_t in_seq;       /* last number taken over */
+    uint64_t in_acked;     /* last number that we told the other side */
+    uint64_t kept_bytes;
+    uint64_t kept_bytes_max;
+    struct wire_kept *kept_first; /* oldest first */
+    struct wire_kept *kept_last;
+};
+void wire_link_init(struct wire_link *link, uint64_t kept_bytes_max);
+void wire_link_finish(struct wire_link *link);
+uint64_t wire_link_next_seq(struct wire_link *link);
+plasmon_status_t wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes, size_t length) PL_MUST_CHECK; /* ELIMIT: too much unacknowledged */
+int wire_link_receive(struct wire_link *link, uint64_t seq);
+void wire_link_acked(struct wire_link *link, uint64_t ack);
+/* The other side has everything up to `from`: calls fn for each kept frame after it, oldest first. */
+void wire_link_resend(struct wire_link *link, uint64_t from, void (*fn)(void *user, const uint8_t *bytes, size_t length), void *user);
+bool wire_link_owes_ack(const struct wire_link *link);
+
+#endif
