@@ -1,0 +1,205 @@
+/*
+ * Fault points and seeded bugs. Both are small tables of armed names. A pass through a point that nobody armed costs
+ * one relaxed load, so points may stand on hot paths of test builds.
+ *
+ * A point stays in the table after it fired, marked so, until pl_fault_disarm() empties the table: a test learns there
+ * whether its nth pass ever came.
+ */
+#include "fault.h"
+
+#include "base.h"
+#include "log.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef PL_FAULTS
+
+#define ARMED_MAX  16
+#define NAME_BYTES 64
+
+struct armed {
+    char name[NAME_BYTES];
+    unsigned passes_left; /* before the one that fails */
+    int fired;
+};
+
+/* A plain mutex: points are passed with locks of any rank held, and it takes nothing else. */
+static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct armed fault_table[ARMED_MAX]; /* guarded by fault_lock */
+static unsigned fault_used;                 /* guarded by fault_lock */
+static char bug_table[ARMED_MAX][NAME_BYTES];
+static unsigned bug_used; /* guarded by fault_lock */
+
+/* Hints outside the lock; a thread that reads an old 0 passed before the arming, which is a legal order. */
+static _Atomic unsigned fault_hint;
+static _Atomic unsigned bug_hint;
+
+static struct armed *armed_find_locked(const char *name)
+{
+    for (unsigned i = 0; i < fault_used; i++) {
+        if (strcmp(fault_table[i].name, name) == 0) {
+            return &fault_table[i];
+        }
+    }
+    return NULL;
+}
+
+int pl_fault_point(const char *name)
+{
+    struct armed *armed;
+    int fail = 0;
+
+    if (atomic_load_explicit(&fault_hint, memory_order_relaxed) == 0) {
+        return 0;
+    }
+
+    pthread_mutex_lock(&fault_lock);
+    armed = armed_find_locked(name);
+    if (armed != NULL && !armed->fired) {
+        if (armed->passes_left == 0) {
+            armed->fired = 1;
+            fail         = 1;
+        } else {
+            armed->passes_left--;
+        }
+    }
+    pthread_mutex_unlock(&fault_lock);
+    return fail;
+}
+
+void pl_fault_arm(const char *name, unsigned nth)
+{
+    struct armed *armed;
+
+    pthread_mutex_lock(&fault_lock);
+    armed = armed_find_locked(name);
+    if (armed == NULL) {
+        PL_CHECK(fault_used < ARMED_MAX);
+        armed = &fault_table[fault_used++];
+        (void)snprintf(armed->name, sizeof(armed->name), "%s", name);
+    }
+    armed->passes_left = nth;
+    armed->fired       = 0;
+    atomic_store(&fault_hint, fault_used);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+int pl_fault_disarm(void)
+{
+    int fired = 0;
+
+    pthread_mutex_lock(&fault_lock);
+    for (unsigned i = 0; i < fault_used; i++) {
+        fired |= fault_table[i].fired;
+    }
+    fault_used = 0;
+    atomic_store(&fault_hint, 0);
+    pthread_mutex_unlock(&fault_lock);
+    return fired;
+}
+
+int pl_bug(const char *name)
+{
+    int armed = 0;
+
+    if (atomic_load_explicit(&bug_hint, memory_order_relaxed) == 0) {
+        return 0;
+    }
+
+    pthread_mutex_lock(&fault_lock);
+    for (unsigned i = 0; i < bug_used; i++) {
+        armed |= strcmp(bug_table[i], name) == 0;
+    }
+    pthread_mutex_unlock(&fault_lock);
+    return armed;
+}
+
+void pl_bug_arm(const char *name)
+{
+    pthread_mutex_lock(&fault_lock);
+    if (name == NULL) {
+        bug_used = 0;
+    } else {
+        PL_CHECK(bug_used < ARMED_MAX);
+        (void)snprintf(bug_table[bug_used++], NAME_BYTES, "%s", name);
+    }
+    atomic_store(&bug_hint, bug_used);
+    pthread_mutex_unlock(&fault_lock);
+}
+
+/* Calls `arm` for each "name" or "name:nth" of a comma-separated list; the list is cut up. */
+static void list_arm(char *list, void (*arm)(const char *name, unsigned nth))
+{
+    char *rest = list;
+    char *item;
+
+    while ((item = strsep(&rest, ",")) != NULL) {
+        char *colon  = strrchr(item, ':');
+        unsigned nth = 0;
+
+        if (colon != NULL) {
+            *colon = '\0';
+            nth    = (unsigned)strtoul(colon + 1, NULL, 10);
+        }
+        if (*item != '\0') {
+            arm(item, nth);
+        }
+    }
+}
+
+static void bug_arm_named(const char *name, unsigned nth)
+{
+    (void)nth;
+    pl_bug_arm(name);
+}
+
+static void env_arm(const char *variable, void (*arm)(const char *name, unsigned nth))
+{
+    const char *value = getenv(variable);
+    char list[ARMED_MAX * NAME_BYTES];
+
+    if (value == NULL || *value == '\0') {
+        return;
+    }
+    pl_info("base", "%s=%s", variable, value);
+    (void)snprintf(list, sizeof(list), "%s", value);
+    list_arm(list, arm);
+}
+
+void pl_fault_from_env(void)
+{
+    env_arm("PLASMON_FAULT", pl_fault_arm);
+    env_arm("PLASMON_BUG", bug_arm_named);
+}
+
+#else
+
+void pl_fault_arm(const char *name, unsigned nth)
+{
+    (void)name;
+    (void)nth;
+}
+
+int pl_fault_disarm(void)
+{
+    return 0;
+}
+
+void pl_fault_from_env(void)
+{
+    if (getenv("PLASMON_FAULT") != NULL || getenv("PLASMON_BUG") != NULL) {
+        pl_warn("base", "PLASMON_FAULT and PLASMON_BUG do nothing in this build "
+                        "(PLASMON_FAULTS is off)");
+    }
+}
+
+void pl_bug_arm(const char *name)
+{
+    (void)name;
+}
+
+#endif

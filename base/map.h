@@ -1,0 +1,25 @@
+/* Hash map from a non-zero uint64_t to a pointer: open addressing, linear probing, backward-shift deletion. */
+#ifndef BASE_MAP_H
+#define BASE_MAP_H
+
+#include "base.h"
+
+struct pl_map_slot {
+    uint64_t key; /* 0: empty */
+    void *value;
+};
+struct pl_map {
+    struct pl_map_slot *slots;
+    size_t capacity; /* power of two, or 0 */
+    size_t count;
+};
+
+void pl_map_init(struct pl_map *map); /* allocates nothing */
+void pl_map_finish(struct pl_map *map);
+void *pl_map_get(const struct pl_map *map, uint64_t key); /* NULL: absent */
+plasmon_status_t pl_map_set(struct pl_map *map, uint64_t key, void *value) PL_MUST_CHECK; /* value not NULL */
+void *pl_map_remove(struct pl_map *map, uint64_t key); /* what was there, or NULL */
+/* for (size_t i = 0; pl_map_next(map, &i, &key, &value);) ; the map must not change inside. */
+int pl_map_next(const struct pl_map *map, size_t *io_index, uint64_t *out_key, void **out_value);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * Killing a process and knowing that it has ended. A pid may be reused by another process between looking and killing; a
+ * pidfd is that process and no other. It becomes readable when the process has ended, with all its threads, for anybody
+ * who holds it: so a worker that is not our child can be fenced too.
+ */
+#include "fd.h"
+
+#include "clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef P_PIDFD
+#define P_PIDFD 3 /* <linux/wait.h>, which clashes with <sys/wait.h> */
+#endif
+
+int pl_pidfd_open(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0); /* always close-on-exec */
+}
+
+/* Wait until `fd` is readable, over interruptions. */
+static plasmon_status_t wait_readable(int fd, uint64_t timeout_ms)
+{
+    uint64_t deadline_ns = pl_now_ns() + pl_min_u64(timeout_ms, INT32_MAX) * 1000000u;
+
+    for (;;) {
+        struct pollfd waiting = {.fd = fd, .events = POLLIN};
+        uint64_t now_ns       = pl_now_ns();
+        uint64_t left_ns      = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+        int ready             = poll(&waiting, 1, (int)((left_ns + 999999u) / 1000000u));
+
+        if (ready > 0) {
+            return PLASMON_OK;
+        }
+        if (ready == 0) {
+            return PLASMON_ETIMEDOUT;
+        }
+        if (errno != EINTR) {
+            return pl_status_from_errno(errno);
+        }
+    }
+}
+
+plasmon_status_t pl_pidfd_kill_wait(int pidfd, uint64_t timeout_ms)
+{
+    plasmon_status_t status;
+    siginfo_t info;
+
+    if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) != 0 && errno != ESRCH) {
+        return pl_status_from_errno(errno);
+    }
+
+    status = wait_readable(pidfd, timeout_ms);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+
+    /* Our child: reap it. Not ours, or reaped already (ECHILD): it has ended all the same. */
+    if (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG) != 0 &&
+        errno != ECHILD) {
+        return pl_status_from_errno(errno);
+    }
+    return PLASMON_OK;
+}

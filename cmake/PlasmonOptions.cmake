@@ -1,0 +1,37 @@
+option(PLASMON_WERROR "Warnings are errors" OFF)
+option(PLASMON_FAULTS "Fault points and seeded bugs (tests need them)" ON)
+set(PLASMON_SANITIZE "" CACHE STRING "address,undefined | thread | empty")
+set(PLASMON_CUDA "AUTO" CACHE STRING "AUTO, ON or OFF: build the CUDA device and kernels (needs nvcc)")
+set_property(CACHE PLASMON_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+# The default build keeps assertions and lock-rank checks, which cost little; only Release drops them.
+string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO "${CMAKE_C_FLAGS_RELWITHDEBINFO}")
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# Every target of ours links this. Generated code does not.
+add_library(plasmon_flags INTERFACE)
+target_compile_definitions(plasmon_flags INTERFACE _GNU_SOURCE)
+target_compile_options(plasmon_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wvla
+  $<$<BOOL:${PLASMON_WERROR}>:-Werror> -fno-strict-aliasing -fno-omit-frame-pointer)
+target_include_directories(plasmon_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
+if(PLASMON_FAULTS)
+  target_compile_definitions(plasmon_flags INTERFACE PL_FAULTS)
+endif()
+find_package(Threads REQUIRED)
+target_link_libraries(plasmon_flags INTERFACE Threads::Threads)
+
+if(PLASMON_SANITIZE)
+  add_compile_options(-fsanitize=${PLASMON_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${PLASMON_SANITIZE})
+endif()

@@ -1,0 +1,334 @@
+/*
+ * The runner: a list of tests, and a forked process for each.
+ *
+ * The runner has one thread and touches nothing of the code under test, so fork is safe. It waits for two things: the
+ * child's pidfd (it has ended) and an eventfd (the test moved its own deadline). A child past its deadline is killed with
+ * its process group, so that what the test started goes with it; the same happens after a test that ended on its own.
+ * If the runner itself is killed, its child goes too (PR_SET_PDEATHSIG).
+ *
+ * Exit status: 0 all passed (some may be skipped), 1 some failed, 2 usage, 77 all were skipped.
+ */
+#include "test_int.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/vec.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXIT_USAGE       2
+#define EXIT_ALL_SKIPPED 77 /* what CTest's SKIP_RETURN_CODE says; GNU's convention */
+
+struct test {
+    const char *name;
+    const char *file;
+    int line;
+    test_fn fn;
+};
+
+struct runner {
+    const char *only; /* NULL: all */
+    int list;
+    int no_fork;
+    uint64_t seed;
+    struct test_report *report; /* shared with the child */
+    int wake_fd;
+    unsigned passed, failed, skipped;
+};
+
+/* Filled by constructors before main(), so it may hold no more than a zero-initialised object can. */
+static struct pl_vec tests;
+
+void test_register(const char *name, const char *file, int line, test_fn fn)
+{
+    struct test *test;
+
+    if (tests.item_bytes == 0) {
+        tests = PL_VEC_INIT(struct test);
+    }
+    test = pl_vec_push(&tests);
+    if (test == NULL) {
+        abort();
+    }
+    *test = (struct test){.name = name, .file = file, .line = line, .fn = fn};
+}
+
+static int usage(const char *program)
+{
+    fprintf(stderr, "usage: %s [--list] [--only NAME] [--no-fork] [--seed NUMBER]\n",
+            program);
+    return EXIT_USAGE;
+}
+
+static int parse_seed(const char *text, uint64_t *out_seed)
+{
+    char *end;
+
+    errno     = 0;
+    *out_seed = strtoull(text, &end, 0);
+    return errno == 0 && end != text && *end == '\0';
+}
+
+static int parse(struct runner *runner, int argc, char **argv)
+{
+    const char *seed = getenv("PLASMON_TEST_SEED");
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--list") == 0) {
+            runner->list = 1;
+        } else if (strcmp(argv[i], "--no-fork") == 0) {
+            runner->no_fork = 1;
+        } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+            runner->only = argv[++i];
+        } else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
+            seed = argv[++i];
+        } else {
+            return 0;
+        }
+    }
+    if (seed == NULL) {
+        struct timespec now;
+
+        (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
+        runner->seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+        return 1;
+    }
+    return parse_seed(seed, &runner->seed);
+}
+
+static int runner_init(struct runner *runner)
+{
+    runner->report = mmap(NULL, sizeof(*runner->report), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (runner->report == MAP_FAILED) {
+        return 0;
+    }
+    runner->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return runner->wake_fd >= 0;
+}
+
+static void report_reset(struct test_report *report)
+{
+    atomic_store(&report->result, TEST_RUNNING);
+    atomic_store(&report->claimed, 0);
+    atomic_store(&report->deadline_ns, UINT64_MAX);
+    report->text[0] = '\0';
+}
+
+/* Milliseconds until the deadline, as poll() wants them. */
+static int poll_timeout(const struct test_report *report)
+{
+    uint64_t deadline_ns = atomic_load(&report->deadline_ns);
+    uint64_t now_ns      = pl_now_ns();
+
+    if (deadline_ns <= now_ns) {
+        return 0;
+    }
+    return (int)pl_min_u64((deadline_ns - now_ns + 999999u) / 1000000u, 3600000u);
+}
+
+/* 1: the child has ended; 0: its time is over. */
+static int wait_for_end(const struct runner *runner, int pidfd)
+{
+    for (;;) {
+        struct pollfd waiting[2] = {
+            {.fd = pidfd, .events = POLLIN},
+            {.fd = runner->wake_fd, .events = POLLIN},
+        };
+        uint64_t wakes;
+        int ready = poll(waiting, PL_COUNT(waiting), poll_timeout(runner->report));
+
+        if (ready < 0 && errno != EINTR) {
+            return 0;
+        }
+        if (waiting[0].revents != 0) {
+            return 1;
+        }
+        if (read(runner->wake_fd, &wakes, sizeof(wakes)) < 0 &&
+            pl_now_ns() >= atomic_load(&runner->report->deadline_ns)) {
+            return 0;
+        }
+    }
+}
+
+/* Judge a process that has ended; fills in the text for what only the outside can see. */
+static enum test_result judge(struct test_report *report, int timed_out, int wait_status)
+{
+    enum test_result result = (enum test_result)atomic_load(&report->result);
+
+    if (timed_out) {
+        (void)snprintf(report->text, sizeof(report->text), "timed out");
+        return TEST_FAILED;
+    }
+    if (result == TEST_FAILED) {
+        return TEST_FAILED;
+    }
+    if (WIFSIGNALED(wait_status)) {
+        (void)snprintf(report->text, sizeof(report->text), "killed by signal %d (%s)",
+                       WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+        return TEST_FAILED;
+    }
+    if (WEXITSTATUS(wait_status) != 0) {
+        (void)snprintf(report->text, sizeof(report->text), "exit status %d%s",
+                       WEXITSTATUS(wait_status),
+                       result == TEST_PASSED
+                           ? " after the test (a leak or another sanitizer report?)"
+                           : "");
+        return TEST_FAILED;
+    }
+    if (result == TEST_RUNNING) {
+        (void)snprintf(report->text, sizeof(report->text), "the test called exit()");
+        return TEST_FAILED;
+    }
+    return result;
+}
+
+_Noreturn static void child_main(const struct runner *runner, const struct test *test)
+{
+    struct test_child_config config = {.report  = runner->report,
+                                       .wake_fd = runner->wake_fd,
+                                       .in_fork = 1,
+                                       .seed    = runner->seed};
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setpgid(0, 0);
+    test_child_run(&config, test->fn);
+    exit(0);
+}
+
+static enum test_result run_forked(struct runner *runner, const struct test *test)
+{
+    int wait_status = 0;
+    int timed_out;
+    int pidfd;
+    pid_t pid;
+
+    (void)fflush(NULL); /* or the child prints it once more */
+    pid = fork();
+    if (pid == 0) {
+        child_main(runner, test);
+    }
+    if (pid < 0) {
+        (void)snprintf(runner->report->text, TEST_TEXT_BYTES, "cannot fork: %s",
+                       strerror(errno));
+        return TEST_FAILED;
+    }
+    (void)setpgid(pid,
+                  pid); /* both sides do it, so that the group exists whoever is first */
+    pidfd     = pl_pidfd_open(pid);
+    timed_out = !wait_for_end(runner, pidfd);
+
+    if (timed_out) {
+        (void)kill(pid, SIGKILL);
+    }
+    (void)kill(
+        -pid,
+        SIGKILL); /* the group: what the test left running; before the wait, so the id is still taken */
+    while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
+    }
+    pl_fd_close(&pidfd);
+    return judge(runner->report, timed_out, wait_status);
+}
+
+static enum test_result run_here(struct runner *runner, const struct test *test)
+{
+    struct test_child_config config = {
+        .report = runner->report, .wake_fd = -1, .in_fork = 0, .seed = runner->seed};
+
+    test_child_run(&config, test->fn);
+    return (enum test_result)atomic_load(&runner->report->result);
+}
+
+static void run_one(struct runner *runner, const struct test *test, size_t number)
+{
+    enum test_result result;
+
+    report_reset(runner->report);
+    result = runner->no_fork ? run_here(runner, test) : run_forked(runner, test);
+
+    if (result == TEST_PASSED) {
+        runner->passed++;
+        printf("ok %zu %s\n", number, test->name);
+    } else if (result == TEST_SKIPPED) {
+        runner->skipped++;
+        printf("ok %zu %s # SKIP %s\n", number, test->name, runner->report->text);
+    } else {
+        runner->failed++;
+        printf("not ok %zu %s\n", number, test->name);
+        printf("# %s\n", runner->report->text);
+        printf("# %s:%d; repeat with --only %s --seed %llu\n", test->file, test->line,
+               test->name, (unsigned long long)runner->seed);
+    }
+    (void)fflush(stdout);
+}
+
+static size_t count_chosen(const struct runner *runner)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < tests.count; i++) {
+        const struct test *test = pl_vec_at(&tests, i);
+
+        count += runner->only == NULL || strcmp(runner->only, test->name) == 0;
+    }
+    return count;
+}
+
+static void run_chosen(struct runner *runner)
+{
+    size_t number = 0;
+
+    for (size_t i = 0; i < tests.count; i++) {
+        const struct test *test = pl_vec_at(&tests, i);
+
+        if (runner->only != NULL && strcmp(runner->only, test->name) != 0) {
+            continue;
+        }
+        if (runner->list) {
+            printf("%s\n", test->name);
+        } else {
+            run_one(runner, test, ++number);
+        }
+    }
+}
+
+int test_main(int argc, char **argv)
+{
+    struct runner runner = {.wake_fd = -1};
+    size_t chosen;
+
+    if (!parse(&runner, argc, argv)) {
+        return usage(argv[0]);
+    }
+    chosen = count_chosen(&runner);
+    if (chosen == 0) {
+        fprintf(stderr, "%s: no such test\n", argv[0]);
+        return EXIT_USAGE;
+    }
+    if (!runner_init(&runner)) {
+        fprintf(stderr, "%s: cannot set up: %s\n", argv[0], strerror(errno));
+        return 1;
+    }
+
+    if (!runner.list) {
+        printf("TAP version 13\n1..%zu\n", chosen);
+    }
+    run_chosen(&runner);
+
+    (void)munmap(runner.report, sizeof(*runner.report));
+    pl_fd_close(&runner.wake_fd);
+    pl_vec_finish(&tests);
+    if (runner.failed > 0) {
+        return 1;
+    }
+    return runner.skipped > 0 && runner.passed == 0 ? EXIT_ALL_SKIPPED : 0;
+}
