@@ -1,20 +1,46 @@
 /*
  * The store's control socket: fixed-size messages with descriptors, over SOCK_SEQPACKET Unix sockets (base/fd.h). Workers speak it
  * on a socketpair that the store made; clients of the host on a socket in a 0700 folder (SO_PEERCRED must be the same user), or
- * on a socketpair in the embedded default.
+ * on a socketpair in the embedded default; the embedded head on a socketpair too.
  *
- *   worker -> store   HELLO (nothing), CHUNK_ADD (+fd), READY, FATAL
- *   store  -> worker  SETUP (+ timeline fds of all host devices, own table rw, tables ro of others, own pins, all pin pages ro,
- *                     stage slab fds, eventfds), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
- *                     PEER_UP
- *   client -> store   CLIENT_HELLO, GET_CHUNK
- *   store  -> client  CLIENT_SETUP (+ table fds ro, pins fd), CHUNK (+fd; rw if the chunk is client-writable)
+ *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD
+ *   store  -> worker  SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
+ *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), ERROR
+ *   client -> store   CLIENT_HELLO, GET_CHUNK, NEW_HEAD_FD (embedded only)
+ *   store  -> client  CLIENT_SETUP .. CLIENT_SETUP(DONE), CHUNK (+fd; rw if the chunk is client-writable), ERROR,
+ *                     HEAD_FD (+fd; embedded only, the first one unasked right after start)
+ *   store  -> head    ADD_CONNECTION (+fd; embedded only): one end of a stream socketpair to be served
  *
- * Descriptors that do not fit into one message follow in further ones with the same type and a higher `part`.
+ * `version` is STORE_CONTROL_VERSION in every message; a message is exactly sizeof(struct store_control) long. A client that sends
+ * anything else gets ERROR (status and text) and is closed; a worker that does is fenced. Unknown types from the store are to
+ * be ignored by workers and clients. End of file: the other side is gone; a worker or head exits then.
+ *
+ * SET-UP. All SETUP messages come first, one or more a `part`, in the order of enum store_setup_part, each with
+ *
+ *   host_device  the receiver's own (clients: 0)      total        host devices
+ *   count        descriptors in this message          part         what they are
+ *   bytes        size of the memory behind each of them (to map; 0 for eventfds)
+ *   reader       PINS: the number of the receiver's page; READERS: the number of the first page in this message, the others follow on
+ *   kind, ordinal, arena_bytes   of the receiver's device (each device's are in its table too)
+ *
+ * After READERS and before DONE the store sends one CHUNK for every chunk that exists: own ones after a restart, then the peers'. So at
+ * DONE a worker has everything. A client's set-up is TIMELINES and TABLES (both read-only), PINS (its own page, read-write), DONE;
+ * the list of chunks is in the tables, descriptors come by GET_CHUNK.
+ *
+ * CHUNKS. A worker makes a chunk, sends CHUNK_ADD (chunk_id, offset, bytes, client_writable, fd), and only then lists it in its
+ * table. If it dies in between, the store has the descriptor and the replacement, which gets it as CHUNK with its own
+ * host_device, lists it. chunk_id is its index in table->chunks. CHUNK carries the same fields, host_device says whose.
+ *
+ * PINS_ADD: a page `reader` (+fd read-only, bytes) is in use from now on; a page under a known number replaces the old one.
+ * PINS_REMOVE: the reader is gone and its page was cleared; unmap it. PEER_UP: the worker of host_device said READY (again).
+ * READY: text may name the device. FATAL: status and text say why the worker is about to exit; they go into WorkerDown.
+ * ERROR to a client echoes host_device and chunk_id of the request that failed. The connection stays, but for status EVERSION,
+ * EMALFORMED, EAUTH and ELIMIT, after which the store closes it.
  */
 #ifndef STORE_CONTROL_H
 #define STORE_CONTROL_H
 
+#include <assert.h>
 #include <stdint.h>
 
 #include "base/base.h"
@@ -32,6 +58,11 @@ enum store_control_type {
     STORE_CONTROL_CLIENT_SETUP = 8,
     STORE_CONTROL_GET_CHUNK = 9,
     STORE_CONTROL_ERROR = 10,
+    STORE_CONTROL_HEAD_FD = 11,        /* a fresh stream socket whose other end the head serves */
+    STORE_CONTROL_ADD_CONNECTION = 12, /* to the embedded head */
+    STORE_CONTROL_NEW_HEAD_FD = 13,    /* asks for a HEAD_FD: the connection to the head broke */
+    STORE_CONTROL_PEER_UP = 14,
+    STORE_CONTROL_PINS_REMOVE = 15,
 };
 
 struct store_control {
@@ -46,19 +77,20 @@ struct store_control {
     uint64_t offset;
     uint64_t bytes;
     int32_t status;
-    uint32_t reader;      /* number of the pin page */
+    uint32_t reader; /* number of the pin page */
     uint32_t kind;
     uint32_t ordinal;
     uint64_t arena_bytes;
     char text[256];
 };
+static_assert(sizeof(struct store_control) == 328, "both sides must agree");
 
 enum store_setup_part {
-    STORE_PART_TIMELINES = 0, /* one a host device, read-write */
+    STORE_PART_TIMELINES = 0, /* one a host device, read-write (clients: read-only) */
     STORE_PART_TABLES = 1,    /* one a host device; own read-write, others read-only */
     STORE_PART_DOORBELLS = 2, /* one eventfd a host device */
-    STORE_PART_STAGES = 3,    /* one staging slab a host device */
-    STORE_PART_PINS = 4,      /* own page read-write */
+    STORE_PART_STAGES = 3,    /* one staging slab a host device, read-write */
+    STORE_PART_PINS = 4,      /* own page, read-write */
     STORE_PART_READERS = 5,   /* pages of the other readers, read-only; `reader` is the first's number */
     STORE_PART_DONE = 6,      /* nothing more: set-up is complete */
 };
