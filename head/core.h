@@ -1,0 +1,103 @@
+/*
+ * The head's decisions: a state machine. Frames and events come in, bodies of frames go out through head_ops; there is no
+ * clock, socket, thread or random source inside. head/main.c gives it gRPC; tests/sim a loopback and a seeded clock.
+ *
+ * What it knows (head/README in docs/architecture.md has the tour):
+ *   client   a session: refs by id, tasks by id, what to tell it
+ *   ref      a client's name for an array, or for a part of one
+ *   array    a fragment map: disjoint boxes that cover the array, each pointing to a tile
+ *   tile     immutable content of a box, made by one task; where its bytes are: instances (buffer, box)
+ *   buffer   one allocation on one device (device, slot, generation): the unit of memory and of hazards
+ *   task     one launch on one device: what a client submitted, or a copy or fold that the head itself put in
+ *
+ * Frames in and out carry no Header here: numbering, repeats and resumption are the caller's (wire_link).
+ *
+ * Threads: one.
+ */
+#ifndef HEAD_CORE_H
+#define HEAD_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "wire/wire.h"
+
+struct head_core;
+
+struct head_ops {
+    /* Body of a HeadFrame / WorkerCommand: every field but the header, encoded. Prepending an encoded Header gives the frame. */
+    void (*client_frame)(void *user, uint64_t session, const uint8_t *body, size_t length);
+    void (*worker_command)(void *user, uint32_t device, const uint8_t *body, size_t length);
+    /* Kill and restart the worker of this device. */
+    void (*fence)(void *user, uint32_t device);
+    /* The session has ended on our side: drop it once what was sent is out. */
+    void (*session_ended)(void *user, uint64_t session);
+    uint64_t (*random64)(void *user); /* ids */
+};
+
+enum head_transfer { HEAD_TRANSFER_AUTO, HEAD_TRANSFER_PEER, HEAD_TRANSFER_HOST };
+
+struct head_config {
+    const struct head_ops *ops;
+    void *user;
+    const char *policy;            /* "auto", "locality", "round-robin" */
+    enum head_transfer transfer;
+    uint64_t epoch;
+    uint32_t window;               /* launches outstanding at a worker; 0: 8192 */
+    uint32_t retries;              /* default of a task after system failures; UINT32_MAX: 2 */
+    uint64_t credit;               /* ops a client may have in flight; 0: 1 << 20 */
+    uint64_t lease_ms;             /* a lost client's refs go after this; 0: 10000 */
+};
+
+plasmon_status_t head_core_create(const struct head_config *config, struct head_core **out_core) PL_MUST_CHECK;
+void head_core_destroy(struct head_core *core);
+
+/* ---------------------------------------------------------------------------------------------- clients */
+
+/* A new session; the Welcome for it is lent until the next call. */
+plasmon_status_t head_core_client_open(struct head_core *core, const Plasmon__V1__Hello *hello, uint64_t *out_session, struct pl_err *err) PL_MUST_CHECK;
+/* Fills a Welcome's epoch, session, client, devices .. from the arena. */
+plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t session, struct wire_arena *arena, Plasmon__V1__Welcome *out) PL_MUST_CHECK;
+bool head_core_client_known(const struct head_core *core, uint64_t session);
+/* A frame that the link took over (in order, once). EMALFORMED, EAUTH ..: the session must be closed with this text. */
+plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session, const Plasmon__V1__ClientFrame *frame, struct pl_err *err) PL_MUST_CHECK;
+void head_core_client_lost(struct head_core *core, uint64_t session, uint64_t now_ms);   /* connection broke: the lease runs */
+void head_core_client_resumed(struct head_core *core, uint64_t session);
+void head_core_client_close(struct head_core *core, uint64_t session);                   /* its refs and waiting tasks go */
+/* Ops that the client may have sent in all, for Header.credit. */
+uint64_t head_core_client_credit(const struct head_core *core, uint64_t session);
+
+/* ---------------------------------------------------------------------------------------------- workers */
+
+/*
+ * A worker says hello (first time, after a reconnect, or as a restarted incarnation). What must be sent again follows through
+ * worker_command at the next flush. *out_device is its index.
+ */
+plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__WorkerHello *hello, uint32_t *out_device, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t device, const Plasmon__V1__WorkerFrame *frame, struct pl_err *err) PL_MUST_CHECK;
+void head_core_worker_lost(struct head_core *core, uint32_t device); /* connection broke; it may come back */
+/* The store says: dead and fenced. final: no replacement will come. */
+void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device, bool final, const char *text);
+uint32_t head_core_device_count(const struct head_core *core);
+
+/* ---------------------------------------------------------------------------------------------- time, output */
+
+void head_core_tick(struct head_core *core, uint64_t now_ms);
+/* Send everything that was batched up. Call when the input ran dry. */
+void head_core_flush(struct head_core *core);
+/* For StatusReply; strings and arrays live in the arena. */
+plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena, Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
+
+/* ---------------------------------------------------------------------------------------------- for tests */
+
+/* Walks everything and aborts on a broken invariant (reference counts, disjoint fragments, accounting, orders). Slow. */
+void head_core_check(const struct head_core *core);
+/* Nothing in flight anywhere. */
+bool head_core_idle(const struct head_core *core);
+struct head_core_counts {
+    uint64_t clients, refs, arrays, fragments, tiles, instances, buffers, tasks;
+};
+void head_core_count(const struct head_core *core, struct head_core_counts *out);
+
+#endif
