@@ -29,24 +29,41 @@
 #define WIRE_NAME_BYTES_MAX    256u
 #define WIRE_RANGES_MAX        65536u
 #define WIRE_PIECES_MAX        65536u
+#define WIRE_TEXT_BYTES_MAX    4096u /* error texts, signatures */
+#define WIRE_TOKEN_BYTES_MAX   4096u
+#define WIRE_DEVICES_MAX       65535u
+#define WIRE_VALUE_BYTES_MAX   (1ull << 48) /* one array, as in pl_shape_check() */
 
-/* Bump arena with a cap; its ProtobufCAllocator makes decoding cost no malloc a message. Reset between messages. */
+/*
+ * Bump arena with a cap; its ProtobufCAllocator makes decoding cost no malloc a message. Reset between messages.
+ * It must not move after wire_arena_init(): the allocator points back to it.
+ */
 struct wire_arena {
-    uint8_t *block;
+    uint8_t *block;       /* the newest block; grows by doubling */
     size_t block_bytes;
-    size_t used;
+    size_t used;          /* of the newest block */
     size_t bytes_max;
     size_t total;         /* over all blocks since reset */
-    void *overflow;       /* chain of extra blocks */
+    void *overflow;       /* chain of older blocks */
     ProtobufCAllocator allocator;
     bool refused;         /* the cap was hit */
+    bool out_of_memory;   /* the system had no more */
 };
 plasmon_status_t wire_arena_init(struct wire_arena *arena, size_t bytes_max) PL_MUST_CHECK;
 void wire_arena_finish(struct wire_arena *arena);
 void wire_arena_reset(struct wire_arena *arena);
 void *wire_arena_alloc(struct wire_arena *arena, size_t bytes) PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
 
-/* Decode and check. The result lives in the arena until reset. */
+/*
+ * Bytes of `message` in memory from `create` (rpc_buffer_create, or pl_alloc). ELIMIT: larger than WIRE_MESSAGE_BYTES_MAX,
+ * which the other side would refuse.
+ */
+plasmon_status_t wire_encode(const ProtobufCMessage *message, uint8_t *(*create)(size_t length), uint8_t **out_bytes, size_t *out_length) PL_MUST_CHECK;
+
+/*
+ * Decode and check. The result lives in the arena until reset. EMALFORMED, ELIMIT (a message over a limit), EVERSION (another
+ * protocol) or ENOMEM; err names the field: "client frame: tasks[3]: args[0]: view has 4 numbers, not 3 a dimension".
+ */
 plasmon_status_t wire_decode_client_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__ClientFrame **out, struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t wire_decode_head_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__HeadFrame **out, struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t wire_decode_worker_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__WorkerFrame **out, struct pl_err *err) PL_MUST_CHECK;
@@ -113,8 +130,10 @@ void wire_ranges_clear(struct wire_ranges *ranges);
  * frames in order, exactly once. After a reconnect each side says what it has taken over and the other sends the rest again.
  *
  *   out: wire_link_next_seq() -> fill Header -> encode -> wire_link_sent(link, seq, bytes) keeps a copy
- *   in:  wire_link_receive(link, seq): 1 take it, 0 a repeat: drop it, -1 a gap: the connection is broken
- *        wire_link_acked(link, ack) frees what the other side has
+ *   in:  wire_link_receive(link, seq): 1 take it, 0 a repeat: drop it, -1 a gap: the connection is broken.
+ *        seq 0 (a frame outside the sequence) is always taken
+ *        wire_link_acked(link, ack) frees what the other side has; an ack of what was never sent is ignored
+ *   ack: wire_link_ack(link) is the value for Header.ack; from then on nothing is owed
  *   reconnect: wire_link_resend(link, from, fn) walks what must be sent again
  */
 struct wire_link {
@@ -136,5 +155,6 @@ void wire_link_acked(struct wire_link *link, uint64_t ack);
 /* The other side has everything up to `from`: calls fn for each kept frame after it, oldest first. */
 void wire_link_resend(struct wire_link *link, uint64_t from, void (*fn)(void *user, const uint8_t *bytes, size_t length), void *user);
 bool wire_link_owes_ack(const struct wire_link *link);
+uint64_t wire_link_ack(struct wire_link *link);
 
 #endif

@@ -1,0 +1,427 @@
+/*
+ * Checks of the client's two frames: ClientFrame (what a program asks) and HeadFrame (what it is told).
+ */
+#include "wire/wire_int.h"
+
+#include <assert.h>
+
+static plasmon_status_t check_arg(const Plasmon__V1__Arg *arg, struct pl_err *err)
+{
+    plasmon_status_t status = check_mode(arg->mode, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (arg->ref == 0 && arg->mode != PLASMON__V1__MODE__MODE_SCRATCH) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "it names no ref");
+    }
+    if (arg->mode == PLASMON__V1__MODE__MODE_SCRATCH && arg->shape == NULL) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a SCRATCH has no shape");
+    }
+    if (arg->n_view != 0) {
+        status = check_view_numbers(arg->n_view, arg->view, "view", err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+    return check_shape(arg->shape, err);
+}
+
+static plasmon_status_t check_put(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    if (task->n_args != 1) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a PUT has %zu arguments, not 1",
+                          task->n_args);
+    }
+    if (task->put_offset > WIRE_VALUE_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a PUT at byte %llu",
+                          (unsigned long long)task->put_offset);
+    }
+    return check_bytes(&task->data, WIRE_DATA_BYTES_MAX, "data", err);
+}
+
+static plasmon_status_t check_task_kind(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    if (task->kind == PLASMON__V1__TASK_KIND__TASK_PUT) {
+        return check_put(task, err);
+    }
+    if (task->data.len != 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "it carries data and is no PUT");
+    }
+    if (task->kind == PLASMON__V1__TASK_KIND__TASK_SNAPSHOT && task->n_args != 2) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a SNAPSHOT has %zu arguments, not 2",
+                          task->n_args);
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (task->id == 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its id is 0");
+    }
+    if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_SNAPSHOT) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its kind is %d", (int)task->kind);
+    }
+    if (task->place > WIRE_DEVICES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its place is %u; the limit is %u",
+                          task->place, WIRE_DEVICES_MAX);
+    }
+
+    status = check_count(task->n_scalars, WIRE_SCALARS_MAX, "scalars", err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = check_count(task->n_args, WIRE_ARGS_MAX, "args", err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = check_text(task->label, WIRE_LABEL_BYTES_MAX, "label", err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = check_task_kind(task, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+
+    for (size_t i = 0; i < task->n_args; i++) {
+        status = check_arg(task->args[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "args", (long)i);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_tasks(const Plasmon__V1__ClientFrame *frame,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status = check_count(frame->n_tasks, WIRE_TASKS_MAX, "tasks", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
+        status = check_task(frame->tasks[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "tasks", (long)i);
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t check_hello(const Plasmon__V1__Hello *hello, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (hello->protocol_min > hello->protocol_max) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "protocols %u to %u",
+                          hello->protocol_min, hello->protocol_max);
+    }
+    status = check_bytes(&hello->token, WIRE_TOKEN_BYTES_MAX, "token", err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = check_text(hello->namespace_, WIRE_NAME_BYTES_MAX, "namespace", err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = check_text(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    return check_text(hello->label, WIRE_LABEL_BYTES_MAX, "label", err);
+}
+
+static plasmon_status_t check_locates(const Plasmon__V1__ClientFrame *frame,
+                                      struct pl_err *err)
+{
+    plasmon_status_t status = check_count(frame->n_locate, WIRE_RANGES_MAX, "locates", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_locate; i++) {
+        const Plasmon__V1__Locate *locate = frame->locate[i];
+
+        status = locate->ref == 0
+                     ? pl_err_set(err, PLASMON_EMALFORMED, "it names no ref")
+                     : check_view_numbers(locate->n_view, locate->view, "view", err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "locate", (long)i);
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t check_read(const Plasmon__V1__Read *read, struct pl_err *err)
+{
+    if (read->ref == 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "it names no ref");
+    }
+    if (read->length > WIRE_DATA_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_ELIMIT, "%llu bytes at once; the limit is %u",
+                          (unsigned long long)read->length, WIRE_DATA_BYTES_MAX);
+    }
+    if (read->offset > WIRE_VALUE_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "offset %llu",
+                          (unsigned long long)read->offset);
+    }
+    return check_view_numbers(read->n_view, read->view, "view", err);
+}
+
+static plasmon_status_t check_reads(const Plasmon__V1__ClientFrame *frame,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status = check_count(frame->n_read, WIRE_RANGES_MAX, "reads", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_read; i++) {
+        status = check_read(frame->read[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "read", (long)i);
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t check_put_open(const Plasmon__V1__PutOpen *open, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (open->ref == 0 || open->shape == NULL) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "it needs a ref and a shape");
+    }
+    if (open->place > WIRE_DEVICES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its place is %u; the limit is %u",
+                          open->place, WIRE_DEVICES_MAX);
+    }
+    status = check_text(open->label, WIRE_LABEL_BYTES_MAX, "label", err);
+    return status == PLASMON_OK ? check_shape(open->shape, err) : status;
+}
+
+static plasmon_status_t check_puts(const Plasmon__V1__ClientFrame *frame,
+                                   struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(frame->n_put_open, WIRE_RANGES_MAX, "put_opens", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_open; i++) {
+        status = check_put_open(frame->put_open[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "put_open", (long)i);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_put_seal, WIRE_RANGES_MAX, "put_seals", err);
+    }
+    return status;
+}
+
+static plasmon_status_t check_names(const Plasmon__V1__ClientFrame *frame,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(frame->n_publish, WIRE_RANGES_MAX, "publishes", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_publish; i++) {
+        status = check_text(frame->publish[i]->name, WIRE_NAME_BYTES_MAX, "name", err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "publish", (long)i);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_lookup, WIRE_RANGES_MAX, "lookups", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_lookup; i++) {
+        status = check_text(frame->lookup[i]->name, WIRE_NAME_BYTES_MAX, "name", err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "lookup", (long)i);
+        }
+    }
+    return status;
+}
+
+typedef plasmon_status_t (*client_part_fn)(const Plasmon__V1__ClientFrame *,
+                                           struct pl_err *);
+
+plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
+                                    struct pl_err *err)
+{
+    static const client_part_fn parts[] = {check_tasks, check_locates, check_reads,
+                                           check_puts, check_names};
+    plasmon_status_t status             = check_header(frame->header, err);
+
+    if (status == PLASMON_OK && frame->hello != NULL) {
+        status = check_hello(frame->hello, err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "hello", -1);
+        }
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < PL_COUNT(parts); i++) {
+        status = parts[i](frame, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_ranges(frame->n_release, frame->release, "release", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_cancel, WIRE_RANGES_MAX, "cancels", err);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------ head -> client */
+
+static plasmon_status_t check_device(const Plasmon__V1__Device *device, struct pl_err *err)
+{
+    plasmon_status_t status = check_text(device->node, WIRE_NAME_BYTES_MAX, "node", err);
+
+    if (status == PLASMON_OK) {
+        status = check_text(device->name, WIRE_NAME_BYTES_MAX, "name", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(device->host, WIRE_NAME_BYTES_MAX, "host", err);
+    }
+    if (status == PLASMON_OK && device->index >= WIRE_DEVICES_MAX) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "index %u; the limit is %u",
+                            device->index, WIRE_DEVICES_MAX);
+    }
+    return status;
+}
+
+static plasmon_status_t check_welcome(const Plasmon__V1__Welcome *welcome,
+                                      struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(welcome->n_devices, WIRE_DEVICES_MAX, "devices", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < welcome->n_devices; i++) {
+        status = check_device(welcome->devices[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "devices", (long)i);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status =
+            check_text(welcome->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(welcome->version, WIRE_NAME_BYTES_MAX, "version", err);
+    }
+    return status;
+}
+
+static plasmon_status_t check_located(const Plasmon__V1__Located *located,
+                                      struct pl_err *err)
+{
+    plasmon_status_t status = check_text(located->text, WIRE_TEXT_BYTES_MAX, "text", err);
+
+    if (status == PLASMON_OK) {
+        status = check_shape(located->shape, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(located->n_locations, WIRE_PIECES_MAX, "locations", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < located->n_locations; i++) {
+        const Plasmon__V1__Location *location = located->locations[i];
+
+        status = check_box_numbers(location->n_box, location->box, "box", err);
+        if (status == PLASMON_OK) {
+            status = check_box_numbers(location->n_frame, location->frame, "frame", err);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "locations", (long)i);
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t check_data(const Plasmon__V1__Data *data, struct pl_err *err)
+{
+    plasmon_status_t status = check_bytes(&data->bytes, WIRE_DATA_BYTES_MAX, "bytes", err);
+
+    if (status == PLASMON_OK) {
+        status = check_text(data->text, WIRE_TEXT_BYTES_MAX, "text", err);
+    }
+    return status == PLASMON_OK ? check_shape(data->shape, err) : status;
+}
+
+static plasmon_status_t check_reply(const Plasmon__V1__Reply *reply, struct pl_err *err)
+{
+    plasmon_status_t status = check_text(reply->text, WIRE_TEXT_BYTES_MAX, "text", err);
+
+    return status == PLASMON_OK ? check_shape(reply->shape, err) : status;
+}
+
+static plasmon_status_t check_failures(const Plasmon__V1__HeadFrame *frame,
+                                       struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(frame->n_failed, WIRE_RANGES_MAX, "failures", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_failed; i++) {
+        status = check_text(frame->failed[i]->text, WIRE_TEXT_BYTES_MAX, "text", err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "failed", (long)i);
+        }
+    }
+    if (status == PLASMON_OK && frame->fatal != NULL) {
+        status = check_text(frame->fatal->text, WIRE_TEXT_BYTES_MAX, "fatal text", err);
+    }
+    return status;
+}
+
+static plasmon_status_t check_answers(const Plasmon__V1__HeadFrame *frame,
+                                      struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(frame->n_located, WIRE_RANGES_MAX, "located", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_located; i++) {
+        status = check_located(frame->located[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "located", (long)i);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_data, WIRE_RANGES_MAX, "data", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_data; i++) {
+        status = check_data(frame->data[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "data", (long)i);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_put_ready, WIRE_RANGES_MAX, "put_ready", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_ready; i++) {
+        status = check_text(frame->put_ready[i]->text, WIRE_TEXT_BYTES_MAX,
+                            "put_ready text", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_replies, WIRE_RANGES_MAX, "replies", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_replies; i++) {
+        status = check_reply(frame->replies[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "replies", (long)i);
+        }
+    }
+    return status;
+}
+
+plasmon_status_t check_head_frame(const Plasmon__V1__HeadFrame *frame, struct pl_err *err)
+{
+    plasmon_status_t status = check_header(frame->header, err);
+
+    if (status == PLASMON_OK && frame->welcome != NULL) {
+        status = check_welcome(frame->welcome, err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "welcome", -1);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_ranges(frame->n_done, frame->done, "done", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_failures(frame, err);
+    }
+    return status == PLASMON_OK ? check_answers(frame, err) : status;
+}

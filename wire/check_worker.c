@@ -1,0 +1,317 @@
+/*
+ * Checks of the frames inside the cluster: WorkerFrame and WorkerCommand (one stream a device), NodeFrame and NodeCommand
+ * (one stream a host). A worker maps memory and starts copies by what a command says, so the geometry of a launch is
+ * checked as a whole: every view and every piece lies inside the frame that its buffer is said to hold.
+ */
+#include "wire/wire_int.h"
+
+/* Dimension by dimension: a view's hull, or a box, lies inside a frame. The lists were checked one by one before. */
+static bool view_inside(size_t n, const int64_t *view, const int64_t *frame)
+{
+    for (size_t v = 0, f = 0; v < n; v += 3, f += 2) {
+        int64_t last = view[v] + (view[v + 1] - 1) * view[v + 2];
+
+        if (view[v] < frame[f] || last - frame[f] >= frame[f + 1]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool box_inside(size_t n, const int64_t *box, const int64_t *frame)
+{
+    for (size_t i = 0; i < n; i += 2) {
+        if (box[i] < frame[i] || box[i] + box[i + 1] > frame[i] + frame[i + 1]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static plasmon_status_t check_frame_bytes(const Plasmon__V1__Operand *operand,
+                                          struct pl_err *err)
+{
+    uint64_t bytes = pl_dtype_bytes(operand->dtype);
+
+    if (bytes == 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "dtype %u does not exist",
+                          operand->dtype);
+    }
+    for (size_t i = 0; i < operand->n_frame; i += 2) {
+        bytes *=
+            (uint64_t)operand->frame
+                [i + 1]; /* the product of the counts is at most 2^48, a dtype at most 16 */
+    }
+    if (bytes > WIRE_VALUE_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "frame of %llu bytes",
+                          (unsigned long long)bytes);
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_operand(const Plasmon__V1__Operand *operand,
+                                      struct pl_err *err)
+{
+    plasmon_status_t status = check_mode(operand->mode, err);
+
+    if (status == PLASMON_OK) {
+        status = check_box_numbers(operand->n_frame, operand->frame, "frame", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_view_numbers(operand->n_view, operand->view, "view", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_frame_bytes(operand, err);
+    }
+    if (status != PLASMON_OK || operand->n_view == 0) {
+        return status;
+    }
+
+    if (operand->n_view / 3 != operand->n_frame / 2 ||
+        !view_inside(operand->n_view, operand->view, operand->frame)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its view is not inside its frame");
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_piece(const Plasmon__V1__Piece *piece,
+                                    const Plasmon__V1__Operand *to, struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_box_numbers(piece->n_src_frame, piece->src_frame, "src_frame", err);
+
+    if (status == PLASMON_OK) {
+        status = check_box_numbers(piece->n_box, piece->box, "box", err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (piece->n_box != piece->n_src_frame || piece->n_box != to->n_frame ||
+        !box_inside(piece->n_box, piece->box, piece->src_frame) ||
+        !box_inside(piece->n_box, piece->box, to->frame)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its box is not inside both frames");
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_pieces(const Plasmon__V1__Launch *launch, struct pl_err *err)
+{
+    plasmon_status_t status = check_count(launch->n_pieces, WIRE_PIECES_MAX, "pieces", err);
+
+    if (status == PLASMON_OK && launch->n_pieces != 0 && launch->n_operands == 0) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "pieces without an operand to fill");
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < launch->n_pieces; i++) {
+        status = check_piece(launch->pieces[i], launch->operands[0], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "pieces", (long)i);
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t check_launch_counts(const Plasmon__V1__Launch *launch,
+                                            struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(launch->n_operands, WIRE_ARGS_MAX, "operands", err);
+
+    if (status == PLASMON_OK) {
+        status = check_count(launch->n_scalars, WIRE_SCALARS_MAX, "scalars", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(launch->n_after, WIRE_RANGES_MAX, "points to wait for", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_bytes(&launch->data, WIRE_DATA_BYTES_MAX, "data", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(launch->label, WIRE_LABEL_BYTES_MAX, "label", err);
+    }
+    return status;
+}
+
+static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (launch->seq == 0 ||
+        (unsigned)launch->kind > PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its seq is %llu and its kind %d",
+                          (unsigned long long)launch->seq, (int)launch->kind);
+    }
+    if (launch->peer >= WIRE_DEVICES_MAX || launch->offset > WIRE_VALUE_BYTES_MAX ||
+        launch->length > WIRE_VALUE_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "peer %u, offset %llu, length %llu",
+                          launch->peer, (unsigned long long)launch->offset,
+                          (unsigned long long)launch->length);
+    }
+
+    status = check_launch_counts(launch, err);
+    for (size_t i = 0; status == PLASMON_OK && i < launch->n_operands; i++) {
+        status = check_operand(launch->operands[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "operands", (long)i);
+        }
+    }
+    return status == PLASMON_OK ? check_pieces(launch, err) : status;
+}
+
+plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
+                                      struct pl_err *err)
+{
+    plasmon_status_t status = check_header(command->header, err);
+
+    if (status == PLASMON_OK) {
+        status = check_count(command->n_launches, WIRE_TASKS_MAX, "launches", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
+        status = check_launch(command->launches[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "launches", (long)i);
+        }
+    }
+    if (status == PLASMON_OK && command->welcome != NULL &&
+        (command->welcome->device >= WIRE_DEVICES_MAX ||
+         command->welcome->host_device_count > WIRE_DEVICES_MAX)) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "welcome: device %u of %u on its host",
+                            command->welcome->device, command->welcome->host_device_count);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------ worker -> head */
+
+static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello,
+                                           struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_bytes(&hello->token, WIRE_TOKEN_BYTES_MAX, "token", err);
+
+    if (status == PLASMON_OK) {
+        status = check_text(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(hello->node, WIRE_NAME_BYTES_MAX, "node", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(hello->name, WIRE_NAME_BYTES_MAX, "name", err);
+    }
+    if (status == PLASMON_OK && hello->host_device >= WIRE_DEVICES_MAX) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "host_device %u", hello->host_device);
+    }
+    if (status == PLASMON_OK) {
+        status = check_ranges(hello->n_unfinished, hello->unfinished, "unfinished", err);
+    }
+    return status;
+}
+
+static plasmon_status_t check_worker_data(const Plasmon__V1__WorkerFrame *frame,
+                                          struct pl_err *err)
+{
+    plasmon_status_t status = check_count(frame->n_data, WIRE_RANGES_MAX, "data", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_data; i++) {
+        status = check_bytes(&frame->data[i]->bytes, WIRE_DATA_BYTES_MAX, "bytes", err);
+        if (status == PLASMON_OK) {
+            status = check_text(frame->data[i]->text, WIRE_TEXT_BYTES_MAX, "text", err);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "data", (long)i);
+        }
+    }
+    return status;
+}
+
+plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status = check_header(frame->header, err);
+
+    if (status == PLASMON_OK && frame->hello != NULL) {
+        status = check_worker_hello(frame->hello, err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "hello", -1);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_ranges(frame->n_done, frame->done, "done", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_failed, WIRE_RANGES_MAX, "failures", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_failed; i++) {
+        status =
+            check_text(frame->failed[i]->text, WIRE_TEXT_BYTES_MAX, "failed text", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_starved, WIRE_RANGES_MAX, "starved", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_worker_data(frame, err);
+    }
+    if (status == PLASMON_OK && frame->stats != NULL) {
+        status = check_count(frame->stats->n_routes, WIRE_SCALARS_MAX, "routes", err);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------ store <-> head */
+
+static plasmon_status_t check_node_hello(const Plasmon__V1__NodeHello *hello,
+                                         struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_bytes(&hello->token, WIRE_TOKEN_BYTES_MAX, "token", err);
+
+    if (status == PLASMON_OK) {
+        status = check_text(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(hello->node, WIRE_NAME_BYTES_MAX, "node", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(hello->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
+    }
+    if (status == PLASMON_OK && hello->devices > WIRE_DEVICES_MAX) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "%u devices", hello->devices);
+    }
+    return status;
+}
+
+plasmon_status_t check_node_frame(const Plasmon__V1__NodeFrame *frame, struct pl_err *err)
+{
+    plasmon_status_t status = check_header(frame->header, err);
+
+    if (status == PLASMON_OK && frame->hello != NULL) {
+        status = check_node_hello(frame->hello, err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "hello", -1);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_down, WIRE_RANGES_MAX, "workers down", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_down; i++) {
+        status = check_text(frame->down[i]->text, WIRE_TEXT_BYTES_MAX, "down text", err);
+        if (status == PLASMON_OK && frame->down[i]->host_device >= WIRE_DEVICES_MAX) {
+            status = pl_err_set(err, PLASMON_EMALFORMED, "down: device %u",
+                                frame->down[i]->host_device);
+        }
+    }
+    return status;
+}
+
+plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status = check_header(command->header, err);
+
+    if (status == PLASMON_OK && command->welcome != NULL) {
+        status = check_text(command->welcome->cluster, WIRE_NAME_BYTES_MAX, "cluster", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(command->n_fence, WIRE_DEVICES_MAX, "devices to fence", err);
+    }
+    return status;
+}

@@ -1,0 +1,93 @@
+/*
+ * Encoding and decoding. Decoding is protobuf-c into the arena, then one walk over what came out (check_*.c); nobody sees a
+ * message that has not passed it.
+ */
+#include "wire/wire_int.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+
+plasmon_status_t wire_encode(const ProtobufCMessage *message,
+                             uint8_t *(*create)(size_t length), uint8_t **out_bytes,
+                             size_t *out_length)
+{
+    size_t length = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes;
+
+    if (length > WIRE_MESSAGE_BYTES_MAX) {
+        return PLASMON_ELIMIT;
+    }
+
+    bytes = create(length);
+    if (bytes == NULL) {
+        return PLASMON_ENOMEM;
+    }
+
+    *out_length = protobuf_c_message_pack(message, bytes);
+    assert(*out_length == length);
+    *out_bytes = bytes;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t decode(struct wire_arena *arena,
+                               const ProtobufCMessageDescriptor *type, const char *name,
+                               const uint8_t *bytes, size_t length, ProtobufCMessage **out,
+                               struct pl_err *err)
+{
+    if (length > WIRE_MESSAGE_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_ELIMIT, "%s of %zu bytes; the limit is %u", name,
+                          length, WIRE_MESSAGE_BYTES_MAX);
+    }
+
+    *out = protobuf_c_message_unpack(type, &arena->allocator, length, bytes);
+    if (*out != NULL) {
+        return PLASMON_OK;
+    }
+
+    if (arena->refused) {
+        return pl_err_set(
+            err, PLASMON_ELIMIT,
+            "%s of %zu bytes would take more than %zu bytes decoded: send less in one "
+            "message",
+            name, length, arena->bytes_max);
+    }
+    if (arena->out_of_memory) {
+        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory for a %s of %zu bytes",
+                          name, length);
+    }
+    return pl_err_set(err, PLASMON_EMALFORMED, "%zu bytes are not a %s", length, name);
+}
+
+/* One public function a message; the body is the same but for its types. */
+#define WIRE_DECODE(function, struct_type, descriptor, check, name)                 \
+    plasmon_status_t function(struct wire_arena *arena, const uint8_t *bytes,       \
+                              size_t length, struct_type **out, struct pl_err *err) \
+    {                                                                               \
+        ProtobufCMessage *message = NULL;                                           \
+        plasmon_status_t status =                                                   \
+            decode(arena, &descriptor, name, bytes, length, &message, err);         \
+                                                                                    \
+        if (status == PLASMON_OK) {                                                 \
+            status = check((struct_type *)message, err);                            \
+            if (status == PLASMON_OK) {                                             \
+                *out = (struct_type *)message;                                      \
+            } else {                                                                \
+                status = check_below(err, status, name, -1);                        \
+            }                                                                       \
+        }                                                                           \
+        return status;                                                              \
+    }
+
+WIRE_DECODE(wire_decode_client_frame, Plasmon__V1__ClientFrame,
+            plasmon__v1__client_frame__descriptor, check_client_frame, "client frame")
+WIRE_DECODE(wire_decode_head_frame, Plasmon__V1__HeadFrame,
+            plasmon__v1__head_frame__descriptor, check_head_frame, "head frame")
+WIRE_DECODE(wire_decode_worker_frame, Plasmon__V1__WorkerFrame,
+            plasmon__v1__worker_frame__descriptor, check_worker_frame, "worker frame")
+WIRE_DECODE(wire_decode_worker_command, Plasmon__V1__WorkerCommand,
+            plasmon__v1__worker_command__descriptor, check_worker_command, "worker command")
+WIRE_DECODE(wire_decode_node_frame, Plasmon__V1__NodeFrame,
+            plasmon__v1__node_frame__descriptor, check_node_frame, "node frame")
+WIRE_DECODE(wire_decode_node_command, Plasmon__V1__NodeCommand,
+            plasmon__v1__node_command__descriptor, check_node_command, "node command")
