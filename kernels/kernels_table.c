@@ -1,0 +1,265 @@
+/*
+ * The catalogue: one row a function. The signature is what people read; tests parse it and compare it with the params.
+ *
+ * In signatures, a dtype letter stands for one dtype of a set, the same wherever the letter stands in one call:
+ *
+ *   T    f32 f64 i32 i64            S    any dtype (moved as bytes)         L    bool f32 f64 i32 i64
+ *   F    f32 f64
+ *
+ * while `any` (any dtype) and `num` (bool, the integers, f32, f64) may differ from argument to argument. [...] is any
+ * shape, [] is 0-d. `inout|reduce` takes either mode; with REDUCE the operation must be the sum.
+ *
+ * Integers wrap around on overflow. Integer division rounds towards zero; x / 0 is 0.
+ */
+#include "kernels/kernels.h"
+
+#include "kernels/kernel_list.h"
+#include "kernels/shape_rules.h"
+
+#define ANY ((KERNEL_DTYPE(PL_C128 + 1) - 1) & ~KERNEL_DTYPE(0))
+#define INTS                                                              \
+    (KERNEL_DTYPE(PL_I8) | KERNEL_DTYPE(PL_U8) | KERNEL_DTYPE(PL_I16) |   \
+     KERNEL_DTYPE(PL_U16) | KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_U32) | \
+     KERNEL_DTYPE(PL_I64) | KERNEL_DTYPE(PL_U64))
+#define NUM     (KERNEL_DTYPE(PL_BOOL) | INTS | KERNEL_FLOATS)
+#define T       KERNEL_NUMBERS
+#define F       KERNEL_FLOATS
+#define S       ANY
+#define L       (KERNEL_DTYPE(PL_BOOL) | KERNEL_NUMBERS)
+#define BOOL    KERNEL_DTYPE(PL_BOOL)
+#define ONLY(d) KERNEL_DTYPE(PL_##d)
+
+#define IN(id, set)                                      \
+    {                                                    \
+        .name = #id, .modes = KERNEL_IN, .dtypes = (set) \
+    }
+#define OUT(id, set)                                      \
+    {                                                     \
+        .name = #id, .modes = KERNEL_OUT, .dtypes = (set) \
+    }
+#define INOUT(id, set)                                      \
+    {                                                       \
+        .name = #id, .modes = KERNEL_INOUT, .dtypes = (set) \
+    }
+#define REDUCE(id, set)                                      \
+    {                                                        \
+        .name = #id, .modes = KERNEL_REDUCE, .dtypes = (set) \
+    }
+#define SUMMED(id, set)                                                     \
+    {                                                                       \
+        .name = #id, .modes = KERNEL_INOUT | KERNEL_REDUCE, .dtypes = (set) \
+    }
+#define IN_MANY(id, set)                                                   \
+    {                                                                      \
+        .name = #id, .modes = KERNEL_IN, .dtypes = (set), .variadic = true \
+    }
+#define I64(id)                                         \
+    {                                                   \
+        .name = #id, .scalar = true, .is_integer = true \
+    }
+#define F64(id)                     \
+    {                               \
+        .name = #id, .scalar = true \
+    }
+
+#define FUNCTION(id, text, rule, docs, ...)                                    \
+    [KERNEL_ID_##id] = {                                                       \
+        .name        = #id,                                                    \
+        .signature   = #id text,                                               \
+        .doc         = docs,                                                   \
+        .params      = (const struct kernel_param[]){__VA_ARGS__},             \
+        .param_count = PL_COUNT(((const struct kernel_param[]){__VA_ARGS__})), \
+        .infer       = kernel_rule_##rule,                                     \
+    }
+
+#define UNARY(id, set, docs)                                                           \
+    FUNCTION(id, "(out " #set "[...] y, in " #set "[...] x)", like, docs, OUT(y, set), \
+             IN(x, set))
+#define BINARY(id, docs)                                                              \
+    FUNCTION(id, "(out T[...] y, in T[...] a, in T[...] b)", binary, docs, OUT(y, T), \
+             IN(a, T), IN(b, T))
+#define COMPARE(id, set, docs)                                                         \
+    FUNCTION(id, "(out bool[...] y, in " #set "[...] a, in " #set "[...] b)", compare, \
+             docs, OUT(y, BOOL), IN(a, set), IN(b, set))
+#define REDUCTION(id, docs)                                                           \
+    FUNCTION(id, "(out T[...] y, in T[...] x, i64 axis, i64 keepdims)", reduce, docs, \
+             OUT(y, T), IN(x, T), I64(axis), I64(keepdims))
+#define ARG_REDUCTION(id, docs)                                                       \
+    FUNCTION(id, "(out i64[...] y, in T[...] x, i64 axis, i64 keepdims)", arg_reduce, \
+             docs, OUT(y, ONLY(I64)), IN(x, T), I64(axis), I64(keepdims))
+
+static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
+    [KERNEL_ID_noop] =
+        {
+            .name      = "noop",
+            .signature = "noop()",
+            .infer     = kernel_rule_none,
+            .doc       = "Does nothing, without a launch.",
+        },
+    FUNCTION(touch, "(in any[...]... x)", none, "Does nothing; depends on its arguments.",
+             IN_MANY(x, ANY)),
+    FUNCTION(fill, "(out num[...] x, f64 value)", stated,
+             "x = value, cast to x's dtype as cast does.", OUT(x, NUM), F64(value)),
+    FUNCTION(fill_int, "(out num[...] x, i64 value)", stated,
+             "x = value, exact for 64-bit integers.", OUT(x, NUM), I64(value)),
+    FUNCTION(copy, "(out S[...] y, in S[...] x)", like, "y = x, any dtype.", OUT(y, S),
+             IN(x, S)),
+    FUNCTION(cast, "(out num[...] y, in num[...] x)", cast,
+             "y = x in y's dtype. Floats become integers by truncation, saturated, NaN as "
+             "0; integers wrap; bool is x != 0.",
+             OUT(y, NUM), IN(x, NUM)),
+    FUNCTION(arange, "(out T[...] x, f64 start, f64 step)", stated,
+             "x[i] = start + i * step, i the flat index; computed in f64, then cast.",
+             OUT(x, T), F64(start), F64(step)),
+    FUNCTION(random_uniform,
+             "(out T[...] x, i64 seed, i64 offset, i64 row_stride, f64 low, f64 high)",
+             stated,
+             "Uniform in [low, high), Philox4x32-10. The element in row r and column c "
+             "(the last dimension) has counter "
+             "offset + r * row_stride + c; row_stride 0 is the width of x. So tiles of one "
+             "array get its numbers, to the bit.",
+             OUT(x, T), I64(seed), I64(offset), I64(row_stride), F64(low), F64(high)),
+    FUNCTION(random_normal,
+             "(out F[...] x, i64 seed, i64 offset, i64 row_stride, f64 mean, f64 stddev)",
+             stated, "Normal by Box-Muller on the same counters as random_uniform.",
+             OUT(x, F), I64(seed), I64(offset), I64(row_stride), F64(mean), F64(stddev)),
+
+    UNARY(negative, T, "y = -x."),
+    UNARY(abs, T, "y = |x|."),
+    UNARY(sign, T, "y = -1, 0 or 1; NaN stays NaN."),
+    UNARY(square, T, "y = x * x."),
+    UNARY(sqrt, F, "y = the square root of x."),
+    UNARY(reciprocal, F, "y = 1 / x."),
+    UNARY(exp, F, "y = e to the x."),
+    UNARY(log, F, "y = the natural logarithm of x."),
+    UNARY(sin, F, "y = sin x."),
+    UNARY(cos, F, "y = cos x."),
+    UNARY(tanh, F, "y = tanh x."),
+    UNARY(sigmoid, F, "y = 1 / (1 + exp(-x))."),
+    UNARY(floor, F, "y = x rounded down."),
+    UNARY(ceil, F, "y = x rounded up."),
+    FUNCTION(not, "(out bool[...] y, in L[...] x)", logical, "y = x == 0.", OUT(y, BOOL),
+             IN(x, L)),
+
+    BINARY(add, "y = a + b, broadcast."),
+    BINARY(subtract, "y = a - b, broadcast."),
+    BINARY(multiply, "y = a * b, broadcast."),
+    BINARY(divide, "y = a / b, broadcast; integers towards zero, x / 0 is 0."),
+    BINARY(minimum, "y = the smaller of a and b, broadcast; NaN wins."),
+    BINARY(maximum, "y = the larger of a and b, broadcast; NaN wins."),
+    BINARY(power, "y = a to the b, broadcast; for integers a negative b gives 0 unless a "
+                  "is 1 or -1."),
+    COMPARE(equal, T, "y = a == b, broadcast."),
+    COMPARE(less, T, "y = a < b, broadcast."),
+    COMPARE(less_equal, T, "y = a <= b, broadcast."),
+    COMPARE(logical_and, L, "y = a != 0 and b != 0, broadcast."),
+    COMPARE(logical_or, L, "y = a != 0 or b != 0, broadcast."),
+    FUNCTION(add_scalar, "(out T[...] y, in T[...] x, f64 value)", like,
+             "y = x + value (cast to the dtype first).", OUT(y, T), IN(x, T), F64(value)),
+    FUNCTION(multiply_scalar, "(out T[...] y, in T[...] x, f64 value)", like,
+             "y = x * value (cast to the dtype first).", OUT(y, T), IN(x, T), F64(value)),
+
+    FUNCTION(axpy, "(inout|reduce T[...] y, in T[...] x, f64 a)", into,
+             "y = y + a * x (a cast to the dtype first), x broadcast to y.", SUMMED(y, T),
+             IN(x, T), F64(a)),
+    FUNCTION(add_into, "(inout|reduce T[...] y, in T[...] x)", into,
+             "y = y + x, x broadcast to y.", SUMMED(y, T), IN(x, T)),
+    FUNCTION(accumulate, "(reduce T[...] y, in T[...] x)", into,
+             "y = y op x with the argument's reduction, x broadcast to y.", REDUCE(y, T),
+             IN(x, T)),
+    FUNCTION(fold, "(inout T[...] y, in T[...]... x, i64 op)", fold,
+             "y = y op tree, the tree joining neighbours of x pairwise, level by level, in "
+             "the order given. At most 64.",
+             INOUT(y, T), IN_MANY(x, T), I64(op)),
+
+    REDUCTION(sum,
+              "Sum over an axis; -1: over all. With keepdims the axis stays, of length 1."),
+    REDUCTION(min, "Smallest over an axis; NaN wins."),
+    REDUCTION(max, "Largest over an axis; NaN wins."),
+    FUNCTION(mean, "(out F[...] y, in T[...] x, i64 axis, i64 keepdims)", mean,
+             "Mean over an axis; f64 for integers.", OUT(y, F), IN(x, T), I64(axis),
+             I64(keepdims)),
+    ARG_REDUCTION(argmin, "Index of the smallest along an axis (-1: flat index); the "
+                          "lowest index of equals, the first NaN wins."),
+    ARG_REDUCTION(argmax, "Index of the largest along an axis (-1: flat index); the lowest "
+                          "index of equals, the first NaN wins."),
+
+    FUNCTION(dot, "(out T[] c, in T[n] x, in T[n] y)", dot,
+             "c = the inner product of x and y.", OUT(c, T), IN(x, T), IN(y, T)),
+    FUNCTION(gemv, "(out T[m] y, in T[m,n] a, in T[n] x)", gemv, "y = a x.", OUT(y, T),
+             IN(a, T), IN(x, T)),
+    FUNCTION(
+        gemm,
+        "(out T[m,n] c, in T[m,k] a, in T[k,n] b, f64 alpha, i64 trans_a, i64 trans_b)",
+        gemm,
+        "c = alpha a b; with trans_a, a is given as [k,m]; with trans_b, b is given as "
+        "[n,k].",
+        OUT(c, T), IN(a, T), IN(b, T), F64(alpha), I64(trans_a), I64(trans_b)),
+    FUNCTION(
+        gemm_into,
+        "(inout|reduce T[m,n] c, in T[m,k] a, in T[k,n] b, f64 alpha, f64 beta, i64 "
+        "trans_a, i64 trans_b)",
+        gemm_into,
+        "c = alpha a b + beta c, transposed as in gemm. A REDUCE argument needs beta 1.",
+        SUMMED(c, T), IN(a, T), IN(b, T), F64(alpha), F64(beta), I64(trans_a),
+        I64(trans_b)),
+    FUNCTION(transpose, "(out S[...] y, in S[...] x)", transpose,
+             "Swaps the last two dimensions.", OUT(y, S), IN(x, S)),
+    FUNCTION(
+        permute,
+        "(out S[...] y, in S[...] x, i64 p0, i64 p1, i64 p2, i64 p3, i64 p4, i64 p5, i64 "
+        "p6, i64 p7)",
+        permute,
+        "Dimension i of y is dimension p_i of x; those beyond x's dimensions are ignored.",
+        OUT(y, S), IN(x, S), I64(p0), I64(p1), I64(p2), I64(p3), I64(p4), I64(p5), I64(p6),
+        I64(p7)),
+    FUNCTION(concatenate, "(out S[...] y, in S[...]... x, i64 axis)", concatenate,
+             "Joins arrays along an axis.", OUT(y, S), IN_MANY(x, S), I64(axis)),
+
+    FUNCTION(pairwise_distance, "(out T[m,n] d, in T[m,k] a, in T[n,k] b)", pairwise,
+             "Squared Euclidean distances between the rows of a and of b.", OUT(d, T),
+             IN(a, T), IN(b, T)),
+    FUNCTION(
+        topk_min,
+        "(out T[m,kk] values, out i64[m,kk] indices, in T[m,n] x, i64 k, i64 index_base)",
+        topk_min,
+        "The k smallest of each row, ascending, and their columns plus index_base; equals "
+        "by lowest column, NaN last. kk = min(k, n).",
+        OUT(values, T), OUT(indices, ONLY(I64)), IN(x, T), I64(k), I64(index_base)),
+    FUNCTION(topk_merge,
+             "(out T[m,kk] values, out i64[m,kk] indices, in T[m,ka] va, in i64[m,ka] ia, "
+             "in T[m,kb] vb, in i64[m,kb] ib, i64 k)",
+             topk_merge,
+             "The k smallest of two results of topk_min, row by row; equals by lowest "
+             "index. kk = min(k, ka + kb).",
+             OUT(values, T), OUT(indices, ONLY(I64)), IN(va, T), IN(ia, ONLY(I64)),
+             IN(vb, T), IN(ib, ONLY(I64)), I64(k)),
+    FUNCTION(vote, "(out i32[m] y, in i64[m,k] indices, in i32[n] labels)", vote,
+             "The most frequent label among labels[indices[row]]; of equals the one met "
+             "first. Indices outside are skipped; -1 if none is left.",
+             OUT(y, ONLY(I32)), IN(indices, ONLY(I64)), IN(labels, ONLY(I32))),
+    FUNCTION(checksum, "(out u64[] sum, in any[...] x)", checksum,
+             "Sum of hashes of (flat index, bits) over x: equal contents have equal sums "
+             "on every device and in every layout.",
+             OUT(sum, ONLY(U64)), IN(x, ANY)),
+
+    FUNCTION(spin, "(inout any[...] x, i64 microseconds)", none,
+             "Keeps the stream busy for that long; x stays as it is.", INOUT(x, ANY),
+             I64(microseconds)),
+    FUNCTION(test_fail, "(out any[...] x, i64 code)", stated,
+             "Fails when it runs: an error that names code on a CPU, a trap on a GPU.",
+             OUT(x, ANY), I64(code)),
+    FUNCTION(test_illegal, "(out any[...] x)", stated,
+             "Fails when it runs: an illegal access on a GPU, an error on a CPU.",
+             OUT(x, ANY)),
+};
+
+uint32_t kernel_count(void)
+{
+    return KERNEL_ID_COUNT;
+}
+
+const struct kernel_function *kernel_at(uint32_t index)
+{
+    return index < KERNEL_ID_COUNT ? &kernel_table[index] : NULL;
+}
