@@ -1,0 +1,316 @@
+/*
+ * The samples are constants: messages as compound literals at file scope, strings that are not set stay NULL, which packs as
+ * absent. Change nothing here without a new protocol version: golden/ pins their bytes.
+ */
+#include "tests/unit/wire/samples.h"
+
+#include <assert.h>
+
+#include "base/base.h"
+
+#define LIST(type, ...) ((type[]){__VA_ARGS__})
+#define TEXT(text)      ((char *)(uintptr_t)(text))
+#define BYTES(text)                                                   \
+    {                                                                 \
+        .len = sizeof(text) - 1, .data = (uint8_t *)(uintptr_t)(text) \
+    }
+#define MESSAGE(type, lower, ...)                                               \
+    LIST(Plasmon__V1__##type,                                                   \
+         {.base = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__##lower##__descriptor), \
+          __VA_ARGS__})
+
+#define HEADER(number)                                                  \
+    MESSAGE(Header, header, .protocol = 1, .epoch = 0x1122334455667788, \
+            .session = 0x99aabbccddeeff00, .seq = (number), .ack = 41, .credit = 4096)
+#define SHAPE \
+    MESSAGE(Shape, shape, .dtype = PL_F32, .n_dim = 2, .dim = LIST(uint64_t, 64, 128))
+#define RANGE(from, n) MESSAGE(Range, range, .first = (from), .count = (n))
+#define RANGES         LIST(Plasmon__V1__Range *, RANGE(7, 1), RANGE(9, 1000))
+#define VIEW           LIST(int64_t, 0, 32, 2, 5, 3, 1)
+#define BOX            LIST(int64_t, 0, 64, 0, 128)
+#define SMALL_BOX      LIST(int64_t, 8, 16, 4, 2)
+
+/* ------------------------------------------------------------------------------------------ client -> head */
+
+#define ARG_IN  MESSAGE(Arg, arg, .mode = 1, .ref = 17, .n_view = 6, .view = VIEW)
+#define ARG_OUT MESSAGE(Arg, arg, .mode = 2, .ref = 301, .shape = SHAPE)
+#define ARG_REDUCE \
+    MESSAGE(Arg, arg, .mode = 4, .ref = 18, .client = 0x42, .reduce_op = 1, .relaxed = 1)
+#define TASK_RUN                                                                           \
+    MESSAGE(Task, task, .id = 300, .function = 0xdeadbeef, .n_args = 3,                    \
+            .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT, ARG_REDUCE), .n_scalars = 2, \
+            .scalars = LIST(uint64_t, 5, 0x3ff0000000000000),                              \
+            .label = TEXT("gemm \xc3\xa9"), .place = 2, .retries = 3)
+#define TASK_PUT                                                                          \
+    MESSAGE(Task, task, .id = 302, .kind = PLASMON__V1__TASK_KIND__TASK_PUT, .n_args = 1, \
+            .args = LIST(Plasmon__V1__Arg *, ARG_OUT), .data = BYTES("\0\1\2three"),      \
+            .put_offset = 4096, .put_donatable = 1)
+#define TASK_SNAPSHOT                                                             \
+    MESSAGE(Task, task, .id = 304, .kind = PLASMON__V1__TASK_KIND__TASK_SNAPSHOT, \
+            .n_args = 2, .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT))
+
+static const Plasmon__V1__ClientFrame client_frame = {
+    .base      = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header    = HEADER(3),
+    .n_tasks   = 3,
+    .tasks     = LIST(Plasmon__V1__Task *, TASK_RUN, TASK_PUT, TASK_SNAPSHOT),
+    .n_release = 2,
+    .release   = RANGES,
+    .n_locate  = 1,
+    .locate    = LIST(Plasmon__V1__Locate *,
+                      MESSAGE(Locate, locate, .request = 1, .ref = 17, .client = 2,
+                              .n_view = 6, .view = VIEW, .hold_ref = 305, .gather = 1)),
+    .n_read    = 1,
+    .read =
+        LIST(Plasmon__V1__Read *, MESSAGE(Read, read, .request = 2, .ref = 17, .n_view = 6,
+                                          .view = VIEW, .offset = 8, .length = 1 << 20)),
+    .n_cancel   = 2,
+    .cancel     = LIST(uint64_t, 300, 302),
+    .n_put_open = 1,
+    .put_open   = LIST(Plasmon__V1__PutOpen *,
+                       MESSAGE(PutOpen, put_open, .request = 3, .ref = 306, .shape = SHAPE,
+                               .place = 1, .donatable = 1, .label = TEXT("weights"))),
+    .n_put_seal = 1,
+    .put_seal =
+        LIST(Plasmon__V1__PutSeal *, MESSAGE(PutSeal, put_seal, .ref = 306, .abandon = 1)),
+    .n_publish = 1,
+    .publish   = LIST(Plasmon__V1__Publish *, MESSAGE(Publish, publish, .request = 4,
+                                                      .name = TEXT("model"), .ref = 17)),
+    .n_lookup  = 1,
+    .lookup    = LIST(Plasmon__V1__Lookup *, MESSAGE(Lookup, lookup, .request = 5,
+                                                     .name = TEXT("model"), .new_ref = 307)),
+    .ping      = 99,
+    .bye       = 1,
+};
+static const Plasmon__V1__ClientFrame client_hello = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header = HEADER(0),
+    .hello  = MESSAGE(Hello, hello, .protocol_min = 1, .protocol_max = 1,
+                      .token = BYTES("secret"), .namespace_ = TEXT("default"),
+                      .resume_session = 0x5555, .resume_ack = 12,
+                      .host = TEXT("boot-1/pid-1"), .label = TEXT("train")),
+};
+
+/* ------------------------------------------------------------------------------------------ head -> client */
+
+#define DEVICE                                                                        \
+    MESSAGE(Device, device, .index = 1, .kind = 2, .ordinal = 1, .node = TEXT("n1"),  \
+            .name = TEXT("H100"), .bytes_total = 80ull << 30, .host = TEXT("boot-1"), \
+            .host_device = 1, .alive = 1, .bytes_used = 1, .bytes_replica = 2,        \
+            .launches = 3, .queued = 4, .restarts = 5, .largest_hole = 6,             \
+            .bytes_reserved = 7)
+#define FAILURE                                                                            \
+    MESSAGE(Failure, failure, .task = 300, .status = -34, .text = TEXT("gemm: k differs"), \
+            .first_task = 299, .first_client = 0x42)
+
+static const Plasmon__V1__HeadFrame head_frame = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__head_frame__descriptor),
+    .header = HEADER(4),
+    .welcome =
+        MESSAGE(Welcome, welcome, .protocol = 1, .epoch = 3, .session = 4, .client = 5,
+                .n_devices = 1, .devices = LIST(Plasmon__V1__Device *, DEVICE),
+                .store_socket = TEXT("/run/plasmon/store"), .resumed_seq = 9,
+                .version = TEXT("0.1.0")),
+    .n_done    = 2,
+    .done      = RANGES,
+    .n_failed  = 1,
+    .failed    = LIST(Plasmon__V1__Failure *, FAILURE),
+    .n_located = 1,
+    .located   = LIST(
+          Plasmon__V1__Located *,
+          MESSAGE(Located, located, .request = 1, .shape = SHAPE, .n_locations = 1,
+                  .locations = LIST(Plasmon__V1__Location *,
+                                    MESSAGE(Location, location, .buffer = 0x1000002000003,
+                                            .n_box = 4, .box = SMALL_BOX, .n_frame = 4,
+                                            .frame = BOX, .producer_seq = 77)))),
+    .n_data      = 1,
+    .data        = LIST(Plasmon__V1__Data *,
+                        MESSAGE(Data, data, .request = 2, .bytes = BYTES("\xff\0\xfe"), .total = 3,
+                                .shape = SHAPE)),
+    .n_put_ready = 1,
+    .put_ready   = LIST(Plasmon__V1__PutReady *, MESSAGE(PutReady, put_ready, .request = 3,
+                                                         .buffer = 0x1000002000003)),
+    .n_replies   = 1,
+    .replies = LIST(Plasmon__V1__Reply *, MESSAGE(Reply, reply, .request = 5, .status = -33,
+                                                  .text = TEXT("no such name"))),
+    .pong    = 99,
+    .fatal   = FAILURE,
+};
+
+/* ------------------------------------------------------------------------------------------ workers */
+
+#define OPERAND                                                                     \
+    MESSAGE(Operand, operand, .mode = 2, .buffer = 0x1000002000003, .fresh = 1,     \
+            .consume = 1, .dtype = PL_F32, .n_frame = 4, .frame = BOX, .n_view = 6, \
+            .view = VIEW, .reduce_op = 1, .writable_by_client = 1, .replica = 1)
+#define PIECE                                                                         \
+    MESSAGE(Piece, piece, .src = 0x2000002000003, .n_src_frame = 4, .src_frame = BOX, \
+            .n_box = 4, .box = SMALL_BOX)
+#define LAUNCH                                                                           \
+    MESSAGE(Launch, launch, .seq = 12, .order = 34,                                      \
+            .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY, .function = 0xdeadbeef,       \
+            .n_operands = 1, .operands = LIST(Plasmon__V1__Operand *, OPERAND),          \
+            .n_scalars = 1, .scalars = LIST(uint64_t, 5), .n_after = 2,                  \
+            .after = LIST(uint64_t, 0x1000000000007, 0x2000000000008), .n_pieces = 1,    \
+            .pieces = LIST(Plasmon__V1__Piece *, PIECE), .data = BYTES("data"),          \
+            .offset = 4, .length = 5, .peer = 2, .request = 6, .client = 7, .task = 300, \
+            .label = TEXT("copy"))
+
+static const Plasmon__V1__WorkerCommand worker_command = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header  = HEADER(5),
+    .welcome = MESSAGE(WorkerWelcome, worker_welcome, .epoch = 3, .session = 4, .device = 1,
+                       .host_device_count = 8, .resumed_seq = 2),
+    .n_launches    = 1,
+    .launches      = LIST(Plasmon__V1__Launch *, LAUNCH),
+    .n_free        = 1,
+    .free          = LIST(uint64_t, 0x1000002000003),
+    .n_cancel      = 1,
+    .cancel        = LIST(uint64_t, 12),
+    .n_starve      = 1,
+    .starve        = LIST(uint64_t, 13),
+    .stats_request = 1,
+    .stop          = 1,
+};
+static const Plasmon__V1__WorkerFrame worker_frame = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(6),
+    .hello =
+        MESSAGE(WorkerHello, worker_hello, .token = BYTES("secret"), .host = TEXT("boot-1"),
+                .node = TEXT("n1"), .host_device = 1, .kind = 2, .ordinal = 1,
+                .name = TEXT("H100"), .bytes_total = 80ull << 30, .enqueued = 20,
+                .n_unfinished = 2, .unfinished = RANGES, .incarnation = 2,
+                .peer_capable = 1, .resume_session = 4, .resume_ack = 5, .received = 6),
+    .n_done    = 2,
+    .done      = RANGES,
+    .n_failed  = 1,
+    .failed    = LIST(Plasmon__V1__LaunchFailure *,
+                      MESSAGE(LaunchFailure, launch_failure, .seq = 12, .status = -5,
+                              .text = TEXT("illegal address"))),
+    .n_starved = 1,
+    .starved =
+        LIST(Plasmon__V1__Starved *,
+             MESSAGE(Starved, starved, .seq = 13, .bytes = 1 << 20, .largest_hole = 4096)),
+    .n_data = 1,
+    .data   = LIST(Plasmon__V1__WorkerData *,
+                   MESSAGE(WorkerData, worker_data, .request = 6, .bytes = BYTES("bytes"))),
+    .stats  = MESSAGE(WorkerStats, worker_stats, .request = 1, .bytes_used = 2,
+                      .bytes_reserved = 3, .bytes_replica = 4, .largest_hole = 5,
+                      .launches = 6, .cpu_ns = 7, .driver_ns = 8, .n_routes = 1,
+                      .routes = LIST(Plasmon__V1__RouteStats *,
+                                     MESSAGE(RouteStats, route_stats, .route = 1,
+                                             .copies = 2, .bytes = 3))),
+};
+
+/* ------------------------------------------------------------------------------------------ stores */
+
+static const Plasmon__V1__NodeFrame node_frame = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__node_frame__descriptor),
+    .header = HEADER(7),
+    .hello  = MESSAGE(NodeHello, node_hello, .token = BYTES("secret"),
+                      .host = TEXT("boot-1"), .node = TEXT("n1"),
+                      .store_socket = TEXT("/run/plasmon/store"), .devices = 8),
+    .n_down = 1,
+    .down   = LIST(Plasmon__V1__WorkerDown *,
+                   MESSAGE(WorkerDown, worker_down, .host_device = 1, .incarnation = 2,
+                           .wait_status = 9, .text = TEXT("killed"), .quarantined = 1)),
+    .beat   = 5,
+};
+static const Plasmon__V1__NodeCommand node_command = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__node_command__descriptor),
+    .header  = HEADER(8),
+    .welcome = MESSAGE(NodeWelcome, node_welcome, .epoch = 3, .cluster = TEXT("cluster-1")),
+    .stop    = 1,
+    .n_fence = 2,
+    .fence   = LIST(uint32_t, 0, 3),
+};
+
+/* ------------------------------------------------------------------------------------------ the table */
+
+#define DECODE(function, type)                                                            \
+    static plasmon_status_t sample_##function(struct wire_arena *arena,                   \
+                                              const uint8_t *bytes, size_t length,        \
+                                              ProtobufCMessage **out, struct pl_err *err) \
+    {                                                                                     \
+        Plasmon__V1__##type *frame = NULL;                                                \
+        plasmon_status_t status =                                                         \
+            wire_decode_##function(arena, bytes, length, &frame, err);                    \
+                                                                                          \
+        *out = frame == NULL ? NULL : &frame->base;                                       \
+        return status;                                                                    \
+    }
+DECODE(client_frame, ClientFrame)
+DECODE(head_frame, HeadFrame)
+DECODE(worker_frame, WorkerFrame)
+DECODE(worker_command, WorkerCommand)
+DECODE(node_frame, NodeFrame)
+DECODE(node_command, NodeCommand)
+
+/* head_frame twice: once as it is, once as what a fresh session sees first. */
+static const Plasmon__V1__HeadFrame head_ack = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__head_frame__descriptor),
+    .header = HEADER(0),
+};
+
+static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
+    {"client_frame", &client_frame.base, sample_client_frame},
+    {"client_hello", &client_hello.base, sample_client_frame},
+    {"head_frame", &head_frame.base, sample_head_frame},
+    {"head_ack", &head_ack.base, sample_head_frame},
+    {"worker_frame", &worker_frame.base, sample_worker_frame},
+    {"worker_command", &worker_command.base, sample_worker_command},
+    {"node_frame", &node_frame.base, sample_node_frame},
+    {"node_command", &node_command.base, sample_node_command},
+};
+
+const struct wire_sample *wire_samples(void)
+{
+    return sample_table;
+}
+
+static Plasmon__V1__Task *sample_task(struct wire_arena *arena, uint64_t id)
+{
+    Plasmon__V1__Task *task = wire_arena_alloc(arena, sizeof(*task));
+    Plasmon__V1__Arg *arg   = wire_arena_alloc(arena, 2 * sizeof(*arg));
+    Plasmon__V1__Arg **args = wire_arena_alloc(arena, 2 * sizeof(*args));
+    uint64_t *scalars       = wire_arena_alloc(arena, 2 * sizeof(*scalars));
+
+    assert(task != NULL && arg != NULL && args != NULL && scalars != NULL);
+
+    plasmon__v1__task__init(task);
+    for (size_t i = 0; i < 2; i++) {
+        plasmon__v1__arg__init(&arg[i]);
+        arg[i].mode = i == 0 ? PLASMON__V1__MODE__MODE_IN : PLASMON__V1__MODE__MODE_INOUT;
+        arg[i].ref  = id / 2 + i + 1;
+        args[i]     = &arg[i];
+        scalars[i]  = id * 3 + i;
+    }
+    task->id        = id;
+    task->function  = pl_hash_name("axpy");
+    task->n_args    = 2;
+    task->args      = args;
+    task->n_scalars = 2;
+    task->scalars   = scalars;
+    return task;
+}
+
+Plasmon__V1__ClientFrame *wire_sample_tasks(struct wire_arena *arena, size_t count)
+{
+    Plasmon__V1__ClientFrame *frame = wire_arena_alloc(arena, sizeof(*frame));
+    Plasmon__V1__Header *header     = wire_arena_alloc(arena, sizeof(*header));
+    Plasmon__V1__Task **tasks       = wire_arena_alloc(arena, count * sizeof(*tasks));
+
+    assert(frame != NULL && header != NULL && tasks != NULL);
+
+    plasmon__v1__client_frame__init(frame);
+    plasmon__v1__header__init(header);
+    header->protocol = WIRE_PROTOCOL;
+    header->seq      = 1;
+    for (size_t i = 0; i < count; i++) {
+        tasks[i] = sample_task(arena, 1000 + i);
+    }
+    frame->header  = header;
+    frame->n_tasks = count;
+    frame->tasks   = tasks;
+    return frame;
+}

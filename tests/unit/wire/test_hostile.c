@@ -1,0 +1,393 @@
+/* Bytes that nobody honest sends: each is refused with a text that names the field, and costs bounded memory. */
+#include "tests/harness/test.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "tests/unit/wire/samples.h"
+
+static struct wire_arena arena;
+
+static uint8_t *create(size_t length)
+{
+    return pl_alloc(length);
+}
+
+/* Encode `message`, decode it as sample `index`, and want `status` with `part` in the text. */
+static void refuse(const ProtobufCMessage *message, size_t index, plasmon_status_t status,
+                   const char *part)
+{
+    ProtobufCMessage *got = NULL;
+    struct pl_err err     = {.status = PLASMON_OK};
+    plasmon_status_t answer;
+    uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(wire_encode(message, create, &bytes, &length));
+    wire_arena_reset(&arena);
+    answer = wire_samples()[index].decode(&arena, bytes, length, &got, &err);
+    pl_free(bytes);
+    if (answer != status) {
+        test_fail(__FILE__, __LINE__, "status %d, not %d, for \"%s\": %s", (int)answer,
+                  (int)status, part, err.text);
+    }
+    ASSERT_NULL(got);
+    ASSERT_EQ(err.status, status);
+    ASSERT_CONTAINS(err.text, part);
+}
+#define CLIENT         0
+#define WORKER_COMMAND 5
+
+/* One client frame with one good task, to be spoiled. */
+static struct {
+    Plasmon__V1__Header header;
+    Plasmon__V1__Task task, *tasks[1];
+    Plasmon__V1__Arg arg, *args[1];
+    Plasmon__V1__Shape shape;
+    Plasmon__V1__ClientFrame frame;
+} one;
+
+static void one_init(void)
+{
+    if (arena.block == NULL) {
+        ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    }
+    plasmon__v1__header__init(&one.header);
+    plasmon__v1__task__init(&one.task);
+    plasmon__v1__arg__init(&one.arg);
+    plasmon__v1__shape__init(&one.shape);
+    plasmon__v1__client_frame__init(&one.frame);
+    one.header.protocol = WIRE_PROTOCOL;
+    one.arg.mode        = PLASMON__V1__MODE__MODE_IN;
+    one.arg.ref         = 5;
+    one.shape.dtype     = PL_F32;
+    one.args[0]         = &one.arg;
+    one.task.id         = 6;
+    one.task.n_args     = 1;
+    one.task.args       = one.args;
+    one.tasks[0]        = &one.task;
+    one.frame.header    = &one.header;
+    one.frame.n_tasks   = 1;
+    one.frame.tasks     = one.tasks;
+}
+
+static void refuse_one(plasmon_status_t status, const char *part)
+{
+    refuse(&one.frame.base, CLIENT, status, part);
+    one_init();
+}
+
+TEST(the_unspoiled_frame_is_taken)
+{
+    Plasmon__V1__ClientFrame *got;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    one_init();
+    ASSERT_OK(wire_encode(&one.frame.base, create, &bytes, &length));
+    ASSERT_OK(wire_decode_client_frame(&arena, bytes, length, &got, &err));
+    pl_free(bytes);
+    wire_arena_finish(&arena);
+}
+
+TEST(headers_come_first)
+{
+    one_init();
+    one.frame.header = NULL;
+    refuse_one(PLASMON_EMALFORMED, "client frame: it has no header");
+    one.header.protocol = 2;
+    refuse_one(PLASMON_EVERSION, "the peer speaks protocol 2, this program 1");
+    wire_arena_finish(&arena);
+}
+
+TEST(tasks_are_checked)
+{
+    static uint64_t scalars[WIRE_SCALARS_MAX + 1];
+    static uint8_t data[WIRE_DATA_BYTES_MAX + 1];
+
+    one_init();
+    one.task.id = 0;
+    refuse_one(PLASMON_EMALFORMED, "tasks[0]: its id is 0");
+    one.task.kind = (Plasmon__V1__TaskKind)3;
+    refuse_one(PLASMON_EMALFORMED, "tasks[0]: its kind is 3");
+    one.task.place = 1 << 20;
+    refuse_one(PLASMON_EMALFORMED, "place");
+    one.task.n_scalars = PL_COUNT(scalars);
+    one.task.scalars   = scalars;
+    refuse_one(PLASMON_ELIMIT, "65 scalars");
+    one.task.data = (ProtobufCBinaryData){.len = 1, .data = data};
+    refuse_one(PLASMON_EMALFORMED, "no PUT");
+    one.task.kind = PLASMON__V1__TASK_KIND__TASK_PUT;
+    one.task.data = (ProtobufCBinaryData){.len = sizeof(data), .data = data};
+    refuse_one(PLASMON_ELIMIT, "data has 1048577 bytes");
+    one.task.kind       = PLASMON__V1__TASK_KIND__TASK_PUT;
+    one.task.put_offset = UINT64_MAX;
+    refuse_one(PLASMON_EMALFORMED, "a PUT at byte 18446744073709551615");
+    one.task.kind = PLASMON__V1__TASK_KIND__TASK_SNAPSHOT;
+    refuse_one(PLASMON_EMALFORMED, "a SNAPSHOT has 1 arguments");
+    wire_arena_finish(&arena);
+}
+
+TEST(arguments_are_checked)
+{
+    int64_t view[4] = {0, 1, 1, 0};
+
+    one_init();
+    one.arg.mode = 5;
+    refuse_one(PLASMON_EMALFORMED, "tasks[0]: args[0]: mode 5");
+    one.arg.ref = 0;
+    refuse_one(PLASMON_EMALFORMED, "names no ref");
+    one.arg.n_view = 4;
+    one.arg.view   = view;
+    refuse_one(PLASMON_EMALFORMED, "view has 4 numbers");
+    view[1]        = 0;
+    one.arg.n_view = 3;
+    one.arg.view   = view;
+    refuse_one(PLASMON_EMALFORMED, "view dimension 0 is start 0, count 0, step 1");
+    one.shape.dtype = 99;
+    one.arg.shape   = &one.shape;
+    refuse_one(PLASMON_EMALFORMED, "args[0]: shape: ");
+    one.arg.mode = PLASMON__V1__MODE__MODE_SCRATCH;
+    refuse_one(PLASMON_EMALFORMED, "a SCRATCH has no shape");
+    wire_arena_finish(&arena);
+}
+
+TEST(text_must_be_short_utf8_without_nul)
+{
+    static const char *const bad[] = {
+        "\xff", "a\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\xc3"};
+    char label[WIRE_LABEL_BYTES_MAX + 2];
+    Plasmon__V1__Publish publish = PLASMON__V1__PUBLISH__INIT, *list[] = {&publish};
+
+    one_init();
+    for (size_t i = 0; i < PL_COUNT(bad); i++) {
+        one.task.label = (char *)(uintptr_t)bad[i];
+        refuse_one(PLASMON_EMALFORMED, "label is not UTF-8");
+    }
+    memset(label, 'x', sizeof(label) - 1);
+    label[sizeof(label) - 1] = '\0';
+    one.task.label           = label;
+    refuse_one(PLASMON_ELIMIT, "label has 129 bytes; the limit is 128");
+
+    publish.name        = (char *)(uintptr_t) "a\x80";
+    one.frame.n_publish = 1;
+    one.frame.publish   = list;
+    refuse_one(PLASMON_EMALFORMED, "publish[0]: name is not UTF-8 at byte 1");
+    wire_arena_finish(&arena);
+}
+
+TEST(a_nul_inside_text_is_seen)
+{
+    /* header{protocol 1}, tasks{id 1, label "a\0b"}: by hand, since protobuf-c cannot encode it */
+    static const uint8_t bytes[]  = {0x0a, 2,    0x08, 1,   0x1a, 7,  0x08,
+                                     1,    0x42, 3,    'a', 0,    'b'};
+    Plasmon__V1__ClientFrame *got = NULL;
+    struct pl_err err;
+
+    one_init();
+    ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, sizeof(bytes), &got, &err),
+                  PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "tasks[0]: label has a NUL at byte 1");
+    wire_arena_finish(&arena);
+}
+
+TEST(good_text_of_every_width_is_taken)
+{
+    Plasmon__V1__ClientFrame *got;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    one_init();
+    one.task.label = (char *)(uintptr_t) "a\xc2\x80\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80"
+                                         "\xf4\x8f\xbf\xbf";
+    ASSERT_OK(wire_encode(&one.frame.base, create, &bytes, &length));
+    ASSERT_OK(wire_decode_client_frame(&arena, bytes, length, &got, &err));
+    ASSERT_STR(got->tasks[0]->label, one.task.label);
+    pl_free(bytes);
+    wire_arena_finish(&arena);
+}
+
+TEST(ranges_cannot_wrap)
+{
+    Plasmon__V1__Range range = PLASMON__V1__RANGE__INIT, *list[] = {&range};
+    static const uint64_t bad[][2] = {{0, 1}, {1, 0}, {2, UINT64_MAX}, {UINT64_MAX, 2}};
+
+    one_init();
+    for (size_t i = 0; i < PL_COUNT(bad); i++) {
+        range.first         = bad[i][0];
+        range.count         = bad[i][1];
+        one.frame.n_release = 1;
+        one.frame.release   = list;
+        refuse_one(PLASMON_EMALFORMED, "release[0] is no range");
+    }
+    wire_arena_finish(&arena);
+}
+
+TEST(too_many_of_anything_is_a_limit)
+{
+    static Plasmon__V1__Task *tasks[WIRE_TASKS_MAX + 1];
+    static uint64_t cancel[WIRE_RANGES_MAX + 1];
+
+    one_init();
+    for (size_t i = 0; i < PL_COUNT(tasks); i++) {
+        tasks[i] = &one.task;
+    }
+    one.frame.n_tasks = PL_COUNT(tasks);
+    one.frame.tasks   = tasks;
+    refuse_one(PLASMON_ELIMIT, "4097 tasks in one message; the limit is 4096");
+    one.frame.n_cancel = PL_COUNT(cancel);
+    one.frame.cancel   = cancel;
+    refuse_one(PLASMON_ELIMIT, "65537 cancels");
+    wire_arena_finish(&arena);
+}
+
+TEST(launches_stay_inside_their_frames)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__Launch launch = PLASMON__V1__LAUNCH__INIT, *launches[] = {&launch};
+    Plasmon__V1__Operand operand = PLASMON__V1__OPERAND__INIT, *operands[] = {&operand};
+    Plasmon__V1__Piece piece = PLASMON__V1__PIECE__INIT, *pieces[] = {&piece};
+    int64_t frame[2] = {10, 20}, view[3] = {10, 20, 1}, box[2] = {10, 20},
+            src[2] = {0, 100};
+
+    one_init();
+    command.header     = &one.header;
+    command.n_launches = 1;
+    command.launches   = launches;
+    launch.seq         = 1;
+    launch.n_operands  = 1;
+    launch.operands    = operands;
+    operand.dtype      = PL_F32;
+    operand.n_frame    = 2;
+    operand.frame      = frame;
+    operand.n_view     = 3;
+    operand.view       = view;
+
+    view[1] = 21;
+    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED,
+           "operands[0]: its view is not inside");
+    view[1] = 20;
+    view[0] = 9;
+    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED,
+           "operands[0]: its view is not inside");
+    view[0]       = 10;
+    operand.dtype = 0;
+    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED, "dtype 0 does not exist");
+    operand.dtype = PL_F32;
+
+    launch.n_pieces = 1;
+    launch.pieces   = pieces;
+    piece.n_box = piece.n_src_frame = 2;
+    piece.box                       = box;
+    piece.src_frame                 = src;
+    box[1]                          = 21;
+    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED,
+           "pieces[0]: its box is not inside both");
+    box[1] = 20;
+    src[1] = 29;
+    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED,
+           "pieces[0]: its box is not inside both");
+    src[1]            = 30;
+    launch.n_operands = 0;
+    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED, "pieces without an operand");
+    wire_arena_finish(&arena);
+}
+
+TEST(amplification_hits_the_cap)
+{
+    size_t length                 = 4 << 20;
+    uint8_t *bytes                = malloc(length);
+    Plasmon__V1__ClientFrame *got = NULL;
+    struct pl_err err;
+
+    one_init();
+    for (size_t i = 0; i < length; i += 2) {
+        bytes[i]     = 0x1a; /* tasks, of length 0 */
+        bytes[i + 1] = 0;
+    }
+    ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, length, &got, &err),
+                  PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "would take more than 67108864 bytes decoded");
+    ASSERT_NULL(got);
+    ASSERT_TRUE(arena.total <= WIRE_ARENA_BYTES_MAX);
+
+    /* The arena is as good as new afterwards, and gives the memory back. */
+    wire_arena_reset(&arena);
+    ASSERT_TRUE(arena.block_bytes <= 4 << 20);
+    length = 8;
+    ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, length, &got, &err),
+                  PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "no header");
+    free(bytes);
+    wire_arena_finish(&arena);
+}
+
+TEST(singular_fields_sent_a_thousand_times_hit_the_cap_too)
+{
+    /* A hello repeated merges with the one before; each round copies, and nothing is freed in an arena. */
+    uint8_t piece[]               = {0x12, 7, 0x22, 5, 'a', 'b', 'c', 'd', 'e'};
+    size_t count                  = (WIRE_MESSAGE_BYTES_MAX - 4) / sizeof(piece);
+    uint8_t *bytes                = malloc(4 + count * sizeof(piece));
+    Plasmon__V1__ClientFrame *got = NULL;
+    struct pl_err err;
+    plasmon_status_t status;
+
+    one_init();
+    memcpy(bytes, (uint8_t[]){0x0a, 2, 0x08, 1}, 4);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(bytes + 4 + i * sizeof(piece), piece, sizeof(piece));
+    }
+    status = wire_decode_client_frame(&arena, bytes, 4 + count * sizeof(piece), &got, &err);
+    ASSERT_STATUS(status, PLASMON_ELIMIT);
+    free(bytes);
+    wire_arena_finish(&arena);
+}
+
+TEST(a_message_over_the_limit_is_not_even_looked_at)
+{
+    Plasmon__V1__ClientFrame *got = NULL;
+    struct pl_err err;
+
+    one_init();
+    ASSERT_STATUS(
+        wire_decode_client_frame(&arena, NULL, WIRE_MESSAGE_BYTES_MAX + 1, &got, &err),
+        PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "client frame of 8388609 bytes");
+    wire_arena_finish(&arena);
+}
+
+TEST(every_cut_and_every_flipped_bit_of_a_sample_is_survived)
+{
+    one_init();
+    for (size_t s = 0; s < WIRE_SAMPLE_COUNT; s++) {
+        const struct wire_sample *sample = &wire_samples()[s];
+        ProtobufCMessage *got;
+        struct pl_err err;
+        uint8_t *bytes;
+        size_t length;
+
+        ASSERT_OK(wire_encode(sample->message, create, &bytes, &length));
+        for (size_t cut = 0; cut < length; cut++) {
+            uint8_t *copy =
+                malloc(cut + 1); /* its own size, so that ASan sees a byte too far */
+
+            memcpy(copy, bytes, cut);
+            wire_arena_reset(&arena);
+            (void)sample->decode(&arena, copy, cut, &got, &err); /* any answer, no crash */
+            free(copy);
+        }
+        for (size_t bit = 0; bit < 8 * length; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            wire_arena_reset(&arena);
+            (void)sample->decode(&arena, bytes, length, &got,
+                                 &err); /* any answer, no crash */
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+        pl_free(bytes);
+    }
+    wire_arena_finish(&arena);
+}
+
+TEST_MAIN()
