@@ -7,25 +7,37 @@
  *
  *   FREE -> WRITING -> SEALED -> (WRITING in place: CONSUMED -> SEALED) -> DOOMED -> FREE
  *
- * Reader:   pin in a page of its own (device's slot, generation), fence, read the entry: state SEALED, generation equal,
- *           checksum right; use the bytes; unpin when the copy is done. Anything else: unpin, and ask the head again.
- * Writer:   to free, set DOOMED (release), fence, scan the pin pages for the slot; free only when none holds it, otherwise try
- *           again later. To write in place, set CONSUMED first and scan likewise.
+ * Reader:   pin in a page of its own (device's slot, generation), then read the entry: state SEALED, generation equal, checksum
+ *           right, state still SEALED; use the bytes; unpin when the copy is done. Anything else: unpin, and ask the head again.
+ * Writer:   to free, set DOOMED, then scan the pin pages for the slot; free only when none holds it, otherwise try again
+ *           later. To write in place, set CONSUMED first and scan likewise.
  *
- * The store-load order on both sides (pin then read; doom then scan) is what makes it safe: at least one of the two sees the
- * other. tests/unit/store/test_table_model.c enumerates all interleavings, with a crash of either side after every store.
+ * The store-load order on both sides (pin then read; doom then scan; all four sequentially consistent) is what makes it safe: at
+ * least one of the two sees the other. tests/unit/store/test_table_model.c enumerates all interleavings, with a crash of either
+ * side after every store.
+ *
+ * A FREE entry's generation is the next that may come: a reader of an older one knows that it is too late, a reader of this one
+ * that it is too early.
+ *
+ * Recovery after a crash of the writer: DOOMED entries that nobody pins are freed (store_table_sweep); WRITING and CONSUMED are not
+ * sealed, their bytes are right only if the timeline shows launch `seq` complete. An entry whose checksum is wrong was
+ * being changed: FREE and WRITING ones hold nothing; a CONSUMED one keeps offset and bytes, which never change.
  */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/box.h"
 
 #define STORE_TABLE_MAGIC 0x706c736d74623031ull
+#ifndef STORE_TABLE_SLOTS /* the model checker has a table of two */
 #define STORE_TABLE_SLOTS (1u << 18)
-#define STORE_PIN_MAX     1022u /* pins a reader holds at a time */
+#define STORE_PIN_MAX     1021u /* pins a reader holds at a time */
+#define STORE_CHUNK_MAX   4096u
+#endif
 #define STORE_READER_MAX  256u  /* readers of one host: workers first, then clients */
 
 enum store_state {
@@ -48,8 +60,9 @@ struct store_entry {
     int64_t dim[PL_DIM_MAX]; /* of the frame that the buffer holds */
     uint32_t checksum;
     _Atomic uint32_t state;
-    uint64_t reserved;
+    uint64_t reserved[2];
 };
+static_assert(sizeof(struct store_entry) == 128, "shared between processes");
 
 enum store_entry_flags {
     STORE_ENTRY_CLIENT_WRITES = 1u << 0, /* lies in a chunk that clients may map writable */
@@ -62,7 +75,6 @@ struct store_chunk {
     uint32_t client_writable;
     uint32_t id;     /* names the descriptor at the store */
 };
-#define STORE_CHUNK_MAX 4096u
 
 struct store_table {
     uint64_t magic;
@@ -71,7 +83,7 @@ struct store_table {
     uint32_t ordinal;
     _Atomic uint32_t chunk_count; /* release: chunks[0 .. count) are right */
     uint64_t arena_bytes;         /* of reserved address space */
-    uint64_t reserved[3];
+    uint64_t reserved[4];
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };
@@ -80,11 +92,16 @@ struct store_table {
 struct store_pins {
     uint64_t magic;
     _Atomic uint64_t owner_pid; /* 0: free; the store clears the page of a dead reader */
+    _Atomic uint64_t high;      /* pins at and above this index were never used; only grows, so that scans are short */
     _Atomic uint64_t pin[STORE_PIN_MAX]; /* (host_device + 1) << 48 | slot << 24 | generation; 0: none */
 };
+#define STORE_PINS_MAGIC 0x706c736d706e3031ull
 
 void store_table_init(struct store_table *table, uint32_t host_device, uint32_t kind, uint32_t ordinal, uint64_t arena_bytes);
+void store_pins_init(struct store_pins *pins, uint64_t owner_pid); /* by the store; on any content */
 uint32_t store_entry_checksum(const struct store_entry *entry);
+/* List a chunk: writer side. ELIMIT: STORE_CHUNK_MAX are listed. */
+plasmon_status_t store_table_add_chunk(struct store_table *table, const struct store_chunk *chunk) PL_MUST_CHECK;
 
 /* Writer side. frame: what the buffer holds. */
 void store_table_alloc(struct store_table *table, uint32_t slot, uint32_t generation, uint64_t offset, const struct pl_shape *frame, uint32_t flags, uint64_t seq);
@@ -94,8 +111,13 @@ void store_table_doom(struct store_table *table, uint32_t slot);
 /* After doom (or consume): does any of the pages hold the slot? */
 bool store_table_pinned(struct store_table *table, uint32_t slot, struct store_pins *const *pages, uint32_t page_count);
 void store_table_free(struct store_table *table, uint32_t slot);
+/* After a crash of the writer: frees every DOOMED entry that no page holds. Returns how many. */
+uint32_t store_table_sweep(struct store_table *table, struct store_pins *const *pages, uint32_t page_count);
 
-/* Reader side. OK: *out_entry is a copy and the pin *out_pin holds; AGAIN: not sealed (yet); ELOST: no such generation any more. */
+/*
+ * Reader side. OK: *out_entry is a copy and the pin *out_pin holds; EAGAIN: not sealed (yet); ELOST: no such generation any more;
+ * ELIMIT: STORE_PIN_MAX pins are held. Threads: several of one process may share a page.
+ */
 plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot, uint32_t generation, struct store_pins *mine, struct store_entry *out_entry, uint32_t *out_pin) PL_MUST_CHECK;
 void store_table_unpin(struct store_pins *mine, uint32_t pin);
 

@@ -54,7 +54,7 @@ enum store_point_state {
 void store_timeline_init(struct store_timeline *timeline, uint32_t host_device); /* by the store, on zeroed memory */
 /* By the worker, in increasing seq. */
 void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream);
-/* By anyone. *out_word/*out_value: what a stream must wait for when ENQUEUED. out pointers may be NULL. */
+/* By anyone. *out_word, *out_value: what a stream must wait for when ENQUEUED. out pointers may be NULL. */
 enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq, uint64_t **out_word, uint64_t *out_value);
 static inline bool store_timeline_done(struct store_timeline *timeline, uint64_t seq)
 {

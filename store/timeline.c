@@ -1,0 +1,68 @@
+/*
+ * Timelines. The ring says which stream a launch went to, the stream's word how far that stream is; timeline.h has the rule.
+ *
+ * Why a slot that names a later launch means "done": launches share a slot when they are STORE_RING apart, the head keeps
+ * fewer than half of that outstanding, and a launch is outstanding until it is done.
+ *
+ * A restarted worker publishes launches again that the ring knows already. `enqueued` never goes back, so a reader that looked before
+ * the crash is not contradicted.
+ */
+#include "store/timeline.h"
+
+#include <assert.h>
+
+#include "store/shared_int.h"
+
+#define STREAM_BITS 8
+
+static_assert(STORE_STREAM_MAX <= 1u << STREAM_BITS, "a stream's number fits");
+static_assert(sizeof(struct store_word) == 64, "a word has its own cache line");
+static_assert(offsetof(struct store_timeline, stream) % 64 == 0, "and is aligned to it");
+
+void store_timeline_init(struct store_timeline *timeline, uint32_t host_device)
+{
+    timeline->host_device = host_device;
+    shared_store64(&timeline->magic, STORE_TIMELINE_MAGIC);
+}
+
+void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream)
+{
+    uint64_t enqueued = timeline->enqueued; /* ours to write */
+
+    assert(seq > 0);
+    PL_CHECK(stream < STORE_STREAM_MAX);
+    PL_CHECK(seq <= enqueued + 1); /* a gap would read as done or unknown at random */
+
+    /* Release; pairs with the load in store_timeline_point(). */
+    shared_store64(&timeline->ring[seq % STORE_RING], seq << STREAM_BITS | stream);
+    if (seq > enqueued) {
+        shared_store64(&timeline->enqueued, seq);
+    }
+}
+
+enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq,
+                                            uint64_t **out_word, uint64_t *out_value)
+{
+    uint64_t entry = shared_load64(&timeline->ring[seq % STORE_RING]);
+    uint64_t *word;
+
+    if (entry >> STREAM_BITS < seq) {
+        return STORE_POINT_UNKNOWN;
+    }
+    if (entry >> STREAM_BITS > seq) {
+        return STORE_POINT_DONE;
+    }
+
+    /* Masked: a worker that went mad must not send us out of bounds. */
+    word = &timeline->stream[(uint32_t)entry % STORE_STREAM_MAX].value;
+    if (shared_load64(word) >= seq) {
+        return STORE_POINT_DONE;
+    }
+    if (out_word != NULL) {
+        *out_word = word;
+    }
+    if (out_value != NULL) {
+        *out_value = seq;
+    }
+    return STORE_POINT_ENQUEUED;
+}

@@ -1,0 +1,370 @@
+/*
+ * The arena against a naive model: one byte for every 256 bytes of address space. What the model says about holes, accounting and
+ * alignment is checked after random histories; the seed is printed on failure.
+ */
+#include "store/arena.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "tests/harness/test.h"
+
+#define UNIT        256u
+#define MIB         (1u << 20)
+#define MODEL_UNITS (96u * MIB / UNIT)
+#define LIVE_MAX    2048u
+
+enum cell { CELL_NONE, CELL_FREE, CELL_USED };
+
+struct live {
+    uint64_t offset;
+    uint64_t bytes; /* as asked */
+};
+
+static struct {
+    uint8_t cell[MODEL_UNITS];
+    uint8_t pool[MODEL_UNITS];
+    uint8_t apart[MODEL_UNITS]; /* a hole must not cross the lower edge of this unit */
+    struct live live[LIVE_MAX];
+    uint32_t live_count;
+    uint64_t total;
+    uint64_t used;
+    uint64_t asked;
+} model;
+
+static uint64_t align_of(uint64_t bytes)
+{
+    return bytes >= 16 * MIB ? 2 * MIB : UNIT;
+}
+
+static void model_add(uint32_t pool, uint64_t offset, uint64_t bytes, bool merge)
+{
+    for (uint64_t i = offset / UNIT; i < (offset + bytes) / UNIT; i++) {
+        ASSERT_EQ(model.cell[i], CELL_NONE);
+        model.cell[i] = CELL_FREE;
+        model.pool[i] = (uint8_t)pool;
+    }
+    model.apart[offset / UNIT] = !merge;
+    if (!merge && (offset + bytes) / UNIT < MODEL_UNITS) {
+        model.apart[(offset + bytes) / UNIT] = 1;
+    }
+    model.total += bytes;
+}
+
+/* The hole that begins at unit i; 0 if none begins there. Returns its units. */
+static uint64_t model_hole(uint64_t i)
+{
+    uint64_t end = i;
+
+    while (end < MODEL_UNITS && model.cell[end] == CELL_FREE &&
+           (end == i || (!model.apart[end] && model.pool[end] == model.pool[i]))) {
+        end++;
+    }
+    return end - i;
+}
+
+static bool model_can(uint32_t pool, uint64_t bytes)
+{
+    uint64_t need = store_arena_rounded(bytes);
+
+    for (uint64_t i = 0; i < MODEL_UNITS;) {
+        uint64_t units = model_hole(i);
+        uint64_t at    = pl_round_up(i * UNIT, align_of(need));
+
+        if (units > 0 && model.pool[i] == pool && at + need <= (i + units) * UNIT) {
+            return true;
+        }
+        i += units > 0 ? units : 1;
+    }
+    return false;
+}
+
+static void model_use(uint32_t pool, uint64_t offset, uint64_t bytes)
+{
+    uint64_t rounded = store_arena_rounded(bytes);
+
+    ASSERT_EQ(offset % align_of(rounded), 0);
+    for (uint64_t i = offset / UNIT; i < (offset + rounded) / UNIT; i++) {
+        ASSERT_TRUE(i < MODEL_UNITS);
+        ASSERT_EQ(model.cell[i], CELL_FREE);
+        ASSERT_EQ(model.pool[i], pool);
+        ASSERT_TRUE(i == offset / UNIT || !model.apart[i]);
+        model.cell[i] = CELL_USED;
+    }
+    model.live[model.live_count++] = (struct live){offset, bytes};
+    model.used += rounded;
+    model.asked += bytes;
+}
+
+static uint64_t model_drop(uint32_t index)
+{
+    struct live live = model.live[index];
+    uint64_t rounded = store_arena_rounded(live.bytes);
+
+    memset(&model.cell[live.offset / UNIT], CELL_FREE, rounded / UNIT);
+    model.live[index] = model.live[--model.live_count];
+    model.used -= rounded;
+    model.asked -= live.bytes;
+    return live.offset;
+}
+
+static void check_stats(const struct store_arena *arena)
+{
+    struct store_arena_stats stats;
+    uint64_t holes   = 0;
+    uint64_t largest = 0;
+
+    for (uint64_t i = 0; i < MODEL_UNITS;) {
+        uint64_t units = model_hole(i);
+
+        holes += units > 0;
+        largest = pl_max_u64(largest, units * UNIT);
+        i += units > 0 ? units : 1;
+    }
+    store_arena_get_stats(arena, &stats);
+    ASSERT_EQ(stats.bytes_total, model.total);
+    ASSERT_EQ(stats.bytes_used, model.used);
+    ASSERT_EQ(stats.bytes_asked, model.asked);
+    ASSERT_EQ(stats.bytes_free, model.total - model.used);
+    ASSERT_EQ(stats.largest_hole, largest);
+    ASSERT_EQ(stats.hole_count, holes);
+    if (stats.bytes_free > 0) {
+        double want = 1.0 - (double)largest / (double)stats.bytes_free;
+
+        ASSERT_TRUE(stats.fragmentation > want - 1e-12 &&
+                    stats.fragmentation < want + 1e-12);
+    }
+}
+
+/* Mostly small, sometimes at the edges of the rounding rules, sometimes large. */
+static uint64_t random_bytes(uint64_t *io_state)
+{
+    switch (test_random(io_state) % 8) {
+    case 0:
+        return test_random(io_state) % (20 * MIB);
+    case 1:
+        return 64 * 1024 - 1 + test_random(io_state) % 3;
+    case 2:
+        return 16 * MIB - 1 + test_random(io_state) % 3;
+    case 3:
+        return test_random(io_state) % (1 * MIB);
+    default:
+        return test_random(io_state) % (100 * 1024);
+    }
+}
+
+static struct store_arena *arena_with_chunks(void)
+{
+    static const struct {
+        uint32_t pool;
+        uint64_t mib;
+        uint64_t mib_count;
+        bool merge;
+    } chunks[] = {{0, 0, 17, false},    {0, 17, 15, true}, {0, 32, 16, false},
+                  {1, 48, 8, false},    {0, 60, 10, true}, {1, 70, 6, true},
+                  {0, 96 - 2, 2, true}, {0, 92, 2, true}};
+    struct store_arena *arena;
+
+    memset(&model, 0, sizeof(model));
+    ASSERT_OK(store_arena_create(&arena));
+    for (size_t i = 0; i < PL_COUNT(chunks); i++) {
+        ASSERT_OK(store_arena_add(arena, chunks[i].pool, chunks[i].mib * MIB,
+                                  chunks[i].mib_count * MIB, chunks[i].merge));
+        model_add(chunks[i].pool, chunks[i].mib * MIB, chunks[i].mib_count * MIB,
+                  chunks[i].merge);
+    }
+    check_stats(arena);
+    return arena;
+}
+
+static void random_history(struct store_arena *arena, uint64_t *io_state, uint32_t steps)
+{
+    for (uint32_t i = 0; i < steps; i++) {
+        uint32_t pool = test_random(io_state) % 4 == 0;
+
+        if (model.live_count < LIVE_MAX && test_random(io_state) % 100 < 54) {
+            uint64_t bytes = random_bytes(io_state);
+            uint64_t offset;
+            plasmon_status_t status = store_arena_alloc(arena, pool, bytes, &offset);
+
+            if (status == PLASMON_OK) {
+                model_use(pool, offset, bytes);
+            } else {
+                ASSERT_STATUS(status, PLASMON_EDEVMEM);
+                ASSERT_TRUE(!model_can(pool, bytes)); /* the answer is exact */
+            }
+        } else if (model.live_count > 0) {
+            store_arena_free(
+                arena, model_drop((uint32_t)(test_random(io_state) % model.live_count)));
+        }
+        if (i % 97 == 0) {
+            check_stats(arena);
+        }
+    }
+    check_stats(arena);
+}
+
+TEST(random_histories_agree_with_a_naive_model)
+{
+    uint64_t state            = test_seed();
+    struct store_arena *arena = arena_with_chunks();
+
+    test_set_timeout(120);
+    random_history(arena, &state, 12000);
+    while (model.live_count > 0) {
+        store_arena_free(arena, model_drop(model.live_count - 1));
+    }
+    check_stats(arena);
+    ASSERT_EQ(model.used, 0);
+    store_arena_destroy(arena);
+}
+
+TEST(take_rebuilds_an_arena_in_any_order)
+{
+    uint64_t state            = test_seed();
+    struct store_arena *arena = arena_with_chunks();
+    struct store_arena_stats before;
+    struct store_arena_stats after;
+    struct live live[LIVE_MAX];
+    uint32_t live_count;
+
+    random_history(arena, &state, 6000);
+    store_arena_get_stats(arena, &before);
+    live_count = model.live_count;
+    memcpy(live, model.live, sizeof(live));
+    store_arena_destroy(arena);
+    ASSERT_TRUE(live_count > 0);
+
+    arena = arena_with_chunks();
+    for (uint32_t i = 0; i < live_count; i++) {
+        uint64_t swap    = i + test_random(&state) % (live_count - i);
+        struct live take = live[swap];
+        uint32_t pool    = model.pool[take.offset / UNIT];
+
+        live[swap] = live[i];
+        ASSERT_OK(store_arena_take(arena, take.offset, take.bytes));
+        model_use(pool, take.offset, take.bytes);
+    }
+    check_stats(arena);
+    store_arena_get_stats(arena, &after);
+    ASSERT_EQ(memcmp(&before, &after, sizeof(before)), 0);
+
+    random_history(arena, &state, 2000); /* it goes on as before */
+    store_arena_destroy(arena);
+}
+
+TEST(take_refuses_what_overlaps_or_is_not_there)
+{
+    struct store_arena *arena;
+    struct store_arena_stats stats;
+
+    ASSERT_OK(store_arena_create(&arena));
+    ASSERT_STATUS(store_arena_take(arena, 0, 1), PLASMON_EEXIST);
+    ASSERT_OK(store_arena_add(arena, 0, MIB, MIB, false));
+    ASSERT_OK(store_arena_take(arena, MIB + 4096, 4096));
+    ASSERT_STATUS(store_arena_take(arena, MIB + 4096, 256), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_take(arena, MIB + 4096 - 256, 512), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_take(arena, MIB + 8192 - 256, 256), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_take(arena, 0, 256), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_take(arena, 2 * MIB - 256, 512), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_take(arena, MIB + 1, 1), PLASMON_EINVAL);
+    store_arena_get_stats(arena, &stats);
+    ASSERT_EQ(stats.bytes_used, 4096);
+    ASSERT_EQ(stats.hole_count, 2);
+    store_arena_destroy(arena);
+}
+
+TEST(sizes_round_as_documented)
+{
+    ASSERT_EQ(store_arena_rounded(0), 256);
+    ASSERT_EQ(store_arena_rounded(1), 256);
+    ASSERT_EQ(store_arena_rounded(256), 256);
+    ASSERT_EQ(store_arena_rounded(257), 512);
+    ASSERT_EQ(store_arena_rounded(65535), 65536);
+    ASSERT_EQ(store_arena_rounded(65537), 65536 + 4096);
+    ASSERT_EQ(store_arena_rounded(16 * MIB + 1), 16 * MIB + 4096);
+}
+
+TEST(chunks_must_be_apart_and_sane)
+{
+    struct store_arena *arena;
+    uint64_t offset;
+
+    ASSERT_OK(store_arena_create(&arena));
+    ASSERT_OK(store_arena_add(arena, 0, 4096, 4096, false));
+    ASSERT_STATUS(store_arena_add(arena, 0, 4096, 4096, false), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_add(arena, 0, 0, 4096 + 256, false), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_add(arena, 0, 8192 - 256, 4096, false), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_add(arena, 0, 1, 256, false), PLASMON_EINVAL);
+    ASSERT_STATUS(store_arena_add(arena, 2, 8192, 256, false), PLASMON_EINVAL);
+    ASSERT_STATUS(store_arena_add(arena, 0, 8192, 0, false), PLASMON_EINVAL);
+    ASSERT_STATUS(store_arena_alloc(arena, 2, 1, &offset), PLASMON_EINVAL);
+    ASSERT_STATUS(store_arena_alloc(arena, 1, 1, &offset), PLASMON_EDEVMEM);
+    ASSERT_STATUS(store_arena_alloc(arena, 0, UINT64_MAX, &offset), PLASMON_EDEVMEM);
+    ASSERT_OK(store_arena_alloc(arena, 0, 4096, &offset));
+    ASSERT_EQ(offset, 4096);
+    store_arena_destroy(arena);
+}
+
+TEST(every_failed_allocation_of_host_memory_leaves_the_arena_whole)
+{
+    for (unsigned nth = 0;; nth++) {
+        struct store_arena *arena = NULL;
+        struct store_arena_stats stats;
+        plasmon_status_t status;
+        uint64_t offset;
+
+        pl_fault_arm("alloc", nth);
+        status = store_arena_create(&arena);
+        if (status == PLASMON_OK) {
+            status = store_arena_add(arena, 0, 0, MIB, false);
+        }
+        if (status == PLASMON_OK) {
+            status = store_arena_alloc(arena, 0, 1000, &offset);
+        }
+        if (!pl_fault_disarm()) {
+            ASSERT_OK(status);
+            store_arena_destroy(arena);
+            return;
+        }
+        ASSERT_STATUS(status, PLASMON_ENOMEM);
+        if (arena != NULL) {
+            store_arena_get_stats(arena, &stats);
+            ASSERT_EQ(stats.bytes_used, 0);
+            ASSERT_EQ(stats.bytes_free, stats.bytes_total);
+        }
+        store_arena_destroy(arena);
+    }
+}
+
+/* The bar is a tenth of what is wanted (5 M/s), so that a busy machine or a sanitizer does not fail it; the figure is printed. */
+TEST(alloc_and_free_take_well_under_two_microseconds)
+{
+    enum { LIVE = 4096, PAIRS = 1000000 };
+    static uint64_t offsets[LIVE];
+    struct store_arena *arena;
+    uint64_t state = 1;
+    uint64_t begin;
+    double rate;
+
+    ASSERT_OK(store_arena_create(&arena));
+    ASSERT_OK(store_arena_add(arena, 0, 0, 1ull << 30, false));
+    for (uint32_t i = 0; i < LIVE; i++) {
+        ASSERT_OK(store_arena_alloc(arena, 0, test_random(&state) % 65536, &offsets[i]));
+    }
+
+    begin = pl_thread_cpu_ns();
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        uint64_t random = test_random(&state);
+
+        store_arena_free(arena, offsets[random % LIVE]);
+        ASSERT_OK(
+            store_arena_alloc(arena, 0, (random >> 32) % 65536, &offsets[random % LIVE]));
+    }
+    rate = PAIRS / ((double)(pl_thread_cpu_ns() - begin) * 1e-9);
+    printf("# %.1f million alloc+free a second\n", rate * 1e-6);
+    ASSERT_TRUE(rate > 0.5e6);
+    store_arena_destroy(arena);
+}
+
+TEST_MAIN()
