@@ -20,15 +20,16 @@
 #define PL_MUST_CHECK       __attribute__((warn_unused_result))
 #define PL_PRINTF(fmt, var) __attribute__((format(printf, fmt, var)))
 
-#define pl_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
-#define PL_COUNT(array)                    (sizeof(array) / sizeof((array)[0]))
+#define pl_container_of(ptr, type, member) \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define PL_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Stays on in release builds: a broken invariant that could corrupt data. Logs and aborts. */
-#define PL_CHECK(condition)                                                                  \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            pl_check_failed(#condition, __FILE__, __LINE__);                                 \
-        }                                                                                    \
+#define PL_CHECK(condition)                                  \
+    do {                                                     \
+        if (!(condition)) {                                  \
+            pl_check_failed(#condition, __FILE__, __LINE__); \
+        }                                                    \
     } while (0)
 _Noreturn void pl_check_failed(const char *condition, const char *file, int line);
 

@@ -12,8 +12,9 @@ int pl_fault_point(const char *name); /* 1: fail here */
 #define pl_fault_point(name) 0
 #endif
 
-void pl_fault_arm(const char *name, unsigned nth); /* nth pass from now (0: the next) fails, once */
-int pl_fault_disarm(void);                         /* 1 if the armed point was reached and fired */
+void pl_fault_arm(const char *name,
+                  unsigned nth); /* nth pass from now (0: the next) fails, once */
+int pl_fault_disarm(void);       /* 1 if the armed point was reached and fired */
 void pl_fault_from_env(void);
 
 /*

@@ -12,7 +12,8 @@
 plasmon_status_t pl_memfd_create(const char *name, size_t bytes, int *out_fd) PL_MUST_CHECK;
 /* A read-only descriptor of the same memory, for handing out. */
 plasmon_status_t pl_fd_reopen_readonly(int fd, int *out_fd) PL_MUST_CHECK;
-plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable, void **out_ptr) PL_MUST_CHECK;
+plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable,
+                           void **out_ptr) PL_MUST_CHECK;
 void pl_fd_unmap(void *ptr, size_t bytes);
 void pl_fd_close(int *io_fd); /* -1 is fine; sets -1 */
 
@@ -20,8 +21,10 @@ void pl_fd_close(int *io_fd); /* -1 is fine; sets -1 */
  * One datagram-like message with descriptors over a SOCK_SEQPACKET socket. recv: *io_bytes is capacity in, length out;
  * 0 length with PLASMON_ECLOSED at end of file. Received descriptors are the caller's.
  */
-plasmon_status_t pl_fd_send(int socket, const void *bytes, size_t length, const int *fds, unsigned fd_count) PL_MUST_CHECK;
-plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_fds, unsigned *io_fd_count) PL_MUST_CHECK;
+plasmon_status_t pl_fd_send(int socket, const void *bytes, size_t length, const int *fds,
+                            unsigned fd_count) PL_MUST_CHECK;
+plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_fds,
+                            unsigned *io_fd_count) PL_MUST_CHECK;
 
 int pl_pidfd_open(pid_t pid); /* -1 and errno */
 /* SIGKILL through the pidfd and wait until it has ended (ours: reaped). PLASMON_ETIMEDOUT: it cannot be reaped. */

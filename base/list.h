@@ -24,10 +24,10 @@ static inline int pl_list_linked(const struct pl_list *link)
 }
 static inline void pl_list_add_after(struct pl_list *where, struct pl_list *link)
 {
-    link->prev = where;
-    link->next = where->next;
+    link->prev        = where;
+    link->next        = where->next;
     where->next->prev = link;
-    where->next = link;
+    where->next       = link;
 }
 static inline void pl_list_add_tail(struct pl_list *list, struct pl_list *link)
 {
@@ -46,8 +46,10 @@ static inline void pl_list_remove(struct pl_list *link)
 }
 #define pl_list_first(list, type, member) \
     (pl_list_empty(list) ? (type *)NULL : pl_container_of((list)->next, type, member))
-#define pl_list_for_each(pos, list) for ((pos) = (list)->next; (pos) != (list); (pos) = (pos)->next)
-#define pl_list_for_each_safe(pos, tmp, list) \
-    for ((pos) = (list)->next, (tmp) = (pos)->next; (pos) != (list); (pos) = (tmp), (tmp) = (pos)->next)
+#define pl_list_for_each(pos, list) \
+    for ((pos) = (list)->next; (pos) != (list); (pos) = (pos)->next)
+#define pl_list_for_each_safe(pos, tmp, list)                        \
+    for ((pos) = (list)->next, (tmp) = (pos)->next; (pos) != (list); \
+         (pos) = (tmp), (tmp) = (pos)->next)
 
 #endif

@@ -99,8 +99,8 @@ plasmon_status_t pl_mutex_init(struct pl_mutex *mutex, enum pl_rank rank)
 void pl_mutex_finish(struct pl_mutex *mutex)
 {
     assert(!mutex->held);
-    (void)pthread_mutex_destroy(
-        &mutex->mutex); /* fails only for a held mutex, which is asserted */
+    /* Fails only for a held mutex, which is asserted. */
+    (void)pthread_mutex_destroy(&mutex->mutex);
 }
 
 void pl_mutex_lock(struct pl_mutex *mutex)

@@ -10,13 +10,13 @@
 #include "base.h"
 
 enum pl_rank {
-    PL_RANK_CLIENT = 10,
-    PL_RANK_WORKER = 20,
-    PL_RANK_STORE = 30,
+    PL_RANK_CLIENT  = 10,
+    PL_RANK_WORKER  = 20,
+    PL_RANK_STORE   = 30,
     PL_RANK_KERNELS = 40,
-    PL_RANK_DEVICE = 50,
-    PL_RANK_RPC = 60,
-    PL_RANK_LEAF = 100, /* takes nothing else: log, stats */
+    PL_RANK_DEVICE  = 50,
+    PL_RANK_RPC     = 60,
+    PL_RANK_LEAF    = 100, /* takes nothing else: log, stats */
 };
 
 struct pl_mutex {

@@ -111,8 +111,8 @@ static void map_close_hole(struct pl_map *map, size_t hole)
         size_t from_home = (i - map_home(map, map->slots[i].key)) & mask;
         size_t from_hole = (i - hole) & mask;
 
-        if (from_home >=
-            from_hole) { /* its home is at or before the hole: it may stand there */
+        /* Its home is at or before the hole: it may stand there. */
+        if (from_home >= from_hole) {
             map->slots[hole] = map->slots[i];
             hole             = i;
         }

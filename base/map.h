@@ -17,9 +17,11 @@ struct pl_map {
 void pl_map_init(struct pl_map *map); /* allocates nothing */
 void pl_map_finish(struct pl_map *map);
 void *pl_map_get(const struct pl_map *map, uint64_t key); /* NULL: absent */
-plasmon_status_t pl_map_set(struct pl_map *map, uint64_t key, void *value) PL_MUST_CHECK; /* value not NULL */
-void *pl_map_remove(struct pl_map *map, uint64_t key); /* what was there, or NULL */
+plasmon_status_t pl_map_set(struct pl_map *map, uint64_t key,
+                            void *value) PL_MUST_CHECK; /* value not NULL */
+void *pl_map_remove(struct pl_map *map, uint64_t key);  /* what was there, or NULL */
 /* for (size_t i = 0; pl_map_next(map, &i, &key, &value);) ; the map must not change inside. */
-int pl_map_next(const struct pl_map *map, size_t *io_index, uint64_t *out_key, void **out_value);
+int pl_map_next(const struct pl_map *map, size_t *io_index, uint64_t *out_key,
+                void **out_value);
 
 #endif

@@ -26,6 +26,7 @@ struct pl_err {
     char text[480];
 };
 /* Sets both and returns `status`, so that `return pl_err_set(err, PLASMON_ESHAPE, "...")` reads well. err may be NULL. */
-plasmon_status_t pl_err_set(struct pl_err *err, plasmon_status_t status, const char *format, ...) PL_PRINTF(3, 4);
+plasmon_status_t pl_err_set(struct pl_err *err, plasmon_status_t status, const char *format,
+                            ...) PL_PRINTF(3, 4);
 
 #endif

@@ -22,8 +22,9 @@ void *pl_vec_push(struct pl_vec *vec) PL_MUST_CHECK;
 void *pl_vec_push_n(struct pl_vec *vec, size_t count) PL_MUST_CHECK;
 void *pl_vec_at(const struct pl_vec *vec, size_t index);
 void pl_vec_pop(struct pl_vec *vec);
-void pl_vec_remove_unordered(struct pl_vec *vec, size_t index); /* the last item takes its place */
-void pl_vec_clear(struct pl_vec *vec);                          /* keeps the memory */
+void pl_vec_remove_unordered(struct pl_vec *vec,
+                             size_t index); /* the last item takes its place */
+void pl_vec_clear(struct pl_vec *vec);      /* keeps the memory */
 void pl_vec_finish(struct pl_vec *vec);
 
 #endif

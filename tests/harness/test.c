@@ -230,9 +230,8 @@ static enum test_result run_forked(struct runner *runner, const struct test *tes
     if (timed_out) {
         (void)kill(pid, SIGKILL);
     }
-    (void)kill(
-        -pid,
-        SIGKILL); /* the group: what the test left running; before the wait, so the id is still taken */
+    /* The group, with what the test left running. Before the wait, so that the id is still taken. */
+    (void)kill(-pid, SIGKILL);
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
     }
     pl_fd_close(&pidfd);

@@ -1,0 +1,98 @@
+/* Not a test: tests that each end in one way, for test_harness.c to look at from outside. */
+#include "test.h"
+
+#include "base/log.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+_Noreturn static void hang(void)
+{
+    for (;;) {
+        (void)pause();
+    }
+}
+
+TEST(passes)
+{
+    ASSERT_TRUE(1 + 1 == 2);
+}
+
+TEST(fails)
+{
+    ASSERT_EQ(1 + 1, 3);
+}
+
+TEST(crashes)
+{
+    (void)raise(SIGKILL); /* one that no sanitizer catches */
+}
+
+TEST(leaves_by_exit)
+{
+    exit(0);
+}
+
+TEST(hangs)
+{
+    test_set_timeout(0);
+    hang();
+}
+
+TEST(skips)
+{
+    test_skip("there is no %s here", "unicorn");
+}
+
+TEST(warns)
+{
+    pl_warn("sample", "something is odd");
+}
+
+TEST(warns_as_expected)
+{
+    test_expect_log();
+    pl_warn("sample", "something is odd");
+    pl_error("sample", "something is wrong");
+}
+
+TEST(informs)
+{
+    pl_info("sample", "all is well");
+}
+
+TEST(prints_its_seed)
+{
+    printf("# seed is %llu\n", (unsigned long long)test_seed());
+}
+
+static void *fail_in_thread(void *unused)
+{
+    (void)unused;
+    ASSERT_STR("in a thread", "elsewhere");
+    return NULL;
+}
+
+TEST(fails_in_a_thread)
+{
+    pthread_t thread;
+
+    ASSERT_EQ(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
+    (void)pthread_join(thread, NULL);
+}
+
+/* Leaves a process behind, and tells its id. */
+TEST(leaves_a_process)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        hang();
+    }
+    printf("# left %d\n", pid);
+}
+
+TEST_MAIN()
