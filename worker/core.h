@@ -6,13 +6,17 @@
  *   - launches are enqueued in increasing seq. The front waits until each launch of another device that it depends on
  *     has been published as enqueued (store_timeline_point), and until memory for all its fresh buffers is in hand; meanwhile
  *     nothing behind it is enqueued.
- *   - nothing that was enqueued is put back.
+ *   - nothing that was enqueued is put back. A launch is published just before its work goes to the device, in one go that waits
+ *     for nothing: so a launch that was never published has touched nothing.
  *   - a buffer that is overwritten in place is marked CONSUMED in the table before its launch is enqueued.
- *   - a stream's word is written after the last launch of each batch on that stream; a later value covers earlier ones.
+ *   - a stream's word is written after the last launch of each batch on that stream; a later value covers earlier ones. It is also
+ *     written before anything goes into a stream that may wait for another device: what another device may need of this
+ *     stream never hides behind such a wait.
  *   - same stream: no wait. Another stream of this device: ops->join. Another device: ops->wait on its timeline word.
  *   - no memory: report Starved once and stay; the head frees something, or answers `starve`, which fails this launch alone.
- *   - a failed launch is still published and signalled, so that nobody waits for it for ever; what it should have written
- *     is never sealed.
+ *   - a failed launch keeps its place, its waits and its word, and does nothing else, so that nobody waits for it for ever and
+ *     "done" still means that everything before it is done; what it should have written is never sealed. Half a transfer
+ *     that failed still moves the words of the staging ring.
  *   - restart: launches that the timeline shows complete are sealed and reported done; the head sends the rest again with the same
  *     seqs; a launch that the ring already names keeps its stream.
  *
@@ -37,6 +41,11 @@ struct worker_core;
 /* Streams 0 .. run_streams-1 run functions; then one each for copies in, sends and receives. */
 enum { WORKER_RUN_STREAMS_MAX = 8 };
 
+/* Instead of an offset in stage_send and stage_recv: move the ring's words, no bytes. */
+#define WORKER_NOWHERE UINT64_MAX
+/* Sequence number of no launch: an entry of the table that bears it is not made right by any. */
+#define WORKER_SEQ_NEVER (UINT64_MAX >> 16)
+
 /* What the core needs of the world. Addresses are offsets in arenas: (host device, offset). */
 struct worker_ops {
     /* Grow the arena by a chunk of at least `bytes` in this pool; the implementation calls worker_core_chunk_added() (now or
@@ -48,7 +57,11 @@ struct worker_ops {
     /* Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a local buffer. Counts the route. */
     plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box, uint32_t element_bytes, uint64_t dst_offset,
                              const struct pl_box *dst_frame, uint32_t src_host_device, uint64_t src_offset, const struct pl_box *src_frame);
-    /* Enqueue: the two halves of the host route; chunks first_chunk, first_chunk + 1, .. of the receiver's ring. Dense buffers. */
+    /*
+     * Enqueue: the two halves of the host route. After a restart the same halves come again with the same chunk numbers, and only
+     * what the ring's words show as not yet done may be done again; chunks first_chunk,
+     * first_chunk + 1, .. of the receiver's ring. Dense buffers; WORKER_NOWHERE: only the words.
+     */
     plasmon_status_t (*stage_send)(void *user, uint32_t stream, uint32_t to_host_device, uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     plasmon_status_t (*stage_recv)(void *user, uint32_t stream, uint32_t from_host_device, uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     /* Enqueue: bytes lent until return (copied by the implementation). */
@@ -60,8 +73,10 @@ struct worker_ops {
     plasmon_status_t (*run)(void *user, uint32_t stream, const struct kernel_function *function, const struct kernel_arg *args, uint32_t arg_count,
                             const union kernel_scalar *scalars, uint32_t scalar_count, uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag, struct pl_err *err);
     plasmon_status_t (*fill_identity)(void *user, uint32_t stream, const struct kernel_arg *arg, uint64_t tag);
-    /* Enqueue: this stream's word of our timeline := seq; then wake pollers of our doorbell. */
+    /* Enqueue: this stream's word of our timeline := seq; then wake whoever calls worker_core_complete(). */
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
+    /* The core stored a word itself (a launch without work on an idle stream). May be NULL. */
+    void (*wake)(void *user, uint64_t *word);
     /* Tell workers that wait for us (published something they may wait for). */
     void (*ring_doorbells)(void *user);
     /* Reports for the head, in order; the implementation batches them into WorkerFrames. */
@@ -82,6 +97,7 @@ struct worker_core_config {
     /* device index (cluster) -> host device; UINT32_MAX when it is on another host */
     const uint32_t *host_device_of;
     uint32_t device_max;
+    uint64_t device_bytes;                   /* memory that the device has in all; for texts; 0: not known */
 };
 
 plasmon_status_t worker_core_create(const struct worker_core_config *config, struct worker_core **out_core) PL_MUST_CHECK;
@@ -103,6 +119,8 @@ void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t
 void worker_core_describe_running(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
 bool worker_core_idle(const struct worker_core *core); /* nothing queued, nothing unfinished */
+/* Something waits for a reader to unpin, which wakes nobody: call worker_core_complete() again in a millisecond or so. */
+bool worker_core_wants_poll(const struct worker_core *core);
 uint64_t worker_core_received(const struct worker_core *core); /* last launch seq taken over */
 
 #endif

@@ -1,0 +1,459 @@
+/*
+ * The buffers of a launch: memory from the arena, entries in the table, and when each may change.
+ *
+ *   fresh        ENTRY free -> WRITING when the launch reaches the front (all its memory or none), SEALED when it is done
+ *   overwritten  SEALED -> CONSUMED when it reaches the front, before it is published, and not published before every reader has
+ *                let go; SEALED again when it is done
+ *   freed        DOOMED, and back to the arena when no reader holds it
+ *
+ * AN ENTRY'S SEQ is the launch that makes its bytes right: after a crash, an entry whose launch the timeline shows done is
+ * sealed. So what no single launch makes right (memory that a client writes, a put in parts, what a failed launch spoiled)
+ * bears WORKER_SEQ_NEVER until the launch that completes it takes it over.
+ *
+ * SEVERAL WRITERS of one buffer may run at the same time (disjoint boxes) or one after the other. It is sealed when the
+ * last of them has ended and at least one of them ended well; which boxes are right the head knows.
+ *
+ * `writers` counts, a slot, the launches that have marked it and are not done.
+ *
+ * If a launch fails before it was published, all this is undone: what it allocated is free again, what it consumed is sealed
+ * again, for nothing was enqueued that could have touched it.
+ */
+#include "worker/core_int.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define WRITERS_ENDED_WELL 0x8000u
+
+static uint32_t entry_state(const struct store_entry *entry)
+{
+    return atomic_load_explicit(&entry->state, memory_order_acquire);
+}
+
+const struct store_entry *worker_buffer_find(const struct worker_core *core,
+                                             uint32_t host_device, uint32_t slot,
+                                             uint32_t generation)
+{
+    const struct store_table *table = core->config.tables[host_device];
+    const struct store_entry *entry;
+    uint32_t state;
+
+    if (table == NULL || slot >= STORE_TABLE_SLOTS) {
+        return NULL;
+    }
+    entry = &table->entries[slot];
+    state = entry_state(entry);
+    if (state == STORE_FREE || state == STORE_DOOMED || entry->generation != generation) {
+        return NULL;
+    }
+    return entry;
+}
+
+static bool slot_pinned(const struct worker_core *core, uint32_t slot)
+{
+    return store_table_pinned(core->table, slot, core->config.readers, STORE_READER_MAX);
+}
+
+/* Memory that something enqueued may have used: a starved front may try again. */
+static void arena_return(struct worker_core *core, uint64_t offset)
+{
+    core->freed_count++;
+    if (!pl_bug("worker.early_free")) { /* then it was returned already */
+        store_arena_free(core->arena, offset);
+    }
+}
+
+/* Returns where its memory is, which is the caller's now. */
+static uint64_t entry_clear(struct worker_core *core, uint32_t slot)
+{
+    const struct store_entry *entry = &core->table->entries[slot];
+    uint64_t offset                 = entry->offset;
+
+    if ((entry->flags & STORE_ENTRY_REPLICA) != 0) {
+        core->bytes_replica -= pl_min_u64(entry->bytes, core->bytes_replica);
+    }
+    core->writers[slot] = 0;
+    store_table_free(core->table, slot);
+    return offset;
+}
+
+/* ------------------------------------------------------------------------------------------------ memory */
+
+static plasmon_status_t memory_take(struct worker_core *core, uint32_t pool, uint64_t bytes,
+                                    uint64_t *out_offset)
+{
+    plasmon_status_t status = store_arena_alloc(core->arena, pool, bytes, out_offset);
+
+    if (status != PLASMON_EDEVMEM) {
+        return status;
+    }
+    status = core->config.ops->grow(core->config.user, pool, bytes);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    return store_arena_alloc(core->arena, pool, bytes, out_offset);
+}
+
+static uint64_t writer_seq(const struct worker_launch *launch,
+                           const struct worker_operand *operand)
+{
+    return operand->writes ? launch->seq : WORKER_SEQ_NEVER;
+}
+
+static void entry_fill(struct worker_core *core, const struct worker_launch *launch,
+                       const struct worker_operand *operand)
+{
+    struct pl_shape frame = {.dtype = operand->arg.dtype, .ndim = operand->frame.ndim};
+    uint32_t flags        = 0;
+
+    memcpy(frame.dim, operand->frame.count, sizeof(frame.dim));
+    if (operand->client_writes) {
+        flags |= STORE_ENTRY_CLIENT_WRITES;
+    }
+    if (operand->replica) {
+        flags |= STORE_ENTRY_REPLICA;
+        core->bytes_replica += operand->bytes;
+    }
+    store_table_alloc(core->table, operand->slot, operand->generation, operand->offset,
+                      &frame, flags, writer_seq(launch, operand));
+}
+
+/* A buffer that an earlier incarnation allocated for this same launch. */
+static bool entry_survived(const struct store_entry *entry,
+                           const struct worker_operand *operand)
+{
+    uint32_t state = entry_state(entry);
+
+    return state != STORE_FREE && state != STORE_DOOMED &&
+           entry->generation == operand->generation && entry->bytes == operand->bytes;
+}
+
+static plasmon_status_t fresh_place(struct worker_core *core, struct worker_launch *launch,
+                                    struct worker_operand *operand)
+{
+    const struct store_entry *entry = &core->table->entries[operand->slot];
+    plasmon_status_t status;
+
+    if (entry_survived(entry, operand)) {
+        operand->offset = entry->offset;
+        operand->placed = true;
+        store_table_consume(core->table, operand->slot, writer_seq(launch, operand));
+        if (operand->writes) {
+            core->writers[operand->slot]++;
+        }
+        operand->consumed = operand->writes;
+        return PLASMON_OK;
+    }
+    if (entry_state(entry) == STORE_DOOMED) {
+        return PLASMON_EAGAIN; /* a reader of the slot's last buffer has not let go */
+    }
+    if (entry_state(entry) != STORE_FREE) {
+        worker_launch_fail(launch, PLASMON_EINTERNAL,
+                           "slot %u for a new buffer is taken by generation %u",
+                           operand->slot, entry->generation);
+        return PLASMON_EINTERNAL;
+    }
+
+    status =
+        memory_take(core, operand->client_writes ? 1 : 0, operand->bytes, &operand->offset);
+    if (status == PLASMON_OK) {
+        operand->placed    = true;
+        operand->allocated = true;
+        entry_fill(core, launch, operand);
+        core->writers[operand->slot] = operand->writes ? 1 : 0;
+    }
+    return status;
+}
+
+static plasmon_status_t existing_place(struct worker_core *core,
+                                       struct worker_launch *launch,
+                                       struct worker_operand *operand)
+{
+    const struct store_entry *entry = worker_buffer_find(
+        core, core->config.host_device, operand->slot, operand->generation);
+
+    if (entry == NULL || entry->bytes < operand->bytes) {
+        worker_launch_fail(launch, PLASMON_ELOST, "buffer %u.%u is not on this device%s",
+                           operand->slot, operand->generation,
+                           entry == NULL ? "" : " in that size");
+        return PLASMON_ELOST;
+    }
+    operand->offset = entry->offset;
+    operand->placed = true;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t scratch_place(struct worker_core *core,
+                                      struct worker_launch *launch)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    if (launch->scratch_wanted != 0) {
+        status = memory_take(core, 0, launch->scratch_wanted, &launch->scratch_offset);
+    }
+    if (status == PLASMON_OK) {
+        launch->scratch_bytes = launch->scratch_wanted;
+    }
+    return status;
+}
+
+static uint64_t bytes_wanted(const struct worker_launch *launch)
+{
+    uint64_t bytes = launch->scratch_wanted;
+
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        bytes += launch->operands[i].fresh ? launch->operands[i].bytes : 0;
+    }
+    return bytes;
+}
+
+static void front_starves(struct worker_core *core, struct worker_launch *launch)
+{
+    struct store_arena_stats stats;
+
+    core->waits_memory = true;
+    core->starved_at   = core->freed_count;
+    if (!launch->starved) {
+        launch->starved = true;
+        store_arena_get_stats(core->arena, &stats);
+        core->config.ops->report_starved(core->config.user, launch->seq,
+                                         bytes_wanted(launch), stats.largest_hole);
+    }
+}
+
+static plasmon_status_t all_place(struct worker_core *core, struct worker_launch *launch)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
+        struct worker_operand *operand = &launch->operands[i];
+
+        status = operand->fresh ? fresh_place(core, launch, operand)
+                                : existing_place(core, launch, operand);
+    }
+    return status == PLASMON_OK ? scratch_place(core, launch) : status;
+}
+
+enum worker_buffers_result worker_buffers_place(struct worker_core *core,
+                                                struct worker_launch *launch)
+{
+    plasmon_status_t status;
+
+    if (core->waits_memory && core->freed_count == core->starved_at) {
+        return WORKER_BUFFERS_WAIT; /* nothing came back since */
+    }
+    core->waits_memory = false;
+
+    status = all_place(core, launch);
+    if (status == PLASMON_OK) {
+        launch->memory = true;
+        return WORKER_BUFFERS_READY;
+    }
+
+    worker_buffers_undo(core, launch);
+    switch (status) {
+    case PLASMON_EDEVMEM:
+        front_starves(core, launch);
+        return WORKER_BUFFERS_WAIT;
+    case PLASMON_EAGAIN:
+        core->waits_unpin = true;
+        return WORKER_BUFFERS_WAIT;
+    default:
+        worker_launch_fail(launch, status, "memory for it could not be had: %s",
+                           pl_status_text(status));
+        return WORKER_BUFFERS_READY;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ overwriting */
+
+static uint16_t writers_of(const struct worker_core *core, uint32_t slot)
+{
+    return core->writers[slot] & (uint16_t)~WRITERS_ENDED_WELL;
+}
+
+static bool operand_mark(struct worker_core *core, struct worker_launch *launch,
+                         struct worker_operand *operand)
+{
+    if (worker_buffer_find(core, core->config.host_device, operand->slot,
+                           operand->generation) == NULL) {
+        worker_launch_fail(launch, PLASMON_ELOST, "buffer %u.%u was freed before it",
+                           operand->slot, operand->generation);
+        return false;
+    }
+    operand->was_sealed = entry_state(&core->table->entries[operand->slot]) == STORE_SEALED;
+    operand->consumed   = true;
+    store_table_consume(core->table, operand->slot, launch->seq);
+    core->writers[operand->slot]++;
+    return true;
+}
+
+/* Table first, then the pins: a reader that pinned before it saw CONSUMED is seen here (store/table.h). */
+enum worker_buffers_result worker_buffers_consume(struct worker_core *core,
+                                                  struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        struct worker_operand *operand = &launch->operands[i];
+
+        if (operand->fresh || !operand->writes) {
+            continue;
+        }
+        if (!operand->consumed && !operand_mark(core, launch, operand)) {
+            return WORKER_BUFFERS_READY; /* failed */
+        }
+        if (slot_pinned(core, operand->slot)) {
+            core->waits_unpin = true;
+            return WORKER_BUFFERS_WAIT;
+        }
+    }
+    return WORKER_BUFFERS_READY;
+}
+
+/* One writer less. The last one decides: sealed if the bytes are right, otherwise never to be sealed by a restart. */
+static void writer_leaves(struct worker_core *core, const struct worker_operand *operand,
+                          bool right)
+{
+    const struct store_entry *entry = &core->table->entries[operand->slot];
+    uint16_t *writers               = &core->writers[operand->slot];
+
+    if (entry->generation != operand->generation || writers_of(core, operand->slot) == 0 ||
+        entry_state(entry) == STORE_DOOMED) {
+        return; /* freed meanwhile: nobody wants to know */
+    }
+    --*writers;
+    *writers |= right ? WRITERS_ENDED_WELL : 0;
+    if (writers_of(core, operand->slot) != 0) {
+        return;
+    }
+    if (*writers != 0) {
+        store_table_seal(core->table, operand->slot);
+    } else {
+        store_table_consume(core->table, operand->slot, WORKER_SEQ_NEVER);
+    }
+    *writers = 0;
+}
+
+void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        struct worker_operand *operand = &launch->operands[i];
+
+        if (operand->consumed) {
+            writer_leaves(core, operand, operand->was_sealed);
+        }
+        if (operand->allocated) {
+            store_table_doom(core->table, operand->slot); /* nobody was told of it */
+            store_arena_free(core->arena, entry_clear(core, operand->slot));
+        }
+        operand->consumed  = false;
+        operand->allocated = false;
+        operand->placed    = false;
+    }
+    if (launch->scratch_bytes != 0) {
+        store_arena_free(core->arena, launch->scratch_offset);
+        launch->scratch_bytes = 0;
+    }
+    launch->memory = false;
+}
+
+/* ------------------------------------------------------------------------------------------------ going, done */
+
+void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch)
+{
+    if (!pl_bug("worker.early_free")) {
+        return;
+    }
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        if (launch->operands[i].allocated) {
+            store_arena_free(core->arena, launch->operands[i].offset);
+        }
+    }
+    if (launch->scratch_bytes != 0) {
+        store_arena_free(core->arena, launch->scratch_offset);
+    }
+}
+
+void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
+{
+    bool right = launch->failure == PLASMON_OK || pl_bug("worker.seal_failed");
+
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        const struct worker_operand *operand = &launch->operands[i];
+
+        if (operand->placed && operand->writes) {
+            writer_leaves(core, operand, right);
+        }
+    }
+    if (launch->scratch_bytes != 0) {
+        arena_return(core, launch->scratch_offset);
+        launch->scratch_bytes = 0;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ freeing */
+
+void worker_buffers_free(struct worker_core *core, uint64_t buffer)
+{
+    uint32_t slot = wire_buffer_slot(buffer);
+    uint32_t *doomed;
+
+    if (worker_buffer_find(core, core->config.host_device, slot,
+                           wire_buffer_generation(buffer)) == NULL) {
+        pl_debug("worker", "buffer %#llx to be freed was never made here",
+                 (unsigned long long)buffer); /* its launch failed before it had memory */
+        return;
+    }
+
+    store_table_doom(core->table, slot);
+    if (!slot_pinned(core, slot)) {
+        arena_return(core, entry_clear(core, slot));
+        return;
+    }
+
+    doomed = pl_vec_push(&core->doomed);
+    if (doomed == NULL) {
+        pl_warn("worker",
+                "no memory to remember slot %u, which a reader holds; lost until restart",
+                slot);
+        return;
+    }
+    *doomed = slot;
+}
+
+void worker_buffers_free_doomed(struct worker_core *core)
+{
+    for (size_t i = core->doomed.count; i-- > 0;) {
+        uint32_t slot = *(uint32_t *)pl_vec_at(&core->doomed, i);
+
+        if (!slot_pinned(core, slot)) {
+            arena_return(core, entry_clear(core, slot));
+            pl_vec_remove_unordered(&core->doomed, i);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ starving */
+
+void worker_buffers_starve(struct worker_core *core, struct worker_launch *launch)
+{
+    struct store_arena_stats stats;
+    char wanted[32], used[32], reserved[32], total[32], hole[32];
+
+    store_arena_get_stats(core->arena, &stats);
+    worker_launch_fail(launch, PLASMON_EDEVMEM,
+                       "it needs %s of new device memory; %s are in use of %s reserved of "
+                       "the device's %s, "
+                       "and the largest hole is %s: release refs, or use smaller arrays",
+                       pl_format_bytes(bytes_wanted(launch), wanted),
+                       pl_format_bytes(stats.bytes_used, used),
+                       pl_format_bytes(stats.bytes_total, reserved),
+                       core->config.device_bytes == 0
+                           ? "memory"
+                           : pl_format_bytes(core->config.device_bytes, total),
+                       pl_format_bytes(stats.largest_hole, hole));
+    core->waits_memory = false;
+}

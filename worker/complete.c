@@ -1,0 +1,105 @@
+/*
+ * What is done: the head of each stream's FIFO is compared with the stream's word. Completions of all streams are taken in order
+ * of seq, so that neighbours become one range; a failure is reported in place of "done".
+ */
+#include "worker/core_int.h"
+
+#include "base/log.h"
+
+static struct worker_stream *next_done(struct worker_core *core, const uint64_t *words)
+{
+    struct worker_stream *best = NULL;
+
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        struct worker_stream *stream = &core->streams[i];
+
+        if (stream->running.first != NULL && stream->running.first->seq <= words[i] &&
+            (best == NULL || stream->running.first->seq < best->running.first->seq)) {
+            best = stream;
+        }
+    }
+    return best;
+}
+
+static void range_report(struct worker_core *core, struct wire_range *range)
+{
+    if (range->count != 0) {
+        core->config.ops->report_done(core->config.user, range->first, range->count);
+    }
+    range->count = 0;
+}
+
+static void launch_done(struct worker_core *core, struct worker_launch *launch,
+                        struct wire_range *io_range)
+{
+    worker_buffers_done(core, launch);
+    if (launch->failure != PLASMON_OK) {
+        range_report(core, io_range);
+        core->config.ops->report_failed(core->config.user, launch->seq, launch->failure,
+                                        launch->failure_text != NULL
+                                            ? launch->failure_text
+                                            : pl_status_text(launch->failure));
+    } else if (io_range->count != 0 && io_range->first + io_range->count == launch->seq) {
+        io_range->count++;
+    } else {
+        range_report(core, io_range);
+        *io_range = (struct wire_range){.first = launch->seq, .count = 1};
+    }
+    worker_launch_destroy(core, launch);
+}
+
+void worker_core_complete(struct worker_core *core)
+{
+    struct wire_range range = {.count = 0};
+    struct worker_stream *stream;
+    uint64_t words[STORE_STREAM_MAX];
+
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        words[i] = worker_stream_word(core, i);
+    }
+    while ((stream = next_done(core, words)) != NULL) {
+        launch_done(core, worker_fifo_pop(&stream->running), &range);
+    }
+    range_report(core, &range);
+
+    worker_buffers_free_doomed(core);
+    if (core->waits_unpin ||
+        (core->waits_memory && core->freed_count != core->starved_at)) {
+        worker_core_advance(core);
+    }
+}
+
+void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t status,
+                        const char *text)
+{
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        for (struct worker_launch *launch = core->streams[i].running.first; launch != NULL;
+             launch                       = launch->next) {
+            if (launch->seq == seq) {
+                worker_launch_fail(launch, status, "%s", text);
+                return;
+            }
+        }
+    }
+    pl_warn("worker", "launch %llu failed after it was reported: %s",
+            (unsigned long long)seq, text);
+}
+
+void worker_core_describe_running(const struct worker_core *core, struct pl_str *out)
+{
+    const char *separator = "";
+
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        const struct worker_launch *launch = core->streams[i].running.first;
+        uint64_t word                      = worker_stream_word(core, i);
+
+        while (launch != NULL && launch->seq <= word) {
+            launch = launch->next;
+        }
+        if (launch != NULL) {
+            pl_str_append(out, "%sstream %u: ", separator, i);
+            worker_launch_describe(launch, out);
+            separator = "; ";
+        }
+    }
+}

@@ -1,0 +1,205 @@
+/* The worker's core: making it, what the head commands, and its figures. worker/core_int.h says what its files are. */
+#include "worker/core_int.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <assert.h>
+
+static void queue_clear(struct worker_core *core, struct worker_fifo *fifo)
+{
+    while (fifo->first != NULL) {
+        worker_launch_destroy(core, worker_fifo_pop(fifo));
+    }
+}
+
+static bool ops_complete(const struct worker_ops *ops)
+{
+    return ops->grow != NULL && ops->wait != NULL && ops->join != NULL &&
+           ops->copy != NULL && ops->stage_send != NULL && ops->stage_recv != NULL &&
+           ops->put != NULL && ops->read != NULL && ops->scratch_bytes != NULL &&
+           ops->run != NULL && ops->fill_identity != NULL && ops->signal != NULL &&
+           ops->ring_doorbells != NULL && ops->report_done != NULL &&
+           ops->report_failed != NULL && ops->report_starved != NULL;
+}
+
+plasmon_status_t worker_core_create(const struct worker_core_config *config,
+                                    struct worker_core **out_core)
+{
+    struct worker_core *core;
+    plasmon_status_t status;
+
+    assert(ops_complete(config->ops));
+    assert(config->run_streams >= 1 && config->run_streams <= WORKER_RUN_STREAMS_MAX);
+    assert(config->host_device < config->host_device_count);
+
+    core = PL_NEW(struct worker_core);
+    if (core == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    core->config       = *config;
+    core->table        = config->tables[config->host_device];
+    core->timeline     = config->timelines[config->host_device];
+    core->stream_count = config->run_streams + WORKER_STREAM_ROLES;
+    core->noop_id      = pl_hash_name("noop");
+    core->doomed       = PL_VEC_INIT(uint32_t);
+    core->waits        = PL_VEC_INIT(struct worker_wait);
+    core->args         = PL_VEC_INIT(struct kernel_arg);
+    core->shapes       = PL_VEC_INIT(struct kernel_arg_shape);
+    wire_ranges_init(&core->unfinished);
+    assert(core->table != NULL && core->timeline != NULL);
+
+    status         = PLASMON_ENOMEM;
+    core->writers  = PL_NEW_N(uint16_t, STORE_TABLE_SLOTS);
+    core->followed = PL_NEW_N(uint8_t, STORE_RING);
+    if (core->writers != NULL && core->followed != NULL) {
+        status = store_arena_create(&core->arena);
+    }
+    if (status != PLASMON_OK) {
+        worker_core_destroy(core);
+        return status;
+    }
+    *out_core = core;
+    return PLASMON_OK;
+}
+
+void worker_core_destroy(struct worker_core *core)
+{
+    if (core == NULL) {
+        return;
+    }
+    queue_clear(core, &core->queue);
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        queue_clear(core, &core->streams[i].running);
+    }
+    for (unsigned class = 0; class < WORKER_SIZE_CLASSES; class ++) {
+        while (core->spare[class] != NULL) {
+            struct worker_launch *launch = core->spare[class];
+
+            core->spare[class] = launch->next;
+            pl_free(launch);
+        }
+    }
+    if (core->arena != NULL) {
+        store_arena_destroy(core->arena);
+    }
+    wire_ranges_finish(&core->unfinished);
+    pl_vec_finish(&core->doomed);
+    pl_vec_finish(&core->waits);
+    pl_vec_finish(&core->args);
+    pl_vec_finish(&core->shapes);
+    pl_free(core->writers);
+    pl_free(core->followed);
+    pl_free(core);
+}
+
+plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool,
+                                         uint64_t offset, uint64_t bytes)
+{
+    plasmon_status_t status = store_arena_add(core->arena, pool, offset, bytes, false);
+
+    if (status == PLASMON_OK) {
+        core->freed_count++; /* a starved front may try again */
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ commands */
+
+static plasmon_status_t launch_take(struct worker_core *core,
+                                    const Plasmon__V1__Launch *message, struct pl_err *err)
+{
+    struct worker_launch *launch;
+    plasmon_status_t status;
+    bool take;
+
+    status = worker_recover_accept(core, message->seq, &take, err);
+    if (status != PLASMON_OK || !take) {
+        return status;
+    }
+    status = worker_launch_create(core, message, &launch, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    worker_fifo_push(&core->queue, launch);
+    core->received = message->seq;
+    return PLASMON_OK;
+}
+
+static void launch_cancel(struct worker_core *core, uint64_t seq)
+{
+    for (struct worker_launch *launch = core->queue.first; launch != NULL;
+         launch                       = launch->next) {
+        if (launch->seq == seq) {
+            worker_launch_fail(launch, PLASMON_ECANCELLED, "cancelled before it started");
+            return;
+        }
+    }
+}
+
+/* What came back since may do: only a front that still finds no memory fails. */
+static void launch_starve(struct worker_core *core, uint64_t seq)
+{
+    worker_core_advance(core);
+    if (core->queue.first != NULL && core->queue.first->seq == seq && core->waits_memory) {
+        worker_buffers_starve(core, core->queue.first);
+    }
+}
+
+plasmon_status_t worker_core_command(struct worker_core *core,
+                                     const Plasmon__V1__WorkerCommand *command,
+                                     struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; i < command->n_free; i++) {
+        worker_buffers_free(core, command->free[i]);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
+        status = launch_take(core, command->launches[i], err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < command->n_cancel; i++) {
+        launch_cancel(core, command->cancel[i]);
+    }
+    for (size_t i = 0; i < command->n_starve; i++) {
+        launch_starve(core, command->starve[i]);
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ figures */
+
+void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out)
+{
+    struct store_arena_stats stats;
+
+    store_arena_get_stats(core->arena, &stats);
+    out->bytes_used     = stats.bytes_used;
+    out->bytes_reserved = stats.bytes_total;
+    out->bytes_replica  = core->bytes_replica;
+    out->largest_hole   = stats.largest_hole;
+    out->launches       = core->launch_count;
+}
+
+bool worker_core_idle(const struct worker_core *core)
+{
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        if (core->streams[i].running.first != NULL) {
+            return false;
+        }
+    }
+    return core->queue.first == NULL;
+}
+
+bool worker_core_wants_poll(const struct worker_core *core)
+{
+    return core->doomed.count != 0 || core->waits_unpin;
+}
+
+uint64_t worker_core_received(const struct worker_core *core)
+{
+    return core->received;
+}

@@ -1,0 +1,220 @@
+/*
+ * Inside of the worker's core: its data, and what its files offer each other.
+ *
+ *   core.c      create, destroy, commands, figures          launch.c    a launch, copied out of its message
+ *   queue.c     the front of the queue: may it go?          streams.c   where it goes, waits, signals
+ *   enqueue.c   the device work of each kind of launch      buffers.c   memory and table entries of its operands
+ *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
+ *
+ * LIFE OF A LAUNCH
+ *
+ *   command -> [queued] -> front: points known, checked, memory in hand, overwritten buffers unpinned
+ *           -> published -> waits, work -> [in the FIFO of its stream] -> word >= seq -> sealed, reported -> freed
+ */
+#ifndef WORKER_CORE_INT_H
+#define WORKER_CORE_INT_H
+
+#include "worker/core.h"
+
+#include "base/vec.h"
+
+/* Copies in (COPY, PUT), bytes that leave (SEND, READ), and host-route receives: a stream each, behind the run streams. */
+enum worker_stream_role {
+    WORKER_STREAM_COPY,
+    WORKER_STREAM_SEND,
+    WORKER_STREAM_RECV,
+    WORKER_STREAM_ROLES,
+};
+
+/*
+ * A long batch signals in between, so that completions flow. Measured: a signal after every kernel of a 2 us chain costs
+ * 90%, after every 16th 4% (limits.md).
+ */
+#define WORKER_SIGNAL_EVERY 32u
+
+/* Launch structs come from free lists by size: 256 bytes << class; larger ones from the heap. */
+#define WORKER_SIZE_CLASSES 9u
+
+struct worker_operand {
+    uint32_t slot;
+    uint32_t generation;
+    bool fresh;
+    bool writes;        /* its content is new when the launch is done, and is sealed then */
+    bool client_writes; /* in memory that clients may map writable */
+    bool replica;
+    bool placed;     /* offset is right */
+    bool allocated;  /* by this launch: given back if it fails before it is enqueued */
+    bool consumed;   /* the table says CONSUMED because of this launch */
+    bool was_sealed; /* before that */
+    uint64_t bytes;  /* of the whole buffer */
+    uint64_t offset;
+    struct pl_box frame;
+    struct kernel_arg arg; /* data.addr: byte offset inside the buffer */
+};
+
+struct worker_piece {
+    uint64_t src;
+    struct pl_box src_frame;
+    struct pl_box box;
+};
+
+struct worker_launch {
+    struct worker_launch *next; /* in the queue, a stream's FIFO, or a free list */
+    uint64_t seq;
+    uint32_t kind; /* Plasmon__V1__LaunchKind */
+    uint32_t function_id;
+    const struct kernel_function *function;
+    uint8_t size_class;
+    bool checked;             /* the function exists and takes these arguments */
+    bool memory;              /* every fresh buffer and the scratch are in hand */
+    bool starved;             /* the head was told */
+    bool without_work;        /* nothing for the device to do but the word */
+    plasmon_status_t failure; /* OK: none */
+    char *failure_text;       /* owned; NULL: the status says it all */
+
+    uint32_t operand_count;
+    uint32_t scalar_count;
+    uint32_t after_count;
+    uint32_t after_known; /* points [0 .. after_known) are enqueued or done */
+    uint32_t piece_count;
+    uint32_t peer;
+    uint64_t offset;
+    uint64_t length;
+    uint64_t request;
+    uint64_t client;
+    uint64_t task;
+    uint64_t scratch_offset;
+    uint64_t scratch_wanted;
+    uint64_t scratch_bytes; /* in hand: none or all */
+    uint64_t data_bytes;
+
+    /* All in the same allocation. */
+    struct worker_operand *operands;
+    struct worker_piece *pieces;
+    union kernel_scalar *scalars;
+    uint64_t *after;
+    uint8_t *data;
+    char *label;
+};
+
+struct worker_fifo {
+    struct worker_launch *first;
+    struct worker_launch *last;
+    uint32_t count;
+};
+
+struct worker_stream {
+    struct worker_fifo running; /* enqueued, not yet seen complete */
+    uint64_t last;              /* last seq that went in */
+    uint64_t
+        hazard; /* last seq in here that may wait for another device, itself or through a join */
+    uint32_t unsignalled; /* launches since the last signal */
+    bool woken;           /* the core stored the word since the last wake */
+    uint64_t joined
+        [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
+};
+
+/* A word of another device, and what to wait for. */
+struct worker_wait {
+    uint32_t host_device;
+    uint64_t *word;
+    uint64_t value;
+};
+
+struct worker_core {
+    struct worker_core_config config;
+    struct store_table *table;       /* ours */
+    struct store_timeline *timeline; /* ours */
+    struct store_arena *arena;
+    uint32_t stream_count;
+    uint32_t noop_id;
+
+    struct worker_fifo queue; /* in order of seq */
+    struct worker_stream streams[STORE_STREAM_MAX];
+    uint64_t received;
+    uint64_t recovered;            /* enqueued by an earlier incarnation up to here */
+    struct wire_ranges unfinished; /* of those, which must come again ... */
+    size_t unfinished_next;        /* ... from this range on, */
+    uint64_t unfinished_offset;    /* this far into it */
+    bool published;                /* something, since the doorbells rang */
+    bool advancing;
+
+    /* Memory. */
+    uint16_t *
+        writers; /* a slot: launches that marked it and are not done; top bit: one ended well */
+    uint8_t *followed;    /* a ring position: somebody took over its stream already */
+    struct pl_vec doomed; /* uint32_t slots that wait for a reader */
+    uint64_t
+        freed_count; /* counts returns of memory, so that a starved front tries again only after one */
+    uint64_t starved_at; /* freed_count when the front found no memory */
+    bool waits_memory;   /* the front does */
+    bool waits_unpin;    /* the front does */
+    uint64_t bytes_replica;
+
+    struct pl_vec waits;  /* struct worker_wait: of the launch being enqueued */
+    struct pl_vec args;   /* struct kernel_arg */
+    struct pl_vec shapes; /* struct kernel_arg_shape */
+    struct worker_launch *spare[WORKER_SIZE_CLASSES];
+    uint64_t launch_count;
+};
+
+/* launch.c */
+plasmon_status_t worker_launch_create(struct worker_core *core,
+                                      const Plasmon__V1__Launch *message,
+                                      struct worker_launch **out_launch,
+                                      struct pl_err *err);
+void worker_launch_destroy(struct worker_core *core, struct worker_launch *launch);
+void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
+                        const char *format, ...)
+    PL_PRINTF(3, 4); /* the first failure stays */
+void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
+void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch);
+struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo);
+
+/* buffers.c */
+enum worker_buffers_result { WORKER_BUFFERS_READY, WORKER_BUFFERS_WAIT };
+/*
+ * Place: find or allocate every operand. Consume: mark what is overwritten, see that nobody reads it. Both may say WAIT; a failure
+ * is READY, with launch->failure set. Undo: as if neither had been. Done: seal or not, return the scratch.
+ */
+/* The table's entry of a buffer of this host that can be read or written, or NULL. */
+const struct store_entry *worker_buffer_find(const struct worker_core *core,
+                                             uint32_t host_device, uint32_t slot,
+                                             uint32_t generation);
+enum worker_buffers_result worker_buffers_place(struct worker_core *core,
+                                                struct worker_launch *launch);
+enum worker_buffers_result worker_buffers_consume(struct worker_core *core,
+                                                  struct worker_launch *launch);
+void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch);
+void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch);
+void worker_buffers_done(struct worker_core *core, struct worker_launch *launch);
+void worker_buffers_free(struct worker_core *core, uint64_t buffer);
+void worker_buffers_free_doomed(struct worker_core *core);
+void worker_buffers_starve(struct worker_core *core, struct worker_launch *launch);
+
+/* streams.c */
+uint32_t worker_host_device_of(const struct worker_core *core,
+                               uint32_t device); /* UINT32_MAX: another host */
+uint64_t worker_stream_word(const struct worker_core *core, uint32_t stream);
+bool worker_stream_idle(const struct worker_core *core, uint32_t stream);
+uint32_t worker_stream_choose(struct worker_core *core, const struct worker_launch *launch);
+/* Enqueue waits and joins for everything in `after`. True: nothing was needed. */
+bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
+                         uint32_t stream);
+void worker_stream_signal(struct worker_core *core, uint32_t stream);
+/* Before work that may wait for another device by itself. */
+void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
+void worker_streams_flush(struct worker_core *core);
+
+/* enqueue.c */
+/* The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. */
+void worker_launch_check(struct worker_core *core, struct worker_launch *launch);
+/* Publish, and put everything into its stream. */
+void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch);
+
+/* recover.c */
+/* Is this the launch that is due? Duplicates: *out_take is false. A gap: EMALFORMED. */
+plasmon_status_t worker_recover_accept(struct worker_core *core, uint64_t seq,
+                                       bool *out_take, struct pl_err *err);
+
+#endif

@@ -1,0 +1,255 @@
+/*
+ * Putting a launch into its stream: published first, then what it waits for, then its work.
+ *
+ * PUBLISHED FIRST, because a crash may come in between: what the table calls CONSUMED and the timeline does not name was not
+ * touched, and what the timeline names is treated as begun. Nothing between publishing and the last driver call waits for
+ * anything, so whoever sees the launch published may count on its word.
+ *
+ * WITHOUT WORK. A launch that gives the device nothing to do (noop without arguments, ALLOC, SEAL, SKIP, one that failed), on a stream
+ * whose word shows that all before it is done, and with nothing else to wait for, is done: its word is stored from here. The
+ * device has no write to that word outstanding, since it has made the last one.
+ */
+#include "worker/core_int.h"
+
+#include "base/fault.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------ checks */
+
+/* Room for `count` items; NULL is out of memory, or count 0. */
+static void *room(struct pl_vec *vec, size_t count)
+{
+    pl_vec_clear(vec);
+    return count == 0 ? NULL : pl_vec_push_n(vec, count);
+}
+
+static void run_check(struct worker_core *core, struct worker_launch *launch)
+{
+    struct kernel_arg_shape *shapes = room(&core->shapes, launch->operand_count);
+    struct kernel_arg *args         = room(&core->args, launch->operand_count);
+    struct pl_err err               = {.status = PLASMON_OK};
+    plasmon_status_t status;
+
+    if (launch->operand_count != 0 && (shapes == NULL || args == NULL)) {
+        worker_launch_fail(launch, PLASMON_ENOMEM, "no memory to check %u arguments",
+                           launch->operand_count);
+        return;
+    }
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        const struct kernel_arg *arg = &launch->operands[i].arg;
+
+        args[i]         = *arg;
+        shapes[i].mode  = arg->mode;
+        shapes[i].shape = (struct pl_shape){.dtype = arg->dtype, .ndim = arg->ndim};
+        shapes[i].given = true;
+        memcpy(shapes[i].shape.dim, arg->dim, sizeof(arg->dim));
+    }
+
+    status = kernel_check(launch->function, shapes, launch->operand_count, launch->scalars,
+                          launch->scalar_count, &err);
+    if (status != PLASMON_OK) {
+        worker_launch_fail(launch, status, "%s", err.text);
+        return;
+    }
+    launch->scratch_wanted = core->config.ops->scratch_bytes(
+        core->config.user, launch->function, args, launch->operand_count, launch->scalars,
+        launch->scalar_count);
+}
+
+void worker_launch_check(struct worker_core *core, struct worker_launch *launch)
+{
+    if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN || launch->without_work) {
+        return;
+    }
+    launch->function = kernel_by_id(launch->function_id);
+    if (launch->function == NULL) {
+        worker_launch_fail(launch, PLASMON_ENOFUNCTION,
+                           "this worker has no function with id %08x", launch->function_id);
+        return;
+    }
+    run_check(core, launch);
+}
+
+/* ------------------------------------------------------------------------------------------------ work, a kind each */
+
+static plasmon_status_t run_enqueue(struct worker_core *core, struct worker_launch *launch,
+                                    uint32_t stream, struct pl_err *err)
+{
+    const struct worker_ops *ops = core->config.ops;
+    void *user                   = core->config.user;
+    struct kernel_arg *args      = room(&core->args, launch->operand_count);
+    plasmon_status_t status      = PLASMON_OK;
+
+    if (args == NULL && launch->operand_count != 0) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
+        args[i] = launch->operands[i].arg;
+        args[i].data.addr += launch->operands[i].offset;
+        if (args[i].mode == KERNEL_REDUCE && args[i].reduce_op != 0) {
+            status = ops->fill_identity(user, stream, &args[i], launch->seq);
+        }
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    return ops->run(user, stream, launch->function, args, launch->operand_count,
+                    launch->scalars, launch->scalar_count, launch->scratch_offset,
+                    launch->scratch_bytes, launch->seq, err);
+}
+
+static plasmon_status_t piece_enqueue(struct worker_core *core,
+                                      const struct worker_launch *launch,
+                                      const struct worker_piece *piece, uint32_t stream,
+                                      struct pl_err *err)
+{
+    const struct worker_operand *to = &launch->operands[0];
+    uint32_t device                 = wire_buffer_device(piece->src);
+    uint32_t host_device            = worker_host_device_of(core, device);
+    uint64_t bytes =
+        (uint64_t)pl_box_elements(&piece->src_frame) * pl_dtype_bytes(to->arg.dtype);
+    const struct store_entry *from;
+
+    if (host_device >= core->config.host_device_count) {
+        return pl_err_set(err, PLASMON_ENOTSUP,
+                          "copy from device %u, which is on another host", device);
+    }
+    from = worker_buffer_find(core, host_device, wire_buffer_slot(piece->src),
+                              wire_buffer_generation(piece->src));
+    if (from == NULL || from->bytes < bytes) {
+        return pl_err_set(err, PLASMON_ELOST, "buffer %#llx is not on device %u any more",
+                          (unsigned long long)piece->src, device);
+    }
+    return core->config.ops->copy(core->config.user, stream, &piece->box,
+                                  pl_dtype_bytes(to->arg.dtype), to->offset, &to->frame,
+                                  host_device, from->offset, &piece->src_frame);
+}
+
+static plasmon_status_t copy_enqueue(struct worker_core *core, struct worker_launch *launch,
+                                     uint32_t stream, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->piece_count; i++) {
+        status = piece_enqueue(core, launch, &launch->pieces[i], stream, err);
+    }
+    return status;
+}
+
+/* Also for a half that failed: the other one waits for the ring's words. */
+static plasmon_status_t stage_enqueue(struct worker_core *core,
+                                      struct worker_launch *launch, uint32_t stream,
+                                      uint64_t offset, struct pl_err *err)
+{
+    const struct worker_ops *ops = core->config.ops;
+    uint32_t peer                = worker_host_device_of(core, launch->peer);
+    uint64_t bytes               = launch->operands[0].bytes;
+
+    if (peer >= core->config.host_device_count) {
+        return pl_err_set(err, PLASMON_ENOTSUP,
+                          "transfer with device %u, which is on another host",
+                          launch->peer);
+    }
+    worker_stream_before_hazard(core, stream, launch->seq);
+    if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND) {
+        return ops->stage_send(core->config.user, stream, peer, launch->offset, offset,
+                               bytes);
+    }
+    return ops->stage_recv(core->config.user, stream, peer, launch->offset, offset, bytes);
+}
+
+static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_launch *launch,
+                                     uint32_t stream, struct pl_err *err)
+{
+    const struct worker_ops *ops          = core->config.ops;
+    void *user                            = core->config.user;
+    const struct worker_operand *operands = launch->operands;
+
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN:
+        return launch->without_work ? PLASMON_OK : run_enqueue(core, launch, stream, err);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+        return copy_enqueue(core, launch, stream, err);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
+        return stage_enqueue(core, launch, stream, operands[0].offset, err);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+        return ops->put(user, stream, operands[0].offset + launch->offset, launch->data,
+                        launch->data_bytes);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
+        return ops->read(user, stream, operands[0].offset + launch->offset, launch->length,
+                         launch->request);
+    default:
+        return PLASMON_OK; /* ALLOC, SEAL, SKIP: the table and the word are all there is */
+    }
+}
+
+static bool is_half(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
+           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
+}
+
+static void work_or_failure(struct worker_core *core, struct worker_launch *launch,
+                            uint32_t stream)
+{
+    struct pl_err err       = {.status = PLASMON_OK};
+    plasmon_status_t status = launch->failure;
+
+    if (status == PLASMON_OK) {
+        status = work_enqueue(core, launch, stream, &err);
+    } else if (is_half(launch)) {
+        (void)stage_enqueue(core, launch, stream, WORKER_NOWHERE, &err); /* failed anyway */
+    }
+    if (status != PLASMON_OK) {
+        worker_launch_fail(launch, status, "%s",
+                           err.text[0] != '\0' ? err.text : pl_status_text(status));
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ going */
+
+static void word_store(struct worker_core *core, struct worker_launch *launch,
+                       uint32_t stream)
+{
+    /* Release: what this launch stands for (entries, above all) is visible to who sees the word. */
+    __atomic_store_n(&core->timeline->stream[stream].value, launch->seq, __ATOMIC_RELEASE);
+    core->streams[stream].woken       = true;
+    core->streams[stream].unsignalled = 0;
+}
+
+void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch)
+{
+    uint32_t stream            = worker_stream_choose(core, launch);
+    struct worker_stream *mine = &core->streams[stream];
+    bool idle                  = worker_stream_idle(core, stream);
+    bool clear, without_work;
+
+    core->followed[launch->seq % STORE_RING] = 0;
+    worker_buffers_enqueued(core, launch);
+    if (launch->seq >
+        core->timeline->enqueued) { /* not one that comes again after a restart */
+        store_timeline_publish(core->timeline, launch->seq, stream);
+        core->published = true;
+    }
+
+    clear = worker_stream_order(core, launch, stream);
+    without_work =
+        launch->without_work || (launch->failure != PLASMON_OK && !is_half(launch));
+    if (pl_bug("worker.signal_before_kernel")) {
+        (void)core->config.ops->signal(core->config.user, stream, launch->seq);
+    }
+    work_or_failure(core, launch, stream);
+
+    mine->last = launch->seq;
+    mine->unsignalled++;
+    worker_fifo_push(&mine->running, launch);
+    core->launch_count++;
+    if (without_work && idle && clear) {
+        word_store(core, launch, stream);
+    } else if (mine->unsignalled >= WORKER_SIGNAL_EVERY) {
+        worker_stream_signal(core, stream);
+    }
+}

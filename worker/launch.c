@@ -1,0 +1,380 @@
+/*
+ * A launch, copied out of its message into one allocation.
+ *
+ * wire/ has checked numbers, shapes and that views and pieces lie inside their frames; what only this device can know is checked
+ * here: that buffers are ours, that a launch waits for nothing that comes after it, that each kind has the operands it needs.
+ * Sizes are powers of two from free lists: in steady state no launch costs a malloc.
+ */
+#include "worker/core_int.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------ FIFOs */
+
+void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch)
+{
+    launch->next = NULL;
+    if (fifo->first == NULL) {
+        fifo->first = launch;
+    } else {
+        fifo->last->next = launch;
+    }
+    fifo->last = launch;
+    fifo->count++;
+}
+
+struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo)
+{
+    struct worker_launch *launch = fifo->first;
+
+    assert(launch != NULL);
+    fifo->first = launch->next;
+    fifo->count--;
+    return launch;
+}
+
+/* ------------------------------------------------------------------------------------------------ memory */
+
+/* Every part starts at a multiple of 8. */
+static size_t part(size_t *io_bytes, size_t count, size_t item_bytes)
+{
+    size_t at = *io_bytes;
+
+    *io_bytes = (at + count * item_bytes + 7) & ~(size_t)7;
+    return at;
+}
+
+static unsigned size_class(size_t bytes)
+{
+    unsigned class = 0;
+
+    while (class < WORKER_SIZE_CLASSES && bytes > (size_t)256 << class) {
+        class ++;
+    }
+    return class;
+}
+
+/* Not zeroed beyond the struct itself. */
+static struct worker_launch *launch_alloc(struct worker_core *core, size_t bytes)
+{
+    unsigned class               = size_class(bytes);
+    struct worker_launch *launch = NULL;
+
+    if (class < WORKER_SIZE_CLASSES && core->spare[class] != NULL) {
+        launch             = core->spare[class];
+        core->spare[class] = launch->next;
+        memset(launch, 0, sizeof(*launch));
+    } else {
+        launch = pl_alloc(class < WORKER_SIZE_CLASSES ? (size_t)256 << class : bytes);
+    }
+    if (launch != NULL) {
+        launch->size_class = (uint8_t) class;
+    }
+    return launch;
+}
+
+void worker_launch_destroy(struct worker_core *core, struct worker_launch *launch)
+{
+    pl_free(launch->failure_text);
+    launch->failure_text = NULL;
+    if (launch->size_class < WORKER_SIZE_CLASSES) {
+        launch->next                    = core->spare[launch->size_class];
+        core->spare[launch->size_class] = launch;
+    } else {
+        pl_free(launch);
+    }
+}
+
+static void copy_in(void *to, const void *from, size_t bytes)
+{
+    if (bytes != 0) { /* memcpy wants pointers even for nothing */
+        memcpy(to, from, bytes);
+    }
+}
+
+static struct worker_launch *launch_layout(struct worker_core *core,
+                                           const Plasmon__V1__Launch *message)
+{
+    size_t bytes        = sizeof(struct worker_launch);
+    size_t label_length = message->label == NULL ? 0 : strlen(message->label);
+    size_t operands     = part(&bytes, message->n_operands, sizeof(struct worker_operand));
+    size_t pieces       = part(&bytes, message->n_pieces, sizeof(struct worker_piece));
+    size_t scalars      = part(&bytes, message->n_scalars, sizeof(union kernel_scalar));
+    size_t after        = part(&bytes, message->n_after, sizeof(uint64_t));
+    size_t data         = part(&bytes, message->data.len, 1);
+    size_t label        = part(&bytes, label_length + 1, 1);
+    struct worker_launch *launch = launch_alloc(core, bytes);
+    char *base                   = (char *)launch;
+
+    if (launch == NULL) {
+        return NULL;
+    }
+
+    launch->operands      = (struct worker_operand *)(void *)(base + operands);
+    launch->pieces        = (struct worker_piece *)(void *)(base + pieces);
+    launch->scalars       = (union kernel_scalar *)(void *)(base + scalars);
+    launch->after         = (uint64_t *)(void *)(base + after);
+    launch->data          = (uint8_t *)base + data;
+    launch->label         = base + label;
+    launch->operand_count = (uint32_t)message->n_operands;
+    launch->piece_count   = (uint32_t)message->n_pieces;
+    launch->scalar_count  = (uint32_t)message->n_scalars;
+    launch->after_count   = (uint32_t)message->n_after;
+    launch->data_bytes    = message->data.len;
+
+    copy_in(launch->scalars, message->scalars, message->n_scalars * sizeof(uint64_t));
+    copy_in(launch->after, message->after, message->n_after * sizeof(uint64_t));
+    copy_in(launch->data, message->data.data, message->data.len);
+    copy_in(launch->label, message->label == NULL ? "" : message->label, label_length + 1);
+    return launch;
+}
+
+/* ------------------------------------------------------------------------------------------------ operands */
+
+static void box_get(size_t n, const int64_t *numbers, struct pl_box *out_box)
+{
+    memset(out_box, 0, sizeof(*out_box));
+    out_box->ndim = (uint32_t)(n / 2);
+    for (size_t i = 0; i < n / 2; i++) {
+        out_box->start[i] = numbers[2 * i];
+        out_box->count[i] = numbers[2 * i + 1];
+    }
+}
+
+/* What the kernel sees: the view's counts, strides of the frame times the view's steps, the place of its first element. */
+static void arg_get(const Plasmon__V1__Operand *message, struct worker_operand *operand)
+{
+    struct kernel_arg *arg = &operand->arg;
+    uint64_t element_bytes = pl_dtype_bytes(message->dtype);
+    int64_t first          = 0;
+    int64_t stride[PL_DIM_MAX];
+
+    pl_box_strides(&operand->frame, stride);
+    for (uint32_t i = 0; i < operand->frame.ndim; i++) {
+        bool whole     = message->n_view == 0;
+        arg->dim[i]    = whole ? operand->frame.count[i] : message->view[3 * i + 1];
+        arg->stride[i] = stride[i] * (whole ? 1 : message->view[3 * i + 2]);
+        if (!whole) {
+            first += (message->view[3 * i] - operand->frame.start[i]) * stride[i];
+        }
+    }
+
+    arg->mode      = message->mode;
+    arg->dtype     = message->dtype;
+    arg->ndim      = operand->frame.ndim;
+    arg->reduce_op = message->reduce_op;
+    arg->data.addr = (uint64_t)first * element_bytes;
+    operand->bytes = (uint64_t)pl_box_elements(&operand->frame) * element_bytes;
+}
+
+static plasmon_status_t operand_get(const struct worker_core *core,
+                                    const Plasmon__V1__Operand *message,
+                                    struct worker_operand *operand, struct pl_err *err)
+{
+    memset(operand, 0, sizeof(*operand));
+    operand->slot       = wire_buffer_slot(message->buffer);
+    operand->generation = wire_buffer_generation(message->buffer);
+    if (worker_host_device_of(core, wire_buffer_device(message->buffer)) !=
+        core->config.host_device) {
+        return pl_err_set(
+            err, PLASMON_EMALFORMED, "buffer %#llx is on device %u, which is not this one",
+            (unsigned long long)message->buffer, wire_buffer_device(message->buffer));
+    }
+    if (operand->slot >= STORE_TABLE_SLOTS || pl_dtype_bytes(message->dtype) == 0 ||
+        message->n_frame > 2 * PL_DIM_MAX ||
+        (message->n_view != 0 && message->n_view / 3 != message->n_frame / 2)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "operand in slot %u with dtype %u",
+                          operand->slot, message->dtype);
+    }
+
+    box_get(message->n_frame, message->frame, &operand->frame);
+    arg_get(message, operand);
+    operand->fresh         = message->fresh;
+    operand->client_writes = message->writable_by_client;
+    operand->replica       = message->replica;
+    operand->writes = (message->mode & KERNEL_OUT) != 0 || message->mode == KERNEL_REDUCE ||
+                      message->consume;
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ kinds */
+
+/* The one operand of every kind but RUN and SKIP: is it written, and to its end? */
+static bool only_operand_writes(const struct worker_launch *launch)
+{
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEAL:
+        return true;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+        return launch->offset + launch->data_bytes == launch->operands[0].bytes;
+    default:
+        return false;
+    }
+}
+
+static bool only_operand_fits(const struct worker_launch *launch)
+{
+    uint64_t bytes = launch->operands[0].bytes;
+
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+        return launch->piece_count > 0;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+        return launch->offset <= bytes && launch->data_bytes <= bytes - launch->offset;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
+        return launch->offset <= bytes && launch->length <= bytes - launch->offset &&
+               launch->length <= WIRE_DATA_BYTES_MAX;
+    default:
+        return true;
+    }
+}
+
+static plasmon_status_t kind_check(struct worker_core *core, struct worker_launch *launch,
+                                   struct pl_err *err)
+{
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN:
+        launch->without_work =
+            launch->function_id == core->noop_id && launch->operand_count == 0;
+        return PLASMON_OK;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP:
+        launch->without_work = true;
+        return PLASMON_OK;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_ALLOC:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEAL:
+        launch->without_work = true;
+        break;
+    default:
+        break;
+    }
+
+    if (launch->operand_count != 1 || !only_operand_fits(launch)) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "kind %u with %u operands, %u pieces, offset %llu, length %llu",
+                          launch->kind, launch->operand_count, launch->piece_count,
+                          (unsigned long long)launch->offset,
+                          (unsigned long long)launch->length);
+    }
+    launch->operands[0].writes = only_operand_writes(launch);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t after_check(const struct worker_core *core,
+                                    const struct worker_launch *launch, struct pl_err *err)
+{
+    for (uint32_t i = 0; i < launch->after_count; i++) {
+        uint32_t device = wire_point_device(launch->after[i]);
+
+        if (device >= core->config.device_max ||
+            (worker_host_device_of(core, device) == core->config.host_device &&
+             wire_point_seq(launch->after[i]) >= launch->seq)) {
+            return pl_err_set(err, PLASMON_EMALFORMED,
+                              "it waits for launch %llu of device %u",
+                              (unsigned long long)wire_point_seq(launch->after[i]), device);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t launch_fill(struct worker_core *core,
+                                    const Plasmon__V1__Launch *message,
+                                    struct worker_launch *launch, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    launch->seq         = message->seq;
+    launch->kind        = (uint32_t)message->kind;
+    launch->function_id = message->function;
+    launch->peer        = message->peer;
+    launch->offset      = message->offset;
+    launch->length      = message->length;
+    launch->request     = message->request;
+    launch->client      = message->client;
+    launch->task        = message->task;
+
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
+        status = operand_get(core, message->operands[i], &launch->operands[i], err);
+    }
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->piece_count; i++) {
+        launch->pieces[i].src = message->pieces[i]->src;
+        box_get(message->pieces[i]->n_src_frame, message->pieces[i]->src_frame,
+                &launch->pieces[i].src_frame);
+        box_get(message->pieces[i]->n_box, message->pieces[i]->box, &launch->pieces[i].box);
+    }
+    if (status == PLASMON_OK) {
+        status = kind_check(core, launch, err);
+    }
+    if (status == PLASMON_OK) {
+        status = after_check(core, launch, err);
+    }
+    return status;
+}
+
+plasmon_status_t worker_launch_create(struct worker_core *core,
+                                      const Plasmon__V1__Launch *message,
+                                      struct worker_launch **out_launch, struct pl_err *err)
+{
+    struct worker_launch *launch = launch_layout(core, message);
+    struct pl_err cause          = {.status = PLASMON_OK};
+    plasmon_status_t status;
+
+    if (launch == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for launch %llu",
+                          (unsigned long long)message->seq);
+    }
+    status = launch_fill(core, message, launch, &cause);
+    if (status != PLASMON_OK) {
+        worker_launch_destroy(core, launch);
+        return pl_err_set(err, status, "launch %llu: %s", (unsigned long long)message->seq,
+                          cause.text);
+    }
+    *out_launch = launch;
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ failure, text */
+
+void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
+                        const char *format, ...)
+{
+    struct pl_err err;
+    va_list args;
+
+    assert(status != PLASMON_OK);
+    if (launch->failure != PLASMON_OK) {
+        return;
+    }
+
+    va_start(args, format);
+    (void)vsnprintf(err.text, sizeof(err.text), format, args);
+    va_end(args);
+    launch->failure      = status;
+    launch->failure_text = pl_strdup(err.text); /* NULL: the status has to do */
+}
+
+static const char *kind_name(uint32_t kind)
+{
+    static const char *const names[] = {"run",  "copy",  "send", "receive", "put",
+                                        "read", "alloc", "seal", "skip"};
+
+    return kind < PL_COUNT(names) ? names[kind] : "?";
+}
+
+void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out)
+{
+    pl_str_append(out, "launch %llu (%s", (unsigned long long)launch->seq,
+                  launch->function != NULL ? launch->function->name
+                                           : kind_name(launch->kind));
+    if (launch->label[0] != '\0') {
+        pl_str_append(out, " '%s'", launch->label);
+    }
+    pl_str_append(out, ", task %llu of client %016llx)", (unsigned long long)launch->task,
+                  (unsigned long long)launch->client);
+}

@@ -1,0 +1,81 @@
+/*
+ * The front of the queue. Launches leave in order of seq, and each only when nothing it needs is open any more:
+ *
+ *   1. every launch of another device that it waits for is published, so that a stream may wait for it
+ *   2. its function exists and takes its arguments
+ *   3. memory for all its fresh buffers and its scratch is in hand, all or nothing
+ *   4. no reader holds a buffer that it overwrites
+ *
+ * A launch that failed (here, cancelled, or starved) skips 2 to 4 but not 1: "done" must still mean that all it names is done.
+ * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
+ */
+#include "worker/core_int.h"
+
+static bool point_known(struct worker_core *core, struct worker_launch *launch,
+                        uint64_t point)
+{
+    uint32_t device              = wire_point_device(point);
+    uint32_t host_device         = worker_host_device_of(core, device);
+    struct store_timeline *other = NULL;
+
+    if (host_device >= core->config.host_device_count) {
+        worker_launch_fail(launch, PLASMON_ENOTSUP,
+                           "it depends on device %u, which is on another host", device);
+        return true;
+    }
+    if (host_device == core->config.host_device) {
+        return true; /* lower seq: enqueued before */
+    }
+    other = core->config.timelines[host_device];
+    return other != NULL && store_timeline_point(other, wire_point_seq(point), NULL,
+                                                 NULL) != STORE_POINT_UNKNOWN;
+}
+
+static bool points_known(struct worker_core *core, struct worker_launch *launch)
+{
+    while (launch->after_known < launch->after_count) {
+        if (!point_known(core, launch, launch->after[launch->after_known])) {
+            return false;
+        }
+        launch->after_known++;
+    }
+    return true;
+}
+
+static bool front_ready(struct worker_core *core, struct worker_launch *launch)
+{
+    core->waits_unpin = false;
+    if (!points_known(core, launch)) {
+        return false;
+    }
+    if (launch->failure == PLASMON_OK && !launch->checked) {
+        worker_launch_check(core, launch);
+        launch->checked = true;
+    }
+    if (launch->failure == PLASMON_OK && !launch->memory &&
+        worker_buffers_place(core, launch) == WORKER_BUFFERS_WAIT) {
+        return false;
+    }
+    if (launch->failure == PLASMON_OK &&
+        worker_buffers_consume(core, launch) == WORKER_BUFFERS_WAIT) {
+        return false;
+    }
+    if (launch->failure != PLASMON_OK) {
+        worker_buffers_undo(core, launch);
+        core->waits_memory = false;
+    }
+    return true;
+}
+
+void worker_core_advance(struct worker_core *core)
+{
+    if (core->advancing) {
+        return; /* ops->grow added a chunk: the loop below is at it */
+    }
+    core->advancing = true;
+    while (core->queue.first != NULL && front_ready(core, core->queue.first)) {
+        worker_launch_enqueue(core, worker_fifo_pop(&core->queue));
+    }
+    worker_streams_flush(core);
+    core->advancing = false;
+}

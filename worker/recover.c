@@ -1,0 +1,188 @@
+/*
+ * After a restart: what the table and the timeline say is all there is, and it is enough.
+ *
+ *   timeline   which launches were published, on which stream, and which of them are done
+ *   table      which buffers there are, where, and which launch makes each right
+ *
+ * A buffer whose launch is done is sealed. One whose launch was published and is not done is kept as it is: the launch comes
+ * again, finds the buffer it made and writes it once more (or, a host-route receive, the rest of it). One that was marked as
+ * CONSUMED for a launch that was never published was not touched, and is sealed as it was; if an unfinished launch was to write it
+ * before, no reader goes there before that launch is done, and it comes again.
+ *
+ * The head sends every unfinished launch again, in order, under its old number (as SKIP when it cannot be repeated), then goes
+ * on after the last published one. A stream's word covers everything before it, so one that was left out would look done: that
+ * is refused. What had been done already is dropped.
+ */
+#include "worker/core_int.h"
+
+#include "base/log.h"
+
+#include <stdatomic.h>
+
+/* ------------------------------------------------------------------------------------------------ buffers */
+
+static bool entry_right(const struct worker_core *core, const struct store_entry *entry,
+                        uint32_t state, uint64_t enqueued)
+{
+    if (entry->seq == WORKER_SEQ_NEVER) {
+        return false;
+    }
+    if (entry->seq > enqueued) {
+        return state == STORE_CONSUMED;
+    }
+    return store_timeline_done(core->timeline, entry->seq);
+}
+
+static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
+                                      uint32_t state, uint64_t enqueued)
+{
+    const struct store_entry *entry = &core->table->entries[slot];
+    plasmon_status_t status;
+    uint32_t *doomed;
+
+    /* A death inside store_table_consume() leaves an old checksum, and everything right but perhaps seq. */
+    status = state == STORE_CONSUMED || entry->checksum == store_entry_checksum(entry)
+                 ? store_arena_take(core->arena, entry->offset, entry->bytes)
+                 : PLASMON_EMALFORMED;
+    if (status == PLASMON_ENOMEM) {
+        return status;
+    }
+    if (status != PLASMON_OK) { /* half written when the worker died */
+        pl_warn("worker", "slot %u generation %u does not make sense (%s) and is given up",
+                slot, entry->generation, pl_status_name(status));
+        store_table_doom(core->table, slot);
+        store_table_free(core->table, slot);
+        return PLASMON_OK;
+    }
+
+    if ((entry->flags & STORE_ENTRY_REPLICA) != 0) {
+        core->bytes_replica += entry->bytes;
+    }
+    if (state == STORE_DOOMED) {
+        doomed = pl_vec_push(&core->doomed);
+        if (doomed == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        *doomed = slot;
+    } else if (state != STORE_SEALED && entry_right(core, entry, state, enqueued)) {
+        store_table_seal(core->table, slot);
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t table_recover(struct worker_core *core, uint64_t enqueued)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t slot = 0; status == PLASMON_OK && slot < STORE_TABLE_SLOTS; slot++) {
+        uint32_t state =
+            atomic_load_explicit(&core->table->entries[slot].state, memory_order_acquire);
+
+        if (state != STORE_FREE) {
+            status = entry_recover(core, slot, state, enqueued);
+        }
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ launches */
+
+static plasmon_status_t unfinished_find(struct worker_core *core, uint64_t enqueued)
+{
+    uint64_t first          = enqueued < STORE_RING ? 1 : enqueued - STORE_RING + 1;
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint64_t seq = first; status == PLASMON_OK && seq <= enqueued; seq++) {
+        uint32_t stream = (uint32_t)(core->timeline->ring[seq % STORE_RING] & 0xff);
+
+        if (store_timeline_done(core->timeline, seq)) {
+            continue;
+        }
+        if (stream >= core->stream_count) {
+            pl_error("worker", "launch %llu was on stream %u, but there are only %u now",
+                     (unsigned long long)seq, stream, core->stream_count);
+            return PLASMON_EINTERNAL;
+        }
+        status = wire_ranges_add(&core->unfinished, seq);
+    }
+    return status;
+}
+
+plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enqueued,
+                                     struct wire_ranges *out_unfinished)
+{
+    uint64_t enqueued = __atomic_load_n(&core->timeline->enqueued, __ATOMIC_ACQUIRE);
+    plasmon_status_t status;
+
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        core->streams[i].last = worker_stream_word(core, i);
+    }
+    core->recovered = enqueued;
+
+    status = table_recover(core, enqueued);
+    if (status == PLASMON_OK) {
+        status = unfinished_find(core, enqueued);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < core->unfinished.items.count; i++) {
+        const struct wire_range *from = pl_vec_at(&core->unfinished.items, i);
+        struct wire_range *to         = pl_vec_push(&out_unfinished->items);
+
+        if (to == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        *to = *from;
+    }
+    if (status == PLASMON_OK) {
+        *out_enqueued = enqueued;
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ numbers */
+
+/* The next launch that must come again; 0: none. */
+static uint64_t unfinished_next(const struct worker_core *core)
+{
+    const struct wire_range *range;
+
+    if (core->unfinished_next >= core->unfinished.items.count) {
+        return 0;
+    }
+    range = pl_vec_at(&core->unfinished.items, core->unfinished_next);
+    return range->first + core->unfinished_offset;
+}
+
+static void unfinished_pop(struct worker_core *core)
+{
+    const struct wire_range *range =
+        pl_vec_at(&core->unfinished.items, core->unfinished_next);
+
+    core->unfinished_offset++;
+    if (core->unfinished_offset == range->count) {
+        core->unfinished_offset = 0;
+        core->unfinished_next++;
+    }
+}
+
+plasmon_status_t worker_recover_accept(struct worker_core *core, uint64_t seq,
+                                       bool *out_take, struct pl_err *err)
+{
+    uint64_t again = unfinished_next(core);
+    uint64_t dense = pl_max_u64(core->received, core->recovered) + 1;
+
+    *out_take = false;
+    if (seq <= core->received || (seq < dense && (again == 0 || seq < again))) {
+        return PLASMON_OK; /* taken over before, or done before the restart */
+    }
+    if (again != 0 ? seq != again : seq != dense) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "launch %llu came when %llu was due",
+                          (unsigned long long)seq,
+                          (unsigned long long)(again != 0 ? again : dense));
+    }
+
+    *out_take = true;
+    if (again != 0) {
+        unfinished_pop(core);
+    }
+    return PLASMON_OK;
+}

@@ -1,0 +1,279 @@
+/*
+ * Streams: where a launch goes, what it waits for there, and when a stream's word is written.
+ *
+ * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the same stream, because waiters
+ * elsewhere watch that word. Copies in, bytes out and receives have a stream each. A function follows the first launch it
+ * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
+ * least in it. So chains stay in a stream and need no waits, and branches spread.
+ *
+ * A SIGNAL IN TIME. Work that waits for another device (a wait on its word, half a host-route transfer, a join with a stream that
+ * holds such work) is a hazard: what lies before it in its stream may be just what that device waits for. So the word is
+ * written before a hazard goes in. `hazard` is the last one of a stream; when the word has passed it, there is none.
+ */
+#include "worker/core_int.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <assert.h>
+
+uint32_t worker_host_device_of(const struct worker_core *core, uint32_t device)
+{
+    return device < core->config.device_max ? core->config.host_device_of[device]
+                                            : UINT32_MAX;
+}
+
+uint64_t worker_stream_word(const struct worker_core *core, uint32_t stream)
+{
+    /* Acquire: pairs with the device's write after its work. */
+    return __atomic_load_n(&core->timeline->stream[stream].value, __ATOMIC_ACQUIRE);
+}
+
+bool worker_stream_idle(const struct worker_core *core, uint32_t stream)
+{
+    return worker_stream_word(core, stream) >= core->streams[stream].last;
+}
+
+static uint32_t stream_of_role(const struct worker_core *core, enum worker_stream_role role)
+{
+    return core->config.run_streams + (uint32_t)role;
+}
+
+/* Of a launch of ours that is published and not done. */
+static uint32_t stream_of_seq(const struct worker_core *core, uint64_t seq)
+{
+    uint64_t named = core->timeline->ring[seq % STORE_RING];
+
+    PL_CHECK(named >> 8 == seq && (named & 0xff) < core->stream_count);
+    return (uint32_t)(named & 0xff);
+}
+
+/* ------------------------------------------------------------------------------------------------ where */
+
+static bool point_local(const struct worker_core *core, uint64_t point)
+{
+    return worker_host_device_of(core, wire_point_device(point)) ==
+           core->config.host_device;
+}
+
+static bool follow_one(struct worker_core *core, const struct worker_launch *launch,
+                       uint32_t *out_stream)
+{
+    for (uint32_t i = 0; i < launch->after_count; i++) {
+        uint64_t seq      = wire_point_seq(launch->after[i]);
+        uint8_t *followed = &core->followed[seq % STORE_RING];
+        uint32_t stream;
+
+        if (!point_local(core, launch->after[i]) || *followed != 0 ||
+            store_timeline_done(core->timeline, seq)) {
+            continue;
+        }
+        stream = stream_of_seq(core, seq);
+        if (stream < core->config.run_streams) {
+            *followed   = 1;
+            *out_stream = stream;
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t least_loaded(const struct worker_core *core)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < core->config.run_streams; i++) {
+        if (core->streams[i].running.count < core->streams[best].running.count) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static uint32_t any_idle(const struct worker_core *core)
+{
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        if (worker_stream_idle(core, i)) {
+            return i;
+        }
+    }
+    return least_loaded(core);
+}
+
+uint32_t worker_stream_choose(struct worker_core *core, const struct worker_launch *launch)
+{
+    uint64_t named = core->timeline->ring[launch->seq % STORE_RING];
+    uint32_t stream;
+
+    if (named >> 8 == launch->seq) {
+        return (uint32_t)(named & 0xff);
+    }
+
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+        return stream_of_role(core, WORKER_STREAM_COPY);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
+        return stream_of_role(core, WORKER_STREAM_SEND);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
+        return stream_of_role(core, WORKER_STREAM_RECV);
+    default:
+        break;
+    }
+
+    if (follow_one(core, launch, &stream)) {
+        return stream;
+    }
+    return launch->without_work ? any_idle(core) : least_loaded(core);
+}
+
+/* ------------------------------------------------------------------------------------------------ order */
+
+static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
+{
+    return core->streams[stream].hazard > worker_stream_word(core, stream);
+}
+
+void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq)
+{
+    if (core->streams[stream].unsignalled != 0) {
+        worker_stream_signal(core, stream);
+    }
+    core->streams[stream].hazard = seq;
+}
+
+static void order_local(struct worker_core *core, struct worker_launch *launch,
+                        uint32_t stream, uint64_t seq, bool *io_clear)
+{
+    struct worker_stream *mine = &core->streams[stream];
+    plasmon_status_t status;
+    uint32_t other;
+
+    if (store_timeline_done(core->timeline, seq)) {
+        return;
+    }
+    other = stream_of_seq(core, seq);
+    if (other == stream) {
+        return; /* not clear of it, but behind it: stream_idle() knows */
+    }
+    *io_clear = false;
+    if (mine->joined[other] >= seq || pl_bug("worker.skip_join")) {
+        return;
+    }
+
+    if (hazard_ahead(core, other)) {
+        worker_stream_before_hazard(core, stream, launch->seq);
+    }
+    status = core->config.ops->join(core->config.user, stream, other);
+    if (status != PLASMON_OK) {
+        worker_launch_fail(launch, status,
+                           "stream %u could not be made to wait for stream %u", stream,
+                           other);
+        return;
+    }
+    mine->joined[other] = core->streams[other].last;
+}
+
+/* One wait a word, for the highest value. */
+static void wait_collect(struct worker_core *core, struct worker_launch *launch,
+                         uint32_t host_device, uint64_t *word, uint64_t value)
+{
+    struct worker_wait *wait;
+
+    for (size_t i = 0; i < core->waits.count; i++) {
+        wait = pl_vec_at(&core->waits, i);
+        if (wait->word == word) {
+            wait->value = pl_max_u64(wait->value, value);
+            return;
+        }
+    }
+    wait = pl_vec_push(&core->waits);
+    if (wait == NULL) {
+        worker_launch_fail(launch, PLASMON_ENOMEM, "no memory for what it waits for");
+        return;
+    }
+    *wait = (struct worker_wait){.host_device = host_device, .word = word, .value = value};
+}
+
+static void waits_enqueue(struct worker_core *core, struct worker_launch *launch,
+                          uint32_t stream, bool *io_clear)
+{
+    for (size_t i = 0; i < core->waits.count; i++) {
+        const struct worker_wait *wait = pl_vec_at(&core->waits, i);
+        plasmon_status_t status;
+
+        *io_clear = false;
+        if (pl_bug("worker.skip_wait")) {
+            continue;
+        }
+        worker_stream_before_hazard(core, stream, launch->seq);
+        status = core->config.ops->wait(core->config.user, stream, wait->host_device,
+                                        wait->word, wait->value);
+        if (status != PLASMON_OK) {
+            worker_launch_fail(launch, status, "its wait for device %u of this host failed",
+                               wait->host_device);
+        }
+    }
+}
+
+bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
+                         uint32_t stream)
+{
+    bool clear = true;
+
+    pl_vec_clear(&core->waits);
+    for (uint32_t i = 0; i < launch->after_count; i++) {
+        uint32_t host_device =
+            worker_host_device_of(core, wire_point_device(launch->after[i]));
+        uint64_t seq = wire_point_seq(launch->after[i]);
+        uint64_t *word, value;
+
+        if (host_device == core->config.host_device) {
+            order_local(core, launch, stream, seq, &clear);
+        } else if (host_device < core->config.host_device_count &&
+                   core->config.timelines[host_device] != NULL &&
+                   store_timeline_point(core->config.timelines[host_device], seq, &word,
+                                        &value) == STORE_POINT_ENQUEUED) {
+            wait_collect(core, launch, host_device, word, value);
+        }
+    }
+    waits_enqueue(core, launch, stream, &clear);
+    return clear;
+}
+
+/* ------------------------------------------------------------------------------------------------ signals */
+
+void worker_stream_signal(struct worker_core *core, uint32_t stream)
+{
+    struct worker_stream *mine = &core->streams[stream];
+    plasmon_status_t status =
+        core->config.ops->signal(core->config.user, stream, mine->last);
+
+    if (status != PLASMON_OK) { /* the device is lost: who runs us sees its health */
+        pl_error("worker", "signal of stream %u at launch %llu failed: %s", stream,
+                 (unsigned long long)mine->last, pl_status_text(status));
+    }
+    mine->unsignalled = 0;
+}
+
+void worker_streams_flush(struct worker_core *core)
+{
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        struct worker_stream *stream = &core->streams[i];
+
+        if (stream->unsignalled != 0) {
+            worker_stream_signal(core, i);
+        }
+        if (stream->woken) {
+            stream->woken = false;
+            if (core->config.ops->wake != NULL) {
+                core->config.ops->wake(core->config.user, &core->timeline->stream[i].value);
+            }
+        }
+    }
+    if (core->published) {
+        core->published = false;
+        core->config.ops->ring_doorbells(core->config.user);
+    }
+}
