@@ -1,6 +1,7 @@
 option(PLASMON_WERROR "Warnings are errors" OFF)
 option(PLASMON_FAULTS "Fault points and seeded bugs (tests need them)" ON)
 set(PLASMON_SANITIZE "" CACHE STRING "address,undefined | thread | empty")
+option(PLASMON_LIBFUZZER "Build fuzzers with libFuzzer (clang); otherwise with a small driver of our own" OFF)
 set(PLASMON_CUDA "AUTO" CACHE STRING "AUTO, ON or OFF: build the CUDA device and kernels (needs nvcc)")
 set_property(CACHE PLASMON_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -18,6 +19,9 @@ set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
+# An installed tree may be moved: programs find the libraries from where they lie.
+set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+
 # Every target of ours links this. Generated code does not.
 add_library(plasmon_flags INTERFACE)
 target_compile_definitions(plasmon_flags INTERFACE _GNU_SOURCE)
@@ -34,4 +38,8 @@ target_link_libraries(plasmon_flags INTERFACE Threads::Threads)
 if(PLASMON_SANITIZE)
   add_compile_options(-fsanitize=${PLASMON_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PLASMON_SANITIZE})
+endif()
+if(PLASMON_LIBFUZZER)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -1,3 +1,9 @@
+# Tests and fuzzers. Daemons that a test starts inherit the sanitizers' options below.
+set(_test_environment
+  "UBSAN_OPTIONS=print_stacktrace=1"
+  "TSAN_OPTIONS=second_deadlock_stack=1"
+  "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1")
+
 # plasmon_test(NAME LABELS l... SOURCES s... LIBS l... [TIMEOUT seconds] [ARGS a...])
 # One executable, TAP on stdout; CTest judges the exit status: 0 passed, 77 all its tests were skipped, else failed.
 function(plasmon_test NAME)
@@ -11,5 +17,33 @@ function(plasmon_test NAME)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 60)
   endif()
-  set_tests_properties(${NAME} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77)
+  set_tests_properties(${NAME} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${_test_environment}")
+endfunction()
+
+set(PLASMON_FUZZ_RUNS 20000 CACHE STRING "Inputs that each fuzzer tries as a test")
+add_custom_target(plasmon_fuzzers)
+
+# plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder)
+# The sources define LLVMFuzzerTestOneInput(). As a test, labelled fuzz, it tries PLASMON_FUZZ_RUNS inputs grown from the
+# files in CORPUS. By hand: NAME -runs=N [-seed=S] new-corpus corpus, with either driver.
+function(plasmon_fuzz NAME)
+  cmake_parse_arguments(F "" "CORPUS" "SOURCES;LIBS" ${ARGN})
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  add_executable(${NAME} ${F_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${F_LIBS} plasmon_flags)
+  if(PLASMON_LIBFUZZER)
+    target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_link_libraries(${NAME} PRIVATE plasmon_fuzz_driver)
+  endif()
+  add_dependencies(plasmon_fuzzers ${NAME})
+
+  set(_grown ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus) # libFuzzer keeps what it finds in the first folder
+  file(MAKE_DIRECTORY ${_grown})
+  add_test(NAME ${NAME}
+    COMMAND ${NAME} -runs=${PLASMON_FUZZ_RUNS} ${_grown} ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
+  set_tests_properties(${NAME} PROPERTIES LABELS fuzz TIMEOUT 120 ENVIRONMENT "${_test_environment}")
 endfunction()
