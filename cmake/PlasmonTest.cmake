@@ -6,6 +6,7 @@ set(_test_environment
 
 # plasmon_test(NAME LABELS l... SOURCES s... LIBS l... [TIMEOUT seconds] [ARGS a...])
 # One executable, TAP on stdout; CTest judges the exit status: 0 passed, 77 all its tests were skipped, else failed.
+# Target plasmon_tests_LABEL builds the tests of one label.
 function(plasmon_test NAME)
   cmake_parse_arguments(T "" "TIMEOUT" "LABELS;SOURCES;LIBS;ARGS" ${ARGN})
   if(NOT BUILD_TESTING)
@@ -19,6 +20,12 @@ function(plasmon_test NAME)
   endif()
   set_tests_properties(${NAME} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "${_test_environment}")
+  foreach(label IN LISTS T_LABELS)
+    if(NOT TARGET plasmon_tests_${label})
+      add_custom_target(plasmon_tests_${label})
+    endif()
+    add_dependencies(plasmon_tests_${label} ${NAME})
+  endforeach()
 endfunction()
 
 set(PLASMON_FUZZ_RUNS 20000 CACHE STRING "Inputs that each fuzzer tries as a test")
