@@ -1,0 +1,99 @@
+/*
+ * A world for the worker's core: two (or more) host devices in this process, whose tables and timelines are plain memory, and
+ * an ops table that does nothing but write down what was asked. Nothing completes until a test says so.
+ *
+ * `calls` is the device's side, one call after another, separated by blanks: "run:0:fill join:1:0 signal:1:7". `reports` is the
+ * head's side: "done:1+3 failed:4:EDEVMEM starved:5".
+ */
+#ifndef TESTS_UNIT_WORKER_FAKE_H
+#define TESTS_UNIT_WORKER_FAKE_H
+
+#include "tests/harness/test.h"
+#include "worker/core.h"
+
+#define FAKE_DEVICES     3u /* host devices; device 7 of the cluster is on another host */
+#define FAKE_BASE        2u /* cluster index of host device 0 */
+#define FAKE_FAR         7u
+#define FAKE_US          1u /* our host device */
+#define FAKE_RUN_STREAMS 2u /* so copies are stream 2, sends 3, receives 4 */
+#define FAKE_CHUNK       (1u << 20)
+
+struct fake {
+    struct worker_core *core;
+    struct store_table *tables[FAKE_DEVICES];
+    struct store_timeline *timelines[FAKE_DEVICES];
+    struct store_pins *readers[STORE_READER_MAX];
+    uint32_t host_device_of[16];
+    struct pl_str calls;
+    struct pl_str reports;
+    char last_text[512]; /* of the last failure */
+    uint64_t grow_bytes; /* the device has this much left */
+    uint64_t arena_end;
+    uint64_t scratch;          /* what every function wants */
+    const char *refuse;        /* a call by this name fails */
+    struct kernel_arg args[8]; /* of the last run */
+    uint32_t arg_count;
+    uint64_t starved_bytes;
+    uint32_t doorbells;
+    uint32_t wakes;
+};
+
+struct fake *fake_create(void);
+void fake_destroy(struct fake *fake);
+/* The worker dies and another one starts over the same tables and timelines. */
+void fake_restart(struct fake *fake, uint64_t *out_enqueued,
+                  struct wire_ranges *out_unfinished);
+/* Take what was written down since the last time; valid until the next. */
+const char *fake_calls(struct fake *fake);
+const char *fake_reports(struct fake *fake);
+/* The device has done everything in this stream up to seq. */
+void fake_finish(struct fake *fake, uint32_t stream, uint64_t seq);
+/* A launch of another host device. */
+void fake_peer_publish(struct fake *fake, uint32_t host_device, uint64_t seq,
+                       uint32_t stream);
+enum store_state fake_state(const struct fake *fake, uint32_t slot);
+struct store_arena_stats fake_memory(const struct fake *fake);
+
+/* A command with one launch, filled in step by step and sent. Everything is of dtype f32. */
+struct fake_launch {
+    Plasmon__V1__Launch message;
+    Plasmon__V1__Operand operand[8];
+    Plasmon__V1__Operand *operand_ptr[8];
+    int64_t frame[8][4];
+    int64_t view[8][6];
+    uint64_t after[8];
+    uint64_t scalar[8];
+    Plasmon__V1__Piece piece[8];
+    Plasmon__V1__Piece *piece_ptr[8];
+    int64_t src_frame[8][4];
+    int64_t box[8][4];
+    uint8_t data[64];
+};
+void fake_launch_init(struct fake_launch *launch, uint64_t seq,
+                      Plasmon__V1__LaunchKind kind);
+void fake_launch_function(struct fake_launch *launch, const char *name);
+/* A vector of `count` elements in (our device, slot, generation 1). */
+Plasmon__V1__Operand *fake_launch_operand(struct fake_launch *launch, uint32_t mode,
+                                          uint32_t slot, int64_t count);
+Plasmon__V1__Operand *fake_launch_fresh(struct fake_launch *launch, uint32_t slot,
+                                        int64_t count);
+void fake_launch_after(struct fake_launch *launch, uint32_t device, uint64_t seq);
+void fake_launch_piece(struct fake_launch *launch, uint32_t device, uint32_t slot,
+                       int64_t count);
+void fake_launch_scalar(struct fake_launch *launch, double value);
+/* Command and advance. */
+plasmon_status_t fake_send(struct fake *fake, struct fake_launch *launch);
+plasmon_status_t fake_send_err(struct fake *fake, struct fake_launch *launch,
+                               struct pl_err *err);
+void fake_free(struct fake *fake, uint32_t slot);
+void fake_cancel(struct fake *fake, uint64_t seq);
+void fake_starve(struct fake *fake, uint64_t seq);
+
+/* Ready-made launches. fill: writes `count` elements into a fresh buffer in `slot`. */
+void fake_fill(struct fake *fake, uint64_t seq, uint32_t slot, int64_t count);
+void fake_noop(struct fake *fake, uint64_t seq);
+/* A fill of a fresh buffer after launches of ours; 0 ends the list. */
+void fake_fill_after(struct fake *fake, uint64_t seq, uint32_t slot, uint64_t first,
+                     uint64_t second);
+
+#endif

@@ -1,0 +1,432 @@
+/* Buffers: allocated all or nothing, sealed when done, overwritten only when nobody reads, freed only then. */
+#include "base/fault.h"
+#include "tests/unit/worker/fake.h"
+
+#define RUN PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN
+
+static void add_into(struct fake_launch *launch, uint64_t seq, uint32_t y, uint32_t x)
+{
+    fake_launch_init(launch, seq, RUN);
+    fake_launch_function(launch, "add_into");
+    fake_launch_operand(launch, KERNEL_INOUT, y, 4)->consume = 1;
+    fake_launch_operand(launch, KERNEL_IN, x, 4);
+}
+
+TEST(fresh_buffer_is_writing_until_its_launch_is_done)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 9, 4);
+    ASSERT_EQ(fake_state(fake, 9), STORE_WRITING);
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[9].seq, 1);
+    fake_finish(fake, 0, 1);
+    ASSERT_EQ(fake_state(fake, 9), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(argument_is_the_view_in_the_buffer)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    Plasmon__V1__Operand *operand;
+
+    fake_fill(fake, 1, 1, 4); /* so that the next one does not lie at 0 */
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    operand          = fake_launch_fresh(&launch, 2, 0);
+    operand->n_frame = 4; /* rows 10 .. 15, columns 20 .. 27 of the root */
+    memcpy(operand->frame, (int64_t[]){10, 6, 20, 8}, 4 * sizeof(int64_t));
+    operand->n_view = 6; /* rows 11 13 15, columns 22 23 */
+    memcpy(operand->view, (int64_t[]){11, 3, 2, 22, 2, 1}, 6 * sizeof(int64_t));
+    ASSERT_OK(fake_send(fake, &launch));
+
+    ASSERT_EQ(fake->args[0].ndim, 2);
+    ASSERT_EQ(fake->args[0].dim[0], 3);
+    ASSERT_EQ(fake->args[0].dim[1], 2);
+    ASSERT_EQ(fake->args[0].stride[0], 16);
+    ASSERT_EQ(fake->args[0].stride[1], 1);
+    ASSERT_EQ(fake->args[0].data.addr,
+              fake->tables[FAKE_US]->entries[2].offset + (1 * 8 + 2) * 4);
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[2].bytes, 6 * 8 * 4);
+    fake_destroy(fake);
+}
+
+TEST(reduce_starts_from_the_identity)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    Plasmon__V1__Operand *operand;
+
+    fake_fill(fake, 1, 1, 4);
+    (void)fake_calls(fake);
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "accumulate");
+    operand            = fake_launch_operand(&launch, KERNEL_REDUCE, 2, 4);
+    operand->fresh     = 1;
+    operand->reduce_op = KERNEL_MAX;
+    fake_launch_operand(&launch, KERNEL_IN, 1, 4);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "identity:0:op4 run:0:accumulate signal:0:2");
+    fake_finish(fake, 0, 2);
+    ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(overwritten_buffer_is_consumed_before_its_launch_and_sealed_after)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    add_into(&launch, 3, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
+    ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    fake_finish(fake, 0, 3);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(overwriting_waits_for_a_reader_that_pinned_before)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct store_entry entry;
+    uint32_t pin;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    (void)fake_calls(fake);
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[1], &entry, &pin));
+
+    add_into(&launch, 3, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "");
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED); /* no new reader */
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 2);
+    ASSERT_TRUE(worker_core_wants_poll(fake->core));
+    worker_core_complete(fake->core);
+    ASSERT_STR(fake_calls(fake), "");
+
+    store_table_unpin(fake->readers[1], pin);
+    worker_core_complete(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:add_into signal:0:3");
+    ASSERT_TRUE(!worker_core_wants_poll(fake->core));
+    fake_destroy(fake);
+}
+
+TEST(cancelled_overwrite_keeps_the_old_content)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct store_entry entry;
+    uint32_t pin;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    (void)fake_reports(fake);
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[1], &entry, &pin));
+    add_into(&launch, 3, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_cancel(fake, 3);
+    ASSERT_STR(fake_reports(fake), "failed:3:ECANCELLED");
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    store_table_unpin(fake->readers[1], pin);
+    fake_destroy(fake);
+}
+
+TEST(buffer_with_two_writers_is_sealed_by_the_last)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    add_into(&launch, 3, 1, 2); /* the head says these two write disjoint boxes */
+    ASSERT_OK(fake_send(fake, &launch));
+    add_into(&launch, 4, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 1, 4);
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
+    fake_finish(fake, 0, 3);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(earlier_writer_does_not_seal_what_a_later_one_marked)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct store_entry entry;
+    uint32_t pin;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    add_into(&launch, 3, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    /* Launch 4 is at the front and has marked slots 1 and 2, and a reader holds slot 2. */
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 2, 1, fake->readers[0], &entry, &pin));
+    add_into(&launch, 4, 1, 2);
+    launch.operand[1].consume = 1;
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 0, 3);
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
+    store_table_unpin(fake->readers[0], pin);
+    worker_core_complete(fake->core);
+    fake_destroy(fake);
+}
+
+TEST(failed_launch_is_reported_and_its_result_never_sealed)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    worker_core_failed(fake->core, 1, PLASMON_EFUNCTION, "fill: the sky fell");
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(fake_reports(fake), "failed:1:EFUNCTION");
+    ASSERT_STR(fake->last_text, "fill: the sky fell");
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_SEALED);
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[1].seq,
+              WORKER_SEQ_NEVER); /* nor after a restart */
+    fake_free(fake, 1);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    fake_destroy(fake);
+}
+
+TEST(sealing_a_failure_is_a_bug_that_shows)
+{
+    struct fake *fake = fake_create();
+
+    pl_bug_arm("worker.seal_failed");
+    fake_fill(fake, 1, 1, 4);
+    worker_core_failed(fake->core, 1, PLASMON_EFUNCTION, "no");
+    fake_finish(fake, 0, 1);
+    pl_bug_arm(NULL);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(launch_that_the_device_refuses_fails_and_is_signalled)
+{
+    struct fake *fake = fake_create();
+
+    fake->refuse = "run";
+    fake_fill(fake, 1, 1, 4);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1");
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(fake_reports(fake), "failed:1:EDEVICE");
+    ASSERT_CONTAINS(fake->last_text, "the fake refused to run fill");
+    fake_destroy(fake);
+}
+
+TEST(unknown_function_and_wrong_arguments_fail_before_the_device)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_function(&launch, "no such thing");
+    fake_launch_fresh(&launch, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "failed:1:ENOFUNCTION");
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "add");
+    fake_launch_fresh(&launch, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "failed:2:EARITY");
+    ASSERT_CONTAINS(fake->last_text, "add");
+    ASSERT_STR(fake_calls(fake), "");
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 2); /* who waits for them goes on */
+    fake_destroy(fake);
+}
+
+TEST(memory_is_taken_all_or_nothing)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_function(&launch, "copy");
+    fake_launch_fresh(&launch, 1, FAKE_CHUNK / 8); /* half of it */
+    fake_launch_fresh(&launch, 2, FAKE_CHUNK / 8)->mode =
+        KERNEL_IN; /* as an input: fresh all the same */
+    fake->scratch = FAKE_CHUNK / 2;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "starved:1");
+    ASSERT_EQ(fake->starved_bytes, FAKE_CHUNK + FAKE_CHUNK / 2);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_destroy(fake);
+}
+
+TEST(scratch_is_returned_when_the_launch_is_done)
+{
+    struct fake *fake = fake_create();
+
+    fake->scratch = 4096;
+    fake_fill(fake, 1, 1, 4);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 4096 + 256);
+    fake_finish(fake, 0, 1);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 256);
+    fake_destroy(fake);
+}
+
+TEST(starved_front_goes_on_when_memory_is_freed)
+{
+    struct fake *fake = fake_create();
+
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_fill(fake, 1, 1, FAKE_CHUNK / 4);
+    fake_finish(fake, 0, 1);
+    (void)fake_calls(fake);
+    fake_fill(fake, 2, 2, FAKE_CHUNK / 4);
+    fake_noop(fake, 3); /* does not overtake */
+    ASSERT_STR(fake_reports(fake), "done:1+1 starved:2");
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_reports(fake), ""); /* said once */
+    fake_free(fake, 1);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:2");
+    ASSERT_STR(fake_reports(fake), "done:3+1");
+    fake_destroy(fake);
+}
+
+TEST(starve_fails_the_front_alone_and_says_why)
+{
+    struct fake *fake = fake_create();
+
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_fill(fake, 1, 1, FAKE_CHUNK / 2);
+    fake_noop(fake, 2);
+    ASSERT_STR(fake_reports(fake), "starved:1");
+    fake_starve(fake, 1);
+    ASSERT_STR(fake_reports(fake), "failed:1:EDEVMEM done:2+1");
+    ASSERT_CONTAINS(fake->last_text, "2.0 MiB");
+    ASSERT_CONTAINS(fake->last_text, "64.0 MiB");
+    fake_destroy(fake);
+}
+
+TEST(starve_spares_a_front_that_found_memory)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    uint64_t buffer                    = wire_buffer(FAKE_BASE + FAKE_US, 1, 1);
+    uint64_t seq                       = 2;
+
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_fill(fake, 1, 1, FAKE_CHUNK / 4);
+    fake_finish(fake, 0, 1);
+    fake_fill(fake, 2, 2, FAKE_CHUNK / 4);
+    (void)fake_reports(fake);
+    command.free     = &buffer; /* what was freed crossed with the answer */
+    command.n_free   = 1;
+    command.starve   = &seq;
+    command.n_starve = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    fake_finish(fake, 0, 2);
+    ASSERT_STR(fake_reports(fake), "done:2+1");
+    fake_destroy(fake);
+}
+
+TEST(freed_buffer_stays_while_a_reader_holds_it)
+{
+    struct fake *fake = fake_create();
+    struct store_entry entry;
+    uint32_t pin;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[0], &entry, &pin));
+    fake_free(fake, 1);
+    ASSERT_EQ(fake_state(fake, 1), STORE_DOOMED);
+    ASSERT_TRUE(fake_memory(fake).bytes_used != 0);
+    ASSERT_TRUE(worker_core_wants_poll(fake->core));
+    store_table_unpin(fake->readers[0], pin);
+    worker_core_complete(fake->core);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    fake_destroy(fake);
+}
+
+TEST(slot_given_out_again_waits_for_the_reader_of_its_last_buffer)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct store_entry entry;
+    uint32_t pin;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[0], &entry, &pin));
+    fake_free(fake, 1);
+    (void)fake_calls(fake);
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, 1, 4)->buffer = wire_buffer(FAKE_BASE + FAKE_US, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "");
+    store_table_unpin(fake->readers[0], pin);
+    worker_core_complete(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:2");
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[1].generation, 2);
+    fake_destroy(fake);
+}
+
+TEST(freeing_what_was_never_made_does_nothing)
+{
+    struct fake *fake = fake_create();
+
+    fake_free(fake, 77);
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    fake_free(fake, 1);
+    fake_free(fake, 1);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    fake_destroy(fake);
+}
+
+TEST(early_free_is_a_bug_that_shows)
+{
+    struct fake *fake = fake_create();
+
+    pl_bug_arm("worker.early_free");
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    pl_bug_arm(NULL);
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[1].offset,
+              fake->tables[FAKE_US]->entries[2].offset);
+    fake_destroy(fake);
+}
+
+TEST(input_that_is_gone_fails_the_launch)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    add_into(&launch, 2, 1, 5);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 0, 2);
+    ASSERT_STR(fake_reports(fake), "done:1+1 failed:2:ELOST");
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED); /* not consumed */
+    fake_destroy(fake);
+}
+
+TEST_MAIN()

@@ -1,0 +1,279 @@
+/* The kinds of launches that are not functions: copies, the host route, puts, reads, memory that a client writes. */
+#include "tests/unit/worker/fake.h"
+
+#define KIND(name) PLASMON__V1__LAUNCH_KIND__LAUNCH_##name
+
+static void peer_buffer(struct fake *fake, uint32_t host_device, uint32_t slot,
+                        uint64_t offset, int64_t count)
+{
+    struct pl_shape frame = {.dtype = PL_F32, .ndim = 1, .dim = {count}};
+
+    store_table_alloc(fake->tables[host_device], slot, 1, offset, &frame, 0, 1);
+    store_table_seal(fake->tables[host_device], slot);
+}
+
+TEST(copy_fills_a_buffer_from_pieces_here_and_there)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    (void)fake_calls(fake);
+    peer_buffer(fake, 2, 30, 12345 * 256, 8);
+    fake_launch_init(&launch, 2, KIND(COPY));
+    fake_launch_fresh(&launch, 2, 8);
+    fake_launch_piece(&launch, FAKE_BASE + FAKE_US, 1, 4);
+    fake_launch_piece(&launch, FAKE_BASE + 2, 30, 8);
+    launch.box[1][0] = 4;
+    launch.box[1][1] = 4;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake),
+               "copy:2:0+4->256<-1.0 copy:2:4+4->256<-2.3160320 signal:2:2");
+    fake_finish(fake, 2, 2);
+    ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(copy_of_a_buffer_that_is_gone_fails)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(COPY));
+    fake_launch_fresh(&launch, 2, 8);
+    fake_launch_piece(&launch, FAKE_BASE + 2, 30, 8);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 2, 1);
+    ASSERT_STR(fake_reports(fake), "failed:1:ELOST");
+    ASSERT_TRUE(fake_state(fake, 2) != STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(work_on_another_host_is_not_supported)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(COPY));
+    fake_launch_fresh(&launch, 2, 8);
+    fake_launch_piece(&launch, FAKE_FAR, 30, 8);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 2, 1);
+    ASSERT_STR(fake_reports(fake), "failed:1:ENOTSUP");
+
+    fake_launch_init(&launch, 2, KIND(RUN));
+    fake_launch_function(&launch, "noop");
+    fake_launch_after(&launch, FAKE_FAR, 3);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "failed:2:ENOTSUP");
+    ASSERT_CONTAINS(fake->last_text, "device 7, which is on another host");
+    fake_destroy(fake);
+}
+
+TEST(send_and_receive_go_through_the_ring_on_their_streams)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    (void)fake_calls(fake);
+    fake_launch_init(&launch, 2, KIND(SEND));
+    fake_launch_operand(&launch, KERNEL_IN, 1, 4);
+    launch.message.peer   = FAKE_BASE + 2;
+    launch.message.offset = 40;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "send:3:2:#40:0+16 signal:3:2");
+
+    fake_launch_init(&launch, 3, KIND(RECV));
+    fake_launch_fresh(&launch, 2, 4);
+    launch.message.peer   = FAKE_BASE + 0;
+    launch.message.offset = 7;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "recv:4:0:#7:256+16 signal:4:3");
+    fake_finish(fake, 4, 3);
+    ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(second_half_on_a_stream_signals_the_first)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[2];
+    Plasmon__V1__Launch *launches[2] = {&launch[0].message, &launch[1].message};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        fake_launch_init(&launch[i], i + 1, KIND(RECV));
+        fake_launch_fresh(&launch[i], i + 1, 4);
+        launch[i].message.peer   = FAKE_BASE;
+        launch[i].message.offset = i;
+    }
+    command.launches   = launches;
+    command.n_launches = 2;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake),
+               "recv:4:0:#0:0+16 signal:4:1 recv:4:0:#1:256+16 signal:4:2");
+    fake_destroy(fake);
+}
+
+TEST(failed_half_still_moves_the_rings_words)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(SEND)); /* of a buffer that is not there */
+    fake_launch_operand(&launch, KERNEL_IN, 1, 4);
+    launch.message.peer   = FAKE_BASE + 2;
+    launch.message.offset = 3;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "send:3:2:#3:nowhere+16 signal:3:1");
+
+    fake->grow_bytes = 0; /* and a receive without memory */
+    fake_launch_init(&launch, 2, KIND(RECV));
+    fake_launch_fresh(&launch, 2, 4);
+    launch.message.peer = FAKE_BASE + 2;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "");
+    fake_starve(fake, 2);
+    ASSERT_STR(fake_calls(fake), "recv:4:2:#0:nowhere+16 signal:4:2");
+    fake_finish(fake, 3, 1);
+    fake_finish(fake, 4, 2);
+    ASSERT_STR(fake_reports(fake), "starved:2 failed:1:ELOST failed:2:EDEVMEM");
+    fake_destroy(fake);
+}
+
+static void put(struct fake *fake, uint64_t seq, bool fresh, uint64_t offset, size_t bytes)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, KIND(PUT));
+    fake_launch_operand(&launch, KERNEL_OUT, 1, 8)->fresh = fresh;
+    launch.message.offset                                 = offset;
+    launch.message.data.len                               = bytes;
+    if (seq > 1) {
+        fake_launch_after(&launch, FAKE_BASE + FAKE_US, seq - 1);
+    }
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(put_in_parts_is_sealed_by_the_last)
+{
+    struct fake *fake = fake_create();
+
+    put(fake, 1, true, 0, 20);
+    put(fake, 2, false, 20, 12);
+    ASSERT_STR(fake_calls(fake), "put:2:0+20 signal:2:1 put:2:20+12 signal:2:2");
+    fake_finish(fake, 2, 1);
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_SEALED);
+    fake_finish(fake, 2, 2);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(first_part_of_a_put_is_not_sealed)
+{
+    struct fake *fake = fake_create();
+
+    put(fake, 1, true, 0, 20);
+    fake_finish(fake, 2, 1);
+    ASSERT_STR(fake_reports(fake), "done:1+1");
+    ASSERT_EQ(fake_state(fake, 1), STORE_WRITING);
+    fake_destroy(fake);
+}
+
+TEST(put_and_read_past_the_end_are_refused)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(PUT));
+    fake_launch_fresh(&launch, 1, 8);
+    launch.message.offset   = 20;
+    launch.message.data.len = 13;
+    ASSERT_STATUS(fake_send_err(fake, &launch, NULL), PLASMON_EMALFORMED);
+    fake_launch_init(&launch, 1, KIND(READ));
+    fake_launch_operand(&launch, KERNEL_IN, 1, 8);
+    launch.message.offset = 33;
+    ASSERT_STATUS(fake_send_err(fake, &launch, NULL), PLASMON_EMALFORMED);
+    ASSERT_EQ(worker_core_received(fake->core), 0);
+    fake_destroy(fake);
+}
+
+TEST(read_sends_bytes_of_a_buffer)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 8);
+    (void)fake_calls(fake);
+    fake_launch_init(&launch, 2, KIND(READ));
+    fake_launch_operand(&launch, KERNEL_IN, 1, 8);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    launch.message.offset  = 4;
+    launch.message.length  = 8;
+    launch.message.request = 99;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "join:3:0 read:3:4+8?99 signal:3:2");
+    fake_destroy(fake);
+}
+
+TEST(clients_memory_is_sealed_when_the_client_says_so)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(ALLOC));
+    fake_launch_fresh(&launch, 1, 8)->writable_by_client = 1;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "done:1+1");
+    ASSERT_EQ(fake_state(fake, 1), STORE_WRITING);
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[1].flags, STORE_ENTRY_CLIENT_WRITES);
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[1].seq, WORKER_SEQ_NEVER);
+    fake_launch_init(&launch, 2, KIND(SEAL));
+    fake_launch_operand(&launch, KERNEL_IN, 1, 8);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "done:2+1");
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_destroy(fake);
+}
+
+TEST(cancelled_launch_keeps_its_waits)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(RUN));
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, 1, 4);
+    fake_launch_after(&launch, FAKE_BASE, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_cancel(fake, 1);
+    ASSERT_STR(fake_reports(fake), ""); /* done must mean that what it waits for is done */
+    fake_peer_publish(fake, 0, 1, 0);
+    ASSERT_STR(fake_calls(fake), "wait:0:0.0>=1 signal:0:1");
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(fake_reports(fake), "failed:1:ECANCELLED");
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    fake_cancel(fake, 1); /* too late: nothing */
+    fake_destroy(fake);
+}
+
+TEST(buffer_of_another_device_is_refused)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(RUN));
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, 1, 4)->buffer = wire_buffer(FAKE_BASE, 1, 1);
+    ASSERT_STATUS(fake_send_err(fake, &launch, NULL), PLASMON_EMALFORMED);
+    fake_destroy(fake);
+}
+
+TEST_MAIN()

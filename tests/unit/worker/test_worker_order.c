@@ -1,0 +1,394 @@
+/* Order: which stream, what a launch waits for, when words are written, what is reported. */
+#include "base/fault.h"
+#include "tests/unit/worker/fake.h"
+
+#define RUN PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN
+
+TEST(chain_stays_in_its_stream_and_needs_no_join)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill_after(fake, 2, 2, 1, 0);
+    fake_fill_after(fake, 3, 3, 2, 0);
+    ASSERT_STR(fake_calls(fake),
+               "run:0:fill signal:0:1 run:0:fill signal:0:2 run:0:fill signal:0:3");
+    fake_destroy(fake);
+}
+
+TEST(second_child_takes_another_stream_and_joins)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill_after(fake, 2, 2, 1, 0);
+    fake_fill_after(fake, 3, 3, 1, 0);
+    ASSERT_STR(
+        fake_calls(fake),
+        "run:0:fill signal:0:1 run:0:fill signal:0:2 join:1:0 run:1:fill signal:1:3");
+    fake_destroy(fake);
+}
+
+TEST(independent_launches_spread_over_the_streams)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_fill(fake, 3, 3, 4);
+    ASSERT_STR(fake_calls(fake),
+               "run:0:fill signal:0:1 run:1:fill signal:1:2 run:0:fill signal:0:3");
+    fake_destroy(fake);
+}
+
+TEST(join_is_left_out_when_the_other_launch_is_done)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 1, 2);
+    (void)fake_calls(fake);
+    fake_fill_after(fake, 3, 3, 1, 2);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:3");
+    fake_destroy(fake);
+}
+
+TEST(one_join_covers_everything_before_it)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);          /* stream 0 */
+    fake_fill(fake, 2, 2, 4);          /* stream 1 */
+    fake_fill_after(fake, 3, 3, 1, 2); /* stream 0, joins 1 */
+    (void)fake_calls(fake);
+    fake_fill_after(fake, 4, 4, 3, 2); /* stream 0 again */
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:4");
+    fake_destroy(fake);
+}
+
+TEST(skipped_join_is_a_bug_that_shows)
+{
+    struct fake *fake = fake_create();
+
+    pl_bug_arm("worker.skip_join");
+    fake_fill(fake, 1, 1, 4);
+    fake_fill_after(fake, 2, 2, 1, 0);
+    fake_fill_after(fake, 3, 3, 1, 0);
+    pl_bug_arm(NULL);
+    ASSERT_STR(fake_calls(fake),
+               "run:0:fill signal:0:1 run:0:fill signal:0:2 run:1:fill signal:1:3");
+    fake_destroy(fake);
+}
+
+static void send_after_peer(struct fake *fake, uint64_t seq, uint32_t slot,
+                            uint64_t peer_seq)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, slot, 4);
+    fake_launch_after(&launch, FAKE_BASE + 0, peer_seq);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(front_waits_until_the_other_device_published)
+{
+    struct fake *fake = fake_create();
+
+    send_after_peer(fake, 1, 1, 1);
+    fake_fill(fake, 2, 2, 4); /* nothing overtakes the front */
+    ASSERT_STR(fake_calls(fake), "");
+    fake_peer_publish(fake, 0, 1, 5);
+    ASSERT_STR(fake_calls(fake),
+               "wait:0:0.5>=1 run:0:fill run:1:fill signal:0:1 signal:1:2");
+    fake_destroy(fake);
+}
+
+TEST(done_launch_of_another_device_needs_no_wait)
+{
+    struct fake *fake = fake_create();
+
+    fake_peer_publish(fake, 0, 1, 0);
+    fake->timelines[0]->stream[0].value = 1;
+    send_after_peer(fake, 1, 1, 1);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1");
+    fake_destroy(fake);
+}
+
+TEST(one_wait_a_word_for_the_highest_value)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_peer_publish(fake, 0, 1, 0);
+    fake_peer_publish(fake, 0, 2, 0);
+    fake_peer_publish(fake, 0, 3, 1);
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_function(&launch, "noop");
+    fake_launch_after(&launch, FAKE_BASE, 1);
+    fake_launch_after(&launch, FAKE_BASE, 3);
+    fake_launch_after(&launch, FAKE_BASE, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "wait:0:0.0>=2 wait:0:0.1>=3 signal:0:1");
+    fake_destroy(fake);
+}
+
+TEST(skipped_wait_is_a_bug_that_shows)
+{
+    struct fake *fake = fake_create();
+
+    fake_peer_publish(fake, 0, 1, 0);
+    pl_bug_arm("worker.skip_wait");
+    send_after_peer(fake, 1, 1, 1);
+    pl_bug_arm(NULL);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1");
+    fake_destroy(fake);
+}
+
+/* Launch 1 of ours may be what the other device waits for before its launch 1 ends: it must not hide behind our wait. */
+TEST(word_is_written_before_a_wait_for_another_device)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch one, two, three;
+    Plasmon__V1__Launch *launches[3] = {&one.message, &two.message, &three.message};
+
+    fake_peer_publish(fake, 0, 1, 0);
+    fake_launch_init(&one, 1, RUN);
+    fake_launch_function(&one, "fill");
+    fake_launch_scalar(&one, 1.0);
+    fake_launch_fresh(&one, 1, 4);
+    fake_launch_init(&two, 2, RUN); /* follows 1 into stream 0, and waits */
+    fake_launch_function(&two, "fill");
+    fake_launch_scalar(&two, 1.0);
+    fake_launch_fresh(&two, 2, 4);
+    fake_launch_after(&two, FAKE_BASE + FAKE_US, 1);
+    fake_launch_after(&two, FAKE_BASE, 1);
+    fake_launch_init(&three, 3, RUN); /* joins the stream that waits, behind nothing */
+    fake_launch_function(&three, "fill");
+    fake_launch_scalar(&three, 1.0);
+    fake_launch_fresh(&three, 3, 4);
+    fake_launch_after(&three, FAKE_BASE + FAKE_US, 1);
+    command.launches   = launches;
+    command.n_launches = 3;
+
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 wait:0:0.0>=1 run:0:fill "
+                                 "join:1:0 run:1:fill signal:0:2 signal:1:3");
+    fake_destroy(fake);
+}
+
+TEST(word_is_written_before_a_join_with_a_stream_that_waits)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[3];
+    Plasmon__V1__Launch *launches[3] = {&launch[0].message, &launch[1].message,
+                                        &launch[2].message};
+
+    fake_peer_publish(fake, 0, 1, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        fake_launch_init(&launch[i], i + 1, RUN);
+        fake_launch_function(&launch[i], "fill");
+        fake_launch_scalar(&launch[i], 1.0);
+        fake_launch_fresh(&launch[i], i + 1, 4);
+    }
+    fake_launch_after(&launch[1], FAKE_BASE, 1); /* 1 in stream 0; 2 in stream 1, waits */
+    fake_launch_after(&launch[2], FAKE_BASE + FAKE_US,
+                      1); /* 3 follows 1 and joins stream 1 */
+    fake_launch_after(&launch[2], FAKE_BASE + FAKE_US, 2);
+    command.launches   = launches;
+    command.n_launches = 3;
+
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:fill wait:1:0.0>=1 run:1:fill "
+                                 "signal:0:1 join:0:1 run:0:fill signal:0:3 signal:1:2");
+    fake_destroy(fake);
+}
+
+TEST(signal_before_the_kernel_is_a_bug_that_shows)
+{
+    struct fake *fake = fake_create();
+
+    pl_bug_arm("worker.signal_before_kernel");
+    fake_fill(fake, 1, 1, 4);
+    pl_bug_arm(NULL);
+    ASSERT_STR(fake_calls(fake), "signal:0:1 run:0:fill signal:0:1");
+    fake_destroy(fake);
+}
+
+TEST(long_batch_signals_in_between)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    static struct fake_launch launch[70];
+    Plasmon__V1__Launch *launches[70];
+    const char *calls;
+    unsigned signals = 0;
+
+    for (uint32_t i = 0; i < 70; i++) {
+        fake_launch_init(&launch[i], i + 1, RUN);
+        fake_launch_function(&launch[i], "fill");
+        fake_launch_scalar(&launch[i], 1.0);
+        fake_launch_fresh(&launch[i], i + 1, 4);
+        if (i > 0) {
+            fake_launch_after(&launch[i], FAKE_BASE + FAKE_US, i);
+        }
+        launches[i] = &launch[i].message;
+    }
+    command.launches   = launches;
+    command.n_launches = 70;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    for (calls = fake_calls(fake); (calls = strstr(calls, "signal:")) != NULL; calls++) {
+        signals++;
+    }
+    ASSERT_EQ(signals, 3); /* after 32, 64 and at the end */
+    ASSERT_EQ(fake->doorbells, 1);
+    fake_destroy(fake);
+}
+
+TEST(noop_on_an_idle_stream_is_done_without_the_device)
+{
+    struct fake *fake = fake_create();
+
+    for (uint64_t seq = 1; seq <= 5; seq++) {
+        fake_noop(fake, seq);
+    }
+    ASSERT_STR(fake_calls(fake), "");
+    ASSERT_STR(fake_reports(fake), "done:1+1 done:2+1 done:3+1 done:4+1 done:5+1");
+    ASSERT_EQ(fake->timelines[FAKE_US]->stream[0].value, 5);
+    ASSERT_EQ(fake->wakes, 5);
+    ASSERT_TRUE(worker_core_idle(fake->core));
+    fake_destroy(fake);
+}
+
+TEST(noop_takes_an_idle_stream_past_a_busy_one)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_noop(fake, 2);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1");
+    ASSERT_STR(fake_reports(fake), "done:2+1");
+    fake_destroy(fake);
+}
+
+TEST(noop_behind_unfinished_work_is_signalled_by_the_device)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "noop");
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 signal:0:2");
+    ASSERT_STR(fake_reports(fake), "");
+    ASSERT_EQ(fake->timelines[FAKE_US]->stream[0].value, 0);
+    fake_destroy(fake);
+}
+
+TEST(noop_is_not_done_while_another_stream_runs_what_it_waits_for)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill_after(fake, 2, 2, 1, 0); /* 1 has been followed: the noop goes elsewhere */
+    fake_launch_init(&launch, 3, RUN);
+    fake_launch_function(&launch, "noop");
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "");
+    ASSERT_STR(fake_calls(fake),
+               "run:0:fill signal:0:1 run:0:fill signal:0:2 join:1:0 signal:1:3");
+    fake_destroy(fake);
+}
+
+TEST(completions_of_several_streams_make_one_range)
+{
+    struct fake *fake = fake_create();
+
+    for (uint64_t seq = 1; seq <= 6; seq++) {
+        fake_fill(fake, seq, (uint32_t)seq,
+                  4); /* odd ones in stream 0, even ones in stream 1 */
+    }
+    fake->timelines[FAKE_US]->stream[0].value = 5;
+    fake->timelines[FAKE_US]->stream[1].value = 4;
+    worker_core_complete(fake->core);
+    ASSERT_STR(fake_reports(fake), "done:1+5");
+    fake_finish(fake, 1, 6);
+    ASSERT_STR(fake_reports(fake), "done:6+1");
+    ASSERT_TRUE(worker_core_idle(fake->core));
+    fake_destroy(fake);
+}
+
+TEST(later_value_covers_earlier_launches)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill_after(fake, 2, 2, 1, 0);
+    fake_finish(fake, 0, 2);
+    ASSERT_STR(fake_reports(fake), "done:1+2");
+    fake_destroy(fake);
+}
+
+TEST(gap_is_refused_and_repeat_is_dropped)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct pl_err err;
+
+    fake_noop(fake, 1);
+    fake_noop(fake, 1);
+    ASSERT_STR(fake_reports(fake), "done:1+1");
+    fake_launch_init(&launch, 3, RUN);
+    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "launch 3 came when 2 was due");
+    ASSERT_EQ(worker_core_received(fake->core), 1);
+    fake_destroy(fake);
+}
+
+TEST(waiting_for_oneself_or_a_later_launch_is_refused)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    ASSERT_STATUS(fake_send_err(fake, &launch, NULL), PLASMON_EMALFORMED);
+    fake_destroy(fake);
+}
+
+TEST(running_launches_are_described_by_stream)
+{
+    struct fake *fake = fake_create();
+    struct pl_str text;
+    struct fake_launch launch;
+
+    pl_str_init(&text);
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, 1, 4);
+    launch.message.label = (char *)"warm up";
+    launch.message.task  = 9;
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_fill(fake, 2, 2, 4);
+    worker_core_describe_running(fake->core, &text);
+    ASSERT_CONTAINS(pl_str_text(&text),
+                    "stream 0: launch 1 (fill 'warm up', task 9 of client");
+    ASSERT_CONTAINS(pl_str_text(&text), "; stream 1: launch 2 (fill, task");
+    pl_str_finish(&text);
+    fake_destroy(fake);
+}
+
+TEST_MAIN()

@@ -1,0 +1,283 @@
+/* A restart: what the table and the timeline say is kept, the rest comes again under its old numbers. */
+#include "base/fault.h"
+#include "tests/unit/worker/fake.h"
+
+#define RUN PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN
+
+static void word_set(struct fake *fake, uint32_t stream, uint64_t seq)
+{
+    fake->timelines[FAKE_US]->stream[stream].value = seq;
+}
+
+static const struct wire_range *range(const struct wire_ranges *ranges, size_t i)
+{
+    return pl_vec_at(&ranges->items, i);
+}
+
+TEST(first_start_has_nothing_to_recover)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(enqueued, 0);
+    ASSERT_EQ(unfinished.items.count, 0);
+    fake_noop(fake, 1);
+    ASSERT_STR(fake_reports(fake), "done:1+1");
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(done_is_sealed_and_the_rest_comes_again_on_its_streams)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued, offset;
+
+    for (uint64_t seq = 1; seq <= 6; seq++) {
+        fake_fill(fake, seq, (uint32_t)seq,
+                  4); /* odd ones in stream 0, even ones in stream 1 */
+    }
+    offset = fake->tables[FAKE_US]->entries[4].offset;
+    word_set(fake, 0, 5); /* and the worker died before it looked */
+    word_set(fake, 1, 2);
+    fake_restart(fake, &enqueued, &unfinished);
+
+    ASSERT_EQ(enqueued, 6);
+    ASSERT_EQ(unfinished.items.count, 2);
+    ASSERT_EQ(range(&unfinished, 0)->first, 4);
+    ASSERT_EQ(range(&unfinished, 0)->count, 1);
+    ASSERT_EQ(range(&unfinished, 1)->first, 6);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    ASSERT_EQ(fake_state(fake, 5), STORE_SEALED);
+    ASSERT_TRUE(fake_state(fake, 4) != STORE_SEALED);
+
+    fake_fill(fake, 4, 4, 4);
+    fake_fill(fake, 6, 6, 4);
+    fake_fill(fake, 7, 7, 4);
+    ASSERT_STR(fake_calls(fake),
+               "run:1:fill signal:1:4 run:1:fill signal:1:6 run:0:fill signal:0:7");
+    ASSERT_EQ(fake->tables[FAKE_US]->entries[4].offset, offset); /* the same memory */
+    fake_finish(fake, 1, 6);
+    ASSERT_EQ(fake_state(fake, 4), STORE_SEALED);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 7 * 256);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(unfinished_launch_that_is_left_out_is_refused)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+    struct pl_err err;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_restart(fake, &enqueued, &unfinished);
+    fake_launch_init(&launch, 2, RUN);
+    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "launch 2 came when 1 was due");
+    fake_launch_init(&launch, 3, RUN);
+    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(launch_that_was_done_is_not_done_again)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    word_set(fake, 0, 1);
+    fake_restart(fake, &enqueued, &unfinished);
+    fake_fill(fake, 1, 1, 4);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_fill(fake, 2, 2, 4);
+    ASSERT_STR(fake_calls(fake), "run:1:fill signal:1:2");
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(skip_only_signals)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_restart(fake, &enqueued, &unfinished);
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(fake->timelines[FAKE_US]->stream[0].value, 1);
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_SEALED); /* until the head frees it */
+    fake_free(fake, 1);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+static void consume(struct fake *fake, uint64_t seq, uint32_t y, uint32_t x)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, RUN);
+    fake_launch_function(&launch, "add_into");
+    fake_launch_operand(&launch, KERNEL_INOUT, y, 4)->consume = 1;
+    fake_launch_operand(&launch, KERNEL_IN, x, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(consumed_for_a_published_launch_stays_consumed)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    consume(fake, 3, 1, 2);
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(enqueued, 3);
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
+    ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(consumed_and_done_is_sealed)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    consume(fake, 3, 1, 2);
+    word_set(fake, 0, 3);
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    ASSERT_EQ(unfinished.items.count, 0);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(consumed_for_a_launch_that_was_never_published_is_as_it_was)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct store_entry entry;
+    uint64_t enqueued;
+    uint32_t pin;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[1], &entry, &pin));
+    consume(fake, 3, 1, 2); /* marked; waits for the reader */
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(enqueued, 2);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    store_table_unpin(fake->readers[1], pin);
+    consume(fake, 3, 1, 2);
+    ASSERT_STR(fake_calls(fake), "run:0:add_into signal:0:3");
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(clients_memory_is_not_sealed_by_a_restart)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+    uint64_t enqueued;
+
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_ALLOC);
+    fake_launch_fresh(&launch, 1, 8);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(unfinished.items.count, 0);
+    ASSERT_EQ(fake_state(fake, 1), STORE_WRITING);
+    fake_launch_init(&launch, 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_SEAL);
+    fake_launch_operand(&launch, KERNEL_IN, 1, 8);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(doomed_buffer_is_freed_after_the_restart)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct store_entry entry;
+    uint64_t enqueued;
+    uint32_t pin;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[0], &entry, &pin));
+    fake_free(fake, 1);
+    fake_restart(fake, &enqueued, &unfinished);
+    worker_core_complete(fake->core);
+    ASSERT_EQ(fake_state(fake, 1), STORE_DOOMED);
+    store_table_unpin(fake->readers[0], pin);
+    worker_core_complete(fake->core);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(half_written_entry_is_given_up)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    test_expect_log();
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    fake->tables[FAKE_US]->entries[1].offset += 256;
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(peers_that_wait_for_a_lost_launch_are_released_by_its_repetition)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued, value, *word;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    ASSERT_EQ(store_timeline_point(fake->timelines[FAKE_US], 2, &word, &value),
+              STORE_POINT_ENQUEUED);
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(store_timeline_point(fake->timelines[FAKE_US], 2, NULL, NULL),
+              STORE_POINT_ENQUEUED);
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 1, 2);
+    ASSERT_TRUE(*word >= value);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST_MAIN()
