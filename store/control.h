@@ -32,6 +32,9 @@
  * host_device, lists it. chunk_id is its index in table->chunks. CHUNK carries the same fields, host_device says whose.
  *
  * PINS_ADD: a page `reader` (+fd read-only, bytes) is in use from now on; a page under a known number replaces the old one.
+ * PINS_ADD carries in `offset` the reader epoch that it begins; SETUP's PINS message carries the current one. The store raises
+ * reader_epoch in every timeline before the new reader can pin. So a writer that, after DOOMED or CONSUMED, finds reader_epoch of its
+ * own timeline above the last epoch it was told does not know all pages yet and must take the slot for pinned.
  * PINS_REMOVE: the reader is gone and its page was cleared; unmap it. PEER_UP: the worker of host_device said READY (again).
  * READY: text may name the device. FATAL: status and text say why the worker is about to exit; they go into WorkerDown.
  * ERROR to a client echoes host_device and chunk_id of the request that failed. The connection stays, but for status EVERSION,

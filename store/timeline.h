@@ -38,7 +38,7 @@ struct store_timeline {
     uint32_t host_device;
     uint32_t incarnation;     /* of the worker; written by the store before it starts one */
     uint64_t enqueued;        /* every launch up to here is in the ring; release by the worker */
-    uint64_t failed_ring_head; /* reserved */
+    uint64_t reader_epoch;   /* by the store: counts the pages of pins that came (control.h, PINS_ADD) */
     struct store_word stream[STORE_STREAM_MAX];        /* written by the device */
     struct store_word stage_ready[STORE_STAGE_SLOTS];  /* chunk number + 1 that lies in the slot; by the sender's device */
     struct store_word stage_taken;                     /* chunks taken out, in order; by this device */

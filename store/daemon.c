@@ -1,0 +1,404 @@
+/*
+ * The loop. One event at a time is taken from epoll, so a handler may close and free whatever it likes: nothing that was taken
+ * earlier can still point to it.
+ *
+ * THE END, however it comes about (a signal, the head, the client or, embedded, the head gone): children get SIGTERM, half a second
+ * later SIGKILL, and when all are reaped the loop ends. What a child holds beyond that (a process that cannot be reaped) does not
+ * keep the store for more than ten seconds.
+ */
+#include "store/daemon_int.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/sysinfo.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "device/device.h"
+#include "store/probe.h"
+
+/* ------------------------------------------------------------------------------------------------ sources */
+
+void daemon_watch(struct store_daemon *daemon, struct store_source *source, int fd,
+                  uint32_t events,
+                  void (*ready)(struct store_daemon *, struct store_source *, uint32_t))
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+
+    *source = (struct store_source){.fd = fd, .events = events, .ready = ready};
+    PL_CHECK(epoll_ctl(daemon->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+void daemon_watch_change(struct store_daemon *daemon, struct store_source *source,
+                         uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+
+    if (source->fd >= 0 && source->events != events) {
+        source->events = events;
+        PL_CHECK(epoll_ctl(daemon->epoll_fd, EPOLL_CTL_MOD, source->fd, &event) == 0);
+    }
+}
+
+void daemon_unwatch(struct store_daemon *daemon, struct store_source *source)
+{
+    if (source->fd >= 0) {
+        PL_CHECK(epoll_ctl(daemon->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL) == 0);
+        source->fd = -1;
+    }
+}
+
+plasmon_status_t daemon_link_flush(struct store_daemon *daemon, struct store_link *link,
+                                   struct store_source *source)
+{
+    plasmon_status_t status = store_link_flush(link);
+
+    if (status == PLASMON_OK) {
+        daemon_watch_change(daemon, source,
+                            EPOLLIN | (store_link_pending(link) ? EPOLLOUT : 0u));
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ children */
+
+bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child,
+                       int *out_status)
+{
+    pid_t reaped = waitpid(child->pid, out_status, WNOHANG);
+
+    if (reaped == 0) {
+        return false;
+    }
+    if (reaped < 0) {
+        *out_status = 0; /* cannot happen: nobody else waits for it */
+    }
+    daemon_unwatch(daemon, &child->source);
+    pl_fd_close(&child->pidfd);
+    child->pid = 0;
+    return true;
+}
+
+void daemon_child_signal(const struct store_child *child, int signal)
+{
+    if (child->pid != 0) {
+        (void)kill(child->pid,
+                   signal); /* ours and not reaped: the pid cannot be another's */
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ the end */
+
+void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why)
+{
+    if (daemon->stopping) {
+        return;
+    }
+    pl_info("store", "ending: %s", why);
+    daemon->stopping    = true;
+    daemon->exit_status = exit_status;
+    daemon->stop_due_ns = pl_now_ns() + STORE_TERM_TIMEOUT_NS;
+    workers_shutdown(daemon);
+    daemon_child_signal(&daemon->head, SIGTERM);
+}
+
+static bool children_alive(const struct store_daemon *daemon)
+{
+    return workers_alive(daemon) || daemon->head.pid != 0;
+}
+
+/* false: nothing to wait for any more. */
+static bool stop_continue(struct store_daemon *daemon, uint64_t now_ns)
+{
+    if (!children_alive(daemon)) {
+        return false;
+    }
+    if (now_ns < daemon->stop_due_ns) {
+        return true;
+    }
+    if (daemon->killed) {
+        pl_error("store", "a child cannot be reaped: leaving it behind");
+        return false;
+    }
+    daemon->killed      = true;
+    daemon->stop_due_ns = now_ns + STORE_KILL_TIMEOUT_NS;
+    workers_signal(daemon, SIGKILL);
+    daemon_child_signal(&daemon->head, SIGKILL);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------ events */
+
+static void signals_ready(struct store_daemon *daemon, struct store_source *source,
+                          uint32_t events)
+{
+    struct signalfd_siginfo info;
+
+    (void)events;
+    while (read(source->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD) {
+            workers_check_stopped(daemon); /* deaths come by pidfd */
+        } else {
+            daemon_stop(daemon, 0, info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+        }
+    }
+}
+
+static void uplink_ready(struct store_daemon *daemon, struct store_source *source,
+                         uint32_t events)
+{
+    const struct store_uplink *uplink = daemon->uplink;
+    enum store_uplink_event event;
+    uint32_t host_device;
+    uint64_t count;
+
+    (void)events;
+    (void)!read(source->fd, &count,
+                sizeof(count)); /* only the wake-up; next() has the content */
+    while ((event = uplink->next(uplink->user, &host_device)) != STORE_UPLINK_NONE) {
+        if (event == STORE_UPLINK_FENCE) {
+            workers_fence(daemon, host_device, "the head wants it fenced");
+        } else if (event == STORE_UPLINK_STOP) {
+            daemon_stop(daemon, 0, "the head says so");
+        } else if (!daemon->stopping) {
+            int fd;
+
+            if (embedded_connect(daemon, &fd) == PLASMON_OK) {
+                uplink->give_fd(uplink->user, fd);
+            }
+        }
+    }
+}
+
+static plasmon_status_t signals_open(struct store_daemon *daemon)
+{
+    sigset_t wanted;
+
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGINT);
+    sigaddset(&wanted, SIGCHLD);
+    /* Blocked before any thread was started (main). */
+    daemon->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (daemon->signal_fd < 0) {
+        return pl_status_from_errno(errno);
+    }
+    daemon_watch(daemon, &daemon->signals, daemon->signal_fd, EPOLLIN, signals_ready);
+    return PLASMON_OK;
+}
+
+static int timeout_ms(uint64_t due_ns, uint64_t now_ns)
+{
+    uint64_t left_ns;
+
+    if (due_ns == UINT64_MAX) {
+        return -1;
+    }
+    left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
+    return (int)pl_min_u64((left_ns + 999999u) / 1000000u, 60000u);
+}
+
+static void daemon_loop(struct store_daemon *daemon)
+{
+    for (;;) {
+        uint64_t now_ns = pl_now_ns();
+        uint64_t due_ns = daemon->stopping ? daemon->stop_due_ns : workers_due(daemon);
+        struct epoll_event event;
+        int count;
+
+        if (daemon->stopping && !stop_continue(daemon, now_ns)) {
+            return;
+        }
+        count = epoll_wait(daemon->epoll_fd, &event, 1, timeout_ms(due_ns, now_ns));
+        if (count > 0) {
+            struct store_source *source = event.data.ptr;
+
+            source->ready(daemon, source, event.events);
+        }
+        workers_tick(daemon, pl_now_ns());
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ start */
+
+/* Address space for a GPU: all its memory, in whole GiB, because chunks are laid side by side and never move. */
+static uint64_t arena_bytes_of(uint64_t memory_bytes)
+{
+    return pl_round_up(memory_bytes, 1ull << 30);
+}
+
+static plasmon_status_t gpus_add(struct store_daemon *daemon, uint32_t *out_count,
+                                 struct pl_err *err)
+{
+    const struct store_options *options = daemon->options;
+    struct store_probe probe            = {.count = 0};
+    uint32_t wanted                     = options->gpus;
+    plasmon_status_t status             = PLASMON_OK;
+
+    *out_count = 0;
+    if (wanted == 0) {
+        return PLASMON_OK;
+    }
+    status = store_probe_run(&probe, err);
+    if (status != PLASMON_OK && wanted == STORE_AUTO) {
+        pl_warn("store", "looking for GPUs failed: %s; going on without", err->text);
+        return PLASMON_OK;
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (wanted != STORE_AUTO && wanted > probe.count) {
+        return pl_err_set(err, PLASMON_EINVAL, "--gpus %u, but the driver shows %u", wanted,
+                          probe.count);
+    }
+    for (uint32_t i = 0; i < pl_min_u64(wanted, probe.count) && status == PLASMON_OK; i++) {
+        const struct store_probe_device *found = &probe.devices[i];
+
+        status     = store_host_add_device(&daemon->host, DEVICE_CUDA, found->ordinal,
+                                           options->device_memory, arena_bytes_of(found->bytes),
+                                           err);
+        *out_count = i + 1;
+        pl_info("store", "device %u: GPU %u, %s", i, found->ordinal, found->name);
+    }
+    return status;
+}
+
+/* Default memory of a CPU device: its share of a quarter of the RAM, at least 64 MiB, in whole chunks. */
+static uint64_t cpu_memory_default(uint32_t count)
+{
+    struct sysinfo info = {0};
+    uint64_t bytes      = 1ull << 30;
+
+    if (sysinfo(&info) == 0) {
+        bytes = (uint64_t)info.totalram * info.mem_unit / 4;
+    }
+    return pl_max_u64(bytes / count, 64u << 20) & ~((2ull << 20) - 1);
+}
+
+static plasmon_status_t cpus_add(struct store_daemon *daemon, uint32_t count,
+                                 struct pl_err *err)
+{
+    uint64_t bytes          = daemon->options->device_memory;
+    plasmon_status_t status = PLASMON_OK;
+
+    if (count > 0 && bytes == 0) {
+        bytes = cpu_memory_default(count);
+    }
+    for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
+        status = store_host_add_device(&daemon->host, DEVICE_CPU, i, bytes,
+                                       arena_bytes_of(bytes), err);
+    }
+    return status;
+}
+
+static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *err)
+{
+    uint32_t cpus = daemon->options->cpu_devices;
+    uint32_t gpus;
+    plasmon_status_t status = gpus_add(daemon, &gpus, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (cpus == STORE_AUTO) {
+        cpus = gpus > 0 ? 0 : 2;
+    }
+    if (cpus + gpus == 0) {
+        return pl_err_set(err, PLASMON_EINVAL, "no device to serve: give --cpu-devices");
+    }
+    return cpus_add(daemon, cpus, err);
+}
+
+static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err *err)
+{
+    plasmon_status_t status = signals_open(daemon);
+
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "signalfd: %s", pl_status_text(status));
+    }
+    status = devices_add(daemon, err);
+    if (status == PLASMON_OK) {
+        status = daemon->options->embedded ? embedded_start(daemon, err)
+                                           : clients_listen(daemon, err);
+    }
+    if (status == PLASMON_OK) {
+        status = workers_start(daemon, err);
+    }
+    if (status != PLASMON_OK || daemon->uplink == NULL) {
+        return status;
+    }
+
+    daemon_watch(daemon, &daemon->uplink_events, daemon->uplink->event_fd, EPOLLIN,
+                 uplink_ready);
+    status = daemon->uplink->start(daemon->uplink->user, daemon->node, daemon->socket_path,
+                                   daemon->host.device_count);
+    return status == PLASMON_OK
+               ? status
+               : pl_err_set(err, status, "cannot start the link to the head");
+}
+
+static void daemon_init(struct store_daemon *daemon, const struct store_options *options,
+                        const char *token, const struct store_uplink *uplink)
+{
+    static char name[256];
+
+    memset(daemon, 0, sizeof(*daemon));
+    daemon->options          = options;
+    daemon->token            = token;
+    daemon->uplink           = uplink;
+    daemon->node             = options->node;
+    daemon->signal_fd        = -1;
+    daemon->listen_fd        = -1;
+    daemon->head.pidfd       = -1;
+    daemon->head_link.fd     = -1;
+    daemon->signals.fd       = -1;
+    daemon->listener.fd      = -1;
+    daemon->client_gone.fd   = -1;
+    daemon->uplink_events.fd = -1;
+    daemon->head_control.fd  = -1;
+    daemon->head.source.fd   = -1;
+    pl_list_init(&daemon->clients);
+    store_host_init(&daemon->host);
+    if (daemon->node == NULL) {
+        if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') {
+            (void)snprintf(name, sizeof(name), "node");
+        }
+        daemon->node = name;
+    }
+}
+
+int store_daemon_run(const struct store_options *options, const char *token,
+                     const struct store_uplink *uplink)
+{
+    static struct store_daemon daemon; /* large, and there is one */
+    struct pl_err err;
+
+    daemon_init(&daemon, options, token, uplink);
+    daemon.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (daemon.epoll_fd < 0) {
+        pl_error("store", "epoll_create1: %s", strerror(errno));
+        return 1;
+    }
+
+    if (daemon_start(&daemon, &err) != PLASMON_OK) {
+        pl_error("store", "%s", err.text);
+        daemon_stop(&daemon, 1, "it could not start");
+    }
+    daemon_loop(&daemon);
+
+    daemon_unwatch(&daemon, &daemon.uplink_events);
+    clients_finish(&daemon);
+    embedded_finish(&daemon);
+    workers_finish(&daemon);
+    store_host_finish(&daemon.host);
+    pl_fd_close(&daemon.signal_fd);
+    pl_fd_close(&daemon.epoll_fd);
+    return daemon.exit_status;
+}

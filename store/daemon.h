@@ -1,0 +1,45 @@
+/*
+ * The store's daemon: one thread, one epoll, everything as events. It makes the host's shared memory, keeps a worker on each
+ * device, serves the clients of the host, and in the embedded default keeps the head and ends with its client.
+ *
+ *   daemon.c    the loop, signals, start and end          workers.c   worker processes: start, messages, death
+ *   clients.c   control sockets of clients                embedded.c  the head as a child; the client's life
+ *   host.c      shared memory and descriptors             worker_proc.c  when to restart, fence, quarantine
+ *   node.c      the gRPC link to the head (the only part with gRPC; the daemon sees it through struct store_uplink)
+ */
+#ifndef STORE_DAEMON_H
+#define STORE_DAEMON_H
+
+#include "store/options.h"
+
+/*
+ * The link to the head as the daemon sees it. Everything is asynchronous: calls go in, and `event_fd` is readable when
+ * next() has something.
+ */
+enum store_uplink_event {
+    STORE_UPLINK_NONE,
+    STORE_UPLINK_FENCE,   /* the head wants this host device's worker killed and restarted */
+    STORE_UPLINK_STOP,    /* the head wants this host to end */
+    STORE_UPLINK_NEED_FD, /* embedded: connect me */
+};
+struct store_uplink_down {
+    uint32_t host_device;
+    uint32_t incarnation;
+    int32_t wait_status;
+    bool quarantined;
+    char text[256];
+};
+struct store_uplink {
+    void *user;
+    int event_fd;
+    /* Called once, when everything is up. store_socket: "" if none. */
+    plasmon_status_t (*start)(void *user, const char *node, const char *store_socket, uint32_t devices);
+    void (*worker_down)(void *user, const struct store_uplink_down *down);
+    void (*give_fd)(void *user, int fd); /* takes fd */
+    enum store_uplink_event (*next)(void *user, uint32_t *out_host_device);
+};
+
+/* Runs until told to stop, or, embedded, until the client is gone. Returns the exit status. uplink NULL: nobody to report to. */
+int store_daemon_run(const struct store_options *options, const char *token, const struct store_uplink *uplink);
+
+#endif

@@ -1,0 +1,122 @@
+/* What the parts of the daemon share. Threads: everything here belongs to the loop's thread. */
+#ifndef STORE_DAEMON_INT_H
+#define STORE_DAEMON_INT_H
+
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "store/daemon.h"
+#include "store/host.h"
+#include "store/link.h"
+#include "store/worker_proc.h"
+
+#define STORE_CLIENT_QUEUE_MAX 256u
+#define STORE_TERM_TIMEOUT_NS  (500ull * 1000000u)
+#define STORE_KILL_TIMEOUT_NS  (10ull * 1000000000u)
+
+struct store_daemon;
+
+/* Something with a descriptor that the loop waits for. One event is handled at a time, so a handler may free any source. */
+struct store_source {
+    int fd; /* borrowed; -1: not watched */
+    uint32_t events;
+    void (*ready)(struct store_daemon *daemon, struct store_source *source, uint32_t events);
+};
+/* A child process. */
+struct store_child {
+    pid_t pid; /* 0: none */
+    int pidfd;
+    struct store_source source; /* of the pidfd */
+};
+
+struct store_worker {
+    uint32_t host_device;
+    struct store_proc proc;
+    struct store_child child;
+    struct store_link link;
+    struct store_source control;
+    char last_words[256]; /* of FATAL, or why we fenced it */
+};
+
+struct store_client {
+    struct pl_list list; /* in daemon->clients */
+    struct store_link link;
+    struct store_source control;
+    int pidfd; /* -1: it was gone already, or it is the embedded client */
+    struct store_source gone;
+    pid_t pid;
+    bool greeted; /* has a page: number `reader` */
+    uint32_t reader;
+};
+
+struct store_daemon {
+    const struct store_options *options;
+    const char *token; /* "" if none */
+    const char *node;
+    const struct store_uplink *uplink; /* may be NULL */
+    struct store_host host;
+    struct store_worker *workers; /* host.device_count of them */
+    char worker_path[4096];
+
+    int epoll_fd;
+    int signal_fd;
+    struct store_source signals;
+    struct store_source uplink_events;
+
+    int listen_fd; /* -1: embedded */
+    struct store_source listener;
+    char socket_path[108]; /* "" if none */
+    struct pl_list clients;
+    uint32_t client_count;
+
+    /* Embedded only. */
+    struct store_child head;
+    struct store_link head_link;
+    struct store_source head_control;
+    struct store_source client_gone;
+
+    bool stopping;
+    bool killed;
+    uint64_t stop_due_ns; /* next step of the shutdown */
+    int exit_status;
+};
+
+/* daemon.c */
+void daemon_watch(struct store_daemon *daemon, struct store_source *source, int fd, uint32_t events, void (*ready)(struct store_daemon *, struct store_source *, uint32_t));
+void daemon_watch_change(struct store_daemon *daemon, struct store_source *source, uint32_t events);
+void daemon_unwatch(struct store_daemon *daemon, struct store_source *source); /* before the fd is closed */
+/* Begin the end: no new workers, SIGTERM to all children, SIGKILL later. Once. */
+void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why);
+/* Reap; *out_status as of waitpid(). false: it is not dead. */
+bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child, int *out_status);
+void daemon_child_signal(const struct store_child *child, int signal);
+/* Send what a link has queued and ask for more room if need be. Not OK: the peer is lost. */
+plasmon_status_t daemon_link_flush(struct store_daemon *daemon, struct store_link *link, struct store_source *source);
+
+/* workers.c */
+plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err);
+void workers_finish(struct store_daemon *daemon);
+void workers_tick(struct store_daemon *daemon, uint64_t now_ns);
+uint64_t workers_due(const struct store_daemon *daemon);
+void workers_fence(struct store_daemon *daemon, uint32_t host_device, const char *why);
+void workers_check_stopped(struct store_daemon *daemon); /* on SIGCHLD */
+void workers_shutdown(struct store_daemon *daemon);
+void workers_signal(struct store_daemon *daemon, int signal);
+bool workers_alive(const struct store_daemon *daemon);
+/* A reader came, or went. */
+void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came);
+
+/* clients.c */
+plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err);
+plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid, struct pl_err *err); /* takes fd */
+void clients_finish(struct store_daemon *daemon);
+
+/* embedded.c */
+plasmon_status_t embedded_start(struct store_daemon *daemon, struct pl_err *err);
+void embedded_finish(struct store_daemon *daemon);
+/* A fresh connection to our head. The caller owns it. */
+plasmon_status_t embedded_connect(struct store_daemon *daemon, int *out_fd);
+/* Send HEAD_FD to a worker or client. */
+plasmon_status_t embedded_send_head_fd(struct store_daemon *daemon, struct store_link *link);
+
+#endif

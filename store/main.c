@@ -1,0 +1,175 @@
+/*
+ * plasmon-store: keeps the memory of a host. This file wires the parts: options, token, signals, the link to the head (node.c), the
+ * daemon.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "rpc/rpc.h"
+#include "store/daemon.h"
+#include "store/node.h"
+
+#define TOKEN_BYTES_MAX 1024
+
+/* Chunks of all devices, peers' sockets and clients: thousands of descriptors. */
+static void files_raise(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* otherwise we run with what there is */
+    }
+}
+
+/* A library user's program may have any descriptors open without close-on-exec; holding its pipes would keep its readers waiting. */
+static void files_close_inherited(const struct store_options *options)
+{
+    unsigned keep[2] = {UINT32_MAX, UINT32_MAX};
+    unsigned from    = 3;
+
+    if (options->client_fd >= 0) {
+        keep[0] = (unsigned)options->client_fd;
+    }
+    if (options->client_pidfd >= 0) {
+        keep[1] = (unsigned)options->client_pidfd;
+    }
+    if (keep[0] > keep[1]) {
+        unsigned swap = keep[0];
+
+        keep[0] = keep[1];
+        keep[1] = swap;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        if (keep[i] >= from && keep[i] != UINT32_MAX) {
+            if (keep[i] > from) {
+                (void)syscall(SYS_close_range, from, keep[i] - 1, 0);
+            }
+            (void)fcntl((int)keep[i], F_SETFD, FD_CLOEXEC);
+            from = keep[i] + 1;
+        }
+    }
+    (void)syscall(SYS_close_range, from, UINT32_MAX, 0);
+}
+
+/* Before any thread is started: all of them inherit the mask, and the loop reads these signals from a descriptor. */
+static void signals_block(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, children would be reaped behind our back */
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static plasmon_status_t token_read(const char *path, char out[TOKEN_BYTES_MAX],
+                                   struct pl_err *err)
+{
+    const char *from_environ = getenv("PLASMON_TOKEN");
+    ssize_t length;
+    int fd;
+
+    out[0] = '\0';
+    if (path == NULL) {
+        if (from_environ != NULL && strlen(from_environ) < TOKEN_BYTES_MAX) {
+            memcpy(out, from_environ, strlen(from_environ) + 1);
+        }
+        return PLASMON_OK;
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "token file %s: %s", path,
+                          strerror(errno));
+    }
+    length = read(fd, out, TOKEN_BYTES_MAX - 1);
+    (void)close(fd);
+    if (length <= 0 || length == TOKEN_BYTES_MAX - 1) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "token file %s must have one line of at most %d bytes", path,
+                          TOKEN_BYTES_MAX - 2);
+    }
+    out[length]               = '\0';
+    out[strcspn(out, "\r\n")] = '\0';
+    return PLASMON_OK;
+}
+
+static plasmon_status_t log_open(const struct store_options *options, struct pl_err *err)
+{
+    const char *text = options->log != NULL ? options->log : getenv("PLASMON_LOG");
+    /* A library's private cluster is quiet unless asked. */
+    enum pl_log_level level = options->embedded ? PL_LOG_WARN : PL_LOG_INFO;
+
+    if (text != NULL && *text != '\0' && pl_log_level_parse(text, &level) != PLASMON_OK) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "log level \"%s\": use error, warn, info, debug or trace", text);
+    }
+    pl_log_set_level(level);
+    pl_log_set_sink(pl_log_stderr, NULL);
+    return PLASMON_OK;
+}
+
+static int run(const struct store_options *options, const char *token)
+{
+    struct store_node *node = NULL;
+    struct store_uplink uplink;
+    struct pl_err err;
+    int exit_status;
+
+    rpc_init();
+    if (store_node_create(options, token, &node, &uplink, &err) != PLASMON_OK) {
+        pl_error("store", "%s", err.text);
+        rpc_finish();
+        return 1;
+    }
+    exit_status = store_daemon_run(options, token, &uplink);
+    store_node_destroy(node);
+    rpc_finish();
+    return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    static char token[TOKEN_BYTES_MAX];
+    struct store_options options;
+    struct pl_err err;
+
+    if (store_options_parse(argc, argv, &options, &err) != PLASMON_OK) {
+        (void)fprintf(stderr, "plasmon-store: %s\n", err.text);
+        return 2;
+    }
+    if (options.help) {
+        store_options_print_help(stdout);
+        return 0;
+    }
+    if (options.version) {
+        (void)printf("plasmon-store %s\n", PLASMON_VERSION_TEXT);
+        return 0;
+    }
+    if (log_open(&options, &err) != PLASMON_OK ||
+        token_read(options.token_file, token, &err) != PLASMON_OK) {
+        (void)fprintf(stderr, "plasmon-store: %s\n", err.text);
+        return 2;
+    }
+
+    if (options.embedded) {
+        files_close_inherited(&options);
+        (void)setsid(); /* ^C in the client's terminal is for the client; we end with it */
+    }
+    files_raise();
+    signals_block();
+    pl_fault_from_env();
+    return run(&options, token);
+}

@@ -1,0 +1,602 @@
+/*
+ * The link to the head: see node.h.
+ *
+ * Each connection is a session of its own: hello outside the sequence, then, when the head has welcomed us, numbered frames with the
+ * deaths that it has not acknowledged. A death names device and incarnation, so telling it twice does no harm; it is kept
+ * until acknowledged, and a quarantine is told again on every connection, because a new head does not know of it.
+ *
+ * THREADS. `lock` guards the mailboxes between the daemon's thread and rpc's loop: deaths and descriptors one way, events the other.
+ * Everything else belongs to the loop's thread. Nothing of rpc is called with the lock held.
+ */
+#include "store/node.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/host.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/vec.h"
+#include "rpc/rpc.h"
+#include "wire/wire.h"
+
+#define TICK_MS           100u
+#define BEAT_NS           1000000000ull
+#define PAUSE_MIN_NS      100000000ull
+#define PAUSE_MAX_NS      5000000000ull
+#define CONNECT_MS        5000u
+#define DOWNS_KEPT_MAX    256u
+#define FRAME_DOWNS_MAX   64u
+#define COMMAND_BYTES_MAX (1u << 20)
+
+struct kept_down {
+    struct store_uplink_down down;
+    uint64_t sent_seq; /* in this connection; 0: not sent yet */
+};
+
+struct posted_event {
+    enum store_uplink_event event;
+    uint32_t host_device;
+};
+
+struct store_node {
+    /* Constant after start(). */
+    const struct store_options *options;
+    const char *token;
+    char host_id[PL_HOST_ID_BYTES];
+    char name[256];
+    char store_socket[128];
+    uint32_t devices;
+    struct rpc_loop *loop;
+    int event_fd;
+    bool started;
+    sem_t quit_done; /* posted once the loop's thread has let go of everything */
+
+    struct pl_mutex lock; /* rank PL_RANK_LEAF */
+    /* Guarded by `lock`. */
+    struct pl_vec downs_in; /* struct store_uplink_down, for the loop */
+    struct pl_vec events;   /* struct posted_event, for the daemon; from event_next on */
+    size_t event_next;
+    int fd_in; /* a connection for us; -1: none */
+
+    /* The loop's thread. */
+    struct rpc_channel *channel;
+    struct rpc_stream *stream;
+    struct wire_arena arena;
+    bool welcomed;
+    bool told; /* the log says that the head cannot be reached */
+    bool fd_asked;
+    bool quitting;
+    uint64_t epoch;
+    uint64_t session;
+    uint64_t out_seq;
+    uint64_t in_seq;
+    uint64_t in_acked;
+    uint64_t beat;
+    uint64_t beat_due_ns;
+    uint64_t connect_due_ns;
+    uint64_t pause_ns;
+    struct pl_vec downs; /* struct kept_down, oldest first */
+};
+
+/* ------------------------------------------------------------------------------------------------ mailboxes */
+
+static void node_post(struct store_node *node, enum store_uplink_event event,
+                      uint32_t host_device)
+{
+    struct posted_event *posted;
+    uint64_t one = 1;
+
+    pl_mutex_lock(&node->lock);
+    posted = pl_vec_push(&node->events);
+    if (posted != NULL) {
+        *posted = (struct posted_event){event, host_device};
+    }
+    pl_mutex_unlock(&node->lock);
+    (void)!write(node->event_fd, &one,
+                 sizeof(one)); /* full means that it is readable anyway */
+}
+
+static enum store_uplink_event node_next(void *user, uint32_t *out_host_device)
+{
+    struct store_node *node       = user;
+    enum store_uplink_event event = STORE_UPLINK_NONE;
+
+    pl_mutex_lock(&node->lock);
+    if (node->event_next < node->events.count) {
+        struct posted_event *posted = pl_vec_at(&node->events, node->event_next++);
+
+        event            = posted->event;
+        *out_host_device = posted->host_device;
+    } else {
+        pl_vec_clear(&node->events);
+        node->event_next = 0;
+    }
+    pl_mutex_unlock(&node->lock);
+    return event;
+}
+
+static void node_tick(void *user);
+static void node_quit_end(void *user);
+
+static void node_worker_down(void *user, const struct store_uplink_down *down)
+{
+    struct store_node *node = user;
+    struct store_uplink_down *kept;
+
+    pl_mutex_lock(&node->lock);
+    kept = pl_vec_push(&node->downs_in);
+    if (kept != NULL) {
+        *kept = *down;
+    }
+    pl_mutex_unlock(&node->lock);
+    if (kept == NULL) {
+        pl_error("store", "out of memory: the head is not told that a worker is down");
+    } else if (node->started) {
+        rpc_loop_post(node->loop, node_tick, node);
+    }
+}
+
+static void node_give_fd(void *user, int fd)
+{
+    struct store_node *node = user;
+    int old;
+
+    pl_mutex_lock(&node->lock);
+    old         = node->fd_in;
+    node->fd_in = fd;
+    pl_mutex_unlock(&node->lock);
+    pl_fd_close(&old);
+    if (node->started) {
+        rpc_loop_post(node->loop, node_tick, node);
+    }
+}
+
+/* Take over what the daemon said. */
+static void node_collect(struct store_node *node)
+{
+    pl_mutex_lock(&node->lock);
+    for (size_t i = 0; i < node->downs_in.count; i++) {
+        struct kept_down *kept = pl_vec_push(&node->downs);
+
+        if (kept != NULL) {
+            kept->down = *(struct store_uplink_down *)pl_vec_at(&node->downs_in, i);
+        }
+    }
+    pl_vec_clear(&node->downs_in);
+    pl_mutex_unlock(&node->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------ frames */
+
+static void node_send(struct store_node *node, Plasmon__V1__NodeFrame *frame, uint64_t seq)
+{
+    Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
+    size_t length;
+    uint8_t *bytes;
+
+    header.protocol = WIRE_PROTOCOL;
+    header.epoch    = node->epoch;
+    header.session  = node->session;
+    header.seq      = seq;
+    header.ack      = node->in_seq;
+    frame->header   = &header;
+    node->in_acked  = node->in_seq;
+
+    length = plasmon__v1__node_frame__get_packed_size(frame);
+    bytes  = rpc_buffer_create(length);
+    if (bytes == NULL) {
+        return; /* a lost frame: the head asks by hanging up, and deaths are kept */
+    }
+    (void)plasmon__v1__node_frame__pack(frame, bytes);
+    (void)!rpc_stream_send(node->stream, bytes, length); /* if it fails, closed() follows */
+}
+
+static void node_send_hello(struct store_node *node)
+{
+    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
+    Plasmon__V1__NodeHello hello = PLASMON__V1__NODE_HELLO__INIT;
+
+    hello.token.data   = (uint8_t *)(uintptr_t)node->token;
+    hello.token.len    = strlen(node->token);
+    hello.host         = node->host_id;
+    hello.node         = node->name;
+    hello.store_socket = node->store_socket;
+    hello.devices      = node->devices;
+    frame.hello        = &hello;
+    node_send(node, &frame, 0);
+}
+
+static void node_send_beat(struct store_node *node)
+{
+    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
+
+    frame.beat = ++node->beat;
+    node_send(node, &frame, 0);
+}
+
+/* The deaths that this connection has not carried yet. */
+static void node_send_downs(struct store_node *node)
+{
+    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
+    Plasmon__V1__WorkerDown down[FRAME_DOWNS_MAX];
+    Plasmon__V1__WorkerDown *list[FRAME_DOWNS_MAX];
+    size_t count = 0;
+
+    for (size_t i = 0; i < node->downs.count && count < FRAME_DOWNS_MAX; i++) {
+        struct kept_down *kept = pl_vec_at(&node->downs, i);
+
+        if (kept->sent_seq != 0) {
+            continue;
+        }
+        plasmon__v1__worker_down__init(&down[count]);
+        down[count].host_device = kept->down.host_device;
+        down[count].incarnation = kept->down.incarnation;
+        down[count].wait_status = kept->down.wait_status;
+        down[count].text        = kept->down.text;
+        down[count].quarantined = kept->down.quarantined;
+        list[count]             = &down[count];
+        kept->sent_seq          = node->out_seq + 1;
+        count++;
+    }
+    if (count == 0) {
+        return;
+    }
+    frame.n_down = count;
+    frame.down   = list;
+    node_send(node, &frame, ++node->out_seq);
+}
+
+/* The head has everything up to `ack`; quarantines are kept for the next head. Not more than a bounded number is kept at all. */
+static void node_forget_downs(struct store_node *node, uint64_t ack)
+{
+    struct pl_vec *downs = &node->downs;
+    size_t excess = downs->count > DOWNS_KEPT_MAX ? downs->count - DOWNS_KEPT_MAX : 0;
+    size_t used   = 0;
+
+    for (size_t i = 0; i < downs->count; i++) {
+        struct kept_down *kept = pl_vec_at(downs, i);
+        bool acked             = kept->sent_seq != 0 && kept->sent_seq <= ack;
+
+        if (!kept->down.quarantined && (acked || i < excess)) {
+            continue;
+        }
+        *(struct kept_down *)pl_vec_at(downs, used++) = *kept;
+    }
+    while (downs->count > used) {
+        pl_vec_pop(downs);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ stream */
+
+static void node_welcome(struct store_node *node, const Plasmon__V1__NodeCommand *command)
+{
+    node->welcomed = true;
+    node->told     = false;
+    node->pause_ns = PAUSE_MIN_NS;
+    node->epoch    = command->welcome->epoch;
+    node->session  = command->header->session;
+    pl_info("store", "joined cluster %s",
+            command->welcome->cluster[0] != '\0' ? command->welcome->cluster : "(no name)");
+}
+
+/* false: the connection makes no sense any more. */
+static bool node_sequence(struct store_node *node, const Plasmon__V1__Header *header,
+                          bool *out_repeat)
+{
+    *out_repeat = false;
+    if (header->seq == 0) {
+        return true;
+    }
+    *out_repeat = header->seq <= node->in_seq;
+    if (header->seq > node->in_seq + 1) {
+        return false;
+    }
+    node->in_seq = pl_max_u64(node->in_seq, header->seq);
+    return true;
+}
+
+static void node_command(struct store_node *node, const Plasmon__V1__NodeCommand *command)
+{
+    bool repeat;
+
+    if (!node_sequence(node, command->header, &repeat)) {
+        rpc_stream_close(node->stream, PLASMON_EMALFORMED, "a gap in the sequence");
+        return;
+    }
+    if (command->welcome != NULL) {
+        node_welcome(node, command);
+    }
+    node_forget_downs(node, command->header->ack);
+    if (repeat) {
+        return;
+    }
+    for (size_t i = 0; i < command->n_fence; i++) {
+        node_post(node, STORE_UPLINK_FENCE, command->fence[i]);
+    }
+    if (command->stop) {
+        node_post(node, STORE_UPLINK_STOP, 0);
+    }
+}
+
+static void stream_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                           size_t length)
+{
+    struct store_node *node = user;
+    Plasmon__V1__NodeCommand *command;
+    struct pl_err err;
+
+    wire_arena_reset(&node->arena);
+    if (wire_decode_node_command(&node->arena, bytes, length, &command, &err) !=
+        PLASMON_OK) {
+        pl_warn("store", "from the head: %s", err.text);
+        rpc_stream_close(stream, PLASMON_EMALFORMED, err.text);
+        return;
+    }
+    node_command(node, command);
+    if (node->welcomed) {
+        node_send_downs(node);
+    }
+}
+
+static void stream_writable(void *user, struct rpc_stream *stream)
+{
+    (void)user;
+    (void)stream; /* we send little, and when it comes up */
+}
+
+/* Wait a little, then connect again. */
+static void node_retry_later(struct store_node *node)
+{
+    node->connect_due_ns = pl_now_ns() + node->pause_ns;
+    node->pause_ns       = pl_min_u64(node->pause_ns * 2, PAUSE_MAX_NS);
+}
+
+static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
+                          const char *why)
+{
+    struct store_node *node = user;
+
+    (void)stream;
+    node->stream   = NULL;
+    node->welcomed = false;
+    if (!node->told && !node->quitting) {
+        pl_warn("store", "no connection to the head: %s%s%s; trying again",
+                pl_status_text(status), why != NULL && why[0] != '\0' ? ": " : "",
+                why != NULL ? why : "");
+        node->told = true; /* once, until it worked again */
+    }
+    if (node->quitting) {
+        rpc_loop_post(node->loop, node_quit_end,
+                      node); /* the stream is still being freed */
+        return;
+    }
+    node_retry_later(node);
+}
+
+static const struct rpc_stream_ops stream_ops = {
+    .message  = stream_message,
+    .writable = stream_writable,
+    .closed   = stream_closed,
+};
+
+/* ------------------------------------------------------------------------------------------------ connecting */
+
+/* Embedded: the connection comes from the daemon, which has to be asked. false: not there yet. */
+static bool node_take_fd(struct store_node *node, int *out_fd)
+{
+    pl_mutex_lock(&node->lock);
+    *out_fd     = node->fd_in;
+    node->fd_in = -1;
+    pl_mutex_unlock(&node->lock);
+    if (*out_fd >= 0) {
+        node->fd_asked = false;
+        return true;
+    }
+    if (!node->fd_asked) {
+        node->fd_asked = true;
+        node_post(node, STORE_UPLINK_NEED_FD, 0);
+    }
+    return false;
+}
+
+static void node_connect(struct store_node *node)
+{
+    struct rpc_channel_config config = {
+        .target            = node->options->head,
+        .fd                = -1,
+        .token             = node->token[0] != '\0' ? node->token : NULL,
+        .message_bytes_max = COMMAND_BYTES_MAX,
+    };
+    plasmon_status_t status;
+
+    if (node->channel != NULL && node->options->embedded) {
+        rpc_channel_destroy(node->channel); /* a socketpair does not come back */
+        node->channel = NULL;
+    }
+    if (node->channel == NULL) {
+        if (node->options->embedded && !node_take_fd(node, &config.fd)) {
+            return;
+        }
+        status = rpc_channel_create(node->loop, &config, &node->channel);
+        if (status != PLASMON_OK) {
+            node_retry_later(node);
+            return;
+        }
+    }
+
+    node->epoch = node->session = 0;
+    node->out_seq = node->in_seq = node->in_acked = 0;
+    for (size_t i = 0; i < node->downs.count; i++) {
+        ((struct kept_down *)pl_vec_at(&node->downs, i))->sent_seq = 0;
+    }
+    status = rpc_stream_open(node->channel, "/plasmon.v1.Plasmon/Node", CONNECT_MS,
+                             &stream_ops, node, &node->stream);
+    if (status != PLASMON_OK) {
+        node->stream = NULL;
+        node_retry_later(node);
+        return;
+    }
+    node->beat_due_ns = pl_now_ns() + BEAT_NS;
+    node_send_hello(node);
+}
+
+static void node_tick(void *user)
+{
+    struct store_node *node = user;
+    uint64_t now_ns         = pl_now_ns();
+
+    if (node->quitting) {
+        return;
+    }
+    node_collect(node);
+    if (node->stream == NULL) {
+        if (now_ns >= node->connect_due_ns) {
+            node_connect(node);
+        }
+        return;
+    }
+    if (!node->welcomed) {
+        return;
+    }
+    node_send_downs(node);
+    if (now_ns >= node->beat_due_ns || node->in_seq != node->in_acked) {
+        node->beat_due_ns = now_ns + BEAT_NS;
+        node_send_beat(node);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+static plasmon_status_t node_start(void *user, const char *name, const char *store_socket,
+                                   uint32_t devices)
+{
+    struct store_node *node = user;
+    plasmon_status_t status;
+
+    (void)snprintf(node->name, sizeof(node->name), "%s", name);
+    (void)snprintf(node->store_socket, sizeof(node->store_socket), "%s", store_socket);
+    node->devices = devices;
+    (void)sem_init(&node->quit_done, 0, 0); /* cannot fail with these arguments */
+    rpc_loop_set_tick(node->loop, TICK_MS, node_tick, node);
+    node->started = true;
+    status        = rpc_loop_start(node->loop, "plasmon-node");
+    if (status != PLASMON_OK) {
+        node->started = false;
+        return status;
+    }
+    rpc_loop_post(node->loop, node_tick, node);
+    return PLASMON_OK;
+}
+
+plasmon_status_t store_node_create(const struct store_options *options, const char *token,
+                                   struct store_node **out_node,
+                                   struct store_uplink *out_uplink, struct pl_err *err)
+{
+    struct store_node *node = PL_NEW(struct store_node);
+    plasmon_status_t status;
+
+    if (node == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
+    }
+    node->options  = options;
+    node->token    = token;
+    node->fd_in    = -1;
+    node->pause_ns = PAUSE_MIN_NS;
+    node->downs_in = PL_VEC_INIT(struct store_uplink_down);
+    node->events   = PL_VEC_INIT(struct posted_event);
+    node->downs    = PL_VEC_INIT(struct kept_down);
+    (void)pl_host_id(node->host_id);
+
+    node->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (node->event_fd < 0) {
+        status = pl_status_from_errno(errno);
+        goto err_free;
+    }
+    status = pl_mutex_init(&node->lock, PL_RANK_LEAF);
+    if (status != PLASMON_OK) {
+        goto err_close;
+    }
+    status = wire_arena_init(&node->arena, COMMAND_BYTES_MAX);
+    if (status != PLASMON_OK) {
+        goto err_finish_lock;
+    }
+    status = rpc_loop_create(&node->loop);
+    if (status != PLASMON_OK) {
+        goto err_finish_arena;
+    }
+
+    *out_uplink = (struct store_uplink){.user        = node,
+                                        .event_fd    = node->event_fd,
+                                        .start       = node_start,
+                                        .worker_down = node_worker_down,
+                                        .give_fd     = node_give_fd,
+                                        .next        = node_next};
+    *out_node   = node;
+    return PLASMON_OK;
+
+err_finish_arena:
+    wire_arena_finish(&node->arena);
+err_finish_lock:
+    pl_mutex_finish(&node->lock);
+err_close:
+    pl_fd_close(&node->event_fd);
+err_free:
+    pl_free(node);
+    return pl_err_set(err, status, "the link to the head: %s", pl_status_text(status));
+}
+
+/* On the loop's thread, when no stream is left. */
+static void node_quit_end(void *user)
+{
+    struct store_node *node = user;
+
+    if (node->channel != NULL) {
+        rpc_channel_destroy(node->channel);
+        node->channel = NULL;
+    }
+    (void)sem_post(&node->quit_done);
+}
+
+/* On the loop's thread: connect no more, and end what there is. */
+static void node_quit(void *user)
+{
+    struct store_node *node = user;
+
+    node->quitting = true;
+    if (node->stream != NULL) {
+        rpc_stream_close(node->stream, PLASMON_OK, "the store ends"); /* closed() goes on */
+    } else {
+        node_quit_end(node);
+    }
+}
+
+void store_node_destroy(struct store_node *node)
+{
+    if (node == NULL) {
+        return;
+    }
+    if (node->started) {
+        rpc_loop_post(node->loop, node_quit, node);
+        while (sem_wait(&node->quit_done) != 0) {
+        }
+        (void)sem_destroy(&node->quit_done);
+    }
+    rpc_loop_destroy(node->loop);
+    wire_arena_finish(&node->arena);
+    pl_vec_finish(&node->downs_in);
+    pl_vec_finish(&node->events);
+    pl_vec_finish(&node->downs);
+    pl_fd_close(&node->fd_in);
+    pl_mutex_finish(&node->lock);
+    pl_fd_close(&node->event_fd);
+    pl_free(node);
+}

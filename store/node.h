@@ -1,0 +1,17 @@
+/*
+ * The store's link to the head: hello, a beat a second, deaths of workers; fences and the order to stop come back. It connects
+ * again with growing pauses, for ever: workers and objects do not need it.
+ *
+ * It has a thread of its own (rpc's loop); the daemon sees struct store_uplink only.
+ */
+#ifndef STORE_NODE_H
+#define STORE_NODE_H
+
+#include "store/daemon.h"
+
+struct store_node;
+/* options and token are lent until store_node_destroy(). */
+plasmon_status_t store_node_create(const struct store_options *options, const char *token, struct store_node **out_node, struct store_uplink *out_uplink, struct pl_err *err) PL_MUST_CHECK;
+void store_node_destroy(struct store_node *node);
+
+#endif

@@ -1,0 +1,246 @@
+/* Options: see options.h. */
+#include "store/options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum kind {
+    OPTION_TEXT,
+    OPTION_COUNT, /* a number, or "auto" */
+    OPTION_GPUS,  /* a number, "auto" or "none" */
+    OPTION_BYTES, /* 4096, 512M, 8G */
+    OPTION_FD,
+    OPTION_FLAG,
+    OPTION_LIST,
+};
+
+struct option {
+    const char *name;
+    const char *value; /* NULL: takes none */
+    enum kind kind;
+    size_t offset;
+    const char *fallback;
+    const char *help;
+};
+
+#define AT(field) offsetof(struct store_options, field)
+
+static const struct option options[] = {
+    {"--head", "TARGET", OPTION_TEXT, AT(head), "none",
+     "where the head is: host:port or unix:/path"},
+    {"--cpu-devices", "N", OPTION_COUNT, AT(cpu_devices), "auto",
+     "CPU devices to serve; auto: 2 where there is no GPU"},
+    {"--gpus", "N|auto|none", OPTION_GPUS, AT(gpus), "auto",
+     "GPUs to serve; auto: all that the driver shows"},
+    {"--device-memory", "BYTES", OPTION_BYTES, AT(device_memory), "all",
+     "memory of each device to use (suffix K, M, G); CPU devices share a quarter of the "
+     "RAM by default"},
+    {"--token-file", "FILE", OPTION_TEXT, AT(token_file), "$PLASMON_TOKEN",
+     "file with the cluster's token"},
+    {"--socket-dir", "DIR", OPTION_TEXT, AT(socket_dir),
+     "$XDG_RUNTIME_DIR/plasmon-<uid> or /tmp/plasmon-<uid>",
+     "folder (mode 0700, made if missing) for the socket that clients of this host use"},
+    {"--node", "NAME", OPTION_TEXT, AT(node), "host name", "name of this host, for people"},
+    {"--log", "LEVEL", OPTION_TEXT, AT(log), "$PLASMON_LOG or info",
+     "error, warn, info, debug or trace; workers use it too"},
+    {"--embedded", NULL, OPTION_FLAG, AT(embedded), NULL,
+     "private cluster of one client: start the head too, have no names, end with the "
+     "client"},
+    {"--client-pidfd", "FD", OPTION_FD, AT(client_pidfd), "none",
+     "embedded: pidfd of the client"},
+    {"--client-fd", "FD", OPTION_FD, AT(client_fd), "none",
+     "embedded: end of a SOCK_SEQPACKET socketpair with the client"},
+    {"--head-arg", "ARG", OPTION_LIST, AT(head_args), "none",
+     "embedded: pass ARG to plasmon-head; may be repeated"},
+    {"--version", NULL, OPTION_FLAG, AT(version), NULL, "print the version"},
+    {"--help", NULL, OPTION_FLAG, AT(help), NULL, "print this"},
+};
+
+void store_options_print_help(FILE *out)
+{
+    (void)fprintf(out,
+                  "usage: plasmon-store --head TARGET [options]\n\n"
+                  "Keeps the memory of this host's devices and starts, fences and restarts "
+                  "their workers.\n\n");
+    for (size_t i = 0; i < PL_COUNT(options); i++) {
+        const struct option *option = &options[i];
+        char left[64];
+
+        (void)snprintf(left, sizeof(left), "%s %s", option->name,
+                       option->value != NULL ? option->value : "");
+        (void)fprintf(out, "  %-26s %s", left, option->help);
+        if (option->fallback != NULL) {
+            (void)fprintf(out, " [%s]", option->fallback);
+        }
+        (void)fputc('\n', out);
+    }
+}
+
+/* A number with an optional suffix, and nothing after it. */
+static bool number_parse(const char *text, bool suffixes, uint64_t max, uint64_t *out_value)
+{
+    unsigned long long value;
+    unsigned shift = 0;
+    char *end;
+
+    if (*text < '0' || *text > '9') {
+        return false;
+    }
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno != 0) {
+        return false;
+    }
+    if (suffixes && *end != '\0') {
+        const char *known = "KMGT";
+        const char *found = strchr(known, *end);
+
+        if (found == NULL) {
+            return false;
+        }
+        shift = 10u * (unsigned)(found - known + 1);
+        end++;
+    }
+    if (*end != '\0' || value > max >> shift) {
+        return false;
+    }
+    *out_value = (uint64_t)value << shift;
+    return true;
+}
+
+static bool count_parse(const char *text, bool none_allowed, uint32_t *out_count)
+{
+    uint64_t value;
+
+    if (strcmp(text, "auto") == 0) {
+        *out_count = STORE_AUTO;
+        return true;
+    }
+    if (none_allowed && strcmp(text, "none") == 0) {
+        *out_count = 0;
+        return true;
+    }
+    if (!number_parse(text, false, 64, &value)) {
+        return false;
+    }
+    *out_count = (uint32_t)value;
+    return true;
+}
+
+static bool list_append(struct store_options *out, const char *value)
+{
+    if (out->head_arg_count >= STORE_HEAD_ARGS_MAX) {
+        return false;
+    }
+    out->head_args[out->head_arg_count++] = value;
+    return true;
+}
+
+static bool option_set(const struct option *option, const char *value,
+                       struct store_options *out)
+{
+    void *field = (char *)out + option->offset;
+    uint64_t number;
+
+    switch (option->kind) {
+    case OPTION_TEXT:
+        *(const char **)field = value;
+        return *value != '\0';
+    case OPTION_COUNT:
+        return count_parse(value, false, field);
+    case OPTION_GPUS:
+        return count_parse(value, true, field);
+    case OPTION_BYTES:
+        return number_parse(value, true, UINT64_MAX >> 16, field);
+    case OPTION_FD:
+        if (!number_parse(value, false, INT32_MAX, &number)) {
+            return false;
+        }
+        *(int *)field = (int)number;
+        return true;
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return true;
+    case OPTION_LIST:
+        return list_append(out, value);
+    }
+    return false;
+}
+
+static const struct option *option_find(const char *text, size_t length)
+{
+    for (size_t i = 0; i < PL_COUNT(options); i++) {
+        if (strlen(options[i].name) == length &&
+            strncmp(options[i].name, text, length) == 0) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+/* What single options cannot say. */
+static plasmon_status_t options_check(const struct store_options *options_in,
+                                      struct pl_err *err)
+{
+    if (options_in->help || options_in->version) {
+        return PLASMON_OK;
+    }
+    if (options_in->embedded) {
+        if (options_in->head != NULL) {
+            return pl_err_set(err, PLASMON_EINVAL,
+                              "--embedded starts its own head: leave out --head");
+        }
+        if (options_in->client_fd < 0) {
+            return pl_err_set(err, PLASMON_EINVAL, "--embedded needs --client-fd");
+        }
+        return PLASMON_OK;
+    }
+    if (options_in->client_fd >= 0 || options_in->client_pidfd >= 0 ||
+        options_in->head_arg_count > 0) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--client-fd, --client-pidfd and --head-arg need --embedded");
+    }
+    if (options_in->head == NULL) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--head is missing: give host:port or unix:/path");
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t store_options_parse(int argc, char **argv,
+                                     struct store_options *out_options, struct pl_err *err)
+{
+    *out_options = (struct store_options){
+        .cpu_devices = STORE_AUTO, .gpus = STORE_AUTO, .client_pidfd = -1, .client_fd = -1};
+
+    for (int i = 1; i < argc; i++) {
+        const char *text   = argv[i];
+        const char *equals = strchr(text, '=');
+        size_t length      = equals != NULL ? (size_t)(equals - text) : strlen(text);
+        const struct option *option = option_find(text, length);
+        const char *value           = equals != NULL ? equals + 1 : NULL;
+
+        if (option == NULL) {
+            return pl_err_set(err, PLASMON_EINVAL, "no such option: %s (see --help)", text);
+        }
+        if (option->value == NULL && equals != NULL) {
+            return pl_err_set(err, PLASMON_EINVAL, "%s takes no value", option->name);
+        }
+        if (option->value != NULL && value == NULL) {
+            if (i + 1 == argc) {
+                return pl_err_set(err, PLASMON_EINVAL, "%s wants %s", option->name,
+                                  option->value);
+            }
+            value = argv[++i];
+        }
+        if (!option_set(option, value, out_options)) {
+            return pl_err_set(err, PLASMON_EINVAL, "%s wants %s, not \"%s\"", option->name,
+                              option->value, value);
+        }
+    }
+    return options_check(out_options, err);
+}

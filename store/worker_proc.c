@@ -1,0 +1,128 @@
+/* The worker's life: see worker_proc.h. One function a state; what is not listed in a state does not matter there. */
+#include "store/worker_proc.h"
+
+#include <assert.h>
+
+void store_proc_init(struct store_proc *proc)
+{
+    *proc = (struct store_proc){.due_ns = UINT64_MAX};
+}
+
+bool store_proc_alive(const struct store_proc *proc)
+{
+    return proc->state == STORE_PROC_RUNNING || proc->state == STORE_PROC_FENCING;
+}
+
+static unsigned proc_spawn(struct store_proc *proc)
+{
+    proc->state  = STORE_PROC_RUNNING;
+    proc->due_ns = UINT64_MAX;
+    proc->incarnation++;
+    return STORE_PROC_SPAWN;
+}
+
+static void proc_quarantine(struct store_proc *proc)
+{
+    proc->state  = STORE_PROC_QUARANTINED;
+    proc->due_ns = UINT64_MAX;
+}
+
+/* Deaths in the minute before now, the one that was just noted included; at most DEATHS_MAX + 1. */
+static uint32_t proc_recent_deaths(const struct store_proc *proc, uint64_t now_ns)
+{
+    uint64_t kept  = pl_min_u64(proc->death_count, PL_COUNT(proc->deaths_ns));
+    uint32_t count = 0;
+
+    for (uint64_t i = 0; i < kept; i++) {
+        count += now_ns - proc->deaths_ns[i] < STORE_PROC_WINDOW_NS;
+    }
+    return count;
+}
+
+static uint64_t proc_pause(uint32_t deaths)
+{
+    uint64_t pause = STORE_PROC_PAUSE_MIN_NS;
+
+    if (deaths <= 1) {
+        return 0;
+    }
+    for (uint32_t i = 2; i < deaths; i++) {
+        pause = pl_min_u64(pause * 2, STORE_PROC_PAUSE_MAX_NS);
+    }
+    return pause;
+}
+
+static unsigned proc_died(struct store_proc *proc, uint64_t now_ns)
+{
+    uint32_t deaths;
+
+    proc->deaths_ns[proc->death_count % PL_COUNT(proc->deaths_ns)] = now_ns;
+    proc->death_count++;
+    deaths = proc_recent_deaths(proc, now_ns);
+    if (deaths > STORE_PROC_DEATHS_MAX) {
+        proc_quarantine(proc);
+        return STORE_PROC_REPORT;
+    }
+    if (proc_pause(deaths) == 0) {
+        return STORE_PROC_REPORT | proc_spawn(proc);
+    }
+    proc->state  = STORE_PROC_WAITING;
+    proc->due_ns = now_ns + proc_pause(deaths);
+    return STORE_PROC_REPORT;
+}
+
+static unsigned running_step(struct store_proc *proc, enum store_proc_event event,
+                             uint64_t now_ns)
+{
+    switch (event) {
+    case STORE_PROC_EXITED:
+    case STORE_PROC_SPAWN_FAILED:
+        return proc_died(proc, now_ns);
+    case STORE_PROC_FENCE:
+        proc->state  = STORE_PROC_FENCING;
+        proc->due_ns = now_ns + STORE_PROC_REAP_TIMEOUT_NS;
+        return STORE_PROC_KILL;
+    default:
+        return 0;
+    }
+}
+
+static unsigned fencing_step(struct store_proc *proc, enum store_proc_event event,
+                             uint64_t now_ns)
+{
+    if (event == STORE_PROC_EXITED) {
+        return proc_died(proc, now_ns);
+    }
+    if (event == STORE_PROC_TICK && now_ns >= proc->due_ns) {
+        proc_quarantine(proc);
+        return STORE_PROC_REPORT;
+    }
+    return 0;
+}
+
+unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,
+                         uint64_t now_ns)
+{
+    if (event == STORE_PROC_SHUTDOWN) {
+        unsigned actions = store_proc_alive(proc) ? STORE_PROC_TERM : 0;
+
+        proc->state  = STORE_PROC_ENDING;
+        proc->due_ns = UINT64_MAX;
+        return actions;
+    }
+
+    switch (proc->state) {
+    case STORE_PROC_IDLE:
+        return event == STORE_PROC_START ? proc_spawn(proc) : 0;
+    case STORE_PROC_RUNNING:
+        return running_step(proc, event, now_ns);
+    case STORE_PROC_FENCING:
+        return fencing_step(proc, event, now_ns);
+    case STORE_PROC_WAITING:
+        return event == STORE_PROC_TICK && now_ns >= proc->due_ns ? proc_spawn(proc) : 0;
+    case STORE_PROC_QUARANTINED:
+    case STORE_PROC_ENDING:
+        return 0;
+    }
+    return 0;
+}

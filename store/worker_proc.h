@@ -1,0 +1,67 @@
+/*
+ * The life of one worker process, as decisions only: events and the time go in, actions come out. The daemon does the actions.
+ *
+ *   IDLE -> RUNNING -> (FENCING ->) WAITING -> RUNNING with the next incarnation
+ *                              \-> QUARANTINED: it could not be reaped, or died too often
+ *
+ * A death is reported to the head once. The first restart is immediate; then the pause is 0.1 s, doubling up to 5 s, by the number
+ * of deaths in the last minute; more than 10 in a minute quarantine the device. A worker that stopped (SIGSTOP, a debugger), that
+ * broke the control protocol, or that the head wants fenced, is killed; nothing replaces it before it was reaped, because its
+ * kernels may write until then. 10 s without being reaped quarantine the device.
+ *
+ * Threads: owner only.
+ */
+#ifndef STORE_WORKER_PROC_H
+#define STORE_WORKER_PROC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+#define STORE_PROC_DEATHS_MAX      10u
+#define STORE_PROC_WINDOW_NS       (60ull * 1000000000u)
+#define STORE_PROC_PAUSE_MIN_NS    (100ull * 1000000u)
+#define STORE_PROC_PAUSE_MAX_NS    (5ull * 1000000000u)
+#define STORE_PROC_REAP_TIMEOUT_NS (10ull * 1000000000u)
+
+enum store_proc_state {
+    STORE_PROC_IDLE = 0,
+    STORE_PROC_RUNNING,
+    STORE_PROC_FENCING,     /* killed, not reaped yet */
+    STORE_PROC_WAITING,     /* dead; starts at due_ns */
+    STORE_PROC_QUARANTINED, /* for good */
+    STORE_PROC_ENDING,      /* the store shuts down: no replacement */
+};
+
+enum store_proc_event {
+    STORE_PROC_START,
+    STORE_PROC_EXITED,       /* reaped */
+    STORE_PROC_SPAWN_FAILED, /* the SPAWN action could not be done */
+    STORE_PROC_FENCE,        /* stopped, broke the protocol, or the head says so */
+    STORE_PROC_TICK,         /* time went by */
+    STORE_PROC_SHUTDOWN,
+};
+
+enum store_proc_action {
+    STORE_PROC_SPAWN = 1u << 0,  /* start `incarnation` */
+    STORE_PROC_KILL = 1u << 1,   /* SIGKILL through the pidfd; EXITED follows */
+    STORE_PROC_REPORT = 1u << 2, /* WorkerDown; quarantined if that is the state now */
+    STORE_PROC_TERM = 1u << 3,   /* ask it to end */
+};
+
+struct store_proc {
+    enum store_proc_state state;
+    uint32_t incarnation; /* of the running or last worker; 0: none yet */
+    uint64_t due_ns;      /* WAITING: start; FENCING: give up; otherwise UINT64_MAX */
+    uint64_t deaths_ns[STORE_PROC_DEATHS_MAX + 1]; /* ring of the latest */
+    uint64_t death_count;
+};
+
+void store_proc_init(struct store_proc *proc);
+/* Returns the actions as bits of enum store_proc_action. */
+unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event, uint64_t now_ns);
+/* Is there a process that has not been reaped (as far as we decided)? */
+bool store_proc_alive(const struct store_proc *proc);
+
+#endif

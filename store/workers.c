@@ -1,0 +1,522 @@
+/*
+ * The workers of the host: their processes and what they say.
+ *
+ * ORDER AT A DEATH. A worker's last messages may be in its socket when its pidfd says that it is gone: a chunk that it made is known
+ * only from there. So: reap, read the socket to its end, close it, clear the page of pins (its kernels have ended with it), free
+ * what it had doomed, tell the head, start the next one. Until it was reaped nothing of its memory is given to another.
+ */
+#include "store/daemon_int.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "device/device.h"
+#include "store/setup.h"
+#include "store/spawn.h"
+
+static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
+                       enum store_proc_event event, int wait_status);
+
+static struct store_worker *worker_of_control(struct store_source *source)
+{
+    return pl_container_of(source, struct store_worker, control);
+}
+
+/* Keep the first reason: what follows is a consequence. */
+static void worker_note(struct store_worker *worker, const char *text)
+{
+    if (worker->last_words[0] == '\0') {
+        (void)snprintf(worker->last_words, sizeof(worker->last_words), "%.255s", text);
+    }
+}
+
+static void worker_fence(struct store_daemon *daemon, struct store_worker *worker,
+                         const char *why)
+{
+    if (worker->proc.state != STORE_PROC_RUNNING) {
+        return;
+    }
+    pl_warn("store", "worker of device %u (pid %d) is fenced: %s", worker->host_device,
+            (int)worker->child.pid, why);
+    worker_note(worker, why);
+    worker_act(daemon, worker, STORE_PROC_FENCE, 0);
+}
+
+/* Every send to a worker ends here. */
+static void worker_sent(struct store_daemon *daemon, struct store_worker *worker,
+                        plasmon_status_t status)
+{
+    if (status == PLASMON_OK) {
+        status = daemon_link_flush(daemon, &worker->link, &worker->control);
+    }
+    if (status == PLASMON_ELIMIT) {
+        worker_fence(daemon, worker, "it does not read its control socket");
+    }
+    /* Otherwise it is dying, and its pidfd will say so. */
+}
+
+/* ------------------------------------------------------------------------------------------------ messages */
+
+static void worker_chunk_added(struct store_daemon *daemon, struct store_worker *worker,
+                               const struct store_control *message, int fd)
+{
+    struct store_chunk chunk = {.offset          = message->offset,
+                                .bytes           = message->bytes,
+                                .client_writable = message->client_writable,
+                                .id              = message->chunk_id};
+    const struct store_host_chunk *kept;
+    struct pl_err err;
+
+    if (store_host_add_chunk(&daemon->host, worker->host_device, &chunk, fd, &err) !=
+        PLASMON_OK) {
+        worker_fence(daemon, worker, err.text);
+        return;
+    }
+    pl_debug("store", "device %u has chunk %u: %llu bytes at %llu", worker->host_device,
+             chunk.id, (unsigned long long)chunk.bytes, (unsigned long long)chunk.offset);
+
+    kept = store_host_chunk_find(&daemon->host, worker->host_device, chunk.id);
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *peer = &daemon->workers[i];
+
+        if (peer != worker && peer->link.fd >= 0) {
+            worker_sent(daemon, peer,
+                        store_setup_chunk(&daemon->host, worker->host_device, kept, true,
+                                          &peer->link));
+        }
+    }
+}
+
+static void worker_ready(struct store_daemon *daemon, struct store_worker *worker,
+                         const char *name)
+{
+    pl_info("store", "worker of device %u is ready: incarnation %u, pid %d%s%s",
+            worker->host_device, worker->proc.incarnation, (int)worker->child.pid,
+            name[0] != '\0' ? ", " : "", name);
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *peer = &daemon->workers[i];
+        struct store_control up   = {.type        = STORE_CONTROL_PEER_UP,
+                                     .host_device = worker->host_device,
+                                     .total       = daemon->host.device_count};
+
+        if (peer != worker && peer->link.fd >= 0) {
+            worker_sent(daemon, peer, store_link_send(&peer->link, &up, NULL, 0));
+        }
+    }
+}
+
+static void worker_message(struct store_daemon *daemon, struct store_worker *worker,
+                           const struct store_control *message, int fd)
+{
+    switch (message->type) {
+    case STORE_CONTROL_CHUNK_ADD:
+        worker_chunk_added(daemon, worker, message, fd);
+        return;
+    case STORE_CONTROL_READY:
+        worker_ready(daemon, worker, message->text);
+        break;
+    case STORE_CONTROL_FATAL:
+        worker_note(worker, message->text);
+        break;
+    case STORE_CONTROL_NEW_HEAD_FD:
+        if (daemon->options->embedded && worker->proc.state == STORE_PROC_RUNNING) {
+            worker_sent(daemon, worker, embedded_send_head_fd(daemon, &worker->link));
+        }
+        break;
+    default: {
+        char why[96];
+
+        (void)snprintf(why, sizeof(why), "it sent a control message of type %u",
+                       message->type);
+        worker_fence(daemon, worker, why);
+        break;
+    }
+    }
+    pl_fd_close(&fd);
+}
+
+/* Read all there is. false: end of file, or no longer to be listened to. */
+static bool worker_read(struct store_daemon *daemon, struct store_worker *worker)
+{
+    for (;;) {
+        struct store_control message;
+        struct pl_err err;
+        int fd;
+        plasmon_status_t status = store_link_receive(&worker->link, &message, &fd, &err);
+
+        if (status == PLASMON_OK) {
+            worker_message(daemon, worker, &message, fd);
+        } else if (status == PLASMON_EMALFORMED || status == PLASMON_EVERSION) {
+            worker_fence(daemon, worker, err.text);
+            return false;
+        } else {
+            return status == PLASMON_EAGAIN;
+        }
+    }
+}
+
+static void worker_control_ready(struct store_daemon *daemon, struct store_source *source,
+                                 uint32_t events)
+{
+    struct store_worker *worker = worker_of_control(source);
+
+    if ((events & EPOLLOUT) != 0) {
+        worker_sent(daemon, worker, PLASMON_OK);
+    }
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !worker_read(daemon, worker)) {
+        daemon_unwatch(daemon, source);
+        /* It is ending, or cannot be told anything any more. Either way it must be gone soon; SIGKILL changes nothing about
+         * how a process that ends already ended. */
+        worker_act(daemon, worker, STORE_PROC_FENCE, 0);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+static void worker_child_ready(struct store_daemon *daemon, struct store_source *source,
+                               uint32_t events)
+{
+    struct store_worker *worker =
+        pl_container_of(source, struct store_worker, child.source);
+    int wait_status;
+
+    (void)events;
+    if (daemon_child_reap(daemon, &worker->child, &wait_status)) {
+        worker_act(daemon, worker, STORE_PROC_EXITED, wait_status);
+    }
+}
+
+/* The arguments of a worker, in storage of their own. */
+struct worker_argv {
+    char ordinal[16];
+    char host_device[16];
+    char memory[24];
+    char incarnation[16];
+    char token[1100];
+    char log[32];
+    char *argv[24];
+    const char *environ_add[3];
+};
+
+static void argv_add(struct worker_argv *args, unsigned *io_count, const char *name,
+                     const char *value)
+{
+    PL_CHECK(*io_count + 3 <= PL_COUNT(args->argv));
+    args->argv[(*io_count)++] = (char *)(uintptr_t)name;
+    args->argv[(*io_count)++] = (char *)(uintptr_t)value;
+    args->argv[*io_count]     = NULL;
+}
+
+static void argv_fill(const struct store_daemon *daemon, const struct store_worker *worker,
+                      struct worker_argv *args)
+{
+    const struct store_host_device *device = &daemon->host.devices[worker->host_device];
+    unsigned count                         = 0;
+    unsigned added                         = 0;
+
+    memset(args, 0, sizeof(*args));
+    (void)snprintf(args->ordinal, sizeof(args->ordinal), "%u", device->ordinal);
+    (void)snprintf(args->host_device, sizeof(args->host_device), "%u", worker->host_device);
+    (void)snprintf(args->memory, sizeof(args->memory), "%llu",
+                   (unsigned long long)device->memory_bytes);
+    (void)snprintf(args->incarnation, sizeof(args->incarnation), "%u",
+                   worker->proc.incarnation);
+
+    args->argv[count++] = (char *)(uintptr_t)daemon->worker_path;
+    argv_add(args, &count, "--control-fd", "3");
+    if (daemon->options->embedded) {
+        argv_add(args, &count, "--head-fd", "4");
+    } else {
+        argv_add(args, &count, "--head", daemon->options->head);
+    }
+    argv_add(args, &count, "--kind", device->kind == DEVICE_CUDA ? "cuda" : "cpu");
+    argv_add(args, &count, "--ordinal", args->ordinal);
+    argv_add(args, &count, "--host-device", args->host_device);
+    argv_add(args, &count, "--device-memory", args->memory);
+    argv_add(args, &count, "--node", daemon->node);
+    argv_add(args, &count, "--incarnation", args->incarnation);
+
+    if (daemon->token[0] != '\0') {
+        (void)snprintf(args->token, sizeof(args->token), "PLASMON_TOKEN=%s", daemon->token);
+        args->environ_add[added++] = args->token;
+    }
+    if (daemon->options->log != NULL) {
+        (void)snprintf(args->log, sizeof(args->log), "PLASMON_LOG=%s",
+                       daemon->options->log);
+        args->environ_add[added++] = args->log;
+    }
+}
+
+/* Start the process with our control socket `theirs` and, embedded, a connection to the head. */
+static plasmon_status_t worker_spawn_with(struct store_daemon *daemon,
+                                          struct store_worker *worker, int theirs,
+                                          struct pl_err *err)
+{
+    struct worker_argv args;
+    int fds[2] = {theirs, -1};
+    struct store_spawn spawn;
+    plasmon_status_t status;
+
+    if (daemon->options->embedded) {
+        status = embedded_connect(daemon, &fds[1]);
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status, "no connection to the head: %s",
+                              pl_status_text(status));
+        }
+    }
+    argv_fill(daemon, worker, &args);
+    spawn  = (struct store_spawn){.path        = daemon->worker_path,
+                                  .argv        = args.argv,
+                                  .environ_add = args.environ_add,
+                                  .fds         = fds,
+                                  .fd_count    = daemon->options->embedded ? 2 : 1,
+                                  .stdout_fd   = -1};
+    status = store_spawn(&spawn, &worker->child.pid, &worker->child.pidfd, err);
+    pl_fd_close(&fds[1]);
+    return status;
+}
+
+static plasmon_status_t worker_spawn(struct store_daemon *daemon,
+                                     struct store_worker *worker, struct pl_err *err)
+{
+    plasmon_status_t status;
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "socketpair: %s",
+                          strerror(errno));
+    }
+    worker->last_words[0] = '\0';
+    /* Before it starts, so that whoever sees its work sees its number. */
+    __atomic_store_n(&daemon->host.devices[worker->host_device].timeline->incarnation,
+                     worker->proc.incarnation, __ATOMIC_RELEASE);
+
+    status = worker_spawn_with(daemon, worker, pair[1], err);
+    pl_fd_close(&pair[1]);
+    if (status != PLASMON_OK) {
+        worker->child.pid = 0;
+        pl_fd_close(&pair[0]);
+        return status;
+    }
+
+    store_link_init(&worker->link, pair[0], STORE_LINK_QUEUE_MAX);
+    daemon_watch(daemon, &worker->child.source, worker->child.pidfd, EPOLLIN,
+                 worker_child_ready);
+    daemon_watch(daemon, &worker->control, worker->link.fd, EPOLLIN, worker_control_ready);
+    pl_info("store", "worker of device %u started: incarnation %u, pid %d",
+            worker->host_device, worker->proc.incarnation, (int)worker->child.pid);
+    worker_sent(daemon, worker,
+                store_setup_worker(&daemon->host, worker->host_device, &worker->link));
+    return PLASMON_OK;
+}
+
+/* The process was reaped: take its last messages, then undo what it held. */
+static void worker_bury(struct store_daemon *daemon, struct store_worker *worker)
+{
+    uint32_t freed;
+
+    if (worker->link.fd >= 0) {
+        (void)worker_read(daemon, worker);
+        daemon_unwatch(daemon, &worker->control);
+        store_link_finish(&worker->link);
+    }
+    freed = store_host_device_down(&daemon->host, worker->host_device);
+    if (freed > 0) {
+        pl_info("store", "device %u: %u buffers that the dead worker had given up are free",
+                worker->host_device, freed);
+    }
+}
+
+static void worker_report(struct store_daemon *daemon, struct store_worker *worker,
+                          uint32_t incarnation, int wait_status)
+{
+    struct store_uplink_down down = {
+        .host_device = worker->host_device,
+        .incarnation = incarnation,
+        .wait_status = wait_status,
+        .quarantined = worker->proc.state == STORE_PROC_QUARANTINED,
+    };
+    char end[64];
+
+    if (worker->child.pid != 0) {
+        (void)snprintf(end, sizeof(end), "could not be reaped");
+    } else if (WIFSIGNALED(wait_status)) {
+        (void)snprintf(end, sizeof(end), "killed by signal %d", WTERMSIG(wait_status));
+    } else {
+        (void)snprintf(end, sizeof(end), "exit status %d", WEXITSTATUS(wait_status));
+    }
+    (void)snprintf(down.text, sizeof(down.text), "%s%s%.180s", end,
+                   worker->last_words[0] != '\0' ? ": " : "", worker->last_words);
+    pl_warn("store", "worker of device %u is down: %s%s", worker->host_device, down.text,
+            down.quarantined ? "; the device is quarantined" : "");
+    if (daemon->uplink != NULL) {
+        daemon->uplink->worker_down(daemon->uplink->user, &down);
+    }
+}
+
+/* An event happened to a worker: decide, and do it. */
+static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
+                       enum store_proc_event event, int wait_status)
+{
+    uint32_t incarnation = worker->proc.incarnation; /* before a restart counts it up */
+    unsigned actions;
+
+    if (event == STORE_PROC_EXITED) {
+        worker_bury(daemon, worker);
+    }
+    actions = store_proc_step(&worker->proc, event, pl_now_ns());
+    if ((actions & STORE_PROC_REPORT) != 0) {
+        worker_report(daemon, worker, incarnation, wait_status);
+    }
+    if ((actions & STORE_PROC_KILL) != 0) {
+        daemon_child_signal(&worker->child, SIGKILL);
+    }
+    if ((actions & STORE_PROC_TERM) != 0) {
+        daemon_child_signal(&worker->child, SIGTERM);
+    }
+    if ((actions & STORE_PROC_SPAWN) != 0) {
+        struct pl_err err;
+
+        if (worker_spawn(daemon, worker, &err) != PLASMON_OK) {
+            worker_note(worker, err.text);
+            pl_error("store", "device %u: %s", worker->host_device, err.text);
+            worker_act(daemon, worker, STORE_PROC_SPAWN_FAILED, 127 << 8);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ all of them */
+
+plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err)
+{
+    plasmon_status_t status = store_program_path("plasmon-worker", daemon->worker_path,
+                                                 sizeof(daemon->worker_path));
+
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "cannot tell where plasmon-worker is");
+    }
+    daemon->workers = PL_NEW_N(struct store_worker, daemon->host.device_count);
+    if (daemon->workers == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
+    }
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *worker = &daemon->workers[i];
+
+        worker->host_device  = i;
+        worker->child.pidfd  = -1;
+        worker->child.source = (struct store_source){.fd = -1};
+        worker->control      = (struct store_source){.fd = -1};
+        worker->link         = (struct store_link){.fd = -1};
+        store_proc_init(&worker->proc);
+    }
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        worker_act(daemon, &daemon->workers[i], STORE_PROC_START, 0);
+    }
+    return PLASMON_OK;
+}
+
+void workers_finish(struct store_daemon *daemon)
+{
+    for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
+        struct store_worker *worker = &daemon->workers[i];
+
+        if (worker->link.fd >= 0) {
+            daemon_unwatch(daemon, &worker->control);
+            store_link_finish(&worker->link);
+        }
+        daemon_unwatch(daemon, &worker->child.source);
+        pl_fd_close(&worker->child.pidfd);
+    }
+    pl_free(daemon->workers);
+    daemon->workers = NULL;
+}
+
+void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        if (daemon->workers[i].proc.due_ns <= now_ns) {
+            worker_act(daemon, &daemon->workers[i], STORE_PROC_TICK, 0);
+        }
+    }
+}
+
+uint64_t workers_due(const struct store_daemon *daemon)
+{
+    uint64_t due_ns = UINT64_MAX;
+
+    for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
+        due_ns = pl_min_u64(due_ns, daemon->workers[i].proc.due_ns);
+    }
+    return due_ns;
+}
+
+void workers_fence(struct store_daemon *daemon, uint32_t host_device, const char *why)
+{
+    if (host_device < daemon->host.device_count) {
+        worker_fence(daemon, &daemon->workers[host_device], why);
+    }
+}
+
+void workers_check_stopped(struct store_daemon *daemon)
+{
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *worker = &daemon->workers[i];
+        siginfo_t info              = {0};
+
+        if (worker->child.pid != 0 &&
+            waitid(P_PID, (id_t)worker->child.pid, &info, WSTOPPED | WNOHANG) == 0 &&
+            info.si_pid == worker->child.pid) {
+            worker_fence(daemon, worker, "it was stopped, but its kernels were not");
+        }
+    }
+}
+
+void workers_shutdown(struct store_daemon *daemon)
+{
+    for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
+        worker_act(daemon, &daemon->workers[i], STORE_PROC_SHUTDOWN, 0);
+    }
+}
+
+void workers_signal(struct store_daemon *daemon, int signal)
+{
+    for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
+        daemon_child_signal(&daemon->workers[i].child, signal);
+    }
+}
+
+bool workers_alive(const struct store_daemon *daemon)
+{
+    for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
+        if (daemon->workers[i].child.pid != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came)
+{
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *worker = &daemon->workers[i];
+        struct store_control gone   = {.type   = STORE_CONTROL_PINS_REMOVE,
+                                       .total  = daemon->host.device_count,
+                                       .reader = reader};
+
+        if (worker->link.fd < 0) {
+            continue; /* it is told at its next start */
+        }
+        worker_sent(daemon, worker,
+                    came ? store_setup_reader(&daemon->host, reader, &worker->link)
+                         : store_link_send(&worker->link, &gone, NULL, 0));
+    }
+}
