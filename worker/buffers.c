@@ -53,8 +53,14 @@ const struct store_entry *worker_buffer_find(const struct worker_core *core,
     return entry;
 }
 
+/* After DOOMED or CONSUMED. A reader whose page we were not given yet may hold anything. */
 static bool slot_pinned(const struct worker_core *core, uint32_t slot)
 {
+    if (core->config.reader_epoch != NULL &&
+        __atomic_load_n(&core->timeline->reader_epoch, __ATOMIC_SEQ_CST) >
+            *core->config.reader_epoch) {
+        return true;
+    }
     return store_table_pinned(core->table, slot, core->config.readers, STORE_READER_MAX);
 }
 
@@ -422,6 +428,17 @@ void worker_buffers_free(struct worker_core *core, uint64_t buffer)
         return;
     }
     *doomed = slot;
+}
+
+void worker_buffers_free_all(struct worker_core *core)
+{
+    for (uint32_t slot = 0; slot < STORE_TABLE_SLOTS; slot++) {
+        const struct store_entry *entry = &core->table->entries[slot];
+
+        if (entry_state(entry) != STORE_FREE) {
+            worker_buffers_free(core, wire_buffer(0, slot, entry->generation));
+        }
+    }
 }
 
 void worker_buffers_free_doomed(struct worker_core *core)

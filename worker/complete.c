@@ -57,6 +57,9 @@ void worker_core_complete(struct worker_core *core)
     for (uint32_t i = 0; i < core->stream_count; i++) {
         words[i] = worker_stream_word(core, i);
     }
+    if (core->config.ops->collect != NULL) {
+        core->config.ops->collect(core->config.user);
+    }
     while ((stream = next_done(core, words)) != NULL) {
         launch_done(core, worker_fifo_pop(&stream->running), &range);
     }

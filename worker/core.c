@@ -199,6 +199,11 @@ bool worker_core_wants_poll(const struct worker_core *core)
     return core->doomed.count != 0 || core->waits_unpin;
 }
 
+uint64_t worker_core_waits_for(const struct worker_core *core)
+{
+    return core->queue.first == NULL ? 0 : core->waits_for;
+}
+
 uint64_t worker_core_received(const struct worker_core *core)
 {
     return core->received;

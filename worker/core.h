@@ -17,8 +17,8 @@
  *   - a failed launch keeps its place, its waits and its word, and does nothing else, so that nobody waits for it for ever and
  *     "done" still means that everything before it is done; what it should have written is never sealed. Half a transfer
  *     that failed still moves the words of the staging ring.
- *   - restart: launches that the timeline shows complete are sealed and reported done; the head sends the rest again with the same
- *     seqs; a launch that the ring already names keeps its stream.
+ *   - restart: launches that the timeline shows complete are sealed; the head sends the rest again with the same seqs; a launch
+ *     that the ring already names keeps its stream; one that the head leaves out (it is over for it) is passed as SKIP.
  *
  * Threads: one at a time (the caller's lock).
  */
@@ -43,6 +43,8 @@ enum { WORKER_RUN_STREAMS_MAX = 8 };
 
 /* Instead of an offset in stage_send and stage_recv: move the ring's words, no bytes. */
 #define WORKER_NOWHERE UINT64_MAX
+/* In host_device_of: nobody told us yet what that device is. A launch that names it waits. */
+#define WORKER_DEVICE_PENDING (UINT32_MAX - 1)
 /* Sequence number of no launch: an entry of the table that bears it is not made right by any. */
 #define WORKER_SEQ_NEVER (UINT64_MAX >> 16)
 
@@ -75,6 +77,8 @@ struct worker_ops {
     plasmon_status_t (*fill_identity)(void *user, uint32_t stream, const struct kernel_arg *arg, uint64_t tag);
     /* Enqueue: this stream's word of our timeline := seq; then wake whoever calls worker_core_complete(). */
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
+    /* The words were read: call worker_core_failed() for what failed before. Then completions are taken. May be NULL. */
+    void (*collect)(void *user);
     /* The core stored a word itself (a launch without work on an idle stream). May be NULL. */
     void (*wake)(void *user, uint64_t *word);
     /* Tell workers that wait for us (published something they may wait for). */
@@ -94,7 +98,9 @@ struct worker_core_config {
     struct store_timeline *const *timelines; /* one a host device; may hold NULL for devices that are not up */
     struct store_table *const *tables;   /* one a host device; own one is written */
     struct store_pins *const *readers;   /* STORE_READER_MAX pages; NULL where there is none; may change between calls */
-    /* device index (cluster) -> host device; UINT32_MAX when it is on another host */
+    /* The reader epoch (store/control.h, PINS_ADD) up to which `readers` is complete; may change between calls. NULL: no epochs. */
+    const uint64_t *reader_epoch;
+    /* device index (cluster) -> host device; UINT32_MAX when it is on another host; WORKER_DEVICE_PENDING; may change between calls */
     const uint32_t *host_device_of;
     uint32_t device_max;
     uint64_t device_bytes;                   /* memory that the device has in all; for texts; 0: not known */
@@ -105,6 +111,11 @@ void worker_core_destroy(struct worker_core *core);
 
 /* Rebuild from table and timeline after a restart. Chunks must have been added. Fills hello's enqueued / unfinished. */
 plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enqueued, struct wire_ranges *out_unfinished) PL_MUST_CHECK;
+/*
+ * After recover, when the head is another one, which knows nothing of us: free every buffer, let the words of unfinished launches pass.
+ * The numbers go on after the last enqueued one.
+ */
+void worker_core_forget(struct worker_core *core);
 plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool, uint64_t offset, uint64_t bytes) PL_MUST_CHECK;
 
 /* From the head. Launches are copied. EMALFORMED: a gap or nonsense (the stream must be closed). */
@@ -119,6 +130,8 @@ void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t
 void worker_core_describe_running(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
 bool worker_core_idle(const struct worker_core *core); /* nothing queued, nothing unfinished */
+/* Bit i: the front waits until host device i publishes something, whose doorbell must make us advance. */
+uint64_t worker_core_waits_for(const struct worker_core *core);
 /* Something waits for a reader to unpin, which wakes nobody: call worker_core_complete() again in a millisecond or so. */
 bool worker_core_wants_poll(const struct worker_core *core);
 uint64_t worker_core_received(const struct worker_core *core); /* last launch seq taken over */

@@ -53,6 +53,7 @@ struct worker_operand {
 };
 
 struct worker_piece {
+    uint32_t operand;
     uint64_t src;
     struct pl_box src_frame;
     struct pl_box box;
@@ -149,6 +150,7 @@ struct worker_core {
     uint64_t starved_at; /* freed_count when the front found no memory */
     bool waits_memory;   /* the front does */
     bool waits_unpin;    /* the front does */
+    uint64_t waits_for;  /* the front does: bit i, for host device i */
     uint64_t bytes_replica;
 
     struct pl_vec waits;  /* struct worker_wait: of the launch being enqueued */
@@ -167,6 +169,7 @@ void worker_launch_destroy(struct worker_core *core, struct worker_launch *launc
 void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
                         const char *format, ...)
     PL_PRINTF(3, 4); /* the first failure stays */
+bool worker_launch_is_half(const struct worker_launch *launch); /* SEND or RECV */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
 void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch);
 struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo);
@@ -189,6 +192,7 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
 void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_done(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_free(struct worker_core *core, uint64_t buffer);
+void worker_buffers_free_all(struct worker_core *core);
 void worker_buffers_free_doomed(struct worker_core *core);
 void worker_buffers_starve(struct worker_core *core, struct worker_launch *launch);
 

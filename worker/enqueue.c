@@ -105,7 +105,7 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
                                       const struct worker_piece *piece, uint32_t stream,
                                       struct pl_err *err)
 {
-    const struct worker_operand *to = &launch->operands[0];
+    const struct worker_operand *to = &launch->operands[piece->operand];
     uint32_t device                 = wire_buffer_device(piece->src);
     uint32_t host_device            = worker_host_device_of(core, device);
     uint64_t bytes =
@@ -127,8 +127,9 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
                                   host_device, from->offset, &piece->src_frame);
 }
 
-static plasmon_status_t copy_enqueue(struct worker_core *core, struct worker_launch *launch,
-                                     uint32_t stream, struct pl_err *err)
+static plasmon_status_t pieces_enqueue(struct worker_core *core,
+                                       struct worker_launch *launch, uint32_t stream,
+                                       struct pl_err *err)
 {
     plasmon_status_t status = PLASMON_OK;
 
@@ -166,12 +167,17 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
     const struct worker_ops *ops          = core->config.ops;
     void *user                            = core->config.user;
     const struct worker_operand *operands = launch->operands;
+    plasmon_status_t status;
 
     switch (launch->kind) {
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN:
-        return launch->without_work ? PLASMON_OK : run_enqueue(core, launch, stream, err);
+        if (launch->without_work) {
+            return PLASMON_OK;
+        }
+        status = pieces_enqueue(core, launch, stream, err);
+        return status == PLASMON_OK ? run_enqueue(core, launch, stream, err) : status;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
-        return copy_enqueue(core, launch, stream, err);
+        return pieces_enqueue(core, launch, stream, err);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
         return stage_enqueue(core, launch, stream, operands[0].offset, err);
@@ -186,12 +192,6 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
     }
 }
 
-static bool is_half(const struct worker_launch *launch)
-{
-    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
-           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
-}
-
 static void work_or_failure(struct worker_core *core, struct worker_launch *launch,
                             uint32_t stream)
 {
@@ -200,7 +200,7 @@ static void work_or_failure(struct worker_core *core, struct worker_launch *laun
 
     if (status == PLASMON_OK) {
         status = work_enqueue(core, launch, stream, &err);
-    } else if (is_half(launch)) {
+    } else if (worker_launch_is_half(launch)) {
         (void)stage_enqueue(core, launch, stream, WORKER_NOWHERE, &err); /* failed anyway */
     }
     if (status != PLASMON_OK) {
@@ -235,9 +235,9 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         core->published = true;
     }
 
-    clear = worker_stream_order(core, launch, stream);
-    without_work =
-        launch->without_work || (launch->failure != PLASMON_OK && !is_half(launch));
+    clear        = worker_stream_order(core, launch, stream);
+    without_work = launch->without_work ||
+                   (launch->failure != PLASMON_OK && !worker_launch_is_half(launch));
     if (pl_bug("worker.signal_before_kernel")) {
         (void)core->config.ops->signal(core->config.user, stream, launch->seq);
     }

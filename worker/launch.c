@@ -202,6 +202,25 @@ static plasmon_status_t operand_get(const struct worker_core *core,
     return PLASMON_OK;
 }
 
+static plasmon_status_t piece_get(const struct worker_launch *launch,
+                                  const Plasmon__V1__Piece *message,
+                                  struct worker_piece *piece, struct pl_err *err)
+{
+    piece->operand = message->operand;
+    piece->src     = message->src;
+    box_get(message->n_src_frame, message->src_frame, &piece->src_frame);
+    box_get(message->n_box, message->box, &piece->box);
+    if (piece->operand >= launch->operand_count ||
+        piece->box.ndim != piece->src_frame.ndim ||
+        piece->box.ndim != launch->operands[piece->operand].frame.ndim ||
+        !pl_box_contains(&piece->src_frame, &piece->box) ||
+        !pl_box_contains(&launch->operands[piece->operand].frame, &piece->box)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a piece does not lie in operand %u",
+                          piece->operand);
+    }
+    return PLASMON_OK;
+}
+
 /* ------------------------------------------------------------------------------------------------ kinds */
 
 /* The one operand of every kind but RUN and SKIP: is it written, and to its end? */
@@ -303,10 +322,7 @@ static plasmon_status_t launch_fill(struct worker_core *core,
         status = operand_get(core, message->operands[i], &launch->operands[i], err);
     }
     for (uint32_t i = 0; status == PLASMON_OK && i < launch->piece_count; i++) {
-        launch->pieces[i].src = message->pieces[i]->src;
-        box_get(message->pieces[i]->n_src_frame, message->pieces[i]->src_frame,
-                &launch->pieces[i].src_frame);
-        box_get(message->pieces[i]->n_box, message->pieces[i]->box, &launch->pieces[i].box);
+        status = piece_get(launch, message->pieces[i], &launch->pieces[i], err);
     }
     if (status == PLASMON_OK) {
         status = kind_check(core, launch, err);
@@ -357,6 +373,12 @@ void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
     va_end(args);
     launch->failure      = status;
     launch->failure_text = pl_strdup(err.text); /* NULL: the status has to do */
+}
+
+bool worker_launch_is_half(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
+           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
 }
 
 static const char *kind_name(uint32_t kind)

@@ -11,6 +11,12 @@
  */
 #include "worker/core_int.h"
 
+/* What that device is to us: false when nobody told yet. */
+static bool device_known(struct worker_core *core, uint32_t device)
+{
+    return worker_host_device_of(core, device) != WORKER_DEVICE_PENDING;
+}
+
 static bool point_known(struct worker_core *core, struct worker_launch *launch,
                         uint64_t point)
 {
@@ -18,6 +24,10 @@ static bool point_known(struct worker_core *core, struct worker_launch *launch,
     uint32_t host_device         = worker_host_device_of(core, device);
     struct store_timeline *other = NULL;
 
+    if (host_device == WORKER_DEVICE_PENDING) {
+        core->waits_for = UINT64_MAX; /* whoever comes up */
+        return false;
+    }
     if (host_device >= core->config.host_device_count) {
         worker_launch_fail(launch, PLASMON_ENOTSUP,
                            "it depends on device %u, which is on another host", device);
@@ -26,7 +36,8 @@ static bool point_known(struct worker_core *core, struct worker_launch *launch,
     if (host_device == core->config.host_device) {
         return true; /* lower seq: enqueued before */
     }
-    other = core->config.timelines[host_device];
+    other           = core->config.timelines[host_device];
+    core->waits_for = UINT64_C(1) << host_device;
     return other != NULL && store_timeline_point(other, wire_point_seq(point), NULL,
                                                  NULL) != STORE_POINT_UNKNOWN;
 }
@@ -39,15 +50,23 @@ static bool points_known(struct worker_core *core, struct worker_launch *launch)
         }
         launch->after_known++;
     }
-    return true;
+    core->waits_for = UINT64_MAX;
+    for (uint32_t i = 0; i < launch->piece_count; i++) {
+        if (!device_known(core, wire_buffer_device(launch->pieces[i].src))) {
+            return false;
+        }
+    }
+    return !worker_launch_is_half(launch) || device_known(core, launch->peer);
 }
 
 static bool front_ready(struct worker_core *core, struct worker_launch *launch)
 {
     core->waits_unpin = false;
+    core->waits_for   = 0;
     if (!points_known(core, launch)) {
         return false;
     }
+    core->waits_for = 0;
     if (launch->failure == PLASMON_OK && !launch->checked) {
         worker_launch_check(core, launch);
         launch->checked = true;

@@ -10,8 +10,8 @@
  * before, no reader goes there before that launch is done, and it comes again.
  *
  * The head sends every unfinished launch again, in order, under its old number (as SKIP when it cannot be repeated), then goes
- * on after the last published one. A stream's word covers everything before it, so one that was left out would look done: that
- * is refused. What had been done already is dropped.
+ * on after the last published one. One that it leaves out is over for it (its failure was reported); others may wait for its word all the
+ * same, so it is passed as SKIP here. What had been done already is dropped.
  */
 #include "worker/core_int.h"
 
@@ -164,25 +164,71 @@ static void unfinished_pop(struct worker_core *core)
     }
 }
 
+static plasmon_status_t skip_queue(struct worker_core *core, uint64_t seq,
+                                   struct pl_err *err)
+{
+    Plasmon__V1__Launch message = PLASMON__V1__LAUNCH__INIT;
+    struct worker_launch *launch;
+    plasmon_status_t status;
+
+    message.seq  = seq;
+    message.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    status       = worker_launch_create(core, &message, &launch, err);
+    if (status == PLASMON_OK) {
+        worker_fifo_push(&core->queue, launch);
+    }
+    return status;
+}
+
+static plasmon_status_t skip_until(struct worker_core *core, uint64_t seq,
+                                   struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint64_t again                                           = unfinished_next(core);
+         again != 0 && again < seq && status == PLASMON_OK; again = unfinished_next(core)) {
+        status         = skip_queue(core, again, err);
+        core->received = again;
+        unfinished_pop(core);
+    }
+    return status;
+}
+
 plasmon_status_t worker_recover_accept(struct worker_core *core, uint64_t seq,
                                        bool *out_take, struct pl_err *err)
 {
-    uint64_t again = unfinished_next(core);
     uint64_t dense = pl_max_u64(core->received, core->recovered) + 1;
+    plasmon_status_t status;
 
     *out_take = false;
-    if (seq <= core->received || (seq < dense && (again == 0 || seq < again))) {
-        return PLASMON_OK; /* taken over before, or done before the restart */
+    if (seq <= core->received) {
+        return PLASMON_OK; /* taken over before */
     }
-    if (again != 0 ? seq != again : seq != dense) {
+    if (seq > dense) {
         return pl_err_set(err, PLASMON_EMALFORMED, "launch %llu came when %llu was due",
-                          (unsigned long long)seq,
-                          (unsigned long long)(again != 0 ? again : dense));
+                          (unsigned long long)seq, (unsigned long long)dense);
     }
 
-    *out_take = true;
-    if (again != 0) {
+    status = skip_until(core, seq, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (seq == unfinished_next(core)) {
         unfinished_pop(core);
+        *out_take = true;
+    } else {
+        *out_take = seq == dense; /* otherwise it was done before the restart */
     }
     return PLASMON_OK;
+}
+
+void worker_core_forget(struct worker_core *core)
+{
+    struct pl_err err;
+
+    if (skip_until(core, UINT64_MAX, &err) != PLASMON_OK) {
+        pl_error("worker", "%s", err.text);
+    }
+    worker_buffers_free_all(core);
+    worker_core_advance(core);
 }

@@ -249,6 +249,7 @@ static void core_start(struct fake *fake)
         .timelines         = fake->timelines,
         .tables            = fake->tables,
         .readers           = fake->readers,
+        .reader_epoch      = &fake->reader_epoch,
         .host_device_of    = fake->host_device_of,
         .device_max        = 16,
         .device_bytes      = 64u << 20,

@@ -24,6 +24,7 @@ struct fake {
     struct store_timeline *timelines[FAKE_DEVICES];
     struct store_pins *readers[STORE_READER_MAX];
     uint32_t host_device_of[16];
+    uint64_t reader_epoch;
     struct pl_str calls;
     struct pl_str reports;
     char last_text[512]; /* of the last failure */

@@ -363,6 +363,22 @@ TEST(freed_buffer_stays_while_a_reader_holds_it)
     fake_destroy(fake);
 }
 
+TEST(freed_buffer_stays_while_a_reader_is_unknown)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    fake->timelines[FAKE_US]->reader_epoch =
+        1; /* somebody came whose page is on its way to us */
+    fake_free(fake, 1);
+    ASSERT_EQ(fake_state(fake, 1), STORE_DOOMED);
+    fake->reader_epoch = 1;
+    worker_core_complete(fake->core);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    fake_destroy(fake);
+}
+
 TEST(slot_given_out_again_waits_for_the_reader_of_its_last_buffer)
 {
     struct fake *fake = fake_create();

@@ -35,6 +35,55 @@ TEST(copy_fills_a_buffer_from_pieces_here_and_there)
     fake_destroy(fake);
 }
 
+TEST(function_starts_from_its_pieces)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    (void)fake_calls(fake);
+    fake_launch_init(&launch, 3,
+                     KIND(RUN)); /* slot 3 = slot 1 + slot 2, as a copy on write */
+    fake_launch_function(&launch, "add_into");
+    fake_launch_operand(&launch, KERNEL_INOUT, 3, 4)->fresh = 1;
+    fake_launch_operand(&launch, KERNEL_IN, 2, 4);
+    fake_launch_piece(&launch, FAKE_BASE + FAKE_US, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "copy:0:0+4->512<-1.0 run:0:add_into signal:0:3");
+    fake_finish(fake, 0, 3);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    ASSERT_EQ(fake_state(fake, 3), STORE_SEALED);
+    fake_launch_init(&launch, 4, KIND(RUN));
+    fake_launch_function(&launch, "add_into");
+    fake_launch_operand(&launch, KERNEL_INOUT, 4, 4)->fresh = 1;
+    fake_launch_piece(&launch, FAKE_BASE + FAKE_US, 1, 8);
+    ASSERT_STATUS(fake_send_err(fake, &launch, NULL), PLASMON_EMALFORMED);
+    fake_destroy(fake);
+}
+
+TEST(device_that_nobody_named_yet_is_waited_for)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->host_device_of[FAKE_BASE + 2] = WORKER_DEVICE_PENDING;
+    fake_launch_init(&launch, 1, KIND(RUN));
+    fake_launch_function(&launch, "noop");
+    fake_launch_after(&launch, FAKE_BASE + 2, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(worker_core_waits_for(fake->core), -1);
+    fake->host_device_of[FAKE_BASE + 2] = 2;
+    worker_core_advance(fake->core);
+    ASSERT_EQ(worker_core_waits_for(fake->core), 1 << 2);
+    fake_peer_publish(fake, 2, 1, 0);
+    ASSERT_EQ(worker_core_waits_for(fake->core), 0);
+    ASSERT_STR(fake_calls(fake), "wait:0:2.0>=1 signal:0:1");
+    fake_destroy(fake);
+}
+
 TEST(copy_of_a_buffer_that_is_gone_fails)
 {
     struct fake *fake = fake_create();

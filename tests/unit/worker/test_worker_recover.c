@@ -67,7 +67,7 @@ TEST(done_is_sealed_and_the_rest_comes_again_on_its_streams)
     fake_destroy(fake);
 }
 
-TEST(unfinished_launch_that_is_left_out_is_refused)
+TEST(unfinished_launch_that_is_left_out_is_passed)
 {
     struct fake *fake = fake_create();
     struct wire_ranges unfinished;
@@ -78,11 +78,36 @@ TEST(unfinished_launch_that_is_left_out_is_refused)
     fake_fill(fake, 1, 1, 4);
     fake_fill(fake, 2, 2, 4);
     fake_restart(fake, &enqueued, &unfinished);
-    fake_launch_init(&launch, 2, RUN);
+    fake_launch_init(&launch, 4, RUN);
     ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
-    ASSERT_CONTAINS(err.text, "launch 2 came when 1 was due");
-    fake_launch_init(&launch, 3, RUN);
-    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "launch 4 came when 3 was due");
+    fake_fill(fake, 2, 2, 4);
+    ASSERT_STR(fake_calls(fake), "run:1:fill signal:1:2");
+    ASSERT_EQ(fake->timelines[FAKE_US]->stream[0].value, 1); /* who waits for 1 goes on */
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_SEALED);
+    fake_noop(fake, 3);
+    ASSERT_STR(fake_reports(fake), "done:1+1 done:3+1");
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(new_head_finds_an_empty_device)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_restart(fake, &enqueued, &unfinished);
+    worker_core_forget(fake->core);
+    ASSERT_EQ(fake->timelines[FAKE_US]->stream[1].value, 2);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_state(fake, 2), STORE_FREE);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    fake_fill(fake, 3, 1, 4);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:3");
     wire_ranges_finish(&unfinished);
     fake_destroy(fake);
 }
