@@ -39,6 +39,7 @@ struct store_timeline {
     uint32_t incarnation;     /* of the worker; written by the store before it starts one */
     uint64_t enqueued;        /* every launch up to here is in the ring; release by the worker */
     uint64_t reader_epoch;   /* by the store: counts the pages of pins that came (control.h, PINS_ADD) */
+    uint64_t waits_for;      /* bit i: our next launch waits until host device i publishes; by the worker, read by publishers */
     struct store_word stream[STORE_STREAM_MAX];        /* written by the device */
     struct store_word stage_ready[STORE_STAGE_SLOTS];  /* chunk number + 1 that lies in the slot; by the sender's device */
     struct store_word stage_taken;                     /* chunks taken out, in order; by this device */
