@@ -1,0 +1,113 @@
+/*
+ * The client handle: what the parts of libplasmon share.
+ *
+ *   frame.c     encodes what goes out            refs.c, tasks.c  what names what, and who will still write it
+ *   session.c   the stream: in order, once       dispatch.c       what the head says
+ *   submit.c    calls                            data.c, copy.c   put, get, map
+ *   wait.c      waiting and callbacks            shared.c         the host's object tables and chunks
+ *   embedded.c  a private cluster, spawn.c       status.c         status, functions
+ *
+ * LOCKS   client->lock (rank CLIENT) guards session and refs. shared.lock (rank STORE) guards what came from the store. No
+ *         lock is held while a callback of the user runs.
+ * FORK    Threads, sockets and pins do not survive fork(): every entry point begins with client_enter(), which refuses in
+ *         a child before it touches a lock.
+ */
+#ifndef CLIENT_CLIENT_INT_H
+#define CLIENT_CLIENT_INT_H
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/host.h"
+#include "base/lock.h"
+#include "client/embedded.h"
+#include "client/error.h"
+#include "client/refs.h"
+#include "client/session.h"
+#include "client/shared.h"
+#include "plasmon/plasmon.h"
+
+#define PUT_INLINE_BYTES   (256u << 10) /* up to here the bytes go with the task: no round trip */
+#define READ_CHUNK_BYTES   WIRE_DATA_BYTES_MAX
+#define READS_IN_FLIGHT    4u
+#define CONNECT_TIMEOUT_MS 20000u
+#define FINISH_GRACE_MS    1000u
+#define STORE_GONE_MS      2000u
+#define RECONNECT_MS       30000u
+
+struct client_device {
+    uint32_t index;
+    uint32_t kind;
+    uint32_t host_device;
+    bool same_host;
+    bool alive;
+    uint64_t bytes_total;
+    char name[96];
+    char node[64];
+};
+
+struct submit_scratch; /* submit.c: room for the arguments of a call */
+
+struct plasmon_client {
+    /* Constant after plasmon_init(). */
+    uint64_t fork_count; /* of the process that made it */
+    char *address;       /* as given; NULL: private cluster */
+    char *token;
+    char *name_space;
+    char *label;
+    char host[PL_HOST_ID_BYTES]; /* who shares memory with us */
+    struct rpc_loop *loop;
+    struct embedded embedded; /* a private cluster; .active says */
+
+    struct pl_mutex lock; /* rank PL_RANK_CLIENT */
+
+    /* Guarded by `lock`. */
+    struct rpc_channel *channel; /* replaced only by the loop's thread, when a private head comes back */
+    uint32_t channel_users;      /* threads in a unary call */
+    struct session session;
+    struct refs refs;
+    struct pl_vec devices; /* struct client_device */
+    struct submit_scratch *scratch;
+    char store_socket[108];
+    int ready_fd; /* -1: nobody asked */
+
+    struct shared shared; /* has its own lock */
+
+    _Atomic bool loop_thread_known; /* then loop_thread is constant */
+    pthread_t loop_thread;
+};
+
+/* First in every call: NULL and fork. OK, EINVAL or EFORKED with the text set. */
+plasmon_status_t client_enter(const struct plasmon_client *client) PL_MUST_CHECK;
+bool client_on_loop_thread(const struct plasmon_client *client);
+/* With the lock: run callbacks that became due, without it. Loop's thread or a caller's. */
+void client_run_callbacks_unlock(struct plasmon_client *client);
+/* pl_now_ns() + timeout; UINT64_MAX for PLASMON_FOREVER. */
+uint64_t client_deadline(uint32_t timeout_ms);
+/* Devices as Welcome or a StatusReply lists them. */
+plasmon_status_t client_set_devices_locked(struct plasmon_client *client, size_t count, Plasmon__V1__Device *const *devices) PL_MUST_CHECK;
+/* Ask the head again. Without the lock. */
+plasmon_status_t client_refresh_devices(struct plasmon_client *client) PL_MUST_CHECK;
+const struct client_device *client_device_locked(const struct plasmon_client *client, uint32_t index); /* NULL: unknown */
+/* A text for the wire: UTF-8, not longer than max. */
+plasmon_status_t client_check_text(const char *text, size_t bytes_max, const char *what) PL_MUST_CHECK;
+
+/* A unary call of the head; *out_bytes is the caller's. Without the lock. */
+plasmon_status_t client_unary(struct plasmon_client *client, const char *path, const ProtobufCMessage *message, uint8_t **out_bytes, size_t *out_length) PL_MUST_CHECK;
+
+/* submit.c */
+struct submit_scratch *submit_scratch_create(void) PL_MUST_CHECK;
+void submit_scratch_destroy(struct submit_scratch *scratch);
+
+/* wait.c: wait until the box of the ref is decided; its status, with the failure's text as this thread's error. */
+plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root, const struct pl_box *box, uint64_t deadline_ns) PL_MUST_CHECK;
+
+/* views.c: a snapshot of what the slot shows, as a new root with one handle. */
+plasmon_status_t client_snapshot_locked(struct plasmon_client *client, struct ref_slot *slot, struct plasmon_ref **out_ref) PL_MUST_CHECK;
+/* Release the handle, and the ref at the head if it was the last one. */
+void client_close_ref_locked(struct plasmon_client *client, struct plasmon_ref *ref, struct ref_slot *slot);
+
+/* copy.c: the part of `view` that lies in `box`, from a buffer that holds `frame` into the view's elements in C order. */
+void copy_view_out(void *dst, const struct pl_view *view, const struct pl_box *box, const void *src, const struct pl_box *frame, uint32_t element_bytes);
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * map: the bytes of a ref where they are. The head holds the version, a pin holds the buffer; both end with plasmon_unmap().
+ * A value in several buffers is gathered into one first.
+ */
+#include "base/alloc.h"
+#include "client/data.h"
+
+struct plasmon_mapping {
+    struct plasmon_client *client;
+    uint64_t hold;
+    struct shared_pin pin;
+    const void *data;
+    int64_t stride[PL_DIM_MAX];
+};
+
+/* The one place that has all of the view, or NULL. */
+static const struct place *single_place(const struct held_value *value)
+{
+    struct pl_box hull = pl_view_hull(&value->view);
+
+    for (size_t i = 0; i < value->request.places.count; i++) {
+        const struct place *place = pl_vec_at(&value->request.places, i);
+
+        if (pl_box_contains(&place->box, &hull)) {
+            return place;
+        }
+    }
+    return NULL;
+}
+
+static plasmon_status_t map_place(struct plasmon_client *client, struct held_value *value,
+                                  uint64_t deadline_ns, struct plasmon_mapping *mapping)
+{
+    const struct place *place = single_place(value);
+    uint32_t element_bytes    = pl_dtype_bytes(value->root_shape.dtype);
+    struct pl_err err         = {0};
+    plasmon_status_t status;
+
+    if (place == NULL) {
+        return error_set(PLASMON_EAGAIN, "the object lies in several buffers");
+    }
+    status = data_pin(client, place, deadline_ns, &mapping->pin, &err);
+    if (status != PLASMON_OK) {
+        return error_from(&err, status);
+    }
+
+    pl_box_strides(&place->frame, mapping->stride);
+    for (uint32_t i = 0; i < value->view.ndim; i++) {
+        mapping->stride[i] *= value->view.step[i];
+    }
+    mapping->data =
+        (const uint8_t *)mapping->pin.data +
+        pl_box_offset(&place->frame, value->view.start) * (int64_t)element_bytes;
+    return PLASMON_OK;
+}
+
+/* One round: locate (gathered or not), pin. On success the mapping owns hold and pin. */
+static plasmon_status_t map_once(struct plasmon_client *client, struct held_value *value,
+                                 uint64_t root_id, bool gather, uint64_t deadline_ns,
+                                 struct plasmon_mapping *mapping)
+{
+    plasmon_status_t status;
+
+    pl_mutex_lock(&client->lock);
+    status = held_value_locate_locked(client, value, root_id, gather, deadline_ns);
+    pl_mutex_unlock(&client->lock);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+
+    status = map_place(client, value, deadline_ns, mapping);
+    pl_mutex_lock(&client->lock);
+    if (status == PLASMON_OK) {
+        mapping->hold = value->hold;
+        value->hold   = 0; /* stays with the mapping */
+        request_close_locked(client, &value->request);
+        pl_cond_finish(&value->cond);
+    } else {
+        held_value_drop_locked(client, value);
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+static plasmon_status_t map_begin(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  uint64_t deadline_ns, struct held_value *value,
+                                  uint64_t *out_root_id)
+{
+    struct pl_err err = {0};
+    struct ref_slot *slot;
+    struct pl_box box;
+    plasmon_status_t status;
+
+    pl_mutex_lock(&client->lock);
+    status = refs_find(&client->refs, ref, &slot, &err);
+    if (status == PLASMON_OK && slot->root->is_task) {
+        status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
+    }
+    if (status != PLASMON_OK) {
+        (void)error_from(&err, status);
+    } else {
+        *out_root_id      = slot->root->id;
+        value->root_shape = slot->root->shape;
+        value->view       = slot_view(slot);
+        status =
+            client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *ref,
+                             uint32_t timeout_ms, struct plasmon_mapping **out_mapping)
+{
+    uint64_t deadline_ns = client_deadline(timeout_ms), root_id = 0;
+    struct held_value value = {.hold = 0};
+    struct plasmon_mapping *mapping;
+    plasmon_status_t status = client_enter(client);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (out_mapping == NULL) {
+        return error_set(PLASMON_EINVAL, "out_mapping is NULL");
+    }
+    status = map_begin(client, ref, deadline_ns, &value, &root_id);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (!data_reachable(client, PLASMON_ANYWHERE)) {
+        return error_set(
+            PLASMON_EUNREACHABLE,
+            "no device of this host has memory that can be mapped: use plasmon_get()");
+    }
+    mapping = PL_NEW(struct plasmon_mapping);
+    if (mapping == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    mapping->client = client;
+    if (timeout_ms == 0) {
+        deadline_ns = UINT64_MAX; /* as in plasmon_get() */
+    }
+
+    status = map_once(client, &value, root_id, false, deadline_ns, mapping);
+    if (status == PLASMON_EAGAIN ||
+        status == PLASMON_ELOST) { /* in pieces, or moved while we asked */
+        status = map_once(client, &value, root_id, true, deadline_ns, mapping);
+    }
+    if (status != PLASMON_OK) {
+        pl_free(mapping);
+        return status == PLASMON_EAGAIN
+                   ? error_set(PLASMON_EUNREACHABLE, "the object could not be gathered")
+                   : status;
+    }
+    *out_mapping = mapping;
+    return PLASMON_OK;
+}
+
+const void *plasmon_mapping_data(const struct plasmon_mapping *mapping)
+{
+    return mapping->data;
+}
+
+const int64_t *plasmon_mapping_strides(const struct plasmon_mapping *mapping)
+{
+    return mapping->stride;
+}
+
+void plasmon_unmap(struct plasmon_mapping *mapping)
+{
+    struct plasmon_client *client;
+
+    if (mapping == NULL) {
+        return;
+    }
+    client = mapping->client;
+    if (client_enter(client) ==
+        PLASMON_OK) { /* in a forked child the pin and the hold are the parent's */
+        shared_unpin(&client->shared, &mapping->pin);
+        pl_mutex_lock(&client->lock);
+        session_release_locked(client, mapping->hold, true);
+        pl_mutex_unlock(&client->lock);
+    }
+    pl_free(mapping);
+}

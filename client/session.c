@@ -1,0 +1,699 @@
+/*
+ * The session with the head. See session.h for the states and the rules.
+ *
+ * A frame's bytes exist twice while it is on its way: with gRPC, and in wire_link until the head acknowledged it. The order
+ * of frames is the order of their numbers because both are given out under the client's lock.
+ */
+#include "client/session.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "client/client_int.h"
+
+#define SESSION_PATH "/plasmon.v1.Plasmon/Session"
+#define NOT_STUCK    UINT64_MAX
+#define KEPT_WAIT    (64u << 20)  /* threads wait above this many unacknowledged bytes */
+#define KEPT_MAX     (256u << 20) /* and the link refuses above this many */
+#define ACK_OWED_MAX \
+    16u /* frames taken over without a word; the tick says it sooner or later anyway */
+#define RETRY_FIRST_NS 20000000ull
+#define RETRY_MAX_NS   1000000000ull
+#define BYE_MS         1000u
+#define CLOSE_MS       5000u /* rpc gives up what is queued after 2 s */
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+plasmon_status_t session_init(struct plasmon_client *client)
+{
+    struct session *session = &client->session;
+    plasmon_status_t status;
+
+    session->state      = SESSION_CONNECTING;
+    session->stuck_from = NOT_STUCK;
+    wire_link_init(&session->link, KEPT_MAX);
+    frame_init(&session->frame);
+    pl_map_init(&session->requests);
+
+    status = pl_cond_init(&session->changed);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = wire_arena_init(&session->arena, WIRE_ARENA_BYTES_MAX);
+    if (status != PLASMON_OK) {
+        pl_cond_finish(&session->changed);
+    }
+    return status;
+}
+
+void session_finish(struct plasmon_client *client)
+{
+    struct session *session = &client->session;
+
+    wire_arena_finish(&session->arena);
+    pl_cond_finish(&session->changed);
+    pl_map_finish(&session->requests);
+    frame_finish(&session->frame);
+    wire_link_finish(&session->link);
+}
+
+static void requests_fail_locked(struct session *session, plasmon_status_t status,
+                                 const char *text)
+{
+    size_t index = 0;
+    uint64_t number;
+    void *value;
+
+    while (pl_map_next(&session->requests, &index, &number, &value)) {
+        struct request *request = value;
+
+        if (!request->answered) {
+            request->answered = true;
+            request->status   = status;
+            (void)snprintf(request->text, sizeof(request->text), "%s", text);
+            pl_cond_signal(request->cond);
+        }
+    }
+}
+
+void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
+                        const char *text)
+{
+    struct session *session = &client->session;
+
+    pl_mutex_assert_held(&client->lock);
+    if (session->state == SESSION_DEAD) {
+        return;
+    }
+    session->state       = SESSION_DEAD;
+    session->dead_status = status == PLASMON_OK ? PLASMON_ECLOSED : status;
+    (void)snprintf(session->dead_text, sizeof(session->dead_text), "%s", text);
+    if (!session->ending) {
+        pl_info("client", "session has ended: %s", session->dead_text);
+    }
+    refs_fail_all(&client->refs, session->dead_status, session->dead_text);
+    requests_fail_locked(session, session->dead_status, session->dead_text);
+    pl_cond_broadcast(&session->changed);
+}
+
+/* ------------------------------------------------------------------------------------------------ out */
+
+static void hand_over_locked(struct session *session, uint64_t seq, uint8_t *buffer,
+                             size_t length)
+{
+    if (session->state != SESSION_OPEN || session->stuck_from != NOT_STUCK) {
+        rpc_buffer_destroy(buffer); /* the link keeps it; it goes out with the resend */
+        return;
+    }
+    if (rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
+        session->writing = true;
+    } else {
+        session->stuck_from = seq - 1;
+    }
+}
+
+static void fill_header_locked(struct session *session, uint64_t seq,
+                               Plasmon__V1__Header *header)
+{
+    plasmon__v1__header__init(header);
+    header->protocol = WIRE_PROTOCOL;
+    header->epoch    = session->epoch;
+    header->session  = session->session;
+    header->seq      = seq;
+    header->ack      = wire_link_ack(&session->link);
+    header->credit   = INT64_MAX; /* the client takes whatever the head has to say */
+}
+
+static void cut_locked(struct plasmon_client *client)
+{
+    struct session *session = &client->session;
+    Plasmon__V1__Header header;
+    uint8_t *buffer;
+    size_t length;
+    uint64_t seq;
+    plasmon_status_t status;
+
+    if (session->frame.empty || session->state == SESSION_DEAD) {
+        return;
+    }
+
+    seq = wire_link_next_seq(&session->link);
+    fill_header_locked(session, seq, &header);
+    status = frame_pack(&session->frame, &header, rpc_buffer_create, &buffer, &length);
+    if (status != PLASMON_OK) {
+        session_die_locked(client, status, "out of host memory while a frame was sent");
+        return;
+    }
+    frame_clear(&session->frame);
+
+    status = wire_link_sent(&session->link, seq, buffer, length);
+    if (status != PLASMON_OK) {
+        rpc_buffer_destroy(buffer);
+        session_die_locked(client, status,
+                           "too much is unacknowledged: the head does not keep up");
+        return;
+    }
+    hand_over_locked(session, seq, buffer, length);
+}
+
+void session_flush_locked(struct plasmon_client *client)
+{
+    pl_mutex_assert_held(&client->lock);
+    cut_locked(client);
+}
+
+void session_kick_locked(struct plasmon_client *client)
+{
+    struct session *session = &client->session;
+
+    if (frame_full(&session->frame) ||
+        (session->state == SESSION_OPEN && !session->writing &&
+         session->stuck_from == NOT_STUCK)) {
+        cut_locked(client);
+    }
+}
+
+/* A frame outside the sequence: acknowledges, and carries nothing. */
+static void send_ack_locked(struct session *session)
+{
+    struct frame none;
+    Plasmon__V1__Header header;
+    uint8_t *buffer;
+    size_t length;
+
+    if (session->state != SESSION_OPEN || session->stuck_from != NOT_STUCK) {
+        return;
+    }
+    frame_init(&none);
+    fill_header_locked(session, 0, &header);
+    if (frame_pack(&none, &header, rpc_buffer_create, &buffer, &length) == PLASMON_OK &&
+        rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
+        session->writing = true;
+    }
+}
+
+struct resend {
+    struct session *session;
+    uint64_t seq;
+    bool refused;
+};
+
+static void resend_one(void *user, const uint8_t *bytes, size_t length)
+{
+    struct resend *resend = user;
+    uint8_t *buffer;
+
+    if (resend->refused) {
+        return;
+    }
+    buffer = rpc_buffer_create(length);
+    if (buffer != NULL) {
+        memcpy(buffer, bytes, length);
+        if (rpc_stream_send(resend->session->stream, buffer, length) == PLASMON_OK) {
+            resend->session->writing = true;
+            resend->seq++;
+            return;
+        }
+    }
+    resend->refused = true;
+}
+
+/* Everything after `from` that the link keeps. What the stream does not take now follows when it is writable. */
+static void resend_locked(struct session *session, uint64_t from)
+{
+    struct resend resend = {.session = session, .seq = from};
+
+    wire_link_resend(&session->link, from, resend_one, &resend);
+    session->stuck_from = resend.refused ? resend.seq : NOT_STUCK;
+}
+
+plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tasks,
+                                     enum frame_kind kind)
+{
+    struct session *session = &client->session;
+
+    for (;;) {
+        bool credit, kept;
+
+        if (session->state == SESSION_DEAD) {
+            return error_set(session->dead_status, "%s", session->dead_text);
+        }
+        if (!frame_admits(&session->frame, kind)) {
+            cut_locked(client);
+            continue;
+        }
+        credit = tasks == 0 || session->tasks_sent + tasks <= session->credit;
+        kept   = session->link.kept_bytes + session->frame.length < KEPT_WAIT;
+        if (credit && kept) {
+            return PLASMON_OK;
+        }
+        if (client_on_loop_thread(client)) {
+            return error_set(PLASMON_EAGAIN,
+                             "%s, and a callback must not wait: submit from another thread",
+                             credit ? "too much is on its way"
+                                    : "as many tasks are in flight as the head allows");
+        }
+        cut_locked(client);
+        pl_cond_wait(&session->changed, &client->lock);
+    }
+}
+
+void session_release_locked(struct plasmon_client *client, uint64_t ref, bool at_once)
+{
+    struct session *session = &client->session;
+
+    if (session->state == SESSION_DEAD) {
+        return;
+    }
+    if (!frame_admits(&session->frame, FRAME_RELEASE)) {
+        cut_locked(client);
+    }
+    if (frame_add_release(&session->frame, ref) != PLASMON_OK) {
+        pl_warn("client", "out of host memory: ref %llu stays until the session ends",
+                (unsigned long long)ref);
+        return;
+    }
+    if (at_once) {
+        cut_locked(client);
+    } else {
+        session_kick_locked(client);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ requests */
+
+void request_init(struct request *request, struct pl_cond *cond)
+{
+    *request = (struct request){.cond = cond, .places = PL_VEC_INIT(struct place)};
+}
+
+plasmon_status_t request_open_locked(struct plasmon_client *client, struct request *request)
+{
+    struct session *session = &client->session;
+    uint64_t number         = session->request_last + 1;
+
+    if (client_on_loop_thread(client)) {
+        return error_set(PLASMON_EINVAL,
+                         "this call waits for the head and cannot be made in a callback");
+    }
+    if (pl_map_set(&session->requests, number, request) != PLASMON_OK) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    session->request_last = number;
+    request->number       = number;
+    request->answered     = false;
+    return PLASMON_OK;
+}
+
+plasmon_status_t request_send_locked(struct plasmon_client *client, struct request *request,
+                                     enum frame_kind kind,
+                                     const Plasmon__V1__ClientFrame *fields)
+{
+    plasmon_status_t status = session_room_locked(client, 0, kind);
+
+    assert(request == NULL || request->number != 0);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (frame_add_fields(&client->session.frame, kind, fields) != PLASMON_OK) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    session_flush_locked(client);
+    return PLASMON_OK;
+}
+
+plasmon_status_t request_wait_locked(struct plasmon_client *client, struct request *request,
+                                     uint64_t deadline_ns)
+{
+    while (!request->answered) {
+        if (deadline_ns == UINT64_MAX) {
+            pl_cond_wait(request->cond, &client->lock);
+        } else if (!pl_cond_wait_until(request->cond, &client->lock, deadline_ns) &&
+                   !request->answered) {
+            return error_set(PLASMON_ETIMEDOUT, "the head has not answered in time");
+        }
+    }
+    if (request->status != PLASMON_OK) {
+        return error_set(request->status, "%s",
+                         request->text[0] != '\0' ? request->text
+                                                  : pl_status_text(request->status));
+    }
+    return PLASMON_OK;
+}
+
+void request_close_locked(struct plasmon_client *client, struct request *request)
+{
+    if (request->number != 0) {
+        (void)pl_map_remove(&client->session.requests, request->number);
+        request->number = 0;
+    }
+    pl_vec_finish(&request->places);
+}
+
+/* ------------------------------------------------------------------------------------------------ in */
+
+static plasmon_status_t welcome_locked(struct plasmon_client *client,
+                                       const Plasmon__V1__Welcome *welcome)
+{
+    struct session *session = &client->session;
+
+    if (session->session != 0 && welcome->session != session->session) {
+        session_die_locked(client, PLASMON_ECLOSED,
+                           "the head no longer knows this session: it was restarted, or "
+                           "the connection was "
+                           "away for longer than its lease");
+        return PLASMON_ECLOSED;
+    }
+    if (client_set_devices_locked(client, welcome->n_devices, welcome->devices) !=
+        PLASMON_OK) {
+        session_die_locked(client, PLASMON_ENOMEM, "out of host memory");
+        return PLASMON_ENOMEM;
+    }
+
+    session->epoch   = welcome->epoch;
+    session->session = welcome->session;
+    session->client  = welcome->client;
+    (void)snprintf(client->store_socket, sizeof(client->store_socket), "%s",
+                   welcome->store_socket);
+    session->state          = SESSION_OPEN;
+    session->broken_at_ns   = 0;
+    session->retry_delay_ns = 0;
+    wire_link_acked(&session->link, welcome->resumed_seq);
+    resend_locked(session, welcome->resumed_seq);
+    session_kick_locked(client);
+    pl_cond_broadcast(&session->changed);
+    pl_info("client", "session %016llx with the head, epoch %016llx, %zu devices",
+            (unsigned long long)session->session, (unsigned long long)session->epoch,
+            welcome->n_devices);
+    return PLASMON_OK;
+}
+
+/* A frame with its header checked by wire. false: the stream is of no more use. */
+static bool take_frame_locked(struct plasmon_client *client,
+                              const Plasmon__V1__HeadFrame *frame)
+{
+    struct session *session = &client->session;
+    int fresh;
+
+    if (session->state == SESSION_DEAD) {
+        return true;
+    }
+    if (frame->welcome != NULL && welcome_locked(client, frame->welcome) != PLASMON_OK) {
+        return false;
+    }
+    if (frame->header->credit > session->credit) {
+        session->credit = frame->header->credit;
+    }
+    wire_link_acked(&session->link, frame->header->ack);
+    fresh = wire_link_receive(&session->link, frame->header->seq);
+    if (fresh < 0) {
+        pl_warn("client", "frame %llu came after %llu: connecting again",
+                (unsigned long long)frame->header->seq,
+                (unsigned long long)session->link.in_seq);
+        return false;
+    }
+    if (fresh > 0) {
+        dispatch_head_frame_locked(client, frame);
+    }
+    if (session->link.in_seq - session->link.in_acked >= ACK_OWED_MAX) {
+        send_ack_locked(session);
+    }
+    pl_cond_broadcast(&session->changed);
+    return true;
+}
+
+static void on_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                       size_t length)
+{
+    struct plasmon_client *client = user;
+    Plasmon__V1__HeadFrame *frame;
+    struct pl_err err = {0};
+    plasmon_status_t status;
+    bool good;
+
+    wire_arena_reset(&client->session.arena);
+    status = wire_decode_head_frame(&client->session.arena, bytes, length, &frame, &err);
+
+    pl_mutex_lock(&client->lock);
+    if (status != PLASMON_OK) {
+        session_die_locked(client, status, err.text);
+        good = false;
+    } else {
+        good = take_frame_locked(client, frame);
+    }
+    client_run_callbacks_unlock(client);
+
+    if (!good) {
+        rpc_stream_close(stream, PLASMON_OK, "the client gave up this stream");
+    }
+}
+
+static void on_writable(void *user, struct rpc_stream *stream)
+{
+    struct plasmon_client *client = user;
+    struct session *session       = &client->session;
+
+    pl_mutex_lock(&client->lock);
+    if (session->stream == stream) {
+        session->writing = false;
+        if (session->state == SESSION_OPEN && session->stuck_from != NOT_STUCK) {
+            resend_locked(session, session->stuck_from);
+        }
+        session_kick_locked(client);
+    }
+    pl_mutex_unlock(&client->lock);
+}
+
+static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
+                      const char *why)
+{
+    struct plasmon_client *client = user;
+    struct session *session       = &client->session;
+
+    pl_mutex_lock(&client->lock);
+    if (session->stream == stream) {
+        session->stream     = NULL;
+        session->writing    = false;
+        session->stuck_from = NOT_STUCK;
+    }
+    if (session->ending) {
+        session_die_locked(client, PLASMON_ECLOSED, "the client has ended");
+    } else if (session->state == SESSION_CONNECTING || status == PLASMON_EAUTH ||
+               status == PLASMON_EVERSION) {
+        session_die_locked(client, status == PLASMON_OK ? PLASMON_ECONNECT : status, why);
+    } else if (session->state != SESSION_DEAD) {
+        if (session->broken_at_ns == 0) {
+            session->broken_at_ns = pl_now_ns();
+        }
+        session->state          = SESSION_BROKEN;
+        session->retry_delay_ns = pl_min_u64(
+            pl_max_u64(session->retry_delay_ns * 2, RETRY_FIRST_NS), RETRY_MAX_NS);
+        session->retry_at_ns = pl_now_ns() + session->retry_delay_ns;
+        (void)snprintf(session->dead_text, sizeof(session->dead_text), "%s",
+                       why != NULL ? why : "");
+        pl_info("client", "lost the head (%s): connecting again", session->dead_text);
+    }
+    pl_cond_broadcast(&session->changed);
+    client_run_callbacks_unlock(client);
+}
+
+static const struct rpc_stream_ops stream_ops = {
+    .message  = on_message,
+    .writable = on_writable,
+    .closed   = on_closed,
+};
+
+/* ------------------------------------------------------------------------------------------------ connecting */
+
+static plasmon_status_t send_hello_locked(struct plasmon_client *client)
+{
+    struct session *session        = &client->session;
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Hello hello       = PLASMON__V1__HELLO__INIT;
+    Plasmon__V1__Header header;
+    uint8_t *buffer;
+    size_t length;
+
+    fill_header_locked(session, 0, &header);
+    hello.protocol_min   = WIRE_PROTOCOL;
+    hello.protocol_max   = WIRE_PROTOCOL;
+    hello.token.data     = (uint8_t *)client->token;
+    hello.token.len      = strlen(client->token);
+    hello.namespace_     = client->name_space;
+    hello.resume_session = session->session;
+    hello.resume_ack     = session->link.in_seq;
+    hello.host           = client->host;
+    hello.label          = client->label;
+    frame.header         = &header;
+    frame.hello          = &hello;
+    if (wire_encode(&frame.base, rpc_buffer_create, &buffer, &length) != PLASMON_OK) {
+        return PLASMON_ENOMEM;
+    }
+    session->writing = true;
+    return rpc_stream_send(session->stream, buffer, length);
+}
+
+static plasmon_status_t connect_locked(struct plasmon_client *client, uint32_t timeout_ms)
+{
+    struct session *session = &client->session;
+    plasmon_status_t status;
+
+    status = rpc_stream_open(client->channel, SESSION_PATH, timeout_ms, &stream_ops, client,
+                             &session->stream);
+    if (status != PLASMON_OK) {
+        session->stream = NULL;
+        return status;
+    }
+    return send_hello_locked(client);
+}
+
+plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms)
+{
+    struct session *session = &client->session;
+    uint64_t deadline_ns    = client_deadline(timeout_ms);
+    plasmon_status_t status;
+
+    pl_mutex_lock(&client->lock);
+    status = connect_locked(client, timeout_ms);
+    if (status != PLASMON_OK) {
+        (void)error_set(status, "cannot connect to the head: %s", pl_status_text(status));
+    }
+    while (status == PLASMON_OK && session->state == SESSION_CONNECTING) {
+        if (!pl_cond_wait_until(&session->changed, &client->lock, deadline_ns) &&
+            session->state == SESSION_CONNECTING) {
+            status = error_set(PLASMON_ETIMEDOUT, "the head did not answer within %u ms",
+                               timeout_ms);
+        }
+    }
+    if (status == PLASMON_OK && session->state == SESSION_DEAD) {
+        status = error_set(session->dead_status, "%s", session->dead_text);
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+static void wait_stream_end_locked(struct plasmon_client *client, uint32_t timeout_ms)
+{
+    uint64_t deadline_ns = client_deadline(timeout_ms);
+
+    while (client->session.stream != NULL &&
+           pl_cond_wait_until(&client->session.changed, &client->lock, deadline_ns)) {
+    }
+}
+
+void session_end(struct plasmon_client *client, uint32_t grace_ms)
+{
+    struct session *session      = &client->session;
+    Plasmon__V1__ClientFrame bye = PLASMON__V1__CLIENT_FRAME__INIT;
+    uint64_t deadline_ns         = client_deadline(grace_ms);
+
+    pl_mutex_lock(&client->lock);
+    session_flush_locked(client);
+    while (session->state == SESSION_OPEN && client->refs.tasks_live > 0 &&
+           pl_cond_wait_until(&session->changed, &client->lock, deadline_ns)) {
+    }
+
+    session->ending = true;
+    if (session->state == SESSION_OPEN) {
+        bye.bye = true;
+        if (!frame_admits(&session->frame, FRAME_BYE)) {
+            cut_locked(client);
+        }
+        if (frame_add_fields(&session->frame, FRAME_BYE, &bye) == PLASMON_OK) {
+            session_flush_locked(client);
+            wait_stream_end_locked(
+                client, BYE_MS); /* the head ends it when it has taken the bye over */
+        }
+    }
+    if (session->stream != NULL) {
+        rpc_stream_close(session->stream, PLASMON_OK, "the client has ended");
+        wait_stream_end_locked(client, CLOSE_MS);
+    }
+    session_die_locked(client, PLASMON_ECLOSED, "the client has ended");
+    pl_mutex_unlock(&client->lock);
+}
+
+/* The private head is behind a socket that the store gave us; a new one needs a new socket. Loop's thread, without the lock. */
+static plasmon_status_t replace_channel(struct plasmon_client *client)
+{
+    struct rpc_channel_config config = {.token = client->token};
+    struct rpc_channel *channel, *old;
+    struct pl_err err = {0};
+    plasmon_status_t status;
+
+    status =
+        embedded_head_fd(&client->embedded, &client->shared, true, 1000, &config.fd, &err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = rpc_channel_create(client->loop, &config, &channel);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_mutex_lock(&client->lock);
+    old             = client->channel;
+    client->channel = channel;
+    pl_mutex_unlock(&client->lock);
+    rpc_channel_destroy(old);
+    return PLASMON_OK;
+}
+
+static void reconnect(struct plasmon_client *client, uint64_t now_ns)
+{
+    struct session *session = &client->session;
+    plasmon_status_t status = PLASMON_OK;
+    bool due, late, unused;
+    char text[sizeof(session->dead_text) + 96];
+
+    pl_mutex_lock(&client->lock);
+    due = session->state == SESSION_BROKEN && session->stream == NULL && !session->ending &&
+          now_ns >= session->retry_at_ns;
+    late   = due && now_ns - session->broken_at_ns > RECONNECT_MS * 1000000ull;
+    unused = client->channel_users == 0;
+    if (late) {
+        (void)snprintf(text, sizeof(text), "no connection to the head for %u s: %s",
+                       RECONNECT_MS / 1000u, session->dead_text);
+        session_die_locked(client, PLASMON_ECLOSED, text);
+    }
+    client_run_callbacks_unlock(client);
+    if (!due || late || (client->embedded.active && !unused)) {
+        return;
+    }
+
+    if (client->embedded.active) {
+        status = replace_channel(client);
+    }
+    pl_mutex_lock(&client->lock);
+    if (status == PLASMON_OK) {
+        status = connect_locked(client, RECONNECT_MS);
+    }
+    if (status == PLASMON_ECLOSED && client->embedded.active) {
+        session_die_locked(client, PLASMON_ECLOSED, "the private cluster has ended");
+    } else if (status != PLASMON_OK) {
+        session->retry_delay_ns = pl_min_u64(session->retry_delay_ns * 2, RETRY_MAX_NS);
+        session->retry_at_ns    = now_ns + session->retry_delay_ns;
+    }
+    client_run_callbacks_unlock(client);
+}
+
+void session_tick(void *user)
+{
+    struct plasmon_client *client = user;
+    struct session *session       = &client->session;
+    bool broken;
+
+    pl_mutex_lock(&client->lock);
+    if (session->state == SESSION_OPEN && wire_link_owes_ack(&session->link)) {
+        send_ack_locked(session);
+    }
+    session_kick_locked(client);
+    broken = session->state == SESSION_BROKEN;
+    pl_mutex_unlock(&client->lock);
+
+    if (broken) {
+        reconnect(client, pl_now_ns());
+    }
+}

@@ -1,0 +1,65 @@
+/*
+ * What this process shares with the devices of its host: their object tables, their chunks, a page of pins. All of it comes as
+ * descriptors from plasmon-store over its control socket (store/control.h), when it is first needed.
+ *
+ * Only CPU devices can be reached: their chunks are host memory. Results are mapped read-only; chunks for puts are writable.
+ * Mappings stay until the end: chunks outlive their worker, and a pin keeps what is in them.
+ *
+ * Threads: any; `lock` guards the socket and the lists. Pinned bytes are used without it.
+ */
+#ifndef CLIENT_SHARED_H
+#define CLIENT_SHARED_H
+
+#include <stdbool.h>
+
+#include "base/lock.h"
+#include "base/map.h"
+#include "store/control.h"
+#include "store/table.h"
+#include "store/timeline.h"
+
+struct shared {
+    struct pl_mutex lock; /* rank PL_RANK_STORE */
+
+    /* Guarded by `lock`. */
+    int control_fd; /* -1: none */
+    int head_fd;    /* private cluster: a socket to the head that nobody took yet; -1 */
+    bool ready;     /* set-up is complete */
+    uint32_t device_count;
+    const struct store_table *tables[STORE_HOST_DEVICE_MAX];
+    uint64_t table_bytes;
+    struct store_pins *pins;
+    uint64_t pins_bytes;
+    struct pl_map chunks; /* see chunk_key() -> struct shared_chunk */
+};
+
+struct shared_pin {
+    struct store_entry entry;
+    const void *data; /* the buffer's first byte */
+    uint32_t pin;
+};
+
+plasmon_status_t shared_init(struct shared *shared) PL_MUST_CHECK;
+void shared_finish(struct shared *shared);
+/* In a forked child: drop descriptors and mappings without a word. */
+void shared_abandon(struct shared *shared);
+/* The socket of a private cluster's store; taken. */
+void shared_adopt(struct shared *shared, int control_fd);
+
+/* Connect (path: when there is no socket yet) and map tables and pins, once. EUNREACHABLE: there is no store here. err says why. */
+plasmon_status_t shared_ensure(struct shared *shared, const char *path, struct pl_err *err) PL_MUST_CHECK;
+/* A socket to the private cluster's head: the one that came, or a new one when `ask`. The caller's. */
+plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t deadline_ns, int *out_fd, struct pl_err *err) PL_MUST_CHECK;
+
+/*
+ * Pin a sealed buffer of a CPU device; data is mapped. Waits while it is not sealed yet. ELOST: gone, ask the head again.
+ * ETIMEDOUT, EUNREACHABLE, ELIMIT (STORE_PIN_MAX mappings).
+ */
+plasmon_status_t shared_pin(struct shared *shared, uint32_t host_device, uint32_t slot, uint32_t generation, uint64_t deadline_ns,
+                            struct shared_pin *out_pin, struct pl_err *err) PL_MUST_CHECK;
+void shared_unpin(struct shared *shared, const struct shared_pin *pin);
+/* Where to write a buffer that a put opened: it is in a client-writable chunk and not sealed. */
+plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, uint32_t slot, uint32_t generation, uint64_t bytes,
+                                 uint64_t deadline_ns, void **out_data, struct pl_err *err) PL_MUST_CHECK;
+
+#endif

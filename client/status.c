@@ -1,0 +1,227 @@
+/* Status of the cluster, as the head tells it; and the catalogue of functions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "client/client_int.h"
+
+#define STATUS_PATH      "/plasmon.v1.Plasmon/Status"
+#define UNARY_TIMEOUT_MS 10000u
+
+static uint8_t *alloc_bytes(size_t length)
+{
+    return pl_alloc(length > 0 ? length : 1);
+}
+
+plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
+                              const ProtobufCMessage *message, uint8_t **out_bytes,
+                              size_t *out_length)
+{
+    struct rpc_channel *channel;
+    struct pl_err err = {0};
+    uint8_t *bytes;
+    size_t length;
+    plasmon_status_t status;
+
+    if (client_on_loop_thread(client)) {
+        return error_set(PLASMON_EINVAL,
+                         "this call waits for the head and cannot be made in a callback");
+    }
+    status = wire_encode(message, alloc_bytes, &bytes, &length);
+    if (status != PLASMON_OK) {
+        return error_set(status, "%s", pl_status_text(status));
+    }
+
+    pl_mutex_lock(&client->lock);
+    if (client->session.state == SESSION_DEAD) {
+        status = error_set(client->session.dead_status, "%s", client->session.dead_text);
+    }
+    channel = client->channel;
+    client->channel_users++;
+    pl_mutex_unlock(&client->lock);
+
+    if (status == PLASMON_OK) {
+        status = rpc_unary_call(channel, path, bytes, length, UNARY_TIMEOUT_MS, out_bytes,
+                                out_length, &err);
+        if (status != PLASMON_OK) {
+            (void)error_from(&err, status);
+        }
+    }
+    pl_mutex_lock(&client->lock);
+    client->channel_users--;
+    pl_mutex_unlock(&client->lock);
+    pl_free(bytes);
+    return status;
+}
+
+/* The reply, in an arena of its own: the caller finishes it. */
+static plasmon_status_t ask_status(struct plasmon_client *client, struct wire_arena *arena,
+                                   Plasmon__V1__StatusReply **out_reply)
+{
+    Plasmon__V1__StatusRequest request = PLASMON__V1__STATUS_REQUEST__INIT;
+    uint8_t *bytes;
+    size_t length;
+    plasmon_status_t status;
+
+    request.detail = true;
+    status         = client_unary(client, STATUS_PATH, &request.base, &bytes, &length);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = wire_arena_init(arena, WIRE_ARENA_BYTES_MAX);
+    if (status == PLASMON_OK) {
+        *out_reply = plasmon__v1__status_reply__unpack(&arena->allocator, length, bytes);
+        if (*out_reply == NULL) {
+            wire_arena_finish(arena);
+            status = error_set(PLASMON_EMALFORMED, "the head's status cannot be read");
+        }
+    }
+    pl_free(bytes);
+    return status;
+}
+
+plasmon_status_t client_refresh_devices(struct plasmon_client *client)
+{
+    Plasmon__V1__StatusReply *reply;
+    struct wire_arena arena;
+    plasmon_status_t status = ask_status(client, &arena, &reply);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_mutex_lock(&client->lock);
+    status = client_set_devices_locked(client, reply->n_devices, reply->devices);
+    pl_mutex_unlock(&client->lock);
+    wire_arena_finish(&arena);
+    return status == PLASMON_OK ? PLASMON_OK
+                                : error_set(status, "%s", pl_status_text(status));
+}
+
+/* ------------------------------------------------------------------------------------------------ JSON */
+
+static void put_number(struct pl_str *out, const char *name, uint64_t value)
+{
+    pl_str_append(out, ",\"%s\":%llu", name, (unsigned long long)value);
+}
+
+static void put_text(struct pl_str *out, const char *name, const char *value)
+{
+    pl_str_append(out, ",\"%s\":", name);
+    pl_str_append_json(out, value != NULL ? value : "");
+}
+
+static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
+{
+    pl_str_append(out, "{\"index\":%u", device->index);
+    put_text(out, "kind",
+             device->kind == 1   ? "cpu"
+             : device->kind == 2 ? "cuda"
+                                 : "unknown");
+    put_number(out, "ordinal", device->ordinal);
+    put_text(out, "node", device->node);
+    put_text(out, "name", device->name);
+    pl_str_append(out, ",\"alive\":%s", device->alive ? "true" : "false");
+    put_number(out, "bytes_total", device->bytes_total);
+    put_number(out, "bytes_used", device->bytes_used);
+    put_number(out, "bytes_replica", device->bytes_replica);
+    put_number(out, "bytes_reserved", device->bytes_reserved);
+    put_number(out, "largest_hole", device->largest_hole);
+    put_number(out, "launches", device->launches);
+    put_number(out, "queued", device->queued);
+    put_number(out, "restarts", device->restarts);
+    put_text(out, "host", device->host);
+    put_number(out, "host_device", device->host_device);
+    pl_str_append(out, "}");
+}
+
+static void put_route(struct pl_str *out, const Plasmon__V1__RouteStats *route)
+{
+    static const char *const names[] = {"local", "peer", "host", "nccl", "inline"};
+
+    pl_str_append(out, "{\"route\":\"%s\"",
+                  route->route < PL_COUNT(names) ? names[route->route] : "unknown");
+    put_number(out, "copies", route->copies);
+    put_number(out, "bytes", route->bytes);
+    pl_str_append(out, "}");
+}
+
+static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
+{
+    pl_str_append(out, "{\"version\":");
+    pl_str_append_json(out, reply->version);
+    put_number(out, "protocol", reply->protocol);
+    pl_str_append(out, ",\"epoch\":\"%016llx\"", (unsigned long long)reply->epoch);
+    put_number(out, "uptime_ms", reply->uptime_ms);
+    put_text(out, "policy", reply->policy);
+    put_text(out, "transfer", reply->transfer);
+    put_number(out, "nodes", reply->nodes);
+    put_number(out, "clients", reply->clients);
+    put_number(out, "tasks_queued", reply->tasks_queued);
+    put_number(out, "tasks_done", reply->tasks_done);
+    put_number(out, "tasks_failed", reply->tasks_failed);
+    put_number(out, "objects", reply->objects);
+    put_number(out, "object_bytes", reply->object_bytes);
+    put_number(out, "core_ns", reply->core_ns);
+    put_number(out, "worker_cpu_ns", reply->worker_cpu_ns);
+    put_number(out, "worker_driver_ns", reply->worker_driver_ns);
+    put_number(out, "task_bytes", reply->task_bytes);
+    pl_str_append(out, ",\"devices\":[");
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        pl_str_append(out, "%s", i > 0 ? "," : "");
+        put_device(out, reply->devices[i]);
+    }
+    pl_str_append(out, "],\"routes\":[");
+    for (size_t i = 0; i < reply->n_routes; i++) {
+        pl_str_append(out, "%s", i > 0 ? "," : "");
+        put_route(out, reply->routes[i]);
+    }
+    pl_str_append(out, "]}");
+}
+
+plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_text)
+{
+    Plasmon__V1__StatusReply *reply;
+    struct wire_arena arena;
+    struct pl_str out;
+    char *text;
+    plasmon_status_t status = client_enter(client);
+
+    if (status == PLASMON_OK && out_text == NULL) {
+        status = error_set(PLASMON_EINVAL, "out_text is NULL");
+    }
+    if (status == PLASMON_OK) {
+        status = ask_status(client, &arena, &reply);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+
+    pl_str_init(&out);
+    put_reply(&out, reply);
+    wire_arena_finish(&arena);
+    text = out.failed ? NULL
+                      : strdup(pl_str_text(
+                            &out)); /* malloc'ed: the caller has free(), not pl_free() */
+    pl_str_finish(&out);
+    if (text == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    *out_text = text;
+    return PLASMON_OK;
+}
+
+plasmon_status_t plasmon_function_at(uint32_t index, struct plasmon_function_info *out_info)
+{
+    const struct kernel_function *function;
+
+    if (out_info == NULL) {
+        return error_set(PLASMON_EINVAL, "out_info is NULL");
+    }
+    if (index >= kernel_count()) {
+        return error_set(PLASMON_ENOENT, "there are %u functions", kernel_count());
+    }
+    function = kernel_at(index);
+    *out_info =
+        (struct plasmon_function_info){function->name, function->signature, function->doc};
+    return PLASMON_OK;
+}

@@ -1,0 +1,546 @@
+/*
+ * Calls. A call is checked here against everything that can be known without the head: refs, arity, modes, dtypes, shapes, aliasing,
+ * size. What it makes gets its ids here too, so that submitting needs no round trip.
+ *
+ * Under the client's lock in three steps: look (no side effects), make (refs, task; undone on failure), send (cannot fail half-way).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "client/client_int.h"
+
+/* One argument while the call is being looked at. */
+struct submit_arg {
+    struct ref_slot *slot; /* NULL: OUT of a new ref, SCRATCH */
+    struct root *made;     /* OUT of a new ref */
+    struct pl_view view;   /* of slot, when it is one */
+    struct pl_box hull;
+    bool whole;
+};
+
+/* Room for the arguments of one call; grows, never shrinks. Guarded by the client's lock. */
+struct submit_scratch {
+    struct pl_vec args;   /* struct submit_arg */
+    struct pl_vec shapes; /* struct kernel_arg_shape */
+    struct pl_vec wire;   /* struct frame_arg */
+    struct pl_vec refs;   /* struct plasmon_ref *: what was made */
+};
+
+/* A call on its way through the steps. */
+struct submit {
+    struct plasmon_client *client;
+    const struct plasmon_call *call;
+    const struct kernel_function *function;
+    struct submit_arg *args;
+    struct kernel_arg_shape *shapes;
+    uint32_t new_count; /* OUT of new refs */
+    union kernel_scalar scalars[KERNEL_SCALARS_MAX];
+    uint64_t id;
+    struct task *task;
+    struct root *task_root; /* out_task */
+};
+
+struct submit_scratch *submit_scratch_create(void)
+{
+    struct submit_scratch *scratch = PL_NEW(struct submit_scratch);
+
+    if (scratch != NULL) {
+        scratch->args   = PL_VEC_INIT(struct submit_arg);
+        scratch->shapes = PL_VEC_INIT(struct kernel_arg_shape);
+        scratch->wire   = PL_VEC_INIT(struct frame_arg);
+        scratch->refs   = PL_VEC_INIT(struct plasmon_ref *);
+    }
+    return scratch;
+}
+
+void submit_scratch_destroy(struct submit_scratch *scratch)
+{
+    if (scratch == NULL) {
+        return;
+    }
+    pl_vec_finish(&scratch->args);
+    pl_vec_finish(&scratch->shapes);
+    pl_vec_finish(&scratch->wire);
+    pl_vec_finish(&scratch->refs);
+    pl_free(scratch);
+}
+
+static bool writes(plasmon_mode_t mode)
+{
+    return mode == PLASMON_OUT || mode == PLASMON_INOUT || mode == PLASMON_REDUCE;
+}
+
+/* ------------------------------------------------------------------------------------------------ look */
+
+/* What needs no lock: the struct itself and the function. */
+static plasmon_status_t check_call(const struct plasmon_call *call,
+                                   const struct kernel_function **out_function)
+{
+    const char *suggestion;
+
+    if (call->function == NULL) {
+        return error_set(PLASMON_EINVAL, "call.function is NULL");
+    }
+    if ((call->arg_count > 0 && call->args == NULL) ||
+        (call->scalar_count > 0 && call->scalars == NULL)) {
+        return error_set(PLASMON_EINVAL, "%s: args or scalars is NULL", call->function);
+    }
+    *out_function = kernel_by_name(call->function);
+    if (*out_function == NULL) {
+        suggestion = kernel_suggest(call->function);
+        return error_set(
+            PLASMON_ENOFUNCTION,
+            suggestion != NULL
+                ? "there is no function \"%.64s\"; did you mean \"%s\"?"
+                : "there is no function \"%.64s\"; `plasmon functions` lists them",
+            call->function, suggestion);
+    }
+    if (call->arg_count > WIRE_ARGS_MAX || call->scalar_count > KERNEL_SCALARS_MAX) {
+        return error_set(PLASMON_EARITY, "%s: %u arguments and %u scalars are too many",
+                         call->function, call->arg_count, call->scalar_count);
+    }
+    if (call->device < PLASMON_ANYWHERE || call->device >= (int)WIRE_DEVICES_MAX) {
+        return error_set(PLASMON_EINVAL,
+                         "%s: device is %d; it is PLASMON_ANYWHERE or a device's index",
+                         call->function, call->device);
+    }
+    return call->label == NULL
+               ? PLASMON_OK
+               : client_check_text(call->label, WIRE_LABEL_BYTES_MAX, "call.label");
+}
+
+static struct pl_shape shape_in(const struct plasmon_shape *shape)
+{
+    struct pl_shape out = {.dtype = (uint32_t)shape->dtype, .ndim = shape->ndim};
+
+    for (uint32_t i = 0; i < shape->ndim && i < PL_DIM_MAX; i++) {
+        out.dim[i] = shape->dim[i];
+    }
+    return out;
+}
+
+static plasmon_status_t look_at_ref(struct submit *submit, uint32_t index)
+{
+    const struct plasmon_arg *arg = &submit->call->args[index];
+    struct submit_arg *out        = &submit->args[index];
+    struct pl_err err             = {0};
+    plasmon_status_t status = refs_find(&submit->client->refs, arg->ref, &out->slot, &err);
+
+    if (status == PLASMON_OK && out->slot->root->is_task) {
+        status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
+    }
+    if (status != PLASMON_OK) {
+        return error_set(status, "%s: args[%u]: %s", submit->call->function, index,
+                         err.text);
+    }
+    out->whole = out->slot->view == NULL;
+    if (!out->whole) {
+        out->view = *out->slot->view;
+        out->hull = pl_view_hull(&out->view);
+    }
+    submit->shapes[index].shape = slot_shape(out->slot);
+    submit->shapes[index].given = true;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t look_at_stated(struct submit *submit, uint32_t index)
+{
+    const struct plasmon_arg *arg = &submit->call->args[index];
+    struct pl_err err             = {0};
+    plasmon_status_t status;
+
+    if (arg->shape == NULL) {
+        return PLASMON_OK; /* the shape rule says */
+    }
+    if (arg->shape->ndim > PL_DIM_MAX) {
+        return error_set(PLASMON_ESHAPE, "%s: args[%u]: %u dimensions; the limit is %d",
+                         submit->call->function, index, arg->shape->ndim, PL_DIM_MAX);
+    }
+    submit->shapes[index].shape = shape_in(arg->shape);
+    submit->shapes[index].given = true;
+    status                      = pl_shape_check(&submit->shapes[index].shape, &err);
+    if (status != PLASMON_OK) {
+        return error_set(status, "%s: args[%u]: %s", submit->call->function, index,
+                         err.text);
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t look_at_arg(struct submit *submit, uint32_t index)
+{
+    const struct plasmon_arg *arg = &submit->call->args[index];
+
+    memset(&submit->shapes[index], 0, sizeof(submit->shapes[index]));
+    submit->shapes[index].mode = (uint32_t)arg->mode;
+    submit->args[index].slot   = NULL;
+    submit->args[index].made   = NULL;
+    submit->args[index].whole  = true;
+
+    switch (arg->mode) {
+    case PLASMON_REDUCE:
+        if (arg->reduce_op < PLASMON_REDUCE_SUM || arg->reduce_op > PLASMON_REDUCE_MAX) {
+            return error_set(PLASMON_EINVAL,
+                             "%s: args[%u]: reduce_op %d is none of SUM, PROD, MIN, MAX",
+                             submit->call->function, index, (int)arg->reduce_op);
+        }
+        return look_at_ref(submit, index);
+    case PLASMON_IN:
+    case PLASMON_INOUT:
+        return look_at_ref(submit, index);
+    case PLASMON_OUT:
+        if (arg->ref != NULL) {
+            return look_at_ref(submit, index);
+        }
+        submit->new_count++;
+        return look_at_stated(submit, index);
+    case PLASMON_SCRATCH:
+        if (arg->ref != NULL || arg->shape == NULL) {
+            return error_set(PLASMON_EINVAL,
+                             "%s: args[%u]: a SCRATCH has a shape and no ref",
+                             submit->call->function, index);
+        }
+        return look_at_stated(submit, index);
+    }
+    return error_set(PLASMON_EINVAL,
+                     "%s: args[%u]: mode %d is none of IN, OUT, INOUT, REDUCE, SCRATCH",
+                     submit->call->function, index, (int)arg->mode);
+}
+
+static bool overlap(const struct submit_arg *a, const struct submit_arg *b)
+{
+    if (a->slot == NULL || b->slot == NULL || a->slot->root != b->slot->root) {
+        return false;
+    }
+    return a->whole || b->whole || pl_box_intersects(&a->hull, &b->hull);
+}
+
+/*
+ * What a task writes may be seen by none of its other arguments: a function is free to write before it has read. (In place is
+ * one INOUT argument.)
+ */
+static plasmon_status_t check_aliasing(const struct submit *submit)
+{
+    const struct plasmon_arg *args = submit->call->args;
+
+    for (uint32_t i = 0; i < submit->call->arg_count; i++) {
+        if (!writes(args[i].mode) || submit->args[i].slot == NULL) {
+            continue;
+        }
+        for (uint32_t j = 0; j < submit->call->arg_count; j++) {
+            if (j != i && overlap(&submit->args[i], &submit->args[j])) {
+                return error_set(PLASMON_EINVAL,
+                                 "%s: args[%u], which is written, overlaps args[%u]: use "
+                                 "one INOUT argument, a "
+                                 "snapshot of what is read, or views that do not meet",
+                                 submit->call->function, i, j);
+            }
+        }
+    }
+    return PLASMON_OK;
+}
+
+static uint64_t largest_device_locked(const struct plasmon_client *client)
+{
+    uint64_t largest = 0;
+
+    for (size_t i = 0; i < client->devices.count; i++) {
+        const struct client_device *device = pl_vec_at(&client->devices, i);
+
+        largest = pl_max_u64(largest, device->bytes_total);
+    }
+    return largest;
+}
+
+/* Could any device that we know of hold what the call makes? No devices known: the head will say. */
+static plasmon_status_t check_sizes(const struct submit *submit)
+{
+    uint64_t largest = largest_device_locked(submit->client);
+    char asked[32], there[32];
+
+    for (uint32_t i = 0; i < submit->call->arg_count && largest > 0; i++) {
+        uint64_t bytes = pl_shape_bytes(&submit->shapes[i].shape);
+
+        if (submit->args[i].slot == NULL && bytes > largest) {
+            return error_set(PLASMON_ETOOBIG,
+                             "%s: args[%u] would be %s; the largest device has %s",
+                             submit->call->function, i, pl_format_bytes(bytes, asked),
+                             pl_format_bytes(largest, there));
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t look(struct submit *submit)
+{
+    const struct plasmon_call *call = submit->call;
+    struct submit_scratch *scratch  = submit->client->scratch;
+    struct pl_err err               = {0};
+    plasmon_status_t status;
+
+    pl_vec_clear(&scratch->args);
+    pl_vec_clear(&scratch->shapes);
+    if (call->arg_count > 0) {
+        submit->args   = pl_vec_push_n(&scratch->args, call->arg_count);
+        submit->shapes = pl_vec_push_n(&scratch->shapes, call->arg_count);
+        if (submit->args == NULL || submit->shapes == NULL) {
+            return error_set(PLASMON_ENOMEM, "out of host memory");
+        }
+    }
+    submit->new_count = 0;
+    for (uint32_t i = 0; i < call->arg_count; i++) {
+        status = look_at_arg(submit, i);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+    for (uint32_t i = 0; i < call->scalar_count; i++) {
+        memcpy(&submit->scalars[i], &call->scalars[i], sizeof(submit->scalars[i]));
+    }
+    status = kernel_check(submit->function, submit->shapes, call->arg_count,
+                          submit->scalars, call->scalar_count, &err);
+    if (status != PLASMON_OK) {
+        return error_from(&err, status);
+    }
+    status = check_aliasing(submit);
+    return status == PLASMON_OK ? check_sizes(submit) : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ make */
+
+static plasmon_status_t make_ref(struct submit *submit, struct submit_arg *arg,
+                                 const struct pl_shape *shape)
+{
+    struct refs *refs        = &submit->client->refs;
+    struct plasmon_ref **ref = pl_vec_push(&submit->client->scratch->refs);
+
+    if (ref == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    arg->made = root_create(refs, refs_draw_ref(refs), shape);
+    if (arg->made == NULL) {
+        pl_vec_pop(&submit->client->scratch->refs);
+        return PLASMON_ENOMEM;
+    }
+    *ref = refs_open(refs, arg->made, NULL);
+    if (*ref == NULL) {
+        root_drop(refs, arg->made);
+        pl_vec_pop(&submit->client->scratch->refs);
+        return PLASMON_ENOMEM;
+    }
+    return PLASMON_OK;
+}
+
+static enum write_effect effect_of(const struct plasmon_arg *arg,
+                                   const struct submit_arg *at)
+{
+    if (arg->mode == PLASMON_INOUT) {
+        return WRITE_UPDATES;
+    }
+    return arg->mode == PLASMON_OUT && (at->whole || pl_view_dense(&at->view))
+               ? WRITE_OVERWRITES
+               : WRITE_ADDS;
+}
+
+/* The refs that the call makes, and the task with all that it writes. On failure undo_make() follows. */
+static plasmon_status_t make(struct submit *submit, bool with_task_ref)
+{
+    const struct plasmon_call *call = submit->call;
+    struct refs *refs               = &submit->client->refs;
+    plasmon_status_t status         = PLASMON_OK;
+
+    pl_vec_clear(&submit->client->scratch->refs);
+    submit->id   = refs_draw_task(refs);
+    submit->task = task_create(refs, submit->id, submit->function->name, call->label);
+    if (submit->task == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; i < call->arg_count && status == PLASMON_OK; i++) {
+        struct submit_arg *arg = &submit->args[i];
+
+        if (!writes(call->args[i].mode)) {
+            continue;
+        }
+        if (arg->slot == NULL) {
+            status = make_ref(submit, arg, &submit->shapes[i].shape);
+            if (status != PLASMON_OK) {
+                break;
+            }
+        }
+        status =
+            task_writes(submit->task, arg->made != NULL ? arg->made : arg->slot->root,
+                        arg->whole ? NULL : &arg->hull, effect_of(&call->args[i], arg));
+    }
+    if (status == PLASMON_OK && with_task_ref) {
+        struct submit_arg future = {0};
+
+        status = make_ref(submit, &future, NULL);
+        if (status == PLASMON_OK) {
+            submit->task_root     = future.made;
+            submit->task_root->id = submit->id;
+            status = task_writes(submit->task, submit->task_root, NULL, WRITE_ADDS);
+        }
+    }
+    return status;
+}
+
+static void undo_make(struct submit *submit)
+{
+    struct refs *refs    = &submit->client->refs;
+    struct pl_vec *made  = &submit->client->scratch->refs;
+    struct pl_err unused = {0};
+
+    if (submit->task != NULL) {
+        task_abandon(refs, submit->task);
+    }
+    for (size_t i = 0; i < made->count; i++) {
+        struct plasmon_ref *ref = *(struct plasmon_ref **)pl_vec_at(made, i);
+        struct ref_slot *slot;
+        uint64_t id;
+        bool at_once;
+
+        if (refs_find(refs, ref, &slot, &unused) == PLASMON_OK) {
+            (void)refs_close(refs, ref, slot, &id,
+                             &at_once); /* the head never heard of it */
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ send */
+
+static plasmon_status_t encode(struct submit *submit)
+{
+    const struct plasmon_call *call = submit->call;
+    struct pl_vec *wire             = &submit->client->scratch->wire;
+    struct frame_arg *args          = NULL;
+    struct frame_task task          = {
+                 .id           = submit->id,
+                 .kind         = PLASMON__V1__TASK_KIND__TASK_RUN,
+                 .function     = pl_hash_name(submit->function->name),
+                 .arg_count    = call->arg_count,
+                 .scalars      = &submit->scalars[0].bits,
+                 .scalar_count = call->scalar_count,
+                 .label        = call->label,
+                 .place        = (uint32_t)(call->device + 1),
+                 .retries      = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
+    };
+
+    pl_vec_clear(wire);
+    if (call->arg_count > 0) {
+        args = pl_vec_push_n(wire, call->arg_count);
+        if (args == NULL) {
+            return PLASMON_ENOMEM;
+        }
+    }
+    for (uint32_t i = 0; i < call->arg_count; i++) {
+        const struct submit_arg *arg = &submit->args[i];
+
+        args[i] = (struct frame_arg){
+            .mode      = (uint32_t)call->args[i].mode,
+            .ref       = arg->slot != NULL   ? arg->slot->root->id
+                         : arg->made != NULL ? arg->made->id
+                                             : 0,
+            .view      = arg->whole ? NULL : &arg->view,
+            .shape     = arg->slot == NULL ? &submit->shapes[i].shape : NULL,
+            .reduce_op = call->args[i].mode == PLASMON_REDUCE
+                             ? (uint32_t)call->args[i].reduce_op
+                             : 0,
+            .relaxed   = call->args[i].mode == PLASMON_REDUCE && call->args[i].relaxed != 0,
+        };
+    }
+    task.args = args;
+    return frame_add_task(&submit->client->session.frame, &task);
+}
+
+static void hand_out(struct submit *submit, struct plasmon_ref **out_refs,
+                     struct plasmon_ref **out_task)
+{
+    struct plasmon_ref **made = submit->client->scratch->refs.items;
+
+    for (uint32_t i = 0; i < submit->new_count; i++) {
+        out_refs[i] = made[i];
+    }
+    if (out_task != NULL) {
+        *out_task = made[submit->new_count];
+    }
+}
+
+static plasmon_status_t submit_locked(struct submit *submit, struct plasmon_ref **out_refs,
+                                      struct plasmon_ref **out_task)
+{
+    struct session *session = &submit->client->session;
+    plasmon_status_t status = session_room_locked(
+        submit->client, 1, FRAME_TASK); /* may let go of the lock: first */
+
+    if (status == PLASMON_OK) {
+        status = look(submit);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (submit->new_count > 0 && out_refs == NULL) {
+        return error_set(PLASMON_EINVAL, "%s makes %u new refs and out_refs is NULL",
+                         submit->call->function, submit->new_count);
+    }
+
+    status = make(submit, out_task != NULL);
+    if (status == PLASMON_OK) {
+        status = encode(submit);
+    }
+    if (status != PLASMON_OK) {
+        undo_make(submit);
+        return error_set(status, "%s: %s", submit->call->function, pl_status_text(status));
+    }
+    task_commit(&submit->client->refs, submit->task);
+    session->tasks_sent++;
+    session_kick_locked(submit->client);
+    hand_out(submit, out_refs, out_task);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t take_call(const struct plasmon_call *call, struct plasmon_call *out)
+{
+    const struct plasmon_call defaults = PLASMON_CALL_INIT;
+
+    if (call == NULL || call->size < offsetof(struct plasmon_call, label)) {
+        return error_set(
+            PLASMON_EINVAL,
+            "call is NULL, or its size is not set: start from PLASMON_CALL_INIT");
+    }
+    *out = defaults;
+    memcpy(out, call, call->size < sizeof(*out) ? call->size : sizeof(*out));
+    return PLASMON_OK;
+}
+
+plasmon_status_t plasmon_submit(struct plasmon_client *client,
+                                const struct plasmon_call *user_call,
+                                struct plasmon_ref **out_refs,
+                                struct plasmon_ref **out_task)
+{
+    struct submit submit = {.client = client};
+    struct plasmon_call call;
+    plasmon_status_t status = client_enter(client);
+
+    if (status == PLASMON_OK) {
+        status = take_call(user_call, &call);
+    }
+    if (status == PLASMON_OK) {
+        status = check_call(&call, &submit.function);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+
+    submit.call = &call;
+    pl_mutex_lock(&client->lock);
+    status = submit_locked(&submit, out_refs, out_task);
+    pl_mutex_unlock(&client->lock);
+    if (status == PLASMON_ETOOBIG && !client_on_loop_thread(client) &&
+        client_refresh_devices(client) ==
+            PLASMON_OK) { /* a larger device may have come since we were told */
+        pl_mutex_lock(&client->lock);
+        status = submit_locked(&submit, out_refs, out_task);
+        pl_mutex_unlock(&client->lock);
+    }
+    return status;
+}

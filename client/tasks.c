@@ -1,0 +1,637 @@
+/*
+ * Tasks that have not ended, what they will write, and how failures spread. See refs.h for the rules.
+ *
+ * A resolved task costs: one look-up in its block, one unlink a write, one free-list push. Nothing is searched, and no text
+ * is made unless it failed.
+ */
+#include "client/refs.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define TASKS_FREE_MAX 16384u
+
+/* ------------------------------------------------------------------------------------------------ blocks */
+
+static uint64_t block_first(uint64_t id)
+{
+    return (id - 1) / REFS_BLOCK * REFS_BLOCK +
+           1; /* ids start at 1, blocks follow each other */
+}
+
+static struct task_block *block_find(struct refs *refs, uint64_t id)
+{
+    uint64_t first = block_first(id);
+
+    if (refs->block_last == NULL || refs->block_last->first != first) {
+        struct task_block *block = pl_map_get(&refs->blocks, first);
+
+        if (block == NULL) {
+            return NULL;
+        }
+        refs->block_last = block;
+    }
+    return refs->block_last;
+}
+
+static struct task_block *block_get(struct refs *refs, uint64_t id)
+{
+    struct task_block *block = block_find(refs, id);
+
+    if (block != NULL) {
+        return block;
+    }
+    block = PL_NEW(struct task_block);
+    if (block == NULL) {
+        return NULL;
+    }
+    block->first = block_first(id);
+    if (pl_map_set(&refs->blocks, block->first, block) != PLASMON_OK) {
+        pl_free(block);
+        return NULL;
+    }
+    return block;
+}
+
+static void block_remove(struct refs *refs, struct task_block *block)
+{
+    (void)pl_map_remove(&refs->blocks, block->first);
+    if (refs->block_last == block) {
+        refs->block_last = NULL;
+    }
+    pl_free(block);
+}
+
+/* A block goes when nothing in it lives, unless ids of it are still to be given out. */
+static void block_reap(struct refs *refs, struct task_block *block)
+{
+    bool drawing =
+        block->first + REFS_BLOCK == refs->task_end && refs->task_next != refs->task_end;
+
+    if (block->live == 0 && !drawing) {
+        block_remove(refs, block);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ tasks */
+
+static void write_detach(struct write *write)
+{
+    if (write->root != NULL) {
+        pl_list_remove(&write->in_root);
+        write->root = NULL;
+    }
+}
+
+static void task_free(struct refs *refs, struct task *task)
+{
+    for (struct write *write = task->writes, *next; write != NULL; write = next) {
+        next = write->next;
+        if (write != &task->first) {
+            pl_free(write);
+        }
+    }
+    pl_free(task->label);
+
+    if (refs->tasks_free_count < TASKS_FREE_MAX) {
+        task->next_free  = refs->tasks_free;
+        refs->tasks_free = task;
+        refs->tasks_free_count++;
+    } else {
+        pl_free(task);
+    }
+}
+
+struct task *task_create(struct refs *refs, uint64_t id, const char *what,
+                         const char *label)
+{
+    struct task *task = refs->tasks_free;
+    char *label_copy  = NULL;
+
+    if (block_get(refs, id) == NULL) {
+        return NULL;
+    }
+    if (label != NULL && label[0] != '\0') {
+        label_copy = pl_strdup(label);
+        if (label_copy == NULL) {
+            return NULL;
+        }
+    }
+    if (task != NULL) {
+        refs->tasks_free = task->next_free;
+        refs->tasks_free_count--;
+    } else {
+        task = PL_NEW(struct task);
+        if (task == NULL) {
+            pl_free(label_copy);
+            return NULL;
+        }
+    }
+
+    task->id         = id;
+    task->what       = what;
+    task->label      = label_copy;
+    task->writes     = NULL;
+    task->first_used = false;
+    return task;
+}
+
+static struct write *task_new_write(struct task *task)
+{
+    struct write *write = &task->first;
+
+    if (task->first_used) {
+        write = PL_NEW(struct write);
+        if (write == NULL) {
+            return NULL;
+        }
+    }
+    task->first_used = true;
+    write->task      = task;
+    write->root      = NULL;
+    pl_list_init(&write->in_root);
+    return write;
+}
+
+plasmon_status_t task_writes(struct task *task, struct root *root, const struct pl_box *box,
+                             enum write_effect effect)
+{
+    struct write *write = task_new_write(task), **end = &task->writes;
+
+    if (write == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    write->root   = root;
+    write->effect = effect;
+    write->whole  = box == NULL;
+    if (box != NULL) {
+        write->box = *box;
+    }
+    write->next = NULL;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = write;
+    return PLASMON_OK;
+}
+
+void task_abandon(struct refs *refs, struct task *task)
+{
+    task_free(refs, task); /* its writes are in no list yet */
+}
+
+/* Is box `a` (whole or not) inside box `b`? */
+static bool covered(bool a_whole, const struct pl_box *a, bool b_whole,
+                    const struct pl_box *b)
+{
+    return b_whole || (!a_whole && pl_box_contains(b, a));
+}
+
+/* What is left of an older write beside `box`: it goes on as one write a piece. Out of memory: it stays whole, which is safe. */
+static void write_cut(struct write *write, const struct pl_box *from,
+                      const struct pl_box *box)
+{
+    struct pl_box pieces[2 * PL_DIM_MAX];
+    unsigned count = pl_box_subtract(from, box, pieces);
+
+    if (count == 0) {
+        write_detach(write);
+        return;
+    }
+    for (unsigned i = 1; i < count; i++) {
+        struct write *more = task_new_write(write->task);
+
+        if (more == NULL) {
+            return;
+        }
+        more->root   = write->root;
+        more->effect = write->effect;
+        more->whole  = false;
+        more->box    = pieces[i];
+        more->next   = write->next;
+        write->next  = more;
+        pl_list_add_after(&write->in_root, &more->in_root);
+    }
+    write->whole = false;
+    write->box   = pieces[0];
+}
+
+static struct pl_box box_or_whole(const struct root *root, bool whole,
+                                  const struct pl_box *box)
+{
+    return whole ? pl_box_of_shape(&root->shape) : *box;
+}
+
+/* `newer` was submitted: older writes that the present version no longer depends on leave the list. */
+static void supersede_writes(struct root *root, const struct write *newer)
+{
+    struct pl_list *at, *next;
+
+    pl_list_for_each_safe(at, next, &root->writes) {
+        struct write *older = pl_container_of(at, struct write, in_root);
+
+        if (covered(older->whole, &older->box, newer->whole, &newer->box)) {
+            write_detach(older);
+        } else if (newer->effect == WRITE_OVERWRITES) {
+            struct pl_box box = box_or_whole(root, older->whole, &older->box);
+
+            if (pl_box_intersects(&box, &newer->box)) {
+                write_cut(older, &box, &newer->box);
+            }
+        }
+    }
+}
+
+/* The box is written anew, or fails anew: older failures no longer speak for it. */
+static void supersede_failures(struct root *root, bool whole, const struct pl_box *box)
+{
+    for (size_t i = root->failures.count; i > 0; i--) {
+        struct root_failure *failed = pl_vec_at(&root->failures, i - 1);
+        struct pl_box from          = box_or_whole(root, failed->whole, &failed->box);
+        struct pl_box pieces[2 * PL_DIM_MAX];
+        struct failure *failure = failed->failure;
+        unsigned count          = 0;
+
+        if (!whole && !pl_box_intersects(&from, box)) {
+            continue;
+        }
+        if (!whole) {
+            count = pl_box_subtract(&from, box, pieces);
+        }
+        pl_vec_remove_unordered(&root->failures, i - 1);
+        for (unsigned k = 0; k < count; k++) {
+            struct root_failure *piece = pl_vec_push(&root->failures);
+
+            if (piece != NULL) { /* otherwise the state is told by the tasks that read it */
+                *piece = (struct root_failure){.box     = pieces[k],
+                                               .failure = failure_hold(failure)};
+            }
+        }
+        failure_release(failure);
+    }
+}
+
+void task_commit(struct refs *refs, struct task *task)
+{
+    struct task_block *block = block_find(refs, task->id);
+
+    assert(block != NULL);
+    assert(block->task[task->id - block->first] == NULL);
+    block->task[task->id - block->first] = task;
+    block->live++;
+    refs->tasks_live++;
+
+    for (struct write *write = task->writes; write != NULL; write = write->next) {
+        struct root *root = write->root;
+
+        if (write->effect != WRITE_ADDS) {
+            supersede_writes(root, write);
+        }
+        if (write->effect == WRITE_OVERWRITES) {
+            supersede_failures(root, write->whole, &write->box);
+        }
+        pl_list_add_tail(&root->writes, &write->in_root);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ failures */
+
+/* For when even the text of a failure cannot be made. Shared by all; never counted, never freed. */
+#define HELD_FOREVER UINT32_MAX
+static struct failure failure_no_memory = {
+    .held_count = HELD_FOREVER,
+    .status     = PLASMON_ENOMEM,
+    .text       = (char *)"out of host memory while a failure was recorded",
+};
+
+static struct failure *failure_try(plasmon_status_t status, uint64_t task, const char *text)
+{
+    struct failure *failure = PL_NEW(struct failure);
+
+    if (failure == NULL) {
+        return NULL;
+    }
+    failure->text = pl_strdup(text);
+    if (failure->text == NULL) {
+        pl_free(failure);
+        return NULL;
+    }
+    failure->held_count = 1;
+    failure->status     = status;
+    failure->task       = task;
+    return failure;
+}
+
+struct failure *failure_create(plasmon_status_t status, uint64_t task, const char *text)
+{
+    struct failure *failure = failure_try(status, task, text);
+
+    return failure != NULL ? failure : &failure_no_memory;
+}
+
+struct failure *failure_hold(struct failure *failure)
+{
+    if (failure->held_count != HELD_FOREVER) {
+        failure->held_count++;
+    }
+    return failure;
+}
+
+void failure_release(struct failure *failure)
+{
+    if (failure == NULL || failure->held_count == HELD_FOREVER) {
+        return;
+    }
+    assert(failure->held_count > 0);
+    failure->held_count--;
+    if (failure->held_count == 0) {
+        pl_free(failure->text);
+        pl_free(failure);
+    }
+}
+
+static const struct failure *recent_find(const struct refs *refs, uint64_t task)
+{
+    for (size_t i = 0; i < PL_COUNT(refs->recent); i++) {
+        if (refs->recent[i] != NULL && refs->recent[i]->task == task) {
+            return refs->recent[i];
+        }
+    }
+    return NULL;
+}
+
+static void recent_add(struct refs *refs, struct failure *failure)
+{
+    struct failure **place = &refs->recent[refs->recent_next++ % PL_COUNT(refs->recent)];
+
+    failure_release(*place);
+    *place = failure_hold(failure);
+}
+
+struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
+                                      plasmon_status_t status, const char *text,
+                                      uint64_t first_task)
+{
+    struct task_block *block = block_find(refs, task_id);
+    struct task *task        = block != NULL ? block->task[task_id - block->first] : NULL;
+    const struct failure *first;
+    struct failure *failure;
+    uint32_t name_length;
+    struct pl_str out;
+
+    pl_str_init(&out);
+    pl_str_append(&out, "task %llu", (unsigned long long)task_id);
+    if (task != NULL && task->label != NULL) {
+        pl_str_append(&out, " '%s'", task->label);
+    }
+    if (task != NULL) {
+        pl_str_append(&out, " (%s)", task->what);
+    }
+    name_length = (uint32_t)out.length;
+    pl_str_append(&out, " failed: %s",
+                  text != NULL && text[0] != '\0' ? text : pl_status_text(status));
+    if (first_task != 0 && first_task != task_id) {
+        first = recent_find(refs, first_task);
+        if (first != NULL) {
+            pl_str_append(&out, "; the first failing task is %.*s", (int)first->name_length,
+                          first->text);
+        } else {
+            pl_str_append(&out, "; the first failing task is task %llu",
+                          (unsigned long long)first_task);
+        }
+    }
+
+    failure = failure_create(status, task_id, pl_str_text(&out));
+    if (failure->held_count != HELD_FOREVER) {
+        failure->name_length = name_length;
+    }
+    pl_str_finish(&out);
+    recent_add(refs, failure);
+    return failure;
+}
+
+static void root_fail(struct root *root, const struct write *write, struct failure *failure)
+{
+    struct root_failure *failed;
+
+    supersede_failures(root, write->whole, &write->box);
+    failed = pl_vec_push(&root->failures);
+    if (failed != NULL) { /* out of memory: a get still fails, by the head's word */
+        *failed = (struct root_failure){
+            .whole = write->whole, .box = write->box, .failure = failure_hold(failure)};
+    }
+}
+
+plasmon_status_t root_inherit(struct root *copy, const struct root *from,
+                              const struct pl_box *box)
+{
+    const struct pl_list *at;
+
+    pl_list_for_each(at, &from->writes) {
+        struct write *write = pl_container_of(at, struct write, in_root), *more;
+
+        if (!write->whole && box != NULL && !pl_box_intersects(&write->box, box)) {
+            continue;
+        }
+        more = task_new_write(write->task);
+        if (more == NULL) {
+            return PLASMON_ENOMEM; /* root_drop() undoes what was linked */
+        }
+        more->root   = copy;
+        more->effect = WRITE_ADDS;
+        more->whole  = true; /* of the copy, which has coordinates of its own */
+        more->next   = write->next;
+        write->next  = more;
+        pl_list_add_tail(&copy->writes, &more->in_root);
+    }
+    for (size_t i = 0; i < from->failures.count; i++) {
+        const struct root_failure *failed = pl_vec_at(&from->failures, i);
+        struct root_failure *more;
+
+        if (!failed->whole && box != NULL && !pl_box_intersects(&failed->box, box)) {
+            continue;
+        }
+        more = pl_vec_push(&copy->failures);
+        if (more == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        *more =
+            (struct root_failure){.whole = true, .failure = failure_hold(failed->failure)};
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ watches */
+
+static void watch_decide(struct refs *refs, struct watch *watch, plasmon_status_t status)
+{
+    watch->status = status;
+    watch->root   = NULL;
+    pl_list_remove(&watch->link);
+    if (watch->waiter != NULL) {
+        watch->waiter->resolved++;
+        if (watch->waiter->resolved >= watch->waiter->need) {
+            pl_cond_signal(&watch->waiter->cond);
+        }
+    } else {
+        pl_list_add_tail(&refs->callbacks, &watch->link);
+    }
+}
+
+void watch_start(struct watch *watch, struct root *root, const struct pl_box *box)
+{
+    watch->status = root_state(root, box, NULL);
+    watch->whole  = box == NULL;
+    pl_list_init(&watch->link);
+    if (watch->status != PLASMON_INPROGRESS) {
+        return;
+    }
+    if (box != NULL) {
+        watch->hull = *box;
+    }
+    watch->root = root;
+    pl_list_add_tail(&root->watches, &watch->link);
+}
+
+void watch_stop(struct watch *watch)
+{
+    pl_list_remove(&watch->link);
+    watch->root = NULL;
+}
+
+static void root_watches_check(struct refs *refs, struct root *root)
+{
+    struct pl_list *at, *next;
+
+    pl_list_for_each_safe(at, next, &root->watches) {
+        struct watch *watch = pl_container_of(at, struct watch, link);
+        plasmon_status_t status =
+            root_state(root, watch->whole ? NULL : &watch->hull, NULL);
+
+        if (status != PLASMON_INPROGRESS) {
+            watch_decide(refs, watch, status);
+        }
+    }
+}
+
+void root_watches_release(struct refs *refs, struct root *root)
+{
+    struct pl_list *at, *next;
+
+    pl_list_for_each_safe(at, next, &root->watches) {
+        watch_decide(refs, pl_container_of(at, struct watch, link), PLASMON_ERELEASED);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ resolving */
+
+static void task_end(struct refs *refs, struct task *task, struct failure *failure)
+{
+    for (struct write *write = task->writes; write != NULL; write = write->next) {
+        struct root *root = write->root;
+
+        if (root == NULL) {
+            continue;
+        }
+        if (failure != NULL) {
+            root_fail(root, write, failure);
+        }
+        write_detach(write);
+        root_watches_check(refs, root);
+    }
+    refs->tasks_live--;
+    refs->resolved_count++;
+    task_free(refs, task);
+}
+
+void refs_resolve(struct refs *refs, uint64_t task_id, struct failure *failure)
+{
+    struct task_block *block = task_id == 0 ? NULL : block_find(refs, task_id);
+    struct task *task;
+
+    if (block == NULL || block->task[task_id - block->first] == NULL) {
+        return;
+    }
+    task                                = block->task[task_id - block->first];
+    block->task[task_id - block->first] = NULL;
+    block->live--;
+    task_end(refs, task, failure);
+    block_reap(refs, block);
+}
+
+static void resolve_in_block(struct refs *refs, struct task_block *block, uint64_t first,
+                             uint64_t last)
+{
+    for (uint64_t id = first; id <= last && block->live > 0; id++) {
+        struct task *task = block->task[id - block->first];
+
+        if (task != NULL) {
+            block->task[id - block->first] = NULL;
+            block->live--;
+            task_end(refs, task, NULL);
+        }
+    }
+    block_reap(refs, block);
+}
+
+void refs_resolve_range(struct refs *refs, uint64_t first, uint64_t count)
+{
+    uint64_t last = pl_min_u64(first + (count - 1),
+                               refs->id_next); /* a claim beyond it is about nothing */
+
+    assert(first > 0 && count > 0);
+    for (uint64_t at = first; at <= last; at = block_first(at) + REFS_BLOCK) {
+        struct task_block *block = block_find(refs, at);
+
+        if (block != NULL) {
+            resolve_in_block(refs, block, at,
+                             pl_min_u64(last, block->first + REFS_BLOCK - 1));
+        }
+    }
+}
+
+static struct task_block *any_block(struct refs *refs)
+{
+    size_t index = 0;
+    uint64_t key;
+    void *value;
+
+    return pl_map_next(&refs->blocks, &index, &key, &value) ? value : NULL;
+}
+
+void refs_fail_all(struct refs *refs, plasmon_status_t status, const char *text)
+{
+    struct failure *failure = failure_create(status, 0, text);
+    struct task_block *block;
+
+    while ((block = any_block(refs)) != NULL) {
+        for (uint32_t i = 0; i < REFS_BLOCK && block->live > 0; i++) {
+            struct task *task = block->task[i];
+
+            if (task != NULL) {
+                block->task[i] = NULL;
+                block->live--;
+                task_end(refs, task, failure);
+            }
+        }
+        block_remove(refs, block);
+    }
+    failure_release(failure);
+}
+
+void tasks_finish(struct refs *refs)
+{
+    refs_fail_all(refs, PLASMON_ECLOSED, "the client has ended");
+    for (struct task *task = refs->tasks_free, *next; task != NULL; task = next) {
+        next = task->next_free;
+        pl_free(task);
+    }
+    refs->tasks_free = NULL;
+    pl_map_finish(&refs->blocks);
+    for (size_t i = 0; i < PL_COUNT(refs->recent); i++) {
+        failure_release(refs->recent[i]);
+    }
+}

@@ -1,0 +1,303 @@
+/* Waiting: for refs, by polling, by callback, by descriptor; and cancelling. */
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+#include "base/alloc.h"
+#include "client/client_int.h"
+
+/* The ref's state as a status with its text. */
+static plasmon_status_t tell_state(const struct root *root, const struct pl_box *box)
+{
+    struct failure *failure = NULL;
+    plasmon_status_t status = root_state(root, box, &failure);
+
+    return failure != NULL ? error_set(status, "%s", failure->text) : status;
+}
+
+plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root,
+                                        const struct pl_box *box, uint64_t deadline_ns)
+{
+    struct waiter waiter = {.need = 1};
+    struct watch watch   = {.waiter = &waiter};
+    plasmon_status_t status;
+
+    status = root_state(root, box, NULL);
+    if (status != PLASMON_INPROGRESS) {
+        return tell_state(root, box);
+    }
+    if (client_on_loop_thread(client)) {
+        return error_set(PLASMON_EINVAL,
+                         "this call would wait and cannot be made in a callback");
+    }
+    session_flush_locked(client);
+    if (deadline_ns <= pl_now_ns()) {
+        return error_set(PLASMON_ETIMEDOUT, "the ref is still pending");
+    }
+    status = pl_cond_init(&waiter.cond);
+    if (status != PLASMON_OK) {
+        return error_set(status, "%s", pl_status_text(status));
+    }
+
+    watch_start(&watch, root, box);
+    while (watch.status == PLASMON_INPROGRESS) {
+        if (deadline_ns == UINT64_MAX) {
+            pl_cond_wait(&waiter.cond, &client->lock);
+        } else if (!pl_cond_wait_until(&waiter.cond, &client->lock, deadline_ns) &&
+                   watch.status == PLASMON_INPROGRESS) {
+            status = error_set(PLASMON_ETIMEDOUT,
+                               "the ref is still pending: task %llu is yet to write it",
+                               (unsigned long long)root_writer(root, box));
+            break;
+        }
+    }
+    watch_stop(&watch);
+    pl_cond_finish(&waiter.cond);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (watch.status == PLASMON_ERELEASED) {
+        return error_set(PLASMON_ERELEASED, "the ref was released by another thread");
+    }
+    return watch.status == PLASMON_OK ? PLASMON_OK : tell_state(root, box);
+}
+
+plasmon_status_t plasmon_state(struct plasmon_client *client, struct plasmon_ref *ref)
+{
+    struct pl_err err = {0};
+    struct ref_slot *slot;
+    struct pl_box box;
+    plasmon_status_t status = client_enter(client);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_mutex_lock(&client->lock);
+    status = refs_find(&client->refs, ref, &slot, &err);
+    status = status == PLASMON_OK ? tell_state(slot->root, slot_box(slot, &box))
+                                  : error_from(&err, status);
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+plasmon_status_t plasmon_flush(struct plasmon_client *client)
+{
+    plasmon_status_t status = client_enter(client);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_mutex_lock(&client->lock);
+    session_flush_locked(client);
+    if (client->session.state == SESSION_DEAD) {
+        status = error_set(client->session.dead_status, "%s", client->session.dead_text);
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ k of n */
+
+/* Start a watch for each ref; those that are decided count at once. */
+static plasmon_status_t watch_all_locked(struct plasmon_client *client,
+                                         struct plasmon_ref *const *refs, uint32_t count,
+                                         struct watch *watches, struct waiter *waiter,
+                                         uint32_t *out_started)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct pl_err err = {0};
+        struct ref_slot *slot;
+        struct pl_box box;
+        plasmon_status_t status = refs_find(&client->refs, refs[i], &slot, &err);
+
+        if (status != PLASMON_OK) {
+            return error_set(status, "refs[%u]: %s", i, err.text);
+        }
+        watches[i].waiter = waiter;
+        watch_start(&watches[i], slot->root, slot_box(slot, &box));
+        *out_started = i + 1;
+        if (watches[i].status != PLASMON_INPROGRESS) {
+            waiter->resolved++;
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t wait_enough_locked(struct plasmon_client *client,
+                                           struct waiter *waiter, uint64_t deadline_ns)
+{
+    while (waiter->resolved < waiter->need) {
+        if (client_on_loop_thread(client)) {
+            return error_set(PLASMON_EINVAL,
+                             "this call would wait and cannot be made in a callback");
+        }
+        if (deadline_ns == UINT64_MAX) {
+            pl_cond_wait(&waiter->cond, &client->lock);
+        } else if (!pl_cond_wait_until(&waiter->cond, &client->lock, deadline_ns) &&
+                   waiter->resolved < waiter->need) {
+            return error_set(PLASMON_ETIMEDOUT,
+                             "%u refs are ready or failed so far; %u were asked for",
+                             waiter->resolved, waiter->need);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static void tell_all(const struct watch *watches, uint32_t count, int *out_ready,
+                     uint32_t *out_count)
+{
+    uint32_t decided = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        plasmon_status_t status = watches[i].status;
+
+        decided += status != PLASMON_INPROGRESS;
+        if (out_ready != NULL) {
+            out_ready[i] = status == PLASMON_OK           ? 1
+                           : status == PLASMON_INPROGRESS ? 0
+                                                          : (int)status;
+        }
+    }
+    if (out_count != NULL) {
+        *out_count = decided;
+    }
+}
+
+plasmon_status_t plasmon_wait(struct plasmon_client *client,
+                              struct plasmon_ref *const *refs, uint32_t count,
+                              uint32_t need, uint32_t timeout_ms, int *out_ready,
+                              uint32_t *out_count)
+{
+    uint64_t deadline_ns = client_deadline(timeout_ms);
+    struct waiter waiter = {.need = need};
+    struct watch *watches;
+    uint32_t started        = 0;
+    plasmon_status_t status = client_enter(client);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if ((count > 0 && refs == NULL) || need > count) {
+        return error_set(PLASMON_EINVAL, "need is %u of %u refs", need, count);
+    }
+    watches = PL_NEW_N(struct watch, count > 0 ? count : 1);
+    if (watches == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    status = pl_cond_init(&waiter.cond);
+    if (status != PLASMON_OK) {
+        pl_free(watches);
+        return error_set(status, "%s", pl_status_text(status));
+    }
+
+    pl_mutex_lock(&client->lock);
+    status = watch_all_locked(client, refs, count, watches, &waiter, &started);
+    if (status == PLASMON_OK) {
+        session_flush_locked(client);
+        status = wait_enough_locked(client, &waiter, deadline_ns);
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        watch_stop(&watches[i]);
+    }
+    pl_mutex_unlock(&client->lock);
+
+    if (status == PLASMON_OK || status == PLASMON_ETIMEDOUT) {
+        tell_all(watches, count, out_ready, out_count);
+    }
+    pl_cond_finish(&waiter.cond);
+    pl_free(watches);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ callbacks, descriptor */
+
+plasmon_status_t plasmon_on_ready(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  plasmon_ready_fn fn, void *user)
+{
+    struct pl_err err = {0};
+    struct ref_slot *slot;
+    struct watch *watch;
+    struct pl_box box;
+    plasmon_status_t status = client_enter(client), decided = PLASMON_INPROGRESS;
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (fn == NULL) {
+        return error_set(PLASMON_EINVAL, "fn is NULL");
+    }
+    watch = PL_NEW(struct watch);
+    if (watch == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    watch->fn   = fn;
+    watch->user = user;
+
+    pl_mutex_lock(&client->lock);
+    status = refs_find(&client->refs, ref, &slot, &err);
+    if (status == PLASMON_OK) {
+        watch_start(watch, slot->root, slot_box(slot, &box));
+        decided = watch->status;
+        session_flush_locked(client);
+    }
+    pl_mutex_unlock(&client->lock);
+
+    if (status != PLASMON_OK) {
+        pl_free(watch);
+        return error_from(&err, status);
+    }
+    if (decided != PLASMON_INPROGRESS) {
+        pl_free(watch);
+        fn(user, decided);
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd)
+{
+    plasmon_status_t status = client_enter(client);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (out_fd == NULL) {
+        return error_set(PLASMON_EINVAL, "out_fd is NULL");
+    }
+    pl_mutex_lock(&client->lock);
+    if (client->ready_fd < 0) {
+        client->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    }
+    *out_fd = client->ready_fd;
+    pl_mutex_unlock(&client->lock);
+    return *out_fd >= 0
+               ? PLASMON_OK
+               : error_set(PLASMON_ELIMIT, "cannot make an eventfd: too many descriptors");
+}
+
+plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref)
+{
+    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+    struct pl_err err               = {0};
+    struct ref_slot *slot;
+    struct pl_box box;
+    uint64_t writer;
+    plasmon_status_t status = client_enter(client);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_mutex_lock(&client->lock);
+    status = refs_find(&client->refs, ref, &slot, &err);
+    if (status != PLASMON_OK) {
+        status = error_from(&err, status);
+    } else {
+        writer = root_writer(slot->root, slot_box(slot, &box));
+        if (writer != 0) { /* otherwise it is too late, which is no error */
+            fields.n_cancel = 1;
+            fields.cancel   = &writer;
+            status          = request_send_locked(client, NULL, FRAME_CANCEL, &fields);
+        }
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
