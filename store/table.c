@@ -139,6 +139,10 @@ void store_table_alloc(struct store_table *table, uint32_t slot, uint32_t genera
     assert(frame->ndim <= PL_DIM_MAX);
     memcpy(fields.dim, frame->dim, frame->ndim * sizeof(frame->dim[0]));
 
+    if (slot >= shared_load32(&table->slot_high)) {
+        shared_store32(&table->slot_high,
+                       slot + 1); /* before the entry, so that recovery finds it */
+    }
     entry_write(entry, &fields);
     shared_store32(&entry->state, STORE_WRITING);
 }
@@ -209,7 +213,8 @@ bool store_table_pinned(struct store_table *table, uint32_t slot,
     for (uint32_t i = 0; i < page_count && !held; i++) {
         held = pages[i] != NULL && page_holds(pages[i], key);
     }
-    if (pl_bug("store.scan_before_doom") && !held) {
+    if (pl_bug("store.scan_before_doom") && !held &&
+        entry_state(table_entry(table, slot)) != STORE_CONSUMED) {
         shared_store_sc32(&table_entry(table, slot)->state, STORE_DOOMED);
     }
     return held;
@@ -234,8 +239,10 @@ uint32_t store_table_sweep(struct store_table *table, struct store_pins *const *
                            uint32_t page_count)
 {
     uint32_t freed = 0;
+    uint32_t end =
+        (uint32_t)pl_min_u64(shared_load32(&table->slot_high), STORE_TABLE_SLOTS);
 
-    for (uint32_t slot = 0; slot < STORE_TABLE_SLOTS; slot++) {
+    for (uint32_t slot = 0; slot < end; slot++) {
         if (entry_state(&table->entries[slot]) == STORE_DOOMED &&
             !store_table_pinned(table, slot, pages, page_count)) {
             store_table_free(table, slot);

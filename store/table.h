@@ -83,7 +83,9 @@ struct store_table {
     uint32_t ordinal;
     _Atomic uint32_t chunk_count; /* release: chunks[0 .. count) are right */
     uint64_t arena_bytes;         /* of reserved address space */
-    uint64_t reserved[4];
+    _Atomic uint32_t slot_high;   /* entries at and above it were never used; only grows */
+    uint32_t reserved_word;
+    uint64_t reserved[3];
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };

@@ -329,6 +329,9 @@ static void worker_bury(struct store_daemon *daemon, struct store_worker *worker
         daemon_unwatch(daemon, &worker->control);
         store_link_finish(&worker->link);
     }
+    if (daemon->stopping) {
+        return; /* there will be no reader of what is left */
+    }
     freed = store_host_device_down(&daemon->host, worker->host_device);
     if (freed > 0) {
         pl_info("store", "device %u: %u buffers that the dead worker had given up are free",

@@ -1,0 +1,55 @@
+/* plasmon-store without its link to the head: what would be reported goes to standard error as lines. */
+#include <stdio.h>
+#include <sys/eventfd.h>
+
+#include "base/log.h"
+#include "store/daemon.h"
+#include "store/process.h"
+
+static plasmon_status_t start(void *user, const char *node, const char *store_socket,
+                              uint32_t devices)
+{
+    (void)user;
+    (void)fprintf(stderr, "up: node %s devices %u socket %s\n", node, devices,
+                  store_socket[0] != '\0' ? store_socket : "-");
+    return PLASMON_OK;
+}
+
+static void worker_down(void *user, const struct store_uplink_down *down)
+{
+    (void)user;
+    (void)fprintf(stderr, "down: device %u incarnation %u status %d quarantined %d: %s\n",
+                  down->host_device, down->incarnation, (int)down->wait_status,
+                  down->quarantined, down->text);
+}
+
+static void give_fd(void *user, int fd)
+{
+    (void)user;
+    (void)fd;
+}
+
+static enum store_uplink_event next(void *user, uint32_t *out_host_device)
+{
+    (void)user;
+    *out_host_device = 0;
+    return STORE_UPLINK_NONE;
+}
+
+int main(int argc, char **argv)
+{
+    struct store_options options;
+    struct store_uplink uplink = {
+        .start = start, .worker_down = worker_down, .give_fd = give_fd, .next = next};
+    struct pl_err err;
+
+    if (store_options_parse(argc, argv, &options, &err) != PLASMON_OK) {
+        (void)fprintf(stderr, "%s\n", err.text);
+        return 2;
+    }
+    store_process_prepare(&options);
+    pl_log_set_level(PL_LOG_DEBUG);
+    pl_log_set_sink(pl_log_stderr, NULL);
+    uplink.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return store_daemon_run(&options, "", &uplink);
+}

@@ -1,0 +1,120 @@
+/* The decisions about a worker's life, with a clock of our own. */
+#include "store/worker_proc.h"
+
+#include "tests/harness/test.h"
+
+#define MS 1000000ull
+#define S  1000000000ull
+
+static struct store_proc started(void)
+{
+    struct store_proc proc;
+
+    store_proc_init(&proc);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_START, 0), STORE_PROC_SPAWN);
+    ASSERT_EQ(proc.incarnation, 1);
+    ASSERT_TRUE(store_proc_alive(&proc));
+    return proc;
+}
+
+TEST(the_first_death_is_followed_by_a_restart_at_once)
+{
+    struct store_proc proc = started();
+
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, S),
+              STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    ASSERT_EQ(proc.incarnation, 2);
+    ASSERT_EQ(proc.state, STORE_PROC_RUNNING);
+}
+
+TEST(pauses_double_from_a_tenth_of_a_second_to_five_seconds)
+{
+    static const uint64_t pauses_ms[] = {0,    100,  200,  400,  800,
+                                         1600, 3200, 5000, 5000, 5000};
+    struct store_proc proc            = started();
+    uint64_t now                      = S;
+
+    for (size_t i = 0; i < PL_COUNT(pauses_ms); i++) {
+        unsigned actions = store_proc_step(&proc, STORE_PROC_EXITED, now);
+
+        ASSERT_TRUE((actions & STORE_PROC_REPORT) != 0);
+        if (pauses_ms[i] > 0) {
+            ASSERT_EQ(proc.state, STORE_PROC_WAITING);
+            ASSERT_EQ(proc.due_ns, now + pauses_ms[i] * MS);
+            ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, proc.due_ns - 1), 0);
+            now     = proc.due_ns;
+            actions = store_proc_step(&proc, STORE_PROC_TICK, now);
+        }
+        ASSERT_TRUE((actions & STORE_PROC_SPAWN) != 0);
+        ASSERT_EQ(proc.incarnation, i + 2);
+    }
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, now), STORE_PROC_REPORT);
+    ASSERT_EQ(proc.state, STORE_PROC_QUARANTINED);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, now + 3600 * S), 0);
+}
+
+TEST(deaths_a_minute_apart_never_quarantine)
+{
+    struct store_proc proc = started();
+
+    for (uint64_t i = 1; i < 100; i++) {
+        ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, i * 60 * S),
+                  STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    }
+    ASSERT_EQ(proc.incarnation, 100);
+}
+
+TEST(a_fenced_worker_is_replaced_only_after_it_was_reaped)
+{
+    struct store_proc proc = started();
+
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_FENCE, S), STORE_PROC_KILL);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_FENCE, S), 0);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, 10 * S), 0);
+    ASSERT_EQ(proc.incarnation, 1);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, 10 * S),
+              STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    ASSERT_EQ(proc.incarnation, 2);
+}
+
+TEST(a_worker_that_cannot_be_reaped_quarantines_its_device_for_good)
+{
+    struct store_proc proc = started();
+
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_FENCE, S), STORE_PROC_KILL);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, 11 * S - 1), 0);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, 11 * S), STORE_PROC_REPORT);
+    ASSERT_EQ(proc.state, STORE_PROC_QUARANTINED);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, 12 * S), 0);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_START, 12 * S), 0);
+}
+
+TEST(a_failed_start_counts_as_a_death)
+{
+    struct store_proc proc = started();
+
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_SPAWN_FAILED, S),
+              STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_SPAWN_FAILED, S), STORE_PROC_REPORT);
+    ASSERT_EQ(proc.state, STORE_PROC_WAITING);
+}
+
+TEST(nothing_starts_after_shutdown)
+{
+    struct store_proc proc = started();
+
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_SHUTDOWN, S), STORE_PROC_TERM);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, S), 0);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, 100 * S), 0);
+    ASSERT_EQ(proc.incarnation, 1);
+
+    proc = started();
+    (void)store_proc_step(&proc, STORE_PROC_EXITED, S);
+    (void)store_proc_step(&proc, STORE_PROC_EXITED, S);
+    ASSERT_EQ(proc.state, STORE_PROC_WAITING);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_SHUTDOWN, S),
+              0); /* there is nobody to ask */
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, 100 * S), 0);
+}
+
+TEST_MAIN()
