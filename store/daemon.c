@@ -323,10 +323,15 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "signalfd: %s", pl_status_text(status));
     }
-    status = devices_add(daemon, err);
+    if (daemon->options->embedded) {
+        status = embedded_start(
+            daemon, err); /* first: head and client start while we look for devices */
+    }
     if (status == PLASMON_OK) {
-        status = daemon->options->embedded ? embedded_start(daemon, err)
-                                           : clients_listen(daemon, err);
+        status = devices_add(daemon, err);
+    }
+    if (status == PLASMON_OK && !daemon->options->embedded) {
+        status = clients_listen(daemon, err);
     }
     if (status == PLASMON_OK) {
         status = workers_start(daemon, err);
