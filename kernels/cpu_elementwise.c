@@ -1,0 +1,327 @@
+/*
+ * CPU variants of the elementwise functions: unary, binary with broadcasting, comparisons, and those that update their
+ * first argument (axpy, add_into, accumulate), which are binary functions with y as first operand. And fold.
+ */
+#include "kernels/cpu.h"
+#include "kernels/element.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define T          float
+#define U          float
+#define M(name)    name##f
+#define NAME(name) name##_f32
+#define IS_FLOAT   1
+#include "kernels/cpu_elementwise_t.h"
+#undef T
+#undef U
+#undef M
+#undef NAME
+
+#define T          double
+#define U          double
+#define M(name)    name
+#define NAME(name) name##_f64
+#include "kernels/cpu_elementwise_t.h"
+#undef T
+#undef U
+#undef M
+#undef NAME
+#undef IS_FLOAT
+
+#define T          int32_t
+#define U          uint32_t
+#define M(name)    name
+#define NAME(name) name##_i32
+#define IS_FLOAT   0
+#include "kernels/cpu_elementwise_t.h"
+#undef T
+#undef U
+#undef NAME
+
+#define T          int64_t
+#define U          uint64_t
+#define NAME(name) name##_i64
+#include "kernels/cpu_elementwise_t.h"
+#undef T
+#undef U
+#undef NAME
+
+struct elementwise {
+    int op;
+    uint32_t dtype; /* of the operands */
+    union cpu_value s;
+};
+
+/* ------------------------------------------------------------------------------------------------ unary */
+
+static void unary_run(void *user, char *const ptr[], const int64_t stride[], int64_t first,
+                      int64_t n)
+{
+    const struct elementwise *e = user;
+
+    (void)first;
+    switch (e->dtype) {
+    case PL_F32:
+        unary_f32(e->op, e->s.f32, ptr[0], stride[0], ptr[1], stride[1], n);
+        break;
+    case PL_F64:
+        unary_f64(e->op, e->s.f64, ptr[0], stride[0], ptr[1], stride[1], n);
+        break;
+    case PL_I32:
+        unary_i32(e->op, e->s.i32, ptr[0], stride[0], ptr[1], stride[1], n);
+        break;
+    default:
+        unary_i64(e->op, e->s.i64, ptr[0], stride[0], ptr[1], stride[1], n);
+        break;
+    }
+}
+
+static plasmon_status_t unary(const struct kernel_call *call, int op, double scalar)
+{
+    const struct kernel_arg *y = kernel_call_arg(call, 0);
+    const struct kernel_arg *x = kernel_call_arg(call, 1);
+    struct elementwise e       = {.op = op, .dtype = x->dtype};
+    struct cpu_walk walk;
+
+    e.s = cpu_value_of_f64(x->dtype, scalar);
+    cpu_walk_init(&walk, y);
+    cpu_walk_add(&walk, x);
+    cpu_walk_run(&walk, unary_run, &e);
+    return PLASMON_OK;
+}
+
+plasmon_status_t cpu_unary(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    (void)err;
+    return unary(call, op, 0);
+}
+
+plasmon_status_t cpu_scalar(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    (void)err;
+    return unary(call, op, call->scalar[0].f);
+}
+
+/* ------------------------------------------------------------------------------------------------ binary */
+
+static void binary_inner(const struct elementwise *e, char *y, int64_t ys, char *a,
+                         int64_t as, char *b, int64_t bs, int64_t n)
+{
+    switch (e->dtype) {
+    case PL_F32:
+        binary_f32(e->op, e->s.f32, y, ys, a, as, b, bs, n);
+        break;
+    case PL_F64:
+        binary_f64(e->op, e->s.f64, y, ys, a, as, b, bs, n);
+        break;
+    case PL_I32:
+        binary_i32(e->op, e->s.i32, y, ys, a, as, b, bs, n);
+        break;
+    default:
+        binary_i64(e->op, e->s.i64, y, ys, a, as, b, bs, n);
+        break;
+    }
+}
+
+static void binary_run(void *user, char *const ptr[], const int64_t stride[], int64_t first,
+                       int64_t n)
+{
+    (void)first;
+    binary_inner(user, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+}
+
+/* y = a op b; a may be y. */
+static void binary(int op, union cpu_value s, const struct kernel_arg *y,
+                   const struct kernel_arg *a, const struct kernel_arg *b)
+{
+    struct elementwise e = {.op = op, .dtype = a->dtype, .s = s};
+    struct cpu_walk walk;
+
+    cpu_walk_init(&walk, y);
+    cpu_walk_add(&walk, a);
+    cpu_walk_add(&walk, b);
+    cpu_walk_run(&walk, binary_run, &e);
+}
+
+plasmon_status_t cpu_binary(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    (void)err;
+    binary(op, (union cpu_value){.i64 = 0}, kernel_call_arg(call, 0),
+           kernel_call_arg(call, 1), kernel_call_arg(call, 2));
+    return PLASMON_OK;
+}
+
+plasmon_status_t cpu_into(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    const struct kernel_arg *y = kernel_call_arg(call, 0);
+    double scalar              = call->scalar_count > 0 ? call->scalar[0].f : 0;
+
+    (void)err;
+    if (kernel_id_of(call->function) == KERNEL_ID_accumulate) {
+        op = kernel_op_of_reduce(y->reduce_op);
+    }
+    binary(op, cpu_value_of_f64(y->dtype, scalar), y, y, kernel_call_arg(call, 1));
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ compare */
+
+static void compare_bool(int op, char *y, int64_t ys, const char *pa, int64_t as,
+                         const char *pb, int64_t bs, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        bool a = pa[i * as] != 0;
+        bool b = pb[i * bs] != 0;
+
+        y[i * ys] = (char)(op == KERNEL_OP_NOT           ? !a
+                           : op == KERNEL_OP_LOGICAL_AND ? a && b
+                                                         : a || b);
+    }
+}
+
+static void compare_run(void *user, char *const ptr[], const int64_t stride[],
+                        int64_t first, int64_t n)
+{
+    const struct elementwise *e = user;
+
+    (void)first;
+    switch (e->dtype) {
+    case PL_F32:
+        compare_f32(e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+        break;
+    case PL_F64:
+        compare_f64(e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+        break;
+    case PL_I32:
+        compare_i32(e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+        break;
+    case PL_I64:
+        compare_i64(e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+        break;
+    default:
+        compare_bool(e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+        break;
+    }
+}
+
+static void compare(int op, const struct kernel_arg *y, const struct kernel_arg *a,
+                    const struct kernel_arg *b)
+{
+    struct elementwise e = {.op = op, .dtype = a->dtype};
+    struct cpu_walk walk;
+
+    cpu_walk_init(&walk, y);
+    cpu_walk_add(&walk, a);
+    cpu_walk_add(&walk, b);
+    cpu_walk_run(&walk, compare_run, &e);
+}
+
+plasmon_status_t cpu_compare(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    (void)err;
+    compare(op, kernel_call_arg(call, 0), kernel_call_arg(call, 1),
+            kernel_call_arg(call, 2));
+    return PLASMON_OK;
+}
+
+plasmon_status_t cpu_logical(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    (void)err;
+    compare(op, kernel_call_arg(call, 0), kernel_call_arg(call, 1),
+            kernel_call_arg(call, 1));
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ fold */
+
+/*
+ * The tree joins neighbours level by level; the last of an odd level goes up alone:
+ *
+ *   x0 x1 x2 x3 x4  ->  (x0 x1) (x2 x3) x4  ->  ((x0 x1)(x2 x3)) x4  ->  (((x0 x1)(x2 x3)) x4)
+ *
+ * Which values meet depends only on how many there are, so the result is the same to the bit wherever it is computed.
+ * It is done for FOLD_BLOCK elements at a time: 64 partials of 64 elements of 8 bytes are 32 KiB of stack.
+ */
+#define FOLD_BLOCK 64
+
+struct fold {
+    struct elementwise e;
+    const struct kernel_call *call;
+    uint32_t bytes; /* of an element */
+};
+
+/* Elements first .. first + n of x, in C order, into `out`. */
+static void gather(const struct kernel_arg *x, uint32_t bytes, int64_t first, int64_t n,
+                   char *out)
+{
+    int64_t at[PL_DIM_MAX] = {0};
+    int64_t rest           = first;
+    int64_t offset         = 0;
+
+    for (uint32_t d = x->ndim; d-- > 0;) {
+        at[d] = rest % x->dim[d];
+        rest /= x->dim[d];
+        offset += at[d] * x->stride[d];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(out + i * bytes, cpu_data(x) + offset * bytes, bytes);
+        for (uint32_t d = x->ndim; d-- > 0;) {
+            at[d]++;
+            offset += x->stride[d];
+            if (at[d] < x->dim[d]) {
+                break;
+            }
+            offset -= x->stride[d] * x->dim[d];
+            at[d] = 0;
+        }
+    }
+}
+
+static void fold_run(void *user, char *const ptr[], const int64_t stride[], int64_t first,
+                     int64_t n)
+{
+    const struct fold *fold = user;
+    uint32_t count          = fold->call->arg_count - 1;
+    int64_t bytes           = fold->bytes;
+    _Alignas(64) char level[KERNEL_FOLD_MAX][FOLD_BLOCK * sizeof(double)];
+
+    for (int64_t done = 0; done < n; done += FOLD_BLOCK) {
+        int64_t block = n - done < FOLD_BLOCK ? n - done : FOLD_BLOCK;
+        char *y       = ptr[0] + done * stride[0];
+
+        for (uint32_t i = 0; i < count; i++) {
+            gather(kernel_call_arg(fold->call, i + 1), fold->bytes, first + done, block,
+                   level[i]);
+        }
+        for (uint32_t width = count; width > 1; width = (width + 1) / 2) {
+            for (uint32_t i = 0; i < width / 2; i++) {
+                binary_inner(&fold->e, level[i], bytes, level[2 * i], bytes,
+                             level[2 * i + 1], bytes, block);
+            }
+            if (width % 2 != 0) {
+                memcpy(level[width / 2], level[width - 1], sizeof(level[0]));
+            }
+        }
+        binary_inner(&fold->e, y, stride[0], y, stride[0], level[0], bytes, block);
+    }
+}
+
+plasmon_status_t cpu_fold(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    const struct kernel_arg *y = kernel_call_arg(call, 0);
+    struct fold fold           = {
+                  .e     = {.op = kernel_op_of_reduce(call->scalar[0].i), .dtype = y->dtype},
+                  .call  = call,
+                  .bytes = pl_dtype_bytes(y->dtype),
+    };
+    struct cpu_walk walk;
+
+    (void)op;
+    (void)err;
+    cpu_walk_init(&walk, y);
+    cpu_walk_run(&walk, fold_run, &fold);
+    return PLASMON_OK;
+}

@@ -1,0 +1,124 @@
+/*
+ * Walking strided arrays together; see cpu.h.
+ */
+#include "kernels/cpu.h"
+
+#include <assert.h>
+#include <string.h>
+
+void cpu_walk_init(struct cpu_walk *walk, const struct kernel_arg *arg)
+{
+    walk->ndim  = arg->ndim;
+    walk->count = 0;
+    for (uint32_t i = 0; i < arg->ndim; i++) {
+        walk->dim[i] = arg->dim[i];
+    }
+    cpu_walk_add(walk, arg);
+}
+
+void cpu_walk_add(struct cpu_walk *walk, const struct kernel_arg *arg)
+{
+    int64_t stride[PL_DIM_MAX] = {0};
+    int64_t bytes              = pl_dtype_bytes(arg->dtype);
+    uint32_t skip              = walk->ndim - arg->ndim; /* leading dimensions it lacks */
+
+    assert(arg->ndim <= walk->ndim);
+
+    for (uint32_t i = 0; i < arg->ndim; i++) {
+        if (arg->dim[i] != 1) {
+            stride[skip + i] = arg->stride[i] * bytes;
+        }
+    }
+    cpu_walk_add_strides(walk, cpu_data(arg), stride);
+}
+
+void cpu_walk_add_strides(struct cpu_walk *walk, char *base,
+                          const int64_t stride[PL_DIM_MAX])
+{
+    assert(walk->count < CPU_WALK_MAX);
+
+    for (uint32_t i = 0; i < walk->ndim; i++) {
+        walk->stride[walk->count][i] = stride[i];
+    }
+    walk->base[walk->count] = base;
+    walk->count++;
+}
+
+/* May dimension `inner` be joined to the one before it, which is `outer`? */
+static bool walk_mergeable(const struct cpu_walk *walk, uint32_t outer, uint32_t inner)
+{
+    for (uint32_t i = 0; i < walk->count; i++) {
+        if (walk->stride[i][outer] != walk->stride[i][inner] * walk->dim[inner]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void walk_merge(struct cpu_walk *walk)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t d = 0; d < walk->ndim; d++) {
+        if (walk->dim[d] == 1) {
+            continue;
+        }
+        if (kept > 0 && walk_mergeable(walk, kept - 1, d)) {
+            walk->dim[kept - 1] *= walk->dim[d];
+        } else {
+            walk->dim[kept++] = walk->dim[d];
+        }
+        for (uint32_t i = 0; i < walk->count; i++) {
+            walk->stride[i][kept - 1] = walk->stride[i][d];
+        }
+    }
+    if (kept == 0) { /* 0-d: one element */
+        walk->dim[0] = 1;
+        for (uint32_t i = 0; i < walk->count; i++) {
+            walk->stride[i][0] = 0;
+        }
+        kept = 1;
+    }
+    walk->ndim = kept;
+}
+
+void cpu_walk_run(struct cpu_walk *walk, cpu_run_fn run, void *user)
+{
+    int64_t at[PL_DIM_MAX]       = {0};
+    int64_t stride[CPU_WALK_MAX] = {0};
+    char *ptr[CPU_WALK_MAX]      = {NULL};
+    int64_t first                = 0;
+    uint32_t inner;
+
+    walk_merge(walk);
+    inner = walk->ndim - 1;
+    for (uint32_t i = 0; i < walk->count; i++) {
+        stride[i] = walk->stride[i][inner];
+        ptr[i]    = walk->base[i];
+    }
+    for (;;) {
+        uint32_t d = inner;
+
+        run(user, ptr, stride, first, walk->dim[inner]);
+        first += walk->dim[inner];
+
+        /* Count up, like an odometer, from the dimension before the inner one. */
+        for (;;) {
+            if (d == 0) {
+                return;
+            }
+            d--;
+            at[d]++;
+            for (uint32_t i = 0; i < walk->count; i++) {
+                ptr[i] += walk->stride[i][d];
+            }
+            if (at[d] < walk->dim[d]) {
+                break;
+            }
+            for (uint32_t i = 0; i < walk->count; i++) {
+                ptr[i] -= walk->stride[i][d] * walk->dim[d];
+            }
+            at[d] = 0;
+        }
+    }
+}

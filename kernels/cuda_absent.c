@@ -1,0 +1,49 @@
+/*
+ * The CUDA side of a build without nvcc: a CUDA device cannot be opened then either, so this only says so.
+ */
+#include "kernels/kernel_int.h"
+
+plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **out_cuda,
+                                    struct pl_err *err)
+{
+    (void)device;
+    (void)out_cuda;
+    return pl_err_set(err, PLASMON_ENOTSUP,
+                      "this build has no CUDA kernels (no nvcc was found)");
+}
+
+void kernel_cuda_destroy(struct kernel_cuda *cuda)
+{
+    (void)cuda;
+}
+
+uint64_t kernel_cuda_scratch(struct kernel_cuda *cuda,
+                             const struct kernel_function *function,
+                             const struct kernel_arg *args, uint32_t arg_count,
+                             const union kernel_scalar *scalars)
+{
+    (void)cuda;
+    (void)function;
+    (void)args;
+    (void)arg_count;
+    (void)scalars;
+    return 0;
+}
+
+plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream *stream,
+                                 const struct kernel_function *function,
+                                 const struct kernel_arg *args, uint32_t arg_count,
+                                 const union kernel_scalar *scalars,
+                                 struct device_ptr scratch, uint64_t scratch_bytes,
+                                 struct pl_err *err)
+{
+    (void)cuda;
+    (void)stream;
+    (void)args;
+    (void)arg_count;
+    (void)scalars;
+    (void)scratch;
+    (void)scratch_bytes;
+    return pl_err_set(err, PLASMON_ENOTSUP, "%s: this build has no CUDA kernels",
+                      function->name);
+}

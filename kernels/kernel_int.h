@@ -1,0 +1,102 @@
+/*
+ * Inside kernels: a call as the variants see it, and the two tables of variants.
+ */
+#ifndef KERNELS_KERNEL_INT_H
+#define KERNELS_KERNEL_INT_H
+
+#include "kernels/element_ops.h"
+#include "kernels/kernel_list.h"
+#include "kernels/kernels.h"
+
+static inline enum kernel_id kernel_id_of(const struct kernel_function *function)
+{
+    return (enum kernel_id)(function - kernel_at(0));
+}
+
+/*
+ * One call, complete in itself: it is copied to the stream's thread of a CPU device. `arg` follows the struct
+ * (kernel_call_arg), so that a call with few arguments is small.
+ */
+struct kernel_call {
+    const struct kernel_function *function;
+    uint32_t arg_count;
+    uint32_t scalar_count;
+    union kernel_scalar scalar[KERNEL_SCALARS_MAX];
+    struct device_ptr scratch;
+    uint64_t scratch_bytes;
+};
+
+static inline const struct kernel_arg *kernel_call_arg(const struct kernel_call *call,
+                                                       uint32_t index)
+{
+    return (const struct kernel_arg *)(const void *)(call + 1) + index;
+}
+
+int64_t kernel_arg_elements(const struct kernel_arg *arg);
+/* Row-major without gaps. */
+bool kernel_arg_dense(const struct kernel_arg *arg);
+/* The last two dimensions swapped. */
+struct kernel_arg kernel_arg_transposed(const struct kernel_arg *x);
+/* Dimension i is x's dimension scalars[i]. */
+struct kernel_arg kernel_arg_permuted(const struct kernel_arg *x,
+                                      const union kernel_scalar *scalars);
+/* The part of y that x fills when it is put at `start` along the axis. */
+struct kernel_arg kernel_arg_slab(const struct kernel_arg *y, uint32_t axis, int64_t start,
+                                  const struct kernel_arg *x);
+/* A dense array of x's shape at `data`. */
+struct kernel_arg kernel_arg_compact(const struct kernel_arg *x, struct device_ptr data);
+/* x's dimensions, those that a reduction keeps and those that it takes away (axis -1: all). */
+void kernel_reduce_split(const struct kernel_arg *x, int64_t axis,
+                         struct kernel_arg *out_kept, struct kernel_arg *out_reduced);
+
+/* The elementwise operation that joins two values under a reduction; -1: no such reduction. */
+static inline int kernel_op_of_reduce(int64_t reduce_op)
+{
+    switch (reduce_op) {
+    case KERNEL_SUM:
+        return KERNEL_OP_ADD;
+    case KERNEL_PROD:
+        return KERNEL_OP_MULTIPLY;
+    case KERNEL_MIN:
+        return KERNEL_OP_MINIMUM;
+    case KERNEL_MAX:
+        return KERNEL_OP_MAXIMUM;
+    default:
+        return -1;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ CPU */
+
+typedef plasmon_status_t (*kernel_cpu_fn)(const struct kernel_call *call, int op,
+                                          struct pl_err *err);
+/* Bytes of scratch; NULL: none. */
+typedef uint64_t (*kernel_cpu_scratch_fn)(const struct kernel_function *function,
+                                          const struct kernel_arg *args, uint32_t arg_count,
+                                          const union kernel_scalar *scalars);
+
+struct kernel_cpu_variant {
+    kernel_cpu_fn run; /* NULL: nothing to do, no launch */
+    int op; /* of enum kernel_op or kernel_reduction: what tells variants of one function apart */
+    kernel_cpu_scratch_fn scratch;
+};
+extern const struct kernel_cpu_variant kernel_cpu_table[KERNEL_ID_COUNT];
+
+/* ------------------------------------------------------------------------------------------------ CUDA */
+
+struct kernel_cuda;
+plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **out_cuda,
+                                    struct pl_err *err) PL_MUST_CHECK;
+void kernel_cuda_destroy(struct kernel_cuda *cuda);
+uint64_t kernel_cuda_scratch(struct kernel_cuda *cuda,
+                             const struct kernel_function *function,
+                             const struct kernel_arg *args, uint32_t arg_count,
+                             const union kernel_scalar *scalars);
+plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream *stream,
+                                 const struct kernel_function *function,
+                                 const struct kernel_arg *args, uint32_t arg_count,
+                                 const union kernel_scalar *scalars,
+                                 struct device_ptr scratch, uint64_t scratch_bytes,
+                                 struct pl_err *err) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,474 @@
+/*
+ * The signature table: what people read is what is checked, and wrong calls are refused with a text that helps.
+ */
+#include "kernels/kernel_list.h"
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/test.h"
+
+/* ------------------------------------------------------------------------------------------------ signatures */
+
+static uint32_t dtypes_of(const char *word, size_t length)
+{
+    uint32_t numbers = KERNEL_NUMBERS;
+    uint32_t all     = 0;
+    uint32_t casts   = 0;
+
+    for (uint32_t d = PL_BOOL; d <= PL_C128; d++) {
+        all |= KERNEL_DTYPE(d);
+        casts |= d <= PL_U64 || d == PL_F32 || d == PL_F64 ? KERNEL_DTYPE(d) : 0;
+        if (strlen(pl_dtype_name(d)) == length &&
+            strncmp(word, pl_dtype_name(d), length) == 0) {
+            return KERNEL_DTYPE(d);
+        }
+    }
+    if (strncmp(word, "any", length) == 0 || strncmp(word, "S", length) == 0) {
+        return all;
+    }
+    if (strncmp(word, "num", length) == 0) {
+        return casts;
+    }
+    switch (word[0]) {
+    case 'T':
+        return numbers;
+    case 'F':
+        return KERNEL_FLOATS;
+    case 'L':
+        return numbers | KERNEL_DTYPE(PL_BOOL);
+    default:
+        test_fail(__FILE__, __LINE__, "no dtype: %s", word);
+    }
+}
+
+static uint32_t modes_of(const char *word, size_t length)
+{
+    static const struct {
+        const char *name;
+        uint32_t modes;
+    } names[] = {{"in", KERNEL_IN},
+                 {"out", KERNEL_OUT},
+                 {"inout", KERNEL_INOUT},
+                 {"reduce", KERNEL_REDUCE},
+                 {"inout|reduce", KERNEL_INOUT | KERNEL_REDUCE}};
+
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        if (strlen(names[i].name) == length && strncmp(word, names[i].name, length) == 0) {
+            return names[i].modes;
+        }
+    }
+    return 0;
+}
+
+/* One of "f64 alpha", "in T[m,k] a", "in S[...]... x", up to ',' or ')' outside brackets. */
+static const char *check_param(const char *at, const struct kernel_param *param)
+{
+    const char *space   = strchr(at, ' ');
+    uint32_t modes      = modes_of(at, (size_t)(space - at));
+    const char *name    = space + 1;
+    const char *bracket = name;
+
+    ASSERT_NOT_NULL(space);
+    if (modes == 0) {
+        ASSERT_TRUE(param->scalar);
+        ASSERT_TRUE(strncmp(at, "i64 ", 4) == 0 || strncmp(at, "f64 ", 4) == 0);
+        ASSERT_EQ(param->is_integer, at[0] == 'i');
+    } else {
+        bracket = strchr(name, '[');
+        ASSERT_NOT_NULL(bracket);
+        ASSERT_TRUE(!param->scalar);
+        ASSERT_EQ(param->modes, modes);
+        ASSERT_EQ(param->dtypes, dtypes_of(name, (size_t)(bracket - name)));
+        bracket = strchr(bracket, ']') + 1;
+        ASSERT_EQ(param->variadic, strncmp(bracket, "...", 3) == 0);
+        name = strchr(bracket, ' ') + 1;
+    }
+    ASSERT_EQ(strcspn(name, ",)"), strlen(param->name));
+    ASSERT_EQ(strncmp(name, param->name, strlen(param->name)), 0);
+    return name + strlen(param->name);
+}
+
+TEST(signatures_say_what_the_parameters_are)
+{
+    for (uint32_t i = 0; i < kernel_count(); i++) {
+        const struct kernel_function *function = kernel_at(i);
+        const char *at                         = function->signature;
+
+        ASSERT_EQ(strncmp(at, function->name, strlen(function->name)), 0);
+        at += strlen(function->name);
+        ASSERT_EQ(*at, '(');
+        at++;
+        for (uint32_t p = 0; p < function->param_count; p++) {
+            at = check_param(at, &function->params[p]);
+            if (p + 1 < function->param_count) {
+                ASSERT_EQ(strncmp(at, ", ", 2), 0);
+                at += 2;
+            }
+        }
+        ASSERT_STR(at, ")");
+        ASSERT_TRUE(strlen(function->doc) > 5);
+    }
+}
+
+TEST(every_function_is_found_by_its_name_and_its_id)
+{
+    static const char *const names[] = {
+#define XX(name) #name,
+        KERNEL_LIST(XX)
+#undef XX
+    };
+
+    ASSERT_EQ(kernel_count(), PL_COUNT(names));
+    for (uint32_t i = 0; i < kernel_count(); i++) {
+        ASSERT_STR(kernel_at(i)->name, names[i]);
+        ASSERT_TRUE(kernel_by_name(names[i]) == kernel_at(i));
+        ASSERT_TRUE(kernel_by_id(pl_hash_name(names[i])) == kernel_at(i));
+    }
+    ASSERT_NULL(kernel_at(kernel_count()));
+    ASSERT_NULL(kernel_by_name("gem"));
+    ASSERT_NULL(kernel_by_name(""));
+    ASSERT_NULL(kernel_by_id(0));
+}
+
+TEST(a_misspelt_name_gets_the_nearest_one)
+{
+    ASSERT_STR(kernel_suggest("gemmm"), "gemm");
+    ASSERT_STR(kernel_suggest("gmem"), "gemm");
+    ASSERT_STR(kernel_suggest("random_unifrom"), "random_uniform");
+    ASSERT_STR(kernel_suggest("concat_enate"), "concatenate");
+    ASSERT_STR(kernel_suggest("gemm_int"), "gemm_into");
+    ASSERT_NULL(kernel_suggest("cholesky_decomposition"));
+    ASSERT_NULL(
+        kernel_suggest("a_name_that_is_longer_than_every_name_in_the_catalogue_by_far"));
+    ASSERT_NULL(kernel_suggest(""));
+}
+
+/* ------------------------------------------------------------------------------------------------ shapes */
+
+/* "f32[2,3]"; "-" for an output that is left to the shape rule; the mode comes from the signature. */
+static struct kernel_arg_shape parse_shape(const char *text, uint32_t mode)
+{
+    struct kernel_arg_shape arg = {.mode = mode & KERNEL_REDUCE ? mode & 3 : mode};
+    const char *at              = strchr(text, '[');
+
+    if (arg.mode == 0) {
+        arg.mode = KERNEL_REDUCE;
+    }
+    if (text[0] == '-') {
+        return arg;
+    }
+    arg.given = true;
+    for (uint32_t d = PL_BOOL; d <= PL_C128; d++) {
+        if (strncmp(text, pl_dtype_name(d), (size_t)(at - text)) == 0 &&
+            strlen(pl_dtype_name(d)) == (size_t)(at - text)) {
+            arg.shape.dtype = d;
+        }
+    }
+    for (at++; *at != ']' && *at != '\0';) {
+        char *end;
+
+        arg.shape.dim[arg.shape.ndim++] = strtoll(at, &end, 10);
+        at                              = *end == ',' ? end + 1 : end;
+    }
+    return arg;
+}
+
+#define SHAPES_MAX 8
+struct call {
+    const char *name;
+    const char *shape[SHAPES_MAX];
+    double scalar[9]; /* whole numbers also for integer scalars */
+    plasmon_status_t status;
+    const char
+        *text; /* on failure: part of the message. on success: shape of the first output */
+};
+
+static plasmon_status_t check_call(const struct call *call, struct kernel_arg_shape *args,
+                                   struct pl_err *err)
+{
+    const struct kernel_function *function = kernel_by_name(call->name);
+    union kernel_scalar scalar[9]          = {0};
+    uint32_t arg_count                     = 0;
+    uint32_t scalar_count                  = 0;
+    uint32_t next                          = 0;
+
+    ASSERT_NOT_NULL(function);
+    for (uint32_t i = 0; i < function->param_count; i++) {
+        const struct kernel_param *param = &function->params[i];
+
+        if (param->scalar && param->is_integer) {
+            scalar[scalar_count].i = (int64_t)call->scalar[scalar_count];
+            scalar_count++;
+        } else if (param->scalar) {
+            scalar[scalar_count].f = call->scalar[scalar_count];
+            scalar_count++;
+        }
+        while (!param->scalar && next < SHAPES_MAX && call->shape[next] != NULL) {
+            args[arg_count++] = parse_shape(call->shape[next++], param->modes);
+            if (!param->variadic) {
+                break;
+            }
+        }
+    }
+    while (next < SHAPES_MAX && call->shape[next] != NULL) { /* too many */
+        args[arg_count++] = parse_shape(call->shape[next++], KERNEL_IN);
+    }
+    return kernel_check(function, args, arg_count, scalar, scalar_count, err);
+}
+
+static const struct call good[] = {
+    {"gemm", {"-", "f32[2,3]", "f32[3,4]"}, {1}, PLASMON_OK, "f32[2,4]"},
+    {"gemm", {"-", "f64[3,2]", "f64[4,3]"}, {1, 1, 1}, PLASMON_OK, "f64[2,4]"},
+    {"gemm", {"f32[2,4]", "f32[2,3]", "f32[3,4]"}, {1}, PLASMON_OK, "f32[2,4]"},
+    {"gemm_into", {"i32[2,4]", "i32[2,3]", "i32[3,4]"}, {1}, PLASMON_OK, "i32[2,4]"},
+    {"gemv", {"-", "f32[2,3]", "f32[3]"}, {0}, PLASMON_OK, "f32[2]"},
+    {"dot", {"-", "i64[3]", "i64[3]"}, {0}, PLASMON_OK, "i64[]"},
+    {"add", {"-", "f32[2,1,4]", "f32[3,1]"}, {0}, PLASMON_OK, "f32[2,3,4]"},
+    {"less", {"-", "f32[2]", "f32[]"}, {0}, PLASMON_OK, "bool[2]"},
+    {"sum", {"-", "f32[2,3,4]"}, {1, 0}, PLASMON_OK, "f32[2,4]"},
+    {"sum", {"-", "f32[2,3,4]"}, {1, 1}, PLASMON_OK, "f32[2,1,4]"},
+    {"sum", {"-", "f32[2,3,4]"}, {-1, 0}, PLASMON_OK, "f32[]"},
+    {"sum", {"-", "f32[2,3,4]"}, {-1, 1}, PLASMON_OK, "f32[1,1,1]"},
+    {"mean", {"-", "i32[2,3]"}, {0}, PLASMON_OK, "f64[3]"},
+    {"argmin", {"-", "f32[2,3]"}, {1}, PLASMON_OK, "i64[2]"},
+    {"transpose", {"-", "bool[5,2,3]"}, {0}, PLASMON_OK, "bool[5,3,2]"},
+    {"permute", {"-", "c64[5,2,3]"}, {2, 0, 1}, PLASMON_OK, "c64[3,5,2]"},
+    {"concatenate", {"-", "f32[2,3]", "f32[2,4]", "f32[2,1]"}, {1}, PLASMON_OK, "f32[2,8]"},
+    {"pairwise_distance", {"-", "f32[5,3]", "f32[7,3]"}, {0}, PLASMON_OK, "f32[5,7]"},
+    {"topk_min", {"-", "-", "f32[5,9]"}, {3, 100}, PLASMON_OK, "f32[5,3]"},
+    {"topk_min", {"-", "-", "f32[5,2]"}, {3, 100}, PLASMON_OK, "f32[5,2]"},
+    {"topk_merge",
+     {"-", "-", "f32[5,3]", "i64[5,3]", "f32[5,2]", "i64[5,2]"},
+     {4},
+     PLASMON_OK,
+     "f32[5,4]"},
+    {"vote", {"-", "i64[5,3]", "i32[100]"}, {0}, PLASMON_OK, "i32[5]"},
+    {"cast", {"u8[3]", "f64[3]"}, {0}, PLASMON_OK, "u8[3]"},
+    {"accumulate", {"f32[2,3]", "f32[3]"}, {0}, PLASMON_OK, "f32[2,3]"},
+    {"checksum", {"-", "c128[2,3]"}, {0}, PLASMON_OK, "u64[]"},
+};
+
+TEST(outputs_get_the_shape_that_the_rule_says)
+{
+    for (size_t i = 0; i < PL_COUNT(good); i++) {
+        struct kernel_arg_shape args[SHAPES_MAX] = {0};
+        struct pl_err err                        = {0};
+        char shape[128];
+
+        if (check_call(&good[i], args, &err) != PLASMON_OK) {
+            test_fail(__FILE__, __LINE__, "row %zu: %s", i, err.text);
+        }
+        ASSERT_STR(pl_shape_format(&args[0].shape, shape), good[i].text);
+    }
+}
+
+static const struct call bad[] = {
+    {"gemm",
+     {"-", "f32[2,3]", "f32[5,4]"},
+     {1},
+     PLASMON_ESHAPE,
+     "gemm: b is f32[5,4], needs 3 rows to match a f32[2,3]"},
+    {"gemm",
+     {"-", "f32[2,3]", "f32[4,5]"},
+     {1, 0, 1},
+     PLASMON_ESHAPE,
+     "gemm: b is f32[4,5], needs 3 columns to match a f32[2,3]"},
+    {"gemm",
+     {"-", "f32[2,3]", "f64[3,4]"},
+     {1},
+     PLASMON_EDTYPE,
+     "gemm: b is f64[3,4], needs f32 like a"},
+    {"gemm",
+     {"-", "f32[6]", "f32[3,4]"},
+     {1},
+     PLASMON_ESHAPE,
+     "gemm: a is f32[6], needs 2 dimensions"},
+    {"gemm",
+     {"f32[2,2]", "f32[2,3]", "f32[3,4]"},
+     {1},
+     PLASMON_ESHAPE,
+     "gemm: c is f32[2,2], the result is f32[2,4]"},
+    {"gemm",
+     {"-", "f32[2,3]"},
+     {1},
+     PLASMON_EARITY,
+     "gemm: got 2 arguments, takes 3: gemm(out"},
+    {"gemm",
+     {"-", "u8[2,3]", "u8[3,4]"},
+     {1},
+     PLASMON_EDTYPE,
+     "gemm: a is u8, needs i32, i64, f32 or f64"},
+    {"gemm_into",
+     {"f32[2,5]", "f32[2,3]", "f32[3,4]"},
+     {1},
+     PLASMON_ESHAPE,
+     "gemm_into: c is f32[2,5], the product is f32[2,4]"},
+    {"gemv",
+     {"-", "f32[2,3]", "f32[2]"},
+     {0},
+     PLASMON_ESHAPE,
+     "gemv: x is f32[2], needs 3 elements to match a f32[2,3]"},
+    {"dot",
+     {"-", "f32[2,3]", "f32[3]"},
+     {0},
+     PLASMON_ESHAPE,
+     "dot: x is f32[2,3], needs 1 dimension"},
+    {"add",
+     {"-", "f32[2,3]", "f32[2]"},
+     {0},
+     PLASMON_ESHAPE,
+     "add: b is f32[2], needs a shape that broadcasts with a f32[2,3]"},
+    {"exp", {"-", "i32[2]"}, {0}, PLASMON_EDTYPE, "exp: x is i32, needs f32 or f64"},
+    {"less",
+     {"f32[2]", "f32[2]", "f32[2]"},
+     {0},
+     PLASMON_EDTYPE,
+     "less: y is f32, needs bool"},
+    {"add_into",
+     {"f32[3]", "f32[2,3]"},
+     {0},
+     PLASMON_ESHAPE,
+     "add_into: x is f32[2,3], needs a shape that broadcasts to y f32[3]"},
+    {"accumulate",
+     {"f32[3]", "f64[3]"},
+     {0},
+     PLASMON_EDTYPE,
+     "accumulate: x is f64[3], needs f32 like y"},
+    {"fold",
+     {"f32[3]", "f32[3]", "f32[4]"},
+     {1},
+     PLASMON_ESHAPE,
+     "fold: x[1] is f32[4], needs the shape of y, f32[3]"},
+    {"fold", {"f32[3]", "f32[3]"}, {5}, PLASMON_EINVAL, "fold: op is 5, needs 1 (sum)"},
+    {"sum",
+     {"-", "f32[2,3]"},
+     {2},
+     PLASMON_EINVAL,
+     "sum: x is f32[2,3], axis is 2, needs 0 to 1"},
+    {"sum",
+     {"f32[3]", "f32[2,3]"},
+     {1},
+     PLASMON_ESHAPE,
+     "sum: y is f32[3], the result is f32[2]"},
+    {"fill",
+     {"-"},
+     {1},
+     PLASMON_ESHAPE,
+     "fill: x is an output that nothing tells the shape of"},
+    {"cast", {"-", "f32[3]"}, {0}, PLASMON_EDTYPE, "cast: nothing tells the dtype of y"},
+    {"cast", {"c64[3]", "f32[3]"}, {0}, PLASMON_EDTYPE, "cast: y is c64, needs bool, i8,"},
+    {"transpose",
+     {"-", "f32[3]"},
+     {0},
+     PLASMON_ESHAPE,
+     "transpose: x is f32[3], needs at least 2"},
+    {"permute",
+     {"-", "f32[3,4]"},
+     {1, 1},
+     PLASMON_EINVAL,
+     "permute: x is f32[3,4], p1 is 1, needs each of 0 to 1 once"},
+    {"permute", {"-", "f32[3,4]"}, {0, 9}, PLASMON_EINVAL, "p1 is 9"},
+    {"concatenate",
+     {"-", "f32[2,3]", "f32[3,3]"},
+     {1},
+     PLASMON_ESHAPE,
+     "concatenate: x[1] is f32[3,3], needs the shape of x[0], f32[2,3], but for axis 1"},
+    {"concatenate",
+     {"-", "f32[2,3]"},
+     {2},
+     PLASMON_EINVAL,
+     "concatenate: x[0] is f32[2,3], axis is 2"},
+    {"concatenate",
+     {"-"},
+     {0},
+     PLASMON_EARITY,
+     "concatenate: got 1 argument, takes at least 2"},
+    {"topk_min",
+     {"-", "-", "f32[5,9]"},
+     {0},
+     PLASMON_EINVAL,
+     "topk_min: k is 0, needs at least 1"},
+    {"topk_merge",
+     {"-", "-", "f32[5,3]", "i64[5,2]", "f32[5,2]", "i64[5,2]"},
+     {4},
+     PLASMON_ESHAPE,
+     "topk_merge: ia is i64[5,2], needs 3 columns to match va f32[5,3]"},
+    {"topk_merge",
+     {"-", "-", "f32[5,3]", "i64[5,3]", "f32[4,2]", "i64[4,2]"},
+     {4},
+     PLASMON_ESHAPE,
+     "topk_merge: vb is f32[4,2], needs 5 rows to match va f32[5,3]"},
+    {"vote",
+     {"-", "i32[5,3]", "i32[100]"},
+     {0},
+     PLASMON_EDTYPE,
+     "vote: indices is i32, needs i64"},
+    {"noop", {"f32[1]"}, {0}, PLASMON_EARITY, "noop: got 1 argument, takes 0"},
+    {"add", {"-", "f32[0]", "f32[1]"}, {0}, PLASMON_ESHAPE, "add: a: "},
+    {"add", {"-", "f32[1048576,1]", "f32[1,1125899906842624]"}, {0}, PLASMON_OK, NULL},
+};
+
+TEST(wrong_calls_are_refused_with_what_would_fit)
+{
+    for (size_t i = 0; i < PL_COUNT(bad); i++) {
+        struct kernel_arg_shape args[SHAPES_MAX] = {0};
+        struct pl_err err                        = {0};
+        plasmon_status_t status                  = check_call(&bad[i], args, &err);
+
+        if (bad[i].text == NULL) { /* whatever base says about sizes */
+            ASSERT_TRUE(status != PLASMON_OK);
+            continue;
+        }
+        ASSERT_CONTAINS(err.text, bad[i].text);
+        ASSERT_EQ(err.status, status);
+        if (bad[i].status != status) {
+            test_fail(__FILE__, __LINE__, "row %zu: status %s", i, pl_status_name(status));
+        }
+    }
+}
+
+TEST(modes_must_fit)
+{
+    const struct kernel_function *gemm_into = kernel_by_name("gemm_into");
+    struct kernel_arg_shape args[3]         = {parse_shape("f32[2,4]", KERNEL_INOUT),
+                                               parse_shape("f32[2,3]", KERNEL_IN),
+                                               parse_shape("f32[3,4]", KERNEL_IN)};
+    union kernel_scalar scalar[4]           = {{.f = 1}, {.f = 1}, {.i = 0}, {.i = 0}};
+    struct pl_err err                       = {0};
+
+    ASSERT_OK(kernel_check(gemm_into, args, 3, scalar, 4, &err));
+    args[0].mode = KERNEL_REDUCE;
+    ASSERT_OK(kernel_check(gemm_into, args, 3, scalar, 4, &err));
+    scalar[1].f = 0.5;
+    ASSERT_STATUS(kernel_check(gemm_into, args, 3, scalar, 4, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "beta is 0.5, needs 1");
+    scalar[1].f  = 1;
+    args[0].mode = KERNEL_OUT;
+    ASSERT_STATUS(kernel_check(gemm_into, args, 3, scalar, 4, &err), PLASMON_EINVAL);
+    ASSERT_STR(err.text, "gemm_into: c is passed as OUT, needs INOUT or REDUCE");
+    args[0].mode = KERNEL_INOUT;
+    args[1].mode = KERNEL_INOUT;
+    ASSERT_STATUS(kernel_check(gemm_into, args, 3, scalar, 4, &err), PLASMON_EINVAL);
+    ASSERT_STR(err.text, "gemm_into: a is passed as INOUT, needs IN");
+}
+
+TEST(a_fold_takes_64_partials_and_no_more)
+{
+    struct kernel_arg_shape args[KERNEL_FOLD_MAX + 2];
+    union kernel_scalar op = {.i = KERNEL_SUM};
+    struct pl_err err      = {0};
+
+    for (uint32_t i = 0; i < PL_COUNT(args); i++) {
+        args[i] = parse_shape("f32[2]", i == 0 ? KERNEL_INOUT : KERNEL_IN);
+    }
+    ASSERT_OK(
+        kernel_check(kernel_by_name("fold"), args, KERNEL_FOLD_MAX + 1, &op, 1, &err));
+    ASSERT_STATUS(
+        kernel_check(kernel_by_name("fold"), args, KERNEL_FOLD_MAX + 2, &op, 1, &err),
+        PLASMON_EARITY);
+    ASSERT_STR(err.text, "fold: got 65 partials, takes at most 64");
+}
+
+TEST_MAIN()
