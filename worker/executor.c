@@ -1,0 +1,422 @@
+#include "worker/executor.h"
+
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+/*
+ * Streams are for overlap, not for safety (docs/ordering.md). Four keep a GPU busy with the graphs of bench/; a CPU device's
+ * streams are threads, and its kernels compete for the same cores.
+ */
+#define RUN_STREAMS_CUDA 4u
+#define RUN_STREAMS_CPU  2u
+
+uint32_t worker_executor_run_streams(enum device_kind kind)
+{
+    return kind == DEVICE_CUDA ? RUN_STREAMS_CUDA : RUN_STREAMS_CPU;
+}
+
+/* A call that may only fail when the device is lost: who runs us must know, whatever the core makes of it. */
+static plasmon_status_t must(struct worker_executor *executor, plasmon_status_t status)
+{
+    if (status != PLASMON_OK && executor->broken == PLASMON_OK) {
+        executor->broken = status;
+    }
+    return status;
+}
+
+static struct store_timeline *own_timeline(const struct worker_executor *executor)
+{
+    return executor->shared->timelines[executor->shared->host_device];
+}
+
+/* ------------------------------------------------------------------------------------------------ order */
+
+static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
+{
+    struct worker_executor *executor = user;
+
+    return worker_memory_grow(executor->memory, pool, bytes);
+}
+
+static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_device,
+                                uint64_t *word, uint64_t value)
+{
+    struct worker_executor *executor = user;
+
+    (void)host_device;
+    return must(executor, device_wait(executor->streams[stream], word, value));
+}
+
+static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
+{
+    struct worker_executor *executor = user;
+
+    return must(executor,
+                device_stream_join(executor->streams[stream], executor->streams[other]));
+}
+
+static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
+{
+    struct worker_executor *executor = user;
+    plasmon_status_t status;
+
+    status = device_signal(executor->streams[stream],
+                           &own_timeline(executor)->stream[stream].value, seq);
+    if (status == PLASMON_OK) {
+        status = device_notify(executor->streams[stream], executor->notify_fd);
+    }
+    return must(executor, status);
+}
+
+static void op_wake(void *user, uint64_t *word)
+{
+    (void)user;
+    device_word_wake(word);
+}
+
+/*
+ * Only those that wait for us. The fence pairs with the one in main.c (waits_publish): either we see that they wait, or they see
+ * what we published.
+ */
+static void op_ring_doorbells(void *user)
+{
+    struct worker_executor *executor = user;
+    struct worker_shared *shared     = executor->shared;
+    uint64_t one                     = 1;
+
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < shared->host_device_count; i++) {
+        uint64_t waits_for =
+            __atomic_load_n(&shared->timelines[i]->waits_for, __ATOMIC_RELAXED);
+
+        if (i != shared->host_device &&
+            (waits_for & UINT64_C(1) << shared->host_device) != 0 &&
+            write(shared->doorbells[i], &one, sizeof(one)) != (ssize_t)sizeof(one)) {
+            pl_debug("worker", "doorbell of device %u of this host is full",
+                     i); /* it rings */
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ moving */
+
+static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
+                                uint32_t element_bytes, uint64_t dst_offset,
+                                const struct pl_box *dst_frame, uint32_t src_host_device,
+                                uint64_t src_offset, const struct pl_box *src_frame)
+{
+    struct worker_executor *executor = user;
+    bool peer                        = src_host_device != executor->shared->host_device;
+    struct device_ptr src            = worker_memory_own(executor->memory, src_offset);
+    uint64_t bytes                   = (uint64_t)pl_box_elements(src_frame) * element_bytes;
+
+    if (peer) {
+        plasmon_status_t status =
+            worker_memory_peer(executor->memory, src_host_device, src_offset, bytes, &src);
+
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+    return transfer_copy(executor->streams[stream], box, element_bytes,
+                         worker_memory_own(executor->memory, dst_offset), dst_frame, src,
+                         src_frame, peer, &executor->counters);
+}
+
+/* Registered when first used: 128 MiB of pinned host memory a receiver are not for those who never take this route. */
+static plasmon_status_t ring_of(struct worker_executor *executor, uint32_t receiver,
+                                struct transfer_ring *out_ring)
+{
+    struct worker_shared *shared = executor->shared;
+    plasmon_status_t status;
+
+    if (!executor->ring_ready[receiver]) {
+        status = device_host_register(executor->device, shared->slabs[receiver],
+                                      shared->slab_bytes);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+        executor->ring_ready[receiver] = true;
+    }
+    *out_ring = (struct transfer_ring){.timeline = shared->timelines[receiver],
+                                       .slab     = shared->slabs[receiver]};
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_stage_send(void *user, uint32_t stream, uint32_t to,
+                                      uint64_t first_chunk, uint64_t offset, uint64_t bytes)
+{
+    struct worker_executor *executor = user;
+    bool with_bytes                  = offset != WORKER_NOWHERE;
+    struct transfer_ring ring;
+    plasmon_status_t status = ring_of(executor, to, &ring);
+
+    if (status == PLASMON_OK) {
+        status = transfer_stage_send(
+            executor->streams[stream], &ring, first_chunk,
+            worker_memory_own(executor->memory, with_bytes ? offset : 0), bytes,
+            with_bytes);
+    }
+    return must(executor, status); /* the other half would wait for ever */
+}
+
+static plasmon_status_t op_stage_recv(void *user, uint32_t stream, uint32_t from,
+                                      uint64_t first_chunk, uint64_t offset, uint64_t bytes)
+{
+    struct worker_executor *executor = user;
+    bool with_bytes                  = offset != WORKER_NOWHERE;
+    struct transfer_ring ring;
+    plasmon_status_t status = ring_of(executor, executor->shared->host_device, &ring);
+
+    (void)from;
+    if (status == PLASMON_OK) {
+        status = transfer_stage_recv(
+            executor->streams[stream], &ring, first_chunk,
+            worker_memory_own(executor->memory, with_bytes ? offset : 0), bytes, with_bytes,
+            &executor->counters);
+    }
+    return must(executor, status);
+}
+
+static plasmon_status_t op_put(void *user, uint32_t stream, uint64_t dst_offset,
+                               const uint8_t *bytes, uint64_t length)
+{
+    struct worker_executor *executor = user;
+
+    transfer_count(&executor->counters, TRANSFER_INLINE, length);
+    return worker_inline_put(&executor->puts, executor->streams[stream],
+                             worker_memory_own(executor->memory, dst_offset), bytes,
+                             length);
+}
+
+static plasmon_status_t op_read(void *user, uint32_t stream, uint64_t src_offset,
+                                uint64_t length, uint64_t request)
+{
+    struct worker_executor *executor = user;
+
+    transfer_count(&executor->counters, TRANSFER_INLINE, length);
+    return worker_inline_read(&executor->reads, executor->streams[stream],
+                              worker_memory_own(executor->memory, src_offset), length,
+                              request);
+}
+
+/* ------------------------------------------------------------------------------------------------ functions */
+
+/* Arguments with addresses instead of offsets. A local array for all but the widest calls. */
+#define ARGS_ON_STACK 16u
+
+static struct kernel_arg *args_translate(const struct worker_executor *executor,
+                                         const struct kernel_arg *args, uint32_t count,
+                                         struct kernel_arg *small)
+{
+    struct kernel_arg *translated =
+        count <= ARGS_ON_STACK ? small : PL_NEW_N(struct kernel_arg, count);
+
+    for (uint32_t i = 0; translated != NULL && i < count; i++) {
+        translated[i]      = args[i];
+        translated[i].data = worker_memory_own(executor->memory, args[i].data.addr);
+    }
+    return translated;
+}
+
+static uint64_t op_scratch_bytes(void *user, const struct kernel_function *function,
+                                 const struct kernel_arg *args, uint32_t arg_count,
+                                 const union kernel_scalar *scalars, uint32_t scalar_count)
+{
+    struct worker_executor *executor = user;
+
+    return kernel_scratch_bytes(executor->kernels, function, args, arg_count, scalars,
+                                scalar_count);
+}
+
+static plasmon_status_t op_run(void *user, uint32_t stream,
+                               const struct kernel_function *function,
+                               const struct kernel_arg *args, uint32_t arg_count,
+                               const union kernel_scalar *scalars, uint32_t scalar_count,
+                               uint64_t scratch_offset, uint64_t scratch_bytes,
+                               uint64_t tag, struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+    struct kernel_arg small[ARGS_ON_STACK];
+    struct kernel_arg *translated = args_translate(executor, args, arg_count, small);
+    plasmon_status_t status;
+
+    if (translated == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for %u arguments", arg_count);
+    }
+    status = kernel_run(executor->kernels, executor->streams[stream], function, translated,
+                        arg_count, scalars, scalar_count,
+                        worker_memory_own(executor->memory, scratch_offset), scratch_bytes,
+                        tag, err);
+    if (translated != small) {
+        pl_free(translated);
+    }
+    return status;
+}
+
+static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
+                                         const struct kernel_arg *arg, uint64_t tag)
+{
+    struct worker_executor *executor = user;
+    struct kernel_arg translated     = *arg;
+
+    translated.data = worker_memory_own(executor->memory, arg->data.addr);
+    return kernel_fill_identity(executor->kernels, executor->streams[stream], &translated,
+                                tag);
+}
+
+/* ------------------------------------------------------------------------------------------------ reports */
+
+static void op_report_done(void *user, uint64_t first, uint64_t count)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->done(executor->reports->user, first, count);
+}
+
+static void op_report_failed(void *user, uint64_t seq, plasmon_status_t status,
+                             const char *text)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->failed(executor->reports->user, seq, status, text);
+}
+
+static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
+                              uint64_t largest_hole)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->starved(executor->reports->user, seq, bytes, largest_hole);
+}
+
+/* After the words were read: a launch that the words cover has left its failure and its bytes by now. */
+static void op_collect(void *user)
+{
+    struct worker_executor *executor = user;
+    struct pl_err err;
+    uint64_t tag;
+
+    while (device_cpu_failure(executor->device, &tag, &err)) {
+        worker_core_failed(executor->core, tag, err.status, err.text);
+    }
+    worker_inline_collect(&executor->reads, executor->reports->data,
+                          executor->reports->user);
+}
+
+const struct worker_ops worker_executor_ops = {
+    .grow           = op_grow,
+    .wait           = op_wait,
+    .join           = op_join,
+    .copy           = op_copy,
+    .stage_send     = op_stage_send,
+    .stage_recv     = op_stage_recv,
+    .put            = op_put,
+    .read           = op_read,
+    .scratch_bytes  = op_scratch_bytes,
+    .run            = op_run,
+    .fill_identity  = op_fill_identity,
+    .signal         = op_signal,
+    .collect        = op_collect,
+    .wake           = op_wake,
+    .ring_doorbells = op_ring_doorbells,
+    .report_done    = op_report_done,
+    .report_failed  = op_report_failed,
+    .report_starved = op_report_starved,
+};
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+static plasmon_status_t streams_create(struct worker_executor *executor)
+{
+    executor->run_streams =
+        worker_executor_run_streams(device_get_info(executor->device)->kind);
+    for (uint32_t i = 0; i < executor->run_streams + 3; i++) {
+        unsigned flags = i < executor->run_streams ? 0 : DEVICE_STREAM_HIGH_PRIORITY;
+        plasmon_status_t status =
+            device_stream_create(executor->device, flags, &executor->streams[i]);
+
+        if (status != PLASMON_OK) {
+            return status;
+        }
+        executor->stream_count++;
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t timelines_register(struct worker_executor *executor)
+{
+    struct worker_shared *shared = executor->shared;
+    plasmon_status_t status      = PLASMON_OK;
+
+    for (uint32_t i = 0; status == PLASMON_OK && i < shared->host_device_count; i++) {
+        status = device_host_register(executor->device, shared->timelines[i],
+                                      shared->timeline_bytes);
+    }
+    return status;
+}
+
+plasmon_status_t worker_executor_init(struct worker_executor *executor,
+                                      struct device *device, struct worker_shared *shared,
+                                      struct worker_memory *memory,
+                                      const struct worker_reports *reports,
+                                      struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    memset(executor, 0, sizeof(*executor));
+    executor->device  = device;
+    executor->shared  = shared;
+    executor->memory  = memory;
+    executor->reports = reports;
+
+    executor->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (executor->notify_fd < 0) {
+        return pl_err_set(err, PLASMON_ELIMIT, "no eventfd for completions");
+    }
+    status = timelines_register(executor);
+    if (status == PLASMON_OK) {
+        status = streams_create(executor);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_inline_init(&executor->puts, device);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_inline_init(&executor->reads, device);
+    }
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "streams and timelines of the device: %s",
+                          pl_status_text(status));
+    }
+    return kernel_context_create(device, &executor->kernels, err);
+}
+
+void worker_executor_finish(struct worker_executor *executor)
+{
+    for (uint32_t i = 0; i < executor->stream_count; i++) {
+        device_stream_destroy(executor->streams[i]);
+    }
+    worker_inline_finish(&executor->puts);
+    worker_inline_finish(&executor->reads);
+    if (executor->kernels != NULL) {
+        kernel_context_destroy(executor->kernels);
+    }
+    pl_fd_close(&executor->notify_fd);
+}
+
+plasmon_status_t worker_executor_health(struct worker_executor *executor,
+                                        struct pl_err *err)
+{
+    plasmon_status_t status = device_health(executor->device, err);
+
+    if (status == PLASMON_OK && executor->broken != PLASMON_OK) {
+        status = pl_err_set(err, executor->broken, "the device refused a call: %s",
+                            pl_status_text(executor->broken));
+    }
+    return status;
+}

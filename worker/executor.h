@@ -1,0 +1,55 @@
+/*
+ * The core's ops over a real device: streams, kernels, copies, staging. Decides nothing; translates offsets in arenas to addresses and
+ * calls the driver. Everything here returns without waiting for the device.
+ *
+ * Threads: owner only (the worker's lock).
+ */
+#ifndef WORKER_EXECUTOR_H
+#define WORKER_EXECUTOR_H
+
+#include "transfer/transfer.h"
+#include "worker/core.h"
+#include "worker/inline.h"
+#include "worker/memory.h"
+#include "worker/shared.h"
+
+/* Where reports go: the connection to the head. */
+struct worker_reports {
+    void *user;
+    void (*done)(void *user, uint64_t first, uint64_t count);
+    void (*failed)(void *user, uint64_t seq, plasmon_status_t status, const char *text);
+    void (*starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
+    void (*data)(void *user, uint64_t request, const uint8_t *bytes, uint64_t length);
+};
+
+struct worker_executor {
+    /* Constant after init. */
+    struct device *device;
+    struct kernel_context *kernels;
+    struct worker_shared *shared;
+    struct worker_memory *memory;
+    const struct worker_reports *reports;
+    uint32_t run_streams;
+    uint32_t stream_count;
+    struct device_stream *streams[STORE_STREAM_MAX];
+    int notify_fd; /* an eventfd: a stream passed a signal */
+
+    struct worker_core *core;
+    struct worker_inline puts;
+    struct worker_inline reads;
+    struct transfer_counters counters;
+    bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */
+    plasmon_status_t broken;                /* the device refused what it must not refuse */
+};
+
+extern const struct worker_ops worker_executor_ops;
+
+/* How many run streams a device of this kind has. A restarted worker must have as many: words belong to streams. */
+uint32_t worker_executor_run_streams(enum device_kind kind);
+plasmon_status_t worker_executor_init(struct worker_executor *executor, struct device *device, struct worker_shared *shared,
+                                      struct worker_memory *memory, const struct worker_reports *reports, struct pl_err *err) PL_MUST_CHECK;
+void worker_executor_finish(struct worker_executor *executor); /* waits for the streams */
+/* First error that the device cannot come back from, or OK. */
+plasmon_status_t worker_executor_health(struct worker_executor *executor, struct pl_err *err);
+
+#endif

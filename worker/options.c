@@ -1,0 +1,140 @@
+#include "worker/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option_kind { OPTION_NUMBER, OPTION_TEXT, OPTION_FLAG, OPTION_DEVICE };
+
+struct option {
+    const char *name;
+    enum option_kind kind;
+    size_t offset; /* in struct worker_options */
+    size_t bytes;  /* of the number there */
+    const char *value;
+    const char *help;
+};
+
+#define FIELD(field) \
+    offsetof(struct worker_options, field), sizeof(((struct worker_options *)0)->field)
+
+static const struct option option_table[] = {
+    {"--control-fd", OPTION_NUMBER, FIELD(control_fd), "FD",
+     "control socket to plasmon-store"},
+    {"--head-fd", OPTION_NUMBER, FIELD(head_fd), "FD", "connected socket to the head"},
+    {"--head", OPTION_TEXT, FIELD(head), "ADDRESS", "the head: host:port or unix:/path"},
+    {"--kind", OPTION_DEVICE, FIELD(kind), "cpu|cuda", "what the device is"},
+    {"--ordinal", OPTION_NUMBER, FIELD(ordinal), "N", "which of its kind"},
+    {"--host-device", OPTION_NUMBER, FIELD(host_device), "N", "its number on this host"},
+    {"--device-memory", OPTION_NUMBER, FIELD(device_memory), "BYTES",
+     "how much of its memory to use; 0: all"},
+    {"--node", OPTION_TEXT, FIELD(node), "NAME", "name of this host, for people"},
+    {"--incarnation", OPTION_NUMBER, FIELD(incarnation), "N", "how often it was started"},
+    {"--probe", OPTION_FLAG, FIELD(probe), NULL,
+     "print \"cuda ORDINAL BYTES NAME\" for each GPU, and exit"},
+    {"--help", OPTION_FLAG, FIELD(help), NULL, "print this, and exit"},
+    {"--version", OPTION_FLAG, FIELD(version), NULL, "print the version, and exit"},
+};
+
+void worker_options_print_help(FILE *out)
+{
+    fputs("plasmon-worker: serves one device of a host. plasmon-store starts it.\n\n", out);
+    for (size_t i = 0; i < PL_COUNT(option_table); i++) {
+        const struct option *option = &option_table[i];
+
+        fprintf(out, "  %-16s %-9s %s\n", option->name,
+                option->value == NULL ? "" : option->value, option->help);
+    }
+    fputs("\nPLASMON_TOKEN is the cluster's token, PLASMON_LOG the log level (error .. "
+          "trace).\n",
+          out);
+}
+
+static const struct option *option_find(const char *name)
+{
+    for (size_t i = 0; i < PL_COUNT(option_table); i++) {
+        if (strcmp(option_table[i].name, name) == 0) {
+            return &option_table[i];
+        }
+    }
+    return NULL;
+}
+
+static plasmon_status_t number_set(const struct option *option, const char *text,
+                                   void *field, struct pl_err *err)
+{
+    uint64_t max = option->bytes == sizeof(uint64_t) ? INT64_MAX : INT32_MAX;
+    uint64_t number;
+    char *end;
+
+    errno  = 0;
+    number = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || *text == '-' || number > max) {
+        return pl_err_set(err, PLASMON_EINVAL, "%s wants a number, not '%s'", option->name,
+                          text);
+    }
+    if (option->bytes == sizeof(uint64_t)) {
+        *(uint64_t *)field = number;
+    } else {
+        *(uint32_t *)field = (uint32_t)number;
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t option_set(const struct option *option, const char *text,
+                                   void *field, struct pl_err *err)
+{
+    switch (option->kind) {
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return PLASMON_OK;
+    case OPTION_TEXT:
+        *(const char **)field = text;
+        return PLASMON_OK;
+    case OPTION_DEVICE:
+        if (strcmp(text, "cpu") != 0 && strcmp(text, "cuda") != 0) {
+            return pl_err_set(err, PLASMON_EINVAL, "%s wants cpu or cuda, not '%s'",
+                              option->name, text);
+        }
+        *(enum device_kind *)field = strcmp(text, "cpu") == 0 ? DEVICE_CPU : DEVICE_CUDA;
+        return PLASMON_OK;
+    case OPTION_NUMBER:
+        return number_set(option, text, field, err);
+    }
+    return PLASMON_EINTERNAL;
+}
+
+plasmon_status_t worker_options_parse(int argc, char **argv,
+                                      struct worker_options *out_options,
+                                      struct pl_err *err)
+{
+    struct worker_options options = {
+        .control_fd = -1, .head_fd = -1, .kind = DEVICE_CPU, .node = "?", .incarnation = 1};
+
+    for (int i = 1; i < argc; i++) {
+        const struct option *option = option_find(argv[i]);
+        plasmon_status_t status;
+
+        if (option == NULL) {
+            return pl_err_set(err, PLASMON_EINVAL, "no such option: %s (see --help)",
+                              argv[i]);
+        }
+        if (option->kind != OPTION_FLAG && i + 1 == argc) {
+            return pl_err_set(err, PLASMON_EINVAL, "%s wants a value", option->name);
+        }
+        status = option_set(option, option->kind == OPTION_FLAG ? NULL : argv[++i],
+                            (char *)&options + option->offset, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+    if (!options.probe && !options.help && !options.version &&
+        (options.control_fd < 0 || (options.head_fd < 0 && options.head == NULL))) {
+        return pl_err_set(
+            err, PLASMON_EINVAL,
+            "it wants --control-fd and --head or --head-fd: plasmon-store starts "
+            "it, not people");
+    }
+    *out_options = options;
+    return PLASMON_OK;
+}

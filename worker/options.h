@@ -1,0 +1,31 @@
+/* The command line of plasmon-worker, which plasmon-store writes. One table gives parsing and --help. */
+#ifndef WORKER_OPTIONS_H
+#define WORKER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/str.h"
+#include "device/device.h"
+
+struct worker_options {
+    int control_fd;       /* -1: none given */
+    int head_fd;          /* -1: use `head` */
+    const char *head;
+    enum device_kind kind;
+    uint32_t ordinal;
+    uint32_t host_device;
+    uint64_t device_memory; /* 0: all there is */
+    const char *node;
+    uint32_t incarnation;
+    bool probe;
+    bool help;
+    bool version;
+};
+
+/* EINVAL: err says which option and what it wants. Strings are borrowed from argv. */
+plasmon_status_t worker_options_parse(int argc, char **argv, struct worker_options *out_options, struct pl_err *err) PL_MUST_CHECK;
+void worker_options_print_help(FILE *out);
+
+#endif

@@ -1,0 +1,305 @@
+#include "worker/reports.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Of one frame. Well below WIRE_MESSAGE_BYTES_MAX, and small enough that the first reports of a burst are not late. */
+#define FRAME_DATA_BYTES (UINT64_C(4) << 20)
+#define FRAME_ITEMS_MAX  4096u
+
+struct report_failure {
+    uint64_t seq;
+    plasmon_status_t status;
+    char *text;
+};
+
+struct report_starved {
+    uint64_t seq;
+    uint64_t bytes;
+    uint64_t largest_hole;
+};
+
+struct report_data {
+    uint64_t request;
+    uint8_t *bytes;
+    uint64_t length;
+};
+
+void worker_report_batch_init(struct worker_report_batch *batch)
+{
+    memset(batch, 0, sizeof(*batch));
+    wire_ranges_init(&batch->done);
+    batch->failed  = PL_VEC_INIT(struct report_failure);
+    batch->starved = PL_VEC_INIT(struct report_starved);
+    batch->data    = PL_VEC_INIT(struct report_data);
+}
+
+static void remove_front(struct pl_vec *vec, size_t count)
+{
+    vec->count -= count;
+    memmove(vec->items, (char *)vec->items + count * vec->item_bytes,
+            vec->count * vec->item_bytes);
+}
+
+static void failed_forget(struct worker_report_batch *batch, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        pl_free(((struct report_failure *)pl_vec_at(&batch->failed, i))->text);
+    }
+    if (count != 0) {
+        remove_front(&batch->failed, count);
+    }
+}
+
+static void data_forget(struct worker_report_batch *batch, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        pl_free(((struct report_data *)pl_vec_at(&batch->data, i))->bytes);
+    }
+    if (count != 0) {
+        remove_front(&batch->data, count);
+    }
+}
+
+void worker_report_batch_clear(struct worker_report_batch *batch)
+{
+    failed_forget(batch, batch->failed.count);
+    data_forget(batch, batch->data.count);
+    wire_ranges_clear(&batch->done);
+    pl_vec_clear(&batch->starved);
+    batch->stats_request = 0;
+}
+
+void worker_report_batch_finish(struct worker_report_batch *batch)
+{
+    worker_report_batch_clear(batch);
+    wire_ranges_finish(&batch->done);
+    pl_vec_finish(&batch->failed);
+    pl_vec_finish(&batch->starved);
+    pl_vec_finish(&batch->data);
+}
+
+bool worker_report_batch_empty(const struct worker_report_batch *batch)
+{
+    return batch->done.items.count == 0 && batch->failed.count == 0 &&
+           batch->starved.count == 0 && batch->data.count == 0 && batch->stats_request == 0;
+}
+
+/* ------------------------------------------------------------------------------------------------ gathering */
+
+void worker_report_batch_done(struct worker_report_batch *batch, uint64_t first,
+                              uint64_t count)
+{
+    struct pl_vec *ranges    = &batch->done.items;
+    struct wire_range *range = NULL;
+
+    if (ranges->count > 0) {
+        range = pl_vec_at(ranges, ranges->count - 1);
+    }
+    if (range != NULL && range->first + range->count == first) {
+        range->count += count;
+        return;
+    }
+    range = pl_vec_push(ranges);
+    if (range == NULL) {
+        batch->incomplete = true;
+        return;
+    }
+    *range = (struct wire_range){.first = first, .count = count};
+}
+
+void worker_report_batch_failed(struct worker_report_batch *batch, uint64_t seq,
+                                plasmon_status_t status, const char *text)
+{
+    struct report_failure *failure = pl_vec_push(&batch->failed);
+
+    if (failure == NULL) {
+        batch->incomplete = true;
+        return;
+    }
+    /* Without a text the status has to do. */
+    *failure =
+        (struct report_failure){.seq = seq, .status = status, .text = pl_strdup(text)};
+}
+
+void worker_report_batch_starved(struct worker_report_batch *batch, uint64_t seq,
+                                 uint64_t bytes, uint64_t largest_hole)
+{
+    struct report_starved *starved = pl_vec_push(&batch->starved);
+
+    if (starved == NULL) {
+        batch->incomplete = true;
+        return;
+    }
+    *starved =
+        (struct report_starved){.seq = seq, .bytes = bytes, .largest_hole = largest_hole};
+}
+
+void worker_report_batch_data(struct worker_report_batch *batch, uint64_t request,
+                              const uint8_t *bytes, uint64_t length)
+{
+    struct report_data *data = pl_vec_push(&batch->data);
+    uint8_t *copy            = data == NULL ? NULL : pl_alloc(length == 0 ? 1 : length);
+
+    if (copy == NULL) {
+        batch->incomplete = true;
+        if (data != NULL) {
+            pl_vec_pop(&batch->data);
+        }
+        return;
+    }
+    memcpy(copy, bytes, length);
+    *data = (struct report_data){.request = request, .bytes = copy, .length = length};
+}
+
+/* ------------------------------------------------------------------------------------------------ a frame */
+
+/* An array of `count` pointers to `count` structs of item_bytes each. */
+static void **rows(struct wire_arena *arena, size_t count, size_t item_bytes)
+{
+    void **pointers = wire_arena_alloc(arena, count * sizeof(void *));
+    char *items     = wire_arena_alloc(arena, count * item_bytes);
+
+    if (pointers == NULL || items == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        pointers[i] = items + i * item_bytes;
+    }
+    return pointers;
+}
+
+static plasmon_status_t fill_done(struct worker_report_batch *batch,
+                                  struct wire_arena *arena, Plasmon__V1__WorkerFrame *frame)
+{
+    size_t count = pl_min_u64(batch->done.items.count, FRAME_ITEMS_MAX);
+
+    frame->done = (Plasmon__V1__Range **)rows(arena, count, sizeof(**frame->done));
+    if (frame->done == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    frame->n_done = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct wire_range *range = pl_vec_at(&batch->done.items, i);
+
+        plasmon__v1__range__init(frame->done[i]);
+        frame->done[i]->first = range->first;
+        frame->done[i]->count = range->count;
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t fill_failed(struct worker_report_batch *batch,
+                                    struct wire_arena *arena,
+                                    Plasmon__V1__WorkerFrame *frame)
+{
+    size_t count = pl_min_u64(batch->failed.count, FRAME_ITEMS_MAX);
+
+    frame->failed =
+        (Plasmon__V1__LaunchFailure **)rows(arena, count, sizeof(**frame->failed));
+    if (frame->failed == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    frame->n_failed = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct report_failure *failure = pl_vec_at(&batch->failed, i);
+
+        plasmon__v1__launch_failure__init(frame->failed[i]);
+        frame->failed[i]->seq    = failure->seq;
+        frame->failed[i]->status = failure->status;
+        frame->failed[i]->text   = failure->text != NULL
+                                       ? failure->text
+                                       : (char *)(uintptr_t)pl_status_text(failure->status);
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t fill_starved(struct worker_report_batch *batch,
+                                     struct wire_arena *arena,
+                                     Plasmon__V1__WorkerFrame *frame)
+{
+    size_t count = pl_min_u64(batch->starved.count, FRAME_ITEMS_MAX);
+
+    frame->starved = (Plasmon__V1__Starved **)rows(arena, count, sizeof(**frame->starved));
+    if (frame->starved == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    frame->n_starved = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct report_starved *starved = pl_vec_at(&batch->starved, i);
+
+        plasmon__v1__starved__init(frame->starved[i]);
+        frame->starved[i]->seq          = starved->seq;
+        frame->starved[i]->bytes        = starved->bytes;
+        frame->starved[i]->largest_hole = starved->largest_hole;
+    }
+    return PLASMON_OK;
+}
+
+static size_t data_that_fits(const struct worker_report_batch *batch)
+{
+    uint64_t bytes = 0;
+    size_t count   = 0;
+
+    while (count < batch->data.count && count < FRAME_ITEMS_MAX &&
+           bytes < FRAME_DATA_BYTES) {
+        bytes += ((struct report_data *)pl_vec_at(&batch->data, count))->length;
+        count++;
+    }
+    return count;
+}
+
+static plasmon_status_t fill_data(struct worker_report_batch *batch,
+                                  struct wire_arena *arena, Plasmon__V1__WorkerFrame *frame)
+{
+    size_t count = data_that_fits(batch);
+
+    frame->data = (Plasmon__V1__WorkerData **)rows(arena, count, sizeof(**frame->data));
+    if (frame->data == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    frame->n_data = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct report_data *data = pl_vec_at(&batch->data, i);
+
+        plasmon__v1__worker_data__init(frame->data[i]);
+        frame->data[i]->request    = data->request;
+        frame->data[i]->bytes.data = data->bytes;
+        frame->data[i]->bytes.len  = data->length;
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
+                                          struct wire_arena *arena,
+                                          Plasmon__V1__WorkerFrame *frame)
+{
+    plasmon_status_t status = fill_data(batch, arena, frame);
+
+    if (status == PLASMON_OK) {
+        status = fill_failed(batch, arena, frame);
+    }
+    if (status == PLASMON_OK) {
+        status = fill_starved(batch, arena, frame);
+    }
+    /* A read's bytes are told before or together with its end. */
+    if (status == PLASMON_OK && frame->n_data == batch->data.count) {
+        status = fill_done(batch, arena, frame);
+    }
+    return status;
+}
+
+void worker_report_batch_sent(struct worker_report_batch *batch,
+                              const Plasmon__V1__WorkerFrame *frame)
+{
+    data_forget(batch, frame->n_data);
+    failed_forget(batch, frame->n_failed);
+    if (frame->n_starved != 0) {
+        remove_front(&batch->starved, frame->n_starved);
+    }
+    if (frame->n_done != 0) {
+        remove_front(&batch->done.items, frame->n_done);
+    }
+    batch->stats_request = 0;
+}

@@ -1,0 +1,49 @@
+/*
+ * The memory that plasmon-store keeps for this host, as a worker sees it: timelines, tables, pages of pins, staging slabs,
+ * doorbells; and the control socket over which all of it comes.
+ *
+ * Threads: owner only (the worker's lock).
+ */
+#ifndef WORKER_SHARED_H
+#define WORKER_SHARED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "base/vec.h"
+#include "store/control.h"
+#include "store/table.h"
+#include "store/timeline.h"
+
+struct worker_shared {
+    int control_fd;
+    uint32_t host_device;
+    uint32_t host_device_count;
+    struct store_timeline *timelines[STORE_HOST_DEVICE_MAX];
+    struct store_table *tables[STORE_HOST_DEVICE_MAX];
+    int doorbells[STORE_HOST_DEVICE_MAX]; /* -1: none */
+    void *slabs[STORE_HOST_DEVICE_MAX];
+    uint64_t timeline_bytes;
+    uint64_t slab_bytes;
+    uint64_t pins_bytes;
+    struct store_pins *readers[STORE_READER_MAX]; /* our own page too */
+    uint64_t reader_epoch;                        /* readers[] is complete up to here */
+    struct pl_vec chunks;                         /* struct worker_shared_chunk: what came and was not taken yet */
+    int head_fd;                                  /* a fresh connection to the head; -1: none came */
+};
+struct worker_shared_chunk {
+    struct store_control message;
+    int fd;
+};
+
+void worker_shared_init(struct worker_shared *shared, int control_fd);
+void worker_shared_finish(struct worker_shared *shared);
+/* Read until set-up is complete. Blocks. ECLOSED: the store is gone. */
+plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared, struct pl_err *err) PL_MUST_CHECK;
+/* One message, if there is one. EAGAIN: none; ECLOSED: the store is gone. */
+plasmon_status_t worker_shared_receive(struct worker_shared *shared, struct pl_err *err) PL_MUST_CHECK;
+/* `message` gets version and host_device. fd -1: none. */
+plasmon_status_t worker_shared_send(struct worker_shared *shared, struct store_control *message, int fd) PL_MUST_CHECK;
+
+#endif

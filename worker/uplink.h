@@ -1,0 +1,60 @@
+/*
+ * The worker's connection to the head: one stream of WorkerFrames and WorkerCommands, numbered and kept by a wire_link, so that a
+ * broken connection is resumed where it broke. Reports are gathered and go out one frame at a time: while one is on its
+ * way the next grows, so the frames get larger as the load does.
+ *
+ *   connect -> WorkerHello -> Welcome -> up -> (broken: again, with resume_session)
+ *
+ * A Welcome for another session than ours after a reconnect, or from another head than before, means that what we have reported
+ * may be lost: `lost` is called, and the process ends and is started again, for a fresh start tells everything anew.
+ *
+ * Threads: callbacks come on the loop's thread, without the lock; they take it. All functions are called with it held, but for
+ * create.
+ */
+#ifndef WORKER_UPLINK_H
+#define WORKER_UPLINK_H
+
+#include "base/lock.h"
+#include "rpc/rpc.h"
+#include "wire/wire.h"
+
+struct worker_uplink;
+
+struct worker_uplink_ops {
+    /* First Welcome: what we are. Before any command. Not OK: the worker ends. */
+    plasmon_status_t (*welcome)(void *user, const Plasmon__V1__WorkerWelcome *welcome, struct pl_err *err);
+    /* One command, in order, once. Not OK: the worker ends. */
+    plasmon_status_t (*command)(void *user, const Plasmon__V1__WorkerCommand *command, struct pl_err *err);
+    /* The connection broke: a fresh descriptor is wanted (only when made with a descriptor). */
+    void (*want_fd)(void *user);
+    /* No way on: end the process. Does not return. */
+    void (*lost)(void *user, plasmon_status_t status, const char *why);
+    void (*stats)(void *user, Plasmon__V1__WorkerStats *out); /* but for routes */
+    /* Fills at most `max`; returns how many. */
+    size_t (*routes)(void *user, Plasmon__V1__RouteStats *out, size_t max);
+    uint64_t (*received)(void *user); /* last launch taken over */
+};
+
+struct worker_uplink_config {
+    const struct worker_uplink_ops *ops;
+    void *user;
+    struct pl_mutex *lock;
+    const char *target; /* NULL: by descriptors */
+    int fd;             /* taken; -1: none */
+    const char *token;  /* NULL or "": none */
+    /* All of it but token, resume and received; what it points to is lent for good. */
+    const Plasmon__V1__WorkerHello *hello;
+};
+
+/* Starts the loop's thread and connects. It lasts as long as the process. */
+plasmon_status_t worker_uplink_create(const struct worker_uplink_config *config, struct worker_uplink **out_uplink) PL_MUST_CHECK;
+void worker_uplink_new_fd(struct worker_uplink *uplink, int fd); /* taken */
+
+void worker_uplink_done(struct worker_uplink *uplink, uint64_t first, uint64_t count);
+void worker_uplink_failed(struct worker_uplink *uplink, uint64_t seq, plasmon_status_t status, const char *text);
+void worker_uplink_starved(struct worker_uplink *uplink, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
+void worker_uplink_data(struct worker_uplink *uplink, uint64_t request, const uint8_t *bytes, uint64_t length);
+/* Send what was gathered, unless a frame is on its way (then it goes when that is out). */
+void worker_uplink_flush(struct worker_uplink *uplink);
+
+#endif
