@@ -65,6 +65,21 @@ TEST(every_death_is_reported_once_with_its_incarnation)
     ASSERT_EQ(cluster_end(&cluster), 0);
 }
 
+TEST(a_worker_that_cannot_be_started_is_reported_and_tried_again)
+{
+    char path[192];
+
+    cluster_start(&cluster, 1, NULL);
+    (void)snprintf(path, sizeof(path), "%s/plasmon-worker", cluster.folder);
+    ASSERT_EQ(unlink(path), 0);
+    ASSERT_EQ(kill(cluster_worker_pid(&cluster, 0, 1), SIGKILL), 0);
+    ASSERT_CONTAINS(cluster_wait(&cluster, "down: device 0 incarnation 2"), "cannot start");
+    ASSERT_EQ(symlink(FAKE_WORKER_PATH, path), 0);
+    ASSERT_CONTAINS(cluster_wait(&cluster, "worker of device 0 is ready: incarnation 3"),
+                    "written by the first");
+    ASSERT_EQ(cluster_end(&cluster), 0);
+}
+
 TEST(a_worker_that_ignores_sigterm_does_not_keep_the_store)
 {
     uint64_t begin;
