@@ -1,0 +1,405 @@
+/*
+ * The core with a real device behind it: two workers of one host in this process, on CPU devices, over memory that a store would
+ * have handed out. Commands go in, bytes are looked at.
+ */
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "tests/unit/worker/fake.h"
+#include "worker/executor.h"
+
+#define WORKERS     2u
+#define ARENA_BYTES (UINT64_C(1) << 32)
+#define RUN         PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN
+
+struct memory_fd {
+    int fd;
+    uint64_t bytes;
+};
+
+struct worker {
+    uint32_t index;
+    struct worker_shared shared;
+    struct device *device;
+    struct worker_memory *memory;
+    struct worker_executor executor;
+    struct worker_core *core;
+    uint64_t done; /* launches */
+    uint64_t failed;
+    uint64_t seq;
+    char text[256];
+    uint8_t data[64];
+    uint64_t data_bytes;
+};
+
+static struct memory_fd timelines[WORKERS], tables[WORKERS], slabs[WORKERS], pins[WORKERS];
+static int store_sockets[WORKERS];
+static struct worker workers[WORKERS];
+static uint32_t host_device_of[4] = {0, 1, UINT32_MAX, UINT32_MAX};
+
+/* ------------------------------------------------------------------------------------------------ a store */
+
+static struct memory_fd memory_create(uint64_t bytes)
+{
+    struct memory_fd memory = {.bytes = bytes};
+
+    ASSERT_OK(pl_memfd_create("test", bytes, &memory.fd));
+    return memory;
+}
+
+static void *memory_map(const struct memory_fd *memory)
+{
+    void *ptr;
+
+    ASSERT_OK(pl_fd_map(memory->fd, memory->bytes, 1, &ptr));
+    return ptr;
+}
+
+static void setup_send(int socket, uint32_t self, uint32_t part, uint64_t bytes,
+                       const int *fds, uint32_t count)
+{
+    struct store_control message = {.version     = STORE_CONTROL_VERSION,
+                                    .type        = STORE_CONTROL_SETUP,
+                                    .host_device = self,
+                                    .part        = part,
+                                    .count       = count,
+                                    .total       = WORKERS,
+                                    .bytes       = bytes,
+                                    .reader      = self};
+
+    ASSERT_OK(pl_fd_send(socket, &message, sizeof(message), fds, count));
+}
+
+static void setup_send_all(int socket, uint32_t self)
+{
+    int fds[WORKERS];
+
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        fds[i] = timelines[i].fd;
+    }
+    setup_send(socket, self, STORE_PART_TIMELINES, timelines[0].bytes, fds, WORKERS);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        fds[i] = tables[i].fd;
+    }
+    setup_send(socket, self, STORE_PART_TABLES, tables[0].bytes, fds, WORKERS);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        fds[i] = eventfd(0, EFD_NONBLOCK);
+    }
+    setup_send(socket, self, STORE_PART_DOORBELLS, 0, fds, WORKERS);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        pl_fd_close(&fds[i]);
+        fds[i] = slabs[i].fd;
+    }
+    setup_send(socket, self, STORE_PART_STAGES, slabs[0].bytes, fds, WORKERS);
+    setup_send(socket, self, STORE_PART_PINS, pins[self].bytes, &pins[self].fd, 1);
+    setup_send(socket, self, STORE_PART_DONE, 0, NULL, 0);
+}
+
+/* What the store does with a CHUNK_ADD: tell the others. */
+static void chunks_pass_on(void)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        struct store_control message;
+        size_t bytes      = sizeof(message);
+        unsigned fd_count = 1;
+        int fd;
+
+        while (recv(store_sockets[i], &message, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+            ASSERT_OK(pl_fd_recv(store_sockets[i], &message, &bytes, &fd, &fd_count));
+            ASSERT_EQ(message.type, STORE_CONTROL_CHUNK_ADD);
+            message.type    = STORE_CONTROL_CHUNK;
+            message.kind    = DEVICE_CPU;
+            message.ordinal = i;
+            ASSERT_OK(pl_fd_send(store_sockets[1 - i], &message, sizeof(message), &fd, 1));
+            pl_fd_close(&fd);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ workers */
+
+static void on_done(void *user, uint64_t first, uint64_t count)
+{
+    (void)first;
+    ((struct worker *)user)->done += count;
+}
+
+static void on_failed(void *user, uint64_t seq, plasmon_status_t status, const char *text)
+{
+    struct worker *worker = user;
+
+    (void)seq, (void)status;
+    worker->failed++;
+    (void)snprintf(worker->text, sizeof(worker->text), "%s", text);
+}
+
+static void on_starved(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole)
+{
+    (void)user, (void)seq, (void)bytes, (void)largest_hole;
+}
+
+static void on_data(void *user, uint64_t request, const uint8_t *bytes, uint64_t length)
+{
+    struct worker *worker = user;
+
+    (void)request;
+    ASSERT_TRUE(length <= sizeof(worker->data));
+    memcpy(worker->data, bytes, length);
+    worker->data_bytes = length;
+}
+
+static struct worker_reports reports[WORKERS];
+
+static void worker_start(struct worker *worker)
+{
+    struct device_config device_config = {.bytes_max = UINT64_C(1) << 30};
+    struct worker_core_config config   = {.ops               = &worker_executor_ops,
+                                          .user              = &worker->executor,
+                                          .host_device       = worker->index,
+                                          .host_device_count = WORKERS,
+                                          .timelines         = worker->shared.timelines,
+                                          .tables            = worker->shared.tables,
+                                          .readers           = worker->shared.readers,
+                                          .reader_epoch      = &worker->shared.reader_epoch,
+                                          .host_device_of    = host_device_of,
+                                          .device_max        = 4};
+    struct wire_ranges unfinished;
+    struct pl_err err;
+    uint64_t enqueued;
+    int pair[2];
+
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    store_sockets[worker->index] = pair[0];
+    setup_send_all(pair[0], worker->index);
+    worker_shared_init(&worker->shared, pair[1]);
+    ASSERT_OK(worker_shared_receive_setup(&worker->shared, &err));
+    ASSERT_OK(
+        device_open(DEVICE_CPU, worker->index, &device_config, &worker->device, &err));
+    ASSERT_OK(
+        worker_memory_create(worker->device, &worker->shared, 0, &worker->memory, &err));
+    reports[worker->index] = (struct worker_reports){.user    = worker,
+                                                     .done    = on_done,
+                                                     .failed  = on_failed,
+                                                     .starved = on_starved,
+                                                     .data    = on_data};
+    ASSERT_OK(worker_executor_init(&worker->executor, worker->device, &worker->shared,
+                                   worker->memory, &reports[worker->index], &err));
+    config.run_streams = worker->executor.run_streams;
+    ASSERT_OK(worker_core_create(&config, &worker->core));
+    worker->executor.core = worker->core;
+    worker_memory_set_core(worker->memory, worker->core);
+    ASSERT_OK(worker_memory_take_chunks(worker->memory, &err));
+    wire_ranges_init(&unfinished);
+    ASSERT_OK(worker_core_recover(worker->core, &enqueued, &unfinished));
+    wire_ranges_finish(&unfinished);
+}
+
+static void host_start(void)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        timelines[i] = memory_create(pl_round_up(sizeof(struct store_timeline), 4096));
+        tables[i]    = memory_create(pl_round_up(sizeof(struct store_table), 4096));
+        slabs[i]     = memory_create((uint64_t)STORE_STAGE_SLOTS * STORE_STAGE_SLOT_BYTES);
+        pins[i]      = memory_create(pl_round_up(sizeof(struct store_pins), 4096));
+        store_timeline_init(memory_map(&timelines[i]), i);
+        store_table_init(memory_map(&tables[i]), i, DEVICE_CPU, i, ARENA_BYTES);
+        store_pins_init(memory_map(&pins[i]), i + 1);
+    }
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        workers[i].index = i;
+        worker_start(&workers[i]);
+    }
+}
+
+static void host_stop(void)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        worker_executor_finish(&workers[i].executor);
+        worker_core_destroy(workers[i].core);
+    }
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        worker_memory_destroy(workers[i].memory);
+        device_close(workers[i].device);
+        worker_shared_finish(&workers[i].shared);
+    }
+}
+
+/* Until both have nothing left to do. */
+static void settle(void)
+{
+    uint64_t deadline = pl_now_ns() + UINT64_C(20000000000);
+
+    for (;;) {
+        bool idle = true;
+
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            worker_core_advance(workers[i].core);
+            worker_core_complete(workers[i].core);
+            idle = idle && worker_core_idle(workers[i].core);
+        }
+        chunks_pass_on();
+        if (idle) {
+            return;
+        }
+        ASSERT_TRUE(pl_now_ns() < deadline);
+    }
+}
+
+static void give(struct worker *worker, struct fake_launch *launch)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__Launch *launches[1]   = {&launch->message};
+    struct pl_err err;
+
+    launch->message.seq = ++worker->seq;
+    command.launches    = launches;
+    command.n_launches  = 1;
+    ASSERT_OK(worker_core_command(worker->core, &command, &err));
+    worker_core_advance(worker->core);
+    chunks_pass_on();
+}
+
+static uint64_t buffer_of(const struct worker *worker, uint32_t slot)
+{
+    return wire_buffer(worker->index, slot, 1);
+}
+
+static void give_fill(struct worker *worker, uint32_t slot, int64_t count, double value)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 0, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, value);
+    fake_launch_fresh(&launch, slot, count)->buffer = buffer_of(worker, slot);
+    give(worker, &launch);
+}
+
+/* Element `at` of a buffer, by a READ. */
+static float element(struct worker *worker, uint32_t slot, int64_t count, uint64_t at)
+{
+    struct fake_launch launch;
+    float value;
+
+    worker->data_bytes = 0;
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_READ);
+    fake_launch_operand(&launch, KERNEL_IN, slot, count)->buffer = buffer_of(worker, slot);
+    launch.message.offset                                        = at * sizeof(float);
+    launch.message.length                                        = sizeof(float);
+    if (worker->seq != 0) {
+        fake_launch_after(&launch, worker->index, worker->seq);
+    }
+    give(worker, &launch);
+    settle();
+    ASSERT_EQ(worker->data_bytes, sizeof(float));
+    memcpy(&value, worker->data, sizeof(value));
+    return value;
+}
+
+/* ------------------------------------------------------------------------------------------------ tests */
+
+TEST(function_writes_what_a_read_gets)
+{
+    host_start();
+    give_fill(&workers[0], 1, 1000, 2.5);
+    ASSERT_TRUE(element(&workers[0], 1, 1000, 999) == 2.5f);
+    ASSERT_EQ(workers[0].done, 2);
+    ASSERT_EQ(workers[0].failed, 0);
+    ASSERT_EQ(workers[0].executor.counters.copies[TRANSFER_INLINE], 1);
+    host_stop();
+}
+
+TEST(put_bytes_arrive)
+{
+    struct fake_launch launch;
+    float numbers[4] = {1, 2, 3, 4};
+
+    host_start();
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT);
+    fake_launch_fresh(&launch, 1, 4)->buffer = buffer_of(&workers[0], 1);
+    memcpy(launch.data, numbers, sizeof(numbers));
+    launch.message.data.len = sizeof(numbers);
+    give(&workers[0], &launch);
+    ASSERT_TRUE(element(&workers[0], 1, 4, 2) == 3.0f);
+    host_stop();
+}
+
+TEST(peer_copy_waits_for_its_producer_and_pulls)
+{
+    struct fake_launch launch;
+
+    host_start();
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&launch, 7, 100000)->buffer = buffer_of(&workers[1], 7);
+    fake_launch_piece(&launch, 0, 1, 100000);
+    fake_launch_after(&launch, 0, 1);
+    give(&workers[1], &launch); /* before its source is even enqueued */
+    ASSERT_EQ(worker_core_waits_for(workers[1].core), 1);
+    give_fill(&workers[0], 1, 100000, 4.0);
+    ASSERT_TRUE(element(&workers[1], 7, 100000, 99999) == 4.0f);
+    ASSERT_EQ(workers[1].executor.counters.copies[TRANSFER_PEER], 1);
+    ASSERT_EQ(workers[1].executor.counters.bytes[TRANSFER_PEER], 400000);
+    ASSERT_EQ(workers[1].executor.counters.copies[TRANSFER_HOST], 0);
+    host_stop();
+}
+
+TEST(host_route_takes_the_bytes_through_the_slab)
+{
+    int64_t count = 3 * (STORE_STAGE_SLOT_BYTES / 4) + 17;
+    struct fake_launch launch;
+
+    host_start();
+    give_fill(&workers[0], 1, count, 6.0);
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND);
+    fake_launch_operand(&launch, KERNEL_IN, 1, count)->buffer = buffer_of(&workers[0], 1);
+    fake_launch_after(&launch, 0, 1);
+    launch.message.peer = 1;
+    give(&workers[0], &launch);
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+    fake_launch_fresh(&launch, 3, count)->buffer = buffer_of(&workers[1], 3);
+    launch.message.peer                          = 0;
+    give(&workers[1], &launch);
+    ASSERT_TRUE(element(&workers[1], 3, count, (uint64_t)count - 1) == 6.0f);
+    ASSERT_EQ(workers[1].executor.counters.bytes[TRANSFER_HOST], count * 4);
+    ASSERT_EQ(workers[1].executor.counters.copies[TRANSFER_PEER], 0);
+    host_stop();
+}
+
+TEST(function_that_fails_on_the_device_is_reported_with_its_text)
+{
+    struct fake_launch launch;
+
+    test_expect_log();
+    host_start();
+    fake_launch_init(&launch, 0, RUN);
+    fake_launch_function(&launch, "test_fail");
+    fake_launch_scalar(&launch, 0.0);
+    fake_launch_fresh(&launch, 1, 4)->buffer = buffer_of(&workers[0], 1);
+    give(&workers[0], &launch);
+    settle();
+    ASSERT_EQ(workers[0].failed, 1);
+    ASSERT_CONTAINS(workers[0].text, "test_fail");
+    ASSERT_TRUE(workers[0].shared.tables[0]->entries[1].state != STORE_SEALED);
+    host_stop();
+}
+
+TEST(arena_grows_by_chunks_that_the_table_lists)
+{
+    host_start();
+    give_fill(&workers[0], 1, 1000, 1.0);
+    give_fill(&workers[0], 2, 40 << 20, 1.0); /* 160 MiB: more than a usual chunk */
+    settle();
+    ASSERT_EQ(workers[0].failed, 0);
+    ASSERT_EQ(workers[0].shared.tables[0]->chunk_count, 2);
+    ASSERT_EQ(workers[0].shared.tables[0]->chunks[0].bytes, 64 << 20);
+    ASSERT_TRUE(workers[0].shared.tables[0]->chunks[1].bytes >= UINT64_C(160) << 20);
+    ASSERT_TRUE(element(&workers[0], 2, 40 << 20, (40 << 20) - 1) == 1.0f);
+    host_stop();
+}
+
+TEST_MAIN()
