@@ -89,7 +89,7 @@ static void op_ring_doorbells(void *user)
     struct worker_shared *shared     = executor->shared;
     uint64_t one                     = 1;
 
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    worker_shared_fence();
     for (uint32_t i = 0; i < shared->host_device_count; i++) {
         uint64_t waits_for =
             __atomic_load_n(&shared->timelines[i]->waits_for, __ATOMIC_RELAXED);

@@ -153,7 +153,7 @@ static bool waits_publish(struct daemon *daemon)
         return false;
     }
     __atomic_store_n(&timeline->waits_for, waits_for, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    worker_shared_fence();
     return waits_for != 0;
 }
 

@@ -37,6 +37,18 @@ struct worker_shared_chunk {
     int fd;
 };
 
+/* What was stored before is seen by who looks after a fence of its own, or we see what they stored before theirs. */
+static inline void worker_shared_fence(void)
+{
+#ifdef __SANITIZE_THREAD__ /* gcc's knows no fences */
+    static uint64_t word;
+
+    (void)__atomic_exchange_n(&word, 1, __ATOMIC_SEQ_CST); /* its old value means nothing */
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 void worker_shared_init(struct worker_shared *shared, int control_fd);
 void worker_shared_finish(struct worker_shared *shared);
 /* Read until set-up is complete. Blocks. ECLOSED: the store is gone. */

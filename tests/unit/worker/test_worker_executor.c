@@ -2,25 +2,16 @@
  * The core with a real device behind it: two workers of one host in this process, on CPU devices, over memory that a store would
  * have handed out. Commands go in, bytes are looked at.
  */
-#include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "tests/unit/worker/fake.h"
+#include "tests/unit/worker/host.h"
 #include "worker/executor.h"
 
-#define WORKERS     2u
-#define ARENA_BYTES (UINT64_C(1) << 32)
-#define RUN         PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN
-
-struct memory_fd {
-    int fd;
-    uint64_t bytes;
-};
+#define WORKERS HOST_WORKERS
+#define RUN     PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN
 
 struct worker {
     uint32_t index;
@@ -37,68 +28,10 @@ struct worker {
     uint64_t data_bytes;
 };
 
-static struct memory_fd timelines[WORKERS], tables[WORKERS], slabs[WORKERS], pins[WORKERS];
+static struct host host;
 static int store_sockets[WORKERS];
 static struct worker workers[WORKERS];
 static uint32_t host_device_of[4] = {0, 1, UINT32_MAX, UINT32_MAX};
-
-/* ------------------------------------------------------------------------------------------------ a store */
-
-static struct memory_fd memory_create(uint64_t bytes)
-{
-    struct memory_fd memory = {.bytes = bytes};
-
-    ASSERT_OK(pl_memfd_create("test", bytes, &memory.fd));
-    return memory;
-}
-
-static void *memory_map(const struct memory_fd *memory)
-{
-    void *ptr;
-
-    ASSERT_OK(pl_fd_map(memory->fd, memory->bytes, 1, &ptr));
-    return ptr;
-}
-
-static void setup_send(int socket, uint32_t self, uint32_t part, uint64_t bytes,
-                       const int *fds, uint32_t count)
-{
-    struct store_control message = {.version     = STORE_CONTROL_VERSION,
-                                    .type        = STORE_CONTROL_SETUP,
-                                    .host_device = self,
-                                    .part        = part,
-                                    .count       = count,
-                                    .total       = WORKERS,
-                                    .bytes       = bytes,
-                                    .reader      = self};
-
-    ASSERT_OK(pl_fd_send(socket, &message, sizeof(message), fds, count));
-}
-
-static void setup_send_all(int socket, uint32_t self)
-{
-    int fds[WORKERS];
-
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        fds[i] = timelines[i].fd;
-    }
-    setup_send(socket, self, STORE_PART_TIMELINES, timelines[0].bytes, fds, WORKERS);
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        fds[i] = tables[i].fd;
-    }
-    setup_send(socket, self, STORE_PART_TABLES, tables[0].bytes, fds, WORKERS);
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        fds[i] = eventfd(0, EFD_NONBLOCK);
-    }
-    setup_send(socket, self, STORE_PART_DOORBELLS, 0, fds, WORKERS);
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        pl_fd_close(&fds[i]);
-        fds[i] = slabs[i].fd;
-    }
-    setup_send(socket, self, STORE_PART_STAGES, slabs[0].bytes, fds, WORKERS);
-    setup_send(socket, self, STORE_PART_PINS, pins[self].bytes, &pins[self].fd, 1);
-    setup_send(socket, self, STORE_PART_DONE, 0, NULL, 0);
-}
 
 /* What the store does with a CHUNK_ADD: tell the others. */
 static void chunks_pass_on(void)
@@ -175,7 +108,7 @@ static void worker_start(struct worker *worker)
 
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
     store_sockets[worker->index] = pair[0];
-    setup_send_all(pair[0], worker->index);
+    host_setup_send(&host, pair[0], worker->index);
     worker_shared_init(&worker->shared, pair[1]);
     ASSERT_OK(worker_shared_receive_setup(&worker->shared, &err));
     ASSERT_OK(
@@ -201,15 +134,7 @@ static void worker_start(struct worker *worker)
 
 static void host_start(void)
 {
-    for (uint32_t i = 0; i < WORKERS; i++) {
-        timelines[i] = memory_create(pl_round_up(sizeof(struct store_timeline), 4096));
-        tables[i]    = memory_create(pl_round_up(sizeof(struct store_table), 4096));
-        slabs[i]     = memory_create((uint64_t)STORE_STAGE_SLOTS * STORE_STAGE_SLOT_BYTES);
-        pins[i]      = memory_create(pl_round_up(sizeof(struct store_pins), 4096));
-        store_timeline_init(memory_map(&timelines[i]), i);
-        store_table_init(memory_map(&tables[i]), i, DEVICE_CPU, i, ARENA_BYTES);
-        store_pins_init(memory_map(&pins[i]), i + 1);
-    }
+    host_create(&host);
     for (uint32_t i = 0; i < WORKERS; i++) {
         workers[i].index = i;
         worker_start(&workers[i]);
@@ -227,6 +152,7 @@ static void host_stop(void)
         device_close(workers[i].device);
         worker_shared_finish(&workers[i].shared);
     }
+    host_destroy(&host);
 }
 
 /* Until both have nothing left to do. */
