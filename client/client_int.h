@@ -95,6 +95,10 @@ plasmon_status_t client_check_text(const char *text, size_t bytes_max, const cha
 /* A unary call of the head; *out_bytes is the caller's. Without the lock. */
 plasmon_status_t client_unary(struct plasmon_client *client, const char *path, const ProtobufCMessage *message, uint8_t **out_bytes, size_t *out_length) PL_MUST_CHECK;
 
+/* status.c: the cluster's status in an arena of its own, which the caller finishes on success. Without the lock. */
+plasmon_status_t client_status(struct plasmon_client *client, struct wire_arena *arena, Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
+const char *status_route_name(uint32_t route);
+
 /* submit.c */
 struct submit_scratch *submit_scratch_create(void) PL_MUST_CHECK;
 void submit_scratch_destroy(struct submit_scratch *scratch);

@@ -97,13 +97,52 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
     return PLASMON_OK;
 }
 
+plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  size_t capacity, uint64_t deadline_ns,
+                                  struct held_value *value)
+{
+    struct pl_err err = {0};
+    struct ref_slot *slot;
+    struct pl_shape shape;
+    struct pl_box box;
+    char text[128];
+    plasmon_status_t status;
+
+    pl_mutex_lock(&client->lock);
+    status = refs_find(&client->refs, ref, &slot, &err);
+    if (status == PLASMON_OK && slot->root->is_task) {
+        status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
+    }
+    if (status == PLASMON_OK) {
+        shape        = slot_shape(slot);
+        value->bytes = pl_shape_bytes(&shape);
+        if (capacity < value->bytes) {
+            status = pl_err_set(
+                &err, PLASMON_ESHAPE, "%s has %llu bytes and there is room for %zu",
+                pl_shape_format(&shape, text), (unsigned long long)value->bytes, capacity);
+        }
+    }
+    if (status != PLASMON_OK) {
+        (void)error_from(&err, status);
+    } else { /* the slot may go away while we wait: take what is needed of it first */
+        value->root_id = slot->root->id;
+        value->whole   = slot->view == NULL;
+        value->asked   = slot_view(slot);
+        value->hold    = 0;
+        slot_place(slot, &value->shape, &value->view);
+        status =
+            client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
 plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
-                                          struct held_value *value, uint64_t root_id,
-                                          bool gather, uint64_t deadline_ns)
+                                          struct held_value *value, bool gather,
+                                          uint64_t deadline_ns)
 {
     Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Locate locate = PLASMON__V1__LOCATE__INIT, *list[] = {&locate};
-    struct pl_view whole = pl_view_whole(&value->root_shape);
     int64_t numbers[3 * PL_DIM_MAX];
     plasmon_status_t status = pl_cond_init(&value->cond);
 
@@ -118,11 +157,11 @@ plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
 
     value->hold     = refs_draw_ref(&client->refs);
     locate.request  = value->request.number;
-    locate.ref      = root_id;
+    locate.ref      = value->root_id;
     locate.hold_ref = value->hold;
     locate.gather   = gather;
-    if (memcmp(&whole, &value->view, sizeof(whole)) != 0) {
-        locate.n_view = wire_view_put(&value->view, numbers);
+    if (!value->whole) {
+        locate.n_view = wire_view_put(&value->asked, numbers);
         locate.view   = numbers;
     }
     fields.n_locate = 1;
@@ -133,16 +172,16 @@ plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
         goto err_close;
     }
     status = request_wait_locked(client, &value->request, deadline_ns);
-    if (status == PLASMON_OK &&
-        !pl_shape_equal(&value->request.shape, &value->root_shape)) {
-        status = error_set(PLASMON_EMALFORMED, "the head has another shape for the ref");
+    if (status == PLASMON_OK && !pl_shape_equal(&value->request.shape, &value->shape)) {
+        /* A published view: only the publisher knows of what. The head can still send the bytes. */
+        status = error_set(PLASMON_EUNREACHABLE,
+                           "the object is a part of an array that is not known here");
     }
     if (status == PLASMON_OK) {
         return PLASMON_OK;
     }
-    session_release_locked(
-        client, value->hold,
-        true); /* it may have been taken: the answer only came too late */
+    /* It may have been taken: perhaps only the answer came too late. */
+    session_release_locked(client, value->hold, true);
     value->hold = 0;
 
 err_close:
@@ -171,7 +210,7 @@ static plasmon_status_t copy_places(struct plasmon_client *client,
                                     const struct held_value *value, void *data,
                                     uint64_t deadline_ns, struct pl_err *err)
 {
-    uint32_t element_bytes = pl_dtype_bytes(value->root_shape.dtype);
+    uint32_t element_bytes = pl_dtype_bytes(value->shape.dtype);
 
     for (size_t i = 0; i < value->request.places.count; i++) {
         const struct place *place = pl_vec_at(&value->request.places, i);
@@ -205,14 +244,14 @@ static bool places_cover(const struct held_value *value)
 }
 
 static plasmon_status_t get_shared(struct plasmon_client *client, struct held_value *value,
-                                   uint64_t root_id, void *data, uint64_t deadline_ns)
+                                   void *data, uint64_t deadline_ns)
 {
     struct pl_err err       = {0};
     plasmon_status_t status = PLASMON_ELOST;
 
     for (int i = 0; i < LOCATE_TRIES && status == PLASMON_ELOST; i++) {
         pl_mutex_lock(&client->lock);
-        status = held_value_locate_locked(client, value, root_id, false, deadline_ns);
+        status = held_value_locate_locked(client, value, false, deadline_ns);
         pl_mutex_unlock(&client->lock);
         if (status != PLASMON_OK) {
             return status;
@@ -224,7 +263,7 @@ static plasmon_status_t get_shared(struct plasmon_client *client, struct held_va
         pl_mutex_unlock(&client->lock);
     }
     if (status != PLASMON_OK) {
-        pl_debug("client", "ref %llu by messages: %s", (unsigned long long)root_id,
+        pl_debug("client", "ref %llu by messages: %s", (unsigned long long)value->root_id,
                  err.text);
         return PLASMON_EUNREACHABLE; /* get by messages instead */
     }
@@ -348,54 +387,11 @@ static plasmon_status_t get_large_by_messages(struct plasmon_client *client,
 
 /* ------------------------------------------------------------------------------------------------ get */
 
-/* Wait, and copy what is needed of the slot, which may go away once the lock is let go. */
-static plasmon_status_t get_begin(struct plasmon_client *client, struct plasmon_ref *ref,
-                                  size_t capacity, uint64_t deadline_ns,
-                                  struct held_value *value, uint64_t *out_root_id,
-                                  uint64_t *out_bytes, bool *out_is_view)
-{
-    struct pl_err err = {0};
-    struct ref_slot *slot;
-    struct pl_shape shape;
-    struct pl_box box;
-    char text[128];
-    plasmon_status_t status;
-
-    pl_mutex_lock(&client->lock);
-    status = refs_find(&client->refs, ref, &slot, &err);
-    if (status == PLASMON_OK && slot->root->is_task) {
-        status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
-    }
-    if (status == PLASMON_OK) {
-        shape      = slot_shape(slot);
-        *out_bytes = pl_shape_bytes(&shape);
-        if (capacity < *out_bytes) {
-            status = pl_err_set(
-                &err, PLASMON_ESHAPE, "%s has %llu bytes and there is room for %zu",
-                pl_shape_format(&shape, text), (unsigned long long)*out_bytes, capacity);
-        }
-    }
-    if (status != PLASMON_OK) {
-        (void)error_from(&err, status);
-    } else {
-        *out_root_id      = slot->root->id;
-        *out_is_view      = slot->view != NULL;
-        value->root_shape = slot->root->shape;
-        value->view       = slot_view(slot);
-        status =
-            client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
-    }
-    pl_mutex_unlock(&client->lock);
-    return status;
-}
-
 plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *ref,
                              void *data, size_t bytes, uint32_t timeout_ms)
 {
     uint64_t deadline_ns    = client_deadline(timeout_ms);
     struct held_value value = {.hold = 0};
-    uint64_t root_id = 0, value_bytes = 0;
-    bool is_view            = false;
     plasmon_status_t status = client_enter(client);
 
     if (status != PLASMON_OK) {
@@ -408,25 +404,24 @@ plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *
         return error_set(PLASMON_EINVAL,
                          "this call waits for the head and cannot be made in a callback");
     }
-    status = get_begin(client, ref, bytes, deadline_ns, &value, &root_id, &value_bytes,
-                       &is_view);
+    status = held_value_begin(client, ref, bytes, deadline_ns, &value);
     if (status != PLASMON_OK) {
         return status;
     }
-    if (timeout_ms == 0) {
-        deadline_ns =
-            UINT64_MAX; /* it is ready: polling meant not to wait for that; moving the bytes takes its time */
+    if (timeout_ms ==
+        0) { /* polling meant not to wait for the task; moving the bytes takes its time */
+        deadline_ns = UINT64_MAX;
     }
 
     if (data_reachable(client, PLASMON_ANYWHERE)) {
-        status = get_shared(client, &value, root_id, data, deadline_ns);
+        status = get_shared(client, &value, data, deadline_ns);
         if (status != PLASMON_EUNREACHABLE) {
             return status;
         }
     }
-    if (value_bytes > READ_CHUNK_BYTES) {
-        return get_large_by_messages(client, ref, data, value_bytes, deadline_ns);
+    if (value.bytes > READ_CHUNK_BYTES) {
+        return get_large_by_messages(client, ref, data, value.bytes, deadline_ns);
     }
-    return get_by_messages(client, root_id, is_view ? &value.view : NULL, data, value_bytes,
-                           deadline_ns);
+    return get_by_messages(client, value.root_id, value.whole ? NULL : &value.asked, data,
+                           value.bytes, deadline_ns);
 }

@@ -32,7 +32,7 @@ static plasmon_status_t map_place(struct plasmon_client *client, struct held_val
                                   uint64_t deadline_ns, struct plasmon_mapping *mapping)
 {
     const struct place *place = single_place(value);
-    uint32_t element_bytes    = pl_dtype_bytes(value->root_shape.dtype);
+    uint32_t element_bytes    = pl_dtype_bytes(value->shape.dtype);
     struct pl_err err         = {0};
     plasmon_status_t status;
 
@@ -56,13 +56,13 @@ static plasmon_status_t map_place(struct plasmon_client *client, struct held_val
 
 /* One round: locate (gathered or not), pin. On success the mapping owns hold and pin. */
 static plasmon_status_t map_once(struct plasmon_client *client, struct held_value *value,
-                                 uint64_t root_id, bool gather, uint64_t deadline_ns,
+                                 bool gather, uint64_t deadline_ns,
                                  struct plasmon_mapping *mapping)
 {
     plasmon_status_t status;
 
     pl_mutex_lock(&client->lock);
-    status = held_value_locate_locked(client, value, root_id, gather, deadline_ns);
+    status = held_value_locate_locked(client, value, gather, deadline_ns);
     pl_mutex_unlock(&client->lock);
     if (status != PLASMON_OK) {
         return status;
@@ -82,37 +82,10 @@ static plasmon_status_t map_once(struct plasmon_client *client, struct held_valu
     return status;
 }
 
-static plasmon_status_t map_begin(struct plasmon_client *client, struct plasmon_ref *ref,
-                                  uint64_t deadline_ns, struct held_value *value,
-                                  uint64_t *out_root_id)
-{
-    struct pl_err err = {0};
-    struct ref_slot *slot;
-    struct pl_box box;
-    plasmon_status_t status;
-
-    pl_mutex_lock(&client->lock);
-    status = refs_find(&client->refs, ref, &slot, &err);
-    if (status == PLASMON_OK && slot->root->is_task) {
-        status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
-    }
-    if (status != PLASMON_OK) {
-        (void)error_from(&err, status);
-    } else {
-        *out_root_id      = slot->root->id;
-        value->root_shape = slot->root->shape;
-        value->view       = slot_view(slot);
-        status =
-            client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
-    }
-    pl_mutex_unlock(&client->lock);
-    return status;
-}
-
 plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *ref,
                              uint32_t timeout_ms, struct plasmon_mapping **out_mapping)
 {
-    uint64_t deadline_ns = client_deadline(timeout_ms), root_id = 0;
+    uint64_t deadline_ns    = client_deadline(timeout_ms);
     struct held_value value = {.hold = 0};
     struct plasmon_mapping *mapping;
     plasmon_status_t status = client_enter(client);
@@ -123,7 +96,7 @@ plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *
     if (out_mapping == NULL) {
         return error_set(PLASMON_EINVAL, "out_mapping is NULL");
     }
-    status = map_begin(client, ref, deadline_ns, &value, &root_id);
+    status = held_value_begin(client, ref, SIZE_MAX, deadline_ns, &value);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -141,10 +114,9 @@ plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *
         deadline_ns = UINT64_MAX; /* as in plasmon_get() */
     }
 
-    status = map_once(client, &value, root_id, false, deadline_ns, mapping);
-    if (status == PLASMON_EAGAIN ||
-        status == PLASMON_ELOST) { /* in pieces, or moved while we asked */
-        status = map_once(client, &value, root_id, true, deadline_ns, mapping);
+    status = map_once(client, &value, false, deadline_ns, mapping);
+    if (status == PLASMON_EAGAIN || status == PLASMON_ELOST) { /* in pieces, or it moved */
+        status = map_once(client, &value, true, deadline_ns, mapping);
     }
     if (status != PLASMON_OK) {
         pl_free(mapping);

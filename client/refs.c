@@ -31,6 +31,7 @@ void refs_init(struct refs *refs, uint32_t tag)
 static void root_free(struct root *root)
 {
     pl_vec_finish(&root->failures);
+    pl_free(root->base);
     pl_free(root);
 }
 
@@ -244,6 +245,23 @@ const struct pl_box *slot_box(const struct ref_slot *slot, struct pl_box *storag
     return storage;
 }
 
+void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape,
+                struct pl_view *out_view)
+{
+    const struct root_base *base = slot->root->base;
+    struct pl_view view          = slot_view(slot);
+    struct pl_err unused         = {0};
+
+    if (base == NULL) {
+        *out_shape = slot->root->shape;
+        *out_view  = view;
+        return;
+    }
+    *out_shape = base->shape;
+    PL_CHECK(pl_view_compose(&base->view, &view, out_view, &unused) ==
+             PLASMON_OK); /* both were checked when made */
+}
+
 /* ------------------------------------------------------------------------------------------------ roots */
 
 struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *shape)
@@ -291,6 +309,8 @@ void root_drop(struct refs *refs, struct root *root)
         failure_release(((struct root_failure *)pl_vec_at(&root->failures, i))->failure);
     }
     pl_vec_clear(&root->failures);
+    pl_free(root->base);
+    root->base = NULL;
 
     pl_list_remove(&root->all);
     if (refs->roots_free_count < ROOTS_FREE_MAX) {

@@ -43,9 +43,16 @@ struct failure {
     uint32_t name_length; /* .. of this length */
 };
 
+/* A snapshot of a view keeps the coordinates of what it was taken from: that is how the head tells where its bytes are. */
+struct root_base {
+    struct pl_shape shape;
+    struct pl_view view; /* what of it the root is */
+};
+
 struct root {
     uint64_t id;
     struct pl_shape shape;
+    struct root_base *base; /* NULL: its own coordinates */
     bool is_task;          /* a future: id is the task's, no bytes, nothing to release at the head */
     bool is_snapshot;      /* its release may let an INOUT work in place: it is sent at once */
     uint32_t handle_count; /* slots that show it */
@@ -106,6 +113,7 @@ struct watch {
     bool whole;
     struct pl_box hull;
     plasmon_status_t status; /* PLASMON_INPROGRESS until it is decided */
+    struct failure *failure; /* of a waiter's watch, once decided so; held until watch_stop() */
     struct waiter *waiter;   /* or */
     plasmon_ready_fn fn;
     void *user;
@@ -169,6 +177,8 @@ const struct pl_box *slot_box(const struct ref_slot *slot, struct pl_box *storag
 /* --- roots. A root without a handle is not yet alive: give it one or root_drop() it. */
 struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *shape) PL_MUST_CHECK; /* shape NULL: a task */
 void root_drop(struct refs *refs, struct root *root);
+/* Where the head has it: the view in the head's coordinates, and the shape that these are of. */
+void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape, struct pl_view *out_view);
 /* `copy` shows what `from` shows of `box` now: it waits for the same tasks and has the same failures. */
 plasmon_status_t root_inherit(struct root *copy, const struct root *from, const struct pl_box *box) PL_MUST_CHECK;
 /* OK ready, INPROGRESS, or *out_failure's status (out may be NULL; borrowed). box NULL: the whole. */
@@ -199,7 +209,7 @@ struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id, plasm
 /* --- watches */
 /* Wait for it; if it is decided already it is not linked and its status says so. */
 void watch_start(struct watch *watch, struct root *root, const struct pl_box *box);
-void watch_stop(struct watch *watch); /* fine if decided */
+void watch_stop(struct watch *watch); /* fine if decided; its failure goes */
 
 /* --- between refs.c and tasks.c */
 void tasks_finish(struct refs *refs);

@@ -572,6 +572,10 @@ plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms
         status = error_set(session->dead_status, "%s", session->dead_text);
     }
     pl_mutex_unlock(&client->lock);
+    if (status != PLASMON_OK) {
+        (void)error_prefix(status, "no session with the head at %s",
+                           client->address != NULL ? client->address : "our own socket");
+    }
     return status;
 }
 

@@ -100,7 +100,7 @@ static int run_daemon(void *user)
         (void)execve(spawn->path, spawn->argv, spawn->envp);
         spawn->error = errno;
     }
-    _exit(127);
+    return 127; /* the end of the process */
 }
 
 /* The helper shares our descriptor table, so that the pidfd arrives in it. */
@@ -117,7 +117,7 @@ static int run_helper(void *user)
     } else {
         spawn->pidfd = pidfd;
     }
-    _exit(0);
+    return 0;
 }
 
 static plasmon_status_t run(struct spawn *spawn, struct pl_err *err)

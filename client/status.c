@@ -54,9 +54,8 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
     return status;
 }
 
-/* The reply, in an arena of its own: the caller finishes it. */
-static plasmon_status_t ask_status(struct plasmon_client *client, struct wire_arena *arena,
-                                   Plasmon__V1__StatusReply **out_reply)
+plasmon_status_t client_status(struct plasmon_client *client, struct wire_arena *arena,
+                               Plasmon__V1__StatusReply **out_reply)
 {
     Plasmon__V1__StatusRequest request = PLASMON__V1__STATUS_REQUEST__INIT;
     uint8_t *bytes;
@@ -84,7 +83,7 @@ plasmon_status_t client_refresh_devices(struct plasmon_client *client)
 {
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
-    plasmon_status_t status = ask_status(client, &arena, &reply);
+    plasmon_status_t status = client_status(client, &arena, &reply);
 
     if (status != PLASMON_OK) {
         return status;
@@ -134,12 +133,16 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
     pl_str_append(out, "}");
 }
 
-static void put_route(struct pl_str *out, const Plasmon__V1__RouteStats *route)
+const char *status_route_name(uint32_t route)
 {
     static const char *const names[] = {"local", "peer", "host", "nccl", "inline"};
 
-    pl_str_append(out, "{\"route\":\"%s\"",
-                  route->route < PL_COUNT(names) ? names[route->route] : "unknown");
+    return route < PL_COUNT(names) ? names[route] : "unknown";
+}
+
+static void put_route(struct pl_str *out, const Plasmon__V1__RouteStats *route)
+{
+    pl_str_append(out, "{\"route\":\"%s\"", status_route_name(route->route));
     put_number(out, "copies", route->copies);
     put_number(out, "bytes", route->bytes);
     pl_str_append(out, "}");
@@ -190,7 +193,7 @@ plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_t
         status = error_set(PLASMON_EINVAL, "out_text is NULL");
     }
     if (status == PLASMON_OK) {
-        status = ask_status(client, &arena, &reply);
+        status = client_status(client, &arena, &reply);
     }
     if (status != PLASMON_OK) {
         return status;

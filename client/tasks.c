@@ -500,6 +500,8 @@ void watch_stop(struct watch *watch)
 {
     pl_list_remove(&watch->link);
     watch->root = NULL;
+    failure_release(watch->failure);
+    watch->failure = NULL;
 }
 
 static void root_watches_check(struct refs *refs, struct root *root)
@@ -507,13 +509,19 @@ static void root_watches_check(struct refs *refs, struct root *root)
     struct pl_list *at, *next;
 
     pl_list_for_each_safe(at, next, &root->watches) {
-        struct watch *watch = pl_container_of(at, struct watch, link);
+        struct watch *watch     = pl_container_of(at, struct watch, link);
+        struct failure *failure = NULL;
         plasmon_status_t status =
-            root_state(root, watch->whole ? NULL : &watch->hull, NULL);
+            root_state(root, watch->whole ? NULL : &watch->hull, &failure);
 
-        if (status != PLASMON_INPROGRESS) {
-            watch_decide(refs, watch, status);
+        if (status == PLASMON_INPROGRESS) {
+            continue;
         }
+        if (failure != NULL &&
+            watch->waiter != NULL) { /* the root may go before it wakes */
+            watch->failure = failure_hold(failure);
+        }
+        watch_decide(refs, watch, status);
     }
 }
 

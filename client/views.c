@@ -1,6 +1,7 @@
 /* Refs as the program sees them: views, snapshots, shapes, release, and names. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "client/client_int.h"
 
 plasmon_status_t plasmon_view(struct plasmon_client *client, struct plasmon_ref *ref,
@@ -164,6 +165,20 @@ static plasmon_status_t send_snapshot_locked(struct plasmon_client *client,
     return PLASMON_OK;
 }
 
+/* A snapshot of a part remembers of what. */
+static plasmon_status_t set_base(struct root *root, const struct ref_slot *slot)
+{
+    if (slot->view == NULL && slot->root->base == NULL) {
+        return PLASMON_OK;
+    }
+    root->base = PL_NEW(struct root_base);
+    if (root->base == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    slot_place(slot, &root->base->shape, &root->base->view);
+    return PLASMON_OK;
+}
+
 plasmon_status_t client_snapshot_locked(struct plasmon_client *client,
                                         struct ref_slot *slot, struct plasmon_ref **out_ref)
 {
@@ -181,7 +196,7 @@ plasmon_status_t client_snapshot_locked(struct plasmon_client *client,
         return error_set(PLASMON_ENOMEM, "out of host memory");
     }
     root->is_snapshot = true;
-    ref               = refs_open(&client->refs, root, NULL);
+    ref = set_base(root, slot) == PLASMON_OK ? refs_open(&client->refs, root, NULL) : NULL;
     if (ref == NULL) {
         root_drop(&client->refs, root);
         return error_set(PLASMON_ENOMEM, "out of host memory");

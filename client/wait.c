@@ -50,16 +50,14 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
             break;
         }
     }
+    if (status == PLASMON_OK && watch.failure != NULL) {
+        status = error_set(watch.status, "%s", watch.failure->text);
+    } else if (status == PLASMON_OK && watch.status != PLASMON_OK) {
+        status = error_set(watch.status, "the ref was released by another thread");
+    }
     watch_stop(&watch);
     pl_cond_finish(&waiter.cond);
-
-    if (status != PLASMON_OK) {
-        return status;
-    }
-    if (watch.status == PLASMON_ERELEASED) {
-        return error_set(PLASMON_ERELEASED, "the ref was released by another thread");
-    }
-    return watch.status == PLASMON_OK ? PLASMON_OK : tell_state(root, box);
+    return status;
 }
 
 plasmon_status_t plasmon_state(struct plasmon_client *client, struct plasmon_ref *ref)

@@ -1,0 +1,97 @@
+/*
+ * `plasmon`: the command line. One file a command; a command has a table of options, from which parsing, defaults and --help
+ * come. Results go to stdout, everything else to stderr. Exit status: 0 done, 1 it failed (with what to do about it), 2 wrong usage.
+ */
+#ifndef CLIENT_CLI_CLI_H
+#define CLIENT_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "plasmon/plasmon.h"
+
+#define CLI_OK    0
+#define CLI_FAIL  1
+#define CLI_USAGE 2
+
+#define CLI_LISTENS_MAX 8
+
+enum cli_kind {
+    CLI_FLAG,  /* bool */
+    CLI_TEXT,  /* const char * */
+    CLI_COUNT, /* uint32_t, decimal */
+    CLI_TEXTS, /* struct cli_texts: may be repeated */
+};
+struct cli_texts {
+    const char *text[CLI_LISTENS_MAX];
+    uint32_t count;
+};
+
+struct cli_option {
+    const char *name;  /* "--address" */
+    const char *value; /* "HOST:PORT"; NULL: a flag */
+    enum cli_kind kind;
+    size_t offset; /* in the command's struct */
+    const char *help;
+};
+
+struct cli_command {
+    const char *name;
+    const char *summary;  /* one line for `plasmon --help` */
+    const char *usage;    /* after the name: "[options] [NAME]" */
+    const char *text;     /* more for --help; may be NULL */
+    const struct cli_option *options;
+    size_t option_count;
+    uint32_t operands_max;
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions, cli_doctor, cli_version;
+
+/* What is left of the arguments after parsing. */
+struct cli_parsed {
+    const char *operands[8];
+    uint32_t operand_count;
+    int exit; /* -1: go on; otherwise --help was printed, or an error */
+};
+/* argv[0] is the command's name. Options go into `into` by their offsets. */
+struct cli_parsed cli_parse(const struct cli_command *command, int argc, char **argv, void *into);
+/* "plasmon start: text" on stderr; returns CLI_FAIL. */
+int cli_fail(const struct cli_command *command, const char *format, ...) PL_PRINTF(2, 3);
+/* The same with "see `plasmon start --help`"; returns CLI_USAGE. */
+int cli_usage(const struct cli_command *command, const char *format, ...) PL_PRINTF(2, 3);
+
+/* ------------------------------------------------------------------------------------------------ the local node (node.c) */
+
+/* What `plasmon start` started here, as it wrote it down. */
+struct cli_process {
+    char name[32]; /* "plasmon-head" */
+    int pid;
+    uint64_t start_time; /* of the kernel: tells a process from a later one with the same number */
+};
+struct cli_node {
+    char dir[80]; /* 0700 */
+    char address[256];
+    struct cli_process processes[4];
+    uint32_t process_count;
+};
+
+/* The folder, made if `make`. EPERM: it is somebody else's or open to others. */
+plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err);
+/* ENOENT: nothing was started here. */
+plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err);
+plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err);
+void cli_node_remove(const struct cli_node *node);
+/* A pidfd if the process is still the one that was started, -1 otherwise. */
+int cli_process_open(const struct cli_process *process);
+plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out, struct pl_err *err);
+/* SIGTERM, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
+bool cli_process_end(int pidfd, uint32_t timeout_ms);
+/* Connect to --address, $PLASMON_ADDRESS, or what runs here. Prints why not. */
+struct plasmon_client *cli_connect(const struct cli_command *command, const char *address, const char *token_file);
+/* The first line of a file; NULL and a message if there is none. free() it. */
+char *cli_token_read(const struct cli_command *command, const char *path);
+
+#endif

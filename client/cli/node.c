@@ -1,0 +1,276 @@
+/*
+ * What runs on this machine because of `plasmon start`: a folder only we can enter, with sockets, logs and a record of
+ * processes. A process is known by pid and start time, so that a record from before a crash never hits a stranger.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "client/cli/cli.h"
+
+#define RECORD "node"
+
+plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    struct stat info;
+    int length;
+
+    if (runtime == NULL || runtime[0] != '/' || access(runtime, W_OK) != 0) {
+        runtime = "/tmp";
+    }
+    length = snprintf(out, 80, "%s/plasmon-%u", runtime, (unsigned)getuid());
+    if (length < 0 || length >= 80) { /* a socket's whole path has 108 bytes */
+        return pl_err_set(err, PLASMON_EINVAL, "XDG_RUNTIME_DIR is too long: %s", runtime);
+    }
+    if (make && mkdir(out, 0700) != 0 && errno != EEXIST) {
+        return pl_err_set(err, pl_status_from_errno(errno), "cannot make %s: %s", out,
+                          strerror(errno));
+    }
+    if (lstat(out, &info) != 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "%s: %s", out, strerror(errno));
+    }
+    if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 077) != 0) {
+        return pl_err_set(err, PLASMON_EPERM,
+                          "%s is not a folder of ours with mode 0700: remove it", out);
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err)
+{
+    char path[128], line[512], word[32];
+    plasmon_status_t status;
+    FILE *file;
+
+    *out   = (struct cli_node){.process_count = 0};
+    status = cli_node_dir(false, out->dir, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    (void)snprintf(path, sizeof(path), "%s/" RECORD, out->dir);
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return pl_err_set(err, pl_status_from_errno(errno), "%s: %s", path,
+                          strerror(errno));
+    }
+    while (fgets(line, sizeof(line), file) != NULL &&
+           out->process_count < PL_COUNT(out->processes)) {
+        struct cli_process *process = &out->processes[out->process_count];
+
+        if (sscanf(line, "%31s", word) == 1 && strcmp(word, "address") == 0) {
+            (void)sscanf(line, "address %255s", out->address);
+        } else if (sscanf(line, "process %31s %d %" SCNu64, process->name, &process->pid,
+                          &process->start_time) == 3) {
+            out->process_count++;
+        }
+    }
+    (void)fclose(file);
+    return PLASMON_OK;
+}
+
+plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err)
+{
+    char path[128], fresh[128];
+    bool good;
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "%s/" RECORD, node->dir);
+    (void)snprintf(fresh, sizeof(fresh), "%s/" RECORD ".new", node->dir);
+    file = fopen(fresh, "we");
+    if (file == NULL) {
+        return pl_err_set(err, pl_status_from_errno(errno), "cannot write %s: %s", fresh,
+                          strerror(errno));
+    }
+    good = fprintf(file, "address %s\n", node->address) > 0;
+    for (uint32_t i = 0; i < node->process_count; i++) {
+        const struct cli_process *process = &node->processes[i];
+
+        good = fprintf(file, "process %s %d %" PRIu64 "\n", process->name, process->pid,
+                       process->start_time) > 0 &&
+               good;
+    }
+    good = fclose(file) == 0 && good;
+    if (!good || rename(fresh, path) != 0) {
+        return pl_err_set(err, PLASMON_EIO, "cannot write %s: %s", path, strerror(errno));
+    }
+    return PLASMON_OK;
+}
+
+void cli_node_remove(const struct cli_node *node)
+{
+    static const char *const names[] = {RECORD, "head.sock"};
+    char path[128];
+
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", node->dir, names[i]);
+        (void)unlink(path);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ processes */
+
+/* Field 22 of /proc/PID/stat, after the name, which may contain anything but is the last thing in parentheses. */
+static bool start_time(int pid, uint64_t *out)
+{
+    char path[64], text[1024], *at;
+    ssize_t length;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    length = read(fd, text, sizeof(text) - 1);
+    (void)close(fd);
+    if (length <= 0) {
+        return false;
+    }
+    text[length] = '\0';
+    at           = strrchr(text, ')');
+    return at != NULL && sscanf(at + 1,
+                                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+                                "%*d %*d %*d %*d %*d %" SCNu64,
+                                out) == 1;
+}
+
+int cli_process_open(const struct cli_process *process)
+{
+    int pidfd = pl_pidfd_open((pid_t)process->pid);
+    uint64_t started;
+
+    /* Compared after opening: now the number cannot be given to another. */
+    if (pidfd >= 0 &&
+        (!start_time(process->pid, &started) || started != process->start_time)) {
+        pl_fd_close(&pidfd);
+    }
+    return pidfd;
+}
+
+plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out,
+                                      struct pl_err *err)
+{
+    char path[64], line[128];
+    FILE *file;
+
+    *out = (struct cli_process){.pid = -1};
+    (void)snprintf(out->name, sizeof(out->name), "%s", name);
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        (void)sscanf(line, "Pid: %d", &out->pid);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (out->pid <= 0 || !start_time(out->pid, &out->start_time)) {
+        return pl_err_set(err, PLASMON_ECLOSED, "%s ended at once", name);
+    }
+    return PLASMON_OK;
+}
+
+static bool wait_end(int pidfd, uint32_t timeout_ms)
+{
+    uint64_t deadline_ns = pl_now_ns() + timeout_ms * 1000000ull;
+
+    for (;;) {
+        struct pollfd poller = {.fd = pidfd, .events = POLLIN};
+        uint64_t now_ns      = pl_now_ns();
+        int ready =
+            poll(&poller, 1,
+                 now_ns >= deadline_ns ? 0 : (int)((deadline_ns - now_ns) / 1000000 + 1));
+
+        if (ready > 0) {
+            return true;
+        }
+        if (ready == 0 && pl_now_ns() >= deadline_ns) {
+            return false;
+        }
+    }
+}
+
+bool cli_process_end(int pidfd, uint32_t timeout_ms)
+{
+    bool gone;
+
+    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0u);
+    gone = wait_end(pidfd, timeout_ms);
+    if (!gone) {
+        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0u);
+        gone = wait_end(pidfd, timeout_ms);
+    }
+    pl_fd_close(&pidfd);
+    return gone;
+}
+
+/* ------------------------------------------------------------------------------------------------ connecting */
+
+char *cli_token_read(const struct cli_command *command, const char *path)
+{
+    FILE *file   = fopen(path, "re");
+    char *line   = NULL;
+    size_t bytes = 0;
+
+    if (file == NULL) {
+        (void)cli_fail(command, "cannot read the token from %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    if (getline(&line, &bytes, file) <= 0 || line[strcspn(line, "\r\n")] == line[0]) {
+        (void)cli_fail(command, "%s holds no token: put one line of random text there",
+                       path);
+        free(line);
+        line = NULL;
+    } else {
+        line[strcspn(line, "\r\n")] = '\0';
+    }
+    (void)fclose(file);
+    return line;
+}
+
+struct plasmon_client *cli_connect(const struct cli_command *command, const char *address,
+                                   const char *token_file)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client  = NULL;
+    struct pl_err err              = {0};
+    struct cli_node node;
+    char *token = NULL;
+
+    options.label              = "plasmon";
+    options.connect_timeout_ms = 5000;
+    options.address            = address != NULL ? address : getenv("PLASMON_ADDRESS");
+    if (options.address == NULL || options.address[0] == '\0') {
+        if (cli_node_read(&node, &err) != PLASMON_OK || node.address[0] == '\0') {
+            (void)cli_fail(command, "which cluster? None was started on this machine "
+                                    "(`plasmon start --head`); give "
+                                    "--address or set PLASMON_ADDRESS");
+            return NULL;
+        }
+        options.address = node.address;
+    }
+    if (token_file != NULL) {
+        token = cli_token_read(command, token_file);
+        if (token == NULL) {
+            return NULL;
+        }
+        options.token = token;
+    }
+    if (plasmon_init(&options, &client) != PLASMON_OK) {
+        (void)cli_fail(command, "no answer from %s: %s", options.address,
+                       plasmon_error(NULL));
+        client = NULL;
+    }
+    free(token);
+    return client;
+}

@@ -1,0 +1,148 @@
+/* Option tables: parsing and help from the same rows. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+
+static void print_help(const struct cli_command *command)
+{
+    printf("usage: plasmon %s %s\n\n%s\n", command->name, command->usage, command->summary);
+    if (command->text != NULL) {
+        printf("\n%s\n", command->text);
+    }
+    printf("\noptions:\n");
+    for (size_t i = 0; i < command->option_count; i++) {
+        const struct cli_option *option = &command->options[i];
+        char left[64];
+
+        (void)snprintf(left, sizeof(left), "%s%s%s", option->name,
+                       option->value != NULL ? " " : "",
+                       option->value != NULL ? option->value : "");
+        printf("  %-26s %s\n", left, option->help);
+    }
+    printf("  %-26s %s\n", "--help", "print this");
+}
+
+int cli_fail(const struct cli_command *command, const char *format, ...)
+{
+    va_list args;
+
+    (void)fflush(stdout);
+    fprintf(stderr, "plasmon %s: ", command->name);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return CLI_FAIL;
+}
+
+int cli_usage(const struct cli_command *command, const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "plasmon %s: ", command->name);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "; see `plasmon %s --help`\n", command->name);
+    return CLI_USAGE;
+}
+
+static const struct cli_option *find(const struct cli_command *command,
+                                     const char *argument, size_t length)
+{
+    for (size_t i = 0; i < command->option_count; i++) {
+        const char *name = command->options[i].name;
+
+        if (strlen(name) == length && strncmp(name, argument, length) == 0) {
+            return &command->options[i];
+        }
+    }
+    return NULL;
+}
+
+/* -1, or what to exit with. */
+static int set(const struct cli_command *command, const struct cli_option *option,
+               const char *value, void *into)
+{
+    char *field = (char *)into + option->offset, *end;
+    struct cli_texts *texts;
+    unsigned long number;
+
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)field = true;
+        return -1;
+    case CLI_TEXT:
+        *(const char **)field = value;
+        return -1;
+    case CLI_COUNT:
+        errno  = 0;
+        number = strtoul(value, &end, 10);
+        if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 ||
+            number > UINT32_MAX) {
+            return cli_usage(command, "%s wants a number and not \"%s\"", option->name,
+                             value);
+        }
+        *(uint32_t *)field = (uint32_t)number;
+        return -1;
+    case CLI_TEXTS:
+        texts = (struct cli_texts *)field;
+        if (texts->count == CLI_LISTENS_MAX) {
+            return cli_usage(command, "%s was given more than %d times", option->name,
+                             CLI_LISTENS_MAX);
+        }
+        texts->text[texts->count++] = value;
+        return -1;
+    }
+    return CLI_USAGE;
+}
+
+/* One option with its value, which may be the next argument. Moves *io_index past what it used. */
+static int parse_option(const struct cli_command *command, int argc, char **argv,
+                        int *io_index, void *into)
+{
+    const char *argument = argv[*io_index], *equals = strchr(argument, '='), *value = NULL;
+    size_t length = equals != NULL ? (size_t)(equals - argument) : strlen(argument);
+    const struct cli_option *option = find(command, argument, length);
+
+    if (option == NULL) {
+        return cli_usage(command, "there is no option %.*s", (int)length, argument);
+    }
+    if (option->value == NULL && equals != NULL) {
+        return cli_usage(command, "%s takes no value", option->name);
+    }
+    if (option->value != NULL) {
+        value = equals != NULL         ? equals + 1
+                : *io_index + 1 < argc ? argv[++*io_index]
+                                       : NULL;
+        if (value == NULL) {
+            return cli_usage(command, "%s wants a value: %s", option->name, option->value);
+        }
+    }
+    return set(command, option, value, into);
+}
+
+struct cli_parsed cli_parse(const struct cli_command *command, int argc, char **argv,
+                            void *into)
+{
+    struct cli_parsed parsed = {.exit = -1};
+
+    for (int i = 1; i < argc && parsed.exit < 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(command);
+            parsed.exit = CLI_OK;
+        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
+            parsed.exit = parse_option(command, argc, argv, &i, into);
+        } else if (parsed.operand_count >= command->operands_max ||
+                   parsed.operand_count >= PL_COUNT(parsed.operands)) {
+            parsed.exit = cli_usage(command, "\"%s\" is one argument too many", argv[i]);
+        } else {
+            parsed.operands[parsed.operand_count++] = argv[i];
+        }
+    }
+    return parsed;
+}

@@ -1,0 +1,422 @@
+/*
+ * `plasmon start`: a head and a store on this machine, or only a store that joins a head elsewhere, in the background.
+ *
+ * It returns when the cluster can be used, or with what its log says when it cannot.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "client/cli/cli.h"
+#include "client/spawn.h"
+
+#define UP_TIMEOUT_NS 60000000000ull
+#define ARGS_MAX      48
+
+struct start {
+    bool head;
+    const char *address;
+    uint32_t port;
+    struct cli_texts listen;
+    const char *token_file;
+    const char *cpu_devices;
+    const char *gpus;
+    const char *device_memory;
+    const char *transfer;
+    const char *policy;
+    const char *node_name;
+    const char *log;
+};
+
+#define AT(field) offsetof(struct start, field)
+static const struct cli_option options[] = {
+    {"--head", NULL, CLI_FLAG, AT(head),
+     "start a cluster: a head, and a store for the devices of this machine"},
+    {"--address", "HOST:PORT", CLI_TEXT, AT(address),
+     "join the cluster whose head is there"},
+    {"--port", "PORT", CLI_COUNT, AT(port),
+     "with --head: listen on this TCP port; on loopback only, unless there is a token"},
+    {"--listen", "ADDRESS", CLI_TEXTS, AT(listen),
+     "with --head: listen there too (host:port or unix:/path); repeatable"},
+    {"--token-file", "FILE", CLI_TEXT, AT(token_file),
+     "file with the cluster's token [$PLASMON_TOKEN]"},
+    {"--cpu-devices", "N", CLI_TEXT, AT(cpu_devices),
+     "CPU devices of this machine [none if there is a GPU]"},
+    {"--gpus", "N|auto|none", CLI_TEXT, AT(gpus), "GPUs of this machine [auto]"},
+    {"--device-memory", "BYTES", CLI_TEXT, AT(device_memory),
+     "memory of each device to use; suffix K, M, G"},
+    {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
+     "with --head: auto, peer or host [auto]"},
+    {"--policy", "NAME", CLI_TEXT, AT(policy),
+     "with --head: auto, locality or round-robin [auto]"},
+    {"--node", "NAME", CLI_TEXT, AT(node_name),
+     "name of this machine, for people [host name]"},
+    {"--log", "LEVEL", CLI_TEXT, AT(log),
+     "error, warn, info, debug or trace [$PLASMON_LOG, info]"},
+};
+
+static int run(int argc, char **argv);
+const struct cli_command cli_start = {
+    .name    = "start",
+    .summary = "start a cluster here, or join one",
+    .usage   = "--head | --address HOST:PORT [options]",
+    .text = "Processes run in the background until `plasmon stop`. Sockets, logs and the "
+            "list of processes are in\n"
+            "$XDG_RUNTIME_DIR/plasmon-UID, or /tmp/plasmon-UID.",
+    .options      = options,
+    .option_count = PL_COUNT(options),
+    .run          = run,
+};
+
+/* ------------------------------------------------------------------------------------------------ programs */
+
+struct arguments {
+    char *argv[ARGS_MAX + 1];
+    unsigned count;
+    char text[4096];
+    size_t used;
+};
+
+/* "--name=value"; nothing when value is NULL. */
+static void add(struct arguments *arguments, const char *name, const char *value)
+{
+    size_t room = sizeof(arguments->text) - arguments->used;
+    int length;
+
+    if (value == NULL) {
+        return;
+    }
+    length = snprintf(arguments->text + arguments->used, room, "%s%s%s", name,
+                      value[0] != '\0' ? "=" : "", value);
+    PL_CHECK(length > 0 && (size_t)length < room && arguments->count < ARGS_MAX);
+    arguments->argv[arguments->count++] = arguments->text + arguments->used;
+    arguments->argv[arguments->count]   = NULL;
+    arguments->used += (size_t)length + 1;
+}
+
+/* Start one program with its log in the node's folder, and write it down. */
+static plasmon_status_t launch(struct cli_node *node, const char *name,
+                               struct arguments *arguments, int *out_pidfd,
+                               struct pl_err *err)
+{
+    char path[4096], log[128];
+    plasmon_status_t status = spawn_find(name, NULL, path, sizeof(path), err);
+    int log_fd;
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    (void)snprintf(log, sizeof(log), "%s/%s.log", node->dir, name);
+    log_fd =
+        open(log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (log_fd < 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "cannot write %s: %s", log,
+                          strerror(errno));
+    }
+    status = spawn_daemon(path, arguments->argv, NULL, 0, log_fd, out_pidfd, err);
+    pl_fd_close(&log_fd);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status =
+        cli_process_describe(name, *out_pidfd, &node->processes[node->process_count], err);
+    if (status == PLASMON_OK) {
+        node->process_count++;
+        status = cli_node_write(node, err);
+    }
+    return status;
+}
+
+static bool has_ended(int pidfd)
+{
+    struct pollfd poller = {.fd = pidfd, .events = POLLIN};
+
+    return poll(&poller, 1, 0) > 0;
+}
+
+static bool answers(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd                     = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool good;
+
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    good = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+    pl_fd_close(&fd);
+    return good;
+}
+
+static void print_log_tail(const struct cli_node *node, const char *name)
+{
+    char path[128], text[1024];
+    ssize_t got;
+    off_t end;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/%s.log", node->dir, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    end = lseek(fd, 0, SEEK_END);
+    got = pread(fd, text, sizeof(text),
+                end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) : 0);
+    if (got > 0) {
+        fprintf(stderr, "%s ends with:\n%.*s", path, (int)got, text);
+    }
+    (void)close(fd);
+}
+
+/* A short pause between looks at a process that is coming up: there is nothing to wait on until it listens. */
+static void pause_briefly(void)
+{
+    struct timespec pause = {.tv_nsec = 20000000};
+
+    (void)nanosleep(&pause, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------ head */
+
+static void tcp_address(const struct start *start, char out[64])
+{
+    bool open = start->token_file != NULL ||
+                (getenv("PLASMON_TOKEN") != NULL && getenv("PLASMON_TOKEN")[0] != '\0');
+
+    (void)snprintf(out, 64, "%s:%u", open ? "0.0.0.0" : "127.0.0.1", start->port);
+}
+
+static int start_head(const struct start *start, struct cli_node *node)
+{
+    uint64_t deadline_ns       = pl_now_ns() + UP_TIMEOUT_NS;
+    struct arguments arguments = {.count = 0};
+    struct pl_err err          = {0};
+    char socket_path[108], unix_address[128], tcp[64];
+    int pidfd = -1;
+    plasmon_status_t status;
+
+    (void)snprintf(socket_path, sizeof(socket_path), "%s/head.sock", node->dir);
+    (void)snprintf(unix_address, sizeof(unix_address), "unix:%s", socket_path);
+    (void)snprintf(node->address, sizeof(node->address), "%s", unix_address);
+    (void)unlink(socket_path);
+
+    add(&arguments, "plasmon-head", "");
+    add(&arguments, "--listen", unix_address);
+    if (start->port != 0) {
+        tcp_address(start, tcp);
+        add(&arguments, "--listen", tcp);
+    }
+    for (uint32_t i = 0; i < start->listen.count; i++) {
+        add(&arguments, "--listen", start->listen.text[i]);
+    }
+    add(&arguments, "--token-file", start->token_file);
+    add(&arguments, "--transfer", start->transfer);
+    add(&arguments, "--policy", start->policy);
+    add(&arguments, "--log", start->log);
+
+    status = launch(node, "plasmon-head", &arguments, &pidfd, &err);
+    while (status == PLASMON_OK && !answers(socket_path)) {
+        if (has_ended(pidfd)) {
+            status = pl_err_set(&err, PLASMON_ECLOSED, "plasmon-head ended");
+        } else if (pl_now_ns() >= deadline_ns) {
+            status = pl_err_set(&err, PLASMON_ETIMEDOUT, "plasmon-head does not answer");
+        } else {
+            pause_briefly();
+        }
+    }
+    pl_fd_close(&pidfd);
+    if (status != PLASMON_OK) {
+        (void)cli_fail(&cli_start, "%s", err.text);
+        print_log_tail(node, "plasmon-head");
+        return CLI_FAIL;
+    }
+    return CLI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ store */
+
+/* Until a device of this machine is there. */
+static plasmon_status_t wait_devices(const struct cli_node *node, const char *token,
+                                     int pidfd, uint32_t *out_count, struct pl_err *err)
+{
+    struct plasmon_options init   = PLASMON_OPTIONS_INIT;
+    uint64_t deadline_ns          = pl_now_ns() + UP_TIMEOUT_NS;
+    struct plasmon_client *client = NULL;
+    plasmon_status_t status;
+
+    init.address            = node->address;
+    init.token              = token;
+    init.connect_timeout_ms = 10000;
+    init.label              = "plasmon start";
+    status                  = plasmon_init(&init, &client);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "no answer from the head at %s: %.300s",
+                          node->address, plasmon_error(NULL));
+    }
+    for (;;) {
+        struct plasmon_device_info infos[64];
+        uint32_t count = 0, here = 0;
+
+        status = plasmon_devices(client, infos, PL_COUNT(infos), &count);
+        for (uint32_t i = 0; status == PLASMON_OK && i < count && i < PL_COUNT(infos);
+             i++) {
+            here += infos[i].same_host != 0;
+        }
+        if (status != PLASMON_OK) {
+            (void)pl_err_set(err, status, "%.400s", plasmon_error(client));
+        } else if (has_ended(pidfd)) {
+            status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store ended");
+        } else if (here == 0 && pl_now_ns() >= deadline_ns) {
+            status =
+                pl_err_set(err, PLASMON_ETIMEDOUT, "no device of this machine came up");
+        }
+        if (status != PLASMON_OK || here > 0) {
+            *out_count = here;
+            break;
+        }
+        pause_briefly();
+    }
+    plasmon_finish(client);
+    return status;
+}
+
+static int start_store(const struct start *start, struct cli_node *node, const char *token)
+{
+    struct arguments arguments = {.count = 0};
+    struct pl_err err          = {0};
+    int pidfd                  = -1;
+    uint32_t count             = 0;
+    plasmon_status_t status;
+
+    add(&arguments, "plasmon-store", "");
+    add(&arguments, "--head", node->address);
+    add(&arguments, "--socket-dir", node->dir);
+    add(&arguments, "--token-file", start->token_file);
+    add(&arguments, "--cpu-devices", start->cpu_devices);
+    add(&arguments, "--gpus", start->gpus);
+    add(&arguments, "--device-memory", start->device_memory);
+    add(&arguments, "--node", start->node_name);
+    add(&arguments, "--log", start->log);
+
+    status = launch(node, "plasmon-store", &arguments, &pidfd, &err);
+    if (status == PLASMON_OK) {
+        status = wait_devices(node, token, pidfd, &count, &err);
+    }
+    pl_fd_close(&pidfd);
+    if (status != PLASMON_OK) {
+        (void)cli_fail(&cli_start, "%s", err.text);
+        print_log_tail(node, "plasmon-store");
+        return CLI_FAIL;
+    }
+    printf("%u device%s of this machine %s ready\n", count, count == 1 ? "" : "s",
+           count == 1 ? "is" : "are");
+    return CLI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ both */
+
+static void end_all(struct cli_node *node)
+{
+    for (uint32_t i = node->process_count; i > 0; i--) {
+        int pidfd = cli_process_open(&node->processes[i - 1]);
+
+        if (pidfd >= 0) {
+            (void)cli_process_end(pidfd, 5000);
+        }
+    }
+    cli_node_remove(node);
+}
+
+static int check_free(struct cli_node *node)
+{
+    struct pl_err err = {0};
+    plasmon_status_t status;
+
+    if (cli_node_read(node, &err) == PLASMON_OK) {
+        for (uint32_t i = 0; i < node->process_count; i++) {
+            int pidfd = cli_process_open(&node->processes[i]);
+
+            if (pidfd >= 0) {
+                pl_fd_close(&pidfd);
+                return cli_fail(&cli_start,
+                                "%s (pid %d) runs here already; `plasmon stop` ends it",
+                                node->processes[i].name, node->processes[i].pid);
+            }
+        }
+    }
+    *node  = (struct cli_node){.process_count = 0};
+    status = cli_node_dir(true, node->dir, &err);
+    return status == PLASMON_OK ? CLI_OK : cli_fail(&cli_start, "%s", err.text);
+}
+
+static void print_use(const struct start *start, const struct cli_node *node)
+{
+    char tcp[64];
+
+    printf("\nprograms on this machine:\n    export PLASMON_ADDRESS=%s\n", node->address);
+    if (start->head && start->port != 0) {
+        tcp_address(start, tcp);
+        printf("other machines%s:\n    plasmon start --address %s%s\n",
+               strncmp(tcp, "127.", 4) == 0 ? " (only through a tunnel: without "
+                                              "--token-file the head listens on loopback)"
+                                            : "",
+               strncmp(tcp, "0.0.0.0", 7) == 0 ? "THIS_MACHINE" : "127.0.0.1",
+               strchr(tcp, ':'));
+    }
+    printf("end it:\n    plasmon stop\nlogs are in %s\n", node->dir);
+}
+
+static int run(int argc, char **argv)
+{
+    struct start start       = {.port = 0};
+    struct cli_parsed parsed = cli_parse(&cli_start, argc, argv, &start);
+    struct cli_node node;
+    char *token = NULL;
+    int result;
+
+    if (parsed.exit >= 0) {
+        return parsed.exit;
+    }
+    if (start.head == (start.address != NULL)) {
+        return cli_usage(&cli_start, "give either --head or --address");
+    }
+    if (!start.head && (start.port != 0 || start.listen.count > 0 ||
+                        start.transfer != NULL || start.policy != NULL)) {
+        return cli_usage(&cli_start,
+                         "--port, --listen, --transfer and --policy belong to --head");
+    }
+    if (start.port > 65535) {
+        return cli_usage(&cli_start, "there is no port %u", start.port);
+    }
+    if (start.token_file != NULL) {
+        token = cli_token_read(&cli_start, start.token_file);
+        if (token == NULL) {
+            return CLI_FAIL;
+        }
+    }
+
+    result = check_free(&node);
+    if (result == CLI_OK && start.head) {
+        result = start_head(&start, &node);
+    } else if (result == CLI_OK) {
+        (void)snprintf(node.address, sizeof(node.address), "%s", start.address);
+    }
+    if (result == CLI_OK) {
+        result = start_store(&start, &node, token);
+    }
+    if (result == CLI_OK) {
+        print_use(&start, &node);
+    } else if (node.process_count > 0) {
+        end_all(&node);
+    }
+    free(token);
+    return result;
+}

@@ -1,0 +1,147 @@
+/* `plasmon status`: what the head says about the cluster, for people or (--json) for scripts. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/cli/cli.h"
+#include "client/client_int.h"
+
+struct status {
+    bool json;
+    const char *address;
+    const char *token_file;
+};
+
+static const struct cli_option options[] = {
+    {"--json", NULL, CLI_FLAG, offsetof(struct status, json), "one JSON object"},
+    {"--address", "ADDRESS", CLI_TEXT, offsetof(struct status, address),
+     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"},
+    {"--token-file", "FILE", CLI_TEXT, offsetof(struct status, token_file),
+     "file with the cluster's token [$PLASMON_TOKEN]"},
+};
+
+static int run(int argc, char **argv);
+const struct cli_command cli_status = {
+    .name         = "status",
+    .summary      = "devices, objects and tasks of a cluster",
+    .usage        = "[options]",
+    .options      = options,
+    .option_count = PL_COUNT(options),
+    .run          = run,
+};
+
+static void print_uptime(uint64_t ms)
+{
+    uint64_t seconds = ms / 1000;
+
+    if (seconds >= 86400) {
+        printf("%llu d %llu h", (unsigned long long)(seconds / 86400),
+               (unsigned long long)(seconds / 3600 % 24));
+    } else if (seconds >= 3600) {
+        printf("%llu h %llu min", (unsigned long long)(seconds / 3600),
+               (unsigned long long)(seconds / 60 % 60));
+    } else {
+        printf("%llu min %llu s", (unsigned long long)(seconds / 60),
+               (unsigned long long)(seconds % 60));
+    }
+}
+
+static void print_devices(const Plasmon__V1__StatusReply *reply)
+{
+    char used[32], total[32];
+
+    printf("\n  %-4s %-5s %-16s %-28s %-6s %10s %10s %9s %7s %s\n", "#", "kind", "node",
+           "name", "state", "used", "of", "launches", "queued", "restarts");
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        const Plasmon__V1__Device *device = reply->devices[i];
+
+        printf("  %-4u %-5s %-16.16s %-28.28s %-6s %10s %10s %9llu %7llu %u\n",
+               device->index, device->kind == 1 ? "cpu" : "cuda", device->node,
+               device->name, device->alive ? "up" : "down",
+               pl_format_bytes(device->bytes_used, used),
+               pl_format_bytes(device->bytes_total, total),
+               (unsigned long long)device->launches, (unsigned long long)device->queued,
+               device->restarts);
+    }
+}
+
+static void print_routes(const Plasmon__V1__StatusReply *reply)
+{
+    char bytes[32];
+    bool any = false;
+
+    for (size_t i = 0; i < reply->n_routes; i++) {
+        const Plasmon__V1__RouteStats *route = reply->routes[i];
+
+        if (route->copies > 0) {
+            printf("%s %s %llu copies, %s",
+                   any ? "," : "\n  moved:", status_route_name(route->route),
+                   (unsigned long long)route->copies, pl_format_bytes(route->bytes, bytes));
+            any = true;
+        }
+    }
+    if (any) {
+        printf("\n");
+    }
+}
+
+static void print_reply(const Plasmon__V1__StatusReply *reply)
+{
+    char bytes[32];
+
+    printf("plasmon %s, epoch %016llx, up ", reply->version,
+           (unsigned long long)reply->epoch);
+    print_uptime(reply->uptime_ms);
+    printf("\n  %llu nodes, %zu devices, %llu clients; policy %s, transfer %s\n",
+           (unsigned long long)reply->nodes, reply->n_devices,
+           (unsigned long long)reply->clients, reply->policy, reply->transfer);
+    printf("  %llu objects, %s; tasks: %llu queued, %llu done, %llu failed\n",
+           (unsigned long long)reply->objects, pl_format_bytes(reply->object_bytes, bytes),
+           (unsigned long long)reply->tasks_queued, (unsigned long long)reply->tasks_done,
+           (unsigned long long)reply->tasks_failed);
+    if (reply->n_devices > 0) {
+        print_devices(reply);
+    } else {
+        printf("\n  no devices: start a store with `plasmon start --address HOST:PORT`\n");
+    }
+    print_routes(reply);
+}
+
+static int print_json(struct plasmon_client *client)
+{
+    char *text;
+
+    if (plasmon_status_json(client, &text) != PLASMON_OK) {
+        return cli_fail(&cli_status, "%s", plasmon_error(client));
+    }
+    printf("%s\n", text);
+    free(text);
+    return CLI_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    struct status status     = {.json = false};
+    struct cli_parsed parsed = cli_parse(&cli_status, argc, argv, &status);
+    Plasmon__V1__StatusReply *reply;
+    struct plasmon_client *client;
+    struct wire_arena arena;
+    int result = CLI_OK;
+
+    if (parsed.exit >= 0) {
+        return parsed.exit;
+    }
+    client = cli_connect(&cli_status, status.address, status.token_file);
+    if (client == NULL) {
+        return CLI_FAIL;
+    }
+    if (status.json) {
+        result = print_json(client);
+    } else if (client_status(client, &arena, &reply) != PLASMON_OK) {
+        result = cli_fail(&cli_status, "%s", plasmon_error(client));
+    } else {
+        print_reply(reply);
+        wire_arena_finish(&arena);
+    }
+    plasmon_finish(client);
+    return result;
+}

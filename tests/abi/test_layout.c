@@ -1,0 +1,73 @@
+/*
+ * Sizes and offsets of what programs pass by pointer, on 64-bit Linux. Fields may be added at the end of a struct that begins with
+ * its size: then the size here grows, and nothing else may change.
+ */
+#include "plasmon/plasmon.h"
+#include "tests/harness/test.h"
+
+#define EXPECT_AT(type, field, offset) ASSERT_EQ(offsetof(struct type, field), offset)
+
+TEST(structs_have_the_layout_that_programs_were_compiled_with)
+{
+    ASSERT_EQ(sizeof(struct plasmon_shape), 72);
+    EXPECT_AT(plasmon_shape, ndim, 4);
+    EXPECT_AT(plasmon_shape, dim, 8);
+
+    ASSERT_EQ(sizeof(struct plasmon_options), 96);
+    EXPECT_AT(plasmon_options, size, 0);
+    EXPECT_AT(plasmon_options, address, 8);
+    EXPECT_AT(plasmon_options, token, 16);
+    EXPECT_AT(plasmon_options, name_space, 24);
+    EXPECT_AT(plasmon_options, label, 32);
+    EXPECT_AT(plasmon_options, cpu_devices, 40);
+    EXPECT_AT(plasmon_options, gpus, 48);
+    EXPECT_AT(plasmon_options, device_memory, 56);
+    EXPECT_AT(plasmon_options, transfer, 64);
+    EXPECT_AT(plasmon_options, policy, 72);
+    EXPECT_AT(plasmon_options, connect_timeout_ms, 80);
+    EXPECT_AT(plasmon_options, bin_dir, 88);
+
+    ASSERT_EQ(sizeof(struct plasmon_put_options), 24);
+    EXPECT_AT(plasmon_put_options, device, 8);
+    EXPECT_AT(plasmon_put_options, donatable, 12);
+    EXPECT_AT(plasmon_put_options, label, 16);
+
+    ASSERT_EQ(sizeof(struct plasmon_arg), 32);
+    EXPECT_AT(plasmon_arg, ref, 8);
+    EXPECT_AT(plasmon_arg, shape, 16);
+    EXPECT_AT(plasmon_arg, reduce_op, 24);
+    EXPECT_AT(plasmon_arg, relaxed, 28);
+
+    ASSERT_EQ(sizeof(struct plasmon_call), 64);
+    EXPECT_AT(plasmon_call, function, 8);
+    EXPECT_AT(plasmon_call, args, 16);
+    EXPECT_AT(plasmon_call, arg_count, 24);
+    EXPECT_AT(plasmon_call, scalars, 32);
+    EXPECT_AT(plasmon_call, scalar_count, 40);
+    EXPECT_AT(plasmon_call, label, 48);
+    EXPECT_AT(plasmon_call, device, 56);
+    EXPECT_AT(plasmon_call, retries, 60);
+
+    ASSERT_EQ(sizeof(struct plasmon_device_info), 184);
+    EXPECT_AT(plasmon_device_info, kind, 4);
+    EXPECT_AT(plasmon_device_info, name, 8);
+    EXPECT_AT(plasmon_device_info, node, 104);
+    EXPECT_AT(plasmon_device_info, bytes_total, 168);
+    EXPECT_AT(plasmon_device_info, same_host, 176);
+    ASSERT_EQ(sizeof(struct plasmon_function_info), 24);
+    ASSERT_EQ(sizeof(plasmon_scalar_t), 8);
+}
+
+TEST(numbers_of_statuses_and_dtypes_are_frozen)
+{
+    ASSERT_EQ(PLASMON_INPROGRESS, 1);
+    ASSERT_EQ(PLASMON_ENOMEM, -1);
+    ASSERT_EQ(PLASMON_ECANCELLED, -22);
+    ASSERT_EQ(PLASMON_EINTERNAL, -37);
+    ASSERT_EQ(PLASMON_BOOL, 1);
+    ASSERT_EQ(PLASMON_F32, 12);
+    ASSERT_EQ(PLASMON_C128, 15);
+    ASSERT_EQ(PLASMON_INOUT, PLASMON_IN | PLASMON_OUT);
+}
+
+TEST_MAIN()

@@ -1,0 +1,343 @@
+/* Readiness: which writers a ref waits for, which failures it shows, and how long things live. */
+#include "client/refs.h"
+#include "tests/harness/test.h"
+
+static const struct pl_shape vector = {.dtype = PL_F32, .ndim = 1, .dim = {100}};
+
+static struct pl_box box(int64_t start, int64_t count)
+{
+    return (struct pl_box){.ndim = 1, .start = {start}, .count = {count}};
+}
+
+static struct root *new_root(struct refs *refs, struct plasmon_ref **out_ref)
+{
+    struct root *root = root_create(refs, refs_draw_ref(refs), &vector);
+
+    ASSERT_NOT_NULL(root);
+    *out_ref = refs_open(refs, root, NULL);
+    ASSERT_NOT_NULL(*out_ref);
+    return root;
+}
+
+/* A task that writes one box (NULL: the whole); its id. */
+static uint64_t submit(struct refs *refs, struct root *root, const struct pl_box *where,
+                       enum write_effect effect)
+{
+    uint64_t id       = refs_draw_task(refs);
+    struct task *task = task_create(refs, id, "gemm", "label");
+
+    ASSERT_NOT_NULL(task);
+    ASSERT_OK(task_writes(task, root, where, effect));
+    task_commit(refs, task);
+    return id;
+}
+
+static void fail(struct refs *refs, uint64_t id, uint64_t first)
+{
+    struct failure *failure =
+        refs_describe_failure(refs, id, PLASMON_EFUNCTION, "it broke", first);
+
+    refs_resolve(refs, id, failure);
+    failure_release(failure);
+}
+
+TEST(a_ref_waits_only_for_writers_of_what_it_shows)
+{
+    struct refs refs;
+    struct plasmon_ref *ref;
+    struct root *root;
+    struct pl_box low = box(0, 50), high = box(50, 50);
+    uint64_t a, b;
+
+    refs_init(&refs, 1);
+    root = new_root(&refs, &ref);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_OK);
+    a = submit(&refs, root, &low, WRITE_OVERWRITES);
+    b = submit(&refs, root, &high, WRITE_OVERWRITES);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_INPROGRESS);
+    refs_resolve(&refs, a, NULL);
+    ASSERT_EQ(root_state(root, &low, NULL), PLASMON_OK);
+    ASSERT_EQ(root_state(root, &high, NULL), PLASMON_INPROGRESS);
+    refs_resolve(&refs, b, NULL);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_OK);
+    refs_finish(&refs);
+}
+
+TEST(an_overwritten_version_no_longer_matters)
+{
+    struct refs refs;
+    struct plasmon_ref *ref;
+    struct root *root;
+    struct pl_box middle = box(40, 20), low = box(0, 40);
+    uint64_t old, new;
+
+    refs_init(&refs, 1);
+    root = new_root(&refs, &ref);
+    old  = submit(&refs, root, NULL, WRITE_OVERWRITES);
+    new  = submit(&refs, root, &middle, WRITE_OVERWRITES);
+    refs_resolve(&refs, new, NULL);
+    ASSERT_EQ(root_state(root, &middle, NULL),
+              PLASMON_OK); /* though the older task still runs */
+    ASSERT_EQ(root_state(root, &low, NULL), PLASMON_INPROGRESS);
+    fail(&refs, old, old);
+    ASSERT_EQ(root_state(root, &low, NULL), PLASMON_EFUNCTION);
+    ASSERT_EQ(root_state(root, &middle, NULL), PLASMON_OK);
+
+    new = submit(&refs, root, NULL, WRITE_OVERWRITES); /* a fresh start */
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_INPROGRESS);
+    refs_resolve(&refs, new, NULL);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_OK);
+    refs_finish(&refs);
+}
+
+TEST(a_strided_write_does_not_hide_what_it_leaves_out)
+{
+    struct refs refs;
+    struct plasmon_ref *ref;
+    struct root *root;
+    uint64_t old, strided;
+
+    refs_init(&refs, 1);
+    root    = new_root(&refs, &ref);
+    old     = submit(&refs, root, NULL, WRITE_OVERWRITES);
+    strided = submit(&refs, root, NULL, WRITE_ADDS);
+    refs_resolve(&refs, strided, NULL);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_INPROGRESS);
+    refs_resolve(&refs, old, NULL);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_OK);
+    refs_finish(&refs);
+}
+
+TEST(a_chain_of_inouts_is_one_write)
+{
+    struct refs refs;
+    struct plasmon_ref *ref;
+    struct root *root;
+    uint64_t last   = 0;
+    unsigned length = 0;
+
+    refs_init(&refs, 1);
+    root = new_root(&refs, &ref);
+    for (int i = 0; i < 5000; i++) {
+        last = submit(&refs, root, NULL, WRITE_UPDATES);
+    }
+    for (struct pl_list *at = root->writes.next; at != &root->writes; at = at->next) {
+        length++;
+    }
+    ASSERT_EQ(length, 1);
+    ASSERT_EQ(root_writer(root, NULL), last);
+    refs_resolve_range(&refs, 1, 1ull << 40); /* a claim far beyond what exists */
+    ASSERT_EQ(refs.tasks_live, 0);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_OK);
+    refs_finish(&refs);
+}
+
+TEST(a_failure_names_the_task_and_the_first_that_failed)
+{
+    struct failure *failure = NULL;
+    struct refs refs;
+    struct plasmon_ref *ref_a, *ref_b;
+    struct root *a, *b;
+    char want[64];
+    uint64_t first, second;
+
+    refs_init(&refs, 1);
+    a      = new_root(&refs, &ref_a);
+    b      = new_root(&refs, &ref_b);
+    first  = submit(&refs, a, NULL, WRITE_OVERWRITES);
+    second = submit(&refs, b, NULL, WRITE_OVERWRITES);
+    fail(&refs, first, first);
+    fail(&refs, second, first);
+    ASSERT_EQ(root_state(b, NULL, &failure), PLASMON_EFUNCTION);
+    (void)snprintf(want, sizeof(want), "task %llu 'label' (gemm) failed: it broke",
+                   (unsigned long long)second);
+    ASSERT_CONTAINS(failure->text, want);
+    (void)snprintf(want, sizeof(want), "the first failing task is task %llu 'label' (gemm)",
+                   (unsigned long long)first);
+    ASSERT_CONTAINS(failure->text, want);
+    refs_finish(&refs);
+}
+
+TEST(a_failed_inout_fails_the_ref)
+{
+    struct refs refs;
+    struct plasmon_ref *ref;
+    struct root *root;
+    uint64_t made, updated;
+
+    refs_init(&refs, 1);
+    root    = new_root(&refs, &ref);
+    made    = submit(&refs, root, NULL, WRITE_OVERWRITES);
+    updated = submit(&refs, root, NULL, WRITE_UPDATES);
+    refs_resolve(&refs, made, NULL);
+    fail(&refs, updated, updated);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_EFUNCTION);
+    refs_finish(&refs);
+}
+
+TEST(a_snapshot_waits_for_the_writers_of_its_source)
+{
+    struct refs refs;
+    struct plasmon_ref *ref, *copy_ref;
+    struct root *root, *copy;
+    struct pl_box low = box(0, 50), high = box(50, 50);
+    uint64_t writer;
+
+    refs_init(&refs, 1);
+    root   = new_root(&refs, &ref);
+    copy   = new_root(&refs, &copy_ref);
+    writer = submit(&refs, root, &low, WRITE_OVERWRITES);
+    ASSERT_OK(root_inherit(copy, root, &high));
+    ASSERT_EQ(root_state(copy, NULL, NULL), PLASMON_OK);
+    ASSERT_OK(root_inherit(copy, root, &low));
+    ASSERT_EQ(root_state(copy, NULL, NULL), PLASMON_INPROGRESS);
+    (void)submit(&refs, root, NULL, WRITE_OVERWRITES); /* of no concern to the copy */
+    fail(&refs, writer, writer);
+    ASSERT_EQ(root_state(copy, NULL, NULL), PLASMON_EFUNCTION);
+    ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_INPROGRESS);
+    refs_finish(&refs);
+}
+
+TEST(a_released_handle_is_found_out)
+{
+    struct refs refs, other;
+    struct plasmon_ref *ref, *again;
+    struct ref_slot *slot;
+    struct pl_err err = {0};
+    uint64_t id       = 0;
+    bool at_once;
+
+    refs_init(&refs, 1);
+    refs_init(&other, 2);
+    (void)new_root(&refs, &ref);
+    ASSERT_OK(refs_find(&refs, ref, &slot, &err));
+    ASSERT_STATUS(refs_find(&other, ref, &slot, &err), PLASMON_EFOREIGN);
+    ASSERT_OK(refs_find(&refs, ref, &slot, &err));
+    ASSERT_TRUE(refs_close(&refs, ref, slot, &id, &at_once));
+    ASSERT_TRUE(id != 0);
+    ASSERT_STATUS(refs_find(&refs, ref, &slot, &err), PLASMON_ERELEASED);
+    (void)new_root(&refs, &again); /* takes the same slot */
+    ASSERT_STATUS(refs_find(&refs, ref, &slot, &err), PLASMON_ERELEASED);
+    ASSERT_OK(refs_find(&refs, again, &slot, &err));
+    ASSERT_STATUS(refs_find(&refs, NULL, &slot, &err), PLASMON_EINVAL);
+    refs_finish(&refs);
+    refs_finish(&other);
+}
+
+TEST(a_root_lives_as_long_as_its_last_view)
+{
+    struct pl_view view = {.ndim = 1, .start = {5}, .count = {10}, .step = {2}};
+    struct refs refs;
+    struct plasmon_ref *ref, *part;
+    struct ref_slot *slot;
+    struct pl_err err = {0};
+    struct root *root;
+    uint64_t id = 0;
+    bool at_once;
+
+    refs_init(&refs, 1);
+    root = new_root(&refs, &ref);
+    part = refs_open(&refs, root, &view);
+    ASSERT_OK(refs_find(&refs, ref, &slot, &err));
+    ASSERT_TRUE(!refs_close(&refs, ref, slot, &id, &at_once));
+    ASSERT_OK(refs_find(&refs, part, &slot, &err));
+    ASSERT_EQ(slot_shape(slot).dim[0], 10);
+    ASSERT_TRUE(refs_close(&refs, part, slot, &id, &at_once));
+    refs_finish(&refs);
+}
+
+TEST(ids_of_refs_and_of_tasks_run_in_blocks)
+{
+    struct refs refs;
+    uint64_t task, ref;
+
+    refs_init(&refs, 1);
+    task = refs_draw_task(&refs);
+    ref  = refs_draw_ref(&refs);
+    ASSERT_TRUE(task != 0 && ref != 0);
+    for (int i = 1; i < 1000; i++) {
+        ASSERT_EQ(refs_draw_task(&refs), task + (uint64_t)i);
+        ASSERT_EQ(refs_draw_ref(&refs), ref + (uint64_t)i);
+    }
+    refs_finish(&refs);
+}
+
+TEST(a_waiter_hears_of_a_ref_that_is_released_under_it)
+{
+    struct waiter waiter = {.need = 1};
+    struct watch watch   = {.waiter = &waiter};
+    struct refs refs;
+    struct plasmon_ref *ref;
+    struct ref_slot *slot;
+    struct pl_err err = {0};
+    struct root *root;
+    uint64_t id;
+    bool at_once;
+
+    refs_init(&refs, 1);
+    ASSERT_OK(pl_cond_init(&waiter.cond));
+    root = new_root(&refs, &ref);
+    (void)submit(&refs, root, NULL, WRITE_OVERWRITES);
+    watch_start(&watch, root, NULL);
+    ASSERT_EQ(watch.status, PLASMON_INPROGRESS);
+    ASSERT_OK(refs_find(&refs, ref, &slot, &err));
+    ASSERT_TRUE(refs_close(&refs, ref, slot, &id, &at_once));
+    ASSERT_EQ(watch.status, PLASMON_ERELEASED);
+    ASSERT_EQ(waiter.resolved, 1);
+    watch_stop(&watch);
+    pl_cond_finish(&waiter.cond);
+    refs_finish(&refs);
+}
+
+/* The rules of refs.h, by the book: every element remembers its last writer. Against random programs. */
+TEST(readiness_agrees_with_a_model_that_looks_at_every_element)
+{
+    enum { N = 24, STEPS = 60, RUNS = 300 };
+    uint64_t seed = test_seed();
+
+    for (int run = 0; run < RUNS; run++) {
+        struct pl_shape shape = {.dtype = PL_F32, .ndim = 1, .dim = {N}};
+        uint64_t writer[N]    = {0};
+        uint64_t live[STEPS];
+        unsigned live_count = 0;
+        struct plasmon_ref *ref;
+        struct root *root;
+        struct refs refs;
+
+        refs_init(&refs, 1);
+        root = root_create(&refs, refs_draw_ref(&refs), &shape);
+        ref  = refs_open(&refs, root, NULL);
+        ASSERT_NOT_NULL(ref);
+        for (int step = 0; step < STEPS; step++) {
+            int64_t start = (int64_t)(test_random(&seed) % N);
+            int64_t count = 1 + (int64_t)(test_random(&seed) % (uint64_t)(N - start));
+
+            if (test_random(&seed) % 3 != 0 || live_count == 0) {
+                struct pl_box where = box(start, count);
+
+                live[live_count] = submit(&refs, root, &where, WRITE_OVERWRITES);
+                for (int64_t i = start; i < start + count; i++) {
+                    writer[i] = live[live_count];
+                }
+                live_count++;
+            } else {
+                unsigned pick = (unsigned)(test_random(&seed) % live_count);
+
+                for (int i = 0; i < N; i++) {
+                    writer[i] = writer[i] == live[pick] ? 0 : writer[i];
+                }
+                refs_resolve(&refs, live[pick], NULL);
+                live[pick] = live[--live_count];
+            }
+            for (int64_t i = 0; i < N; i++) {
+                struct pl_box one = box(i, 1);
+
+                ASSERT_EQ(root_state(root, &one, NULL),
+                          writer[i] != 0 ? PLASMON_INPROGRESS : PLASMON_OK);
+            }
+        }
+        refs_finish(&refs);
+    }
+}
+
+TEST_MAIN()
