@@ -1,0 +1,53 @@
+/*
+ * The running worker: what the rpc loop's thread and the main thread do together. main.c sets it up.
+ *
+ * Both threads do the same step under one lock: enqueue what can be enqueued, take what is complete. The rpc thread does it after each
+ * command, the main thread when the device, another worker's doorbell or the store woke it.
+ */
+#ifndef WORKER_DAEMON_H
+#define WORKER_DAEMON_H
+
+#include "base/host.h"
+#include "base/lock.h"
+#include "worker/executor.h"
+#include "worker/options.h"
+#include "worker/uplink.h"
+
+#define WORKER_EXIT_DEVICE_LOST 70
+#define WORKER_EXIT_HEAD_LOST   71
+#define WORKER_DEVICES_MAX      65536u /* of a cluster */
+
+struct worker_daemon {
+    /* Constant after set-up; what they hold is guarded by `lock`. */
+    struct worker_options options;
+    struct worker_shared shared;
+    struct device *device;
+    struct worker_memory *memory;
+    struct worker_executor executor;
+    struct worker_core *core;
+    struct worker_uplink *uplink;
+    struct wire_ranges unfinished;
+    Plasmon__V1__WorkerHello hello;
+    char host_id[PL_HOST_ID_BYTES];
+
+    struct pl_mutex lock; /* rank PL_RANK_WORKER */
+
+    /* Guarded by `lock`. */
+    uint64_t epoch;
+    uint32_t device_index;
+    bool devices_known; /* host_device_of is final */
+    uint32_t *host_device_of;
+    uint64_t cpu_ns;    /* of both threads, inside steps, our own code */
+    uint64_t driver_ns; /* of both threads, inside steps, in the driver */
+};
+
+extern const struct worker_uplink_ops worker_daemon_uplink_ops;
+
+/* Where the core's reports go: into the next frame. */
+struct worker_reports worker_daemon_reports(struct worker_daemon *daemon);
+/* Tell the store why, and end the process. */
+_Noreturn void worker_daemon_end(struct worker_daemon *daemon, int code, plasmon_status_t status, const char *why);
+/* The main thread, from set-up on. */
+_Noreturn void worker_daemon_run(struct worker_daemon *daemon);
+
+#endif
