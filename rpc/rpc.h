@@ -27,9 +27,9 @@ void rpc_loop_stop(struct rpc_loop *loop); /* any thread; returns at once */
 void rpc_loop_destroy(struct rpc_loop *loop); /* joins; everything made on it must have been destroyed */
 /* Run fn on the loop's thread soon. Any thread. */
 void rpc_loop_post(struct rpc_loop *loop, void (*fn)(void *user), void *user);
-/* Called on the loop's thread about every interval_ms while the loop runs, and after each burst of events ("idle"). */
+/* Called on the loop's thread about every interval_ms while the loop runs. */
 void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms, void (*tick)(void *user), void *user);
-/* Called when the queue of events ran dry: the moment to send what was batched up. */
+/* Called when the queue of events ran dry, and within a long burst now and then: the moment to send what was batched up. */
 void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *user);
 
 /* ------------------------------------------------------------------------------------------------ streams */
@@ -46,10 +46,18 @@ struct rpc_stream_ops {
 /* Memory for a message, to be filled by the caller and taken by rpc_stream_send (no copy). */
 uint8_t *rpc_buffer_create(size_t length) PL_MUST_CHECK;
 void rpc_buffer_destroy(uint8_t *buffer); /* one that was not sent */
-/* Takes `buffer`, even on failure. Queued behind what is there. EAGAIN: more than queue_bytes_max are queued; ECLOSED. */
+/*
+ * Takes `buffer`, even on failure. Queued behind what is there. EAGAIN: more than RPC_QUEUE_BYTES_MAX are queued; ECLOSED;
+ * ELIMIT: longer than this side's message_bytes_max.
+ */
+#define RPC_QUEUE_BYTES_MAX (64u << 20)
 plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer, size_t length) PL_MUST_CHECK;
 bool rpc_stream_idle(struct rpc_stream *stream); /* nothing in flight, nothing queued */
-/* Ends the stream: `closed` follows. On a server `status`/`why` reach the client as its close reason. */
+/*
+ * Ends the stream: `closed` follows, with the same status and why, and no other callback once this was called on the loop's
+ * thread. What is queued is still sent (for at most 2 s), except by a client that closes with a status other than OK: that
+ * cancels. On a server `status`/`why` reach the client as its close reason; a server sees only OK or ECLOSED.
+ */
 void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why);
 /* The peer's bearer token as it came in the metadata, or "". Server side, valid from `accept` on. */
 const char *rpc_stream_token(struct rpc_stream *stream);

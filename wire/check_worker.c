@@ -75,10 +75,16 @@ static plasmon_status_t check_operand(const Plasmon__V1__Operand *operand,
 }
 
 static plasmon_status_t check_piece(const Plasmon__V1__Piece *piece,
-                                    const Plasmon__V1__Operand *to, struct pl_err *err)
+                                    const Plasmon__V1__Launch *launch, struct pl_err *err)
 {
     plasmon_status_t status =
         check_box_numbers(piece->n_src_frame, piece->src_frame, "src_frame", err);
+    const Plasmon__V1__Operand *to;
+
+    if (status == PLASMON_OK && piece->operand >= launch->n_operands) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "it fills operand %u of %zu",
+                            piece->operand, launch->n_operands);
+    }
 
     if (status == PLASMON_OK) {
         status = check_box_numbers(piece->n_box, piece->box, "box", err);
@@ -86,6 +92,8 @@ static plasmon_status_t check_piece(const Plasmon__V1__Piece *piece,
     if (status != PLASMON_OK) {
         return status;
     }
+
+    to = launch->operands[piece->operand];
     if (piece->n_box != piece->n_src_frame || piece->n_box != to->n_frame ||
         !box_inside(piece->n_box, piece->box, piece->src_frame) ||
         !box_inside(piece->n_box, piece->box, to->frame)) {
@@ -98,11 +106,8 @@ static plasmon_status_t check_pieces(const Plasmon__V1__Launch *launch, struct p
 {
     plasmon_status_t status = check_count(launch->n_pieces, WIRE_PIECES_MAX, "pieces", err);
 
-    if (status == PLASMON_OK && launch->n_pieces != 0 && launch->n_operands == 0) {
-        status = pl_err_set(err, PLASMON_EMALFORMED, "pieces without an operand to fill");
-    }
     for (size_t i = 0; status == PLASMON_OK && i < launch->n_pieces; i++) {
-        status = check_piece(launch->pieces[i], launch->operands[0], err);
+        status = check_piece(launch->pieces[i], launch, err);
         if (status != PLASMON_OK) {
             return check_below(err, status, "pieces", (long)i);
         }

@@ -291,7 +291,8 @@ TEST(launches_stay_inside_their_frames)
            "pieces[0]: its box is not inside both");
     src[1]            = 30;
     launch.n_operands = 0;
-    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED, "pieces without an operand");
+    refuse(&command.base, WORKER_COMMAND, PLASMON_EMALFORMED,
+           "pieces[0]: it fills operand 0 of 0");
     wire_arena_finish(&arena);
 }
 

@@ -1,0 +1,308 @@
+/*
+ * Loops: posts, timers, the tick and the idle callback, over a backend that waits for events (loop_grpc.c, loopback.c).
+ *
+ * One turn: run what is due, wait for one event, handle it. While events keep coming the wait is only a look; when the look
+ * finds nothing the burst is over, and `idle` is called before the thread sleeps. So that a burst without end does not
+ * starve what idle sends, it is also called every LOOP_BURST_EVENTS.
+ *
+ * WAKING  The first post (or stop, or earlier timer) wakes the backend and sets wake_pending; others find it set and only
+ * add to the list. The thread clears it under the lock in the moment it takes the list, so none is left behind.
+ */
+#include "rpc/rpc_int.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LOOP_BURST_EVENTS 64u
+
+struct rpc_post {
+    void (*fn)(void *user);
+    void *user;
+};
+
+plasmon_status_t rpc_loop_init(struct rpc_loop *loop, const struct rpc_loop_ops *ops)
+{
+    loop->ops   = ops;
+    loop->posts = PL_VEC_INIT(struct rpc_post);
+    pl_list_init(&loop->timers);
+    return pl_mutex_init(&loop->lock, RPC_RANK_LOOP);
+}
+
+void rpc_loop_finish(struct rpc_loop *loop)
+{
+    assert(pl_list_empty(&loop->timers));
+
+    pl_vec_finish(&loop->posts);
+    pl_mutex_finish(&loop->lock);
+}
+
+/* True: this call must wake the backend, after the unlock. */
+static bool loop_wake_needed_locked(struct rpc_loop *loop)
+{
+    bool needed = !loop->wake_pending;
+
+    pl_mutex_assert_held(&loop->lock);
+    loop->wake_pending = true;
+    return needed;
+}
+
+void rpc_loop_post(struct rpc_loop *loop, void (*fn)(void *user), void *user)
+{
+    struct rpc_post *post;
+    bool wake;
+
+    pl_mutex_lock(&loop->lock);
+    post = pl_vec_push(&loop->posts);
+    PL_CHECK(post != NULL); /* a lost post is a lost wake-up somewhere: better to stop */
+    *post = (struct rpc_post){.fn = fn, .user = user};
+    wake  = loop_wake_needed_locked(loop);
+    pl_mutex_unlock(&loop->lock);
+
+    if (wake) {
+        loop->ops->wake(loop);
+    }
+}
+
+void rpc_loop_stop(struct rpc_loop *loop)
+{
+    bool wake;
+
+    pl_mutex_lock(&loop->lock);
+    loop->stopped = true;
+    wake          = loop_wake_needed_locked(loop);
+    pl_mutex_unlock(&loop->lock);
+
+    if (wake) {
+        loop->ops->wake(loop);
+    }
+}
+
+void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms,
+                       void (*tick)(void *user), void *user)
+{
+    loop->tick        = tick;
+    loop->tick_user   = user;
+    loop->tick_ns     = (uint64_t)interval_ms * 1000000u;
+    loop->tick_due_ns = pl_now_ns() + loop->tick_ns;
+}
+
+void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *user)
+{
+    loop->idle      = idle;
+    loop->idle_user = user;
+}
+
+/* ------------------------------------------------------------------------------------------ timers */
+
+void rpc_timer_init(struct rpc_timer *timer, void (*fn)(struct rpc_timer *timer))
+{
+    pl_list_init(&timer->link);
+    timer->fn = fn;
+}
+
+/* Few timers live at once (connects, closes), so the list is not sorted. */
+static uint64_t loop_first_timer_locked(struct rpc_loop *loop, struct rpc_timer **out_timer)
+{
+    uint64_t first = RPC_NEVER_NS;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &loop->timers) {
+        struct rpc_timer *timer = pl_container_of(pos, struct rpc_timer, link);
+
+        if (timer->deadline_ns < first) {
+            first      = timer->deadline_ns;
+            *out_timer = timer;
+        }
+    }
+    return first;
+}
+
+void rpc_timer_arm(struct rpc_loop *loop, struct rpc_timer *timer, uint32_t after_ms)
+{
+    bool wake;
+
+    pl_mutex_lock(&loop->lock);
+    pl_list_remove(&timer->link);
+    timer->deadline_ns = pl_now_ns() + (uint64_t)after_ms * 1000000u;
+    pl_list_add_tail(&loop->timers, &timer->link);
+    wake = loop_wake_needed_locked(loop);
+    pl_mutex_unlock(&loop->lock);
+
+    if (wake) {
+        loop->ops->wake(loop);
+    }
+}
+
+void rpc_timer_disarm(struct rpc_loop *loop, struct rpc_timer *timer)
+{
+    pl_mutex_lock(&loop->lock);
+    pl_list_remove(&timer->link);
+    pl_mutex_unlock(&loop->lock);
+}
+
+/* Runs what is due and says when the next will be. */
+static uint64_t loop_run_timers(struct rpc_loop *loop, uint64_t now)
+{
+    for (;;) {
+        struct rpc_timer *timer = NULL;
+        uint64_t first;
+
+        pl_mutex_lock(&loop->lock);
+        first = loop_first_timer_locked(loop, &timer);
+        if (first > now) {
+            pl_mutex_unlock(&loop->lock);
+            return first;
+        }
+        pl_list_remove(&timer->link);
+        pl_mutex_unlock(&loop->lock);
+        timer->fn(timer);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ running */
+
+static uint64_t loop_run_tick(struct rpc_loop *loop, uint64_t now)
+{
+    if (loop->tick == NULL) {
+        return RPC_NEVER_NS;
+    }
+    if (now >= loop->tick_due_ns) {
+        loop->tick_due_ns = now + loop->tick_ns;
+        loop->tick(loop->tick_user);
+    }
+    return loop->tick_due_ns;
+}
+
+static void loop_run_posts(struct rpc_loop *loop)
+{
+    struct pl_vec posts;
+
+    pl_mutex_lock(&loop->lock);
+    loop->wake_pending = false;
+    posts              = loop->posts;
+    loop->posts        = PL_VEC_INIT(struct rpc_post);
+    pl_mutex_unlock(&loop->lock);
+
+    for (size_t i = 0; i < posts.count; i++) {
+        struct rpc_post *post = pl_vec_at(&posts, i);
+
+        post->fn(post->user);
+    }
+
+    /* Give the memory back for the next burst, if none came meanwhile. */
+    pl_vec_clear(&posts);
+    pl_mutex_lock(&loop->lock);
+    if (loop->posts.capacity == 0) {
+        loop->posts = posts;
+        posts       = PL_VEC_INIT(struct rpc_post);
+    }
+    pl_mutex_unlock(&loop->lock);
+    pl_vec_finish(&posts);
+}
+
+static void loop_idle(struct rpc_loop *loop)
+{
+    loop->events = 0;
+    loop->idle(loop->idle_user);
+}
+
+/* Wait for one event and handle it, posts included. */
+static enum rpc_step loop_step(struct rpc_loop *loop, uint64_t deadline_ns)
+{
+    enum rpc_step step = loop->ops->step(loop, deadline_ns);
+
+    if (step == RPC_STEP_WAKE) {
+        loop_run_posts(loop);
+    }
+    return step;
+}
+
+static void loop_turn(struct rpc_loop *loop)
+{
+    uint64_t now       = pl_now_ns();
+    uint64_t next      = pl_min_u64(loop_run_timers(loop, now), loop_run_tick(loop, now));
+    enum rpc_step step = loop_step(loop, loop->events > 0 ? 0 : next);
+
+    if (loop->idle == NULL) {
+        return;
+    }
+    if (step != RPC_STEP_TIMEOUT) {
+        loop->events++;
+    }
+    if ((step == RPC_STEP_TIMEOUT && loop->events > 0) ||
+        loop->events >= LOOP_BURST_EVENTS) {
+        loop_idle(loop);
+    }
+}
+
+static bool loop_stopped(struct rpc_loop *loop)
+{
+    bool stopped;
+
+    pl_mutex_lock(&loop->lock);
+    stopped = loop->stopped;
+    pl_mutex_unlock(&loop->lock);
+    return stopped;
+}
+
+void rpc_loop_drive(struct rpc_loop *loop, bool (*done)(void *user), void *user)
+{
+    while (!done(user)) {
+        (void)loop_step(loop,
+                        loop_run_timers(loop, pl_now_ns())); /* done() is what counts */
+    }
+}
+
+void rpc_loop_run(struct rpc_loop *loop)
+{
+    while (!loop_stopped(loop)) {
+        loop_turn(loop);
+    }
+}
+
+static void *loop_main(void *user)
+{
+    struct rpc_loop *loop = user;
+
+    (void)pthread_setname_np(pthread_self(), loop->thread_name);
+    rpc_loop_run(loop);
+    return NULL;
+}
+
+plasmon_status_t rpc_loop_start(struct rpc_loop *loop, const char *thread_name)
+{
+    sigset_t all, before;
+    int error;
+
+    assert(!loop->started);
+
+    (void)snprintf(loop->thread_name, sizeof(loop->thread_name), "%s", thread_name);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&loop->thread, NULL, loop_main, loop);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        pl_error("rpc", "cannot start the thread %s: error %d", thread_name, error);
+        return PLASMON_ENOMEM;
+    }
+    loop->started = true;
+    return PLASMON_OK;
+}
+
+void rpc_loop_destroy(struct rpc_loop *loop)
+{
+    if (loop == NULL) {
+        return;
+    }
+    if (loop->started) {
+        rpc_loop_stop(loop);
+        (void)pthread_join(loop->thread, NULL);
+    }
+    loop_run_posts(loop); /* whoever posted may have counted on it */
+    loop->ops->destroy(loop);
+}

@@ -1,0 +1,104 @@
+/*
+ * The backend of a loop that is one completion queue of gRPC.
+ *
+ * Waking it from another thread: a batch of no operations puts its tag into the queue of its call at once. The call is one of
+ * a lame channel, which exists without a target or a socket.
+ */
+#include "rpc/grpc_int.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+
+static const struct rpc_loop_ops loop_grpc_ops;
+
+static struct rpc_loop_grpc *loop_of(struct rpc_loop *loop)
+{
+    assert(loop->ops == &loop_grpc_ops);
+    return pl_container_of(loop, struct rpc_loop_grpc, base);
+}
+
+grpc_completion_queue *rpc_loop_queue(struct rpc_loop *loop)
+{
+    return loop_of(loop)->queue;
+}
+
+static enum rpc_step loop_grpc_step(struct rpc_loop *base, uint64_t deadline_ns)
+{
+    struct rpc_loop_grpc *loop = loop_of(base);
+    grpc_event event =
+        grpc_completion_queue_next(loop->queue, rpc_deadline_ns(deadline_ns), NULL);
+    struct rpc_tag *tag = event.tag;
+
+    if (event.type != GRPC_OP_COMPLETE) {
+        return RPC_STEP_TIMEOUT;
+    }
+    if (tag == &loop->wake_tag) {
+        return RPC_STEP_WAKE;
+    }
+    tag->fn(tag, event.success != 0);
+    return RPC_STEP_EVENT;
+}
+
+static void loop_grpc_wake(struct rpc_loop *base)
+{
+    struct rpc_loop_grpc *loop = loop_of(base);
+    grpc_call_error error =
+        grpc_call_start_batch(loop->wake_call, NULL, 0, &loop->wake_tag, NULL);
+
+    PL_CHECK(error == GRPC_CALL_OK);
+}
+
+static void loop_grpc_destroy(struct rpc_loop *base)
+{
+    struct rpc_loop_grpc *loop = loop_of(base);
+    grpc_event event;
+
+    grpc_completion_queue_shutdown(loop->queue);
+    do {
+        struct rpc_tag *tag;
+
+        event = grpc_completion_queue_next(loop->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC),
+                                           NULL);
+        tag   = event.tag;
+        if (event.type == GRPC_OP_COMPLETE && tag != &loop->wake_tag) {
+            tag->fn(tag, event.success != 0);
+        }
+    } while (event.type != GRPC_QUEUE_SHUTDOWN);
+
+    grpc_call_unref(loop->wake_call);
+    grpc_channel_destroy(loop->lame);
+    grpc_completion_queue_destroy(loop->queue);
+    rpc_loop_finish(&loop->base);
+    pl_free(loop);
+}
+
+static const struct rpc_loop_ops loop_grpc_ops = {
+    .step    = loop_grpc_step,
+    .wake    = loop_grpc_wake,
+    .destroy = loop_grpc_destroy,
+};
+
+plasmon_status_t rpc_loop_create(struct rpc_loop **out_loop)
+{
+    struct rpc_loop_grpc *loop = PL_NEW(struct rpc_loop_grpc);
+    plasmon_status_t status;
+
+    if (loop == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    status = rpc_loop_init(&loop->base, &loop_grpc_ops);
+    if (status != PLASMON_OK) {
+        pl_free(loop);
+        return status;
+    }
+
+    loop->queue = grpc_completion_queue_create_for_next(NULL);
+    loop->lame  = grpc_lame_client_channel_create("wake", GRPC_STATUS_UNAVAILABLE, "wake");
+    loop->wake_call =
+        grpc_channel_create_call(loop->lame, NULL, GRPC_PROPAGATE_DEFAULTS, loop->queue,
+                                 grpc_slice_from_static_string("/wake"), NULL,
+                                 gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    *out_loop = &loop->base;
+    return PLASMON_OK;
+}

@@ -1,0 +1,118 @@
+/*
+ * Inside rpc/: what the face in rpc.h stands on. No gRPC type is named here (see grpc_int.h), so that the loopback and its
+ * loop need none.
+ *
+ * LOCKS  A stream has a lock (rank PL_RANK_RPC), a loop has one (RPC_RANK_LOOP, taken inside a stream's). No callback of a
+ * user runs under either.
+ */
+#ifndef RPC_RPC_INT_H
+#define RPC_RPC_INT_H
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/vec.h"
+#include "rpc/rpc.h"
+
+#define RPC_RANK_LOOP              ((enum pl_rank)(PL_RANK_RPC + 1))
+#define RPC_MESSAGE_BYTES_DEFAULT  ((size_t)8 << 20)
+#define RPC_STREAMS_DEFAULT        4096u
+#define RPC_LINGER_MS              2000u /* how long a close waits for what is queued, and for the peer's answer */
+#define RPC_NEVER_NS               UINT64_MAX
+
+/* ------------------------------------------------------------------------------------------ loops */
+
+enum rpc_step {
+    RPC_STEP_EVENT,   /* one event was handled */
+    RPC_STEP_WAKE,    /* woken: there are posts, or a stop */
+    RPC_STEP_TIMEOUT, /* the deadline passed, and nothing was there */
+};
+
+struct rpc_loop_ops {
+    /* Wait for one event until deadline_ns (0: only look) and handle it. */
+    enum rpc_step (*step)(struct rpc_loop *loop, uint64_t deadline_ns);
+    /* Make the running step, or the next one, return RPC_STEP_WAKE. Any thread; once until it did. */
+    void (*wake)(struct rpc_loop *loop);
+    /* Handle what is left, then free. No thread runs the loop. */
+    void (*destroy)(struct rpc_loop *loop);
+};
+
+/* One shot, on the loop's thread. Any thread may arm or disarm; a disarm on the loop's thread is final. */
+struct rpc_timer {
+    struct pl_list link;
+    uint64_t deadline_ns;
+    void (*fn)(struct rpc_timer *timer);
+};
+
+struct rpc_loop {
+    const struct rpc_loop_ops *ops;
+
+    struct pl_mutex lock; /* rank RPC_RANK_LOOP; guards the next four */
+    struct pl_vec posts;  /* struct rpc_post, oldest first */
+    struct pl_list timers;
+    bool wake_pending;
+    bool stopped;
+
+    /* Whoever runs the loop. */
+    unsigned events; /* since idle was last called */
+    uint64_t tick_ns;
+    uint64_t tick_due_ns;
+    void (*tick)(void *user);
+    void *tick_user;
+    void (*idle)(void *user);
+    void *idle_user;
+
+    bool started; /* by rpc_loop_start() */
+    pthread_t thread;
+    char thread_name[16];
+};
+
+plasmon_status_t rpc_loop_init(struct rpc_loop *loop, const struct rpc_loop_ops *ops) PL_MUST_CHECK;
+void rpc_loop_finish(struct rpc_loop *loop);
+/*
+ * Run the loop's events, posts and timers here until done() is true, without tick and idle: for destructors, on the loop's
+ * thread or when none runs it.
+ */
+void rpc_loop_drive(struct rpc_loop *loop, bool (*done)(void *user), void *user);
+void rpc_timer_init(struct rpc_timer *timer, void (*fn)(struct rpc_timer *timer));
+void rpc_timer_arm(struct rpc_loop *loop, struct rpc_timer *timer, uint32_t after_ms);
+void rpc_timer_disarm(struct rpc_loop *loop, struct rpc_timer *timer);
+
+/* ------------------------------------------------------------------------------------------ streams */
+
+struct rpc_stream_impl {
+    plasmon_status_t (*send)(struct rpc_stream *stream, uint8_t *buffer, size_t length);
+    bool (*idle)(struct rpc_stream *stream);
+    void (*close)(struct rpc_stream *stream, plasmon_status_t status, const char *why);
+};
+
+/* The part that gRPC and the loopback share. */
+struct rpc_stream {
+    const struct rpc_stream_impl *impl;
+    struct rpc_loop *loop;
+    const struct rpc_stream_ops *ops;
+    void *user;
+    char *token; /* owned; NULL: none */
+    char *peer;  /* owned */
+};
+
+/* One message that waits to be sent. The bytes given to the user are `bytes`. */
+struct rpc_buffer {
+    struct rpc_buffer *next;
+    size_t length;
+    _Alignas(16) uint8_t bytes[];
+};
+struct rpc_buffer *rpc_buffer_of(uint8_t *bytes);
+
+/* First in, first out, with the bytes counted. */
+struct rpc_queue {
+    struct rpc_buffer *first;
+    struct rpc_buffer *last;
+    size_t bytes;
+};
+void rpc_queue_push(struct rpc_queue *queue, struct rpc_buffer *buffer);
+struct rpc_buffer *rpc_queue_pop(struct rpc_queue *queue); /* NULL: empty */
+void rpc_queue_drop(struct rpc_queue *queue);
+
+#endif

@@ -1,0 +1,313 @@
+/*
+ * One stream over gRPC, client's or server's: what both have in common.
+ *
+ * SENDING  One message is in flight; the others wait in a queue. A send starts in the calling thread, so that a message on a
+ * quiet stream is in the kernel before rpc_stream_send() returns. A send is complete when the core has buffered it, not when
+ * the peer has read it: holding back is the business of the credits in the frames.
+ *
+ * RECEIVING  One receive is outstanding, posted again after its message was handled: a slow handler holds the peer back.
+ *
+ * LIFE OF A STREAM
+ *
+ *   open -> close() -> [flush] -> last operation -> over -> all batches back -> closed() -> freed
+ *
+ * `over` is when the core has told how the call ended, which may come at any time. `batches` counts what is in flight in the
+ * core, and each callback of the user counts as one; whoever brings it to zero while `over` frees the stream. All tags come
+ * out on the loop's thread, so that is where it happens, and `closed` is the last callback.
+ */
+#include "rpc/grpc_int.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+
+struct rpc_stream_grpc *rpc_stream_grpc_of(struct rpc_stream *stream)
+{
+    assert(stream->impl == &rpc_stream_grpc_impl);
+    return pl_container_of(stream, struct rpc_stream_grpc, base);
+}
+
+void rpc_stream_batch_locked(struct rpc_stream_grpc *stream, const grpc_op *ops,
+                             size_t count, struct rpc_tag *tag)
+{
+    grpc_call_error error;
+
+    pl_mutex_assert_held(&stream->lock);
+    error = grpc_call_start_batch(stream->call, ops, count, tag, NULL);
+    PL_CHECK(error == GRPC_CALL_OK);
+    stream->batches++;
+}
+
+void rpc_stream_receive_locked(struct rpc_stream_grpc *stream)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+
+    op.data.recv_message.recv_message = &stream->received;
+    rpc_stream_batch_locked(stream, &op, 1, &stream->recv_tag);
+}
+
+/* ------------------------------------------------------------------------------------------ sending */
+
+static void stream_send_locked(struct rpc_stream_grpc *stream, struct rpc_buffer *buffer)
+{
+    grpc_byte_buffer *bytes = rpc_bytes_of_buffer(buffer);
+    grpc_op op              = {.op = GRPC_OP_SEND_MESSAGE};
+
+    op.data.send_message.send_message = bytes;
+    stream->sending                   = true;
+    rpc_stream_batch_locked(stream, &op, 1, &stream->send_tag);
+    grpc_byte_buffer_destroy(bytes); /* the shell: the operation took what is in it */
+}
+
+void rpc_stream_kick_locked(struct rpc_stream_grpc *stream)
+{
+    struct rpc_buffer *next;
+
+    if (!stream->open || stream->sending || stream->over ||
+        stream->ending == RPC_ENDING_STARTED) {
+        return;
+    }
+
+    next = rpc_queue_pop(&stream->queue);
+    if (next != NULL) {
+        stream_send_locked(stream, next);
+    } else if (stream->ending == RPC_ENDING_FLUSH) {
+        stream->ending = RPC_ENDING_STARTED;
+        if (stream->server) {
+            rpc_stream_server_send_status_locked(stream);
+        } else {
+            rpc_stream_client_half_close_locked(stream);
+        }
+    }
+}
+
+static plasmon_status_t stream_grpc_send(struct rpc_stream *base, uint8_t *bytes,
+                                         size_t length)
+{
+    struct rpc_stream_grpc *stream = rpc_stream_grpc_of(base);
+    struct rpc_buffer *buffer      = rpc_buffer_of(bytes);
+    plasmon_status_t status        = PLASMON_OK;
+
+    pl_mutex_lock(&stream->lock);
+    if (stream->over || stream->ending != RPC_ENDING_NOT) {
+        status = PLASMON_ECLOSED;
+    } else if (length > stream->message_bytes_max) {
+        status = PLASMON_ELIMIT;
+    } else if (stream->queue.bytes > RPC_QUEUE_BYTES_MAX) {
+        status = PLASMON_EAGAIN;
+    } else {
+        rpc_queue_push(&stream->queue, buffer);
+        rpc_stream_kick_locked(stream);
+    }
+    pl_mutex_unlock(&stream->lock);
+
+    if (status != PLASMON_OK) {
+        rpc_buffer_destroy(bytes);
+    }
+    return status;
+}
+
+static bool stream_grpc_idle(struct rpc_stream *base)
+{
+    struct rpc_stream_grpc *stream = rpc_stream_grpc_of(base);
+    bool idle;
+
+    pl_mutex_lock(&stream->lock);
+    idle = !stream->sending && stream->queue.first == NULL;
+    pl_mutex_unlock(&stream->lock);
+    return idle;
+}
+
+static void stream_sent(struct rpc_tag *tag, bool ok)
+{
+    struct rpc_stream_grpc *stream = pl_container_of(tag, struct rpc_stream_grpc, send_tag);
+    bool writable;
+
+    pl_mutex_lock(&stream->lock);
+    stream->sending = false;
+    if (!ok) {
+        rpc_queue_drop(&stream->queue); /* the call is dead; how it died is on its way */
+    }
+    rpc_stream_kick_locked(stream);
+    writable = ok && !stream->sending && stream->ending == RPC_ENDING_NOT && !stream->over;
+    if (writable && stream->base.ops->writable != NULL) {
+        pl_mutex_unlock(&stream->lock);
+        stream->base.ops->writable(stream->base.user, &stream->base);
+        pl_mutex_lock(&stream->lock);
+    }
+    rpc_stream_batch_done_unlock(stream);
+}
+
+/* ------------------------------------------------------------------------------------------ receiving */
+
+static void stream_message(struct rpc_stream_grpc *stream, grpc_byte_buffer *bytes)
+{
+    struct rpc_received received;
+    char why[96];
+
+    if (!rpc_received_open(&received, bytes)) {
+        rpc_stream_close(&stream->base, PLASMON_EMALFORMED,
+                         "a message that cannot be read");
+        return;
+    }
+    if (received.length > stream->message_bytes_max) {
+        (void)snprintf(why, sizeof(why), "message of %zu bytes; the limit is %zu",
+                       received.length, stream->message_bytes_max);
+        rpc_stream_close(&stream->base, PLASMON_ELIMIT, why);
+    } else {
+        stream->base.ops->message(stream->base.user, &stream->base, received.bytes,
+                                  received.length);
+    }
+    rpc_received_close(&received);
+}
+
+static void stream_received(struct rpc_tag *tag, bool ok)
+{
+    struct rpc_stream_grpc *stream = pl_container_of(tag, struct rpc_stream_grpc, recv_tag);
+    grpc_byte_buffer *bytes;
+    bool wanted;
+
+    pl_mutex_lock(&stream->lock);
+    bytes            = ok ? stream->received : NULL;
+    stream->received = NULL;
+    wanted           = !stream->closed_here;
+    if (bytes == NULL) {
+        /* The end of the other direction. A client's status follows by itself; a server ends its own direction. */
+        if (stream->server && ok && stream->ending == RPC_ENDING_NOT && !stream->over) {
+            rpc_stream_close_locked(stream, PLASMON_OK, "");
+        }
+        rpc_stream_batch_done_unlock(stream);
+        return;
+    }
+    pl_mutex_unlock(&stream->lock);
+
+    if (wanted) {
+        stream_message(stream, bytes);
+    }
+    grpc_byte_buffer_destroy(bytes);
+
+    pl_mutex_lock(&stream->lock);
+    if (!stream->over) {
+        rpc_stream_receive_locked(
+            stream); /* even when nobody wants more: the end must be seen */
+    }
+    rpc_stream_batch_done_unlock(stream);
+}
+
+/* ------------------------------------------------------------------------------------------ ending */
+
+void rpc_stream_over_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
+                            const char *why)
+{
+    pl_mutex_assert_held(&stream->lock);
+
+    stream->over = true;
+    rpc_queue_drop(&stream->queue);
+    if (!stream->closed_here) {
+        stream->status = status;
+        stream->why    = pl_strdup(why);
+    }
+}
+
+void rpc_stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
+                             const char *why)
+{
+    pl_mutex_assert_held(&stream->lock);
+
+    if (stream->over || stream->ending != RPC_ENDING_NOT) {
+        return;
+    }
+
+    stream->closed_here = true;
+    stream->status      = status;
+    stream->why         = pl_strdup(why);
+    if (!stream->server && status != PLASMON_OK) {
+        stream->ending = RPC_ENDING_STARTED;
+        rpc_queue_drop(&stream->queue);
+        (void)grpc_call_cancel_with_status(stream->call, rpc_status_to_grpc(status),
+                                           "closed",
+                                           NULL); /* fails only for a bad argument */
+        return;
+    }
+
+    stream->ending = RPC_ENDING_FLUSH;
+    rpc_timer_arm(stream->base.loop, &stream->linger, RPC_LINGER_MS);
+    rpc_stream_kick_locked(stream);
+}
+
+static void stream_grpc_close(struct rpc_stream *base, plasmon_status_t status,
+                              const char *why)
+{
+    struct rpc_stream_grpc *stream = rpc_stream_grpc_of(base);
+
+    pl_mutex_lock(&stream->lock);
+    rpc_stream_close_locked(stream, status, why);
+    pl_mutex_unlock(&stream->lock);
+}
+
+/* The peer does not take what is queued, or does not answer the end. */
+static void stream_lingered(struct rpc_timer *timer)
+{
+    struct rpc_stream_grpc *stream = pl_container_of(timer, struct rpc_stream_grpc, linger);
+
+    pl_mutex_lock(&stream->lock);
+    stream->ending = RPC_ENDING_STARTED;
+    pl_mutex_unlock(&stream->lock);
+    (void)grpc_call_cancel(stream->call, NULL); /* fails only for a bad argument */
+}
+
+static void stream_free(struct rpc_stream_grpc *stream)
+{
+    rpc_timer_disarm(stream->base.loop, &stream->linger);
+    if (stream->server) {
+        rpc_stream_server_finish(stream);
+    } else {
+        rpc_stream_client_finish(stream);
+    }
+    grpc_call_unref(stream->call);
+    pl_mutex_finish(&stream->lock);
+    pl_free(stream->why);
+    pl_free(stream->base.token);
+    pl_free(stream->base.peer);
+    pl_free(stream);
+}
+
+void rpc_stream_batch_done_unlock(struct rpc_stream_grpc *stream)
+{
+    bool last;
+
+    pl_mutex_assert_held(&stream->lock);
+    assert(stream->batches > 0);
+    stream->batches--;
+    last = stream->batches == 0 && stream->over;
+    pl_mutex_unlock(&stream->lock);
+    if (!last) {
+        return;
+    }
+
+    if (stream->base.ops != NULL) { /* a server's stream that was refused has none */
+        stream->base.ops->closed(stream->base.user, &stream->base, stream->status,
+                                 stream->why != NULL ? stream->why : "");
+    }
+    stream_free(stream);
+}
+
+plasmon_status_t rpc_stream_grpc_init(struct rpc_stream_grpc *stream, struct rpc_loop *loop,
+                                      bool server, size_t message_bytes_max)
+{
+    stream->base.impl         = &rpc_stream_grpc_impl;
+    stream->base.loop         = loop;
+    stream->server            = server;
+    stream->message_bytes_max = message_bytes_max;
+    stream->recv_tag.fn       = stream_received;
+    stream->send_tag.fn       = stream_sent;
+    rpc_timer_init(&stream->linger, stream_lingered);
+    return pl_mutex_init(&stream->lock, PL_RANK_RPC);
+}
+
+const struct rpc_stream_impl rpc_stream_grpc_impl = {
+    .send  = stream_grpc_send,
+    .idle  = stream_grpc_idle,
+    .close = stream_grpc_close,
+};
