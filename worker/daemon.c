@@ -15,8 +15,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 
-#define HEALTH_PERIOD_MS 100
-#define PIN_POLL_MS      1
+#define PIN_POLL_MS 1
 /* Where a worker says in its table which device of the cluster it is, and of which head's cluster. */
 #define TABLE_DEVICE 0 /* index in table->reserved: device + 1 */
 #define TABLE_EPOCH  1
@@ -50,6 +49,26 @@ static void health_check(struct worker_daemon *daemon)
     pl_str_append(&text, "%s; running were: ", err.text);
     worker_core_describe_running(daemon->core, &text);
     worker_daemon_end(daemon, WORKER_EXIT_DEVICE_LOST, err.status, pl_str_text(&text));
+}
+
+/* ------------------------------------------------------------------------------------------------ eventfds */
+
+static void counter_drain(int fd)
+{
+    uint64_t count;
+
+    if (read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN) {
+        pl_warn("worker", "eventfd: %s", strerror(errno));
+    }
+}
+
+static void counter_raise(int fd)
+{
+    uint64_t one = 1;
+
+    if (write(fd, &one, sizeof(one)) < 0 && errno != EAGAIN) { /* full: it is raised */
+        pl_warn("worker", "eventfd: %s", strerror(errno));
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------ devices of the host */
@@ -195,6 +214,23 @@ static plasmon_status_t on_command(void *user, const Plasmon__V1__WorkerCommand 
     return status;
 }
 
+/*
+ * The main thread may have gone to sleep before the work came that it has to look after: a pin goes, and a device is lost, without a
+ * word.
+ */
+static void on_tick(void *user)
+{
+    struct worker_daemon *daemon = user;
+
+    if (!worker_core_idle(daemon->core)) {
+        health_check(daemon);
+    }
+    if (worker_core_wants_poll(daemon->core)) {
+        counter_raise(
+            daemon->executor.notify_fd); /* from now on it looks every millisecond */
+    }
+}
+
 static void on_want_fd(void *user)
 {
     struct worker_daemon *daemon = user;
@@ -242,6 +278,7 @@ static uint64_t on_received(void *user)
 const struct worker_uplink_ops worker_daemon_uplink_ops = {
     .welcome  = on_welcome,
     .command  = on_command,
+    .tick     = on_tick,
     .want_fd  = on_want_fd,
     .lost     = on_lost,
     .stats    = on_stats,
@@ -305,15 +342,6 @@ static void control_take(struct worker_daemon *daemon)
     }
 }
 
-static void counter_drain(int fd)
-{
-    uint64_t count;
-
-    if (read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN) {
-        pl_warn("worker", "eventfd: %s", strerror(errno));
-    }
-}
-
 static int epoll_of(const int *fds, size_t count)
 {
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -328,16 +356,15 @@ static int epoll_of(const int *fds, size_t count)
     return epoll_fd;
 }
 
+/* For a pin that may go at any moment; everything else wakes us, or is seen by the tick. */
 static int wait_ms(struct worker_daemon *daemon)
 {
-    int timeout;
+    bool poll;
 
     pl_mutex_lock(&daemon->lock);
-    timeout = worker_core_wants_poll(daemon->core) ? PIN_POLL_MS
-              : worker_core_idle(daemon->core)     ? -1
-                                                   : HEALTH_PERIOD_MS;
+    poll = worker_core_wants_poll(daemon->core);
     pl_mutex_unlock(&daemon->lock);
-    return timeout;
+    return poll ? PIN_POLL_MS : -1;
 }
 
 void worker_daemon_run(struct worker_daemon *daemon)
@@ -365,9 +392,6 @@ void worker_daemon_run(struct worker_daemon *daemon)
             }
         }
         step_locked(daemon);
-        if (!worker_core_idle(daemon->core)) {
-            health_check(daemon);
-        }
         worker_uplink_flush(daemon->uplink);
         meter_stop(daemon, meter);
         pl_mutex_unlock(&daemon->lock);

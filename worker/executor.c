@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -65,8 +66,10 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
     struct worker_executor *executor = user;
     plasmon_status_t status;
 
-    status = device_signal(executor->streams[stream],
-                           &own_timeline(executor)->stream[stream].value, seq);
+    status = pl_fault_point("worker.signal")
+                 ? PLASMON_EDEVICE
+                 : device_signal(executor->streams[stream],
+                                 &own_timeline(executor)->stream[stream].value, seq);
     if (status == PLASMON_OK) {
         status = device_notify(executor->streams[stream], executor->notify_fd);
     }

@@ -396,6 +396,7 @@ static void on_tick(void *user)
     struct worker_uplink *uplink = user;
 
     pl_mutex_lock(uplink->config.lock);
+    uplink->config.ops->tick(uplink->config.user);
     if (uplink->state == UPLINK_DOWN && pl_now_ns() >= uplink->retry_ns) {
         connect_try(uplink);
     }

@@ -25,6 +25,8 @@ struct worker_uplink_ops {
     plasmon_status_t (*welcome)(void *user, const Plasmon__V1__WorkerWelcome *welcome, struct pl_err *err);
     /* One command, in order, once. Not OK: the worker ends. */
     plasmon_status_t (*command)(void *user, const Plasmon__V1__WorkerCommand *command, struct pl_err *err);
+    /* About every 50 ms. */
+    void (*tick)(void *user);
     /* The connection broke: a fresh descriptor is wanted (only when made with a descriptor). */
     void (*want_fd)(void *user);
     /* No way on: end the process. Does not return. */

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ static struct world {
     struct rpc_loop *loop;
     struct rpc_server *server;
     uint64_t seq; /* of launches */
+    char last_words[256];
 
     struct pl_mutex lock;
     struct pl_cond changed;
@@ -269,6 +271,8 @@ static bool control_take(void)
         message.type = STORE_CONTROL_CHUNK;
         message.kind = 1;
         *chunk       = (struct chunk){.message = message, .fd = fd};
+    } else if (message.type == STORE_CONTROL_FATAL) {
+        (void)snprintf(world.last_words, sizeof(world.last_words), "%s", message.text);
     } else if (message.type == STORE_CONTROL_NEW_HEAD_FD) {
         message.type = STORE_CONTROL_HEAD_FD;
         fd           = head_connection();
@@ -511,6 +515,26 @@ TEST(killed_worker_is_replaced_and_objects_live)
     wanted = 2;
     wait_until(all_done);
     ASSERT_TRUE(read_element(1) == 7.0f); /* spin leaves it as it is */
+}
+
+TEST(worker_whose_device_is_lost_says_what_ran_and_ends)
+{
+    int status;
+
+    ASSERT_EQ(setenv("PLASMON_FAULT", "worker.signal:1", 1), 0);
+    start();
+    give_fill(1, 1.0);
+    wanted = 1;
+    wait_until(all_done);
+    give_fill(2, 1.0);
+    status = worker_reap();
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 70);
+    while (control_take()) {
+    }
+    ASSERT_CONTAINS(world.last_words, "the device refused a call");
+    ASSERT_CONTAINS(world.last_words, "launch 2 (fill");
+    ASSERT_EQ(world.failed, 0); /* whether it may run again is the head's to say */
 }
 
 TEST(worker_ends_with_its_store)
