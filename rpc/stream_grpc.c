@@ -176,6 +176,8 @@ static void stream_received(struct rpc_tag *tag, bool ok)
         /* The end of the other direction. A client's status follows by itself; a server ends its own direction. */
         if (stream->server && ok && stream->ending == RPC_ENDING_NOT && !stream->over) {
             rpc_stream_close_locked(stream, PLASMON_OK, "");
+            /* It may be a cancellation as well: the end of the call tells. */
+            stream->closed_here = false;
         }
         rpc_stream_batch_done_unlock(stream);
         return;

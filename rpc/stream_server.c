@@ -12,6 +12,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#define SERVER_CANCELLED \
+    "the client cancelled, its connection broke, or it sent too large a message"
+
 static void server_first(struct rpc_tag *tag, bool ok)
 {
     struct rpc_stream_grpc *stream =
@@ -28,10 +31,12 @@ static void server_ended(struct rpc_tag *tag, bool ok)
 
     (void)ok; /* always */
     pl_mutex_lock(&stream->lock);
-    rpc_stream_over_locked(
-        stream, PLASMON_ECLOSED,
-        "the client cancelled, its connection broke, or it sent too large a "
-        "message");
+    if (stream->cancelled) {
+        rpc_stream_over_locked(stream, PLASMON_ECLOSED, SERVER_CANCELLED);
+    } else {
+        rpc_stream_over_locked(stream, PLASMON_OK,
+                               ""); /* the client ended it, and was answered */
+    }
     rpc_stream_batch_done_unlock(stream);
 }
 

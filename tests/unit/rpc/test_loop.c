@@ -1,0 +1,155 @@
+/* Loops: posts, ticks and idle, of both kinds. */
+#include "tests/harness/test.h"
+
+#include "base/clock.h"
+#include "tests/unit/rpc/peer.h"
+
+struct counts {
+    struct peer_end end; /* its counters and its waiting are what is used */
+    struct rpc_loop *loop;
+    pthread_t thread;
+};
+
+static struct rpc_loop *loop_create(int kind)
+{
+    struct rpc_loop *loop = NULL;
+
+    if (kind == 0) {
+        rpc_init();
+        ASSERT_OK(rpc_loop_create(&loop));
+    } else {
+        ASSERT_OK(rpc_loopback_loop_create(&loop));
+    }
+    return loop;
+}
+
+static void loop_destroy(struct rpc_loop *loop, int kind)
+{
+    rpc_loop_destroy(loop);
+    if (kind == 0) {
+        rpc_finish();
+    }
+}
+
+static void count_message(void *user)
+{
+    struct counts *counts = user;
+
+    peer_ops.message(&counts->end, NULL, NULL, 1);
+}
+
+static void count_idle(void *user)
+{
+    struct counts *counts = user;
+
+    peer_ops.writable(&counts->end, NULL);
+}
+
+static void *post_many(void *user)
+{
+    struct counts *counts = user;
+
+    for (int i = 0; i < 5000; i++) {
+        rpc_loop_post(counts->loop, count_message, counts);
+    }
+    return NULL;
+}
+
+TEST(every_post_runs_whoever_posts)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct counts counts = {.loop = loop_create(kind)};
+        pthread_t threads[3];
+
+        peer_end_init(&counts.end);
+        ASSERT_OK(rpc_loop_start(counts.loop, "posts"));
+        for (size_t i = 0; i < PL_COUNT(threads); i++) {
+            ASSERT_EQ(pthread_create(&threads[i], NULL, post_many, &counts), 0);
+        }
+        for (size_t i = 0; i < PL_COUNT(threads); i++) {
+            ASSERT_EQ(pthread_join(threads[i], NULL), 0);
+        }
+        peer_end_wait(&counts.end, &counts.end.messages, 15000, 10000);
+        loop_destroy(counts.loop, kind);
+        peer_end_finish(&counts.end);
+    }
+}
+
+TEST(idle_follows_a_burst_and_not_silence)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct counts counts = {.loop = loop_create(kind)};
+        uint64_t before;
+
+        peer_end_init(&counts.end);
+        rpc_loop_set_idle(counts.loop, count_idle, &counts);
+        ASSERT_OK(rpc_loop_start(counts.loop, "idle"));
+        rpc_loop_post(counts.loop, count_message, &counts);
+        peer_end_wait(&counts.end, &counts.end.writable, 1, 5000);
+        before = counts.end.writable;
+        rpc_loop_post(counts.loop, count_message, &counts);
+        peer_end_wait(&counts.end, &counts.end.writable, before + 1, 5000);
+        ASSERT_TRUE(counts.end.writable <=
+                    before + 2); /* once a burst, whatever woke the loop beside it */
+        loop_destroy(counts.loop, kind);
+        peer_end_finish(&counts.end);
+    }
+}
+
+TEST(the_tick_comes_at_its_interval)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct counts counts = {.loop = loop_create(kind)};
+        uint64_t start       = pl_now_ns(), taken;
+
+        peer_end_init(&counts.end);
+        rpc_loop_set_tick(counts.loop, 20, count_message, &counts);
+        ASSERT_OK(rpc_loop_start(counts.loop, "tick"));
+        peer_end_wait(&counts.end, &counts.end.messages, 5, 10000);
+        taken = pl_now_ns() - start;
+        ASSERT_TRUE(taken >= 95000000u);
+        loop_destroy(counts.loop, kind);
+        peer_end_finish(&counts.end);
+    }
+}
+
+static void stop_loop(void *user)
+{
+    rpc_loop_stop(user);
+}
+
+TEST(a_loop_runs_in_the_calling_thread_until_stopped)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct rpc_loop *loop = loop_create(kind);
+
+        rpc_loop_post(loop, stop_loop, loop);
+        rpc_loop_run(loop);
+        loop_destroy(loop, kind);
+    }
+}
+
+TEST(posts_before_the_start_and_at_the_end_are_not_lost)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct counts counts = {.loop = loop_create(kind)};
+
+        peer_end_init(&counts.end);
+        rpc_loop_post(counts.loop, count_message, &counts);
+        loop_destroy(counts.loop, kind); /* it never ran */
+        ASSERT_EQ(counts.end.messages, 1);
+        peer_end_finish(&counts.end);
+    }
+}
+
+TEST(buffers_that_are_not_sent_are_freed)
+{
+    uint8_t *buffer = rpc_buffer_create(100);
+
+    ASSERT_NOT_NULL(buffer);
+    memset(buffer, 1, 100);
+    rpc_buffer_destroy(buffer);
+    rpc_buffer_destroy(NULL);
+}
+
+TEST_MAIN()
