@@ -52,7 +52,7 @@
 struct elementwise {
     int op;
     uint32_t dtype; /* of the operands */
-    union cpu_value s;
+    union kernel_value s;
 };
 
 /* ------------------------------------------------------------------------------------------------ unary */
@@ -84,12 +84,12 @@ static plasmon_status_t unary(const struct kernel_call *call, int op, double sca
     const struct kernel_arg *y = kernel_call_arg(call, 0);
     const struct kernel_arg *x = kernel_call_arg(call, 1);
     struct elementwise e       = {.op = op, .dtype = x->dtype};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
-    e.s = cpu_value_of_f64(x->dtype, scalar);
-    cpu_walk_init(&walk, y);
-    cpu_walk_add(&walk, x);
-    cpu_walk_run(&walk, unary_run, &e);
+    e.s = kernel_value_of_f64(x->dtype, scalar);
+    kernel_walk_init(&walk, y);
+    kernel_walk_add(&walk, x);
+    kernel_walk_run(&walk, unary_run, &e);
     return PLASMON_OK;
 }
 
@@ -134,22 +134,22 @@ static void binary_run(void *user, char *const ptr[], const int64_t stride[], in
 }
 
 /* y = a op b; a may be y. */
-static void binary(int op, union cpu_value s, const struct kernel_arg *y,
+static void binary(int op, union kernel_value s, const struct kernel_arg *y,
                    const struct kernel_arg *a, const struct kernel_arg *b)
 {
     struct elementwise e = {.op = op, .dtype = a->dtype, .s = s};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
-    cpu_walk_init(&walk, y);
-    cpu_walk_add(&walk, a);
-    cpu_walk_add(&walk, b);
-    cpu_walk_run(&walk, binary_run, &e);
+    kernel_walk_init(&walk, y);
+    kernel_walk_add(&walk, a);
+    kernel_walk_add(&walk, b);
+    kernel_walk_run(&walk, binary_run, &e);
 }
 
 plasmon_status_t cpu_binary(const struct kernel_call *call, int op, struct pl_err *err)
 {
     (void)err;
-    binary(op, (union cpu_value){.i64 = 0}, kernel_call_arg(call, 0),
+    binary(op, (union kernel_value){.i64 = 0}, kernel_call_arg(call, 0),
            kernel_call_arg(call, 1), kernel_call_arg(call, 2));
     return PLASMON_OK;
 }
@@ -163,7 +163,7 @@ plasmon_status_t cpu_into(const struct kernel_call *call, int op, struct pl_err 
     if (kernel_id_of(call->function) == KERNEL_ID_accumulate) {
         op = kernel_op_of_reduce(y->reduce_op);
     }
-    binary(op, cpu_value_of_f64(y->dtype, scalar), y, y, kernel_call_arg(call, 1));
+    binary(op, kernel_value_of_f64(y->dtype, scalar), y, y, kernel_call_arg(call, 1));
     return PLASMON_OK;
 }
 
@@ -211,12 +211,12 @@ static void compare(int op, const struct kernel_arg *y, const struct kernel_arg 
                     const struct kernel_arg *b)
 {
     struct elementwise e = {.op = op, .dtype = a->dtype};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
-    cpu_walk_init(&walk, y);
-    cpu_walk_add(&walk, a);
-    cpu_walk_add(&walk, b);
-    cpu_walk_run(&walk, compare_run, &e);
+    kernel_walk_init(&walk, y);
+    kernel_walk_add(&walk, a);
+    kernel_walk_add(&walk, b);
+    kernel_walk_run(&walk, compare_run, &e);
 }
 
 plasmon_status_t cpu_compare(const struct kernel_call *call, int op, struct pl_err *err)
@@ -317,11 +317,11 @@ plasmon_status_t cpu_fold(const struct kernel_call *call, int op, struct pl_err 
                   .call  = call,
                   .bytes = pl_dtype_bytes(y->dtype),
     };
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
     (void)op;
     (void)err;
-    cpu_walk_init(&walk, y);
-    cpu_walk_run(&walk, fold_run, &fold);
+    kernel_walk_init(&walk, y);
+    kernel_walk_run(&walk, fold_run, &fold);
     return PLASMON_OK;
 }

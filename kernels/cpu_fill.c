@@ -135,27 +135,27 @@ static void wide_store(const struct wide *wide, uint32_t dtype, char *y, int64_t
     }
 }
 
-union cpu_value cpu_value_of_f64(uint32_t dtype, double value)
+union kernel_value kernel_value_of_f64(uint32_t dtype, double value)
 {
-    union cpu_value result = {.bytes = {0}};
-    struct wide wide       = {.kind = WIDE_FLOAT};
+    union kernel_value result = {.bytes = {0}};
+    struct wide wide          = {.kind = WIDE_FLOAT};
 
     wide.value.f[0] = value;
     wide_store(&wide, dtype, (char *)result.bytes, 0, 1);
     return result;
 }
 
-union cpu_value cpu_value_of_i64(uint32_t dtype, int64_t value)
+union kernel_value kernel_value_of_i64(uint32_t dtype, int64_t value)
 {
-    union cpu_value result = {.bytes = {0}};
-    struct wide wide       = {.kind = WIDE_SIGNED};
+    union kernel_value result = {.bytes = {0}};
+    struct wide wide          = {.kind = WIDE_SIGNED};
 
     wide.value.i[0] = value;
     wide_store(&wide, dtype, (char *)result.bytes, 0, 1);
     return result;
 }
 
-bool cpu_identity(uint32_t dtype, uint32_t reduce_op, union cpu_value *out_value)
+bool kernel_identity(uint32_t dtype, uint32_t reduce_op, union kernel_value *out_value)
 {
     bool is_float = dtype == PL_F32 || dtype == PL_F64;
 
@@ -165,13 +165,13 @@ bool cpu_identity(uint32_t dtype, uint32_t reduce_op, union cpu_value *out_value
     switch (reduce_op) {
     case KERNEL_SUM:
     case KERNEL_PROD:
-        *out_value = cpu_value_of_i64(dtype, reduce_op == KERNEL_PROD);
+        *out_value = kernel_value_of_i64(dtype, reduce_op == KERNEL_PROD);
         return true;
     case KERNEL_MIN: /* saturates to the far end of an integer */
-        *out_value = cpu_value_of_f64(dtype, (double)INFINITY);
+        *out_value = kernel_value_of_f64(dtype, (double)INFINITY);
         return true;
     case KERNEL_MAX:
-        *out_value = cpu_value_of_f64(dtype, -(double)INFINITY);
+        *out_value = kernel_value_of_f64(dtype, -(double)INFINITY);
         return true;
     default:
         return false;
@@ -181,7 +181,7 @@ bool cpu_identity(uint32_t dtype, uint32_t reduce_op, union cpu_value *out_value
 /* ------------------------------------------------------------------------------------------------ fill */
 
 struct fill {
-    union cpu_value value;
+    union kernel_value value;
     uint32_t bytes;
 };
 
@@ -216,19 +216,19 @@ static void fill_run(void *user, char *const ptr[], const int64_t stride[], int6
     }
 }
 
-void cpu_fill(const struct kernel_arg *x, const union cpu_value *value)
+void cpu_fill(const struct kernel_arg *x, const union kernel_value *value)
 {
     struct fill fill = {.value = *value, .bytes = pl_dtype_bytes(x->dtype)};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
-    cpu_walk_init(&walk, x);
-    cpu_walk_run(&walk, fill_run, &fill);
+    kernel_walk_init(&walk, x);
+    kernel_walk_run(&walk, fill_run, &fill);
 }
 
 plasmon_status_t cpu_fill_f64(const struct kernel_call *call, int op, struct pl_err *err)
 {
     const struct kernel_arg *x = kernel_call_arg(call, 0);
-    union cpu_value value      = cpu_value_of_f64(x->dtype, call->scalar[0].f);
+    union kernel_value value   = kernel_value_of_f64(x->dtype, call->scalar[0].f);
 
     (void)op;
     (void)err;
@@ -239,7 +239,7 @@ plasmon_status_t cpu_fill_f64(const struct kernel_call *call, int op, struct pl_
 plasmon_status_t cpu_fill_i64(const struct kernel_call *call, int op, struct pl_err *err)
 {
     const struct kernel_arg *x = kernel_call_arg(call, 0);
-    union cpu_value value      = cpu_value_of_i64(x->dtype, call->scalar[0].i);
+    union kernel_value value   = kernel_value_of_i64(x->dtype, call->scalar[0].i);
 
     (void)op;
     (void)err;
@@ -309,10 +309,10 @@ static plasmon_status_t generate(const struct kernel_call *call)
                                   .scalar = call->scalar,
                                   .width =
                                       x->ndim == 0 ? 1 : (uint64_t)x->dim[x->ndim - 1]};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
-    cpu_walk_init(&walk, x);
-    cpu_walk_run(&walk, generate_run, &generator);
+    kernel_walk_init(&walk, x);
+    kernel_walk_run(&walk, generate_run, &generator);
     return PLASMON_OK;
 }
 
@@ -357,12 +357,12 @@ plasmon_status_t cpu_cast(const struct kernel_call *call, int op, struct pl_err 
     const struct kernel_arg *y = kernel_call_arg(call, 0);
     const struct kernel_arg *x = kernel_call_arg(call, 1);
     struct cast cast           = {.from = x->dtype, .to = y->dtype};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
     (void)op;
     (void)err;
-    cpu_walk_init(&walk, y);
-    cpu_walk_add(&walk, x);
-    cpu_walk_run(&walk, cast_run, &cast);
+    kernel_walk_init(&walk, y);
+    kernel_walk_add(&walk, x);
+    kernel_walk_run(&walk, cast_run, &cast);
     return PLASMON_OK;
 }

@@ -6,23 +6,14 @@
  * 0: the product is then a gemm, and the error is that of the norms, about k eps (|a|^2 + |b|^2).
  */
 #include "kernels/cpu.h"
+#include "kernels/matrix.h"
 
 #include <cblas.h>
 #include <limits.h>
+#include <stdint.h>
 #include <string.h>
 
 #define COLUMNS 128
-
-/* Up to here a distance is a loop over the dimensions, which is as fast and loses nothing between near points. */
-#define DISTANCE_LOOP_MAX 16
-
-struct matrix {
-    char *data;
-    int64_t rows;
-    int64_t columns;
-    int64_t row_stride; /* elements */
-    int64_t column_stride;
-};
 
 #define T          float
 #define A          double
@@ -55,109 +46,14 @@ struct matrix {
 #undef A
 #undef NAME
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == PL_F32 || dtype == PL_F64;
-}
-
-static struct matrix matrix_of(const struct kernel_arg *arg, bool transposed)
-{
-    struct matrix m = {.data          = cpu_data(arg),
-                       .rows          = arg->dim[0],
-                       .columns       = 1,
-                       .row_stride    = arg->stride[0],
-                       .column_stride = 1};
-
-    if (arg->ndim == 2) {
-        m.columns       = arg->dim[1];
-        m.column_stride = arg->stride[1];
-    }
-    if (transposed) {
-        m = (struct matrix){m.data, m.columns, m.rows, m.column_stride, m.row_stride};
-    }
-    return m;
-}
-
-/* ------------------------------------------------------------------------------------------------ layouts */
-
-/* How a BLAS sees a matrix in row-major order. */
-struct layout {
-    CBLAS_TRANSPOSE transpose;
-    blasint leading;
-};
-
-static bool rows_dense(const struct matrix *m, int64_t *leading)
-{
-    *leading = m->rows == 1 ? m->columns : m->row_stride;
-    return (m->column_stride == 1 || m->columns == 1) && *leading >= m->columns &&
-           *leading <= INT_MAX;
-}
-
-static bool layout_of(const struct matrix *m, struct layout *out)
-{
-    struct matrix flipped = {m->data, m->columns, m->rows, m->column_stride, m->row_stride};
-    int64_t leading;
-
-    if (rows_dense(m, &leading)) {
-        *out = (struct layout){CblasNoTrans, (blasint)leading};
-        return true;
-    }
-    if (rows_dense(&flipped, &leading)) {
-        *out = (struct layout){CblasTrans, (blasint)leading};
-        return true;
-    }
-    return false;
-}
-
-/* Scratch for one operand; 0: a BLAS takes it as it is. c cannot be transposed by the BLAS. */
-static uint64_t operand_bytes(const struct matrix *m, uint32_t dtype, bool is_result)
-{
-    struct layout layout;
-
-    if (layout_of(m, &layout) && !(is_result && layout.transpose == CblasTrans)) {
-        return 0;
-    }
-    return pl_round_up((uint64_t)(m->rows * m->columns) * pl_dtype_bytes(dtype), 64);
-}
-
-static void matrix_copy(const struct matrix *to, const struct matrix *from, uint32_t dtype)
-{
-    struct kernel_arg arg[2];
-    const struct matrix *m[2] = {to, from};
-
-    for (int i = 0; i < 2; i++) {
-        arg[i] = (struct kernel_arg){
-            .dtype  = dtype,
-            .ndim   = 2,
-            .dim    = {m[i]->rows, m[i]->columns},
-            .stride = {m[i]->row_stride, m[i]->column_stride},
-            .data   = {(uint64_t)(uintptr_t)m[i]->data},
-        };
-    }
-    cpu_copy(&arg[0], &arg[1]);
-}
-
-/* The same matrix, dense at *io_scratch, which moves on; contents are not copied. */
-static struct matrix matrix_dense(const struct matrix *m, uint32_t dtype, char **io_scratch)
-{
-    struct matrix dense = {*io_scratch, m->rows, m->columns, m->columns, 1};
-
-    *io_scratch += operand_bytes(m, dtype, true);
-    return dense;
-}
-
-static bool fits_blas(const struct matrix *m)
-{
-    return m->rows <= INT_MAX && m->columns <= INT_MAX;
-}
-
 /* ------------------------------------------------------------------------------------------------ products */
 
-static void product_by_loops(uint32_t dtype, double alpha, const struct matrix *a,
-                             const struct matrix *b, double beta, const struct matrix *c)
+static void product_by_loops(uint32_t dtype, double alpha, const struct kernel_matrix *a,
+                             const struct kernel_matrix *b, double beta,
+                             const struct kernel_matrix *c)
 {
-    union cpu_value s = cpu_value_of_f64(dtype, alpha);
-    union cpu_value t = cpu_value_of_f64(dtype, beta);
+    union kernel_value s = kernel_value_of_f64(dtype, alpha);
+    union kernel_value t = kernel_value_of_f64(dtype, beta);
 
     switch (dtype) {
     case PL_F32:
@@ -175,107 +71,108 @@ static void product_by_loops(uint32_t dtype, double alpha, const struct matrix *
     }
 }
 
-/* All three have a layout; c's rows are dense. */
-static void product_by_blas(uint32_t dtype, double alpha, const struct matrix *a,
-                            const struct matrix *b, double beta, const struct matrix *c)
+static const float *f32_of(const struct kernel_matrix *m)
 {
-    struct layout la;
-    struct layout lb;
-    struct layout lc;
+    return (const float *)(uintptr_t)m->data;
+}
+
+static const double *f64_of(const struct kernel_matrix *m)
+{
+    return (const double *)(uintptr_t)m->data;
+}
+
+static CBLAS_TRANSPOSE blas_transpose(const struct kernel_layout *layout)
+{
+    return layout->transposed ? CblasTrans : CblasNoTrans;
+}
+
+/* All three have a layout; c's rows are dense. */
+static void product_by_blas(uint32_t dtype, double alpha, const struct kernel_matrix *a,
+                            const struct kernel_matrix *b, double beta,
+                            const struct kernel_matrix *c)
+{
+    struct kernel_layout la;
+    struct kernel_layout lb;
+    struct kernel_layout lc;
     blasint m = (blasint)c->rows;
     blasint n = (blasint)c->columns;
     blasint k = (blasint)a->columns;
 
-    PL_CHECK(layout_of(a, &la) && layout_of(b, &lb) && layout_of(c, &lc));
-    PL_CHECK(lc.transpose == CblasNoTrans);
+    PL_CHECK(kernel_matrix_layout(a, &la) && kernel_matrix_layout(b, &lb));
+    PL_CHECK(kernel_matrix_layout(c, &lc) && !lc.transposed);
     if (dtype == PL_F32) {
-        cblas_sgemm(CblasRowMajor, la.transpose, lb.transpose, m, n, k, (float)alpha,
-                    (const float *)(const void *)a->data, la.leading,
-                    (const float *)(const void *)b->data, lb.leading, (float)beta,
-                    (float *)(void *)c->data, lc.leading);
+        cblas_sgemm(CblasRowMajor, blas_transpose(&la), blas_transpose(&lb), m, n, k,
+                    (float)alpha, f32_of(a), (blasint)la.leading, f32_of(b),
+                    (blasint)lb.leading, (float)beta, (float *)(uintptr_t)c->data,
+                    (blasint)lc.leading);
     } else {
-        cblas_dgemm(CblasRowMajor, la.transpose, lb.transpose, m, n, k, alpha,
-                    (const double *)(const void *)a->data, la.leading,
-                    (const double *)(const void *)b->data, lb.leading, beta,
-                    (double *)(void *)c->data, lc.leading);
+        cblas_dgemm(CblasRowMajor, blas_transpose(&la), blas_transpose(&lb), m, n, k, alpha,
+                    f64_of(a), (blasint)la.leading, f64_of(b), (blasint)lb.leading, beta,
+                    (double *)(uintptr_t)c->data, (blasint)lc.leading);
     }
+}
+
+static void matrix_copy(const struct kernel_matrix *to, const struct kernel_matrix *from,
+                        uint32_t dtype)
+{
+    struct kernel_arg y = kernel_matrix_arg(to, dtype);
+    struct kernel_arg x = kernel_matrix_arg(from, dtype);
+
+    cpu_copy(&y, &x);
 }
 
 /* c = alpha a b + beta c in any layout. `scratch` has what product_bytes() says. */
-static void product(uint32_t dtype, double alpha, struct matrix a, struct matrix b,
-                    double beta, struct matrix c, char *scratch)
+static void product(uint32_t dtype, double alpha, const struct kernel_matrix *a,
+                    const struct kernel_matrix *b, double beta,
+                    const struct kernel_matrix *c, uint64_t scratch)
 {
-    struct matrix target = c;
-    struct matrix dense;
+    struct kernel_matrix pa;
+    struct kernel_matrix pb;
+    struct kernel_matrix pc;
 
-    if (!is_float(dtype) || !fits_blas(&a) || !fits_blas(&b)) {
-        product_by_loops(dtype, alpha, &a, &b, beta, &c);
+    if (!kernel_is_float(dtype) || !kernel_matrix_small(a) || !kernel_matrix_small(b)) {
+        product_by_loops(dtype, alpha, a, b, beta, c);
         return;
     }
-    if (operand_bytes(&a, dtype, false) > 0) {
-        dense = matrix_dense(&a, dtype, &scratch);
-        matrix_copy(&dense, &a, dtype);
-        a = dense;
+    pa = kernel_matrix_pack(a, dtype, false, &scratch);
+    pb = kernel_matrix_pack(b, dtype, false, &scratch);
+    pc = kernel_matrix_pack(c, dtype, true, &scratch);
+    if (pa.data != a->data) {
+        matrix_copy(&pa, a, dtype);
     }
-    if (operand_bytes(&b, dtype, false) > 0) {
-        dense = matrix_dense(&b, dtype, &scratch);
-        matrix_copy(&dense, &b, dtype);
-        b = dense;
+    if (pb.data != b->data) {
+        matrix_copy(&pb, b, dtype);
     }
-    if (operand_bytes(&c, dtype, true) > 0) {
-        target = matrix_dense(&c, dtype, &scratch);
-        if (beta != 0) {
-            matrix_copy(&target, &c, dtype);
-        }
+    if (pc.data != c->data && beta != 0) {
+        matrix_copy(&pc, c, dtype);
     }
-    product_by_blas(dtype, alpha, &a, &b, beta, &target);
-    if (target.data != c.data) {
-        matrix_copy(&c, &target, dtype);
+    product_by_blas(dtype, alpha, &pa, &pb, beta, &pc);
+    if (pc.data != c->data) {
+        matrix_copy(c, &pc, dtype);
     }
 }
 
-static uint64_t product_bytes(uint32_t dtype, const struct matrix *a,
-                              const struct matrix *b, const struct matrix *c)
+static uint64_t product_bytes(uint32_t dtype, const struct kernel_matrix *a,
+                              const struct kernel_matrix *b, const struct kernel_matrix *c)
 {
-    if (!is_float(dtype)) {
+    if (!kernel_is_float(dtype)) {
         return 0;
     }
-    return operand_bytes(a, dtype, false) + operand_bytes(b, dtype, false) +
-           operand_bytes(c, dtype, true);
-}
-
-/* The scalars of gemm and of gemm_into. */
-struct gemm_scalars {
-    double alpha;
-    double beta;
-    bool trans_a;
-    bool trans_b;
-};
-
-static struct gemm_scalars gemm_scalars(const struct kernel_function *function,
-                                        const union kernel_scalar *s)
-{
-    if (kernel_id_of(function) == KERNEL_ID_gemm) {
-        return (struct gemm_scalars){s[0].f, 0, s[1].i != 0, s[2].i != 0};
-    }
-    return (struct gemm_scalars){s[0].f, s[1].f, s[2].i != 0, s[3].i != 0};
-}
-
-static char *scratch_of(const struct kernel_call *call)
-{
-    return (char *)(uintptr_t)call->scratch.addr;
+    return kernel_matrix_scratch(a, dtype, false) + kernel_matrix_scratch(b, dtype, false) +
+           kernel_matrix_scratch(c, dtype, true);
 }
 
 plasmon_status_t cpu_gemm(const struct kernel_call *call, int op, struct pl_err *err)
 {
-    struct gemm_scalars s = gemm_scalars(call->function, call->scalar);
-    struct matrix c       = matrix_of(kernel_call_arg(call, 0), false);
-    struct matrix a       = matrix_of(kernel_call_arg(call, 1), s.trans_a);
-    struct matrix b       = matrix_of(kernel_call_arg(call, 2), s.trans_b);
+    struct kernel_gemm s   = kernel_gemm_of(call->function, call->scalar);
+    struct kernel_matrix c = kernel_matrix_of(kernel_call_arg(call, 0), false);
+    struct kernel_matrix a = kernel_matrix_of(kernel_call_arg(call, 1), s.trans_a);
+    struct kernel_matrix b = kernel_matrix_of(kernel_call_arg(call, 2), s.trans_b);
 
     (void)op;
     (void)err;
-    product(kernel_call_arg(call, 0)->dtype, s.alpha, a, b, s.beta, c, scratch_of(call));
+    product(kernel_call_arg(call, 0)->dtype, s.alpha, &a, &b, s.beta, &c,
+            call->scratch.addr);
     return PLASMON_OK;
 }
 
@@ -283,47 +180,51 @@ uint64_t cpu_gemm_scratch(const struct kernel_function *function,
                           const struct kernel_arg *args, uint32_t arg_count,
                           const union kernel_scalar *scalars)
 {
-    struct gemm_scalars s = gemm_scalars(function, scalars);
-    struct matrix c       = matrix_of(&args[0], false);
-    struct matrix a       = matrix_of(&args[1], s.trans_a);
-    struct matrix b       = matrix_of(&args[2], s.trans_b);
+    struct kernel_gemm s   = kernel_gemm_of(function, scalars);
+    struct kernel_matrix c = kernel_matrix_of(&args[0], false);
+    struct kernel_matrix a = kernel_matrix_of(&args[1], s.trans_a);
+    struct kernel_matrix b = kernel_matrix_of(&args[2], s.trans_b);
 
     (void)arg_count;
     return product_bytes(args[0].dtype, &a, &b, &c);
 }
 
+/* a has a layout; x and y have 32-bit strides. */
+static void vector_by_blas(uint32_t dtype, const struct kernel_layout *layout,
+                           const struct kernel_matrix *a, const struct kernel_matrix *x,
+                           const struct kernel_matrix *y)
+{
+    blasint rows    = (blasint)(layout->transposed ? a->columns : a->rows); /* as stored */
+    blasint columns = (blasint)(layout->transposed ? a->rows : a->columns);
+
+    if (dtype == PL_F32) {
+        cblas_sgemv(CblasRowMajor, blas_transpose(layout), rows, columns, 1.0f, f32_of(a),
+                    (blasint)layout->leading, f32_of(x), (blasint)x->row_stride, 0.0f,
+                    (float *)(uintptr_t)y->data, (blasint)y->row_stride);
+    } else {
+        cblas_dgemv(CblasRowMajor, blas_transpose(layout), rows, columns, 1.0, f64_of(a),
+                    (blasint)layout->leading, f64_of(x), (blasint)x->row_stride, 0.0,
+                    (double *)(uintptr_t)y->data, (blasint)y->row_stride);
+    }
+}
+
 /* y = a x is a product with one column; a BLAS has a faster way to it when a's layout allows. */
 plasmon_status_t cpu_gemv(const struct kernel_call *call, int op, struct pl_err *err)
 {
-    uint32_t dtype  = kernel_call_arg(call, 0)->dtype;
-    struct matrix y = matrix_of(kernel_call_arg(call, 0), false);
-    struct matrix a = matrix_of(kernel_call_arg(call, 1), false);
-    struct matrix x = matrix_of(kernel_call_arg(call, 2), false);
-    blasint rows    = (blasint)a.rows;
-    blasint columns = (blasint)a.columns;
-    struct layout layout;
+    uint32_t dtype         = kernel_call_arg(call, 0)->dtype;
+    struct kernel_matrix y = kernel_matrix_of(kernel_call_arg(call, 0), false);
+    struct kernel_matrix a = kernel_matrix_of(kernel_call_arg(call, 1), false);
+    struct kernel_matrix x = kernel_matrix_of(kernel_call_arg(call, 2), false);
+    struct kernel_layout layout;
 
     (void)op;
     (void)err;
-    if (!is_float(dtype) || !fits_blas(&a) || !layout_of(&a, &layout) ||
-        x.row_stride > INT_MAX || y.row_stride > INT_MAX) {
-        product(dtype, 1, a, x, 0, y, scratch_of(call));
-        return PLASMON_OK;
-    }
-    if (layout.transpose == CblasTrans) {
-        rows    = (blasint)a.columns;
-        columns = (blasint)a.rows;
-    }
-    if (dtype == PL_F32) {
-        cblas_sgemv(CblasRowMajor, layout.transpose, rows, columns, 1.0f,
-                    (const float *)(const void *)a.data, layout.leading,
-                    (const float *)(const void *)x.data, (blasint)x.row_stride, 0.0f,
-                    (float *)(void *)y.data, (blasint)y.row_stride);
+    if (kernel_is_float(dtype) && kernel_matrix_small(&a) &&
+        kernel_matrix_layout(&a, &layout) && x.row_stride <= INT_MAX &&
+        y.row_stride <= INT_MAX) {
+        vector_by_blas(dtype, &layout, &a, &x, &y);
     } else {
-        cblas_dgemv(CblasRowMajor, layout.transpose, rows, columns, 1.0,
-                    (const double *)(const void *)a.data, layout.leading,
-                    (const double *)(const void *)x.data, (blasint)x.row_stride, 0.0,
-                    (double *)(void *)y.data, (blasint)y.row_stride);
+        product(dtype, 1, &a, &x, 0, &y, call->scratch.addr);
     }
     return PLASMON_OK;
 }
@@ -332,9 +233,9 @@ uint64_t cpu_gemv_scratch(const struct kernel_function *function,
                           const struct kernel_arg *args, uint32_t arg_count,
                           const union kernel_scalar *scalars)
 {
-    struct matrix y = matrix_of(&args[0], false);
-    struct matrix a = matrix_of(&args[1], false);
-    struct matrix x = matrix_of(&args[2], false);
+    struct kernel_matrix y = kernel_matrix_of(&args[0], false);
+    struct kernel_matrix a = kernel_matrix_of(&args[1], false);
+    struct kernel_matrix x = kernel_matrix_of(&args[2], false);
 
     (void)function;
     (void)arg_count;
@@ -344,18 +245,8 @@ uint64_t cpu_gemv_scratch(const struct kernel_function *function,
 
 /* ------------------------------------------------------------------------------------------------ distances */
 
-static uint64_t norms_bytes(const struct matrix *a, const struct matrix *b)
-{
-    return pl_round_up((uint64_t)(a->rows + b->rows) * sizeof(double), 64);
-}
-
-static bool distance_is_product(uint32_t dtype, const struct matrix *a)
-{
-    return is_float(dtype) && a->columns > DISTANCE_LOOP_MAX;
-}
-
-static void distance_by_loops(uint32_t dtype, const struct matrix *a,
-                              const struct matrix *b, const struct matrix *d)
+static void distance_by_loops(uint32_t dtype, const struct kernel_matrix *a,
+                              const struct kernel_matrix *b, const struct kernel_matrix *d)
 {
     switch (dtype) {
     case PL_F32:
@@ -374,16 +265,15 @@ static void distance_by_loops(uint32_t dtype, const struct matrix *a,
 }
 
 /* Scratch: the norms of a's rows, of b's, then what the product needs. */
-static void distance_by_product(uint32_t dtype, const struct matrix *a,
-                                const struct matrix *b, const struct matrix *d,
-                                char *scratch)
+static void distance_by_product(uint32_t dtype, const struct kernel_matrix *a,
+                                const struct kernel_matrix *b,
+                                const struct kernel_matrix *d, uint64_t scratch)
 {
-    struct matrix b_transposed = {b->data, b->columns, b->rows, b->column_stride,
-                                  b->row_stride};
-    double *a_norm             = (double *)(void *)scratch;
-    double *b_norm             = a_norm + a->rows;
+    struct kernel_matrix b_transposed = kernel_matrix_transposed(b);
+    double *a_norm                    = (double *)(uintptr_t)scratch;
+    double *b_norm                    = a_norm + a->rows;
 
-    product(dtype, -2, *a, b_transposed, 0, *d, scratch + norms_bytes(a, b));
+    product(dtype, -2, a, &b_transposed, 0, d, scratch + kernel_distance_norms(a, b));
     if (dtype == PL_F32) {
         norms_f32(a, a_norm);
         norms_f32(b, b_norm);
@@ -397,15 +287,15 @@ static void distance_by_product(uint32_t dtype, const struct matrix *a,
 
 plasmon_status_t cpu_pairwise(const struct kernel_call *call, int op, struct pl_err *err)
 {
-    uint32_t dtype  = kernel_call_arg(call, 0)->dtype;
-    struct matrix d = matrix_of(kernel_call_arg(call, 0), false);
-    struct matrix a = matrix_of(kernel_call_arg(call, 1), false);
-    struct matrix b = matrix_of(kernel_call_arg(call, 2), false);
+    uint32_t dtype         = kernel_call_arg(call, 0)->dtype;
+    struct kernel_matrix d = kernel_matrix_of(kernel_call_arg(call, 0), false);
+    struct kernel_matrix a = kernel_matrix_of(kernel_call_arg(call, 1), false);
+    struct kernel_matrix b = kernel_matrix_of(kernel_call_arg(call, 2), false);
 
     (void)op;
     (void)err;
-    if (distance_is_product(dtype, &a)) {
-        distance_by_product(dtype, &a, &b, &d, scratch_of(call));
+    if (kernel_distance_is_product(dtype, &a)) {
+        distance_by_product(dtype, &a, &b, &d, call->scratch.addr);
     } else {
         distance_by_loops(dtype, &a, &b, &d);
     }
@@ -416,15 +306,17 @@ uint64_t cpu_pairwise_scratch(const struct kernel_function *function,
                               const struct kernel_arg *args, uint32_t arg_count,
                               const union kernel_scalar *scalars)
 {
-    struct matrix d = matrix_of(&args[0], false);
-    struct matrix a = matrix_of(&args[1], false);
-    struct matrix b = matrix_of(&args[2], true);
-    struct matrix c = matrix_of(&args[2], false);
+    struct kernel_matrix d            = kernel_matrix_of(&args[0], false);
+    struct kernel_matrix a            = kernel_matrix_of(&args[1], false);
+    struct kernel_matrix b            = kernel_matrix_of(&args[2], false);
+    struct kernel_matrix b_transposed = kernel_matrix_transposed(&b);
 
     (void)function;
     (void)arg_count;
     (void)scalars;
-    return distance_is_product(args[0].dtype, &a)
-               ? norms_bytes(&a, &c) + product_bytes(args[0].dtype, &a, &b, &d)
-               : 0;
+    if (!kernel_distance_is_product(args[0].dtype, &a)) {
+        return 0;
+    }
+    return kernel_distance_norms(&a, &b) +
+           product_bytes(args[0].dtype, &a, &b_transposed, &d);
 }

@@ -3,13 +3,15 @@
  * Included by cpu_linalg.c once a type, with T, A (the type that accumulates, unsigned for integers) and NAME(f).
  */
 
-#define AT(m, i, j)                                                                  \
-    (*(T *)(void *)((m)->data + ((i) * (m)->row_stride + (j) * (m)->column_stride) * \
-                                    (int64_t)sizeof(T)))
+#define AT(m, i, j)                                                                   \
+    (*(T *)(uintptr_t)((m)->data +                                                    \
+                       (uint64_t)((i) * (m)->row_stride + (j) * (m)->column_stride) * \
+                           sizeof(T)))
 
 /* c = alpha a b + beta c; beta 0 does not read c. COLUMNS results of a row at a time, so that rows of b are read whole. */
-static void NAME(product)(T alpha, const struct matrix *a, const struct matrix *b, T beta,
-                          const struct matrix *c)
+static void NAME(product)(T alpha, const struct kernel_matrix *a,
+                          const struct kernel_matrix *b, T beta,
+                          const struct kernel_matrix *c)
 {
     A sum[COLUMNS];
 
@@ -35,8 +37,8 @@ static void NAME(product)(T alpha, const struct matrix *a, const struct matrix *
 }
 
 /* d[i,j] = |a[i] - b[j]|^2 */
-static void NAME(distance)(const struct matrix *a, const struct matrix *b,
-                           const struct matrix *d)
+static void NAME(distance)(const struct kernel_matrix *a, const struct kernel_matrix *b,
+                           const struct kernel_matrix *d)
 {
     for (int64_t i = 0; i < d->rows; i++) {
         for (int64_t j = 0; j < d->columns; j++) {
@@ -53,7 +55,7 @@ static void NAME(distance)(const struct matrix *a, const struct matrix *b,
 }
 
 /* out[i] = |m[i]|^2 */
-static void NAME(norms)(const struct matrix *m, double *out)
+static void NAME(norms)(const struct kernel_matrix *m, double *out)
 {
     for (int64_t i = 0; i < m->rows; i++) {
         double sum = 0;
@@ -66,7 +68,7 @@ static void NAME(norms)(const struct matrix *m, double *out)
 }
 
 /* d[i,j] = d[i,j] + a_norm[i] + b_norm[j], not below 0; NaN stays. */
-static void NAME(add_norms)(const struct matrix *d, const double *a_norm,
+static void NAME(add_norms)(const struct kernel_matrix *d, const double *a_norm,
                             const double *b_norm)
 {
     for (int64_t i = 0; i < d->rows; i++) {

@@ -40,11 +40,11 @@ static void copy_run(void *user, char *const ptr[], const int64_t stride[], int6
 void cpu_copy(const struct kernel_arg *y, const struct kernel_arg *x)
 {
     int64_t bytes = pl_dtype_bytes(y->dtype);
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
-    cpu_walk_init(&walk, y);
-    cpu_walk_add(&walk, x);
-    cpu_walk_run(&walk, copy_run, &bytes);
+    kernel_walk_init(&walk, y);
+    kernel_walk_add(&walk, x);
+    kernel_walk_run(&walk, copy_run, &bytes);
 }
 
 plasmon_status_t cpu_move(const struct kernel_call *call, int op, struct pl_err *err)
@@ -116,12 +116,12 @@ plasmon_status_t cpu_checksum(const struct kernel_call *call, int op, struct pl_
 {
     const struct kernel_arg *x = kernel_call_arg(call, 1);
     struct checksum checksum   = {.bytes = pl_dtype_bytes(x->dtype)};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
     (void)op;
     (void)err;
-    cpu_walk_init(&walk, x);
-    cpu_walk_run(&walk, checksum_run, &checksum);
+    kernel_walk_init(&walk, x);
+    kernel_walk_run(&walk, checksum_run, &checksum);
     memcpy(cpu_data(kernel_call_arg(call, 0)), &checksum.sum, sizeof(checksum.sum));
     return PLASMON_OK;
 }

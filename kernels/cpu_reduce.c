@@ -174,45 +174,26 @@ static void all_run(void *user, char *const ptr[], const int64_t stride[], int64
     r->empty = false;
 }
 
-/* A walk over the outputs: y, and the first element of x for each. y may have the axis as a dimension of length 1. */
-static void walk_outputs(struct cpu_walk *walk, const struct kernel_arg *y,
-                         const struct kernel_arg *x, int64_t axis)
-{
-    int64_t stride[PL_DIM_MAX] = {0};
-    int64_t bytes              = pl_dtype_bytes(x->dtype);
-    uint32_t next              = 0;
-
-    cpu_walk_init(walk, y);
-    for (uint32_t d = 0; d < x->ndim; d++) {
-        if (axis == (int64_t)d) {
-            next += y->ndim == x->ndim; /* kept, of length 1 */
-        } else {
-            stride[next++] = x->stride[d] * bytes;
-        }
-    }
-    cpu_walk_add_strides(walk, cpu_data(x), stride);
-}
-
 plasmon_status_t cpu_reduce(const struct kernel_call *call, int op, struct pl_err *err)
 {
     const struct kernel_arg *y = kernel_call_arg(call, 0);
     const struct kernel_arg *x = kernel_call_arg(call, 1);
     int64_t axis               = call->scalar[0].i;
     struct reduction r = {.op = op, .from = x->dtype, .to = y->dtype, .empty = true};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
     (void)err;
     if (axis == -1) {
         r.length = kernel_arg_elements(x);
-        cpu_walk_init(&walk, x);
-        cpu_walk_run(&walk, all_run, &r);
+        kernel_walk_init(&walk, x);
+        kernel_walk_run(&walk, all_run, &r);
         store(&r, r.total, cpu_data(y));
         return PLASMON_OK;
     }
     r.length = x->dim[axis];
     r.across = x->stride[axis] * (int64_t)pl_dtype_bytes(x->dtype);
-    walk_outputs(&walk, y, x, axis);
-    cpu_walk_run(&walk, axis_run, &r);
+    kernel_walk_outputs(&walk, y, x, axis);
+    kernel_walk_run(&walk, axis_run, &r);
     return PLASMON_OK;
 }
 
@@ -271,19 +252,19 @@ plasmon_status_t cpu_arg_reduce(const struct kernel_call *call, int op, struct p
     const struct kernel_arg *x = kernel_call_arg(call, 1);
     int64_t axis               = call->scalar[0].i;
     struct arg_reduction r     = {.op = op, .from = x->dtype, .index = -1};
-    struct cpu_walk walk;
+    struct kernel_walk walk;
 
     (void)err;
     if (axis == -1) {
-        cpu_walk_init(&walk, x);
-        cpu_walk_run(&walk, arg_all_run, &r);
+        kernel_walk_init(&walk, x);
+        kernel_walk_run(&walk, arg_all_run, &r);
         *(int64_t *)(void *)cpu_data(y) = r.index;
         return PLASMON_OK;
     }
     r.length = x->dim[axis];
     r.across = x->stride[axis] * (int64_t)pl_dtype_bytes(x->dtype);
-    walk_outputs(&walk, y, x, axis);
-    cpu_walk_run(&walk, arg_axis_run, &r);
+    kernel_walk_outputs(&walk, y, x, axis);
+    kernel_walk_run(&walk, arg_axis_run, &r);
     return PLASMON_OK;
 }
 

@@ -45,9 +45,8 @@ struct kernel_arg kernel_arg_slab(const struct kernel_arg *y, uint32_t axis, int
                                   const struct kernel_arg *x);
 /* A dense array of x's shape at `data`. */
 struct kernel_arg kernel_arg_compact(const struct kernel_arg *x, struct device_ptr data);
-/* x's dimensions, those that a reduction keeps and those that it takes away (axis -1: all). */
-void kernel_reduce_split(const struct kernel_arg *x, int64_t axis,
-                         struct kernel_arg *out_kept, struct kernel_arg *out_reduced);
+/* Of x, only the dimensions that a reduction takes away (axis -1: all). */
+struct kernel_arg kernel_arg_reduced(const struct kernel_arg *x, int64_t axis);
 
 /* The elementwise operation that joins two values under a reduction; -1: no such reduction. */
 static inline int kernel_op_of_reduce(int64_t reduce_op)
@@ -65,6 +64,19 @@ static inline int kernel_op_of_reduce(int64_t reduce_op)
         return -1;
     }
 }
+
+/* A scalar in the bits of a dtype: how fill, add_scalar and the like see a double. */
+union kernel_value {
+    float f32;
+    double f64;
+    int32_t i32;
+    int64_t i64;
+    uint8_t bytes[8];
+};
+union kernel_value kernel_value_of_f64(uint32_t dtype, double value);
+union kernel_value kernel_value_of_i64(uint32_t dtype, int64_t value);
+/* 0, 1 or the far end of the dtype; false for dtypes that have no reductions. */
+bool kernel_identity(uint32_t dtype, uint32_t reduce_op, union kernel_value *out_value);
 
 /* ------------------------------------------------------------------------------------------------ CPU */
 

@@ -41,7 +41,7 @@ enum kernel_reduce_op {
 
 struct kernel_param {
     const char *name;
-    uint32_t modes;      /* one of enum kernel_mode */
+    uint32_t modes;      /* one of enum kernel_mode; or KERNEL_INOUT | KERNEL_REDUCE: either of them, reduced by the sum */
     uint32_t dtypes;     /* set of KERNEL_DTYPE */
     bool variadic;       /* the last tensor parameter: one or more arguments */
     bool scalar;         /* goes in scalars, not in arguments */

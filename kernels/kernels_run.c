@@ -232,10 +232,10 @@ plasmon_status_t kernel_fill_identity(struct kernel_context *context,
 {
     const struct kernel_function *fill;
     union kernel_scalar scalar;
-    union cpu_value value;
+    union kernel_value value;
     struct kernel_arg x;
 
-    if (!cpu_identity(arg->dtype, arg->reduce_op, &value)) {
+    if (!kernel_identity(arg->dtype, arg->reduce_op, &value)) {
         return PLASMON_EINVAL;
     }
     /* The identities of integers may need all 64 bits; those of floats are 0, 1 and the infinities. */

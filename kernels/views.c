@@ -80,19 +80,17 @@ struct kernel_arg kernel_arg_compact(const struct kernel_arg *x, struct device_p
     return view;
 }
 
-void kernel_reduce_split(const struct kernel_arg *x, int64_t axis,
-                         struct kernel_arg *out_kept, struct kernel_arg *out_reduced)
+struct kernel_arg kernel_arg_reduced(const struct kernel_arg *x, int64_t axis)
 {
-    *out_kept         = *x;
-    *out_reduced      = *x;
-    out_kept->ndim    = 0;
-    out_reduced->ndim = 0;
-    for (uint32_t i = 0; i < x->ndim; i++) {
-        bool gone              = axis == -1 || axis == (int64_t)i;
-        struct kernel_arg *out = gone ? out_reduced : out_kept;
+    struct kernel_arg view = *x;
 
-        out->dim[out->ndim]    = x->dim[i];
-        out->stride[out->ndim] = x->stride[i];
-        out->ndim++;
+    view.ndim = 0;
+    for (uint32_t i = 0; i < x->ndim; i++) {
+        if (axis == -1 || axis == (int64_t)i) {
+            view.dim[view.ndim]    = x->dim[i];
+            view.stride[view.ndim] = x->stride[i];
+            view.ndim++;
+        }
     }
+    return view;
 }

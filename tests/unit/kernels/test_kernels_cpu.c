@@ -333,18 +333,18 @@ TEST(casts_saturate_floats_and_wrap_integers)
 TEST(identities_leave_every_value_as_it_is)
 {
     static const uint32_t dtypes[] = {PL_F32, PL_F64, PL_I32, PL_I64};
-    union cpu_value value;
+    union kernel_value value;
 
-    ASSERT_TRUE(!cpu_identity(PL_U8, KERNEL_SUM, &value));
-    ASSERT_TRUE(!cpu_identity(PL_F32, 0, &value));
+    ASSERT_TRUE(!kernel_identity(PL_U8, KERNEL_SUM, &value));
+    ASSERT_TRUE(!kernel_identity(PL_F32, 0, &value));
     for (size_t d = 0; d < PL_COUNT(dtypes); d++) {
         for (uint32_t op = KERNEL_SUM; op <= KERNEL_MAX; op++) {
-            union cpu_value x       = cpu_value_of_i64(dtypes[d], -12345);
+            union kernel_value x       = kernel_value_of_i64(dtypes[d], -12345);
             struct kernel_arg arg[] = {array_1d(&value, KERNEL_REDUCE, dtypes[d], 1),
                                        array_1d(&x, KERNEL_IN, dtypes[d], 1)};
 
             arg[0].reduce_op = op;
-            ASSERT_TRUE(cpu_identity(dtypes[d], op, &value));
+            ASSERT_TRUE(kernel_identity(dtypes[d], op, &value));
             ASSERT_OK(
                 kernel_run_cpu_now(kernel_by_name("accumulate"), arg, 2, NULL, 0, NULL));
             ASSERT_EQ(memcmp(&value, &x, pl_dtype_bytes(dtypes[d])), 0);

@@ -1,22 +1,22 @@
 /*
- * Walking strided arrays together; see cpu.h.
+ * Walking strided arrays together; see walk.h.
  */
-#include "kernels/cpu.h"
+#include "kernels/walk.h"
 
 #include <assert.h>
 #include <string.h>
 
-void cpu_walk_init(struct cpu_walk *walk, const struct kernel_arg *arg)
+void kernel_walk_init(struct kernel_walk *walk, const struct kernel_arg *arg)
 {
     walk->ndim  = arg->ndim;
     walk->count = 0;
     for (uint32_t i = 0; i < arg->ndim; i++) {
         walk->dim[i] = arg->dim[i];
     }
-    cpu_walk_add(walk, arg);
+    kernel_walk_add(walk, arg);
 }
 
-void cpu_walk_add(struct cpu_walk *walk, const struct kernel_arg *arg)
+void kernel_walk_add(struct kernel_walk *walk, const struct kernel_arg *arg)
 {
     int64_t stride[PL_DIM_MAX] = {0};
     int64_t bytes              = pl_dtype_bytes(arg->dtype);
@@ -29,13 +29,13 @@ void cpu_walk_add(struct cpu_walk *walk, const struct kernel_arg *arg)
             stride[skip + i] = arg->stride[i] * bytes;
         }
     }
-    cpu_walk_add_strides(walk, cpu_data(arg), stride);
+    kernel_walk_add_strides(walk, (char *)(uintptr_t)arg->data.addr, stride);
 }
 
-void cpu_walk_add_strides(struct cpu_walk *walk, char *base,
-                          const int64_t stride[PL_DIM_MAX])
+void kernel_walk_add_strides(struct kernel_walk *walk, char *base,
+                             const int64_t stride[PL_DIM_MAX])
 {
-    assert(walk->count < CPU_WALK_MAX);
+    assert(walk->count < KERNEL_WALK_MAX);
 
     for (uint32_t i = 0; i < walk->ndim; i++) {
         walk->stride[walk->count][i] = stride[i];
@@ -44,8 +44,26 @@ void cpu_walk_add_strides(struct cpu_walk *walk, char *base,
     walk->count++;
 }
 
+void kernel_walk_outputs(struct kernel_walk *walk, const struct kernel_arg *y,
+                         const struct kernel_arg *x, int64_t axis)
+{
+    int64_t stride[PL_DIM_MAX] = {0};
+    int64_t bytes              = pl_dtype_bytes(x->dtype);
+    uint32_t next              = 0;
+
+    kernel_walk_init(walk, y);
+    for (uint32_t d = 0; d < x->ndim && axis != -1; d++) {
+        if (axis == (int64_t)d) {
+            next += y->ndim == x->ndim; /* kept, of length 1 */
+        } else {
+            stride[next++] = x->stride[d] * bytes;
+        }
+    }
+    kernel_walk_add_strides(walk, (char *)(uintptr_t)x->data.addr, stride);
+}
+
 /* May dimension `inner` be joined to the one before it, which is `outer`? */
-static bool walk_mergeable(const struct cpu_walk *walk, uint32_t outer, uint32_t inner)
+static bool walk_mergeable(const struct kernel_walk *walk, uint32_t outer, uint32_t inner)
 {
     for (uint32_t i = 0; i < walk->count; i++) {
         if (walk->stride[i][outer] != walk->stride[i][inner] * walk->dim[inner]) {
@@ -55,7 +73,7 @@ static bool walk_mergeable(const struct cpu_walk *walk, uint32_t outer, uint32_t
     return true;
 }
 
-static void walk_merge(struct cpu_walk *walk)
+void kernel_walk_merge(struct kernel_walk *walk)
 {
     uint32_t kept = 0;
 
@@ -82,15 +100,15 @@ static void walk_merge(struct cpu_walk *walk)
     walk->ndim = kept;
 }
 
-void cpu_walk_run(struct cpu_walk *walk, cpu_run_fn run, void *user)
+void kernel_walk_run(struct kernel_walk *walk, kernel_run_fn run, void *user)
 {
-    int64_t at[PL_DIM_MAX]       = {0};
-    int64_t stride[CPU_WALK_MAX] = {0};
-    char *ptr[CPU_WALK_MAX]      = {NULL};
-    int64_t first                = 0;
+    int64_t at[PL_DIM_MAX]          = {0};
+    int64_t stride[KERNEL_WALK_MAX] = {0};
+    char *ptr[KERNEL_WALK_MAX]      = {NULL};
+    int64_t first                   = 0;
     uint32_t inner;
 
-    walk_merge(walk);
+    kernel_walk_merge(walk);
     inner = walk->ndim - 1;
     for (uint32_t i = 0; i < walk->count; i++) {
         stride[i] = walk->stride[i][inner];

@@ -1,0 +1,228 @@
+/*
+ * CUDA variants that move elements without looking at them, fold, checksum, and the functions for tests.
+ */
+#include "kernels/cuda_common.cuh"
+
+/* 16-byte elements. */
+struct __align__(16) word16 {
+    uint64_t low;
+    uint64_t high;
+};
+
+/* ------------------------------------------------------------------------------------------------ copy */
+
+/* Copies that are dense on both sides do not come here: the host gives them to the copy engine. */
+template <typename Word> KERNEL_FN void copy_walk(const cuda_walk &walk)
+{
+    for (int64_t i = thread_index(); i < walk.count; i += thread_count()) {
+        int64_t at[2];
+
+        walk_at<2>(walk, i, at);
+        *pointer<Word>(walk.base[0], at[0]) = *pointer<const Word>(walk.base[1], at[1]);
+    }
+}
+
+KERNEL(copy, cuda_elementwise)
+{
+    switch (p.bytes) {
+    case 1:
+        copy_walk<uint8_t>(p.walk);
+        break;
+    case 2:
+        copy_walk<uint16_t>(p.walk);
+        break;
+    case 4:
+        copy_walk<uint32_t>(p.walk);
+        break;
+    case 8:
+        copy_walk<uint64_t>(p.walk);
+        break;
+    default:
+        copy_walk<word16>(p.walk);
+        break;
+    }
+}
+
+/*
+ * Copy between arrays that are dense in different dimensions. Tiles of 32 x 32 go through shared memory, so that both the
+ * loads and the stores of a warp are 32 neighbours; the extra column keeps a tile's columns in different banks.
+ * Blocks of 32 x 8 threads, a tile a block at a time.
+ */
+#define TILE 32
+#define TILE_ROWS 8
+
+template <typename Word> KERNEL_FN void transpose_tiles(const cuda_transpose &p, Word (*tile)[TILE + 1])
+{
+    int64_t tiles_across = (p.columns + TILE - 1) / TILE;
+    int64_t tiles_down   = (p.rows + TILE - 1) / TILE;
+    int64_t tiles        = tiles_across * tiles_down * p.batch;
+
+    for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+        int64_t first_column = t % tiles_across * TILE;
+        int64_t first_row    = t / tiles_across % tiles_down * TILE;
+        int64_t at[2];
+
+        offsets_of<2>(t / tiles_across / tiles_down, p.ndim, p.dim, p.stride, at);
+        for (int i = threadIdx.y; i < TILE; i += TILE_ROWS) { /* x is dense along the rows */
+            int64_t row    = first_row + threadIdx.x;
+            int64_t column = first_column + i;
+
+            if (row < p.rows && column < p.columns) {
+                tile[i][threadIdx.x] = *pointer<const Word>(
+                    p.x, at[1] + column * p.x_stride + row * (int64_t)sizeof(Word));
+            }
+        }
+        __syncthreads();
+        for (int i = threadIdx.y; i < TILE; i += TILE_ROWS) {
+            int64_t row    = first_row + i;
+            int64_t column = first_column + threadIdx.x;
+
+            if (row < p.rows && column < p.columns) {
+                *pointer<Word>(p.y, at[0] + row * p.y_stride + column * (int64_t)sizeof(Word)) =
+                    tile[threadIdx.x][i];
+            }
+        }
+        __syncthreads(); /* the tile is used again */
+    }
+}
+
+#define TRANSPOSE_KERNEL(Word, bytes)                                                        \
+    KERNEL(transpose_##bytes, cuda_transpose)                                                \
+    {                                                                                        \
+        __shared__ Word tile[TILE][TILE + 1];                                                \
+                                                                                             \
+        transpose_tiles<Word>(p, tile);                                                      \
+    }
+TRANSPOSE_KERNEL(uint8_t, 1)
+TRANSPOSE_KERNEL(uint16_t, 2)
+TRANSPOSE_KERNEL(uint32_t, 4)
+TRANSPOSE_KERNEL(uint64_t, 8)
+TRANSPOSE_KERNEL(word16, 16)
+
+/* ------------------------------------------------------------------------------------------------ fold */
+
+template <typename T> KERNEL_FN T fold_join(int op, T a, T b)
+{
+    typedef typename traits<T>::U U;
+
+    switch (op) {
+    case KERNEL_OP_ADD:
+        return (T)((U)a + (U)b);
+    case KERNEL_OP_MULTIPLY:
+        return (T)((U)a * (U)b);
+    case KERNEL_OP_MINIMUM:
+        return (a < b || a != a) ? a : b;
+    default:
+        return (a > b || a != a) ? a : b;
+    }
+}
+
+/*
+ * The tree of cpu_elementwise.c with a stack: when partial i has come, subtrees of equal size are joined, as many as i + 1
+ * has trailing zero bits; at the end what is left is joined from the small end. The same pairs meet: a subtree of 2^k
+ * neighbours is complete when its last partial has come, and an odd tail goes up alone.
+ */
+template <typename T> KERNEL_FN T fold_tree(const cuda_fold &p, int64_t at)
+{
+    T stack[7]; /* 64 partials have subtrees of 1, 2, .. 64 */
+    int depth = 0;
+
+    for (uint32_t i = 0; i < p.partials; i++) {
+        T value = *pointer<const T>(p.partial[i], at);
+
+        for (uint32_t done = i + 1; (done & 1) == 0; done >>= 1) {
+            value = fold_join(p.op, stack[--depth], value);
+        }
+        stack[depth++] = value;
+    }
+    while (depth > 1) {
+        depth--;
+        stack[depth - 1] = fold_join(p.op, stack[depth - 1], stack[depth]);
+    }
+    return stack[0];
+}
+
+#define FOLD_KERNEL(T, suffix)                                                               \
+    KERNEL(fold_##suffix, cuda_fold)                                                         \
+    {                                                                                        \
+        for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {            \
+            int64_t at[2];                                                                   \
+            T *y;                                                                            \
+                                                                                             \
+            walk_at<2>(p.walk, i, at);                                                       \
+            y  = pointer<T>(p.walk.base[0], at[0]);                                          \
+            *y = fold_join<T>(p.op, *y, fold_tree<T>(p, at[1]));                             \
+        }                                                                                    \
+    }
+FOLD_KERNEL(float, f32)
+FOLD_KERNEL(double, f64)
+FOLD_KERNEL(int32_t, i32)
+FOLD_KERNEL(int64_t, i64)
+
+/* ------------------------------------------------------------------------------------------------ checksum */
+
+/* `scalar` is the address of the sum, zeroed before. Integer additions may come in any order. */
+KERNEL(checksum, cuda_elementwise)
+{
+    unsigned long long sum = 0;
+
+    for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+        uint64_t low  = 0;
+        uint64_t high = 0;
+        int64_t at[1];
+
+        walk_at<1>(p.walk, i, at);
+        switch (p.bytes) {
+        case 1:
+            low = *pointer<const uint8_t>(p.walk.base[0], at[0]);
+            break;
+        case 2:
+            low = *pointer<const uint16_t>(p.walk.base[0], at[0]);
+            break;
+        case 4:
+            low = *pointer<const uint32_t>(p.walk.base[0], at[0]);
+            break;
+        case 8:
+            low = *pointer<const uint64_t>(p.walk.base[0], at[0]);
+            break;
+        default:
+            low  = pointer<const word16>(p.walk.base[0], at[0])->low;
+            high = pointer<const word16>(p.walk.base[0], at[0])->high;
+            break;
+        }
+        sum += kernel_hash((uint64_t)i, low, high);
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        sum += __shfl_down_sync(0xffffffffu, sum, step);
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicAdd(pointer<unsigned long long>(p.scalar, 0), sum);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ tests */
+
+/* One thread that looks at the clock. */
+KERNEL(spin, cuda_spin)
+{
+    unsigned long long start;
+    unsigned long long now;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do {
+        __nanosleep(500);
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - start < p.nanoseconds);
+}
+
+KERNEL(trap, cuda_spin)
+{
+    if (p.nanoseconds != UINT64_MAX) { /* always, but the compiler cannot tell */
+        __trap();
+    }
+}
+
+KERNEL(illegal, cuda_spin)
+{
+    *pointer<volatile uint32_t>(p.nanoseconds, 16) = 1; /* nothing is mapped there: nanoseconds is 0 */
+}

@@ -1,0 +1,165 @@
+/*
+ * What the host hands to CUDA kernels: one struct a kernel, passed by value. Seen by C and by nvcc, so fixed-width integers
+ * and addresses as numbers only; both sides lay them out alike.
+ *
+ * Strides are in bytes. All counts are at least 1.
+ */
+#ifndef KERNELS_CUDA_PARAMS_H
+#define KERNELS_CUDA_PARAMS_H
+
+#include <stdint.h>
+
+#define CUDA_DIM_MAX  8
+#define CUDA_FOLD_MAX 64
+
+/* Up to three arrays of one shape, merged (walk.h). */
+struct cuda_walk {
+    int64_t count; /* of elements */
+    uint32_t ndim;
+    uint32_t dense; /* one dimension, all arrays contiguous and on 16-byte addresses */
+    int64_t dim[CUDA_DIM_MAX];
+    int64_t stride[3][CUDA_DIM_MAX];
+    uint64_t base[3];
+};
+
+struct cuda_elementwise {
+    struct cuda_walk walk; /* y, a, b */
+    int32_t op;            /* enum kernel_op */
+    uint32_t dtype[2];     /* cast: to, from */
+    uint32_t bytes;        /* copy, checksum: of an element */
+    uint64_t scalar;       /* bits of the element type; fill: the value */
+};
+
+/* Values by flat index. */
+struct cuda_generate {
+    struct cuda_walk walk;
+    int32_t kind; /* enum cuda_generator */
+    uint32_t dtype;
+    uint64_t seed;
+    uint64_t offset;
+    uint64_t row_stride;
+    uint64_t width;
+    double a; /* start, low, mean */
+    double b; /* step, high, stddev */
+};
+enum cuda_generator {
+    CUDA_GENERATE_ARANGE,
+    CUDA_GENERATE_UNIFORM,
+    CUDA_GENERATE_NORMAL,
+};
+
+/* y and x step by one element in different dimensions: rows of y are columns of x. */
+struct cuda_transpose {
+    int64_t rows;     /* the dimension in which x is dense */
+    int64_t columns;  /* the dimension in which y is dense */
+    int64_t y_stride; /* of y from row to row */
+    int64_t x_stride; /* of x from column to column */
+    int64_t batch;
+    uint32_t ndim; /* of the other dimensions */
+    uint32_t unused;
+    int64_t dim[CUDA_DIM_MAX];
+    int64_t stride[2][CUDA_DIM_MAX]; /* y, x */
+    uint64_t y;
+    uint64_t x;
+};
+
+struct cuda_fold {
+    struct cuda_walk walk; /* y, and the layout that all partials have */
+    uint64_t partial[CUDA_FOLD_MAX];
+    uint32_t partials;
+    int32_t op;
+};
+
+/*
+ * Reductions. Output o starts at kept(o) in x and is made of `length` elements at reduced(r), split into `segments` of
+ * `segment_length` (the last may be shorter). With one segment results go to y, otherwise to partial[segment * outputs + o].
+ */
+struct cuda_reduce {
+    int64_t outputs;
+    int64_t length;
+    int64_t segments;
+    int64_t segment_length;
+    uint32_t kept_ndim;
+    uint32_t reduced_ndim;
+    int64_t kept_dim[CUDA_DIM_MAX];
+    int64_t kept_stride[2][CUDA_DIM_MAX]; /* of y and of x */
+    int64_t reduced_dim[CUDA_DIM_MAX];
+    int64_t reduced_stride[2][CUDA_DIM_MAX]; /* of x and, for dot, of x2 */
+    uint64_t y;
+    uint64_t x;
+    uint64_t x2;      /* dot; otherwise 0 */
+    uint64_t partial; /* 8 bytes each: values, then, for arg reductions, indices */
+    int32_t op;       /* enum kernel_reduction */
+    uint32_t to;      /* dtype of y */
+    uint32_t group;   /* threads that work on one output: 32 or 256 */
+    uint32_t unused;
+};
+
+/* c[i,j] = alpha sum_p a[i,p] b[p,j] + beta c[i,j]; distances take b transposed. */
+struct cuda_product {
+    int64_t m;
+    int64_t n;
+    int64_t k;
+    int64_t a_stride[2];
+    int64_t b_stride[2];
+    int64_t c_stride[2];
+    uint64_t a;
+    uint64_t b;
+    uint64_t c;
+    uint64_t alpha; /* bits of the element type */
+    uint64_t beta;
+    uint64_t a_norm; /* f64[m] and f64[n]; add_norms only */
+    uint64_t b_norm;
+};
+
+/* out[i] = |x[i]|^2 */
+struct cuda_norms {
+    int64_t rows;
+    int64_t columns;
+    int64_t stride[2];
+    uint64_t x;
+    uint64_t out;
+};
+
+/* A matrix by its rows. */
+struct cuda_rows {
+    uint64_t base;
+    int64_t stride[2];
+};
+struct cuda_topk {
+    int64_t rows;
+    int64_t columns;
+    int64_t k;
+    int64_t index_base;
+    struct cuda_rows values;
+    struct cuda_rows indices;
+    struct cuda_rows x;
+};
+struct cuda_merge {
+    int64_t rows;
+    int64_t k;
+    int64_t size[2];
+    struct cuda_rows values;
+    struct cuda_rows indices;
+    struct cuda_rows from_values[2];
+    struct cuda_rows from_indices[2];
+};
+struct cuda_vote {
+    int64_t rows;
+    int64_t k;
+    int64_t labels_count;
+    int64_t y_stride;
+    int64_t labels_stride;
+    struct cuda_rows indices;
+    uint64_t y;
+    uint64_t labels;
+};
+
+struct cuda_spin {
+    uint64_t nanoseconds;
+};
+
+/* Rows of a top-k that are found in one reading; more take one reading each. */
+#define CUDA_TOPK_ONE_PASS 8
+
+#endif

@@ -1,0 +1,325 @@
+/*
+ * The CUDA variants by function, loading, and launching.
+ *
+ * Everything is loaded when the context is made: modules, kernels, the functions of cuBLAS. A first launch that loads code
+ * would block while a stream waits, and a worker's streams wait all the time.
+ */
+#include "kernels/cuda_int.h"
+
+#include "base/alloc.h"
+#include "kernels/matrix.h"
+
+#include <assert.h>
+#include <string.h>
+
+static_assert(CUDA_DIM_MAX == PL_DIM_MAX, "cuda_params.h repeats it for nvcc");
+static_assert(CUDA_FOLD_MAX == KERNEL_FOLD_MAX, "cuda_params.h repeats it for nvcc");
+static_assert(PL_BOOL == 1 && PL_U8 == 3 && PL_I32 == 6 && PL_U64 == 9 && PL_F32 == 12 &&
+                  PL_F64 == 13,
+              "cuda_common.cuh repeats them for nvcc");
+static_assert(sizeof(struct cuda_reduce) <= 4096, "kernel parameters of every driver");
+
+/* ------------------------------------------------------------------------------------------------ the table */
+
+struct cuda_variant {
+    plasmon_status_t (*run)(const struct cuda_call *call); /* NULL: nothing to do */
+    kernel_cpu_scratch_fn scratch;
+};
+
+#define ROW(id, fn) [KERNEL_ID_##id] = {.run = cuda_##fn}
+#define ROW_SCRATCH(id, fn) \
+    [KERNEL_ID_##id] = {.run = cuda_##fn, .scratch = cuda_##fn##_scratch}
+
+static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
+    [KERNEL_ID_noop]  = {.run = NULL},
+    [KERNEL_ID_touch] = {.run = NULL},
+    ROW(fill, fill_f64),
+    ROW(fill_int, fill_i64),
+    ROW(copy, move),
+    ROW(cast, cast),
+    ROW(arange, generate),
+    ROW(random_uniform, generate),
+    ROW(random_normal, generate),
+    ROW(negative, unary),
+    ROW(abs, unary),
+    ROW(sign, unary),
+    ROW(square, unary),
+    ROW(sqrt, unary),
+    ROW(reciprocal, unary),
+    ROW(exp, unary),
+    ROW(log, unary),
+    ROW(sin, unary),
+    ROW(cos, unary),
+    ROW(tanh, unary),
+    ROW(sigmoid, unary),
+    ROW(floor, unary),
+    ROW(ceil, unary),
+    ROW(not, logical),
+    ROW(add, binary),
+    ROW(subtract, binary),
+    ROW(multiply, binary),
+    ROW(divide, binary),
+    ROW(minimum, binary),
+    ROW(maximum, binary),
+    ROW(power, binary),
+    ROW(equal, compare),
+    ROW(less, compare),
+    ROW(less_equal, compare),
+    ROW(logical_and, compare),
+    ROW(logical_or, compare),
+    ROW(add_scalar, scalar),
+    ROW(multiply_scalar, scalar),
+    ROW(axpy, into),
+    ROW(add_into, into),
+    ROW(accumulate, into),
+    ROW_SCRATCH(fold, fold),
+    ROW_SCRATCH(sum, reduce),
+    ROW_SCRATCH(min, reduce),
+    ROW_SCRATCH(max, reduce),
+    ROW_SCRATCH(mean, reduce),
+    ROW_SCRATCH(argmin, arg_reduce),
+    ROW_SCRATCH(argmax, arg_reduce),
+    ROW_SCRATCH(dot, dot),
+    ROW_SCRATCH(gemv, gemv),
+    ROW_SCRATCH(gemm, gemm),
+    ROW_SCRATCH(gemm_into, gemm),
+    ROW(transpose, transpose),
+    ROW(permute, permute),
+    ROW(concatenate, concatenate),
+    ROW_SCRATCH(pairwise_distance, pairwise),
+    ROW(topk_min, topk_min),
+    ROW(topk_merge, topk_merge),
+    ROW(vote, vote),
+    ROW(checksum, checksum),
+    ROW(spin, spin),
+    ROW(test_fail, fail),
+    ROW(test_illegal, illegal),
+};
+
+/* ------------------------------------------------------------------------------------------------ loading */
+
+#define XX(name)                                      \
+    extern const unsigned char kernels_cuda_##name[]; \
+    extern const size_t kernels_cuda_##name##_bytes;
+CUDA_MODULES(XX)
+#undef XX
+
+static plasmon_status_t load_modules(struct kernel_cuda *cuda, struct pl_err *err)
+{
+    static const struct {
+        const unsigned char *image;
+        const size_t *bytes;
+    } images[CUDA_MODULE_COUNT] = {
+#define XX(name) [CUDA_MODULE_##name] = {kernels_cuda_##name, &kernels_cuda_##name##_bytes},
+        CUDA_MODULES(XX)
+#undef XX
+    };
+
+    for (uint32_t i = 0; i < CUDA_MODULE_COUNT; i++) {
+        plasmon_status_t status = device_module_load(
+            cuda->device, images[i].image, *images[i].bytes, &cuda->module[i], err);
+
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t find_kernels(struct kernel_cuda *cuda, struct pl_err *err)
+{
+    static const struct {
+        enum cuda_module module;
+        const char *name;
+    } names[CUDA_KERNEL_COUNT] = {
+#define XX(module_name, kernel_name) \
+    [CUDA_##kernel_name] = {CUDA_MODULE_##module_name, "plasmon_" #kernel_name},
+        CUDA_KERNELS(XX)
+#undef XX
+    };
+
+    for (uint32_t i = 0; i < CUDA_KERNEL_COUNT; i++) {
+        plasmon_status_t status = device_module_function(
+            cuda->module[names[i].module], names[i].name, &cuda->kernel[i], err);
+
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+    return PLASMON_OK;
+}
+
+/* A missing cuBLAS is no error until a product of floats asks for it. */
+static void find_blas(struct kernel_cuda *cuda)
+{
+    if (device_cublas(cuda->device, NULL) == NULL) {
+        return;
+    }
+    cuda->sgemm = (cuda_sgemm_fn)device_cublas_symbol(cuda->device, "cublasSgemm_v2");
+    cuda->dgemm = (cuda_dgemm_fn)device_cublas_symbol(cuda->device, "cublasDgemm_v2");
+    cuda->sgemv = (cuda_sgemv_fn)device_cublas_symbol(cuda->device, "cublasSgemv_v2");
+    cuda->dgemv = (cuda_dgemv_fn)device_cublas_symbol(cuda->device, "cublasDgemv_v2");
+}
+
+plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **out_cuda,
+                                    struct pl_err *err)
+{
+    struct kernel_cuda *cuda;
+    plasmon_status_t status;
+
+    cuda = PL_NEW(struct kernel_cuda);
+    if (cuda == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "out of memory for the CUDA kernels");
+    }
+    cuda->device          = device;
+    cuda->multiprocessors = device_get_info(device)->multiprocessors;
+    status                = pl_mutex_init(&cuda->blas_lock, PL_RANK_KERNELS);
+    if (status != PLASMON_OK) {
+        pl_free(cuda);
+        return pl_err_set(err, status, "cannot make the lock of cuBLAS");
+    }
+    status = load_modules(cuda, err);
+    if (status == PLASMON_OK) {
+        status = find_kernels(cuda, err);
+    }
+    if (status != PLASMON_OK) {
+        kernel_cuda_destroy(cuda);
+        return status;
+    }
+    find_blas(cuda);
+    *out_cuda = cuda;
+    return PLASMON_OK;
+}
+
+void kernel_cuda_destroy(struct kernel_cuda *cuda)
+{
+    if (cuda == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < CUDA_MODULE_COUNT; i++) {
+        if (cuda->module[i] != NULL) {
+            device_module_unload(cuda->module[i]);
+        }
+    }
+    pl_mutex_finish(&cuda->blas_lock);
+    pl_free(cuda);
+}
+
+/* ------------------------------------------------------------------------------------------------ running */
+
+uint64_t kernel_cuda_scratch(struct kernel_cuda *cuda,
+                             const struct kernel_function *function,
+                             const struct kernel_arg *args, uint32_t arg_count,
+                             const union kernel_scalar *scalars)
+{
+    const struct cuda_variant *variant = &variants[kernel_id_of(function)];
+
+    (void)cuda;
+    return variant->scratch == NULL ? 0
+                                    : variant->scratch(function, args, arg_count, scalars);
+}
+
+plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream *stream,
+                                 const struct kernel_function *function,
+                                 const struct kernel_arg *args, uint32_t arg_count,
+                                 const union kernel_scalar *scalars,
+                                 struct device_ptr scratch, uint64_t scratch_bytes,
+                                 struct pl_err *err)
+{
+    const struct cuda_variant *variant = &variants[kernel_id_of(function)];
+    struct cuda_call call              = {.cuda      = cuda,
+                                          .stream    = stream,
+                                          .function  = function,
+                                          .args      = args,
+                                          .arg_count = arg_count,
+                                          .scalars   = scalars,
+                                          .scratch   = scratch,
+                                          .op        = kernel_cpu_table[kernel_id_of(function)].op,
+                                          .err       = err};
+    uint64_t needed = kernel_cuda_scratch(cuda, function, args, arg_count, scalars);
+
+    if (variant->run ==
+        NULL) { /* noop and touch ended in kernel_run(): this is a missing row */
+        return pl_err_set(err, PLASMON_ENOTSUP, "%s has no CUDA variant", function->name);
+    }
+    if (scratch_bytes < needed) {
+        return pl_err_set(err, PLASMON_EINTERNAL,
+                          "%s: got %llu bytes of scratch, needs %llu", function->name,
+                          (unsigned long long)scratch_bytes, (unsigned long long)needed);
+    }
+    return variant->run(&call);
+}
+
+/* ------------------------------------------------------------------------------------------------ tools */
+
+uint32_t cuda_type_index(uint32_t dtype)
+{
+    switch (dtype) {
+    case PL_F32:
+        return 0;
+    case PL_F64:
+        return 1;
+    case PL_I32:
+        return 2;
+    default:
+        assert(dtype == PL_I64);
+        return 3;
+    }
+}
+
+plasmon_status_t cuda_launch(const struct cuda_call *call, uint32_t kernel, int64_t blocks,
+                             uint32_t threads_x, uint32_t threads_y, void *params)
+{
+    struct device_launch_shape shape = {.grid  = {(uint32_t)blocks, 1, 1},
+                                        .block = {threads_x, threads_y, 1}};
+    void *list[]                     = {params};
+    plasmon_status_t status;
+
+    assert(blocks >= 1 && blocks <= INT32_MAX);
+    assert(kernel < CUDA_KERNEL_COUNT);
+
+    status = device_launch(call->stream, call->cuda->kernel[kernel], &shape, list);
+    if (status != PLASMON_OK) {
+        return pl_err_set(call->err, status, "%s: cannot launch: %s", call->function->name,
+                          pl_status_text(status));
+    }
+    return PLASMON_OK;
+}
+
+int64_t cuda_blocks(const struct cuda_call *call, int64_t items)
+{
+    int64_t most   = (int64_t)call->cuda->multiprocessors * 32;
+    int64_t blocks = (items + 255) / 256;
+
+    return blocks < most ? blocks : most;
+}
+
+struct cuda_walk cuda_walk_of(struct kernel_walk *walk, uint32_t element_bytes)
+{
+    struct cuda_walk result = {.count = 1};
+
+    kernel_walk_merge(walk);
+    result.ndim  = walk->ndim;
+    result.dense = walk->ndim == 1 && element_bytes > 0;
+    for (uint32_t d = 0; d < walk->ndim; d++) {
+        result.dim[d] = walk->dim[d];
+        result.count *= walk->dim[d];
+    }
+    for (uint32_t i = 0; i < walk->count; i++) {
+        result.base[i] = (uint64_t)(uintptr_t)walk->base[i];
+        memcpy(result.stride[i], walk->stride[i], walk->ndim * sizeof(int64_t));
+        if (walk->stride[i][0] != (int64_t)element_bytes || result.base[i] % 16 != 0) {
+            result.dense = 0;
+        }
+    }
+    return result;
+}
+
+uint64_t cuda_scalar_f64(uint32_t dtype, double value)
+{
+    union kernel_value bits = kernel_value_of_f64(dtype, value);
+    uint64_t result;
+
+    memcpy(&result, bits.bytes, sizeof(result));
+    return result;
+}
