@@ -139,6 +139,14 @@ static void stream_sent(struct rpc_tag *tag, bool ok)
     rpc_stream_batch_done_unlock(stream);
 }
 
+/* End our direction behind what is queued. */
+static void stream_end_locked(struct rpc_stream_grpc *stream)
+{
+    stream->ending = RPC_ENDING_FLUSH;
+    rpc_timer_arm(stream->base.loop, &stream->linger, RPC_LINGER_MS);
+    rpc_stream_kick_locked(stream);
+}
+
 /* ------------------------------------------------------------------------------------------ receiving */
 
 static void stream_message(struct rpc_stream_grpc *stream, grpc_byte_buffer *bytes)
@@ -175,9 +183,8 @@ static void stream_received(struct rpc_tag *tag, bool ok)
     if (bytes == NULL) {
         /* The end of the other direction. A client's status follows by itself; a server ends its own direction. */
         if (stream->server && ok && stream->ending == RPC_ENDING_NOT && !stream->over) {
-            rpc_stream_close_locked(stream, PLASMON_OK, "");
-            /* It may be a cancellation as well: the end of the call tells. */
-            stream->closed_here = false;
+            /* With OK; whether it was a cancellation comes with the end of the call. */
+            stream_end_locked(stream);
         }
         rpc_stream_batch_done_unlock(stream);
         return;
@@ -233,9 +240,7 @@ void rpc_stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t st
         return;
     }
 
-    stream->ending = RPC_ENDING_FLUSH;
-    rpc_timer_arm(stream->base.loop, &stream->linger, RPC_LINGER_MS);
-    rpc_stream_kick_locked(stream);
+    stream_end_locked(stream);
 }
 
 static void stream_grpc_close(struct rpc_stream *base, plasmon_status_t status,
