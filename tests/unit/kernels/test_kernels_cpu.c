@@ -339,7 +339,7 @@ TEST(identities_leave_every_value_as_it_is)
     ASSERT_TRUE(!kernel_identity(PL_F32, 0, &value));
     for (size_t d = 0; d < PL_COUNT(dtypes); d++) {
         for (uint32_t op = KERNEL_SUM; op <= KERNEL_MAX; op++) {
-            union kernel_value x       = kernel_value_of_i64(dtypes[d], -12345);
+            union kernel_value x    = kernel_value_of_i64(dtypes[d], -12345);
             struct kernel_arg arg[] = {array_1d(&value, KERNEL_REDUCE, dtypes[d], 1),
                                        array_1d(&x, KERNEL_IN, dtypes[d], 1)};
 

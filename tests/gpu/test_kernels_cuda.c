@@ -1,0 +1,253 @@
+/*
+ * The CUDA variants on the trials of the CPU tests: against the references, against the CPU variants to the bit where the
+ * catalogue promises it, and against themselves. Skipped where there is no GPU.
+ */
+#include "tests/unit/kernels/cases.h"
+#include "tests/unit/kernels/runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/test.h"
+
+static void open_gpu(struct runner *runner)
+{
+    struct pl_err why = {0};
+
+    if (device_count(DEVICE_CUDA, &why) == 0) {
+        test_skip("no GPU: %s", why.text);
+    }
+    runner_open(runner, DEVICE_CUDA);
+}
+
+/* ------------------------------------------------------------------------------------------------ all functions */
+
+static void run_and_verify(const struct kernel_case *kase, struct trial *trial, void *user)
+{
+    if ((kase->flags & CASE_FAILS) != 0) {
+        return;
+    }
+    runner_run(user, trial);
+    trial_verify(trial, "the GPU");
+}
+
+TEST(results_agree_with_references_on_random_views)
+{
+    struct runner runner;
+
+    test_set_timeout(300);
+    open_gpu(&runner);
+    kernel_cases_each(25, test_seed(), run_and_verify, &runner);
+    runner_close(&runner);
+}
+
+/* The roots as they are now become what a second run is compared with; the inputs are put back. */
+static void keep_results(struct trial *trial, char *kept[TRIAL_ARRAYS_MAX])
+{
+    for (uint32_t i = 0; i < trial->count; i++) {
+        struct trial_array *array = &trial->array[i];
+
+        kept[i] = malloc(array->root_bytes);
+        ASSERT_NOT_NULL(kept[i]);
+        memcpy(kept[i], array->root, array->root_bytes);
+        memcpy(array->root, array->before, array->root_bytes);
+    }
+}
+
+static void compare_results(const struct trial *trial, char *kept[TRIAL_ARRAYS_MAX],
+                            const char *what)
+{
+    for (uint32_t i = 0; i < trial->count; i++) {
+        if (memcmp(kept[i], trial->array[i].root, trial->array[i].root_bytes) != 0) {
+            test_fail(__FILE__, __LINE__, "%s %s: argument %u has other bits %s",
+                      trial->function->name, pl_dtype_name(trial->dtype), i, what);
+        }
+        free(kept[i]);
+    }
+}
+
+static void run_on_both(const struct kernel_case *kase, struct trial *trial, void *user)
+{
+    char *kept[TRIAL_ARRAYS_MAX];
+    struct pl_err err = {0};
+
+    /* Integers have the same bits always. */
+    if ((kase->flags & CASE_FAILS) != 0 ||
+        ((kase->flags & CASE_SAME_BITS) == 0 && trial_is_float(trial->dtype))) {
+        return;
+    }
+    ASSERT_OK(trial_run_cpu(trial, &err));
+    keep_results(trial, kept);
+    runner_run(user, trial);
+    compare_results(trial, kept, "than on the CPU");
+}
+
+TEST(what_is_promised_to_the_bit_is_the_same_on_cpu_and_gpu)
+{
+    struct runner runner;
+
+    test_set_timeout(300);
+    open_gpu(&runner);
+    kernel_cases_each(10, test_seed() + 1, run_on_both, &runner);
+    runner_close(&runner);
+}
+
+static void run_twice(const struct kernel_case *kase, struct trial *trial, void *user)
+{
+    char *kept[TRIAL_ARRAYS_MAX];
+
+    if ((kase->flags & CASE_FAILS) != 0) {
+        return;
+    }
+    runner_run(user, trial);
+    keep_results(trial, kept);
+    runner_run(user, trial);
+    compare_results(trial, kept, "the second time");
+}
+
+TEST(the_same_call_gives_the_same_bits)
+{
+    struct runner runner;
+
+    test_set_timeout(300);
+    open_gpu(&runner);
+    kernel_cases_each(6, test_seed() + 2, run_twice, &runner);
+    runner_close(&runner);
+}
+
+/* ------------------------------------------------------------------------------------------------ sizes */
+
+/* Reductions that are cut into segments, both ways, and dots; exact in integers. */
+static void reduce_large(struct runner *runner, const char *name, uint32_t dtype,
+                         int64_t rows, int64_t columns, int64_t axis)
+{
+    int64_t dim[2] = {rows, columns};
+    char *kept[TRIAL_ARRAYS_MAX];
+    struct pl_err err = {0};
+    struct trial trial;
+
+    trial_begin(&trial, name, dtype, test_seed() + (uint64_t)(rows * 31 + axis));
+    trial_out(&trial);
+    if (strcmp(name, "dot") == 0) {
+        (void)trial_array(&trial, KERNEL_IN, dtype, 1, &dim[1], -9, 9);
+        (void)trial_array(&trial, KERNEL_IN, dtype, 1, &dim[1], -9, 9);
+    } else {
+        (void)trial_array(&trial, KERNEL_IN, dtype, 2, dim, -1000, 1000);
+        trial_i64(&trial, axis);
+        trial_i64(&trial, 0);
+    }
+    trial_prepare(&trial);
+    ASSERT_OK(trial_run_cpu(&trial, &err));
+    keep_results(&trial, kept);
+    runner_run(runner, &trial);
+    compare_results(&trial, kept, "than on the CPU");
+    trial_end(&trial);
+}
+
+TEST(long_reductions_are_right_in_every_shape)
+{
+    static const char *const names[] = {"sum", "min", "argmax", "dot"};
+    static const int64_t shapes[][3] = {
+        {1, 500000, -1}, {1, 500000, 1}, {500000, 1, 0}, {3, 100000, 1}, {3, 100000, 0},
+        {100000, 3, 0},  {700, 700, 0},  {700, 700, 1},  {2000, 100, 1}, {2000, 20, 1}};
+    struct runner runner;
+
+    test_set_timeout(300);
+    open_gpu(&runner);
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        for (size_t j = 0; j < PL_COUNT(shapes); j++) {
+            reduce_large(&runner, names[i], PL_I32, shapes[j][0], shapes[j][1],
+                         shapes[j][2]);
+            reduce_large(&runner, names[i], PL_I64, shapes[j][0], shapes[j][1],
+                         shapes[j][2]);
+        }
+    }
+    runner_close(&runner);
+}
+
+TEST(transposes_of_every_width_go_through_tiles)
+{
+    static const uint32_t dtypes[] = {PL_U8, PL_F16, PL_F32, PL_F64, PL_C128};
+    struct runner runner;
+
+    test_set_timeout(300);
+    open_gpu(&runner);
+    for (size_t i = 0; i < PL_COUNT(dtypes); i++) {
+        int64_t dim[3] = {3, 130, 77};
+        char *kept[TRIAL_ARRAYS_MAX];
+        struct pl_err err = {0};
+        struct trial trial;
+
+        trial_begin(&trial, "transpose", dtypes[i], test_seed() + i);
+        trial.strided = false;
+        trial_out(&trial);
+        (void)trial_array(&trial, KERNEL_IN, dtypes[i], 3, dim, 0, 100);
+        trial_prepare(&trial);
+        ASSERT_OK(trial_run_cpu(&trial, &err));
+        keep_results(&trial, kept);
+        runner_run(&runner, &trial);
+        compare_results(&trial, kept, "than on the CPU");
+        trial_end(&trial);
+    }
+    runner_close(&runner);
+}
+
+/* ------------------------------------------------------------------------------------------------ failures */
+
+static void fails_when_it_runs(const char *name)
+{
+    struct kernel_arg x       = {.mode = KERNEL_OUT, .dtype = PL_F32};
+    union kernel_scalar code  = {.i = 42};
+    struct device_ptr nothing = {0};
+    struct pl_err err         = {0};
+    struct pl_err health      = {0};
+    struct runner runner;
+
+    open_gpu(&runner);
+    test_expect_log();
+    x.data = runner.arena;
+    ASSERT_OK(device_health(runner.device, &health));
+    ASSERT_OK(kernel_run(runner.context, runner.stream, kernel_by_name(name), &x, 1, &code,
+                         kernel_by_name(name)->param_count - 1, nothing, 0, 1, &err));
+    ASSERT_TRUE(runner_wait(&runner, &err) != PLASMON_OK);
+    ASSERT_TRUE(device_health(runner.device, &health) != PLASMON_OK);
+    /* The context is lost: nothing is closed, the process ends. */
+}
+
+TEST(a_trap_is_seen_as_a_lost_device)
+{
+    fails_when_it_runs("test_fail");
+}
+
+TEST(an_illegal_access_is_seen_as_a_lost_device)
+{
+    fails_when_it_runs("test_illegal");
+}
+
+TEST(spin_keeps_the_stream_busy_that_long)
+{
+    struct kernel_arg x       = {.mode = KERNEL_INOUT, .dtype = PL_F32};
+    union kernel_scalar us    = {.i = 20000};
+    struct device_ptr nothing = {0};
+    struct device_event *event[2];
+    struct pl_err err = {0};
+    struct runner runner;
+    uint64_t ns = 0;
+
+    open_gpu(&runner);
+    x.data = runner.arena;
+    ASSERT_OK(device_event_create(runner.device, &event[0]));
+    ASSERT_OK(device_event_create(runner.device, &event[1]));
+    ASSERT_OK(device_event_record(event[0], runner.stream));
+    ASSERT_OK(kernel_run(runner.context, runner.stream, kernel_by_name("spin"), &x, 1, &us,
+                         1, nothing, 0, 1, &err));
+    ASSERT_OK(device_event_record(event[1], runner.stream));
+    ASSERT_OK(runner_wait(&runner, &err));
+    ASSERT_OK(device_event_elapsed_ns(event[0], event[1], &ns));
+    ASSERT_TRUE(ns >= 19000000 && ns < 200000000);
+    device_event_destroy(event[0]);
+    device_event_destroy(event[1]);
+    runner_close(&runner);
+}
+
+TEST_MAIN()
