@@ -74,6 +74,21 @@ void worker_launch_check(struct worker_core *core, struct worker_launch *launch)
 
 /* ------------------------------------------------------------------------------------------------ work, a kind each */
 
+/*
+ * A private accumulator starts as the identity all over, also between the elements that a strided view shows: the fold
+ * that comes later joins whole boxes.
+ */
+static struct kernel_arg accumulator(const struct worker_operand *operand)
+{
+    struct kernel_arg arg = operand->arg;
+
+    arg.ndim = operand->frame.ndim;
+    memcpy(arg.dim, operand->frame.count, sizeof(arg.dim));
+    pl_box_strides(&operand->frame, arg.stride);
+    arg.data.addr = operand->offset;
+    return arg;
+}
+
 static plasmon_status_t run_enqueue(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t stream, struct pl_err *err)
 {
@@ -89,7 +104,9 @@ static plasmon_status_t run_enqueue(struct worker_core *core, struct worker_laun
         args[i] = launch->operands[i].arg;
         args[i].data.addr += launch->operands[i].offset;
         if (args[i].mode == KERNEL_REDUCE && args[i].reduce_op != 0) {
-            status = ops->fill_identity(user, stream, &args[i], launch->seq);
+            struct kernel_arg whole = accumulator(&launch->operands[i]);
+
+            status = ops->fill_identity(user, stream, &whole, launch->seq);
         }
     }
     if (status != PLASMON_OK) {
