@@ -157,10 +157,18 @@ struct device_launch_shape {
 plasmon_status_t device_launch(struct device_stream *stream, void *function, const struct device_launch_shape *shape, void **params);
 /* cuBLAS handle of the device, made at open; NULL on CPU devices or when cuBLAS is missing (why says so). */
 void *device_cublas(struct device *device, struct pl_err *why);
+/*
+ * The same handle, bound to this stream and to the stream's own workspace (two streams must not share one, and cublasSetStream
+ * forgets it): call it before each series of cuBLAS calls on a stream. One thread at a time uses the handle.
+ */
+void *device_cublas_on(struct device_stream *stream, struct pl_err *why);
+/* A function of the loaded cuBLAS ("cublasDgemm_v2"); NULL when it is missing. */
+void *device_cublas_symbol(struct device *device, const char *name);
 void *device_native_stream(struct device_stream *stream); /* CUstream */
 struct device *device_of_stream(struct device_stream *stream);
 
 /* Time spent inside the driver's calls by the calling thread since it started (CUDA only; 0 on CPU). */
 uint64_t device_driver_ns(void);
+void device_driver_time_enable(bool on); /* off by default: measuring costs two clock reads a call */
 
 #endif

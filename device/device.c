@@ -1,0 +1,389 @@
+/*
+ * The public calls: check the arguments, find the implementation, pass on. No state of its own but the switch for
+ * driver times.
+ *
+ * Misuse by our own code (a call of the other kind of device, streams of two devices joined) is asserted; what depends on
+ * the machine or on a peer gives a status.
+ */
+#include "device/device.h"
+
+#include "base/fault.h"
+#include "device/device_int.h"
+
+#include <assert.h>
+
+_Atomic bool device_driver_time_on;
+_Thread_local uint64_t device_driver_time_total_ns;
+
+static const struct device_ops *ops_of_kind(enum device_kind kind, struct pl_err *err)
+{
+    switch (kind) {
+    case DEVICE_CPU:
+        return &device_cpu_ops;
+    case DEVICE_CUDA:
+#ifdef PLASMON_HAVE_CUDA
+        return &device_cuda_ops;
+#else
+        (void)pl_err_set(err, PLASMON_ENOTSUP,
+                         "this build has no CUDA: it was made without nvcc");
+        return NULL;
+#endif
+    }
+    (void)pl_err_set(err, PLASMON_EINVAL, "device kind %d does not exist", (int)kind);
+    return NULL;
+}
+
+uint32_t device_count(enum device_kind kind, struct pl_err *why)
+{
+    const struct device_ops *ops = ops_of_kind(kind, why);
+
+    return ops != NULL ? ops->count(why) : 0;
+}
+
+/* The ops of that kind when the ordinal exists; otherwise NULL and why. */
+static const struct device_ops *ops_of_ordinal(enum device_kind kind, uint32_t ordinal,
+                                               struct pl_err *err)
+{
+    const struct device_ops *ops = ops_of_kind(kind, err);
+    uint32_t count;
+
+    if (ops == NULL) {
+        return NULL;
+    }
+    count = ops->count(err);
+    if (count == 0) {
+        return NULL; /* err says what is missing */
+    }
+    if (ordinal >= count) {
+        (void)pl_err_set(err, PLASMON_ENOENT, "%s device %u does not exist: there are %u",
+                         kind == DEVICE_CPU ? "CPU" : "CUDA", ordinal, count);
+        return NULL;
+    }
+    return ops;
+}
+
+plasmon_status_t device_probe(enum device_kind kind, uint32_t ordinal,
+                              struct device_info *out_info, struct pl_err *err)
+{
+    struct pl_err why            = {.status = PLASMON_ENOTSUP};
+    const struct device_ops *ops = ops_of_ordinal(kind, ordinal, &why);
+
+    if (ops == NULL) {
+        return pl_err_set(err, why.status, "%s", why.text);
+    }
+    return ops->probe(ordinal, out_info, err);
+}
+
+plasmon_status_t device_open(enum device_kind kind, uint32_t ordinal,
+                             const struct device_config *config, struct device **out_device,
+                             struct pl_err *err)
+{
+    static const struct device_config defaults;
+    struct pl_err why            = {.status = PLASMON_ENOTSUP};
+    const struct device_ops *ops = ops_of_ordinal(kind, ordinal, &why);
+
+    if (ops == NULL) {
+        return pl_err_set(err, why.status, "%s", why.text);
+    }
+    return ops->open(ordinal, config != NULL ? config : &defaults, out_device, err);
+}
+
+void device_close(struct device *device)
+{
+    if (device != NULL) {
+        device->ops->close(device);
+    }
+}
+
+const struct device_info *device_get_info(const struct device *device)
+{
+    return &device->info;
+}
+
+/* ------------------------------------------------------------------------------------------------ memory */
+
+static bool granular(const struct device *device, uint64_t value)
+{
+    return value % device->info.chunk_granularity == 0;
+}
+
+plasmon_status_t device_range_reserve(struct device *device, uint64_t bytes,
+                                      struct device_ptr *out_base)
+{
+    if (bytes == 0 || !granular(device, bytes)) {
+        return PLASMON_EINVAL;
+    }
+    if (pl_fault_point("device.range")) {
+        return PLASMON_ENOMEM;
+    }
+    return device->ops->range_reserve(device, bytes, out_base);
+}
+
+void device_range_release(struct device *device, struct device_ptr base, uint64_t bytes)
+{
+    assert(bytes > 0 && granular(device, bytes));
+    device->ops->range_release(device, base, bytes);
+}
+
+plasmon_status_t device_chunk_create(struct device *device, uint64_t bytes, int *out_fd)
+{
+    if (bytes == 0 || !granular(device, bytes)) {
+        return PLASMON_EINVAL;
+    }
+    if (pl_fault_point("device.chunk")) {
+        return PLASMON_EDEVMEM;
+    }
+    return device->ops->chunk_create(device, bytes, out_fd);
+}
+
+plasmon_status_t device_chunk_map(struct device *device, int fd, uint64_t bytes,
+                                  uint32_t owner_ordinal, bool writable,
+                                  struct device_ptr where)
+{
+    if (fd < 0 || bytes == 0 || !granular(device, bytes) || !granular(device, where.addr)) {
+        return PLASMON_EINVAL;
+    }
+    if (pl_fault_point("device.map")) {
+        return PLASMON_EDEVICE;
+    }
+    return device->ops->chunk_map(device, fd, bytes, owner_ordinal, writable, where);
+}
+
+void device_chunk_unmap(struct device *device, struct device_ptr where, uint64_t bytes)
+{
+    assert(bytes > 0 && granular(device, bytes));
+    device->ops->chunk_unmap(device, where, bytes);
+}
+
+bool device_can_peer(struct device *device, uint32_t peer_ordinal)
+{
+    return peer_ordinal == device->info.ordinal ||
+           device->ops->can_peer(device, peer_ordinal);
+}
+
+plasmon_status_t device_host_register(struct device *device, void *ptr, uint64_t bytes)
+{
+    if (ptr == NULL || bytes == 0) {
+        return PLASMON_EINVAL;
+    }
+    return device->ops->host_register(device, ptr, bytes);
+}
+
+void device_host_unregister(struct device *device, void *ptr)
+{
+    device->ops->host_unregister(device, ptr);
+}
+
+void *device_ptr_host(struct device *device, struct device_ptr ptr)
+{
+    return device->ops->ptr_host(ptr);
+}
+
+/* ------------------------------------------------------------------------------------------------ streams */
+
+plasmon_status_t device_stream_create(struct device *device, unsigned flags,
+                                      struct device_stream **out_stream)
+{
+    assert((flags & ~(unsigned)DEVICE_STREAM_HIGH_PRIORITY) == 0);
+    return device->ops->stream_create(device, flags, out_stream);
+}
+
+void device_stream_destroy(struct device_stream *stream)
+{
+    if (stream != NULL) {
+        stream->device->ops->stream_destroy(stream);
+    }
+}
+
+plasmon_status_t device_stream_sync(struct device_stream *stream, struct pl_err *err)
+{
+    return stream->device->ops->stream_sync(stream, err);
+}
+
+plasmon_status_t device_health(struct device *device, struct pl_err *err)
+{
+    return device->ops->health(device, err);
+}
+
+plasmon_status_t device_copy(struct device_stream *stream, enum device_copy_kind kind,
+                             uint64_t dst, uint64_t src, uint64_t bytes)
+{
+    return bytes > 0 ? stream->device->ops->copy(stream, kind, dst, src, bytes)
+                     : PLASMON_OK;
+}
+
+plasmon_status_t device_copy_box(struct device_stream *stream, const struct pl_box *box,
+                                 uint32_t element_bytes, struct device_ptr dst,
+                                 const struct pl_box *dst_frame, struct device_ptr src,
+                                 const struct pl_box *src_frame)
+{
+    struct device_copy_plan plan;
+
+    device_copy_plan_init(&plan, box, element_bytes, dst_frame, src_frame);
+    if (plan.loop_count == 0) {
+        return stream->device->ops->copy(stream, DEVICE_COPY_DEVICE_TO_DEVICE,
+                                         dst.addr + plan.dst_offset,
+                                         src.addr + plan.src_offset, plan.run_bytes);
+    }
+    return stream->device->ops->copy_planned(stream, &plan, dst, src);
+}
+
+plasmon_status_t device_fill8(struct device_stream *stream, struct device_ptr dst,
+                              uint8_t value, uint64_t bytes)
+{
+    return bytes > 0 ? stream->device->ops->fill8(stream, dst, value, bytes) : PLASMON_OK;
+}
+
+plasmon_status_t device_signal(struct device_stream *stream, uint64_t *word, uint64_t value)
+{
+    assert((uintptr_t)word % sizeof(*word) == 0);
+    return stream->device->ops->signal(stream, word, value);
+}
+
+plasmon_status_t device_wait(struct device_stream *stream, uint64_t *word, uint64_t value)
+{
+    assert((uintptr_t)word % sizeof(*word) == 0);
+    return stream->device->ops->wait(stream, word, value);
+}
+
+plasmon_status_t device_notify(struct device_stream *stream, int eventfd)
+{
+    return stream->device->ops->notify(stream, eventfd);
+}
+
+plasmon_status_t device_stream_join(struct device_stream *stream,
+                                    struct device_stream *other)
+{
+    assert(stream->device == other->device);
+    return stream != other ? stream->device->ops->join(stream, other) : PLASMON_OK;
+}
+
+struct device *device_of_stream(struct device_stream *stream)
+{
+    return stream->device;
+}
+
+/* ------------------------------------------------------------------------------------------------ events */
+
+plasmon_status_t device_event_create(struct device *device, struct device_event **out_event)
+{
+    return device->ops->event_create(device, out_event);
+}
+
+void device_event_destroy(struct device_event *event)
+{
+    if (event != NULL) {
+        event->device->ops->event_destroy(event);
+    }
+}
+
+plasmon_status_t device_event_record(struct device_event *event,
+                                     struct device_stream *stream)
+{
+    assert(event->device == stream->device);
+    return event->device->ops->event_record(event, stream);
+}
+
+plasmon_status_t device_event_elapsed_ns(struct device_event *begin,
+                                         struct device_event *end, uint64_t *out_ns)
+{
+    assert(begin->device == end->device);
+    return begin->device->ops->event_elapsed_ns(begin, end, out_ns);
+}
+
+bool device_event_done(struct device_event *event)
+{
+    return event->device->ops->event_done(event);
+}
+
+/* ------------------------------------------------------------------------------------------------ launches */
+
+plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn fn,
+                                   const void *args, size_t args_bytes, uint64_t tag)
+{
+    assert(stream->device->ops->cpu_launch != NULL);
+    assert(fn != NULL && (args != NULL || args_bytes == 0));
+    return stream->device->ops->cpu_launch(stream, fn, args, args_bytes, tag);
+}
+
+bool device_cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err)
+{
+    return device->ops->cpu_failure != NULL &&
+           device->ops->cpu_failure(device, out_tag, out_err);
+}
+
+plasmon_status_t device_module_load(struct device *device, const void *image,
+                                    size_t image_bytes, struct device_module **out_module,
+                                    struct pl_err *err)
+{
+    if (device->ops->module_load == NULL) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "a CPU device loads no GPU code");
+    }
+    if (image_bytes == 0) {
+        return pl_err_set(err, PLASMON_EINVAL, "the GPU code to load is empty");
+    }
+    return device->ops->module_load(device, image, image_bytes, out_module, err);
+}
+
+void device_module_unload(struct device_module *module)
+{
+    if (module != NULL) {
+        module->device->ops->module_unload(module);
+    }
+}
+
+plasmon_status_t device_module_function(struct device_module *module, const char *name,
+                                        void **out_function, struct pl_err *err)
+{
+    return module->device->ops->module_function(module, name, out_function, err);
+}
+
+plasmon_status_t device_launch(struct device_stream *stream, void *function,
+                               const struct device_launch_shape *shape, void **params)
+{
+    assert(stream->device->ops->launch != NULL);
+    return stream->device->ops->launch(stream, function, shape, params);
+}
+
+void *device_cublas(struct device *device, struct pl_err *why)
+{
+    if (device->ops->cublas == NULL) {
+        (void)pl_err_set(why, PLASMON_ENOTSUP, "a CPU device has no cuBLAS");
+        return NULL;
+    }
+    return device->ops->cublas(device, why);
+}
+
+void *device_cublas_on(struct device_stream *stream, struct pl_err *why)
+{
+    if (stream->device->ops->cublas_on == NULL) {
+        (void)pl_err_set(why, PLASMON_ENOTSUP, "a CPU device has no cuBLAS");
+        return NULL;
+    }
+    return stream->device->ops->cublas_on(stream, why);
+}
+
+void *device_cublas_symbol(struct device *device, const char *name)
+{
+    return device->ops->cublas_symbol != NULL ? device->ops->cublas_symbol(device, name)
+                                              : NULL;
+}
+
+void *device_native_stream(struct device_stream *stream)
+{
+    return stream->device->ops->native_stream != NULL
+               ? stream->device->ops->native_stream(stream)
+               : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ driver time */
+
+void device_driver_time_enable(bool on)
+{
+    atomic_store_explicit(&device_driver_time_on, on, memory_order_relaxed);
+}
+
+uint64_t device_driver_ns(void)
+{
+    return device_driver_time_total_ns;
+}

@@ -1,0 +1,110 @@
+/*
+ * What the implementations of a device share: the ops table, and the structs that every device, stream, event and module
+ * begins with. An implementation embeds the base as its first member and gets its own struct back with a downcast that
+ * asserts the table: `assert(device->ops == &device_cpu_ops)`.
+ */
+#ifndef DEVICE_DEVICE_INT_H
+#define DEVICE_DEVICE_INT_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "device/copy_plan.h"
+#include "device/device.h"
+
+/* All are set except where it says "may be NULL". Arguments were checked by device.c. */
+struct device_ops {
+    enum device_kind kind;
+
+    uint32_t (*count)(struct pl_err *why);
+    plasmon_status_t (*probe)(uint32_t ordinal, struct device_info *out_info,
+                              struct pl_err *err);
+    plasmon_status_t (*open)(uint32_t ordinal, const struct device_config *config,
+                             struct device **out_device, struct pl_err *err);
+    void (*close)(struct device *device);
+
+    plasmon_status_t (*range_reserve)(struct device *device, uint64_t bytes,
+                                      struct device_ptr *out_base);
+    void (*range_release)(struct device *device, struct device_ptr base, uint64_t bytes);
+    plasmon_status_t (*chunk_create)(struct device *device, uint64_t bytes, int *out_fd);
+    plasmon_status_t (*chunk_map)(struct device *device, int fd, uint64_t bytes,
+                                  uint32_t owner_ordinal, bool writable,
+                                  struct device_ptr where);
+    void (*chunk_unmap)(struct device *device, struct device_ptr where, uint64_t bytes);
+    bool (*can_peer)(struct device *device, uint32_t peer_ordinal);
+    plasmon_status_t (*host_register)(struct device *device, void *ptr, uint64_t bytes);
+    void (*host_unregister)(struct device *device, void *ptr);
+    void *(*ptr_host)(struct device_ptr ptr);
+
+    plasmon_status_t (*stream_create)(struct device *device, unsigned flags,
+                                      struct device_stream **out_stream);
+    void (*stream_destroy)(struct device_stream *stream);
+    plasmon_status_t (*stream_sync)(struct device_stream *stream, struct pl_err *err);
+    plasmon_status_t (*health)(struct device *device, struct pl_err *err);
+
+    plasmon_status_t (*copy)(struct device_stream *stream, enum device_copy_kind kind,
+                             uint64_t dst, uint64_t src, uint64_t bytes);
+    plasmon_status_t (*copy_planned)(struct device_stream *stream,
+                                     const struct device_copy_plan *plan,
+                                     struct device_ptr dst, struct device_ptr src);
+    plasmon_status_t (*fill8)(struct device_stream *stream, struct device_ptr dst,
+                              uint8_t value, uint64_t bytes);
+    plasmon_status_t (*signal)(struct device_stream *stream, uint64_t *word,
+                               uint64_t value);
+    plasmon_status_t (*wait)(struct device_stream *stream, uint64_t *word, uint64_t value);
+    plasmon_status_t (*notify)(struct device_stream *stream, int eventfd);
+    plasmon_status_t (*join)(struct device_stream *stream, struct device_stream *other);
+
+    plasmon_status_t (*event_create)(struct device *device,
+                                     struct device_event **out_event);
+    void (*event_destroy)(struct device_event *event);
+    plasmon_status_t (*event_record)(struct device_event *event,
+                                     struct device_stream *stream);
+    plasmon_status_t (*event_elapsed_ns)(struct device_event *begin,
+                                         struct device_event *end, uint64_t *out_ns);
+    bool (*event_done)(struct device_event *event);
+
+    /* CPU devices only; may be NULL. */
+    plasmon_status_t (*cpu_launch)(struct device_stream *stream, device_cpu_fn fn,
+                                   const void *args, size_t args_bytes, uint64_t tag);
+    bool (*cpu_failure)(struct device *device, uint64_t *out_tag, struct pl_err *out_err);
+
+    /* CUDA devices only; may be NULL. */
+    plasmon_status_t (*module_load)(struct device *device, const void *image,
+                                    size_t image_bytes, struct device_module **out_module,
+                                    struct pl_err *err);
+    void (*module_unload)(struct device_module *module);
+    plasmon_status_t (*module_function)(struct device_module *module, const char *name,
+                                        void **out_function, struct pl_err *err);
+    plasmon_status_t (*launch)(struct device_stream *stream, void *function,
+                               const struct device_launch_shape *shape, void **params);
+    void *(*cublas)(struct device *device, struct pl_err *why);
+    void *(*cublas_on)(struct device_stream *stream, struct pl_err *why);
+    void *(*cublas_symbol)(struct device *device, const char *name);
+    void *(*native_stream)(struct device_stream *stream);
+};
+
+extern const struct device_ops device_cpu_ops;
+#ifdef PLASMON_HAVE_CUDA
+extern const struct device_ops device_cuda_ops;
+#endif
+
+struct device {
+    const struct device_ops *ops;
+    struct device_info info; /* constant after open */
+};
+struct device_stream {
+    struct device *device;
+};
+struct device_event {
+    struct device *device;
+};
+struct device_module {
+    struct device *device;
+};
+
+/* Time in the driver: off, it costs one load a call. Relaxed: it guards no data. */
+extern _Atomic bool device_driver_time_on;
+extern _Thread_local uint64_t device_driver_time_total_ns;
+
+#endif
