@@ -102,7 +102,7 @@ struct plasmon_options {
     const char *token;      /* cluster token; NULL: $PLASMON_TOKEN */
     const char *name_space; /* NULL: "default" */
     const char *label;      /* shown in `plasmon status`; NULL: program name */
-    uint32_t cpu_devices;   /* private cluster: CPU devices when there is no GPU (or gpus is "none"); 0: 1 */
+    uint32_t cpu_devices;   /* private cluster: CPU devices; 0: none beside GPUs, 2 where there are none, 1 if gpus is "none" */
     const char *gpus;       /* private cluster: "auto" (NULL), "none", or a number */
     uint64_t device_memory; /* private cluster: bytes a CPU device may use; 0: a quarter of RAM over the devices */
     const char *transfer;   /* private cluster: "auto" (NULL), "peer", "host" */
@@ -195,7 +195,7 @@ PLASMON_API plasmon_status_t plasmon_view(struct plasmon_client *client, struct 
 PLASMON_API plasmon_status_t plasmon_snapshot(struct plasmon_client *client, struct plasmon_ref *ref, struct plasmon_ref **out_ref);
 /** Shape of what the ref shows. Never waits. */
 PLASMON_API plasmon_status_t plasmon_shape_of(struct plasmon_client *client, struct plasmon_ref *ref, struct plasmon_shape *out_shape);
-/** Let go. Tasks submitted before still run. A second release, or NULL, is ERELEASED / fine. */
+/** Let go. Tasks submitted before still run. NULL is fine; a second release is ERELEASED. */
 PLASMON_API plasmon_status_t plasmon_release(struct plasmon_client *client, struct plasmon_ref *ref);
 
 /** Give the present version a name in the namespace, so that it outlives this client and others can find it. NULL ref removes the name. */
@@ -235,7 +235,9 @@ struct plasmon_call {
  *
  * @param out_refs  One a new OUT argument (ref NULL), in order; owned. May be NULL when there is none.
  * @param out_task  NULL, or a ref that becomes ready when the task is done: to wait for, cancel, release. Owned.
- * @return PLASMON_OK, EINVAL, ENOFUNCTION, EARITY, EDTYPE, ESHAPE, ERELEASED, EFOREIGN, ETOOBIG, ELIMIT, ECLOSED, EFORKED.
+ * Blocks only while as many tasks are in flight as the head allows (a million). In a callback it answers EAGAIN instead.
+ *
+ * @return PLASMON_OK, EINVAL, ENOFUNCTION, EARITY, EDTYPE, ESHAPE, ERELEASED, EFOREIGN, ETOOBIG, ELIMIT, EAGAIN, ECLOSED, EFORKED.
  */
 PLASMON_API plasmon_status_t plasmon_submit(struct plasmon_client *client, const struct plasmon_call *call, struct plasmon_ref **out_refs, struct plasmon_ref **out_task);
 

@@ -1,0 +1,288 @@
+/* The host's shared memory against a store in a thread: real descriptors, the real object table. */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "client/shared.h"
+#include "tests/harness/test.h"
+
+#define CHUNK_BYTES (1u << 20)
+#define SECOND_NS   1000000000ull
+
+/* One CPU device with a chunk of results (at 0) and one that clients write (behind it). */
+struct fake_store {
+    int fd;
+    int table_fd, pins_fd, chunk_fd[2];
+    struct store_table *table;
+    struct store_pins *pins;
+    uint8_t *chunk[2];
+    unsigned gets;
+    pthread_t thread;
+};
+
+static void answer(struct fake_store *store, struct store_control message, const int *fds,
+                   unsigned count)
+{
+    message.version = STORE_CONTROL_VERSION;
+    message.count   = count;
+    message.total   = 1;
+    ASSERT_OK(pl_fd_send(store->fd, &message, sizeof(message), fds, count));
+}
+
+static void set_up(struct fake_store *store)
+{
+    int table_ro;
+
+    ASSERT_OK(pl_fd_reopen_readonly(store->table_fd, &table_ro));
+    answer(store,
+           (struct store_control){.type  = STORE_CONTROL_CLIENT_SETUP,
+                                  .part  = STORE_PART_TABLES,
+                                  .bytes = sizeof(struct store_table)},
+           &table_ro, 1);
+    answer(store,
+           (struct store_control){.type  = STORE_CONTROL_CLIENT_SETUP,
+                                  .part  = STORE_PART_PINS,
+                                  .bytes = sizeof(struct store_pins)},
+           &store->pins_fd, 1);
+    answer(
+        store,
+        (struct store_control){.type = STORE_CONTROL_CLIENT_SETUP, .part = STORE_PART_DONE},
+        NULL, 0);
+    pl_fd_close(&table_ro);
+}
+
+static void give_chunk(struct fake_store *store, uint32_t id)
+{
+    struct store_control message = {.type            = STORE_CONTROL_CHUNK,
+                                    .chunk_id        = id,
+                                    .client_writable = id == 1,
+                                    .offset          = (uint64_t)id * CHUNK_BYTES,
+                                    .bytes           = CHUNK_BYTES};
+    int fd;
+
+    store->gets++;
+    if (id > 1) {
+        message.type   = STORE_CONTROL_ERROR;
+        message.status = PLASMON_ENOENT;
+        answer(store, message, NULL, 0);
+        return;
+    }
+    fd = store->chunk_fd[id];
+    if (id == 0) {
+        ASSERT_OK(pl_fd_reopen_readonly(store->chunk_fd[0], &fd));
+    }
+    answer(store, message, &fd, 1);
+    if (id == 0) {
+        pl_fd_close(&fd);
+    }
+}
+
+static void *run(void *user)
+{
+    struct fake_store *store = user;
+
+    for (;;) {
+        struct store_control message;
+        size_t bytes = sizeof(message);
+        int fds[PL_FD_MAX_PER_MESSAGE];
+        unsigned count = PL_FD_MAX_PER_MESSAGE;
+
+        if (pl_fd_recv(store->fd, &message, &bytes, fds, &count) != PLASMON_OK) {
+            return NULL;
+        }
+        if (message.type == STORE_CONTROL_CLIENT_HELLO) {
+            set_up(store);
+        } else if (message.type == STORE_CONTROL_GET_CHUNK) {
+            give_chunk(store, message.chunk_id);
+        } else if (message.type == STORE_CONTROL_NEW_HEAD_FD) {
+            answer(store, (struct store_control){.type = STORE_CONTROL_HEAD_FD},
+                   &store->pins_fd, 1);
+        }
+    }
+}
+
+static void make_memory(size_t bytes, int *out_fd, void *out_ptr)
+{
+    ASSERT_OK(pl_memfd_create("fake-store", bytes, out_fd));
+    ASSERT_OK(pl_fd_map(*out_fd, bytes, 1, out_ptr));
+}
+
+static void begin(struct fake_store *store, struct shared *shared)
+{
+    int pair[2];
+
+    *store = (struct fake_store){.gets = 0};
+    make_memory(sizeof(struct store_table), &store->table_fd, &store->table);
+    make_memory(sizeof(struct store_pins), &store->pins_fd, &store->pins);
+    store_table_init(store->table, 0, 1, 0, 2 * CHUNK_BYTES);
+    store_pins_init(store->pins, (uint64_t)getpid());
+    for (uint32_t id = 0; id < 2; id++) {
+        struct store_chunk chunk = {.offset          = (uint64_t)id * CHUNK_BYTES,
+                                    .bytes           = CHUNK_BYTES,
+                                    .client_writable = id,
+                                    .id              = id};
+
+        make_memory(CHUNK_BYTES, &store->chunk_fd[id], &store->chunk[id]);
+        ASSERT_OK(store_table_add_chunk(store->table, &chunk));
+    }
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    store->fd = pair[0];
+    ASSERT_EQ(pthread_create(&store->thread, NULL, run, store), 0);
+    ASSERT_OK(shared_init(shared));
+    shared_adopt(shared, pair[1]);
+}
+
+static void end(struct fake_store *store, struct shared *shared)
+{
+    shared_finish(shared); /* closes the socket: the thread ends */
+    ASSERT_EQ(pthread_join(store->thread, NULL), 0);
+    ASSERT_EQ(close(store->fd), 0);
+}
+
+static const struct pl_shape bytes_1000 = {.dtype = PL_U8, .ndim = 1, .dim = {1000}};
+
+TEST(a_sealed_buffer_is_pinned_where_it_lies)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct store_pins *pages[1];
+    struct pl_err err = {0};
+
+    begin(&store, &shared);
+    pages[0] = store.pins;
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    store_table_alloc(store.table, 7, 3, 4096, &bytes_1000, 0, 1);
+    memcpy(store.chunk[0] + 4096, "hello", 6);
+    store_table_seal(store.table, 7);
+
+    ASSERT_OK(shared_pin(&shared, 0, 7, 3, pl_now_ns() + SECOND_NS, &pin, &err));
+    ASSERT_STR((const char *)pin.data, "hello");
+    store_table_doom(store.table, 7);
+    ASSERT_TRUE(
+        store_table_pinned(store.table, 7, pages, 1)); /* the worker sees it and waits */
+    shared_unpin(&shared, &pin);
+    ASSERT_TRUE(!store_table_pinned(store.table, 7, pages, 1));
+    ASSERT_STATUS(shared_pin(&shared, 0, 7, 3, pl_now_ns() + SECOND_NS, &pin, &err),
+                  PLASMON_ELOST);
+    ASSERT_EQ(store.gets, 1); /* a chunk is asked for once */
+    end(&store, &shared);
+}
+
+/* Seals as soon as somebody has tried to pin it: a pin is set before the state is looked at. */
+static void *seal_when_tried(void *user)
+{
+    struct fake_store *store    = user;
+    struct store_pins *pages[1] = {store->pins};
+    uint64_t deadline_ns        = pl_now_ns() + 10 * SECOND_NS;
+
+    while (!store_table_pinned(store->table, 9, pages, 1)) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        (void)sched_yield();
+    }
+    store_table_seal(store->table, 9);
+    return NULL;
+}
+
+TEST(a_pin_waits_for_the_seal)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct pl_err err = {0};
+    pthread_t thread;
+
+    begin(&store, &shared);
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    store_table_alloc(store.table, 9, 1, 0, &bytes_1000, 0, 1);
+    ASSERT_STATUS(shared_pin(&shared, 0, 9, 1, pl_now_ns() + 1000000, &pin, &err),
+                  PLASMON_ETIMEDOUT);
+    ASSERT_EQ(pthread_create(&thread, NULL, seal_when_tried, &store), 0);
+    ASSERT_OK(shared_pin(&shared, 0, 9, 1, pl_now_ns() + 10 * SECOND_NS, &pin, &err));
+    ASSERT_EQ(pthread_join(thread, NULL), 0);
+    shared_unpin(&shared, &pin);
+    end(&store, &shared);
+}
+
+TEST(only_the_buffer_of_a_put_can_be_written)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct pl_err err = {0};
+    void *to;
+
+    begin(&store, &shared);
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    store_table_alloc(store.table, 1, 1, CHUNK_BYTES + 256, &bytes_1000,
+                      STORE_ENTRY_CLIENT_WRITES, 1);
+    ASSERT_OK(shared_writable(&shared, 0, 1, 1, 1000, pl_now_ns() + SECOND_NS, &to, &err));
+    memcpy(to, "bytes", 6);
+    ASSERT_STR((const char *)store.chunk[1] + 256, "bytes");
+
+    ASSERT_STATUS(shared_writable(&shared, 0, 1, 2, 1000, pl_now_ns() + 1000000, &to, &err),
+                  PLASMON_ETIMEDOUT);
+    ASSERT_STATUS(
+        shared_writable(&shared, 0, 1, 1, 1001, pl_now_ns() + SECOND_NS, &to, &err),
+        PLASMON_EMALFORMED);
+    store_table_alloc(store.table, 2, 1, 512, &bytes_1000, STORE_ENTRY_CLIENT_WRITES,
+                      1); /* in the read-only chunk */
+    ASSERT_STATUS(
+        shared_writable(&shared, 0, 2, 1, 1000, pl_now_ns() + SECOND_NS, &to, &err),
+        PLASMON_EUNREACHABLE);
+    end(&store, &shared);
+}
+
+TEST(nonsense_from_the_wire_is_refused)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct pl_err err = {0};
+
+    begin(&store, &shared);
+    ASSERT_STATUS(shared_pin(&shared, 0, 1, 1, 0, &pin, &err),
+                  PLASMON_EUNREACHABLE); /* before the set-up */
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    ASSERT_STATUS(shared_pin(&shared, 5, 1, 1, 0, &pin, &err), PLASMON_EUNREACHABLE);
+    ASSERT_STATUS(shared_pin(&shared, 0, STORE_TABLE_SLOTS, 1, 0, &pin, &err),
+                  PLASMON_EMALFORMED);
+    store_table_alloc(store.table, 3, 1, 2 * CHUNK_BYTES - 10, &bytes_1000, 0,
+                      1); /* hangs out of its chunk */
+    store_table_seal(store.table, 3);
+    ASSERT_STATUS(shared_pin(&shared, 0, 3, 1, pl_now_ns() + SECOND_NS, &pin, &err),
+                  PLASMON_EUNREACHABLE);
+    end(&store, &shared);
+}
+
+TEST(a_socket_to_the_head_comes_when_asked_for)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct pl_err err = {0};
+    int fd            = -1;
+
+    begin(&store, &shared);
+    ASSERT_STATUS(shared_take_head_fd(&shared, false, pl_now_ns() + 1000000, &fd, &err),
+                  PLASMON_ETIMEDOUT);
+    ASSERT_OK(shared_take_head_fd(&shared, true, pl_now_ns() + 5 * SECOND_NS, &fd, &err));
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+    end(&store, &shared);
+}
+
+TEST(a_store_that_is_gone_is_said_to_be)
+{
+    struct shared shared;
+    struct pl_err err = {0};
+
+    ASSERT_OK(shared_init(&shared));
+    ASSERT_STATUS(shared_ensure(&shared, "", &err), PLASMON_EUNREACHABLE);
+    ASSERT_STATUS(shared_ensure(&shared, "/nonexistent/store", &err), PLASMON_EUNREACHABLE);
+    ASSERT_CONTAINS(err.text, "/nonexistent/store");
+    shared_finish(&shared);
+}
+
+TEST_MAIN()
