@@ -1,0 +1,182 @@
+/*
+ * Random programs, played on a simulated cluster and compared with what they mean.
+ *
+ *   graph_make.c    a program from a seed: tasks, puts, snapshots, reads, mappings, releases, cancels, names
+ *   graph_play.c    submits it step by step while the cluster runs, with faults
+ *   graph_model.c   what it means: the steps one after the other on plain arrays, by the same CPU functions
+ *   graph_check.c   every answer against the model; what was covered
+ *
+ * Everything is compared to the bit (only a NaN stands for any NaN). A task may fail only where the model says so, or where a
+ * cancel, a crash or a full device explains it; then the model goes on with that failure.
+ */
+#ifndef TESTS_SIM_GRAPH_H
+#define TESTS_SIM_GRAPH_H
+
+#include "tests/sim/sim.h"
+
+enum {
+    GRAPH_REFS_MAX  = 96,
+    GRAPH_STEPS_MAX = 512,
+    GRAPH_PUT_MAX   = 3, /* pieces of a put */
+};
+
+enum graph_view_kind {
+    GRAPH_WHOLE,
+    GRAPH_DENSE,
+    GRAPH_STRIDED,
+    GRAPH_OVERLAPPING, /* meets what was accessed last, without being equal to it */
+    GRAPH_NESTED,      /* a view of a view */
+    GRAPH_VIEW_KINDS,
+};
+
+/* A ref of a client. Each has an array of its own: snapshots and looked-up versions are copies. */
+struct graph_ref {
+    uint32_t client;
+    uint32_t dtype;
+    struct pl_shape root;  /* of the coordinates of its array */
+    struct pl_view base;   /* what it shows of them */
+    struct pl_shape shape; /* of what it shows */
+    bool released;         /* later steps do not name it */
+    bool may_fail;         /* the generator put a failure upstream */
+    bool accessed;
+    struct pl_box last; /* hull of the last access, in root coordinates */
+    uint32_t made_by;   /* step */
+    uint64_t id;        /* while played; 0: not yet, or released */
+};
+
+struct graph_arg {
+    uint32_t mode;
+    uint32_t ref;
+    bool fresh; /* OUT makes the ref */
+    enum graph_view_kind kind;
+    struct pl_view view; /* of what the ref shows */
+    struct pl_view root; /* of the array */
+    uint32_t reduce_op;
+    /* Who else had a stake in the array when the task was submitted. */
+    bool by_snapshot;
+    bool by_mapping;
+    bool by_reader;
+};
+
+enum graph_step_kind {
+    GRAPH_RUN,
+    GRAPH_PUT,
+    GRAPH_PUT_SHARED, /* through shared memory */
+    GRAPH_SNAPSHOT,
+    GRAPH_READ,
+    GRAPH_MAP,
+    GRAPH_UNMAP,
+    GRAPH_RELEASE,
+    GRAPH_CANCEL,
+    GRAPH_PUBLISH,
+    GRAPH_LOOKUP,
+    GRAPH_UNPUBLISH,
+};
+
+struct graph_step {
+    enum graph_step_kind kind;
+    uint32_t client;
+    const char *function;
+    struct graph_arg args[SIM_ARGS_MAX]; /* READ, MAP, SNAPSHOT: args[0] is what is read */
+    uint32_t arg_count;
+    union kernel_scalar scalars[6];
+    uint32_t scalar_count;
+    uint32_t place; /* device index + 1, or 0 */
+    uint32_t target; /* RELEASE: ref; CANCEL, UNMAP: step; SNAPSHOT, LOOKUP: the new ref; LOOKUP: see other */
+    uint32_t other;  /* LOOKUP, UNPUBLISH: the PUBLISH step */
+    bool donatable;
+    uint8_t *data; /* puts; owned */
+    uint32_t pieces;
+    uint64_t pause_ns; /* virtual time that passes before it */
+    bool flush;
+    /* While played. */
+    struct sim_answer *answers[GRAPH_PUT_MAX];
+    uint64_t task;
+    uint64_t hold;
+    bool played;
+    bool cancel_asked;
+};
+
+struct graph {
+    uint64_t seed;
+    uint64_t random;
+    struct sim_config config;
+    struct graph_ref refs[GRAPH_REFS_MAX];
+    uint32_t ref_count;
+    struct graph_step *steps; /* GRAPH_STEPS_MAX */
+    uint32_t step_count;
+};
+
+/* What kind of runs to make. */
+struct graph_profile {
+    uint32_t devices_min, devices_max;
+    uint32_t steps_min, steps_max;
+    uint32_t crash_permille;  /* of the graphs */
+    uint32_t break_permille;
+    uint32_t scarce_permille; /* with little device memory */
+    uint32_t check_every;
+};
+
+enum { GRAPH_MODES = 5, GRAPH_RELATIONS = 2, GRAPH_HOLDERS = 4, GRAPH_FAILURES = 4 };
+struct graph_coverage {
+    uint64_t cell[GRAPH_MODES][GRAPH_VIEW_KINDS][GRAPH_RELATIONS][GRAPH_HOLDERS]
+                 [GRAPH_FAILURES];
+    uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
+        breaks, starvations, launches;
+};
+
+struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);
+void graph_destroy(struct graph *graph);
+void graph_describe(const struct graph *graph, uint32_t first, struct pl_str *out);
+/* Play it. false: sim->failure says why. */
+bool graph_play(struct graph *graph, struct sim *sim);
+bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *coverage);
+/* All of it for one seed. false: why and the program are printed when `print`. */
+bool graph_run(uint64_t seed, const struct graph_profile *profile,
+               struct graph_coverage *coverage, bool print);
+void graph_coverage_print(const struct graph_coverage *coverage);
+/* How many feasible cells were never executed; names them. */
+uint32_t graph_coverage_missing(const struct graph_coverage *coverage, struct pl_str *out);
+
+/* ------------------------------------------------------------------------------------------------ model */
+
+struct graph_partial {
+    struct pl_box box;
+    uint8_t *bytes; /* owned; dense over box */
+    bool failed;
+};
+
+struct graph_array {
+    bool exists;
+    struct pl_shape shape;
+    uint8_t *bytes;    /* owned */
+    uint8_t *failed;   /* an element: it has no right value */
+    uint8_t *home;     /* an element: device + 1 that wrote it */
+    struct pl_vec partials; /* struct graph_partial */
+    uint32_t partial_op;
+    struct pl_vec held; /* uint32_t: refs that are snapshots of it */
+};
+
+void graph_array_init(struct graph_array *array, const struct pl_shape *shape);
+void graph_array_finish(struct graph_array *array);
+struct kernel_arg graph_array_arg(const struct graph_array *array, const struct pl_view *view,
+                                  uint32_t mode);
+bool graph_array_failed(const struct graph_array *array, const struct pl_box *box);
+void graph_array_mark(const struct graph_array *array, const struct pl_box *box,
+                      uint8_t *marks, uint8_t value);
+bool graph_array_elsewhere(const struct graph_array *array, const struct pl_box *box,
+                           uint8_t home);
+void graph_array_copy(struct graph_array *to, const struct graph_array *from);
+/* Before any use of the array but a REDUCE with op. */
+void graph_array_fold(struct graph_array *array);
+/* A private accumulator for a REDUCE through `view`. */
+struct graph_partial *graph_array_partial(struct graph_array *array,
+                                          const struct pl_view *view, uint32_t op);
+struct kernel_arg graph_partial_arg(const struct graph_array *array,
+                                    const struct graph_partial *partial,
+                                    const struct pl_view *view, uint32_t op);
+/* What the view shows, dense. From pl_alloc. */
+uint8_t *graph_array_show(const struct graph_array *array, const struct pl_view *view,
+                          uint64_t *out_bytes);
+
+#endif

@@ -1,0 +1,529 @@
+/*
+ * Every answer of a played program against the model, in the order of submission; and which cells of the coverage table were really
+ * executed.
+ *
+ * WHAT MAY FAIL
+ *   - a task with a failed input, and test_fail: they must fail
+ *   - a task that was asked to be cancelled: ECANCELLED
+ *   - after a crash: ECONSUMED, EWORKER, EDEPENDENCY; on a device with little memory: EDEVMEM, EDEPENDENCY. The head's own copies and
+ *     folds may be what failed, so which tasks depend on it cannot be told from outside; but what is answered as done must be
+ *     right in any case.
+ * Everything else is an error, and so is a task that ends well on a failed input.
+ */
+#include "tests/sim/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct check {
+    struct graph *graph;
+    struct sim *sim;
+    struct graph_coverage *coverage;
+    struct graph_array arrays[GRAPH_REFS_MAX];
+    struct graph_array published[GRAPH_STEPS_MAX];
+};
+
+/* ------------------------------------------------------------------------------------------ comparing */
+
+static bool same_value(const uint8_t *a, const uint8_t *b, uint32_t dtype)
+{
+    if (dtype == PL_F32) {
+        float x, y;
+
+        memcpy(&x, a, sizeof(x));
+        memcpy(&y, b, sizeof(y));
+        return memcmp(a, b, 4) == 0 || (x != x && y != y);
+    }
+    if (dtype == PL_F64) {
+        double x, y;
+
+        memcpy(&x, a, sizeof(x));
+        memcpy(&y, b, sizeof(y));
+        return memcmp(a, b, 8) == 0 || (x != x && y != y);
+    }
+    return memcmp(a, b, pl_dtype_bytes(dtype)) == 0;
+}
+
+static void compare(struct check *check, uint32_t index, const struct graph_arg *arg,
+                    const struct sim_answer *answer)
+{
+    const struct graph_array *array = &check->arrays[arg->ref];
+    uint32_t bytes                  = pl_dtype_bytes(array->shape.dtype);
+    uint64_t length;
+    uint8_t *want = graph_array_show(array, &arg->root, &length);
+
+    if (answer->length != length) {
+        sim_fail(check->sim, "step %u gives %zu bytes, not %llu", index, answer->length,
+                 (unsigned long long)length);
+    }
+    for (uint64_t i = 0; !check->sim->failed && i < length; i += bytes) {
+        if (!same_value(want + i, answer->data + i, array->shape.dtype)) {
+            struct pl_str text;
+
+            pl_str_init(&text);
+            for (uint32_t b = bytes; b-- > 0;) {
+                pl_str_append(&text, "%02x", answer->data[i + b]);
+            }
+            pl_str_append(&text, ", not ");
+            for (uint32_t b = bytes; b-- > 0;) {
+                pl_str_append(&text, "%02x", want[i + b]);
+            }
+            sim_fail(check->sim, "step %u: element %llu of r%u (%s) is %s", index,
+                     (unsigned long long)(i / bytes), arg->ref,
+                     pl_dtype_name(array->shape.dtype), pl_str_text(&text));
+            pl_str_finish(&text);
+        }
+    }
+    pl_free(want);
+}
+
+/* Does something that is not in the program explain this failure? */
+static bool explained(const struct check *check, const struct graph_step *step,
+                      const struct sim_answer *answer)
+{
+    const struct sim *sim = check->sim;
+    bool crash = sim->crash_count > 0 && sim->first_crash_ns <= answer->answered_ns;
+    bool scarce = sim->config.device_bytes != 0;
+
+    switch (answer->status) {
+    case PLASMON_ECANCELLED:
+        return step->cancel_asked;
+    case PLASMON_ECONSUMED:
+    case PLASMON_EWORKER:
+        return crash;
+    case PLASMON_EDEVMEM:
+        return scarce;
+    case PLASMON_EDEPENDENCY:
+        return crash || scarce;
+    default:
+        return false;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ coverage */
+
+enum { HELD_BY_NONE, HELD_BY_SNAPSHOT, HELD_BY_MAPPING, HELD_BY_READER };
+enum { FAILED_NONE, FAILED_INPUT, FAILED_CANCELLED, FAILED_CRASH };
+enum { MODE_ROW_IN, MODE_ROW_OUT, MODE_ROW_INOUT, MODE_ROW_REDUCE, MODE_ROW_SCRATCH };
+
+static uint32_t mode_row(uint32_t mode)
+{
+    switch (mode) {
+    case KERNEL_IN:
+        return MODE_ROW_IN;
+    case KERNEL_OUT:
+        return MODE_ROW_OUT;
+    case KERNEL_INOUT:
+        return MODE_ROW_INOUT;
+    case KERNEL_REDUCE:
+        return MODE_ROW_REDUCE;
+    default:
+        return MODE_ROW_SCRATCH;
+    }
+}
+
+/* Device + 1 (of the host) where the task ran, or would have run; 0: nobody can say. */
+static uint8_t ran_on(const struct check *check, const struct graph_step *step)
+{
+    struct sim *sim = check->sim;
+    void *place     = pl_map_get(&sim->ran_on,
+                                 sim_task_key(&sim->clients[step->client], step->task));
+
+    if (place != NULL) {
+        return (uint8_t)(uintptr_t)place;
+    }
+    if (step->place != 0 && sim_worker_of(sim, step->place - 1) != NULL) {
+        return (uint8_t)(sim_worker_of(sim, step->place - 1)->host_device + 1);
+    }
+    return 0;
+}
+
+static void count_cells(struct check *check, const struct graph_step *step,
+                        const struct graph_arg *arg, uint32_t relation, uint32_t failure)
+{
+    uint64_t(*cell)[GRAPH_FAILURES] =
+        check->coverage->cell[mode_row(arg->mode)][arg->kind][relation];
+
+    if (!arg->by_snapshot && !arg->by_mapping && !arg->by_reader) {
+        cell[HELD_BY_NONE][failure]++;
+    }
+    cell[HELD_BY_SNAPSHOT][failure] += arg->by_snapshot;
+    cell[HELD_BY_MAPPING][failure] += arg->by_mapping;
+    cell[HELD_BY_READER][failure] += arg->by_reader;
+    (void)step;
+}
+
+static void cover(struct check *check, const struct graph_step *step, bool failed_input)
+{
+    const struct sim *sim           = check->sim;
+    const struct sim_answer *answer = step->answers[0];
+    uint8_t home                    = ran_on(check, step);
+    bool crash                      = false;
+
+    for (size_t i = 0; i < sim->crash_times.count; i++) {
+        uint64_t at = *(uint64_t *)pl_vec_at(&sim->crash_times, i);
+
+        crash |= answer->asked_ns <= at && at <= answer->answered_ns;
+    }
+    for (uint32_t i = 0; home != 0 && i < step->arg_count; i++) {
+        const struct graph_arg *arg     = &step->args[i];
+        const struct graph_array *array = &check->arrays[arg->ref];
+        struct pl_box hull              = pl_view_hull(&arg->root);
+        uint32_t relation =
+            array->exists && !arg->fresh && graph_array_elsewhere(array, &hull, home);
+
+        if (failed_input) {
+            count_cells(check, step, arg, relation, FAILED_INPUT);
+        } else if (answer->status == PLASMON_ECANCELLED) {
+            count_cells(check, step, arg, relation, FAILED_CANCELLED);
+        } else if (answer->status == PLASMON_OK) {
+            count_cells(check, step, arg, relation, FAILED_NONE);
+        }
+        if (crash) {
+            count_cells(check, step, arg, relation, FAILED_CRASH);
+        }
+    }
+}
+
+static const char *const mode_names[]     = {"in", "out", "inout", "reduce", "scratch"};
+static const char *const kind_names[]     = {"whole", "dense", "strided", "overlapping",
+                                             "nested"};
+static const char *const relation_names[] = {"same device", "other device"};
+static const char *const holder_names[]   = {"nobody", "snapshot", "mapping", "reader"};
+static const char *const failure_names[]  = {"none", "failed input", "cancelled",
+                                             "worker crash"};
+
+/* NULL: feasible; else why not. */
+static const char *infeasible(uint32_t mode)
+{
+    if (mode == MODE_ROW_SCRATCH) {
+        return "no function of the catalogue takes a SCRATCH argument, and both client and "
+               "worker check calls against the catalogue";
+    }
+    return NULL;
+}
+
+uint32_t graph_coverage_missing(const struct graph_coverage *coverage, struct pl_str *out)
+{
+    uint32_t missing = 0;
+
+    for (uint32_t m = 0; m < GRAPH_MODES; m++) {
+        for (uint32_t i = 0; infeasible(m) == NULL &&
+                             i < GRAPH_VIEW_KINDS * GRAPH_RELATIONS * GRAPH_HOLDERS *
+                                     GRAPH_FAILURES;
+             i++) {
+            uint32_t f = i % GRAPH_FAILURES;
+            uint32_t h = i / GRAPH_FAILURES % GRAPH_HOLDERS;
+            uint32_t r = i / GRAPH_FAILURES / GRAPH_HOLDERS % GRAPH_RELATIONS;
+            uint32_t k = i / GRAPH_FAILURES / GRAPH_HOLDERS / GRAPH_RELATIONS;
+
+            if (coverage->cell[m][k][r][h][f] == 0) {
+                missing++;
+                pl_str_append(out, "%s, %s, %s, held by %s, failure: %s\n", mode_names[m],
+                              kind_names[k], relation_names[r], holder_names[h],
+                              failure_names[f]);
+            }
+        }
+    }
+    return missing;
+}
+
+void graph_coverage_print(const struct graph_coverage *coverage)
+{
+    printf("# %llu graphs: %llu tasks (%llu done, %llu failed), %llu reads, %llu launches, "
+           "%llu crashes, %llu broken connections, %llu starvations\n",
+           (unsigned long long)coverage->graphs, (unsigned long long)coverage->tasks,
+           (unsigned long long)coverage->tasks_done,
+           (unsigned long long)coverage->tasks_failed, (unsigned long long)coverage->reads,
+           (unsigned long long)coverage->launches, (unsigned long long)coverage->crashes,
+           (unsigned long long)coverage->breaks, (unsigned long long)coverage->starvations);
+    printf("# executed arguments: none / failed input / cancelled / worker crash\n");
+    for (uint32_t m = 0; m < GRAPH_MODES; m++) {
+        if (infeasible(m) != NULL) {
+            printf("# %s: infeasible: %s\n", mode_names[m], infeasible(m));
+            continue;
+        }
+        for (uint32_t k = 0; k < GRAPH_VIEW_KINDS; k++) {
+            for (uint32_t r = 0; r < GRAPH_RELATIONS; r++) {
+                printf("# %-6s %-11s %-12s", mode_names[m], kind_names[k],
+                       relation_names[r]);
+                for (uint32_t h = 0; h < GRAPH_HOLDERS; h++) {
+                    const uint64_t *cell = coverage->cell[m][k][r][h];
+
+                    printf("  %s %llu/%llu/%llu/%llu", holder_names[h],
+                           (unsigned long long)cell[0], (unsigned long long)cell[1],
+                           (unsigned long long)cell[2], (unsigned long long)cell[3]);
+                }
+                printf("\n");
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ tasks */
+
+static void arrays_prepare(struct check *check, const struct graph_step *step)
+{
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        const struct graph_arg *arg = &step->args[i];
+        struct graph_array *array   = &check->arrays[arg->ref];
+
+        if (arg->fresh) {
+            graph_array_init(array, &check->graph->refs[arg->ref].root);
+        }
+    }
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        const struct graph_arg *arg = &step->args[i];
+        struct graph_array *array   = &check->arrays[arg->ref];
+
+        if (array->partials.count > 0 &&
+            (arg->mode != KERNEL_REDUCE || array->partial_op != arg->reduce_op)) {
+            graph_array_fold(array);
+        }
+    }
+}
+
+/* Does it need what lies in there already? A strided OUT keeps what lies between. */
+static bool reads(const struct graph_arg *arg)
+{
+    return arg->mode == KERNEL_IN || arg->mode == KERNEL_INOUT ||
+           (arg->mode == KERNEL_OUT && !pl_view_dense(&arg->root));
+}
+
+static bool has_failed_input(const struct check *check, const struct graph_step *step)
+{
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        struct pl_box hull = pl_view_hull(&step->args[i].root);
+
+        if (reads(&step->args[i]) &&
+            graph_array_failed(&check->arrays[step->args[i].ref], &hull)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void execute(struct check *check, const struct graph_step *step, uint32_t index)
+{
+    struct kernel_arg args[SIM_ARGS_MAX];
+    struct pl_err err = {0};
+    uint8_t home      = ran_on(check, step);
+
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        const struct graph_arg *arg = &step->args[i];
+        struct graph_array *array   = &check->arrays[arg->ref];
+        struct pl_box hull          = pl_view_hull(&arg->root);
+
+        if (arg->mode == KERNEL_REDUCE) {
+            const struct graph_partial *partial =
+                graph_array_partial(array, &arg->root, arg->reduce_op);
+
+            args[i] = graph_partial_arg(array, partial, &arg->root, arg->reduce_op);
+            continue;
+        }
+        args[i] = graph_array_arg(array, &arg->root, arg->mode);
+        if (arg->mode != KERNEL_IN) {
+            graph_array_mark(array, &hull, array->failed, 0);
+            graph_array_mark(array, &hull, array->home, home);
+        }
+    }
+    if (kernel_run_cpu_now(kernel_by_name(step->function), args, step->arg_count,
+                           step->scalars, step->scalar_count, &err) != PLASMON_OK) {
+        sim_fail(check->sim, "step %u: the reference fails: %s", index, err.text);
+    }
+}
+
+static void fail_outputs(struct check *check, const struct graph_step *step)
+{
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        const struct graph_arg *arg = &step->args[i];
+        struct graph_array *array   = &check->arrays[arg->ref];
+        struct pl_box hull          = pl_view_hull(&arg->root);
+
+        if (arg->mode == KERNEL_REDUCE) {
+            graph_array_partial(array, &arg->root, arg->reduce_op)->failed = true;
+        } else if (arg->mode != KERNEL_IN) {
+            graph_array_mark(array, &hull, array->failed, 1);
+        }
+    }
+}
+
+static void check_run(struct check *check, const struct graph_step *step, uint32_t index)
+{
+    const struct sim_answer *answer = step->answers[0];
+    bool must_fail, failed_input;
+
+    arrays_prepare(check, step);
+    failed_input = has_failed_input(check, step);
+    must_fail    = failed_input || strcmp(step->function, "test_fail") == 0;
+    check->coverage->tasks++;
+    cover(check, step, failed_input);
+    if (answer->status == PLASMON_OK) {
+        if (must_fail) {
+            sim_fail(check->sim, "step %u ended well and should have failed: %s", index,
+                     failed_input ? "an input failed" : "it is test_fail");
+        }
+        check->coverage->tasks_done++;
+        execute(check, step, index);
+        return;
+    }
+    check->coverage->tasks_failed++;
+    if (!must_fail && !explained(check, step, answer)) {
+        sim_fail(check->sim, "step %u (%s) should have ended well and failed: %s: %s", index,
+                 step->function, pl_status_name(answer->status), answer->text);
+    }
+    if (must_fail && !failed_input && answer->status != PLASMON_EFUNCTION &&
+        !explained(check, step, answer)) {
+        sim_fail(check->sim, "step %u is test_fail and failed with %s: %s", index,
+                 pl_status_name(answer->status), answer->text);
+    }
+    fail_outputs(check, step);
+}
+
+static void check_put(struct check *check, const struct graph_step *step, uint32_t index)
+{
+    struct graph_array *array = &check->arrays[step->args[0].ref];
+    struct pl_box all         = pl_box_of_shape(&check->graph->refs[step->args[0].ref].root);
+    uint32_t answers          = step->kind == GRAPH_PUT ? step->pieces : 1;
+    bool failed               = false;
+
+    graph_array_init(array, &check->graph->refs[step->args[0].ref].root);
+    memcpy(array->bytes, step->data, pl_shape_bytes(&array->shape));
+    for (uint32_t i = 0; i < answers; i++) {
+        const struct sim_answer *answer = step->answers[i];
+
+        if (answer->status != PLASMON_OK) {
+            failed = true;
+            if (!explained(check, step, answer)) {
+                sim_fail(check->sim, "step %u: a put failed: %s: %s", index,
+                         pl_status_name(answer->status), answer->text);
+            }
+        }
+    }
+    graph_array_mark(array, &all, failed ? array->failed : array->home,
+                     failed ? 1 : ran_on(check, step));
+}
+
+/* READ and MAP. */
+static void check_data(struct check *check, const struct graph_step *step, uint32_t index)
+{
+    const struct graph_arg *arg     = &step->args[0];
+    const struct sim_answer *answer = step->answers[0];
+    struct graph_array *array       = &check->arrays[arg->ref];
+    struct pl_box hull              = pl_view_hull(&arg->root);
+    bool failed;
+
+    graph_array_fold(array);
+    failed = graph_array_failed(array, &hull);
+    check->coverage->reads++;
+    if (answer->status == PLASMON_OK) {
+        if (failed) {
+            sim_fail(check->sim, "step %u gives bytes of a failed version", index);
+        } else {
+            compare(check, index, arg, answer);
+        }
+    } else if (!failed && !explained(check, step, answer) &&
+               !(step->kind == GRAPH_MAP &&
+                 (answer->status == PLASMON_EAGAIN || answer->status == PLASMON_ELOST) &&
+                 check->sim->crash_count > 0)) {
+        sim_fail(check->sim, "step %u should give bytes and failed: %s: %s", index,
+                 pl_status_name(answer->status), answer->text);
+    }
+}
+
+static void check_snapshot(struct check *check, const struct graph_step *step,
+                           uint32_t index)
+{
+    struct graph_array *from = &check->arrays[step->args[0].ref];
+
+    graph_array_fold(from);
+    graph_array_copy(&check->arrays[step->target], from);
+    if (step->answers[0]->status != PLASMON_OK) {
+        sim_fail(check->sim, "step %u: a snapshot failed: %s", index, step->answers[0]->text);
+    }
+}
+
+static void check_step(struct check *check, uint32_t index)
+{
+    const struct graph_step *step = &check->graph->steps[index];
+
+    switch (step->kind) {
+    case GRAPH_RUN:
+        check_run(check, step, index);
+        break;
+    case GRAPH_PUT:
+    case GRAPH_PUT_SHARED:
+        check_put(check, step, index);
+        break;
+    case GRAPH_SNAPSHOT:
+        check_snapshot(check, step, index);
+        break;
+    case GRAPH_READ:
+    case GRAPH_MAP:
+        check_data(check, step, index);
+        break;
+    case GRAPH_PUBLISH:
+        graph_array_fold(&check->arrays[step->args[0].ref]);
+        graph_array_copy(&check->published[index], &check->arrays[step->args[0].ref]);
+        break;
+    case GRAPH_LOOKUP:
+        graph_array_copy(&check->arrays[step->target], &check->published[step->other]);
+        break;
+    case GRAPH_RELEASE:
+    case GRAPH_CANCEL:
+    case GRAPH_UNMAP:
+    case GRAPH_UNPUBLISH:
+        break;
+    }
+}
+
+bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *coverage)
+{
+    struct check *check = sim_alloc(sizeof(*check));
+
+    check->graph    = graph;
+    check->sim      = sim;
+    check->coverage = coverage;
+    for (uint32_t i = 0; i < graph->step_count && !sim->failed; i++) {
+        check_step(check, i);
+    }
+    coverage->graphs++;
+    coverage->crashes += sim->crash_count;
+    coverage->breaks += sim->break_count;
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        coverage->starvations += sim->workers[i].starvations;
+        coverage->launches += sim->workers[i].launches_run;
+    }
+    for (uint32_t i = 0; i < GRAPH_REFS_MAX; i++) {
+        graph_array_finish(&check->arrays[i]);
+    }
+    for (uint32_t i = 0; i < GRAPH_STEPS_MAX; i++) {
+        graph_array_finish(&check->published[i]);
+    }
+    pl_free(check);
+    return !sim->failed;
+}
+
+bool graph_run(uint64_t seed, const struct graph_profile *profile,
+               struct graph_coverage *coverage, bool print)
+{
+    struct graph *graph = graph_make(seed, profile);
+    struct sim *sim     = NULL;
+    struct pl_str text;
+    bool ok;
+
+    ok = sim_create(&graph->config, &sim) == PLASMON_OK && graph_play(graph, sim) &&
+         graph_check(graph, sim, coverage);
+    if (!ok && print) {
+        pl_str_init(&text);
+        graph_describe(graph, 0, &text);
+        printf("%s%s\n", pl_str_text(&text), sim->failure);
+        pl_str_finish(&text);
+        (void)fflush(stdout);
+    }
+    sim_destroy(sim);
+    graph_destroy(graph);
+    return ok;
+}

@@ -1,0 +1,518 @@
+/*
+ * A whole cluster in one thread: one head, some workers of one host, some clients. Time is a number, every delay is drawn
+ * from the seed, and a run with the same seed is the same run.
+ *
+ *   sim_queue.c    events in virtual time, random numbers, what a failed run says
+ *   sim_link.c     one direction of a connection: bytes in order, delays, everything in flight lost when it breaks
+ *   sim_frame.c    a header in front of an encoded body, as the daemons do it
+ *   sim_memory.c   arenas: fresh memory is noise, freed memory is poison, a use of either is an error at once
+ *   sim_stream.c   in-order streams of a simulated device
+ *   sim_ops.c      struct worker_ops on top of them
+ *   sim_worker.c   a worker process: core, link, reports; crash and restart
+ *   sim_head.c     the head process: core and links
+ *   sim_client.c   a client: frames made by hand, futures, reads, mappings
+ *   sim_cluster.c  making, running, breaking and checking the whole
+ *
+ * The cores, the wire with its checks, the links, tables and timelines are the real ones. What is simulated is what a driver, a
+ * kernel of the operating system and a network do.
+ *
+ * Threads: one. One simulation at a time in a process (the allocator is watched at link time).
+ */
+#ifndef TESTS_SIM_SIM_H
+#define TESTS_SIM_SIM_H
+
+#include "base/box.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "head/core.h"
+#include "kernels/kernels.h"
+#include "store/table.h"
+#include "store/timeline.h"
+#include "wire/wire.h"
+#include "worker/core.h"
+
+enum {
+    SIM_DEVICES_MAX     = 4,
+    SIM_CLIENTS_MAX     = 3,
+    SIM_ARGS_MAX        = 6,
+    SIM_STAGE_BYTES_MAX = 1 << 16, /* the largest transfer of the host route here */
+};
+
+struct sim;
+struct sim_event;
+struct sim_worker;
+struct sim_client;
+
+/* ------------------------------------------------------------------------------------------------ time */
+
+/* data is owned by the event: freed after fn, or when the simulation ends. */
+typedef void (*sim_fn)(void *user, uint64_t arg, void *data);
+
+void sim_after(struct sim *sim, uint64_t delay_ns, sim_fn fn, void *user, uint64_t arg,
+               void *data);
+uint64_t sim_random(struct sim *sim);
+uint64_t sim_below(struct sim *sim, uint64_t bound);                /* 0 .. bound - 1 */
+uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high); /* both included */
+bool sim_chance(struct sim *sim, uint64_t permille);
+
+/* The first failure stays; the run ends at the next step. */
+void sim_fail(struct sim *sim, const char *format, ...) PL_PRINTF(2, 3);
+void *sim_alloc(size_t bytes); /* zeroed; a test that runs out of memory stops */
+
+/* ------------------------------------------------------------------------------------------------ links */
+
+struct sim_bytes {
+    size_t length;
+    uint8_t data[];
+};
+
+struct sim_pipe {
+    struct sim *sim;
+    void (*deliver)(void *user, const uint8_t *data, size_t length);
+    void *user;
+    uint64_t life; /* a break starts a new one; what is in flight of an older one is lost */
+    uint64_t last_ns;
+    bool up;
+};
+void sim_pipe_init(struct sim_pipe *pipe, struct sim *sim,
+                   void (*deliver)(void *user, const uint8_t *data, size_t length),
+                   void *user);
+void sim_pipe_open(struct sim_pipe *pipe);
+void sim_pipe_break(struct sim_pipe *pipe);
+void sim_pipe_send(struct sim_pipe *pipe, const uint8_t *data, size_t length);
+
+/* Header + body as one message, from pl_alloc. */
+uint8_t *sim_frame(const Plasmon__V1__Header *header, const uint8_t *body, size_t body_length,
+                   size_t *out_length);
+/* Number it, keep it, send it if the pipe is up. */
+void sim_link_send(struct sim *sim, struct wire_link *link, struct sim_pipe *pipe,
+                   uint64_t session, uint64_t credit, const uint8_t *body,
+                   size_t body_length);
+/* Outside of the sequence: hello, welcome, an ack. */
+void sim_link_send_plain(struct sim *sim, struct wire_link *link, struct sim_pipe *pipe,
+                         uint64_t session, uint64_t credit, const uint8_t *body,
+                         size_t body_length);
+
+/* ------------------------------------------------------------------------------------------------ devices */
+
+enum sim_op_kind {
+    SIM_OP_WAIT,
+    SIM_OP_JOIN,
+    SIM_OP_COPY,
+    SIM_OP_SEND,
+    SIM_OP_RECV,
+    SIM_OP_PUT,
+    SIM_OP_READ,
+    SIM_OP_RUN,
+    SIM_OP_IDENTITY,
+    SIM_OP_SIGNAL,
+};
+
+/* Memory that an op touches; the block must live on, unfreed, until the op is done. */
+struct sim_touch {
+    struct sim_worker *owner;
+    uint64_t offset;
+    uint64_t serial; /* of the block */
+};
+
+struct sim_op {
+    enum sim_op_kind kind;
+    struct pl_list link;
+    struct sim_touch touches[SIM_ARGS_MAX + 66]; /* a fold takes 65 arguments */
+    uint32_t touch_count;
+    /* WAIT, JOIN, SIGNAL */
+    uint64_t *word;
+    uint64_t value;
+    uint32_t other;
+    /* COPY, SEND, RECV, PUT, READ */
+    struct pl_box box;
+    struct pl_box dst_frame;
+    struct pl_box src_frame;
+    uint32_t element_bytes;
+    struct sim_worker *src;
+    uint64_t dst_offset;
+    uint64_t src_offset;
+    uint64_t bytes;
+    uint64_t first_chunk;
+    bool nowhere; /* SEND, RECV of a launch that failed: the words move, the bytes do not */
+    uint64_t request;
+    uint8_t *data; /* owned */
+    /* RUN, IDENTITY */
+    const struct kernel_function *function;
+    struct kernel_arg *args; /* owned */
+    uint32_t arg_count;
+    union kernel_scalar scalars[KERNEL_SCALARS_MAX];
+    uint32_t scalar_count;
+    uint64_t scratch_offset;
+    uint64_t scratch_bytes;
+    uint64_t tag;
+};
+
+struct sim_stream {
+    struct sim_worker *worker;
+    uint32_t index;
+    struct pl_list ops;
+    uint64_t enqueued;
+    uint64_t completed;
+    bool running;
+};
+
+/* A block that the arena handed out. */
+struct sim_block {
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t serial;
+};
+struct sim_chunk {
+    uint64_t offset;
+    uint64_t bytes;
+    uint32_t pool;
+};
+/* What the table said at the last look. */
+struct sim_sealed {
+    uint32_t generation;
+    uint64_t seq;
+    uint64_t hash;
+    bool sealed;
+};
+
+struct sim_worker {
+    struct sim *sim;
+    uint32_t host_device;
+    uint32_t device; /* the head's index; UINT32_MAX before it told */
+    bool alive;
+    uint64_t life; /* events of an earlier one are void */
+    uint32_t incarnation;
+    uint32_t crashes;
+    struct worker_core *core;
+
+    /* Outlives the process. */
+    struct store_table *table;
+    struct store_timeline *timeline;
+    struct store_pins *pins;
+    uint8_t *arena;
+    uint64_t arena_bytes;
+    uint64_t chunk_bytes; /* sum of chunks */
+    struct pl_vec chunks; /* struct sim_chunk */
+    uint8_t *slab;        /* STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX */
+    struct pl_vec sealed; /* struct sim_sealed, a slot */
+
+    struct store_arena *book;  /* the core's allocator, as seen at link time */
+    struct pl_vec blocks;      /* struct sim_block */
+    struct pl_vec blocks_before; /* of the incarnation that died */
+    uint64_t block_serial;
+    uint32_t slots_used; /* slots below it were named by launches */
+
+    struct sim_stream streams[STORE_STREAM_MAX];
+
+    /* The connection. */
+    bool connected; /* welcomed */
+    uint64_t session;
+    struct wire_link link;
+    struct sim_pipe to_head;
+    struct sim_pipe from_head;
+    struct wire_ranges done;
+    struct pl_vec failed;  /* struct sim_report */
+    struct pl_vec starved; /* struct sim_report */
+    struct pl_vec data;    /* struct sim_read_back */
+    bool flush_pending;
+    bool wake_pending;
+    bool doorbell_pending;
+    bool poll_pending;
+    uint64_t launches_run;
+    uint64_t starvations;
+};
+
+/* ------------------------------------------------------------------------------------------------ clients */
+
+struct sim_arg {
+    uint32_t mode;
+    uint64_t ref;
+    bool viewed;
+    struct pl_view view; /* in coordinates of what the ref shows */
+    bool shaped;
+    struct pl_shape shape;
+    uint32_t reduce_op;
+};
+struct sim_task {
+    uint64_t id;
+    uint32_t kind; /* TaskKind */
+    const char *function;
+    struct sim_arg args[SIM_ARGS_MAX];
+    uint32_t arg_count;
+    union kernel_scalar scalars[KERNEL_SCALARS_MAX];
+    uint32_t scalar_count;
+    const uint8_t *data;
+    size_t data_length;
+    uint64_t put_offset;
+    uint32_t place; /* 0: anywhere; device index + 1 */
+    uint32_t retries;
+    bool donatable;
+};
+
+enum sim_answer_kind {
+    SIM_ANSWER_TASK,
+    SIM_ANSWER_DATA,
+    SIM_ANSWER_MAPPING,
+    SIM_ANSWER_PUT,
+    SIM_ANSWER_REPLY,
+};
+/* Something that the head owes an answer for. */
+struct sim_answer {
+    enum sim_answer_kind kind;
+    uint64_t id; /* task or request */
+    bool answered;
+    plasmon_status_t status;
+    char text[160];
+    uint64_t first_task;
+    uint8_t *data; /* DATA, MAPPING: owned */
+    size_t length;
+    uint64_t buffer; /* PUT */
+    uint64_t asked_ns;
+    uint64_t answered_ns;
+    /* MAPPING: what was seen at the first look must stay. */
+    struct pl_view view; /* root coordinates */
+    struct pl_shape shape;
+    struct pl_vec pins; /* struct sim_pin */
+    struct pl_vec pending; /* struct sim_pin: located, and not sealed at the first look */
+    uint32_t tries;
+    bool mapped;
+};
+struct sim_pin {
+    struct sim_worker *worker;
+    uint32_t slot;
+    uint32_t generation;
+    uint32_t pin;
+    uint64_t offset;
+    struct pl_box box;
+    struct pl_box frame;
+};
+
+struct sim_client {
+    struct sim *sim;
+    uint32_t index;
+    bool dead;      /* crashed: it does nothing any more */
+    bool welcomed;
+    bool connected;
+    uint64_t life;
+    uint64_t session;
+    uint64_t id;
+    uint64_t id_last; /* of refs, tasks and requests */
+    struct wire_link link;
+    struct sim_pipe to_head;
+    struct sim_pipe from_head;
+    uint64_t credit;
+    uint64_t ops_sent;
+    struct pl_list outbox; /* struct sim_body: encoded, not yet numbered */
+    struct store_pins *pins;
+    /* The frame that is being built. */
+    struct wire_arena arena;
+    struct pl_vec tasks; /* Plasmon__V1__Task * */
+    Plasmon__V1__ClientFrame frame;
+    struct pl_vec ranges;
+    struct pl_vec locates;
+    struct pl_vec reads;
+    struct pl_vec cancels;
+    struct pl_vec opens;
+    struct pl_vec seals;
+    struct pl_vec publishes;
+    struct pl_vec lookups;
+    uint32_t tail; /* which kind of op the frame ends with; 0: tasks only */
+    struct pl_map answers; /* id -> struct sim_answer */
+    uint64_t waiting;      /* unanswered */
+};
+
+uint64_t sim_client_id(struct sim_client *client);
+/* All of these are batched until sim_client_flush(). The answer stays until the simulation ends. */
+struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_task *task);
+struct sim_answer *sim_client_read(struct sim_client *client, uint64_t ref,
+                                   const struct pl_view *view, uint64_t bytes);
+/*
+ * Locate, pin, look. view: in the coordinates of what the ref shows, NULL for all of it; root: the same in the coordinates of the
+ * array, with its shape. The answer is MAPPING; bytes are compared again by sim_client_unmap().
+ */
+struct sim_answer *sim_client_map(struct sim_client *client, uint64_t ref,
+                                  const struct pl_view *view, const struct pl_view *root,
+                                  const struct pl_shape *shape, uint64_t hold_ref);
+void sim_client_unmap(struct sim_client *client, struct sim_answer *mapping,
+                      uint64_t hold_ref);
+struct sim_answer *sim_client_put_open(struct sim_client *client, uint64_t ref,
+                                       const struct pl_shape *shape, uint32_t place,
+                                       bool donatable);
+/* After the answer of put_open: write through the shared memory, then seal. */
+void sim_client_put_write(struct sim_client *client, const struct sim_answer *open,
+                          const uint8_t *data, uint64_t bytes);
+void sim_client_put_seal(struct sim_client *client, uint64_t ref, bool abandon);
+struct sim_answer *sim_client_publish(struct sim_client *client, const char *name,
+                                      uint64_t ref);
+struct sim_answer *sim_client_lookup(struct sim_client *client, const char *name,
+                                     uint64_t new_ref);
+void sim_client_release(struct sim_client *client, uint64_t ref);
+void sim_client_cancel(struct sim_client *client, uint64_t task);
+void sim_client_flush(struct sim_client *client);
+void sim_client_bye(struct sim_client *client);
+void sim_client_crash(struct sim_client *client);
+void sim_client_break(struct sim_client *client); /* the connection; it comes back by itself */
+
+/* For sim_cluster.c. */
+bool sim_queue_pop(struct sim *sim, struct sim_event *out);
+void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index);
+void sim_client_finish(struct sim_client *client);
+
+/* ------------------------------------------------------------------------------------------------ workers, head */
+
+struct sim_report {
+    uint64_t seq;
+    uint64_t bytes;
+    uint64_t hole;
+    plasmon_status_t status;
+    char *text; /* owned */
+};
+struct sim_read_back {
+    uint64_t request;
+    uint8_t *data; /* owned */
+    size_t length;
+};
+
+void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_device);
+void sim_worker_finish(struct sim_worker *worker);
+void sim_worker_start(struct sim_worker *worker);
+void sim_worker_crash(struct sim_worker *worker, const char *why); /* and restart, later */
+void sim_worker_break(struct sim_worker *worker);
+void sim_worker_wake(struct sim_worker *worker);     /* completions */
+void sim_worker_doorbell(struct sim_worker *worker); /* something that it waits for may be there */
+void sim_worker_flush_soon(struct sim_worker *worker);
+void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out);
+extern const struct worker_ops sim_worker_ops;
+
+void sim_streams_init(struct sim_worker *worker);
+void sim_streams_drop(struct sim_worker *worker, bool half); /* half: some running ops have their effect */
+struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind);
+void sim_op_start(struct sim_worker *worker, uint32_t stream);
+void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset);
+void sim_streams_kick(struct sim *sim); /* a word changed */
+void sim_op_do(struct sim_stream *stream, struct sim_op *op); /* sim_ops.c: the effect */
+bool sim_op_ready(struct sim_stream *stream, const struct sim_op *op);
+/* x = what a reduction starts from. Also for references: the pointer is a host address. */
+plasmon_status_t sim_fill_identity(const struct kernel_arg *arg);
+void sim_op_describe(const struct sim_op *op, struct pl_str *out);
+
+/* Memory of a worker's core is watched between these two. */
+void sim_memory_enter(struct sim_worker *worker);
+void sim_memory_leave(void);
+const struct sim_block *sim_memory_find(const struct sim_worker *worker, uint64_t offset);
+void sim_memory_noise(struct sim *sim, uint8_t *bytes, uint64_t length);
+void sim_memory_forget(struct sim_worker *worker); /* a crash: its book is gone */
+void sim_memory_recovered(struct sim_worker *worker); /* poisons what nobody took back */
+/* Sealed entries keep their bytes. */
+void sim_memory_check_sealed(struct sim_worker *worker);
+
+void sim_head_start(struct sim *sim);
+void sim_head_finish(struct sim *sim);
+void sim_head_flush_soon(struct sim *sim);
+/* Bytes that arrive at the head; `user` of a pipe is the worker or the client. */
+void sim_head_from_client(void *user, const uint8_t *data, size_t length);
+void sim_head_from_worker(void *user, const uint8_t *data, size_t length);
+void sim_head_client_lost(struct sim_client *client);
+void sim_head_worker_lost(struct sim_worker *worker);
+void sim_head_worker_down(struct sim_worker *worker, const char *why);
+
+struct sim_head_session {
+    struct sim_client *client;
+    uint64_t session;
+    struct wire_link link;
+    bool connected;
+    bool ended;
+    bool flush_pending;
+};
+struct sim_head_worker {
+    uint64_t session;
+    struct wire_link link;
+    uint32_t incarnation;
+    bool known;
+    bool connected;
+};
+
+/* ------------------------------------------------------------------------------------------------ the whole */
+
+struct sim_config {
+    uint64_t seed;
+    uint32_t devices;
+    uint32_t clients;
+    uint32_t run_streams;
+    uint64_t device_bytes; /* 0: plenty */
+    enum head_transfer transfer;
+    const char *policy;
+    bool peer_capable;
+    uint64_t credit; /* 0: plenty */
+    uint32_t window; /* 0: the default */
+    uint32_t retries;
+    /* Faults: how many at most, and the chance a step, in millionths. */
+    uint32_t crashes_max;
+    uint32_t crash_millionth;
+    uint32_t breaks_max;
+    uint32_t break_millionth;
+    uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
+};
+
+struct sim_event {
+    uint64_t at_ns;
+    uint64_t serial;
+    sim_fn fn;
+    void *user;
+    uint64_t arg;
+    void *data;
+};
+
+struct sim {
+    struct sim_config config;
+    uint64_t random;
+    uint64_t now_ns;
+    uint64_t tick_ns; /* when the head last heard the time */
+    uint64_t steps;
+    uint64_t event_serial;
+    struct pl_vec events; /* struct sim_event, a heap */
+
+    struct head_core *head;
+    struct wire_arena head_arena;
+    struct sim_head_session sessions[SIM_CLIENTS_MAX];
+    struct sim_head_worker head_workers[SIM_DEVICES_MAX];
+    bool head_flush_pending;
+
+    struct sim_worker workers[SIM_DEVICES_MAX];
+    struct sim_client clients[SIM_CLIENTS_MAX];
+    struct store_timeline *timelines[SIM_DEVICES_MAX];
+    struct store_table *tables[SIM_DEVICES_MAX];
+    struct store_pins *readers[STORE_READER_MAX];
+    uint32_t host_device_of[SIM_DEVICES_MAX];
+    struct wire_arena arena; /* of whoever decodes just now on the workers' and clients' side */
+
+    uint32_t crash_count;
+    uint32_t break_count;
+    uint64_t first_crash_ns;
+    struct pl_vec crash_times; /* uint64_t */
+    struct pl_map ran_on; /* client task -> device + 1 of its launch, both clients' */
+
+    bool failed;
+    char failure[1024];
+};
+
+plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_sim);
+void sim_destroy(struct sim *sim);
+/* One event. false: none was left but the passing of time. */
+bool sim_step(struct sim *sim);
+/* Until done(user), or a failure, or a deadlock (which is a failure). */
+bool sim_run_until(struct sim *sim, bool (*done)(void *user), void *user);
+/* Until nothing happens any more. */
+void sim_settle(struct sim *sim);
+void sim_check(struct sim *sim);       /* invariants, now */
+void sim_check_empty(struct sim *sim); /* every ref was released: nothing may be left */
+struct sim_worker *sim_worker_of(struct sim *sim, uint32_t device); /* by the head's index */
+/* Key of ran_on. */
+uint64_t sim_task_key(const struct sim_client *client, uint64_t task);
+/* Who waits for what. */
+void sim_describe(struct sim *sim, struct pl_str *out);
+
+#endif

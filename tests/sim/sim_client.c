@@ -1,0 +1,817 @@
+/*
+ * A client: what libplasmon does, with frames made by hand.
+ *
+ * Ops are gathered into a frame until a flush. Tasks in a frame come before everything else in it, so a frame is closed when a task
+ * follows another op, or when the kind of op changes: the order of the program is the order on the wire.
+ *
+ * Every answer is awaited exactly once: a second one, or one that nobody asked for, ends the run.
+ *
+ * A mapping is a Locate with a hold: its buffers are pinned in this client's page, looked at, and looked at again when the
+ * mapping ends. In between nothing may have changed.
+ */
+#include "tests/sim/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum {
+    RECONNECT_MAX_NS = 500000,
+    LINK_KEPT_BYTES  = 64 << 20,
+    FRAME_TASKS_MAX  = 16,
+    MAPPING_RETRY_NS  = 20000,
+    MAPPING_TRIES_MAX = 5000,
+};
+
+/* An encoded frame that waits for credit, or for the connection. */
+struct sim_body {
+    struct pl_list link;
+    uint64_t ops;
+    bool bye;
+    size_t length;
+    uint8_t data[];
+};
+
+static void client_connect(void *user, uint64_t arg, void *data);
+
+/* ------------------------------------------------------------------------------------------ building a frame */
+
+static void *take(struct sim_client *client, size_t bytes)
+{
+    void *ptr = wire_arena_alloc(&client->arena, bytes);
+
+    PL_CHECK(ptr != NULL);
+    return ptr;
+}
+
+static void place(struct pl_vec *list, void *item)
+{
+    void **slot = pl_vec_push(list);
+
+    PL_CHECK(slot != NULL);
+    *slot = item;
+}
+
+enum tail { TAIL_TASKS, TAIL_RELEASE, TAIL_LOCATE, TAIL_READ, TAIL_CANCEL, TAIL_OPEN,
+            TAIL_SEAL, TAIL_PUBLISH, TAIL_LOOKUP, TAIL_BYE };
+
+/* Keeps the order of the program: see above. */
+static void begin(struct sim_client *client, enum tail kind)
+{
+    if (client->tail != TAIL_TASKS && client->tail != (uint32_t)kind) {
+        sim_client_flush(client);
+    }
+    client->tail = kind;
+}
+
+static Plasmon__V1__Shape *put_shape(struct sim_client *client, const struct pl_shape *shape)
+{
+    Plasmon__V1__Shape *out = take(client, sizeof(*out));
+
+    plasmon__v1__shape__init(out);
+    wire_shape_put(shape, out, take(client, PL_DIM_MAX * sizeof(uint64_t)));
+    return out;
+}
+
+static int64_t *put_view(struct sim_client *client, const struct pl_view *view, size_t *out_n)
+{
+    int64_t *numbers;
+
+    if (view == NULL) {
+        *out_n = 0;
+        return NULL;
+    }
+    numbers = take(client, 3 * PL_DIM_MAX * sizeof(int64_t));
+    *out_n  = wire_view_put(view, numbers);
+    return numbers;
+}
+
+uint64_t sim_client_id(struct sim_client *client)
+{
+    return ++client->id_last;
+}
+
+static struct sim_answer *answer_add(struct sim_client *client, enum sim_answer_kind kind,
+                                     uint64_t id)
+{
+    struct sim_answer *answer = sim_alloc(sizeof(*answer));
+
+    answer->kind     = kind;
+    answer->id       = id;
+    answer->asked_ns = client->sim->now_ns;
+    answer->pins     = PL_VEC_INIT(struct sim_pin);
+    answer->pending  = PL_VEC_INIT(struct sim_pin);
+    PL_CHECK(pl_map_get(&client->answers, id) == NULL);
+    PL_CHECK(pl_map_set(&client->answers, id, answer) == PLASMON_OK);
+    client->waiting++;
+    return answer;
+}
+
+static Plasmon__V1__Arg *put_arg(struct sim_client *client, const struct sim_arg *arg)
+{
+    Plasmon__V1__Arg *out = take(client, sizeof(*out));
+
+    plasmon__v1__arg__init(out);
+    out->mode      = arg->mode;
+    out->ref       = arg->ref;
+    out->view      = put_view(client, arg->viewed ? &arg->view : NULL, &out->n_view);
+    out->reduce_op = arg->reduce_op;
+    if (arg->shaped) {
+        out->shape = put_shape(client, &arg->shape);
+    }
+    return out;
+}
+
+struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_task *task)
+{
+    Plasmon__V1__Task *out;
+
+    begin(client, TAIL_TASKS);
+    out = take(client, sizeof(*out));
+    plasmon__v1__task__init(out);
+    out->id       = task->id;
+    out->kind     = (Plasmon__V1__TaskKind)task->kind;
+    out->function = task->function == NULL ? 0 : pl_hash_name(task->function);
+    out->place    = task->place;
+    out->retries  = task->retries;
+    out->put_offset    = task->put_offset;
+    out->put_donatable = task->donatable;
+    out->n_args        = task->arg_count;
+    out->args          = take(client, (task->arg_count + 1) * sizeof(*out->args));
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        out->args[i] = put_arg(client, &task->args[i]);
+    }
+    out->n_scalars = task->scalar_count;
+    out->scalars   = take(client, (task->scalar_count + 1) * sizeof(uint64_t));
+    for (uint32_t i = 0; i < task->scalar_count; i++) {
+        out->scalars[i] = task->scalars[i].bits;
+    }
+    if (task->data_length > 0) {
+        out->data.len  = task->data_length;
+        out->data.data = take(client, task->data_length);
+        memcpy(out->data.data, task->data, task->data_length);
+    }
+    place(&client->tasks, out);
+    if (client->tasks.count >= FRAME_TASKS_MAX) {
+        sim_client_flush(client);
+    }
+    return answer_add(client, SIM_ANSWER_TASK, task->id);
+}
+
+struct sim_answer *sim_client_read(struct sim_client *client, uint64_t ref,
+                                   const struct pl_view *view, uint64_t bytes)
+{
+    Plasmon__V1__Read *out;
+
+    begin(client, TAIL_READ);
+    out = take(client, sizeof(*out));
+    plasmon__v1__read__init(out);
+    out->request = sim_client_id(client);
+    out->ref     = ref;
+    out->view    = put_view(client, view, &out->n_view);
+    out->length  = bytes;
+    place(&client->reads, out);
+    return answer_add(client, SIM_ANSWER_DATA, out->request);
+}
+
+struct sim_answer *sim_client_map(struct sim_client *client, uint64_t ref,
+                                  const struct pl_view *view, const struct pl_view *root,
+                                  const struct pl_shape *shape, uint64_t hold_ref)
+{
+    Plasmon__V1__Locate *out;
+    struct sim_answer *answer;
+
+    begin(client, TAIL_LOCATE);
+    out = take(client, sizeof(*out));
+    plasmon__v1__locate__init(out);
+    out->request  = sim_client_id(client);
+    out->ref      = ref;
+    out->view     = put_view(client, view, &out->n_view);
+    out->hold_ref = hold_ref;
+    out->gather   = true;
+    place(&client->locates, out);
+    answer        = answer_add(client, SIM_ANSWER_MAPPING, out->request);
+    answer->view  = *root;
+    answer->shape = *shape;
+    return answer;
+}
+
+struct sim_answer *sim_client_put_open(struct sim_client *client, uint64_t ref,
+                                       const struct pl_shape *shape, uint32_t place_on,
+                                       bool donatable)
+{
+    Plasmon__V1__PutOpen *out;
+
+    begin(client, TAIL_OPEN);
+    out = take(client, sizeof(*out));
+    plasmon__v1__put_open__init(out);
+    out->request   = sim_client_id(client);
+    out->ref       = ref;
+    out->shape     = put_shape(client, shape);
+    out->place     = place_on;
+    out->donatable = donatable;
+    place(&client->opens, out);
+    return answer_add(client, SIM_ANSWER_PUT, out->request);
+}
+
+void sim_client_put_seal(struct sim_client *client, uint64_t ref, bool abandon)
+{
+    Plasmon__V1__PutSeal *out;
+
+    begin(client, TAIL_SEAL);
+    out = take(client, sizeof(*out));
+    plasmon__v1__put_seal__init(out);
+    out->ref     = ref;
+    out->abandon = abandon;
+    place(&client->seals, out);
+}
+
+struct sim_answer *sim_client_publish(struct sim_client *client, const char *name,
+                                      uint64_t ref)
+{
+    Plasmon__V1__Publish *out;
+
+    begin(client, TAIL_PUBLISH);
+    out = take(client, sizeof(*out));
+    plasmon__v1__publish__init(out);
+    out->request = sim_client_id(client);
+    out->name    = take(client, strlen(name) + 1);
+    memcpy(out->name, name, strlen(name) + 1);
+    out->ref = ref;
+    place(&client->publishes, out);
+    return answer_add(client, SIM_ANSWER_REPLY, out->request);
+}
+
+struct sim_answer *sim_client_lookup(struct sim_client *client, const char *name,
+                                     uint64_t new_ref)
+{
+    Plasmon__V1__Lookup *out;
+
+    begin(client, TAIL_LOOKUP);
+    out = take(client, sizeof(*out));
+    plasmon__v1__lookup__init(out);
+    out->request = sim_client_id(client);
+    out->name    = take(client, strlen(name) + 1);
+    memcpy(out->name, name, strlen(name) + 1);
+    out->new_ref = new_ref;
+    place(&client->lookups, out);
+    return answer_add(client, SIM_ANSWER_REPLY, out->request);
+}
+
+void sim_client_release(struct sim_client *client, uint64_t ref)
+{
+    Plasmon__V1__Range *out;
+
+    begin(client, TAIL_RELEASE);
+    out = take(client, sizeof(*out));
+    plasmon__v1__range__init(out);
+    out->first = ref;
+    out->count = 1;
+    place(&client->ranges, out);
+}
+
+void sim_client_cancel(struct sim_client *client, uint64_t task)
+{
+    uint64_t *out;
+
+    begin(client, TAIL_CANCEL);
+    out = pl_vec_push(&client->cancels);
+    PL_CHECK(out != NULL);
+    *out = task;
+}
+
+void sim_client_bye(struct sim_client *client)
+{
+    begin(client, TAIL_BYE);
+    client->frame.bye = true;
+    sim_client_flush(client);
+}
+
+/* ------------------------------------------------------------------------------------------ sending */
+
+static void outbox_pump(struct sim_client *client)
+{
+    while (client->connected && !client->dead && !pl_list_empty(&client->outbox)) {
+        struct sim_body *body = pl_list_first(&client->outbox, struct sim_body, link);
+
+        if (client->ops_sent + body->ops > client->credit) {
+            return;
+        }
+        client->ops_sent += body->ops;
+        sim_link_send(client->sim, &client->link, &client->to_head, client->session, 0,
+                      body->data, body->length);
+        pl_list_remove(&body->link);
+        pl_free(body);
+    }
+}
+
+static void frame_clear(struct sim_client *client)
+{
+    struct pl_vec *const lists[] = {&client->tasks,   &client->ranges,    &client->locates,
+                                    &client->reads,   &client->cancels,   &client->opens,
+                                    &client->seals,   &client->publishes, &client->lookups};
+
+    for (size_t i = 0; i < PL_COUNT(lists); i++) {
+        pl_vec_clear(lists[i]);
+    }
+    plasmon__v1__client_frame__init(&client->frame);
+    wire_arena_reset(&client->arena);
+    client->tail = TAIL_TASKS;
+}
+
+void sim_client_flush(struct sim_client *client)
+{
+    Plasmon__V1__ClientFrame *frame = &client->frame;
+    struct sim_body *body;
+    size_t length;
+
+    frame->n_tasks    = client->tasks.count;
+    frame->tasks      = client->tasks.items;
+    frame->n_release  = client->ranges.count;
+    frame->release    = client->ranges.items;
+    frame->n_locate   = client->locates.count;
+    frame->locate     = client->locates.items;
+    frame->n_read     = client->reads.count;
+    frame->read       = client->reads.items;
+    frame->n_cancel   = client->cancels.count;
+    frame->cancel     = client->cancels.items;
+    frame->n_put_open = client->opens.count;
+    frame->put_open   = client->opens.items;
+    frame->n_put_seal = client->seals.count;
+    frame->put_seal   = client->seals.items;
+    frame->n_publish  = client->publishes.count;
+    frame->publish    = client->publishes.items;
+    frame->n_lookup   = client->lookups.count;
+    frame->lookup     = client->lookups.items;
+
+    length = plasmon__v1__client_frame__get_packed_size(frame);
+    if (length > 0) {
+        body         = sim_alloc(sizeof(*body) + length);
+        body->ops    = frame->n_tasks;
+        body->length = length;
+        (void)plasmon__v1__client_frame__pack(frame, body->data);
+        pl_list_init(&body->link);
+        pl_list_add_tail(&client->outbox, &body->link);
+    }
+    frame_clear(client);
+    outbox_pump(client);
+}
+
+/* ------------------------------------------------------------------------------------------ answers */
+
+static struct sim_answer *answer_take(struct sim_client *client, uint64_t id,
+                                      enum sim_answer_kind kind, plasmon_status_t status,
+                                      const char *text)
+{
+    struct sim_answer *answer = pl_map_get(&client->answers, id);
+
+    if (answer == NULL || answer->kind != kind) {
+        sim_fail(client->sim, "client %u gets an answer to %llu, which it did not ask",
+                 client->index, (unsigned long long)id);
+        return NULL;
+    }
+    if (answer->answered) {
+        sim_fail(client->sim, "client %u: %llu is answered twice", client->index,
+                 (unsigned long long)id);
+        return NULL;
+    }
+    answer->answered    = true;
+    answer->answered_ns = client->sim->now_ns;
+    answer->status      = status;
+    (void)snprintf(answer->text, sizeof(answer->text), "%s", text == NULL ? "" : text);
+    client->waiting--;
+    return answer;
+}
+
+static void take_failure(struct sim_client *client, const Plasmon__V1__Failure *failure)
+{
+    struct sim_answer *answer =
+        answer_take(client, failure->task, SIM_ANSWER_TASK,
+                    (plasmon_status_t)failure->status, failure->text);
+
+    if (answer != NULL) {
+        answer->first_task = failure->first_task;
+        if (failure->status >= 0) {
+            sim_fail(client->sim, "client %u: task %llu failed with status %d",
+                     client->index, (unsigned long long)failure->task, failure->status);
+        }
+    }
+}
+
+static void take_data(struct sim_client *client, const Plasmon__V1__Data *data)
+{
+    struct sim_answer *answer =
+        answer_take(client, data->request, SIM_ANSWER_DATA,
+                    (plasmon_status_t)data->status, data->text);
+
+    if (answer != NULL && data->status == PLASMON_OK) {
+        answer->length = data->bytes.len;
+        answer->data   = sim_alloc(data->bytes.len + 1);
+        if (data->bytes.len > 0) {
+            memcpy(answer->data, data->bytes.data, data->bytes.len);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ mappings */
+
+/* Copy out what the mapping shows, dense, from wherever its boxes lie. */
+static void mapping_look(const struct sim_answer *mapping, uint8_t *out)
+{
+    struct pl_box hull     = pl_view_hull(&mapping->view);
+    uint32_t element       = pl_dtype_bytes(mapping->shape.dtype);
+    struct pl_shape dense  = pl_view_shape(&mapping->view, mapping->shape.dtype);
+    uint64_t hull_bytes    = (uint64_t)pl_box_elements(&hull) * element;
+    uint8_t *whole         = sim_alloc(hull_bytes);
+    int64_t count          = pl_shape_elements(&dense);
+
+    for (size_t i = 0; i < mapping->pins.count; i++) {
+        const struct sim_pin *pin = pl_vec_at(&mapping->pins, i);
+
+        pl_box_copy_host(&pin->box, whole, &hull, pin->worker->arena + pin->offset,
+                         &pin->frame, element);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at[PL_DIM_MAX];
+        int64_t rest = i;
+
+        for (uint32_t d = hull.ndim; d-- > 0;) {
+            at[d] = mapping->view.start[d] +
+                    (rest % mapping->view.count[d]) * mapping->view.step[d];
+            rest /= mapping->view.count[d];
+        }
+        memcpy(out + (uint64_t)i * element,
+               whole + (uint64_t)pl_box_offset(&hull, at) * element, element);
+    }
+    pl_free(whole);
+}
+
+static bool pin_parse(struct sim_client *client, const Plasmon__V1__Location *location,
+                      struct sim_pin *out)
+{
+    struct pl_err err = {0};
+
+    *out = (struct sim_pin){
+        .worker     = sim_worker_of(client->sim, wire_buffer_device(location->buffer)),
+        .slot       = wire_buffer_slot(location->buffer),
+        .generation = wire_buffer_generation(location->buffer)};
+    if (out->worker == NULL ||
+        wire_box_get(location->n_box, location->box, &out->box, &err) != PLASMON_OK ||
+        wire_box_get(location->n_frame, location->frame, &out->frame, &err) != PLASMON_OK) {
+        sim_fail(client->sim, "client %u: a location makes no sense: %s", client->index,
+                 err.text);
+        return false;
+    }
+    return true;
+}
+
+static void mapping_unpin(struct sim_client *client, struct sim_answer *mapping)
+{
+    for (size_t i = 0; i < mapping->pins.count; i++) {
+        store_table_unpin(client->pins,
+                          ((struct sim_pin *)pl_vec_at(&mapping->pins, i))->pin);
+    }
+    pl_vec_clear(&mapping->pins);
+}
+
+/* All pins or none. EAGAIN: somebody writes another part of one of the buffers just now. */
+static plasmon_status_t mapping_pin(struct sim_client *client, struct sim_answer *answer)
+{
+    for (size_t i = 0; i < answer->pending.count; i++) {
+        struct sim_pin pin = *(struct sim_pin *)pl_vec_at(&answer->pending, i);
+        struct store_entry entry;
+        plasmon_status_t status = store_table_pin(pin.worker->table, pin.slot,
+                                                  pin.generation, client->pins, &entry,
+                                                  &pin.pin);
+        struct sim_pin *place;
+
+        if (status != PLASMON_OK) {
+            mapping_unpin(client, answer);
+            return status;
+        }
+        pin.offset = entry.offset;
+        place      = pl_vec_push(&answer->pins);
+        PL_CHECK(place != NULL);
+        *place = pin;
+    }
+    return PLASMON_OK;
+}
+
+static void mapping_try(void *user, uint64_t arg, void *data)
+{
+    struct sim_client *client = user;
+    struct sim_answer *answer = pl_map_get(&client->answers, arg);
+    struct pl_shape shown;
+    plasmon_status_t status;
+
+    (void)data;
+    if (client->dead) {
+        return;
+    }
+    status = mapping_pin(client, answer);
+    if (status == PLASMON_EAGAIN && ++answer->tries < MAPPING_TRIES_MAX) {
+        sim_after(client->sim, MAPPING_RETRY_NS, mapping_try, client, arg, NULL);
+        return;
+    }
+    (void)answer_take(client, arg, SIM_ANSWER_MAPPING, status, "the table says no");
+    if (status == PLASMON_OK) {
+        shown          = pl_view_shape(&answer->view, answer->shape.dtype);
+        answer->mapped = true;
+        answer->length = pl_shape_bytes(&shown);
+        answer->data   = sim_alloc(answer->length + 1);
+        mapping_look(answer, answer->data);
+    }
+}
+
+static void take_located(struct sim_client *client, const Plasmon__V1__Located *located)
+{
+    struct sim_answer *answer = pl_map_get(&client->answers, located->request);
+    int64_t covered           = 0;
+    struct pl_box hull;
+
+    if (located->status != PLASMON_OK || answer == NULL || answer->answered ||
+        answer->pending.count > 0) {
+        (void)answer_take(client, located->request, SIM_ANSWER_MAPPING,
+                          (plasmon_status_t)located->status, located->text);
+        return;
+    }
+    for (size_t i = 0; i < located->n_locations; i++) {
+        struct sim_pin *pin = pl_vec_push(&answer->pending);
+
+        PL_CHECK(pin != NULL);
+        if (!pin_parse(client, located->locations[i], pin)) {
+            return;
+        }
+        covered += pl_box_elements(&pin->box);
+    }
+    hull = pl_view_hull(&answer->view);
+    if (covered != pl_box_elements(&hull)) {
+        sim_fail(client->sim, "client %u: locations cover %lld of %lld elements",
+                 client->index, (long long)covered, (long long)pl_box_elements(&hull));
+        return;
+    }
+    mapping_try(client, answer->id, NULL);
+}
+
+void sim_client_unmap(struct sim_client *client, struct sim_answer *mapping,
+                      uint64_t hold_ref)
+{
+    if (mapping->mapped) {
+        uint8_t *again = sim_alloc(mapping->length + 1);
+
+        mapping_look(mapping, again);
+        if (memcmp(again, mapping->data, mapping->length) != 0) {
+            sim_fail(client->sim, "client %u: bytes changed under mapping %llu",
+                     client->index, (unsigned long long)mapping->id);
+        }
+        pl_free(again);
+        mapping->mapped = false;
+    }
+    mapping_unpin(client, mapping);
+    sim_client_release(client, hold_ref);
+}
+
+void sim_client_put_write(struct sim_client *client, const struct sim_answer *open,
+                          const uint8_t *data, uint64_t bytes)
+{
+    struct sim_worker *worker = sim_worker_of(client->sim, wire_buffer_device(open->buffer));
+    const struct store_entry *entry;
+
+    if (worker == NULL) {
+        sim_fail(client->sim, "client %u: a put names no device", client->index);
+        return;
+    }
+    entry = &worker->table->entries[wire_buffer_slot(open->buffer)];
+    if (entry->generation != wire_buffer_generation(open->buffer) || entry->bytes < bytes ||
+        (entry->flags & STORE_ENTRY_CLIENT_WRITES) == 0) {
+        sim_fail(client->sim, "client %u: the buffer of a put is not there", client->index);
+        return;
+    }
+    memcpy(worker->arena + entry->offset, data, bytes);
+}
+
+/* ------------------------------------------------------------------------------------------ receiving */
+
+static void take_frame(struct sim_client *client, const Plasmon__V1__HeadFrame *frame)
+{
+    for (size_t i = 0; i < frame->n_done; i++) {
+        for (uint64_t k = 0; k < frame->done[i]->count; k++) {
+            (void)answer_take(client, frame->done[i]->first + k, SIM_ANSWER_TASK, PLASMON_OK,
+                              "");
+        }
+    }
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        take_failure(client, frame->failed[i]);
+    }
+    for (size_t i = 0; i < frame->n_located; i++) {
+        take_located(client, frame->located[i]);
+    }
+    for (size_t i = 0; i < frame->n_data; i++) {
+        take_data(client, frame->data[i]);
+    }
+    for (size_t i = 0; i < frame->n_put_ready; i++) {
+        const Plasmon__V1__PutReady *ready = frame->put_ready[i];
+        struct sim_answer *answer =
+            answer_take(client, ready->request, SIM_ANSWER_PUT,
+                        (plasmon_status_t)ready->status, ready->text);
+
+        if (answer != NULL) {
+            answer->buffer = ready->buffer;
+        }
+    }
+    for (size_t i = 0; i < frame->n_replies; i++) {
+        (void)answer_take(client, frame->replies[i]->request, SIM_ANSWER_REPLY,
+                          (plasmon_status_t)frame->replies[i]->status,
+                          frame->replies[i]->text);
+    }
+    if (frame->fatal != NULL) {
+        sim_fail(client->sim, "client %u: fatal: %s", client->index, frame->fatal->text);
+    }
+}
+
+static void resend(void *user, const uint8_t *bytes, size_t length)
+{
+    struct sim_client *client = user;
+
+    sim_pipe_send(&client->to_head, bytes, length);
+}
+
+static void take_welcome(struct sim_client *client, const Plasmon__V1__Welcome *welcome)
+{
+    if (client->welcomed && client->session != welcome->session) {
+        sim_fail(client->sim, "client %u was resumed as another session", client->index);
+    }
+    client->session   = welcome->session;
+    client->id        = welcome->client;
+    client->welcomed  = true;
+    client->connected = true;
+    wire_link_resend(&client->link, welcome->resumed_seq, resend, client);
+}
+
+static void ack_later(void *user, uint64_t arg, void *data)
+{
+    struct sim_client *client = user;
+
+    (void)data;
+    if (arg == client->to_head.life && client->connected && !client->dead &&
+        wire_link_owes_ack(&client->link)) {
+        sim_link_send_plain(client->sim, &client->link, &client->to_head, client->session, 0,
+                            NULL, 0);
+    }
+}
+
+static void client_deliver(void *user, const uint8_t *data, size_t length)
+{
+    struct sim_client *client     = user;
+    struct sim *sim               = client->sim;
+    Plasmon__V1__HeadFrame *frame = NULL;
+    struct pl_err err             = {0};
+    int taken;
+
+    wire_arena_reset(&sim->arena);
+    if (wire_decode_head_frame(&sim->arena, data, length, &frame, &err) != PLASMON_OK) {
+        sim_fail(sim, "client %u cannot decode a frame: %s", client->index, err.text);
+        return;
+    }
+    taken = wire_link_receive(&client->link, frame->header->seq);
+    if (taken < 0) {
+        sim_fail(sim, "client %u: frame %llu comes after %llu", client->index,
+                 (unsigned long long)frame->header->seq,
+                 (unsigned long long)client->link.in_seq);
+        return;
+    }
+    wire_link_acked(&client->link, frame->header->ack);
+    client->credit = pl_max_u64(client->credit, frame->header->credit);
+    if (taken == 0) {
+        return;
+    }
+    if (frame->welcome != NULL) {
+        take_welcome(client, frame->welcome);
+    }
+    take_frame(client, frame);
+    outbox_pump(client);
+    sim_after(sim, 1000000, ack_later, client, client->to_head.life, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------ coming and going */
+
+static void client_connect(void *user, uint64_t arg, void *data)
+{
+    struct sim_client *client      = user;
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Hello hello       = PLASMON__V1__HELLO__INIT;
+    uint8_t *body;
+    size_t length;
+
+    (void)data;
+    if (arg != client->life || client->dead) {
+        return;
+    }
+    hello.protocol_min   = WIRE_PROTOCOL;
+    hello.protocol_max   = WIRE_PROTOCOL;
+    hello.host           = "simhost";
+    hello.label          = "sim client";
+    hello.resume_session = client->session;
+    hello.resume_ack     = client->link.in_seq;
+    frame.hello          = &hello;
+    length               = plasmon__v1__client_frame__get_packed_size(&frame);
+    body                 = sim_alloc(length + 1);
+    (void)plasmon__v1__client_frame__pack(&frame, body);
+    sim_pipe_open(&client->to_head);
+    sim_link_send_plain(client->sim, &client->link, &client->to_head, client->session, 0,
+                        body, length);
+    pl_free(body);
+}
+
+void sim_client_break(struct sim_client *client)
+{
+    if (client->dead || !client->to_head.up) {
+        return;
+    }
+    sim_pipe_break(&client->to_head);
+    sim_pipe_break(&client->from_head);
+    client->connected = false;
+    sim_head_client_lost(client);
+    sim_after(client->sim, sim_below(client->sim, RECONNECT_MAX_NS), client_connect, client,
+              client->life, NULL);
+}
+
+/* The process is gone: its connection breaks, the store clears its page of pins, nobody comes back. */
+void sim_client_crash(struct sim_client *client)
+{
+    if (client->dead) {
+        return;
+    }
+    client->dead = true;
+    client->life++;
+    sim_pipe_break(&client->to_head);
+    sim_pipe_break(&client->from_head);
+    client->connected = false;
+    client->waiting   = 0;
+    sim_head_client_lost(client);
+    store_pins_init(client->pins, 0);
+}
+
+void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index)
+{
+    *client = (struct sim_client){.sim       = sim,
+                                  .index     = index,
+                                  .life      = 1,
+                                  .tasks     = PL_VEC_INIT(Plasmon__V1__Task *),
+                                  .ranges    = PL_VEC_INIT(Plasmon__V1__Range *),
+                                  .locates   = PL_VEC_INIT(Plasmon__V1__Locate *),
+                                  .reads     = PL_VEC_INIT(Plasmon__V1__Read *),
+                                  .cancels   = PL_VEC_INIT(uint64_t),
+                                  .opens     = PL_VEC_INIT(Plasmon__V1__PutOpen *),
+                                  .seals     = PL_VEC_INIT(Plasmon__V1__PutSeal *),
+                                  .publishes = PL_VEC_INIT(Plasmon__V1__Publish *),
+                                  .lookups   = PL_VEC_INIT(Plasmon__V1__Lookup *)};
+
+    PL_CHECK(wire_arena_init(&client->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
+    wire_link_init(&client->link, LINK_KEPT_BYTES);
+    pl_list_init(&client->outbox);
+    pl_map_init(&client->answers);
+    client->pins = sim_alloc(sizeof(*client->pins));
+    store_pins_init(client->pins, 2000 + index);
+    sim->readers[SIM_DEVICES_MAX + index] = client->pins;
+    frame_clear(client);
+    sim_pipe_init(&client->to_head, sim, sim_head_from_client, client);
+    sim_pipe_init(&client->from_head, sim, client_deliver, client);
+    sim_after(sim, sim_below(sim, RECONNECT_MAX_NS), client_connect, client, client->life,
+              NULL);
+}
+
+void sim_client_finish(struct sim_client *client)
+{
+    struct pl_vec *const lists[] = {&client->tasks,   &client->ranges,    &client->locates,
+                                    &client->reads,   &client->cancels,   &client->opens,
+                                    &client->seals,   &client->publishes, &client->lookups};
+    uint64_t key;
+    void *value;
+
+    if (client->sim == NULL) {
+        return;
+    }
+    for (size_t i = 0; pl_map_next(&client->answers, &i, &key, &value);) {
+        struct sim_answer *answer = value;
+
+        pl_vec_finish(&answer->pins);
+        pl_vec_finish(&answer->pending);
+        pl_free(answer->data);
+        pl_free(answer);
+    }
+    pl_map_finish(&client->answers);
+    while (!pl_list_empty(&client->outbox)) {
+        struct sim_body *body = pl_list_first(&client->outbox, struct sim_body, link);
+
+        pl_list_remove(&body->link);
+        pl_free(body);
+    }
+    for (size_t i = 0; i < PL_COUNT(lists); i++) {
+        pl_vec_finish(lists[i]);
+    }
+    wire_arena_finish(&client->arena);
+    wire_link_finish(&client->link);
+    pl_free(client->pins);
+}

@@ -1,0 +1,307 @@
+/*
+ * The whole cluster: made, run, broken and checked.
+ *
+ * Faults come at steps: before each event a worker may crash or a connection break, with a chance and up to a number that the
+ * configuration gives. When no event is left but something is still awaited, only time passes: the head is ticked, up to
+ * the length of a lease and more. What then is still awaited waits for ever, and that is a failure.
+ */
+#include "tests/sim/sim.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum {
+    STEPS_MAX    = 4000000,
+    TICK_NS      = 20000000,
+    IDLE_TICKS   = 1000, /* 20 s of virtual time: a lease is half of that */
+    SEALED_EVERY = 64,   /* steps between looks at sealed bytes */
+};
+
+struct sim_worker *sim_worker_of(struct sim *sim, uint32_t device)
+{
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        if (sim->workers[i].device == device) {
+            return &sim->workers[i];
+        }
+    }
+    return NULL;
+}
+
+uint64_t sim_task_key(const struct sim_client *client, uint64_t task)
+{
+    return task << 4 | (client->index + 1);
+}
+
+/* ------------------------------------------------------------------------------------------ steps */
+
+static void maybe_break(struct sim *sim)
+{
+    uint32_t which;
+
+    if (sim->break_count >= sim->config.breaks_max ||
+        sim_below(sim, 1000000) >= sim->config.break_millionth) {
+        return;
+    }
+    which = (uint32_t)sim_below(sim, sim->config.devices + sim->config.clients);
+    sim->break_count++;
+    if (which < sim->config.devices) {
+        sim_worker_break(&sim->workers[which]);
+    } else {
+        sim_client_break(&sim->clients[which - sim->config.devices]);
+    }
+}
+
+static void maybe_crash(struct sim *sim)
+{
+    uint64_t *at;
+
+    if (sim->crash_count >= sim->config.crashes_max ||
+        sim_below(sim, 1000000) >= sim->config.crash_millionth) {
+        return;
+    }
+    if (sim->crash_count++ == 0) {
+        sim->first_crash_ns = sim->now_ns;
+    }
+    at = pl_vec_push(&sim->crash_times);
+    PL_CHECK(at != NULL);
+    *at = sim->now_ns;
+    sim_worker_crash(&sim->workers[sim_below(sim, sim->config.devices)], "crash");
+}
+
+static void tick(struct sim *sim)
+{
+    uint64_t now_ms = sim->now_ns / 1000000 + 1;
+
+    if (now_ms != sim->tick_ns / 1000000 + 1) {
+        sim->tick_ns = sim->now_ns;
+        head_core_tick(sim->head, now_ms);
+        sim_head_flush_soon(sim);
+    }
+}
+
+bool sim_step(struct sim *sim)
+{
+    struct sim_event event;
+
+    if (sim->failed || !sim_queue_pop(sim, &event)) {
+        return false;
+    }
+    sim->now_ns = event.at_ns;
+    event.fn(event.user, event.arg, event.data);
+    pl_free(event.data);
+
+    sim->steps++;
+    tick(sim);
+    maybe_break(sim);
+    maybe_crash(sim);
+    if (sim->config.check_every != 0 && sim->steps % sim->config.check_every == 0) {
+        head_core_check(sim->head);
+    }
+    if (sim->steps % SEALED_EVERY == 0) {
+        for (uint32_t i = 0; i < sim->config.devices; i++) {
+            sim_memory_check_sealed(&sim->workers[i]);
+        }
+    }
+    if (sim->steps > STEPS_MAX) {
+        sim_fail(sim, "no end after %d steps", STEPS_MAX);
+    }
+    return !sim->failed;
+}
+
+static void pass_time(struct sim *sim)
+{
+    sim->now_ns += TICK_NS;
+    tick(sim);
+}
+
+static void fail_deadlock(struct sim *sim)
+{
+    struct pl_str text;
+
+    pl_str_init(&text);
+    sim_describe(sim, &text);
+    sim_fail(sim, "nothing happens any more, and something is still awaited:\n%s",
+             pl_str_text(&text));
+    pl_str_finish(&text);
+}
+
+bool sim_run_until(struct sim *sim, bool (*done)(void *user), void *user)
+{
+    uint64_t burst = 0; /* events since time passed: a tick alone makes one, a flush */
+    uint32_t idle  = 0;
+
+    while (!sim->failed && !done(user)) {
+        if (sim->events.count > 0) {
+            (void)sim_step(sim);
+            burst++;
+            continue;
+        }
+        idle  = burst > 1 ? 0 : idle + 1;
+        burst = 0;
+        if (idle > IDLE_TICKS) {
+            fail_deadlock(sim);
+        }
+        pass_time(sim);
+    }
+    return !sim->failed;
+}
+
+void sim_settle(struct sim *sim)
+{
+    while (!sim->failed && sim->events.count > 0) {
+        (void)sim_step(sim);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ checks */
+
+void sim_check(struct sim *sim)
+{
+    head_core_check(sim->head);
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        sim_memory_check_sealed(&sim->workers[i]);
+    }
+}
+
+void sim_check_empty(struct sim *sim)
+{
+    struct head_core_counts counts;
+
+    head_core_check(sim->head);
+    head_core_count(sim->head, &counts);
+    if (counts.refs + counts.arrays + counts.fragments + counts.tiles + counts.instances +
+            counts.buffers + counts.tasks !=
+        0) {
+        sim_fail(sim,
+                 "every ref is released, and the head still has %llu refs, %llu arrays, %llu "
+                 "fragments, %llu tiles, %llu instances, %llu buffers, %llu tasks",
+                 (unsigned long long)counts.refs, (unsigned long long)counts.arrays,
+                 (unsigned long long)counts.fragments, (unsigned long long)counts.tiles,
+                 (unsigned long long)counts.instances, (unsigned long long)counts.buffers,
+                 (unsigned long long)counts.tasks);
+    }
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        struct sim_worker *worker        = &sim->workers[i];
+        Plasmon__V1__WorkerStats figures = PLASMON__V1__WORKER_STATS__INIT;
+
+        if (worker->core == NULL) {
+            continue;
+        }
+        worker_core_stats(worker->core, &figures);
+        if (worker->blocks.count != 0 || figures.bytes_used != 0 ||
+            figures.bytes_replica != 0) {
+            sim_fail(sim,
+                     "every ref is released, and device %u still has %zu blocks, %llu bytes, "
+                     "%llu of replicas",
+                     i, worker->blocks.count, (unsigned long long)figures.bytes_used,
+                     (unsigned long long)figures.bytes_replica);
+        }
+        if (!worker_core_idle(worker->core)) {
+            sim_fail(sim, "device %u is not idle at the end", i);
+        }
+    }
+}
+
+void sim_describe(struct sim *sim, struct pl_str *out)
+{
+    struct head_core_counts counts;
+
+    head_core_count(sim->head, &counts);
+    pl_str_append(out, "at %llu ns, step %llu, head: %llu tasks, %s\n",
+                  (unsigned long long)sim->now_ns, (unsigned long long)sim->steps,
+                  (unsigned long long)counts.tasks,
+                  head_core_idle(sim->head) ? "idle" : "busy");
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        sim_worker_describe(&sim->workers[i], out);
+    }
+    for (uint32_t i = 0; i < sim->config.clients; i++) {
+        const struct sim_client *client = &sim->clients[i];
+
+        pl_str_append(out, "client %u: %s, waits for %llu answers, sent %llu ops of %llu\n",
+                      i,
+                      client->dead        ? "dead"
+                      : client->connected ? "connected"
+                                          : "not connected",
+                      (unsigned long long)client->waiting,
+                      (unsigned long long)client->ops_sent,
+                      (unsigned long long)client->credit);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ life */
+
+static bool all_up(void *user)
+{
+    struct sim *sim = user;
+
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        if (!sim->workers[i].connected) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < sim->config.clients; i++) {
+        if (!sim->clients[i].connected) {
+            return false;
+        }
+    }
+    return true;
+}
+
+plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_sim)
+{
+    struct sim *sim = sim_alloc(sizeof(*sim));
+
+    PL_CHECK(config->devices >= 1 && config->devices <= SIM_DEVICES_MAX);
+    PL_CHECK(config->clients >= 1 && config->clients <= SIM_CLIENTS_MAX);
+    sim->config = *config;
+    sim->random = config->seed;
+    sim->now_ns = 1000000;
+    sim->events = PL_VEC_INIT(struct sim_event);
+    sim->crash_times = PL_VEC_INIT(uint64_t);
+    pl_map_init(&sim->ran_on);
+    PL_CHECK(wire_arena_init(&sim->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
+    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
+        sim->host_device_of[i] = WORKER_DEVICE_PENDING;
+    }
+    sim_head_start(sim);
+    for (uint32_t i = 0; i < config->devices; i++) {
+        sim_worker_init(&sim->workers[i], sim, i);
+    }
+    for (uint32_t i = 0; i < config->devices; i++) {
+        sim_worker_start(&sim->workers[i]);
+    }
+    *out_sim = sim;
+    /* Devices first, so that a client finds all of them. */
+    sim->config.clients = 0;
+    (void)sim_run_until(sim, all_up, sim);
+    sim->config.clients = config->clients;
+    for (uint32_t i = 0; i < config->clients; i++) {
+        sim_client_start(&sim->clients[i], sim, i);
+    }
+    return sim_run_until(sim, all_up, sim) ? PLASMON_OK : PLASMON_EINTERNAL;
+}
+
+void sim_destroy(struct sim *sim)
+{
+    struct sim_event event;
+
+    if (sim == NULL) {
+        return;
+    }
+    while (sim_queue_pop(sim, &event)) {
+        pl_free(event.data);
+    }
+    for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
+        sim_client_finish(&sim->clients[i]);
+    }
+    sim_head_finish(sim);
+    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
+        sim_worker_finish(&sim->workers[i]);
+    }
+    pl_vec_finish(&sim->events);
+    pl_vec_finish(&sim->crash_times);
+    pl_map_finish(&sim->ran_on);
+    wire_arena_finish(&sim->arena);
+    pl_free(sim);
+}

@@ -1,0 +1,485 @@
+/*
+ * What the worker's core asks of its device, as ops in simulated streams. Enqueuing copies everything that the op needs; the effect
+ * comes when the stream gets there.
+ *
+ * The host route: a slab of slots at the receiver, one chunk a transfer here (everything is small). The sender waits until its
+ * slot is free, the receiver until its chunk has come. After a restart a half comes again, and does only what the words do
+ * not show as done.
+ */
+#include "tests/sim/sim.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* ------------------------------------------------------------------------------------------ enqueuing */
+
+static struct sim_worker *peer_of(struct sim_worker *worker, uint32_t host_device)
+{
+    PL_CHECK(host_device < worker->sim->config.devices);
+    return &worker->sim->workers[host_device];
+}
+
+static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
+{
+    struct sim_worker *worker = user;
+    struct sim *sim           = worker->sim;
+    uint64_t limit            = sim->config.device_bytes;
+    uint64_t chunk            = pl_max_u64(pl_round_up(bytes, 4096), 16384);
+    struct sim_chunk *added;
+
+    if ((limit != 0 && worker->chunk_bytes + chunk > limit) ||
+        worker->chunk_bytes + chunk > worker->arena_bytes) {
+        return PLASMON_EDEVMEM;
+    }
+    added = pl_vec_push(&worker->chunks);
+    PL_CHECK(added != NULL);
+    *added = (struct sim_chunk){.offset = worker->chunk_bytes, .bytes = chunk, .pool = pool};
+    worker->chunk_bytes += chunk;
+    return worker_core_chunk_added(worker->core, pool, added->offset, chunk);
+}
+
+static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_device,
+                                uint64_t *word, uint64_t value)
+{
+    struct sim_op *op = sim_op_add(user, stream, SIM_OP_WAIT);
+
+    op->word  = word;
+    op->value = value;
+    op->other = host_device;
+    sim_op_start(user, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
+{
+    struct sim_worker *worker = user;
+    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_JOIN);
+
+    op->other = other;
+    op->value = worker->streams[other].enqueued;
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
+                                uint32_t element_bytes, uint64_t dst_offset,
+                                const struct pl_box *dst_frame, uint32_t src_host_device,
+                                uint64_t src_offset, const struct pl_box *src_frame)
+{
+    struct sim_worker *worker = user;
+    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_COPY);
+
+    op->box           = *box;
+    op->dst_frame     = *dst_frame;
+    op->src_frame     = *src_frame;
+    op->element_bytes = element_bytes;
+    op->dst_offset    = dst_offset;
+    op->src_offset    = src_offset;
+    op->src           = peer_of(worker, src_host_device);
+    if (op->src != worker && (!worker->sim->config.peer_capable ||
+                              worker->sim->config.transfer == HEAD_TRANSFER_HOST)) {
+        sim_fail(worker->sim, "device %u copies from device %u, which it cannot map",
+                 worker->host_device, src_host_device);
+    }
+    sim_op_touch(op, worker, dst_offset);
+    sim_op_touch(op, op->src, src_offset);
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t stage(struct sim_worker *worker, uint32_t stream,
+                              enum sim_op_kind kind, uint32_t other, uint64_t first_chunk,
+                              uint64_t offset, uint64_t bytes)
+{
+    struct sim_op *op = sim_op_add(worker, stream, kind);
+
+    PL_CHECK(bytes <= SIM_STAGE_BYTES_MAX);
+    op->src         = peer_of(worker, other);
+    op->first_chunk = first_chunk;
+    op->bytes       = bytes;
+    op->nowhere     = offset == WORKER_NOWHERE;
+    op->dst_offset  = offset;
+    if (!op->nowhere) {
+        sim_op_touch(op, worker, offset);
+    }
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_stage_send(void *user, uint32_t stream, uint32_t to,
+                                      uint64_t first_chunk, uint64_t offset, uint64_t bytes)
+{
+    return stage(user, stream, SIM_OP_SEND, to, first_chunk, offset, bytes);
+}
+
+static plasmon_status_t op_stage_recv(void *user, uint32_t stream, uint32_t from,
+                                      uint64_t first_chunk, uint64_t offset, uint64_t bytes)
+{
+    return stage(user, stream, SIM_OP_RECV, from, first_chunk, offset, bytes);
+}
+
+static plasmon_status_t op_put(void *user, uint32_t stream, uint64_t dst_offset,
+                               const uint8_t *bytes, uint64_t length)
+{
+    struct sim_op *op = sim_op_add(user, stream, SIM_OP_PUT);
+
+    op->data = sim_alloc(length);
+    memcpy(op->data, bytes, length);
+    op->bytes      = length;
+    op->dst_offset = dst_offset;
+    sim_op_touch(op, user, dst_offset);
+    sim_op_start(user, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_read(void *user, uint32_t stream, uint64_t src_offset,
+                                uint64_t length, uint64_t request)
+{
+    struct sim_op *op = sim_op_add(user, stream, SIM_OP_READ);
+
+    op->src_offset = src_offset;
+    op->bytes      = length;
+    op->request    = request;
+    sim_op_touch(op, user, src_offset);
+    sim_op_start(user, stream);
+    return PLASMON_OK;
+}
+
+/* Some functions want scratch here, so that it is allocated, scribbled over and freed. */
+static uint64_t op_scratch_bytes(void *user, const struct kernel_function *function,
+                                 const struct kernel_arg *args, uint32_t arg_count,
+                                 const union kernel_scalar *scalars, uint32_t scalar_count)
+{
+    (void)user;
+    (void)args;
+    (void)scalars;
+    (void)scalar_count;
+    return strcmp(function->name, "sum") == 0 || strcmp(function->name, "copy") == 0
+               ? 300 * arg_count
+               : 0;
+}
+
+static plasmon_status_t op_run(void *user, uint32_t stream,
+                               const struct kernel_function *function,
+                               const struct kernel_arg *args, uint32_t arg_count,
+                               const union kernel_scalar *scalars, uint32_t scalar_count,
+                               uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag,
+                               struct pl_err *err)
+{
+    struct sim_op *op = sim_op_add(user, stream, SIM_OP_RUN);
+
+    (void)err;
+    PL_CHECK(scalar_count <= KERNEL_SCALARS_MAX);
+    op->function       = function;
+    op->args           = sim_alloc((arg_count + 1) * sizeof(*args));
+    op->arg_count      = arg_count;
+    op->scalar_count   = scalar_count;
+    op->scratch_offset = scratch_offset;
+    op->scratch_bytes  = scratch_bytes;
+    op->tag            = tag;
+    if (arg_count > 0) {
+        memcpy(op->args, args, arg_count * sizeof(*args));
+    }
+    if (scalar_count > 0) {
+        memcpy(op->scalars, scalars, scalar_count * sizeof(*scalars));
+    }
+    for (uint32_t i = 0; i < arg_count; i++) {
+        sim_op_touch(op, user, args[i].data.addr);
+    }
+    if (scratch_bytes > 0) {
+        sim_op_touch(op, user, scratch_offset);
+    }
+    sim_op_start(user, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
+                                         const struct kernel_arg *arg, uint64_t tag)
+{
+    struct sim_op *op = sim_op_add(user, stream, SIM_OP_IDENTITY);
+
+    op->args  = sim_alloc(sizeof(*arg));
+    *op->args = *arg;
+    op->arg_count = 1;
+    op->tag       = tag;
+    sim_op_touch(op, user, arg->data.addr);
+    sim_op_start(user, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
+{
+    struct sim_worker *worker = user;
+    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_SIGNAL);
+
+    op->word  = &worker->timeline->stream[stream].value;
+    op->value = seq;
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------ running */
+
+static struct sim_worker *receiver_of(struct sim_stream *stream, const struct sim_op *op)
+{
+    return op->kind == SIM_OP_SEND ? op->src : stream->worker;
+}
+
+static bool chunk_taken(const struct sim_worker *receiver, uint64_t chunk)
+{
+    return receiver->timeline->stage_taken.value > chunk;
+}
+
+bool sim_op_ready(struct sim_stream *stream, const struct sim_op *op)
+{
+    const struct sim_worker *receiver;
+    uint64_t slot = op->first_chunk % STORE_STAGE_SLOTS;
+
+    switch (op->kind) {
+    case SIM_OP_WAIT:
+        return *op->word >= op->value;
+    case SIM_OP_JOIN:
+        return stream->worker->streams[op->other].completed >= op->value;
+    case SIM_OP_SEND:
+        receiver = receiver_of(stream, op);
+        return receiver->timeline->stage_taken.value + STORE_STAGE_SLOTS > op->first_chunk;
+    case SIM_OP_RECV:
+        receiver = receiver_of(stream, op);
+        /* Chunks are taken in order, whoever sends them. */
+        return chunk_taken(receiver, op->first_chunk) ||
+               (receiver->timeline->stage_ready[slot].value == op->first_chunk + 1 &&
+                receiver->timeline->stage_taken.value == op->first_chunk);
+    default:
+        return true;
+    }
+}
+
+static void do_stage(struct sim_stream *stream, const struct sim_op *op)
+{
+    struct sim_worker *receiver = receiver_of(stream, op);
+    uint64_t slot               = op->first_chunk % STORE_STAGE_SLOTS;
+    uint8_t *staged             = receiver->slab + slot * SIM_STAGE_BYTES_MAX;
+
+    if (chunk_taken(receiver, op->first_chunk)) {
+        return; /* done before a restart */
+    }
+    if (op->kind == SIM_OP_SEND) {
+        if (!op->nowhere) {
+            memcpy(staged, stream->worker->arena + op->dst_offset, op->bytes);
+        }
+        receiver->timeline->stage_ready[slot].value = op->first_chunk + 1;
+    } else {
+        if (!op->nowhere) {
+            memcpy(stream->worker->arena + op->dst_offset, staged, op->bytes);
+        }
+        receiver->timeline->stage_taken.value = op->first_chunk + 1;
+    }
+}
+
+static void do_read(struct sim_worker *worker, const struct sim_op *op)
+{
+    struct sim_read_back *back = pl_vec_push(&worker->data);
+
+    PL_CHECK(back != NULL);
+    *back = (struct sim_read_back){
+        .request = op->request, .data = sim_alloc(op->bytes), .length = op->bytes};
+    memcpy(back->data, worker->arena + op->src_offset, op->bytes);
+    sim_worker_flush_soon(worker);
+}
+
+static void to_host_pointers(const struct sim_worker *worker, const struct sim_op *op)
+{
+    for (uint32_t i = 0; i < op->arg_count; i++) {
+        op->args[i].data.addr += (uint64_t)(uintptr_t)worker->arena;
+    }
+}
+
+static void do_run(struct sim_worker *worker, const struct sim_op *op)
+{
+    struct pl_err err = {0};
+    plasmon_status_t status;
+
+    if (op->scratch_bytes > 0) {
+        sim_memory_noise(worker->sim, worker->arena + op->scratch_offset, op->scratch_bytes);
+    }
+    to_host_pointers(worker, op);
+    status = kernel_run_cpu_now(op->function, op->args, op->arg_count, op->scalars,
+                                op->scalar_count, &err);
+    worker->launches_run++;
+    if (status != PLASMON_OK && worker->core != NULL) {
+        sim_memory_enter(worker);
+        worker_core_failed(worker->core, op->tag, status, err.text);
+        sim_memory_leave();
+    }
+}
+
+plasmon_status_t sim_fill_identity(const struct kernel_arg *arg)
+{
+    bool far                  = arg->reduce_op == KERNEL_MIN || arg->reduce_op == KERNEL_MAX;
+    union kernel_scalar value = {.i = arg->reduce_op == KERNEL_PROD};
+    struct kernel_arg out     = *arg;
+    struct pl_err err         = {0};
+
+    if (far) {
+        value.f = arg->reduce_op == KERNEL_MIN ? (double)INFINITY : -(double)INFINITY;
+    }
+    out.mode = KERNEL_OUT;
+    return kernel_run_cpu_now(kernel_by_name(far ? "fill" : "fill_int"), &out, 1, &value, 1,
+                              &err);
+}
+
+static void do_identity(struct sim_worker *worker, const struct sim_op *op)
+{
+    to_host_pointers(worker, op);
+    if (sim_fill_identity(&op->args[0]) != PLASMON_OK) {
+        sim_fail(worker->sim, "no identity of reduction %u for dtype %u",
+                 op->args[0].reduce_op, op->args[0].dtype);
+    }
+}
+
+void sim_op_do(struct sim_stream *stream, struct sim_op *op)
+{
+    struct sim_worker *worker = stream->worker;
+
+    switch (op->kind) {
+    case SIM_OP_WAIT:
+    case SIM_OP_JOIN:
+        break;
+    case SIM_OP_COPY:
+        pl_box_copy_host(&op->box, worker->arena + op->dst_offset, &op->dst_frame,
+                         op->src->arena + op->src_offset, &op->src_frame, op->element_bytes);
+        break;
+    case SIM_OP_SEND:
+    case SIM_OP_RECV:
+        do_stage(stream, op);
+        break;
+    case SIM_OP_PUT:
+        memcpy(worker->arena + op->dst_offset, op->data, op->bytes);
+        break;
+    case SIM_OP_READ:
+        do_read(worker, op);
+        break;
+    case SIM_OP_RUN:
+        do_run(worker, op);
+        break;
+    case SIM_OP_IDENTITY:
+        do_identity(worker, op);
+        break;
+    case SIM_OP_SIGNAL:
+        if (*op->word > op->value) {
+            sim_fail(worker->sim, "device %u: the word of stream %u goes back from %llu to %llu",
+                     worker->host_device, stream->index, (unsigned long long)*op->word,
+                     (unsigned long long)op->value);
+        }
+        *op->word = op->value;
+        sim_worker_wake(worker);
+        break;
+    }
+}
+
+void sim_op_describe(const struct sim_op *op, struct pl_str *out)
+{
+    static const char *const names[] = {"wait", "join", "copy", "send",     "recv",
+                                        "put",  "read", "run",  "identity", "signal"};
+
+    pl_str_append(out, "%s", names[op->kind]);
+    switch (op->kind) {
+    case SIM_OP_WAIT:
+        pl_str_append(out, " for device %u: word %llu, wanted %llu", op->other,
+                      (unsigned long long)*op->word, (unsigned long long)op->value);
+        break;
+    case SIM_OP_JOIN:
+        pl_str_append(out, " with stream %u up to op %llu", op->other,
+                      (unsigned long long)op->value);
+        break;
+    case SIM_OP_SEND:
+    case SIM_OP_RECV:
+        pl_str_append(out, " chunk %llu, device %u", (unsigned long long)op->first_chunk,
+                      op->src->host_device);
+        break;
+    case SIM_OP_RUN:
+        pl_str_append(out, " %s, launch %llu", op->function->name,
+                      (unsigned long long)op->tag);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ reports */
+
+static void op_wake(void *user, uint64_t *word)
+{
+    struct sim_worker *worker = user;
+
+    (void)word;
+    sim_worker_wake(worker);
+    sim_streams_kick(worker->sim);
+}
+
+static void op_ring_doorbells(void *user)
+{
+    struct sim_worker *worker = user;
+
+    for (uint32_t i = 0; i < worker->sim->config.devices; i++) {
+        if (i != worker->host_device) {
+            sim_worker_doorbell(&worker->sim->workers[i]);
+        }
+    }
+}
+
+static void op_report_done(void *user, uint64_t first, uint64_t count)
+{
+    struct sim_worker *worker = user;
+
+    for (uint64_t seq = first; seq < first + count; seq++) {
+        PL_CHECK(wire_ranges_add(&worker->done, seq) == PLASMON_OK);
+    }
+    sim_worker_flush_soon(worker);
+}
+
+static void op_report_failed(void *user, uint64_t seq, plasmon_status_t status,
+                             const char *text)
+{
+    struct sim_worker *worker = user;
+    struct sim_report *report = pl_vec_push(&worker->failed);
+
+    PL_CHECK(report != NULL);
+    *report = (struct sim_report){.seq = seq, .status = status, .text = pl_strdup(text)};
+    PL_CHECK(report->text != NULL);
+    sim_worker_flush_soon(worker);
+}
+
+static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
+                              uint64_t largest_hole)
+{
+    struct sim_worker *worker = user;
+    struct sim_report *report = pl_vec_push(&worker->starved);
+
+    PL_CHECK(report != NULL);
+    *report = (struct sim_report){.seq = seq, .bytes = bytes, .hole = largest_hole};
+    worker->starvations++;
+    sim_worker_flush_soon(worker);
+}
+
+const struct worker_ops sim_worker_ops = {
+    .grow           = op_grow,
+    .wait           = op_wait,
+    .join           = op_join,
+    .copy           = op_copy,
+    .stage_send     = op_stage_send,
+    .stage_recv     = op_stage_recv,
+    .put            = op_put,
+    .read           = op_read,
+    .scratch_bytes  = op_scratch_bytes,
+    .run            = op_run,
+    .fill_identity  = op_fill_identity,
+    .signal         = op_signal,
+    .wake           = op_wake,
+    .ring_doorbells = op_ring_doorbells,
+    .report_done    = op_report_done,
+    .report_failed  = op_report_failed,
+    .report_starved = op_report_starved,
+};

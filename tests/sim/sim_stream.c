@@ -1,0 +1,165 @@
+/*
+ * In-order streams of a simulated device. Each op starts when the one before it is done and when what it waits for is there,
+ * takes a random time, and has its whole effect at the end of it. Streams of one device run side by side, so work that should have
+ * been ordered and was not is done in either order, depending on the seed.
+ *
+ * A crash drops what is queued. An op that was running has its effect or not; nobody can tell from outside.
+ */
+#include "tests/sim/sim.h"
+
+#include "base/alloc.h"
+
+enum {
+    OP_MIN_NS      = 300,
+    OP_MAX_NS      = 30000,
+    OP_SLOW_MAX_NS = 800000, /* one in fifty */
+    OP_WAIT_MAX_NS = 2000,
+};
+
+static void stream_kick(struct sim_stream *stream);
+
+void sim_streams_init(struct sim_worker *worker)
+{
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        struct sim_stream *stream = &worker->streams[i];
+
+        *stream = (struct sim_stream){.worker = worker, .index = i};
+        pl_list_init(&stream->ops);
+    }
+}
+
+static void op_free(struct sim_op *op)
+{
+    pl_list_remove(&op->link);
+    pl_free(op->data);
+    pl_free(op->args);
+    pl_free(op);
+}
+
+void sim_streams_drop(struct sim_worker *worker, bool half)
+{
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        struct sim_stream *stream = &worker->streams[i];
+
+        if (half && stream->running && sim_chance(worker->sim, 500)) {
+            sim_op_do(stream,
+                      pl_list_first(&stream->ops, struct sim_op, link));
+        }
+        while (!pl_list_empty(&stream->ops)) {
+            op_free(pl_list_first(&stream->ops, struct sim_op, link));
+        }
+        stream->running  = false;
+        stream->enqueued = stream->completed = 0;
+    }
+}
+
+/* Is the memory that the op was enqueued for still the same? */
+static bool touches_live(struct sim_worker *worker, const struct sim_op *op)
+{
+    for (uint32_t i = 0; i < op->touch_count; i++) {
+        const struct sim_touch *touch = &op->touches[i];
+        const struct sim_block *block;
+
+        if (!touch->owner->alive) {
+            continue; /* its book is being rebuilt; its memory stands */
+        }
+        block = sim_memory_find(touch->owner, touch->offset);
+        if (block == NULL || (block->serial != touch->serial && touch->serial != 0)) {
+            struct pl_str what;
+
+            pl_str_init(&what);
+            sim_op_describe(op, &what);
+            sim_fail(worker->sim,
+                     "device %u uses memory of device %u at %llu that was freed: %s",
+                     worker->host_device, touch->owner->host_device,
+                     (unsigned long long)touch->offset, pl_str_text(&what));
+            pl_str_finish(&what);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void op_finish(void *user, uint64_t arg, void *data)
+{
+    struct sim_stream *stream = user;
+    struct sim_worker *worker = stream->worker;
+    struct sim_op *op;
+
+    (void)data;
+    if (arg != worker->life) {
+        return; /* the process that enqueued it is dead */
+    }
+    op = pl_list_first(&stream->ops, struct sim_op, link);
+    PL_CHECK(op != NULL && stream->running);
+    if (touches_live(worker, op)) {
+        sim_op_do(stream, op);
+    }
+    stream->running = false;
+    stream->completed++;
+    op_free(op);
+    /* Joins look at completed counts, waits at words: anybody may go on. */
+    sim_streams_kick(worker->sim);
+}
+
+static uint64_t op_duration(struct sim *sim, const struct sim_op *op)
+{
+    switch (op->kind) {
+    case SIM_OP_WAIT:
+    case SIM_OP_JOIN:
+    case SIM_OP_SIGNAL:
+        return sim_between(sim, 50, OP_WAIT_MAX_NS);
+    default:
+        return sim_between(sim, OP_MIN_NS,
+                           sim_chance(sim, 20) ? OP_SLOW_MAX_NS : OP_MAX_NS);
+    }
+}
+
+static void stream_kick(struct sim_stream *stream)
+{
+    const struct sim_op *op = pl_list_first(&stream->ops, struct sim_op, link);
+
+    if (op == NULL || stream->running || !sim_op_ready(stream, op)) {
+        return;
+    }
+    stream->running = true;
+    sim_after(stream->worker->sim, op_duration(stream->worker->sim, op), op_finish, stream,
+              stream->worker->life, NULL);
+}
+
+void sim_streams_kick(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        struct sim_worker *worker = &sim->workers[i];
+
+        for (uint32_t s = 0; worker->alive && s < STORE_STREAM_MAX; s++) {
+            stream_kick(&worker->streams[s]);
+        }
+    }
+}
+
+struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind)
+{
+    struct sim_op *op = sim_alloc(sizeof(*op));
+
+    PL_CHECK(stream < STORE_STREAM_MAX);
+    op->kind = kind;
+    pl_list_init(&op->link);
+    pl_list_add_tail(&worker->streams[stream].ops, &op->link);
+    worker->streams[stream].enqueued++;
+    return op;
+}
+
+void sim_op_start(struct sim_worker *worker, uint32_t stream)
+{
+    stream_kick(&worker->streams[stream]);
+}
+
+void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset)
+{
+    const struct sim_block *block = sim_memory_find(owner, offset);
+
+    PL_CHECK(op->touch_count < PL_COUNT(op->touches));
+    op->touches[op->touch_count++] = (struct sim_touch){
+        .owner = owner, .offset = offset, .serial = block == NULL ? 0 : block->serial};
+}

@@ -1,0 +1,580 @@
+/*
+ * A worker process: what worker/main.c does around worker_core. Commands in, device work out, reports batched into frames.
+ *
+ * A crash takes the core, the streams and the connection; table, timeline, arena and staging slab stand. After a while a new
+ * incarnation recovers from them and says hello. What was in flight on the old connection is lost, and with it reports that the
+ * head never saw: the hello of the new incarnation tells the head what it must know.
+ *
+ * A broken connection alone loses nothing: both sides keep what was not acknowledged and resume.
+ */
+#include "tests/sim/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+
+enum {
+    ARENA_BYTES        = 4 << 20,
+    WAKE_MAX_NS        = 4000,
+    FLUSH_MAX_NS       = 6000,
+    RECONNECT_MAX_NS   = 300000,
+    RESTART_MAX_NS     = 400000,
+    POLL_NS            = 1000000,
+    LINK_KEPT_BYTES    = 64 << 20,
+};
+
+static void worker_connect(void *user, uint64_t arg, void *data);
+
+/* Memory that starts as zero and costs only what is touched. */
+static void *map_zero(size_t bytes)
+{
+    void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    PL_CHECK(ptr != MAP_FAILED);
+    return ptr;
+}
+
+/* ------------------------------------------------------------------------------------------ reports */
+
+static void ranges_put(const struct wire_ranges *ranges, Plasmon__V1__Range *out,
+                       Plasmon__V1__Range **places)
+{
+    for (size_t i = 0; i < ranges->items.count; i++) {
+        const struct wire_range *range = pl_vec_at(&ranges->items, i);
+
+        plasmon__v1__range__init(&out[i]);
+        out[i].first = range->first;
+        out[i].count = range->count;
+        places[i]    = &out[i];
+    }
+}
+
+static void *arena_take(struct sim *sim, size_t count, size_t bytes)
+{
+    void *ptr = wire_arena_alloc(&sim->arena, (count + 1) * bytes);
+
+    PL_CHECK(ptr != NULL);
+    return ptr;
+}
+
+static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *frame)
+{
+    struct sim *sim = worker->sim;
+    size_t n        = worker->done.items.count;
+
+    frame->n_done = n;
+    frame->done   = arena_take(sim, n, sizeof(*frame->done));
+    ranges_put(&worker->done, arena_take(sim, n, sizeof(Plasmon__V1__Range)), frame->done);
+
+    frame->n_failed = worker->failed.count;
+    frame->failed   = arena_take(sim, frame->n_failed, sizeof(*frame->failed));
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        const struct sim_report *report = pl_vec_at(&worker->failed, i);
+
+        frame->failed[i] = arena_take(sim, 1, sizeof(Plasmon__V1__LaunchFailure));
+        plasmon__v1__launch_failure__init(frame->failed[i]);
+        frame->failed[i]->seq    = report->seq;
+        frame->failed[i]->status = report->status;
+        frame->failed[i]->text   = report->text;
+    }
+    frame->n_starved = worker->starved.count;
+    frame->starved   = arena_take(sim, frame->n_starved, sizeof(*frame->starved));
+    for (size_t i = 0; i < frame->n_starved; i++) {
+        const struct sim_report *report = pl_vec_at(&worker->starved, i);
+
+        frame->starved[i] = arena_take(sim, 1, sizeof(Plasmon__V1__Starved));
+        plasmon__v1__starved__init(frame->starved[i]);
+        frame->starved[i]->seq          = report->seq;
+        frame->starved[i]->bytes        = report->bytes;
+        frame->starved[i]->largest_hole = report->hole;
+    }
+    frame->n_data = worker->data.count;
+    frame->data   = arena_take(sim, frame->n_data, sizeof(*frame->data));
+    for (size_t i = 0; i < frame->n_data; i++) {
+        const struct sim_read_back *back = pl_vec_at(&worker->data, i);
+
+        frame->data[i] = arena_take(sim, 1, sizeof(Plasmon__V1__WorkerData));
+        plasmon__v1__worker_data__init(frame->data[i]);
+        frame->data[i]->request    = back->request;
+        frame->data[i]->bytes.data = back->data;
+        frame->data[i]->bytes.len  = back->length;
+    }
+}
+
+static void reports_clear(struct sim_worker *worker)
+{
+    wire_ranges_clear(&worker->done);
+    for (size_t i = 0; i < worker->failed.count; i++) {
+        pl_free(((struct sim_report *)pl_vec_at(&worker->failed, i))->text);
+    }
+    for (size_t i = 0; i < worker->data.count; i++) {
+        pl_free(((struct sim_read_back *)pl_vec_at(&worker->data, i))->data);
+    }
+    pl_vec_clear(&worker->failed);
+    pl_vec_clear(&worker->starved);
+    pl_vec_clear(&worker->data);
+}
+
+static void body_send(struct sim_worker *worker, const Plasmon__V1__WorkerFrame *frame,
+                      bool plain)
+{
+    size_t length = plasmon__v1__worker_frame__get_packed_size(frame);
+    uint8_t *body = sim_alloc(length + 1);
+
+    (void)plasmon__v1__worker_frame__pack(frame, body); /* its size was just computed */
+    if (plain) {
+        sim_link_send_plain(worker->sim, &worker->link, &worker->to_head, worker->session,
+                            0, body, length);
+    } else {
+        sim_link_send(worker->sim, &worker->link, &worker->to_head, worker->session, 0,
+                      body, length);
+    }
+    pl_free(body);
+}
+
+static void worker_flush(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker      = user;
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+
+    (void)data;
+    if (arg != worker->life) {
+        return;
+    }
+    worker->flush_pending = false;
+    if (!worker->connected) {
+        return; /* goes out after the welcome */
+    }
+    wire_arena_reset(&worker->sim->arena);
+    frame_fill(worker, &frame);
+    if (frame.n_done + frame.n_failed + frame.n_starved + frame.n_data > 0) {
+        body_send(worker, &frame, false);
+        reports_clear(worker);
+    } else if (wire_link_owes_ack(&worker->link)) {
+        body_send(worker, &frame, true);
+    }
+}
+
+void sim_worker_flush_soon(struct sim_worker *worker)
+{
+    if (!worker->flush_pending && worker->alive) {
+        worker->flush_pending = true;
+        sim_after(worker->sim, sim_below(worker->sim, FLUSH_MAX_NS), worker_flush, worker,
+                  worker->life, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ wakes */
+
+static void worker_poll(void *user, uint64_t arg, void *data);
+
+static void core_advance(struct sim_worker *worker)
+{
+    sim_memory_enter(worker);
+    worker_core_advance(worker->core);
+    worker_core_complete(worker->core);
+    sim_memory_leave();
+    if (worker_core_wants_poll(worker->core) && !worker->poll_pending) {
+        worker->poll_pending = true;
+        sim_after(worker->sim, POLL_NS, worker_poll, worker, worker->life, NULL);
+    }
+}
+
+static void worker_poll(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)data;
+    if (arg == worker->life && worker->alive) {
+        worker->poll_pending = false;
+        sim_worker_wake(worker);
+    }
+}
+
+static void worker_woken(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)data;
+    if (arg == worker->life && worker->alive) {
+        worker->wake_pending = false;
+        sim_memory_enter(worker);
+        worker_core_complete(worker->core);
+        sim_memory_leave();
+        core_advance(worker);
+    }
+}
+
+void sim_worker_wake(struct sim_worker *worker)
+{
+    if (!worker->wake_pending && worker->alive) {
+        worker->wake_pending = true;
+        sim_after(worker->sim, sim_below(worker->sim, WAKE_MAX_NS), worker_woken, worker,
+                  worker->life, NULL);
+    }
+}
+
+static void worker_rung(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)data;
+    if (arg == worker->life && worker->alive) {
+        worker->doorbell_pending = false;
+        core_advance(worker);
+    }
+}
+
+void sim_worker_doorbell(struct sim_worker *worker)
+{
+    if (!worker->doorbell_pending && worker->alive) {
+        worker->doorbell_pending = true;
+        sim_after(worker->sim, sim_below(worker->sim, WAKE_MAX_NS), worker_rung, worker,
+                  worker->life, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ commands */
+
+static void note_launch(struct sim_worker *worker, const Plasmon__V1__Launch *launch)
+{
+    struct sim *sim = worker->sim;
+
+    for (size_t i = 0; i < launch->n_operands; i++) {
+        uint32_t slot = wire_buffer_slot(launch->operands[i]->buffer);
+
+        worker->slots_used = slot >= worker->slots_used ? slot + 1 : worker->slots_used;
+    }
+    for (uint32_t i = 0; i < sim->config.clients; i++) {
+        if (launch->task != 0 && sim->clients[i].id == launch->client) {
+            PL_CHECK(pl_map_set(&sim->ran_on, sim_task_key(&sim->clients[i], launch->task),
+                                (void *)(uintptr_t)(worker->host_device + 1)) ==
+                     PLASMON_OK);
+        }
+    }
+}
+
+static void resend(void *user, const uint8_t *bytes, size_t length)
+{
+    struct sim_worker *worker = user;
+
+    sim_pipe_send(&worker->to_head, bytes, length);
+}
+
+static void take_welcome(struct sim_worker *worker,
+                         const Plasmon__V1__WorkerCommand *command)
+{
+    const Plasmon__V1__WorkerWelcome *welcome = command->welcome;
+
+    if (worker->session != welcome->session && worker->session != 0) {
+        sim_fail(worker->sim, "device %u: its session changed without a restart",
+                 worker->host_device);
+    }
+    worker->session                             = welcome->session;
+    worker->device                              = welcome->device;
+    worker->connected                           = true;
+    worker->sim->host_device_of[welcome->device] = worker->host_device;
+    wire_link_resend(&worker->link, welcome->resumed_seq, resend, worker);
+    for (uint32_t i = 0; i < worker->sim->config.devices; i++) {
+        sim_worker_doorbell(&worker->sim->workers[i]); /* a device has a name now */
+    }
+}
+
+static void take_command(struct sim_worker *worker,
+                         const Plasmon__V1__WorkerCommand *command)
+{
+    struct pl_err err = {0};
+    plasmon_status_t status;
+
+    for (size_t i = 0; i < command->n_launches; i++) {
+        note_launch(worker, command->launches[i]);
+    }
+    sim_memory_enter(worker);
+    status = worker_core_command(worker->core, command, &err);
+    sim_memory_leave();
+    if (status != PLASMON_OK) {
+        sim_fail(worker->sim, "device %u refuses a command: %s", worker->host_device,
+                 err.text);
+        return;
+    }
+    core_advance(worker);
+}
+
+static void worker_deliver(void *user, const uint8_t *data, size_t length)
+{
+    struct sim_worker *worker           = user;
+    Plasmon__V1__WorkerCommand *command = NULL;
+    struct pl_err err                   = {0};
+    int take;
+
+    wire_arena_reset(&worker->sim->arena);
+    if (wire_decode_worker_command(&worker->sim->arena, data, length, &command, &err) !=
+        PLASMON_OK) {
+        sim_fail(worker->sim, "device %u cannot decode a command: %s", worker->host_device,
+                 err.text);
+        return;
+    }
+    take = wire_link_receive(&worker->link, command->header->seq);
+    if (take < 0) {
+        sim_fail(worker->sim, "device %u: command %llu comes after %llu",
+                 worker->host_device, (unsigned long long)command->header->seq,
+                 (unsigned long long)worker->link.in_seq);
+        return;
+    }
+    wire_link_acked(&worker->link, command->header->ack);
+    if (take == 0) {
+        return;
+    }
+    if (command->welcome != NULL) {
+        take_welcome(worker, command);
+    }
+    take_command(worker, command);
+    sim_worker_flush_soon(worker);
+}
+
+/* ------------------------------------------------------------------------------------------ coming and going */
+
+static void core_create(struct sim_worker *worker)
+{
+    struct sim *sim                 = worker->sim;
+    struct worker_core_config config = {
+        .ops               = &sim_worker_ops,
+        .user              = worker,
+        .host_device       = worker->host_device,
+        .host_device_count = sim->config.devices,
+        .run_streams       = sim->config.run_streams,
+        .timelines         = sim->timelines,
+        .tables            = sim->tables,
+        .readers           = sim->readers,
+        .host_device_of    = sim->host_device_of,
+        .device_max        = SIM_DEVICES_MAX,
+        .device_bytes      = worker->arena_bytes,
+    };
+
+    worker->timeline->incarnation = ++worker->incarnation;
+    sim_memory_enter(worker);
+    if (worker_core_create(&config, &worker->core) != PLASMON_OK) {
+        sim_fail(sim, "device %u: no core", worker->host_device);
+    }
+    for (size_t i = 0; i < worker->chunks.count; i++) {
+        const struct sim_chunk *chunk = pl_vec_at(&worker->chunks, i);
+
+        if (worker_core_chunk_added(worker->core, chunk->pool, chunk->offset,
+                                    chunk->bytes) != PLASMON_OK) {
+            sim_fail(sim, "device %u: a chunk was refused", worker->host_device);
+        }
+    }
+    sim_memory_leave();
+}
+
+static void say_hello(struct sim_worker *worker, uint64_t enqueued,
+                      const struct wire_ranges *unfinished)
+{
+    struct sim *sim                = worker->sim;
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    size_t n                       = unfinished == NULL ? 0 : unfinished->items.count;
+    char name[32];
+
+    wire_arena_reset(&sim->arena);
+    (void)snprintf(name, sizeof(name), "sim %u", worker->host_device);
+    hello.host           = "simhost";
+    hello.node           = "sim";
+    hello.name           = name;
+    hello.host_device    = worker->host_device;
+    hello.kind           = DEVICE_CPU;
+    hello.ordinal        = worker->host_device;
+    hello.bytes_total    = sim->config.device_bytes != 0 ? sim->config.device_bytes
+                                                         : worker->arena_bytes;
+    hello.incarnation    = worker->incarnation;
+    hello.peer_capable   = sim->config.peer_capable;
+    hello.resume_session = worker->session;
+    hello.resume_ack     = worker->link.in_seq;
+    hello.received       = worker_core_received(worker->core);
+    hello.enqueued       = enqueued;
+    hello.n_unfinished   = n;
+    hello.unfinished     = arena_take(sim, n, sizeof(*hello.unfinished));
+    if (n > 0) {
+        ranges_put(unfinished, arena_take(sim, n, sizeof(Plasmon__V1__Range)),
+                   hello.unfinished);
+    }
+    frame.hello = &hello;
+    sim_pipe_open(&worker->to_head);
+    body_send(worker, &frame, true);
+}
+
+/* A restarted process, or one whose connection broke: what it says of before is kept until the hello is out. */
+static void worker_connect(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)data;
+    if (arg == worker->life && worker->alive) {
+        say_hello(worker, 0, NULL);
+    }
+}
+
+static void worker_restart(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+    struct wire_ranges unfinished;
+    uint64_t enqueued = 0;
+
+    (void)data;
+    if (arg != worker->life || worker->alive) {
+        return;
+    }
+    wire_ranges_init(&unfinished);
+    worker->alive = true;
+    core_create(worker);
+    sim_memory_enter(worker);
+    if (worker_core_recover(worker->core, &enqueued, &unfinished) != PLASMON_OK) {
+        sim_fail(worker->sim, "device %u: recovery failed", worker->host_device);
+    }
+    sim_memory_leave();
+    sim_memory_recovered(worker);
+    say_hello(worker, enqueued, &unfinished);
+    wire_ranges_finish(&unfinished);
+}
+
+void sim_worker_start(struct sim_worker *worker)
+{
+    worker->alive = true;
+    core_create(worker);
+    sim_after(worker->sim, sim_below(worker->sim, RECONNECT_MAX_NS), worker_connect, worker,
+              worker->life, NULL);
+}
+
+static void worker_disconnect(struct sim_worker *worker)
+{
+    sim_pipe_break(&worker->to_head);
+    sim_pipe_break(&worker->from_head);
+    worker->connected = false;
+    sim_head_worker_lost(worker);
+}
+
+void sim_worker_break(struct sim_worker *worker)
+{
+    if (!worker->alive || !worker->to_head.up) {
+        return;
+    }
+    worker_disconnect(worker);
+    sim_after(worker->sim, sim_below(worker->sim, RECONNECT_MAX_NS), worker_connect, worker,
+              worker->life, NULL);
+}
+
+void sim_worker_crash(struct sim_worker *worker, const char *why)
+{
+    struct sim *sim = worker->sim;
+
+    if (!worker->alive) {
+        return;
+    }
+    sim_streams_drop(worker, true);
+    worker->alive = false;
+    worker->life++;
+    worker->crashes++;
+    worker->wake_pending = worker->flush_pending = worker->doorbell_pending = worker->poll_pending =
+        false;
+    worker_core_destroy(worker->core);
+    worker->core = NULL;
+    sim_memory_forget(worker);
+    reports_clear(worker);
+    wire_link_finish(&worker->link);
+    wire_link_init(&worker->link, LINK_KEPT_BYTES);
+    worker_disconnect(worker);
+    worker->session = 0;
+    if (sim_chance(sim, 700)) {
+        sim_head_worker_down(worker, why);
+    } /* else the hello of the next one is faster than the store's word */
+    sim_after(sim, sim_between(sim, 1000, RESTART_MAX_NS), worker_restart, worker,
+              worker->life, NULL);
+}
+
+void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_device)
+{
+    *worker = (struct sim_worker){.sim         = sim,
+                                  .host_device = host_device,
+                                  .device      = UINT32_MAX,
+                                  .arena_bytes = ARENA_BYTES,
+                                  .life        = 1,
+                                  .chunks      = PL_VEC_INIT(struct sim_chunk),
+                                  .sealed      = PL_VEC_INIT(struct sim_sealed),
+                                  .blocks      = PL_VEC_INIT(struct sim_block),
+                                  .blocks_before = PL_VEC_INIT(struct sim_block),
+                                  .failed      = PL_VEC_INIT(struct sim_report),
+                                  .starved     = PL_VEC_INIT(struct sim_report),
+                                  .data        = PL_VEC_INIT(struct sim_read_back)};
+
+    worker->table    = map_zero(sizeof(*worker->table));
+    worker->timeline = map_zero(sizeof(*worker->timeline));
+    worker->arena    = map_zero(ARENA_BYTES);
+    worker->slab     = map_zero((size_t)STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX);
+    worker->pins     = sim_alloc(sizeof(*worker->pins));
+    store_table_init(worker->table, host_device, DEVICE_CPU, host_device, ARENA_BYTES);
+    store_timeline_init(worker->timeline, host_device);
+    store_pins_init(worker->pins, 1000 + host_device);
+    wire_ranges_init(&worker->done);
+    wire_link_init(&worker->link, LINK_KEPT_BYTES);
+    sim_streams_init(worker);
+    sim_pipe_init(&worker->to_head, sim, sim_head_from_worker, worker);
+    sim_pipe_init(&worker->from_head, sim, worker_deliver, worker);
+    sim->tables[host_device]    = worker->table;
+    sim->timelines[host_device] = worker->timeline;
+    sim->readers[host_device]   = worker->pins;
+}
+
+void sim_worker_finish(struct sim_worker *worker)
+{
+    if (worker->table == NULL) {
+        return;
+    }
+    sim_streams_drop(worker, false);
+    worker_core_destroy(worker->core);
+    reports_clear(worker);
+    wire_ranges_finish(&worker->done);
+    wire_link_finish(&worker->link);
+    pl_vec_finish(&worker->chunks);
+    pl_vec_finish(&worker->sealed);
+    pl_vec_finish(&worker->blocks);
+    pl_vec_finish(&worker->blocks_before);
+    pl_vec_finish(&worker->failed);
+    pl_vec_finish(&worker->starved);
+    pl_vec_finish(&worker->data);
+    (void)munmap(worker->table, sizeof(*worker->table));
+    (void)munmap(worker->timeline, sizeof(*worker->timeline));
+    (void)munmap(worker->arena, ARENA_BYTES);
+    (void)munmap(worker->slab, (size_t)STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX);
+    pl_free(worker->pins);
+}
+
+void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out)
+{
+    pl_str_append(out, "device %u (incarnation %u): ", worker->host_device,
+                  worker->incarnation);
+    if (!worker->alive) {
+        pl_str_append(out, "dead\n");
+        return;
+    }
+    pl_str_append(out, "%s, received %llu, enqueued %llu, %s\n",
+                  worker->connected ? "connected" : "not connected",
+                  (unsigned long long)worker_core_received(worker->core),
+                  (unsigned long long)worker->timeline->enqueued,
+                  worker_core_idle(worker->core) ? "idle" : "busy");
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        const struct sim_stream *stream = &worker->streams[i];
+
+        if (pl_list_empty(&stream->ops)) {
+            continue;
+        }
+        pl_str_append(out, "  stream %u: %s ", i, stream->running ? "runs" : "waits at");
+        sim_op_describe(pl_container_of(stream->ops.next, struct sim_op, link), out);
+        pl_str_append(out, "\n");
+    }
+    pl_str_append(out, "  running: ");
+    worker_core_describe_running(worker->core, out);
+    pl_str_append(out, "\n");
+}

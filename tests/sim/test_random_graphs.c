@@ -1,0 +1,126 @@
+/*
+ * Thousands of random programs on simulated clusters, each compared with what it means.
+ *
+ * PLASMON_GRAPHS=n runs n of them. A seed that fails is printed with its program; `--seed S` begins there, PLASMON_GRAPHS=1
+ * stops there.
+ */
+#include "tests/sim/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+enum { GRAPHS_DEFAULT = 2000, PROCESSES = 2, COVERAGE_FROM = 1500 };
+
+static const struct graph_profile profile = {.devices_min     = 1,
+                                             .devices_max     = 4,
+                                             .steps_min       = 20,
+                                             .steps_max       = 70,
+                                             .crash_permille  = 300,
+                                             .break_permille  = 150,
+                                             .scarce_permille = 120,
+                                             .check_every     = 200};
+
+static uint64_t graphs_wanted(void)
+{
+    const char *text = getenv("PLASMON_GRAPHS");
+
+    return text != NULL ? strtoull(text, NULL, 10) : GRAPHS_DEFAULT;
+}
+
+struct shared {
+    struct graph_coverage coverage[PROCESSES];
+    uint64_t failed_seed[PROCESSES];
+    uint64_t running_seed[PROCESSES];
+};
+
+static void coverage_add(struct graph_coverage *to, const struct graph_coverage *from)
+{
+    uint64_t *a       = (uint64_t *)to;
+    const uint64_t *b = (const uint64_t *)from;
+
+    for (size_t i = 0; i < sizeof(*to) / sizeof(uint64_t); i++) {
+        a[i] += b[i];
+    }
+}
+
+/* Crashes are logged as warnings, thousands of them; an error says why the process ends. */
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+_Noreturn static void child_run(struct shared *shared, uint32_t which, uint64_t first,
+                                uint64_t count)
+{
+    pl_log_set_sink(print_errors, NULL);
+    for (uint64_t i = which; i < count; i += PROCESSES) {
+        shared->running_seed[which] = first + i;
+        if (!graph_run(first + i, &profile, &shared->coverage[which], true)) {
+            shared->failed_seed[which] = first + i;
+            _exit(1);
+        }
+    }
+    _exit(0);
+}
+
+TEST(random_programs_mean_what_they_mean_one_by_one)
+{
+    uint64_t count        = graphs_wanted();
+    uint64_t first        = test_seed();
+    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct graph_coverage sum = {0};
+    pid_t child[PROCESSES];
+    bool failed = false;
+    struct pl_str missing;
+
+    test_set_timeout(600);
+    ASSERT_TRUE(shared != MAP_FAILED);
+    printf("# seeds from %llu\n", (unsigned long long)first);
+    (void)fflush(stdout);
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        child[i] = fork();
+        ASSERT_TRUE(child[i] >= 0);
+        if (child[i] == 0) {
+            child_run(shared, i, first, count);
+        }
+    }
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        int status = 0;
+
+        ASSERT_TRUE(waitpid(child[i], &status, 0) == child[i]);
+        if (status != 0) {
+            printf("# seed %llu %s; repeat: PLASMON_GRAPHS=1 test_random_graphs --seed %llu\n",
+                   (unsigned long long)shared->running_seed[i],
+                   WIFSIGNALED(status) ? "ends the process" : "fails",
+                   (unsigned long long)shared->running_seed[i]);
+            failed = true;
+        }
+        coverage_add(&sum, &shared->coverage[i]);
+    }
+    ASSERT_TRUE(!failed);
+    graph_coverage_print(&sum);
+
+    if (count >= COVERAGE_FROM) {
+        pl_str_init(&missing);
+        if (graph_coverage_missing(&sum, &missing) != 0) {
+            printf("%s", pl_str_text(&missing));
+            test_fail(__FILE__, __LINE__, "cells of the coverage table were never executed");
+        }
+        pl_str_finish(&missing);
+    }
+    (void)munmap(shared, sizeof(*shared));
+}
+
+TEST_MAIN()
