@@ -190,7 +190,8 @@ struct search {
     const char *name;
     char *out;
     size_t out_bytes;
-    struct pl_str looked;
+    struct pl_str looked; /* where, for people */
+    bool in_path;         /* PATH is named as such, and not folder by folder */
 };
 
 static bool try_dir(struct search *search, const char *dir, const char *below)
@@ -201,8 +202,10 @@ static bool try_dir(struct search *search, const char *dir, const char *below)
     if (length <= 0 || (size_t)length >= search->out_bytes) {
         return false;
     }
-    pl_str_append(&search->looked, "%s%s", search->looked.length > 0 ? ", " : "",
-                  search->out);
+    if (!search->in_path && strstr(pl_str_text(&search->looked), search->out) == NULL) {
+        pl_str_append(&search->looked, "%s%s", search->looked.length > 0 ? ", " : "",
+                      search->out);
+    }
     return access(search->out, X_OK) == 0;
 }
 
@@ -215,40 +218,48 @@ static void cut_name(char *path)
     }
 }
 
-/* Beside the library: in its folder (static: the executable's), in ../bin of it, and where a build tree has it. */
+/* Beside a file of ours: in its folder, and where `bin` is when it lies in lib or lib/ARCHITECTURE. Cuts the name off. */
+static bool try_beside(struct search *search, char *path)
+{
+    static const char *const below[] = {"", "/../bin", "/../../bin"};
+    bool found                       = false;
+
+    cut_name(path);
+    for (size_t i = 0; i < PL_COUNT(below) && !found; i++) {
+        found = try_dir(search, path, below[i]);
+    }
+    return found;
+}
+
+/* This library, or the program that it was linked into. */
 static bool try_library(struct search *search)
 {
-    static const char *const below[] = {"", "/../bin", "/../store", "/../head"};
-    char *dir;
     Dl_info info;
-    bool found = false;
+    bool found;
+    char *path;
 
     if (dladdr((const void *)plasmon_version, &info) == 0 || info.dli_fname == NULL) {
         return false;
     }
-    dir = realpath(info.dli_fname, NULL);
-    if (dir == NULL) {
+    path = realpath(info.dli_fname, NULL);
+    if (path == NULL) {
         return false;
     }
-    cut_name(dir);
-    for (size_t i = 0; i < PL_COUNT(below) && !found; i++) {
-        found = try_dir(search, dir, below[i]);
-    }
-    free(dir);
+    found = try_beside(search, path);
+    free(path);
     return found;
 }
 
 static bool try_executable(struct search *search)
 {
-    char dir[4096];
-    ssize_t length = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
     if (length <= 0) {
         return false;
     }
-    dir[length] = '\0';
-    cut_name(dir);
-    return try_dir(search, dir, "") || try_dir(search, dir, "/../bin");
+    path[length] = '\0';
+    return try_beside(search, path);
 }
 
 static bool try_path(struct search *search)
@@ -256,6 +267,8 @@ static bool try_path(struct search *search)
     const char *path = getenv("PATH");
     char dir[4096];
 
+    pl_str_append(&search->looked, " and in PATH");
+    search->in_path = true;
     while (path != NULL && *path != '\0') {
         size_t length = strcspn(path, ":");
 
