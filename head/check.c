@@ -1,0 +1,111 @@
+/* The invariants of the head's state (object.c, device.c), walked in full. For tests: slow, aborts at the first broken one. */
+#include "head/core_int.h"
+
+static void check_array(const struct head_array *array)
+{
+    struct pl_list *pos, *other;
+    int64_t covered = 0;
+    uint32_t count = 0;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+
+        PL_CHECK(fragment->array == array);
+        PL_CHECK(pl_box_contains(&fragment->tile->box, &fragment->box));
+        PL_CHECK(pl_box_contains(&array->extent, &fragment->box));
+        covered += pl_box_elements(&fragment->box);
+        count++;
+        for (other = pos->next; other != &array->fragments; other = other->next) {
+            const struct head_fragment *second = pl_container_of(other, struct head_fragment, array_link);
+
+            PL_CHECK(!pl_box_intersects(&fragment->box, &second->box));
+        }
+        /* What it shows must be somewhere, or known to be lost. */
+        PL_CHECK(fragment->tile->failure != NULL || head_tile_covered(fragment->tile, NULL, &fragment->box));
+    }
+    PL_CHECK(count == array->fragment_count);
+    PL_CHECK(covered == pl_box_elements(&array->extent));
+}
+
+static void check_buffer(const struct head_buffer *buffer)
+{
+    struct pl_list *pos, *other;
+    uint32_t refs = 0;
+
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance = pl_container_of(pos, struct head_instance, buffer_link);
+
+        refs++;
+        PL_CHECK(instance->buffer == buffer);
+        PL_CHECK(pl_box_contains(&buffer->frame, &instance->box));
+        PL_CHECK(pl_box_contains(&instance->tile->box, &instance->box));
+        for (other = pos->next; other != &buffer->instances; other = other->next) {
+            const struct head_instance *second = pl_container_of(other, struct head_instance, buffer_link);
+
+            PL_CHECK(second->tile == instance->tile || !pl_box_intersects(&instance->box, &second->box));
+        }
+    }
+    PL_CHECK(buffer->refs >= refs); /* the rest are uses, counted below */
+    PL_CHECK(buffer->refs > 0);
+}
+
+static void check_device(const struct head_device *device)
+{
+    struct pl_list *pos;
+    uint64_t bytes = 0;
+    uint64_t unfinished = 0;
+
+    pl_list_for_each(pos, &device->buffers) {
+        const struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+
+        PL_CHECK(buffer->device == device);
+        bytes += buffer->bytes;
+        check_buffer(buffer);
+    }
+    PL_CHECK(bytes == device->bytes_planned);
+    for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
+        const struct head_task *task = device->by_seq[seq & device->by_seq_mask];
+
+        if (task != NULL) {
+            PL_CHECK(task->seq == seq && task->device == device && !task->finished);
+            unfinished++;
+        }
+    }
+    PL_CHECK(unfinished == device->unfinished);
+}
+
+void head_core_check(const struct head_core *core)
+{
+    struct pl_list *pos;
+    uint64_t tasks = 0;
+    uint64_t order = 0;
+
+    for (size_t i = 0; i < core->devices.count; i++) {
+        check_device(*(struct head_device **)pl_vec_at(&core->devices, i));
+    }
+    pl_list_for_each(pos, &core->unfinished) {
+        const struct head_task *task = pl_container_of(pos, struct head_task, order_link);
+
+        PL_CHECK(task->order >= order); /* equal: the halves of a transfer */
+        order = task->order;
+        tasks++;
+        for (uint32_t i = 0; i < task->use_count; i++) {
+            PL_CHECK(task->uses[i].buffer != NULL && task->uses[i].buffer->refs > 0);
+        }
+    }
+    PL_CHECK(tasks == core->counts.tasks);
+    pl_list_for_each(pos, &core->clients) {
+        const struct head_client *client = pl_container_of(pos, struct head_client, link);
+        uint64_t key;
+        void *value;
+
+        for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
+            const struct head_ref *ref = value;
+
+            PL_CHECK(ref->array->refs > 0);
+            if (ref->array->put_offset == UINT64_MAX) {
+                check_array(ref->array);
+            }
+        }
+    }
+}

@@ -1,0 +1,549 @@
+/*
+ * Sessions: who a client is, what it may name, what it is told.
+ *
+ * A ref is found in its client's own map only, so an id of somebody else names nothing: sharing goes through published names,
+ * within a namespace. A session that lost its connection keeps everything for a lease, then ends as if it had said bye: its refs go, and
+ * its tasks that have not been sent to a worker and whose results nobody else can see are skipped.
+ */
+#include "head/core_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIELD_DONE = 3,
+    FIELD_FAILED = 4,
+    FIELD_REPLIES = 8,
+    FIELD_PONG = 9,
+    REPORT_TEXT_MAX = 2000,
+};
+
+/* ---------------------------------------------------------------------------------------------- refs */
+
+struct head_ref *head_client_ref(struct head_client *client, uint64_t id)
+{
+    return pl_map_get(&client->refs, id);
+}
+
+plasmon_status_t head_client_ref_get(struct head_client *client, uint64_t id, uint64_t owner, struct head_ref **out_ref,
+                                     struct pl_err *err)
+{
+    struct head_ref *ref;
+
+    if (owner != 0 && owner != client->id) {
+        return pl_err_set(err, PLASMON_EFOREIGN,
+                          "ref %llu belongs to client %016llx; its owner can publish it under a name",
+                          (unsigned long long)id, (unsigned long long)owner);
+    }
+    ref = pl_map_get(&client->refs, id);
+    if (ref == NULL) {
+        return pl_err_set(err, PLASMON_ERELEASED, "ref %llu was released or never existed", (unsigned long long)id);
+    }
+    *out_ref = ref;
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client *client, uint64_t id,
+                                     struct head_array *array, const struct pl_view *base, struct pl_err *err)
+{
+    struct head_ref *ref;
+
+    if (id == 0 || pl_map_get(&client->refs, id) != NULL) {
+        head_array_release(core, array);
+        return pl_err_set(err, PLASMON_EEXIST, "ref id %llu is 0 or in use", (unsigned long long)id);
+    }
+    ref = head_alloc(sizeof(*ref));
+    ref->array = array;
+    if (base != NULL) {
+        ref->based = true;
+        ref->base = *base;
+    }
+    PL_CHECK(pl_map_set(&client->refs, id, ref) == PLASMON_OK);
+    core->counts.refs++;
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers, struct pl_view *out,
+                               struct pl_err *err)
+{
+    struct pl_shape shape;
+    struct pl_view inner;
+    plasmon_status_t status;
+
+    if (!ref->based) {
+        return wire_view_get(n, numbers, &ref->array->shape, out, err);
+    }
+    if (n == 0) {
+        *out = ref->base;
+        return PLASMON_OK;
+    }
+    shape = pl_view_shape(&ref->base, ref->array->shape.dtype);
+    status = wire_view_get(n, numbers, &shape, &inner, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    return pl_view_compose(&ref->base, &inner, out, err);
+}
+
+static void ref_remove(struct head_core *core, struct head_client *client, uint64_t id)
+{
+    struct head_ref *ref = pl_map_remove(&client->refs, id);
+
+    if (ref == NULL) {
+        return; /* a repeat */
+    }
+    head_array_release(core, ref->array);
+    pl_free(ref);
+    core->counts.refs--;
+}
+
+static void refs_remove(struct head_core *core, struct head_client *client, uint64_t first, uint64_t count)
+{
+    if (count <= client->refs.count * 4 + 64) {
+        for (uint64_t id = first; id - first < count; id++) {
+            ref_remove(core, client, id);
+        }
+        return;
+    }
+
+    /* A range much larger than what there is: walk what there is. */
+    struct pl_vec ids = PL_VEC_INIT(uint64_t);
+    uint64_t key;
+    void *value;
+
+    for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
+        if (key - first < count) {
+            uint64_t *place = pl_vec_push(&ids);
+
+            PL_CHECK(place != NULL);
+            *place = key;
+        }
+    }
+    for (size_t i = 0; i < ids.count; i++) {
+        ref_remove(core, client, *(uint64_t *)pl_vec_at(&ids, i));
+    }
+    pl_vec_finish(&ids);
+}
+
+/* --------------------------------------------------------------------------------------------- names */
+
+static size_t name_key(const struct head_client *client, const char *name, char out[2 * WIRE_NAME_BYTES_MAX + 2])
+{
+    size_t space = strnlen(client->name_space, WIRE_NAME_BYTES_MAX);
+    size_t length = strnlen(name, WIRE_NAME_BYTES_MAX);
+
+    memcpy(out, client->name_space, space);
+    out[space] = '\0';
+    memcpy(out + space + 1, name, length);
+    return space + 1 + length;
+}
+
+static struct head_name *name_find(struct head_core *core, const char *key, size_t length)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->names) {
+        struct head_name *name = pl_container_of(pos, struct head_name, link);
+
+        if (name->key_length == length && memcmp(name->key, key, length) == 0) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+static void name_remove(struct head_core *core, struct head_name *name)
+{
+    pl_list_remove(&name->link);
+    head_array_release(core, name->ref.array);
+    pl_free(name->key);
+    pl_free(name);
+}
+
+void head_names_destroy(struct head_core *core)
+{
+    while (!pl_list_empty(&core->names)) {
+        name_remove(core, pl_list_first(&core->names, struct head_name, link));
+    }
+}
+
+static void reply(struct head_core *core, struct head_client *client, uint64_t request, plasmon_status_t status,
+                  const char *text, const struct pl_shape *shape)
+{
+    Plasmon__V1__Reply out = PLASMON__V1__REPLY__INIT;
+    Plasmon__V1__Shape wire = PLASMON__V1__SHAPE__INIT;
+    uint64_t dims[PL_DIM_MAX];
+
+    out.request = request;
+    out.status = status;
+    out.text = (char *)text;
+    if (shape != NULL) {
+        wire_shape_put(shape, &wire, dims);
+        out.shape = &wire;
+    }
+    head_bytes_message(&client->out, FIELD_REPLIES, &out.base);
+    head_client_dirty(core, client);
+}
+
+static void publish(struct head_core *core, struct head_client *client, const Plasmon__V1__Publish *wire)
+{
+    char key[2 * WIRE_NAME_BYTES_MAX + 2];
+    size_t length = name_key(client, wire->name, key);
+    struct head_name *old = name_find(core, key, length);
+    struct head_name *name;
+    struct head_ref *ref = NULL;
+    struct pl_err err = {0};
+    struct pl_view view;
+
+    if (wire->name[0] == '\0') {
+        reply(core, client, wire->request, PLASMON_EINVAL, "an empty name cannot be published", NULL);
+        return;
+    }
+    if (wire->ref == 0) {
+        if (old == NULL) {
+            reply(core, client, wire->request, PLASMON_ENOENT, "nothing is published under this name", NULL);
+            return;
+        }
+        name_remove(core, old);
+        reply(core, client, wire->request, PLASMON_OK, "", NULL);
+        return;
+    }
+    if (head_client_ref_get(client, wire->ref, 0, &ref, &err) != PLASMON_OK) {
+        reply(core, client, wire->request, err.status, err.text, NULL);
+        return;
+    }
+    if (ref->based) {
+        view = ref->base;
+    } else {
+        view = pl_view_whole(&ref->array->shape);
+    }
+    head_reduce_fold(core, ref->array);
+    name = head_alloc(sizeof(*name));
+    name->key = head_alloc(length);
+    memcpy(name->key, key, length);
+    name->key_length = length;
+    name->ref = *ref;
+    struct pl_box hull = pl_view_hull(&view);
+    name->ref.array = head_array_snapshot(core, ref->array, &hull);
+    pl_list_init(&name->link);
+    if (old != NULL) {
+        name_remove(core, old); /* a new version under the old name */
+    }
+    pl_list_add_tail(&core->names, &name->link);
+    reply(core, client, wire->request, PLASMON_OK, "", NULL);
+}
+
+static void lookup(struct head_core *core, struct head_client *client, const Plasmon__V1__Lookup *wire)
+{
+    char key[2 * WIRE_NAME_BYTES_MAX + 2];
+    struct head_name *name = name_find(core, key, name_key(client, wire->name, key));
+    struct pl_err err = {0};
+    struct pl_shape shape;
+    struct head_array *copy;
+
+    if (name == NULL) {
+        reply(core, client, wire->request, PLASMON_ENOENT, "nothing is published under this name in this namespace", NULL);
+        return;
+    }
+    shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype) : name->ref.array->shape;
+    /* A snapshot of its own, so that writing to it forks. */
+    copy = head_array_snapshot(core, name->ref.array, &name->ref.array->extent);
+    if (head_client_ref_add(core, client, wire->new_ref, copy, name->ref.based ? &name->ref.base : NULL, &err) !=
+        PLASMON_OK) {
+        reply(core, client, wire->request, err.status, err.text, NULL);
+        return;
+    }
+    reply(core, client, wire->request, PLASMON_OK, "", &shape);
+}
+
+/* ------------------------------------------------------------------------------------------- sessions */
+
+plasmon_status_t head_core_client_open(struct head_core *core, const Plasmon__V1__Hello *hello, uint64_t *out_session,
+                                       struct pl_err *err)
+{
+    struct head_client *client;
+
+    if (hello->protocol_min > WIRE_PROTOCOL || hello->protocol_max < WIRE_PROTOCOL) {
+        return pl_err_set(err, PLASMON_EVERSION,
+                          "this head speaks protocol %u, the client %u to %u; use programs of one release", WIRE_PROTOCOL,
+                          hello->protocol_min, hello->protocol_max);
+    }
+    client = head_alloc(sizeof(*client));
+    do {
+        client->session = core->config.ops->random64(core->config.user);
+    } while (client->session == 0 || pl_map_get(&core->sessions, client->session) != NULL);
+    do {
+        client->id = core->config.ops->random64(core->config.user);
+    } while (client->id == 0);
+    client->name_space = head_strdup(hello->namespace_[0] == '\0' ? "default" : hello->namespace_);
+    client->label = head_strdup(hello->label);
+    client->host = head_strdup(hello->host);
+    pl_map_init(&client->refs);
+    pl_map_init(&client->tasks);
+    wire_ranges_init(&client->done);
+    client->failed = PL_VEC_INIT(struct head_failed);
+    pl_list_init(&client->link);
+    pl_list_init(&client->dirty_link);
+    pl_list_add_tail(&core->clients, &client->link);
+    PL_CHECK(pl_map_set(&core->sessions, client->session, client) == PLASMON_OK);
+    core->counts.clients++;
+    pl_debug("head", "client %016llx ('%s') opened a session", (unsigned long long)client->id, client->label);
+    *out_session = client->session;
+    return PLASMON_OK;
+}
+
+bool head_core_client_known(const struct head_core *core, uint64_t session)
+{
+    return pl_map_get(&core->sessions, session) != NULL;
+}
+
+plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t session, struct wire_arena *arena,
+                                          Plasmon__V1__Welcome *out)
+{
+    const struct head_client *client = pl_map_get(&core->sessions, session);
+    Plasmon__V1__StatusReply status = PLASMON__V1__STATUS_REPLY__INIT;
+    plasmon_status_t result;
+
+    PL_CHECK(client != NULL);
+    result = head_core_status(core, arena, &status);
+    if (result != PLASMON_OK) {
+        return result;
+    }
+    out->protocol = WIRE_PROTOCOL;
+    out->epoch = core->epoch;
+    out->session = session;
+    out->client = client->id;
+    out->devices = status.devices;
+    out->n_devices = status.n_devices;
+    out->version = status.version;
+    return PLASMON_OK;
+}
+
+uint64_t head_core_client_credit(const struct head_core *core, uint64_t session)
+{
+    const struct head_client *client = pl_map_get(&core->sessions, session);
+
+    return client == NULL ? 0 : client->ops_taken - client->tasks_open + core->config.credit;
+}
+
+plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session,
+                                        const Plasmon__V1__ClientFrame *frame, struct pl_err *err)
+{
+    struct head_client *client = pl_map_get(&core->sessions, session);
+    plasmon_status_t status = PLASMON_OK;
+
+    if (client == NULL) {
+        return pl_err_set(err, PLASMON_ECLOSED, "the session has ended");
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
+        client->ops_taken++;
+        status = head_submit(core, client, frame->tasks[i], err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_open; i++) {
+        status = head_data_put_open(core, client, frame->put_open[i], err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_seal; i++) {
+        status = head_data_put_seal(core, client, frame->put_seal[i], err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_locate; i++) {
+        status = head_data_locate(core, client, frame->locate[i], err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_read; i++) {
+        status = head_data_read(core, client, frame->read[i], err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < frame->n_publish; i++) {
+        publish(core, client, frame->publish[i]);
+    }
+    for (size_t i = 0; i < frame->n_lookup; i++) {
+        lookup(core, client, frame->lookup[i]);
+    }
+    for (size_t i = 0; i < frame->n_cancel; i++) {
+        struct head_task *task = pl_map_get(&client->tasks, frame->cancel[i]);
+
+        if (task != NULL) {
+            head_task_cancel(core, task);
+        }
+    }
+    for (size_t i = 0; i < frame->n_release; i++) {
+        refs_remove(core, client, frame->release[i]->first, frame->release[i]->count);
+    }
+    if (frame->ping != 0) {
+        head_bytes_varint(&client->out, FIELD_PONG << 3);
+        head_bytes_varint(&client->out, frame->ping);
+        head_client_dirty(core, client);
+    }
+    if (frame->bye) {
+        head_core_client_close(core, session);
+    }
+    return PLASMON_OK;
+}
+
+void head_core_client_lost(struct head_core *core, uint64_t session, uint64_t now_ms)
+{
+    struct head_client *client = pl_map_get(&core->sessions, session);
+
+    if (client != NULL) {
+        client->lost = true;
+        client->lost_ms = now_ms;
+    }
+}
+
+void head_core_client_resumed(struct head_core *core, uint64_t session)
+{
+    struct head_client *client = pl_map_get(&core->sessions, session);
+
+    if (client != NULL) {
+        client->lost = false;
+    }
+}
+
+/* Newest first, so that whatever reads a result has been looked at before what makes it. */
+static void skip_unwanted(struct head_core *core, struct head_client *client)
+{
+    struct pl_list *pos, *prev;
+
+    for (pos = core->unfinished.prev, prev = pos->prev; pos != &core->unfinished; pos = prev, prev = pos->prev) {
+        struct head_task *task = pl_container_of(pos, struct head_task, order_link);
+        bool wanted = false;
+
+        if (task->client != client) {
+            continue;
+        }
+        task->client = NULL;
+        task->id = 0;
+        for (size_t i = 0; i < task->outputs.count; i++) {
+            wanted |= (*(struct head_tile **)pl_vec_at(&task->outputs, i))->refs > 1;
+        }
+        for (size_t i = 0; i < task->dependents.count; i++) {
+            const struct head_task *dependent = *(struct head_task **)pl_vec_at(&task->dependents, i);
+
+            wanted |= !dependent->finished && dependent->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+        }
+        if (!wanted && task->seq > task->device->seq_sent) {
+            head_task_skip(core, task);
+        }
+    }
+}
+
+void head_core_client_close(struct head_core *core, uint64_t session)
+{
+    struct head_client *client = pl_map_get(&core->sessions, session);
+    uint64_t key;
+    void *value;
+
+    if (client == NULL) {
+        return;
+    }
+    pl_debug("head", "client %016llx ('%s') ended", (unsigned long long)client->id, client->label);
+    for (;;) {
+        size_t index = 0;
+
+        if (!pl_map_next(&client->refs, &index, &key, &value)) {
+            break;
+        }
+        ref_remove(core, client, key);
+    }
+    skip_unwanted(core, client);
+    (void)pl_map_remove(&core->sessions, session);
+    head_client_destroy(core, client);
+    core->config.ops->session_ended(core->config.user, session);
+}
+
+void head_client_destroy(struct head_core *core, struct head_client *client)
+{
+    pl_list_remove(&client->link);
+    pl_list_remove(&client->dirty_link);
+    for (size_t i = 0; i < client->failed.count; i++) {
+        head_failure_release(((struct head_failed *)pl_vec_at(&client->failed, i))->failure);
+    }
+    pl_vec_finish(&client->failed);
+    wire_ranges_finish(&client->done);
+    pl_map_finish(&client->refs);
+    pl_map_finish(&client->tasks);
+    pl_free(client->out.data);
+    pl_free(client->name_space);
+    pl_free(client->label);
+    pl_free(client->host);
+    pl_free(client);
+    core->counts.clients--;
+}
+
+/* --------------------------------------------------------------------------------------------- outbox */
+
+void head_client_dirty(struct head_core *core, struct head_client *client)
+{
+    if (!client->dirty) {
+        client->dirty = true;
+        pl_list_add_tail(&core->dirty_clients, &client->dirty_link);
+    }
+}
+
+void head_client_done(struct head_core *core, struct head_client *client, uint64_t task)
+{
+    PL_CHECK(wire_ranges_add(&client->done, task) == PLASMON_OK);
+    head_client_dirty(core, client);
+}
+
+void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,
+                        struct head_failure *failure)
+{
+    struct head_failed *failed = pl_vec_push(&client->failed);
+
+    PL_CHECK(failed != NULL);
+    failed->task = task;
+    failed->failure = head_failure_hold(failure);
+    head_client_dirty(core, client);
+}
+
+static void append_range(struct head_bytes *out, const struct wire_range *range)
+{
+    Plasmon__V1__Range message = PLASMON__V1__RANGE__INIT;
+
+    message.first = range->first;
+    message.count = range->count;
+    head_bytes_message(out, FIELD_DONE, &message.base);
+}
+
+static void emit(struct head_core *core, struct head_client *client)
+{
+    core->config.ops->client_frame(core->config.user, client->session, client->out.data, client->out.length);
+    client->out.length = 0;
+}
+
+void head_client_flush(struct head_core *core, struct head_client *client)
+{
+    client->dirty = false;
+    pl_list_remove(&client->dirty_link);
+    for (size_t i = 0; i < client->done.items.count; i++) {
+        append_range(&client->out, pl_vec_at(&client->done.items, i));
+        if (client->out.length > HEAD_BODY_BYTES_MAX) {
+            emit(core, client);
+        }
+    }
+    wire_ranges_clear(&client->done);
+    for (size_t i = 0; i < client->failed.count; i++) {
+        const struct head_failed *failed = pl_vec_at(&client->failed, i);
+        Plasmon__V1__Failure message = PLASMON__V1__FAILURE__INIT;
+        char text[REPORT_TEXT_MAX];
+
+        strncpy(text, failed->failure->text, sizeof(text) - 1);
+        text[sizeof(text) - 1] = '\0';
+        message.task = failed->task;
+        message.status = failed->failure->status;
+        message.text = text;
+        message.first_task = failed->failure->first_task;
+        message.first_client = failed->failure->first_client;
+        head_bytes_message(&client->out, FIELD_FAILED, &message.base);
+        head_failure_release(failed->failure);
+        if (client->out.length > HEAD_BODY_BYTES_MAX) {
+            emit(core, client);
+        }
+    }
+    pl_vec_clear(&client->failed);
+    if (client->out.length > 0) {
+        emit(core, client);
+    }
+}

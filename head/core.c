@@ -1,0 +1,295 @@
+/* The head's state machine: making it, ending it, time, output, status, and the check of its invariants. */
+#include "head/core_int.h"
+
+#include <string.h>
+
+#include "plasmon/version.h"
+
+/* --------------------------------------------------------------------------------------------- helpers */
+
+void *head_alloc(size_t bytes)
+{
+    void *ptr = pl_alloc(bytes);
+
+    PL_CHECK(ptr != NULL);
+    return ptr;
+}
+
+char *head_strdup(const char *text)
+{
+    char *copy = pl_strdup(text != NULL ? text : "");
+
+    PL_CHECK(copy != NULL);
+    return copy;
+}
+
+void head_bytes_append(struct head_bytes *bytes, const void *data, size_t length)
+{
+    if (bytes->length + length > bytes->capacity) {
+        size_t capacity = pl_max_u64(bytes->capacity * 2, bytes->length + length + 4096);
+        uint8_t *grown = pl_realloc(bytes->data, bytes->capacity, capacity);
+
+        PL_CHECK(grown != NULL);
+        bytes->data = grown;
+        bytes->capacity = capacity;
+    }
+    if (length > 0) {
+        memcpy(bytes->data + bytes->length, data, length);
+    }
+    bytes->length += length;
+}
+
+void head_bytes_varint(struct head_bytes *bytes, uint64_t value)
+{
+    uint8_t out[10];
+    size_t n = 0;
+
+    while (value >= 0x80) {
+        out[n++] = (uint8_t)(value | 0x80);
+        value >>= 7;
+    }
+    out[n++] = (uint8_t)value;
+    head_bytes_append(bytes, out, n);
+}
+
+void head_bytes_field(struct head_bytes *bytes, uint32_t number, const void *data, size_t length)
+{
+    head_bytes_varint(bytes, (uint64_t)number << 3 | 2);
+    head_bytes_varint(bytes, length);
+    head_bytes_append(bytes, data, length);
+}
+
+void head_bytes_message(struct head_bytes *bytes, uint32_t number, const ProtobufCMessage *message)
+{
+    size_t length = protobuf_c_message_get_packed_size(message);
+
+    head_bytes_varint(bytes, (uint64_t)number << 3 | 2);
+    head_bytes_varint(bytes, length);
+    if (bytes->length + length > bytes->capacity) {
+        size_t capacity = pl_max_u64(bytes->capacity * 2, bytes->length + length + 4096);
+        uint8_t *grown = pl_realloc(bytes->data, bytes->capacity, capacity);
+
+        PL_CHECK(grown != NULL);
+        bytes->data = grown;
+        bytes->capacity = capacity;
+    }
+    bytes->length += protobuf_c_message_pack(message, bytes->data + bytes->length);
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+plasmon_status_t head_core_create(const struct head_config *config, struct head_core **out_core)
+{
+    struct head_core *core = pl_alloc(sizeof(*core));
+    plasmon_status_t status;
+
+    if (core == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    core->config = *config;
+    core->policy = head_policy_find(config->policy != NULL ? config->policy : "auto");
+    if (core->policy == NULL) {
+        pl_error("head", "no placement policy '%s'; there are auto, locality and round-robin", config->policy);
+        pl_free(core);
+        return PLASMON_EINVAL;
+    }
+    if (core->config.window == 0) {
+        core->config.window = HEAD_WINDOW_DEFAULT;
+    }
+    if (core->config.retries == UINT32_MAX) {
+        core->config.retries = 2;
+    }
+    if (core->config.credit == 0) {
+        core->config.credit = 1u << 20;
+    }
+    if (core->config.lease_ms == 0) {
+        core->config.lease_ms = 10000;
+    }
+    status = wire_arena_init(&core->arena, WIRE_ARENA_BYTES_MAX);
+    if (status != PLASMON_OK) {
+        pl_free(core);
+        return status;
+    }
+    core->epoch = config->epoch;
+    core->devices = PL_VEC_INIT(struct head_device *);
+    core->ready = PL_VEC_INIT(struct head_task *);
+    pl_list_init(&core->clients);
+    pl_list_init(&core->dirty_clients);
+    pl_list_init(&core->unfinished);
+    pl_list_init(&core->names);
+    pl_map_init(&core->sessions);
+    pl_map_init(&core->requests);
+    *out_core = core;
+    return PLASMON_OK;
+}
+
+void head_core_destroy(struct head_core *core)
+{
+    struct head_failure *closed;
+
+    if (core == NULL) {
+        return;
+    }
+    while (!pl_list_empty(&core->clients)) {
+        head_core_client_close(core, pl_list_first(&core->clients, struct head_client, link)->session);
+    }
+    closed = head_failure_create(PLASMON_ECLOSED, 0, 0, "the head ended");
+    while (!pl_list_empty(&core->unfinished)) {
+        head_task_finish(core, pl_list_first(&core->unfinished, struct head_task, order_link), closed);
+    }
+    head_failure_release(closed);
+    head_names_destroy(core);
+    head_waits_destroy(core);
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        head_device_destroy(head_device_at(core, i));
+    }
+    pl_vec_finish(&core->devices);
+    pl_vec_finish(&core->ready);
+    pl_map_finish(&core->sessions);
+    wire_arena_finish(&core->arena);
+    pl_free(core);
+}
+
+uint32_t head_core_device_count(const struct head_core *core)
+{
+    return (uint32_t)core->devices.count;
+}
+
+void head_core_tick(struct head_core *core, uint64_t now_ms)
+{
+    struct pl_list *pos, *tmp;
+
+    if (core->started_ms == 0) {
+        core->started_ms = now_ms;
+    }
+    core->now_ms = now_ms;
+    pl_list_for_each_safe(pos, tmp, &core->clients) {
+        struct head_client *client = pl_container_of(pos, struct head_client, link);
+
+        if (client->lost && now_ms - client->lost_ms >= core->config.lease_ms) {
+            pl_info("head", "client '%s' did not come back within its lease of %llu ms", client->label,
+                    (unsigned long long)core->config.lease_ms);
+            head_core_client_close(core, client->session);
+        }
+    }
+}
+
+void head_core_flush(struct head_core *core)
+{
+    head_device_relieve(core);
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        head_device_pump(core, device);
+        head_device_flush(core, device);
+    }
+    while (!pl_list_empty(&core->dirty_clients)) {
+        head_client_flush(core, pl_list_first(&core->dirty_clients, struct head_client, dirty_link));
+    }
+}
+
+bool head_core_idle(const struct head_core *core)
+{
+    return pl_list_empty(&core->unfinished) && pl_list_empty(&core->dirty_clients);
+}
+
+void head_core_count(const struct head_core *core, struct head_core_counts *out)
+{
+    *out = core->counts;
+}
+
+/* ---------------------------------------------------------------------------------------------- status */
+
+static Plasmon__V1__Device *status_device(const struct head_device *device, struct wire_arena *arena)
+{
+    Plasmon__V1__Device *out = wire_arena_alloc(arena, sizeof(*out));
+
+    if (out == NULL) {
+        return NULL;
+    }
+    plasmon__v1__device__init(out);
+    out->index = device->index;
+    out->kind = device->kind;
+    out->ordinal = device->ordinal;
+    out->node = device->node;
+    out->name = device->name;
+    out->host = device->host;
+    out->host_device = device->host_device;
+    out->bytes_total = device->bytes_total;
+    out->alive = device->connected;
+    out->bytes_used = device->stats.bytes_used;
+    out->bytes_replica = device->stats.bytes_replica;
+    out->bytes_reserved = device->stats.bytes_reserved;
+    out->largest_hole = device->stats.largest_hole;
+    out->launches = device->seq_oldest - 1;
+    out->queued = device->unfinished;
+    out->restarts = device->restarts;
+    return out;
+}
+
+static plasmon_status_t status_routes(const struct head_core *core, struct wire_arena *arena,
+                                      Plasmon__V1__StatusReply *out)
+{
+    Plasmon__V1__RouteStats *sums = wire_arena_alloc(arena, 8 * sizeof(*sums));
+
+    out->routes = wire_arena_alloc(arena, 8 * sizeof(*out->routes));
+    if (sums == NULL || out->routes == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        plasmon__v1__route_stats__init(&sums[i]);
+        sums[i].route = i;
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = *(struct head_device **)pl_vec_at(&core->devices, i);
+
+        out->worker_cpu_ns += device->stats.cpu_ns;
+        out->worker_driver_ns += device->stats.driver_ns;
+        for (size_t r = 0; r < device->stats.n_routes; r++) {
+            uint32_t route = device->routes[r].route;
+
+            if (route < 8) {
+                sums[route].copies += device->routes[r].copies;
+                sums[route].bytes += device->routes[r].bytes;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        if (sums[i].copies > 0) {
+            out->routes[out->n_routes++] = &sums[i];
+        }
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena, Plasmon__V1__StatusReply *out)
+{
+    static const char *const transfers[] = {"auto", "peer", "host"};
+
+    out->version = (char *)PLASMON_VERSION_STRING;
+    out->protocol = WIRE_PROTOCOL;
+    out->epoch = core->epoch;
+    out->uptime_ms = core->now_ms - core->started_ms;
+    out->clients = core->counts.clients;
+    out->tasks_queued = core->tasks_queued;
+    out->tasks_done = core->tasks_done;
+    out->tasks_failed = core->tasks_failed;
+    out->objects = core->counts.buffers;
+    out->object_bytes = core->object_bytes;
+    out->policy = (char *)core->policy->name;
+    out->transfer = (char *)transfers[core->config.transfer];
+    if (core->devices.count > 0) {
+        out->devices = wire_arena_alloc(arena, core->devices.count * sizeof(*out->devices));
+        if (out->devices == NULL) {
+            return PLASMON_ENOMEM;
+        }
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        out->devices[i] = status_device(head_device_at(core, i), arena);
+        if (out->devices[i] == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        out->n_devices++;
+    }
+    return status_routes(core, arena, out);
+}

@@ -1,0 +1,97 @@
+/*
+ * Hazards: which launches a new one must wait for.
+ *
+ * They are kept where memory is, in buffers, not in names: each buffer lists the unfinished tasks that read it and those that
+ * write it, with the box they touch. Whatever names, views of views or snapshots led to the buffer, two uses of it conflict when
+ * their boxes meet and one of them writes:
+ *
+ *   read  waits for the writers it meets            (read after write; it depends on their success too)
+ *   write waits for the writers and readers it meets (write after write, write after read)
+ *
+ * Two readers never wait for each other. Uses are added in the order of submission, so the edges are those of sequential
+ * execution, and they only ever point back: the graph has no cycle.
+ *
+ * A writer takes over: uses that lie inside its box are dropped from the lists when it is added, because whoever meets them from
+ * now on also meets the writer, which waits for them. That keeps the lists as short as the frontier of the graph. (Such a use
+ * still counts for the buffer's life: head_use_remove drops its reference when its task ends.)
+ */
+#include "head/core_int.h"
+
+static void collect(const struct pl_list *uses, const struct pl_box *box, struct pl_vec *after,
+                    struct pl_vec *producers)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, uses) {
+        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+        uint64_t *point;
+
+        if (!pl_box_intersects(&use->box, box)) {
+            continue;
+        }
+        point = pl_vec_push(after);
+        PL_CHECK(point != NULL);
+        *point = wire_point(use->task->device->index, use->task->seq);
+        if (producers != NULL) {
+            struct head_task **producer = pl_vec_push(producers);
+
+            PL_CHECK(producer != NULL);
+            *producer = use->task;
+        }
+    }
+}
+
+void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, bool reads, bool write,
+                         struct pl_vec *after, struct pl_vec *producers)
+{
+    if (!(pl_bug("head.skip_raw") && reads && !write)) {
+        collect(&buffer->writers, box, after, reads ? producers : NULL);
+    }
+    if (write && !pl_bug("head.skip_war")) {
+        collect(&buffer->readers, box, after, NULL);
+    }
+}
+
+static void supersede(struct pl_list *uses, const struct pl_box *box)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, uses) {
+        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+
+        if (pl_box_contains(box, &use->box)) {
+            pl_list_remove(pos);
+        }
+    }
+}
+
+void head_use_add(struct head_use *use, struct head_task *task, struct head_buffer *buffer,
+                  const struct pl_box *box, bool write)
+{
+    use->task = task;
+    use->buffer = buffer;
+    use->box = *box;
+    use->write = write;
+    pl_list_init(&use->link);
+    head_buffer_hold(buffer);
+
+    if (write) {
+        supersede(&buffer->readers, box);
+        supersede(&buffer->writers, box);
+        pl_list_add_tail(&buffer->writers, &use->link);
+    } else {
+        pl_list_add_tail(&buffer->readers, &use->link);
+    }
+}
+
+void head_use_remove(struct head_core *core, struct head_use *use)
+{
+    struct head_buffer *buffer = use->buffer;
+
+    pl_list_remove(&use->link);
+    use->buffer = NULL;
+    /* Recently used goes to the back: eviction takes from the front. */
+    pl_list_remove(&buffer->device_link);
+    pl_list_add_tail(&buffer->device->buffers, &buffer->device_link);
+    head_buffer_release(core, buffer);
+}

@@ -1,0 +1,394 @@
+/*
+ * Bringing a box of an array to a device.
+ *
+ * The best case is that it is there: one buffer of the device already holds all of the box (head_move_common). Otherwise a fresh
+ * buffer, just as large as the box, is filled from pieces: local ones, peer copies of other devices' buffers, and what the host
+ * route delivers. The result is registered as instances of the same tiles, a replica, so that the next reader finds it.
+ *
+ * A piece comes from another device
+ *   peer route: as a piece of the COPY itself: the consumer pulls, one-sided
+ *   host route: as a pair SEND (on the source) and RECV (here) that share one order number: each waits for the other's chunks, and
+ *               for nothing that has a higher number. Both halves move dense buffers, so a piece that is only part of a buffer
+ *               is first copied out on the source's device.
+ */
+#include "head/core_int.h"
+
+#include <string.h>
+
+bool head_move_possible(const struct head_device *from, const struct head_device *to)
+{
+    return from == to || strcmp(from->host, to->host) == 0;
+}
+
+static bool by_host_route(const struct head_core *core, const struct head_device *from,
+                          const struct head_device *to)
+{
+    if (core->config.transfer == HEAD_TRANSFER_HOST) {
+        return true;
+    }
+    return !(from->kind == to->kind && from->peer_capable && to->peer_capable);
+}
+
+/* -------------------------------------------------------------------------------------- common buffer */
+
+static bool buffer_serves(struct head_array *array, const struct pl_box *box, struct head_buffer *buffer,
+                          bool exclusive)
+{
+    struct pl_list *pos;
+
+    if (!pl_box_contains(&buffer->frame, box) || (exclusive && !buffer->donatable)) {
+        return false;
+    }
+    if (exclusive && head_buffer_mapped(buffer)) {
+        return false;
+    }
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+
+        if (!pl_box_intersection(&fragment->box, box, &part)) {
+            continue;
+        }
+        if (!head_tile_covered(fragment->tile, buffer, &part)) {
+            return false;
+        }
+        if (exclusive && head_tile_held_elsewhere(fragment->tile, array, &part)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
+                                     struct head_device *device, bool exclusive)
+{
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+
+        if (!pl_box_intersects(&fragment->box, box)) {
+            continue;
+        }
+        /* Whatever serves must serve this first fragment: its instances are the candidates. */
+        pl_list_for_each(it, &fragment->tile->instances) {
+            struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
+
+            if (instance->buffer->device == device && buffer_serves(array, box, instance->buffer, exclusive)) {
+                return instance->buffer;
+            }
+        }
+        return NULL;
+    }
+    return NULL;
+}
+
+/* -------------------------------------------------------------------------------------------- filling */
+
+/* What a fill is made of: (source buffer, box). */
+struct plan {
+    struct head_core *core;
+    struct head_buffer *dst;
+    struct pl_vec pieces; /* struct head_piece */
+    struct pl_vec temps;  /* struct head_buffer *, owned references */
+    bool no_direct;       /* dst itself must not be received into */
+    bool dst_ready;       /* the RECV wrote the whole of it: no COPY is needed */
+    struct head_failure *failure;
+};
+
+static struct head_instance *best_source(struct head_tile *tile, const struct pl_box *box,
+                                         const struct head_device *to)
+{
+    struct head_instance *best = NULL;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->instances) {
+        struct head_instance *instance = pl_container_of(pos, struct head_instance, tile_link);
+
+        if (!pl_box_intersects(&instance->box, box) || !head_move_possible(instance->buffer->device, to)) {
+            continue;
+        }
+        if (instance->buffer->device == to) {
+            return instance;
+        }
+        /* Prefer one that holds all of it, then the device with the least to do. */
+        if (best == NULL) {
+            best = instance;
+        } else {
+            bool whole = pl_box_contains(&instance->box, box);
+            bool best_whole = pl_box_contains(&best->box, box);
+
+            if ((whole && !best_whole) ||
+                (whole == best_whole && instance->buffer->device->unfinished < best->buffer->device->unfinished)) {
+                best = instance;
+            }
+        }
+    }
+    return best;
+}
+
+static struct head_buffer *temp_create(struct plan *plan, struct head_device *device, const struct pl_box *box)
+{
+    struct head_buffer *temp = head_buffer_create(plan->core, device, box, plan->dst->dtype);
+    struct head_buffer **place;
+
+    if (temp == NULL) {
+        plan->failure = head_failure_create(PLASMON_ELIMIT, 0, 0,
+                                            "the object table of device %u is full (%d objects); release some refs",
+                                            device->index, HEAD_SLOTS_MAX);
+        return NULL;
+    }
+    place = pl_vec_push(&plan->temps);
+    PL_CHECK(place != NULL);
+    *place = temp;
+    return temp;
+}
+
+static struct head_operand dense_operand(struct head_buffer *buffer, bool fresh, bool writes)
+{
+    struct head_operand operand = {
+        .mode = writes ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
+        .buffer = buffer,
+        .fresh = fresh,
+        .reads = !writes,
+        .writes = writes,
+        .box = buffer->frame,
+    };
+
+    operand.view.ndim = buffer->frame.ndim;
+    for (uint32_t d = 0; d < buffer->frame.ndim; d++) {
+        operand.view.start[d] = buffer->frame.start[d];
+        operand.view.count[d] = buffer->frame.count[d];
+        operand.view.step[d] = 1;
+    }
+    return operand;
+}
+
+static void start_copy(struct head_core *core, struct head_buffer *dst, const struct head_piece *pieces,
+                       size_t piece_count)
+{
+    struct head_operand operand = dense_operand(dst, true, true);
+    struct head_launch launch = {
+        .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
+        .device = dst->device,
+        .operands = &operand,
+        .operand_count = 1,
+        .pieces = pieces,
+        .piece_count = piece_count,
+        .retries_max = 250,
+    };
+
+    (void)head_task_start(core, &launch); /* the core owns it */
+}
+
+static void start_pair(struct head_core *core, struct head_buffer *src, struct head_buffer *dst)
+{
+    struct head_operand from = dense_operand(src, false, false);
+    struct head_operand to = dense_operand(dst, true, true);
+    uint64_t chunks = (src->bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
+    struct head_launch launch = {
+        .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND,
+        .device = src->device,
+        .operands = &from,
+        .operand_count = 1,
+        .order = ++core->order_last,
+        .offset = dst->device->stage_next,
+        .peer = dst->device->index,
+        .retries_max = 250,
+    };
+
+    dst->device->stage_next += chunks;
+    launch.twin = head_task_start(core, &launch);
+    launch.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
+    launch.device = dst->device;
+    launch.operands = &to;
+    launch.peer = src->device->index;
+    (void)head_task_start(core, &launch); /* the core owns it */
+}
+
+static void add_piece(struct plan *plan, struct head_buffer *src, const struct pl_box *box)
+{
+    struct head_piece *piece = pl_vec_push(&plan->pieces);
+
+    PL_CHECK(piece != NULL);
+    piece->src = src;
+    piece->box = *box;
+}
+
+/* One piece by the host route; it ends up as a local piece, or in dst itself when it is the whole of it. */
+static bool stage_piece(struct plan *plan, struct head_buffer *src, const struct pl_box *box)
+{
+    struct head_buffer *landing = plan->dst;
+
+    if (!pl_box_equal(&src->frame, box)) {
+        struct head_piece out = {.src = src, .box = *box};
+        struct head_buffer *dense = temp_create(plan, src->device, box);
+
+        if (dense == NULL) {
+            return false;
+        }
+        start_copy(plan->core, dense, &out, 1);
+        src = dense;
+    }
+    if (plan->no_direct || !pl_box_equal(&plan->dst->frame, box)) {
+        landing = temp_create(plan, plan->dst->device, box);
+        if (landing == NULL) {
+            return false;
+        }
+    } else {
+        plan->dst_ready = true;
+    }
+    start_pair(plan->core, src, landing);
+    if (landing != plan->dst) {
+        add_piece(plan, landing, box);
+    }
+    return true;
+}
+
+/* All of `box` of the tile, from as many instances as it takes. */
+static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl_box *box)
+{
+    struct head_instance *source = best_source(tile, box, plan->dst->device);
+    struct pl_box rest[2 * PL_DIM_MAX];
+    struct pl_box part;
+    unsigned count;
+
+    if (source == NULL) {
+        plan->failure =
+            tile->failure != NULL
+                ? head_failure_hold(tile->failure)
+                : head_failure_create(PLASMON_ENOTSUP, 0, 0,
+                                      "an input lies on another host than device %u, and there is no route between "
+                                      "them yet; place the task where its inputs are",
+                                      plan->dst->device->index);
+        return false;
+    }
+    PL_CHECK(pl_box_intersection(&source->box, box, &part));
+    count = pl_box_subtract(box, &part, rest);
+    if (source->buffer->device != plan->dst->device &&
+        by_host_route(plan->core, source->buffer->device, plan->dst->device)) {
+        if (!stage_piece(plan, source->buffer, &part)) {
+            return false;
+        }
+    } else {
+        add_piece(plan, source->buffer, &part);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (!plan_tile(plan, tile, &rest[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool plan_box(struct plan *plan, struct head_array *array, const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+
+        if (pl_box_intersection(&fragment->box, box, &part) && !plan_tile(plan, fragment->tile, &part)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void release_all(struct head_core *core, struct pl_vec *buffers)
+{
+    for (size_t i = 0; i < buffers->count; i++) {
+        head_buffer_release(core, *(struct head_buffer **)pl_vec_at(buffers, i));
+    }
+    pl_vec_finish(buffers);
+}
+
+bool head_move_pieces(struct head_core *core, struct head_array *array, const struct pl_box *box,
+                      struct head_buffer *dst, uint32_t operand, struct pl_vec *io_pieces, struct pl_vec *io_held,
+                      struct head_failure **out_failure)
+{
+    struct plan plan = {
+        .core = core,
+        .dst = dst,
+        .pieces = PL_VEC_INIT(struct head_piece),
+        .temps = PL_VEC_INIT(struct head_buffer *),
+        .no_direct = true,
+    };
+    bool ok = plan_box(&plan, array, box);
+
+    for (size_t i = 0; ok && i < plan.pieces.count; i++) {
+        struct head_piece *piece = pl_vec_push(io_pieces);
+        struct head_buffer **held = pl_vec_push(io_held);
+
+        PL_CHECK(piece != NULL && held != NULL);
+        *piece = *(struct head_piece *)pl_vec_at(&plan.pieces, i);
+        piece->operand = operand;
+        *held = piece->src;
+        head_buffer_hold(piece->src);
+    }
+    release_all(core, &plan.temps);
+    pl_vec_finish(&plan.pieces);
+    if (!ok) {
+        *out_failure = plan.failure;
+    }
+    return ok;
+}
+
+/* Fill a fresh replica (frame == box). */
+static bool fill(struct head_core *core, struct head_array *array, const struct pl_box *box,
+                 struct head_buffer *dst, struct head_failure **out_failure)
+{
+    struct plan plan = {
+        .core = core,
+        .dst = dst,
+        .pieces = PL_VEC_INIT(struct head_piece),
+        .temps = PL_VEC_INIT(struct head_buffer *),
+    };
+    bool ok = plan_box(&plan, array, box);
+
+    if (ok && !plan.dst_ready) {
+        start_copy(core, dst, plan.pieces.items, plan.pieces.count);
+    }
+    release_all(core, &plan.temps); /* their tasks hold them */
+    pl_vec_finish(&plan.pieces);
+    if (!ok) {
+        *out_failure = plan.failure;
+    }
+    return ok;
+}
+
+struct head_buffer *head_move_read(struct head_core *core, struct head_array *array, const struct pl_box *box,
+                                   struct head_device *device, bool exact, struct head_failure **out_failure)
+{
+    struct head_buffer *buffer = head_move_common(array, box, device, false);
+    struct pl_list *pos;
+
+    if (buffer != NULL && (!exact || pl_box_equal(&buffer->frame, box))) {
+        head_buffer_hold(buffer);
+        return buffer;
+    }
+
+    buffer = head_buffer_create(core, device, box, array->shape.dtype);
+    if (buffer == NULL) {
+        *out_failure = head_failure_create(PLASMON_ELIMIT, 0, 0,
+                                           "the object table of device %u is full (%d objects); release some refs",
+                                           device->index, HEAD_SLOTS_MAX);
+        return NULL;
+    }
+    buffer->replica = true;
+    if (!fill(core, array, box, buffer, out_failure)) {
+        /* Never allocated at the worker: a free of something that it does not have is ignored there. */
+        head_buffer_release(core, buffer);
+        return NULL;
+    }
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+
+        if (pl_box_intersection(&fragment->box, box, &part)) {
+            head_instance_add(core, fragment->tile, buffer, &part);
+        }
+    }
+    return buffer;
+}

@@ -1,0 +1,424 @@
+/*
+ * What exists, and where.
+ *
+ *   array --fragments--> tile --instances--> buffer --> device
+ *
+ * An array is a version: disjoint fragments that cover its extent. A fragment shows a box of a tile; a tile is content that one
+ * task makes and nobody changes. An instance says: this box of that tile lies in this buffer. So writing never changes a tile; it
+ * makes a new one and points fragments of one array to it, and a snapshot is a copy of the fragment list.
+ *
+ * INVARIANTS (head_core_check)
+ *
+ *   (1) The fragments of an array are disjoint and cover its extent; each lies in its tile's box.
+ *   (2) An instance's box lies in its tile's box and in its buffer's frame.
+ *   (3) Instances of different tiles in one buffer have disjoint boxes: a byte has one meaning.
+ *   (4) A buffer's refs are its instances and the uses of unfinished tasks; a tile's are its fragments and, while its task is
+ *       unfinished, one more. Whoever drops the last one frees it, through buffer_release and tile_release alone.
+ *
+ * A tile whose last fragment went has no meaning any more; its instances go with it, and with them the buffers, unless a task
+ * still uses them.
+ */
+#include "head/core_int.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------- failures */
+
+struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task, uint64_t first_client,
+                                         const char *format, ...)
+{
+    struct head_failure *failure = head_alloc(sizeof(*failure));
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args); /* a cut text is still a text */
+    va_end(args);
+
+    failure->refs = 1;
+    failure->status = status;
+    failure->first_task = first_task;
+    failure->first_client = first_client;
+    failure->text = head_strdup(text);
+    return failure;
+}
+
+struct head_failure *head_failure_hold(struct head_failure *failure)
+{
+    failure->refs++;
+    return failure;
+}
+
+void head_failure_release(struct head_failure *failure)
+{
+    if (failure == NULL || --failure->refs > 0) {
+        return;
+    }
+    pl_free(failure->text);
+    pl_free(failure);
+}
+
+/* -------------------------------------------------------------------------------------------- buffers */
+
+struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
+                                       const struct pl_box *frame, uint32_t dtype)
+{
+    uint64_t id = head_device_slot_take(core, device);
+    struct head_buffer *buffer;
+
+    if (id == 0) {
+        return NULL;
+    }
+
+    buffer = head_alloc(sizeof(*buffer));
+    buffer->id = id;
+    buffer->device = device;
+    buffer->frame = *frame;
+    buffer->dtype = dtype;
+    buffer->bytes = (uint64_t)pl_box_elements(frame) * pl_dtype_bytes(dtype);
+    buffer->refs = 1;
+    buffer->donatable = true;
+    pl_list_init(&buffer->instances);
+    pl_list_init(&buffer->readers);
+    pl_list_init(&buffer->writers);
+    pl_list_init(&buffer->device_link);
+    pl_list_add_tail(&device->buffers, &buffer->device_link);
+    device->bytes_planned += buffer->bytes;
+    core->counts.buffers++;
+    core->object_bytes += buffer->bytes;
+    return buffer;
+}
+
+void head_buffer_hold(struct head_buffer *buffer)
+{
+    buffer->refs++;
+}
+
+void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
+{
+    struct head_device *device = buffer->device;
+    uint64_t *freed;
+
+    PL_CHECK(buffer->refs > 0);
+    if (--buffer->refs > 0) {
+        return;
+    }
+
+    PL_CHECK(pl_list_empty(&buffer->instances));
+    PL_CHECK(pl_list_empty(&buffer->readers) && pl_list_empty(&buffer->writers));
+    freed = pl_vec_push(&device->out_free);
+    PL_CHECK(freed != NULL);
+    *freed = buffer->id;
+    head_device_slot_rest(device, buffer->id);
+    device->bytes_planned -= buffer->bytes;
+    core->object_bytes -= buffer->bytes;
+    core->counts.buffers--;
+    pl_list_remove(&buffer->device_link);
+    pl_free(buffer);
+}
+
+/* ------------------------------------------------------------------------------------------ instances */
+
+void head_instance_add(struct head_core *core, struct head_tile *tile, struct head_buffer *buffer,
+                       const struct pl_box *box)
+{
+    struct head_instance *instance = head_alloc(sizeof(*instance));
+
+    PL_CHECK(pl_box_contains(&tile->box, box));
+    PL_CHECK(pl_box_contains(&buffer->frame, box));
+    instance->tile = tile;
+    instance->buffer = buffer;
+    instance->box = *box;
+    pl_list_init(&instance->tile_link);
+    pl_list_init(&instance->buffer_link);
+    pl_list_add_tail(&tile->instances, &instance->tile_link);
+    pl_list_add_tail(&buffer->instances, &instance->buffer_link);
+    head_buffer_hold(buffer);
+    core->counts.instances++;
+}
+
+void head_instance_remove(struct head_core *core, struct head_instance *instance)
+{
+    struct head_buffer *buffer = instance->buffer;
+
+    pl_list_remove(&instance->tile_link);
+    pl_list_remove(&instance->buffer_link);
+    pl_free(instance);
+    core->counts.instances--;
+    head_buffer_release(core, buffer);
+}
+
+void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, const struct pl_box *box)
+{
+    struct pl_list *pos, *tmp;
+
+    if (pl_bug("head.stale_replica")) {
+        return;
+    }
+    head_buffer_hold(buffer);
+    pl_list_for_each_safe(pos, tmp, &buffer->instances) {
+        struct head_instance *instance = pl_container_of(pos, struct head_instance, buffer_link);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        unsigned count;
+
+        if (!pl_box_intersects(&instance->box, box)) {
+            continue;
+        }
+        /* What is left of it is added behind `tmp`'s back, at the tail: it does not meet `box`. */
+        count = pl_box_subtract(&instance->box, box, rest);
+        for (unsigned i = 0; i < count; i++) {
+            head_instance_add(core, instance->tile, buffer, &rest[i]);
+        }
+        if (tmp == &buffer->instances) {
+            tmp = pos->next;
+        }
+        head_instance_remove(core, instance);
+    }
+    head_buffer_release(core, buffer);
+}
+
+bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer, const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->instances) {
+        const struct head_instance *instance = pl_container_of(pos, struct head_instance, tile_link);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        unsigned count;
+
+        if ((buffer != NULL && instance->buffer != buffer) || !pl_box_intersects(&instance->box, box)) {
+            continue;
+        }
+        /* Any instance will do: what it leaves over must be covered whichever is taken first. */
+        count = pl_box_subtract(box, &instance->box, rest);
+        for (unsigned i = 0; i < count; i++) {
+            if (!head_tile_covered(tile, buffer, &rest[i])) {
+                return false;
+            }
+        }
+        return true;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------------------------------------- tiles */
+
+struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *box)
+{
+    struct head_tile *tile = head_alloc(sizeof(*tile));
+
+    tile->refs = 1;
+    tile->box = *box;
+    pl_list_init(&tile->instances);
+    pl_list_init(&tile->fragments);
+    core->counts.tiles++;
+    return tile;
+}
+
+void head_tile_release(struct head_core *core, struct head_tile *tile)
+{
+    PL_CHECK(tile->refs > 0);
+    if (--tile->refs > 0) {
+        return;
+    }
+
+    PL_CHECK(pl_list_empty(&tile->fragments));
+    while (!pl_list_empty(&tile->instances)) {
+        head_instance_remove(core, pl_list_first(&tile->instances, struct head_instance, tile_link));
+    }
+    head_failure_release(tile->failure);
+    pl_free(tile);
+    core->counts.tiles--;
+}
+
+bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
+                              const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    if (pl_bug("head.skip_hold")) {
+        return false;
+    }
+    pl_list_for_each(pos, &tile->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, tile_link);
+
+        if (fragment->array != array && pl_box_intersects(&fragment->box, box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --------------------------------------------------------------------------------------------- arrays */
+
+static void fragment_add(struct head_core *core, struct head_array *array, const struct pl_box *box,
+                         struct head_tile *tile)
+{
+    struct head_fragment *fragment = head_alloc(sizeof(*fragment));
+
+    PL_CHECK(pl_box_contains(&tile->box, box));
+    fragment->array = array;
+    fragment->tile = tile;
+    fragment->box = *box;
+    pl_list_init(&fragment->array_link);
+    pl_list_init(&fragment->tile_link);
+    pl_list_add_tail(&array->fragments, &fragment->array_link);
+    pl_list_add_tail(&tile->fragments, &fragment->tile_link);
+    tile->refs++;
+    array->fragment_count++;
+    core->counts.fragments++;
+}
+
+static void fragment_remove(struct head_core *core, struct head_fragment *fragment)
+{
+    struct head_tile *tile = fragment->tile;
+
+    pl_list_remove(&fragment->array_link);
+    pl_list_remove(&fragment->tile_link);
+    fragment->array->fragment_count--;
+    pl_free(fragment);
+    core->counts.fragments--;
+    head_tile_release(core, tile);
+}
+
+struct head_array *head_array_create(struct head_core *core, const struct pl_shape *shape)
+{
+    struct head_array *array = head_alloc(sizeof(*array));
+
+    array->refs = 1;
+    array->shape = *shape;
+    array->extent = pl_box_of_shape(shape);
+    array->partials = PL_VEC_INIT(struct head_partial);
+    array->put_offset = UINT64_MAX;
+    pl_list_init(&array->fragments);
+    core->counts.arrays++;
+    return array;
+}
+
+static void count_maps(struct head_core *core, uint32_t by)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        head_device_at(core, i)->maps += by;
+    }
+    core->maps += by;
+}
+
+void head_array_map(struct head_core *core, struct head_array *array)
+{
+    array->mapped = true;
+    count_maps(core, 1);
+}
+
+/*
+ * A client pins whole buffers (store/table.h), and a writer in place waits for that pin, whatever boxes the two are about: it would
+ * wait for as long as the client looks, and everything behind it too. So a mapped buffer is not written in place at all.
+ */
+bool head_buffer_mapped(const struct head_buffer *buffer)
+{
+    struct pl_list *pos, *it;
+
+    if (buffer->device->maps == 0) {
+        return false;
+    }
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance = pl_container_of(pos, struct head_instance, buffer_link);
+
+        pl_list_for_each(it, &instance->tile->fragments) {
+            const struct head_fragment *fragment = pl_container_of(it, struct head_fragment, tile_link);
+
+            if (fragment->array->mapped) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void head_array_release(struct head_core *core, struct head_array *array)
+{
+    PL_CHECK(array->refs > 0);
+    if (--array->refs > 0) {
+        return;
+    }
+    if (array->mapped) {
+        count_maps(core, UINT32_MAX); /* minus one */
+    }
+
+    for (size_t i = 0; i < array->partials.count; i++) {
+        const struct head_partial *partial = pl_vec_at(&array->partials, i);
+
+        head_tile_release(core, partial->tile);
+    }
+    pl_vec_finish(&array->partials);
+    while (!pl_list_empty(&array->fragments)) {
+        fragment_remove(core, pl_list_first(&array->fragments, struct head_fragment, array_link));
+    }
+    pl_free(array);
+    core->counts.arrays--;
+}
+
+void head_array_set(struct head_core *core, struct head_array *array, const struct pl_box *box,
+                    struct head_tile *tile)
+{
+    struct pl_list *pos, *tmp;
+    struct pl_list old;
+
+    /* The new fragments go to the tail of the list; the ones that `box` meets are taken off first. */
+    pl_list_init(&old);
+    pl_list_for_each_safe(pos, tmp, &array->fragments) {
+        struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+
+        if (pl_box_intersects(&fragment->box, box)) {
+            pl_list_remove(pos);
+            pl_list_add_tail(&old, pos);
+        }
+    }
+
+    pl_list_for_each_safe(pos, tmp, &old) {
+        struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        unsigned count = pl_box_subtract(&fragment->box, box, rest);
+
+        for (unsigned i = 0; i < count; i++) {
+            fragment_add(core, array, &rest[i], fragment->tile);
+        }
+        fragment_remove(core, fragment);
+    }
+    fragment_add(core, array, box, tile);
+}
+
+struct head_array *head_array_snapshot(struct head_core *core, struct head_array *array,
+                                       const struct pl_box *box)
+{
+    struct head_array *copy = head_array_create(core, &array->shape);
+    struct pl_list *pos;
+
+    copy->extent = *box;
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+
+        if (pl_box_intersection(&fragment->box, box, &part)) {
+            fragment_add(core, copy, &part, fragment->tile);
+        }
+    }
+    return copy;
+}
+
+struct head_failure *head_array_failure(struct head_array *array, const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (fragment->tile->failure != NULL && pl_box_intersects(&fragment->box, box)) {
+            return fragment->tile->failure;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,240 @@
+/*
+ * Placement: on which device does a task run? Decided when the task is submitted, from where its inputs are or will be; they
+ * need not exist yet. A policy can never change results.
+ *
+ *   auto         least of: time to bring the missing input bytes there + estimated work already queued there + a penalty that grows
+ *                when its memory fills up. The queue is in the sum, so locality alone does not pile everything on one device.
+ *   locality     most input bytes there; ties by load
+ *   round-robin  the next device
+ *
+ * Bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer copies within a GPU host, the staged route,
+ * host memory.
+ */
+#include "head/core_int.h"
+
+#include <string.h>
+
+enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
+
+static uint64_t missing_bytes(const struct head_want *want, const struct head_device *device)
+{
+    uint64_t element = pl_dtype_bytes(want->array->shape.dtype);
+    uint64_t missing = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &want->array->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+        struct pl_list *it;
+        bool there = false;
+
+        if (!pl_box_intersection(&fragment->box, &want->box, &part)) {
+            continue;
+        }
+        pl_list_for_each(it, &fragment->tile->instances) {
+            const struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
+
+            if (instance->buffer->device == device && pl_box_intersects(&instance->box, &part)) {
+                there = true;
+                break;
+            }
+        }
+        if (!there) {
+            missing += (uint64_t)pl_box_elements(&part) * element;
+        }
+    }
+    return missing;
+}
+
+static bool reachable(const struct head_want *want, const struct head_device *device)
+{
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &want->array->fragments) {
+        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        bool found = pl_list_empty(&fragment->tile->instances);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            const struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
+
+            found |= head_move_possible(instance->buffer->device, device);
+        }
+        if (!found && pl_box_intersects(&fragment->box, &want->box)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* May the task run there at all? */
+static bool feasible(const struct head_device *device, const struct head_want *wants, size_t count)
+{
+    if (device->gone) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (wants[i].bytes > device->bytes_total || (wants[i].array != NULL && !reachable(&wants[i], device))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t transfer_ns(const struct head_core *core, const struct head_device *device,
+                            const struct head_want *wants, size_t count)
+{
+    uint64_t rate = device->kind == 1                              ? CPU_BYTES_PER_NS
+                    : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_BYTES_PER_NS
+                                                                  : PEER_BYTES_PER_NS;
+    uint64_t missing = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (wants[i].array != NULL) {
+            missing += missing_bytes(&wants[i], device);
+        }
+    }
+    return missing == 0 ? 0 : 10000 + missing / rate; /* 10 us: what a copy costs before its first byte */
+}
+
+static uint64_t memory_ns(const struct head_device *device, const struct head_want *wants, size_t count)
+{
+    uint64_t wanted = device->bytes_planned;
+    uint64_t limit = device->bytes_total - device->bytes_total / 10;
+
+    for (size_t i = 0; i < count; i++) {
+        wanted += wants[i].array == NULL ? wants[i].bytes : 0;
+    }
+    return wanted <= limit ? 0 : 1000000 + (wanted - limit) / 16; /* as if what does not fit had to be staged out and in */
+}
+
+static struct head_device *choose_auto(struct head_core *core, const struct head_want *wants, size_t count)
+{
+    struct head_device *best = NULL;
+    uint64_t best_ns = 0;
+
+    core->round_robin++;
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        uint32_t index = (core->round_robin + i) % (uint32_t)core->devices.count; /* ties go round */
+        struct head_device *device = head_device_at(core, index);
+        uint64_t ns;
+
+        if (!feasible(device, wants, count)) {
+            continue;
+        }
+        ns = transfer_ns(core, device, wants, count) + device->load_ns + memory_ns(device, wants, count);
+        if (best == NULL || ns < best_ns) {
+            best = device;
+            best_ns = ns;
+        }
+    }
+    return best;
+}
+
+static struct head_device *choose_locality(struct head_core *core, const struct head_want *wants, size_t count)
+{
+    struct head_device *best = NULL;
+    uint64_t best_missing = 0;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+        uint64_t missing;
+
+        if (!feasible(device, wants, count)) {
+            continue;
+        }
+        missing = transfer_ns(core, device, wants, count);
+        if (best == NULL || missing < best_missing ||
+            (missing == best_missing && device->load_ns < best->load_ns)) {
+            best = device;
+            best_missing = missing;
+        }
+    }
+    return best;
+}
+
+static struct head_device *choose_round_robin(struct head_core *core, const struct head_want *wants, size_t count)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, ++core->round_robin % (uint32_t)core->devices.count);
+
+        if (feasible(device, wants, count)) {
+            return device;
+        }
+    }
+    return NULL;
+}
+
+static const struct head_policy policies[] = {
+    {"auto", choose_auto},
+    {"locality", choose_locality},
+    {"round-robin", choose_round_robin},
+};
+
+const struct head_policy *head_policy_find(const char *name)
+{
+    for (size_t i = 0; i < PL_COUNT(policies); i++) {
+        if (strcmp(policies[i].name, name) == 0) {
+            return &policies[i];
+        }
+    }
+    return NULL;
+}
+
+static struct head_failure *nowhere(struct head_core *core, const struct head_want *wants, size_t count)
+{
+    uint64_t largest = 0;
+    uint64_t device_max = 0;
+    uint32_t alive = 0;
+    char want_text[32], max_text[32];
+
+    for (size_t i = 0; i < count; i++) {
+        largest = pl_max_u64(largest, wants[i].bytes);
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone) {
+            alive++;
+            device_max = pl_max_u64(device_max, device->bytes_total);
+        }
+    }
+    if (alive == 0) {
+        return head_failure_create(PLASMON_EWORKER, 0, 0,
+                                   "the cluster has no device; start a store with `plasmon start --address`");
+    }
+    if (largest > device_max) {
+        return head_failure_create(PLASMON_ETOOBIG, 0, 0,
+                                   "an argument of %s is larger than every device (the largest has %s); split it into "
+                                   "blocks",
+                                   pl_format_bytes(largest, want_text), pl_format_bytes(device_max, max_text));
+    }
+    return head_failure_create(PLASMON_ENOTSUP, 0, 0,
+                               "the inputs lie on different hosts, and there is no route between them yet; place the "
+                               "tasks that make them on one host");
+}
+
+struct head_device *head_place(struct head_core *core, const struct head_want *wants, size_t count, uint32_t hint,
+                               struct head_failure **out_failure)
+{
+    struct head_device *device;
+
+    if (hint != 0) {
+        device = head_device_at(core, hint - 1);
+        if (device == NULL || device->gone) {
+            *out_failure = head_failure_create(PLASMON_EINVAL, 0, 0,
+                                               "placement hint: there is no device %u; the cluster has %zu", hint - 1,
+                                               core->devices.count);
+            return NULL;
+        }
+        if (feasible(device, wants, count)) {
+            return device;
+        }
+        device = NULL;
+    } else {
+        device = core->policy->choose(core, wants, count);
+    }
+    if (device == NULL) {
+        *out_failure = nowhere(core, wants, count);
+    }
+    return device;
+}

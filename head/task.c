@@ -1,0 +1,562 @@
+/*
+ * The life of a task.
+ *
+ *   start -> [numbered, encoded] -> sent -> finished
+ *                  \-> doomed: it will fail whatever its launch does; its launch still runs (or is made a SKIP), because
+ *                      others wait for its number
+ *
+ * A task is resolved (its client is told) when it is doomed or finished, whichever comes first, and once. Failure flows along
+ * `dependents`, the tasks that read what this one makes: they are doomed at once with the same cause, so a client learns of a
+ * failure when it happens and not when the last launch behind it has drained. A task that only waits (write after read) is not
+ * concerned.
+ */
+#include "head/core_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------- encoding */
+
+/* Lists that a launch is built in; kept between calls so that no task pays for growing them. */
+struct builder {
+    struct pl_vec after;
+    struct pl_vec producers;
+};
+static _Thread_local struct builder builder = {
+    .after = {.item_bytes = sizeof(uint64_t)},
+    .producers = {.item_bytes = sizeof(struct head_task *)},
+};
+
+static int64_t *arena_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n)
+{
+    int64_t *numbers = wire_arena_alloc(arena, 2 * PL_DIM_MAX * sizeof(int64_t));
+
+    PL_CHECK(numbers != NULL);
+    *out_n = wire_box_put(box, numbers);
+    return numbers;
+}
+
+static Plasmon__V1__Operand *encode_operand(struct wire_arena *arena, const struct head_operand *operand)
+{
+    Plasmon__V1__Operand *out = wire_arena_alloc(arena, sizeof(*out));
+
+    PL_CHECK(out != NULL);
+    plasmon__v1__operand__init(out);
+    out->mode = operand->mode;
+    out->buffer = operand->buffer->id;
+    out->fresh = operand->fresh;
+    out->consume = operand->consume;
+    out->dtype = operand->buffer->dtype;
+    out->frame = arena_box(arena, &operand->buffer->frame, &out->n_frame);
+    out->view = wire_arena_alloc(arena, 3 * PL_DIM_MAX * sizeof(int64_t));
+    PL_CHECK(out->view != NULL);
+    out->n_view = wire_view_put(&operand->view, out->view);
+    out->reduce_op = operand->reduce_op;
+    out->writable_by_client = operand->client_writes;
+    out->replica = operand->buffer->replica;
+    return out;
+}
+
+static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena, const struct head_piece *piece)
+{
+    Plasmon__V1__Piece *out = wire_arena_alloc(arena, sizeof(*out));
+
+    PL_CHECK(out != NULL);
+    plasmon__v1__piece__init(out);
+    out->src = piece->src->id;
+    out->src_frame = arena_box(arena, &piece->src->frame, &out->n_src_frame);
+    out->box = arena_box(arena, &piece->box, &out->n_box);
+    out->operand = piece->operand;
+    return out;
+}
+
+static void encode(struct head_core *core, struct head_task *task, const struct head_launch *launch,
+                   const uint64_t *after, size_t after_count)
+{
+    struct wire_arena *arena = &core->arena;
+    Plasmon__V1__Launch out = PLASMON__V1__LAUNCH__INIT;
+
+    wire_arena_reset(arena);
+    out.seq = task->seq;
+    out.order = task->order;
+    out.kind = (Plasmon__V1__LaunchKind)launch->kind;
+    out.function = launch->function;
+    if (launch->operand_count > 0) {
+        out.operands = wire_arena_alloc(arena, launch->operand_count * sizeof(*out.operands));
+        PL_CHECK(out.operands != NULL);
+        out.n_operands = launch->operand_count;
+        for (size_t i = 0; i < launch->operand_count; i++) {
+            out.operands[i] = encode_operand(arena, &launch->operands[i]);
+        }
+    }
+    if (launch->piece_count > 0) {
+        out.pieces = wire_arena_alloc(arena, launch->piece_count * sizeof(*out.pieces));
+        PL_CHECK(out.pieces != NULL);
+        out.n_pieces = launch->piece_count;
+        for (size_t i = 0; i < launch->piece_count; i++) {
+            out.pieces[i] = encode_piece(arena, &launch->pieces[i]);
+        }
+    }
+    out.scalars = (uint64_t *)launch->scalars;
+    out.n_scalars = launch->scalar_count;
+    out.after = (uint64_t *)after;
+    out.n_after = after_count;
+    out.data.data = (uint8_t *)launch->data;
+    out.data.len = launch->data_length;
+    out.offset = launch->offset;
+    out.length = launch->length;
+    out.peer = launch->peer;
+    out.request = launch->request;
+    out.client = launch->client != NULL ? launch->client->id : 0;
+    out.task = launch->id;
+    if (launch->label != NULL) {
+        out.label = (char *)launch->label;
+    }
+
+    pl_free(task->bytes);
+    task->bytes_length = (uint32_t)plasmon__v1__launch__get_packed_size(&out);
+    task->bytes = head_alloc(task->bytes_length);
+    (void)plasmon__v1__launch__pack(&out, task->bytes); /* its size was just computed */
+}
+
+void head_task_skip(struct head_core *core, struct head_task *task)
+{
+    struct head_launch skip = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP, .id = task->id};
+
+    skip.client = task->client;
+    task->kind = skip.kind;
+    encode(core, task, &skip, NULL, 0);
+}
+
+/* ---------------------------------------------------------------------------------------------- start */
+
+static int compare_points(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static size_t unique_points(struct pl_vec *after)
+{
+    uint64_t *points = after->items;
+    size_t kept = 0;
+
+    if (after->count > 1) {
+        qsort(points, after->count, sizeof(uint64_t), compare_points);
+    }
+    for (size_t i = 0; i < after->count; i++) {
+        if (kept == 0 || points[i] != points[kept - 1]) {
+            points[kept++] = points[i];
+        }
+    }
+    return kept;
+}
+
+static void add_dependent(struct head_task *producer, struct head_task *task)
+{
+    struct head_task **place;
+
+    if (producer->dependents.count > 0 &&
+        *(struct head_task **)pl_vec_at(&producer->dependents, producer->dependents.count - 1) == task) {
+        return; /* two arguments of one task */
+    }
+    place = pl_vec_push(&producer->dependents);
+    PL_CHECK(place != NULL);
+    *place = task;
+    task->refs++;
+    task->producers_open++;
+}
+
+struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
+{
+    uint32_t use_count = (uint32_t)(launch->operand_count + launch->piece_count);
+    struct head_task *task = head_alloc(sizeof(*task) + use_count * sizeof(struct head_use));
+    size_t after_count;
+
+    task->refs = 1;
+    task->kind = launch->kind;
+    task->client = launch->client;
+    task->id = launch->id;
+    task->device = launch->device;
+    task->function = launch->function;
+    task->request = launch->request;
+    task->attempts_max = (uint8_t)pl_min_u64(launch->retries_max, 250);
+    task->order = launch->order != 0 ? launch->order : ++core->order_last;
+    task->dependents = PL_VEC_INIT(struct head_task *);
+    task->outputs = PL_VEC_INIT(struct head_tile *);
+    task->waits = PL_VEC_INIT(struct head_wait *);
+    if (launch->label != NULL && launch->label[0] != '\0') {
+        task->label = head_strdup(launch->label);
+    }
+    pl_list_init(&task->order_link);
+    pl_list_add_tail(&core->unfinished, &task->order_link);
+    head_device_number(core, task->device, task);
+
+    /* Edges first, uses after: a task does not wait for itself. */
+    pl_vec_clear(&builder.after);
+    pl_vec_clear(&builder.producers);
+    for (size_t i = 0; i < launch->operand_count; i++) {
+        const struct head_operand *operand = &launch->operands[i];
+
+        if (!operand->fresh) {
+            head_hazard_collect(operand->buffer, &operand->box, operand->reads, operand->writes, &builder.after,
+                                &builder.producers);
+        }
+        task->consumes |= operand->consume && operand->reads;
+    }
+    for (size_t i = 0; i < launch->piece_count; i++) {
+        head_hazard_collect(launch->pieces[i].src, &launch->pieces[i].box, true, false, &builder.after,
+                            &builder.producers);
+    }
+    for (size_t i = 0; i < launch->operand_count; i++) {
+        const struct head_operand *operand = &launch->operands[i];
+
+        head_use_add(&task->uses[task->use_count++], task, operand->buffer, &operand->box, operand->writes);
+    }
+    for (size_t i = 0; i < launch->piece_count; i++) {
+        head_use_add(&task->uses[task->use_count++], task, launch->pieces[i].src, &launch->pieces[i].box, false);
+    }
+    after_count = unique_points(&builder.after);
+    for (size_t i = 0; i < builder.producers.count; i++) {
+        struct head_task *producer = *(struct head_task **)pl_vec_at(&builder.producers, i);
+
+        add_dependent(producer, task);
+    }
+    if (launch->twin != NULL) {
+        add_dependent(launch->twin, task);
+    }
+
+    encode(core, task, launch, builder.after.items, after_count);
+    if (task->client != NULL && task->id != 0) {
+        PL_CHECK(pl_map_set(&task->client->tasks, task->id, task) == PLASMON_OK);
+        task->client->tasks_open++;
+    }
+    core->counts.tasks++;
+    core->tasks_queued++;
+
+    /* A producer that is doomed already (and still drains) dooms this one too. */
+    for (size_t i = 0; i < builder.producers.count; i++) {
+        struct head_task *producer = *(struct head_task **)pl_vec_at(&builder.producers, i);
+
+        if (producer->failure != NULL) {
+            head_task_doom(core, task, producer->failure);
+            break;
+        }
+    }
+    head_device_pump(core, task->device);
+    return task;
+}
+
+void head_task_makes(struct head_task *task, struct head_tile *tile)
+{
+    struct head_tile **place = pl_vec_push(&task->outputs);
+
+    PL_CHECK(place != NULL);
+    *place = tile;
+    tile->refs++;
+    if (task->failure != NULL && tile->failure == NULL) {
+        tile->failure = head_failure_hold(task->failure);
+    }
+}
+
+void head_task_release(struct head_task *task)
+{
+    PL_CHECK(task->refs > 0);
+    if (--task->refs > 0) {
+        return;
+    }
+    PL_CHECK(task->finished);
+    head_failure_release(task->failure);
+    pl_vec_finish(&task->dependents);
+    pl_vec_finish(&task->outputs);
+    pl_vec_finish(&task->waits);
+    pl_free(task->label);
+    pl_free(task->bytes);
+    pl_free(task);
+}
+
+/* -------------------------------------------------------------------------------------------- the end */
+
+/* Tell the client, once. */
+static void resolve(struct head_core *core, struct head_task *task)
+{
+    if (task->resolved) {
+        return;
+    }
+    task->resolved = true;
+    if (task->id == 0) {
+        return;
+    }
+    if (task->failure != NULL) {
+        core->tasks_failed++;
+    } else {
+        core->tasks_done++;
+    }
+    if (task->client == NULL) {
+        return;
+    }
+    if (task->failure != NULL) {
+        head_client_failed(core, task->client, task->id, task->failure);
+    } else {
+        head_client_done(core, task->client, task->id);
+    }
+}
+
+static void doom_one(struct head_core *core, struct head_task *task, struct head_failure *failure)
+{
+    task->failure = head_failure_hold(failure);
+    for (size_t i = 0; i < task->outputs.count; i++) {
+        struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
+
+        if (tile->failure == NULL) {
+            tile->failure = head_failure_hold(failure);
+        }
+    }
+    resolve(core, task);
+}
+
+void head_task_doom(struct head_core *core, struct head_task *task, struct head_failure *failure)
+{
+    struct pl_vec stack = PL_VEC_INIT(struct head_task *);
+    struct head_task **top;
+
+    if (task->finished || task->failure != NULL) {
+        return;
+    }
+    doom_one(core, task, failure);
+    top = pl_vec_push(&stack);
+    PL_CHECK(top != NULL);
+    *top = task;
+
+    while (stack.count > 0) {
+        const struct head_task *next = *(struct head_task **)pl_vec_at(&stack, stack.count - 1);
+
+        pl_vec_pop(&stack);
+        for (size_t i = 0; i < next->dependents.count; i++) {
+            struct head_task *dependent = *(struct head_task **)pl_vec_at(&next->dependents, i);
+            struct head_failure *inherited;
+            char what[160];
+
+            if (dependent->finished || dependent->failure != NULL) {
+                continue;
+            }
+            head_task_describe(dependent, what);
+            inherited = head_failure_create(PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
+                                            "%s needs the result of a task that failed; the first failure: %s", what,
+                                            failure->text);
+            doom_one(core, dependent, inherited);
+            head_failure_release(inherited);
+            top = pl_vec_push(&stack);
+            PL_CHECK(top != NULL);
+            *top = dependent;
+        }
+    }
+    pl_vec_finish(&stack);
+}
+
+static void finish_one(struct head_core *core, struct head_task *task, struct head_failure *failure)
+{
+    PL_CHECK(!task->finished);
+    if (failure != NULL) {
+        head_task_doom(core, task, failure);
+    }
+    task->finished = true;
+    resolve(core, task);
+    core->tasks_queued--;
+    core->counts.tasks--;
+
+    if (task->client != NULL && task->id != 0) {
+        (void)pl_map_remove(&task->client->tasks, task->id); /* was put in by head_task_start */
+        task->client->tasks_open--;
+    }
+    pl_list_remove(&task->order_link);
+    task->device->load_ns -= task->cost_ns;
+    head_device_forget(task->device, task);
+
+    for (size_t i = 0; i < task->waits.count; i++) {
+        head_wait_ended(core, *(struct head_wait **)pl_vec_at(&task->waits, i), task->failure);
+    }
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        head_use_remove(core, &task->uses[i]);
+    }
+    for (size_t i = 0; i < task->outputs.count; i++) {
+        struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
+
+        head_tile_release(core, tile);
+    }
+    for (size_t i = 0; i < task->dependents.count; i++) {
+        struct head_task *dependent = *(struct head_task **)pl_vec_at(&task->dependents, i);
+
+        dependent->producers_open--;
+        if (dependent->producers_open == 0 && dependent->ended && !dependent->finished) {
+            struct head_task **ready = pl_vec_push(&core->ready);
+
+            PL_CHECK(ready != NULL);
+            *ready = dependent; /* with the reference of the list */
+        } else {
+            head_task_release(dependent);
+        }
+    }
+    pl_vec_clear(&task->dependents);
+    pl_vec_clear(&task->outputs);
+    pl_vec_clear(&task->waits);
+    head_task_release(task);
+}
+
+/*
+ * Reports of different workers come in any order: a reader's "done" may be faster than the failure of what it read. So a task finishes
+ * well only when all that it read from have. What becomes ready by that goes through a list, because such chains are long.
+ */
+void head_task_finish(struct head_core *core, struct head_task *task, struct head_failure *failure)
+{
+    finish_one(core, task, failure);
+    if (core->finishing) {
+        return;
+    }
+    core->finishing = true;
+    while (core->ready.count > 0) {
+        struct head_task *ready = *(struct head_task **)pl_vec_at(&core->ready, core->ready.count - 1);
+
+        pl_vec_pop(&core->ready);
+        if (!ready->finished) {
+            finish_one(core, ready, NULL);
+        }
+        head_task_release(ready);
+    }
+    core->finishing = false;
+}
+
+void head_task_ended(struct head_core *core, struct head_task *task)
+{
+    if (task->producers_open > 0 && task->failure == NULL) {
+        task->ended = true;
+        return;
+    }
+    head_task_finish(core, task, NULL);
+}
+
+void head_task_cancel(struct head_core *core, struct head_task *task)
+{
+    struct head_failure *failure;
+    uint64_t *seq;
+    char what[160];
+
+    if (task->finished || task->failure != NULL || task->cancelled) {
+        return;
+    }
+    task->cancelled = true;
+    if (task->seq <= task->device->seq_sent) {
+        seq = pl_vec_push(&task->device->out_cancel);
+        PL_CHECK(seq != NULL);
+        *seq = task->seq;
+        return;
+    }
+    head_task_describe(task, what);
+    failure = head_failure_create(PLASMON_ECANCELLED, task->id, task->client != NULL ? task->client->id : 0,
+                                  "%s was cancelled before it ran", what);
+    head_task_skip(core, task);
+    head_task_doom(core, task, failure);
+    head_failure_release(failure);
+}
+
+void head_task_describe(const struct head_task *task, char out[160])
+{
+    static const char *const kinds[] = {"task", "copy", "send", "receive", "put", "read", "put", "put", "task"};
+    const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
+
+    if (task->id == 0) {
+        (void)snprintf(out, 160, "internal %s on device %u", kind, task->device->index);
+    } else if (task->label != NULL) {
+        (void)snprintf(out, 160, "%s %llu '%.60s' on device %u", kind, (unsigned long long)task->id, task->label,
+                       task->device->index);
+    } else {
+        (void)snprintf(out, 160, "%s %llu on device %u", kind, (unsigned long long)task->id, task->device->index);
+    }
+}
+
+/* ---------------------------------------------------------------------------------- what workers report */
+
+static void worker_failed(struct head_core *core, struct head_device *device,
+                          const Plasmon__V1__LaunchFailure *report)
+{
+    struct head_task *task = head_device_task(device, report->seq);
+    struct head_failure *failure;
+    char what[160];
+
+    if (task == NULL) {
+        return; /* a repeat after a reconnect */
+    }
+    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY || task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) {
+        /* A replica that was not made: what is registered in it was never there. */
+        for (uint32_t i = 0; i < task->use_count; i++) {
+            if (task->uses[i].write) {
+                struct pl_box box = task->uses[i].box;
+
+                head_buffer_forget(core, task->uses[i].buffer, &box);
+            }
+        }
+    }
+    head_task_describe(task, what);
+    failure = head_failure_create((plasmon_status_t)report->status, task->id,
+                                  task->client != NULL ? task->client->id : 0, "%s failed: %s", what, report->text);
+    head_task_finish(core, task, failure);
+    head_failure_release(failure);
+}
+
+static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerStats *stats)
+{
+    memset(device->routes, 0, sizeof(device->routes));
+    for (size_t i = 0; i < stats->n_routes && i < PL_COUNT(device->routes); i++) {
+        device->routes[i] = *stats->routes[i];
+    }
+    device->stats = *stats;
+    device->stats.n_routes = pl_min_u64(stats->n_routes, PL_COUNT(device->routes));
+    device->stats.routes = NULL;
+}
+
+plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
+                                        const Plasmon__V1__WorkerFrame *frame, struct pl_err *err)
+{
+    struct head_device *device = head_device_at(core, index);
+
+    if (device == NULL) {
+        return pl_err_set(err, PLASMON_EINTERNAL, "frame of a worker that never said hello");
+    }
+    /* Failures first: a later completion of the same batch must find its input failed. */
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        worker_failed(core, device, frame->failed[i]);
+    }
+    for (size_t i = 0; i < frame->n_data; i++) {
+        head_data_arrived(core, frame->data[i]);
+    }
+    for (size_t i = 0; i < frame->n_done; i++) {
+        uint64_t first = frame->done[i]->first;
+        uint64_t count = frame->done[i]->count;
+
+        if (first == 0 || count > device->seq_last || first > device->seq_last - count + 1) {
+            return pl_err_set(err, PLASMON_EMALFORMED,
+                              "worker of device %u: launches %llu + %llu done, but only %llu were sent", index,
+                              (unsigned long long)first, (unsigned long long)count,
+                              (unsigned long long)device->seq_last);
+        }
+        for (uint64_t seq = first; seq < first + count; seq++) {
+            struct head_task *task = head_device_task(device, seq);
+
+            if (task != NULL && !task->ended) {
+                head_task_ended(core, task);
+            }
+        }
+    }
+    for (size_t i = 0; i < frame->n_starved; i++) {
+        head_device_starved(core, device, frame->starved[i]->seq, frame->starved[i]->bytes,
+                            frame->starved[i]->largest_hole);
+    }
+    if (frame->stats != NULL) {
+        worker_stats(device, frame->stats);
+    }
+    head_device_pump(core, device);
+    return PLASMON_OK;
+}
