@@ -90,7 +90,10 @@ plasmon_status_t rpc_server_create(struct rpc_loop *loop, const struct rpc_serve
 int rpc_server_port(const struct rpc_server *server, size_t index);
 /* Serve one connected socket (takes fd). */
 plasmon_status_t rpc_server_add_fd(struct rpc_server *server, int fd) PL_MUST_CHECK;
-/* Cancels every call, waits for them, frees. On the loop's thread or after the loop stopped. */
+/*
+ * Ends every stream with ECLOSED (after a second: cancels), waits, frees; unary calls that were not answered are gone after it.
+ * On the loop's thread (rpc_loop_post it to a loop that was started), or when no thread runs the loop.
+ */
 void rpc_server_destroy(struct rpc_server *server);
 void rpc_unary_reply(struct rpc_unary *call, uint8_t *buffer, size_t length); /* takes buffer */
 void rpc_unary_fail(struct rpc_unary *call, plasmon_status_t status, const char *why);
@@ -106,7 +109,7 @@ struct rpc_channel_config {
     size_t message_bytes_max; /* 0: 8 MiB */
 };
 plasmon_status_t rpc_channel_create(struct rpc_loop *loop, const struct rpc_channel_config *config, struct rpc_channel **out_channel) PL_MUST_CHECK;
-void rpc_channel_destroy(struct rpc_channel *channel); /* after its streams closed */
+void rpc_channel_destroy(struct rpc_channel *channel); /* after its streams closed; any thread, before its loop is destroyed */
 /* Connecting happens in the background (wait-for-ready up to connect_timeout_ms, then closed with ECONNECT and the cause). */
 plasmon_status_t rpc_stream_open(struct rpc_channel *channel, const char *path, uint32_t connect_timeout_ms, const struct rpc_stream_ops *ops, void *user, struct rpc_stream **out_stream) PL_MUST_CHECK;
 /* Blocks the calling thread (not the loop's) up to timeout_ms. *out_bytes is the caller's (pl_free). */
