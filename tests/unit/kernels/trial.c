@@ -132,7 +132,9 @@ int64_t trial_get_int(const struct trial *trial, uint32_t index, int64_t flat)
 {
     const struct trial_array *array = &trial->array[index];
 
-    return element_int(trial_at(array, array->before, flat), array->arg.dtype);
+    return trial_is_float(array->arg.dtype)
+               ? 0
+               : element_int(trial_at(array, array->before, flat), array->arg.dtype);
 }
 
 void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value)

@@ -56,6 +56,7 @@ void trial_prepare(struct trial *trial);
 
 int64_t trial_elements(const struct trial *trial, uint32_t index);
 double trial_get(const struct trial *trial, uint32_t index, int64_t flat);
+/* 0 for f32 and f64; other dtypes that are no integers: their (first) bits. */
 int64_t trial_get_int(const struct trial *trial, uint32_t index, int64_t flat);
 const char *trial_at(const struct trial_array *array, const char *root, int64_t flat);
 void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value);

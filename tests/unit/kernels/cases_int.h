@@ -1,0 +1,79 @@
+/*
+ * What the files of the cases share. build_ functions make arguments, expect_ functions the expected values; the list in
+ * cases.c joins them to functions and dtypes.
+ */
+#ifndef TESTS_KERNELS_CASES_INT_H
+#define TESTS_KERNELS_CASES_INT_H
+
+#include "cases.h"
+
+/* What libraries of math functions may be off by, in halves of a unit in the last place. */
+#define MATH_ULPS 8
+
+/* Wraps to the width of the dtype. */
+int64_t case_wrapped(uint32_t dtype, uint64_t value);
+/* A value that is exact but for eps_count roundings. */
+void case_want_rounded(struct trial *trial, uint32_t index, int64_t flat, double want,
+                       double eps_count);
+/* An output and one input of a random shape, values in [low, high]. */
+void case_build_input(struct trial *trial, uint32_t dtype, double low, double high);
+
+void case_build_arange(struct trial *trial);
+void case_build_binary(struct trial *trial);
+void case_build_cast(struct trial *trial);
+void case_build_checksum(struct trial *trial);
+void case_build_compare(struct trial *trial);
+void case_build_concatenate(struct trial *trial);
+void case_build_copy(struct trial *trial);
+void case_build_dot(struct trial *trial);
+void case_build_fail(struct trial *trial);
+void case_build_fill(struct trial *trial);
+void case_build_fill_int(struct trial *trial);
+void case_build_fold(struct trial *trial);
+void case_build_gemm(struct trial *trial);
+void case_build_gemv(struct trial *trial);
+void case_build_into(struct trial *trial);
+void case_build_noop(struct trial *trial);
+void case_build_not(struct trial *trial);
+void case_build_pairwise(struct trial *trial);
+void case_build_permute(struct trial *trial);
+void case_build_power(struct trial *trial);
+void case_build_random(struct trial *trial);
+void case_build_reduce(struct trial *trial);
+void case_build_scalar(struct trial *trial);
+void case_build_spin(struct trial *trial);
+void case_build_topk_merge(struct trial *trial);
+void case_build_topk_min(struct trial *trial);
+void case_build_touch(struct trial *trial);
+void case_build_transpose(struct trial *trial);
+void case_build_unary(struct trial *trial);
+void case_build_unary_positive(struct trial *trial);
+void case_build_unary_small(struct trial *trial);
+void case_build_vote(struct trial *trial);
+void case_expect_arange(struct trial *trial);
+void case_expect_binary(struct trial *trial);
+void case_expect_cast(struct trial *trial);
+void case_expect_checksum(struct trial *trial);
+void case_expect_compare(struct trial *trial);
+void case_expect_concatenate(struct trial *trial);
+void case_expect_copy(struct trial *trial);
+void case_expect_dot(struct trial *trial);
+void case_expect_extreme(struct trial *trial);
+void case_expect_fill(struct trial *trial);
+void case_expect_fill_int(struct trial *trial);
+void case_expect_fold(struct trial *trial);
+void case_expect_into(struct trial *trial);
+void case_expect_not(struct trial *trial);
+void case_expect_nothing(struct trial *trial);
+void case_expect_pairwise(struct trial *trial);
+void case_expect_permuted(struct trial *trial);
+void case_expect_product(struct trial *trial);
+void case_expect_random(struct trial *trial);
+void case_expect_scalar(struct trial *trial);
+void case_expect_sum(struct trial *trial);
+void case_expect_topk_merge(struct trial *trial);
+void case_expect_topk_min(struct trial *trial);
+void case_expect_unary(struct trial *trial);
+void case_expect_vote(struct trial *trial);
+
+#endif
