@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -327,6 +328,62 @@ static plasmon_status_t make_loop(struct plasmon_client *client)
     return PLASMON_OK;
 }
 
+static uint32_t count_alive(struct plasmon_client *client)
+{
+    uint32_t alive = 0;
+
+    pl_mutex_lock(&client->lock);
+    for (size_t i = 0; i < client->devices.count; i++) {
+        const struct client_device *device = pl_vec_at(&client->devices, i);
+
+        alive += device->alive ? 1u : 0u;
+    }
+    pl_mutex_unlock(&client->lock);
+    return alive;
+}
+
+/*
+ * A private cluster is ready when all its devices are: the first tasks would otherwise all go to the one that came up first. The
+ * store knows how many there will be. When the time is over, some devices are better than none.
+ */
+static plasmon_status_t wait_devices(struct plasmon_client *client, uint32_t timeout_ms)
+{
+    const struct timespec pause = {.tv_nsec =
+                                       5000000}; /* nothing tells of a new device: ask */
+    uint64_t deadline_ns        = client_deadline(timeout_ms);
+    struct pl_err err           = {0};
+    plasmon_status_t status     = shared_ensure(&client->shared, NULL, &err);
+
+    if (status != PLASMON_OK) {
+        return error_from(&err, status);
+    }
+    for (;;) {
+        uint32_t alive;
+
+        status = client_refresh_devices(client);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+        alive = count_alive(client);
+        if (alive >= client->shared.device_count) {
+            return PLASMON_OK;
+        }
+        if (pl_now_ns() >= deadline_ns) {
+            break;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    if (count_alive(client) > 0) {
+        pl_warn("client", "%u of %u devices came up", count_alive(client),
+                client->shared.device_count);
+        return PLASMON_OK;
+    }
+    (void)pl_err_set(&err, PLASMON_ETIMEDOUT,
+                     "no device of the private cluster came up within %u ms", timeout_ms);
+    embedded_add_log(&client->embedded, &err);
+    return error_from(&err, PLASMON_ETIMEDOUT);
+}
+
 /* Everything that does not talk. */
 static plasmon_status_t prepare(struct plasmon_client *client)
 {
@@ -459,6 +516,9 @@ plasmon_status_t plasmon_init(const struct plasmon_options *user_options,
     }
     if (status == PLASMON_OK) {
         status = session_open(client, timeout_ms);
+    }
+    if (status == PLASMON_OK && client->embedded.active) {
+        status = wait_devices(client, timeout_ms);
     }
     if (status != PLASMON_OK) {
         session_end(client, 0);

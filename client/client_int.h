@@ -66,7 +66,8 @@ struct plasmon_client {
     uint32_t channel_users;      /* threads in a unary call */
     struct session session;
     struct refs refs;
-    struct pl_vec devices; /* struct client_device */
+    struct pl_vec devices;     /* struct client_device */
+    uint64_t devices_asked_ns; /* when the head was last asked for want of a device */
     struct submit_scratch *scratch;
     char store_socket[108];
     int ready_fd; /* -1: nobody asked */

@@ -17,6 +17,7 @@
 
 #define SEALED_TIMEOUT_NS 2000000000ull
 #define LOCATE_TRIES      3
+#define DEVICES_STALE_NS  2000000000ull
 
 /* ------------------------------------------------------------------------------------------------ places */
 
@@ -34,6 +35,25 @@ static bool any_cpu_device_locked(const struct plasmon_client *client, int devic
     return false;
 }
 
+/* Devices join while we run, and nothing tells of it: look again when there was nothing to map, but not all the time. */
+static void refresh_now_and_then(struct plasmon_client *client)
+{
+    uint64_t now_ns = pl_now_ns();
+    bool due;
+
+    pl_mutex_lock(&client->lock);
+    due =
+        client->devices.count == 0 || now_ns - client->devices_asked_ns > DEVICES_STALE_NS;
+    if (due) {
+        client->devices_asked_ns = now_ns;
+    }
+    pl_mutex_unlock(&client->lock);
+    if (due && client_refresh_devices(client) != PLASMON_OK) {
+        pl_debug("client", "the list of devices could not be had: %s",
+                 plasmon_error(client));
+    }
+}
+
 bool data_reachable(struct plasmon_client *client, int device)
 {
     struct pl_err err = {0};
@@ -45,6 +65,12 @@ bool data_reachable(struct plasmon_client *client, int device)
     memcpy(path, client->store_socket, sizeof(path));
     pl_mutex_unlock(&client->lock);
 
+    if (!present) {
+        refresh_now_and_then(client);
+        pl_mutex_lock(&client->lock);
+        present = any_cpu_device_locked(client, device);
+        pl_mutex_unlock(&client->lock);
+    }
     if (!present) {
         return false;
     }

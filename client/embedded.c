@@ -192,8 +192,7 @@ plasmon_status_t embedded_start(struct embedded *embedded,
     return PLASMON_OK;
 }
 
-/* The last lines that the daemons wrote, onto the end of the text. */
-static void add_log_tail(const struct embedded *embedded, struct pl_err *err)
+void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
 {
     char text[256];
     size_t length;
@@ -233,7 +232,7 @@ plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shar
 
         (void)pl_err_set(err, status, "the private cluster did not start: %.200s",
                          cause.text);
-        add_log_tail(embedded, err);
+        embedded_add_log(embedded, err);
     }
     return status;
 }
