@@ -124,6 +124,7 @@ struct head_instance {
 /* Content. refs: fragments that show it, and the unfinished task that makes it. */
 struct head_tile {
     uint32_t refs;
+    uint64_t order; /* of the task that makes it */
     struct pl_box box;
     struct head_failure *failure; /* it will never be right */
     struct pl_list instances;     /* head_instance.tile_link */
@@ -173,6 +174,10 @@ struct head_use {
 };
 
 struct head_wait; /* data.c: an answer that is owed when tasks are done */
+struct head_waiting {
+    struct head_wait *wait;
+    bool indifferent; /* the answer is not about what this task makes: its failure is none of it */
+};
 
 struct head_task {
     uint32_t refs; /* unfinished; dependents lists of others */
@@ -197,7 +202,7 @@ struct head_task {
     struct pl_vec dependents;  /* struct head_task *, owned references: they read what this makes */
     uint32_t producers_open;   /* unfinished tasks in whose dependents this is */
     struct pl_vec outputs;     /* struct head_tile *, owned references */
-    struct pl_vec waits;       /* struct head_wait * */
+    struct pl_vec waits;       /* struct head_waiting */
     char *label;
     uint8_t *bytes; /* the encoded Launch */
     uint32_t bytes_length;
@@ -286,8 +291,8 @@ struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *
 void head_tile_release(struct head_core *core, struct head_tile *tile);
 void head_instance_add(struct head_core *core, struct head_tile *tile, struct head_buffer *buffer, const struct pl_box *box);
 void head_instance_remove(struct head_core *core, struct head_instance *instance);
-/* Something else is about to be written over `box` of the buffer: no tile may be found there any more. */
-void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, const struct pl_box *box);
+/* Something else is about to be written over `box` of the buffer: no tile whose task has an order before `before` may be found there any more. */
+void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, const struct pl_box *box, uint64_t before);
 /* Is every element of `box` of the tile in this buffer (NULL: in some buffer)? */
 bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer, const struct pl_box *box);
 /* From now on, until it is released, no buffer that it lies in is written in place. */

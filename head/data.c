@@ -232,27 +232,39 @@ static struct head_wait *wait_create(struct head_client *client, enum wait_kind 
     return wait;
 }
 
-static void wait_for(struct head_wait *wait, struct head_task *task)
+static void wait_for(struct head_wait *wait, struct head_task *task, bool indifferent)
 {
-    struct head_wait **place = pl_vec_push(&task->waits);
+    struct head_waiting *waiting = pl_vec_push(&task->waits);
 
-    PL_CHECK(place != NULL);
-    *place = wait;
+    PL_CHECK(waiting != NULL);
+    waiting->wait = wait;
+    waiting->indifferent = indifferent;
     wait->remaining++;
 }
 
 /* Wait for everything that still writes `box` of the buffer. */
-static void wait_for_writers(struct head_wait *wait, struct head_buffer *buffer, const struct pl_box *box)
+static void wait_for_writers(struct head_wait *wait, struct head_buffer *buffer, const struct pl_box *box,
+                             bool indifferent)
 {
     struct pl_vec after = PL_VEC_INIT(uint64_t);
     struct pl_vec producers = PL_VEC_INIT(struct head_task *);
 
     head_hazard_collect(buffer, box, true, false, &after, &producers);
     for (size_t i = 0; i < producers.count; i++) {
-        wait_for(wait, *(struct head_task **)pl_vec_at(&producers, i));
+        wait_for(wait, *(struct head_task **)pl_vec_at(&producers, i), indifferent);
     }
     pl_vec_finish(&after);
     pl_vec_finish(&producers);
+}
+
+/*
+ * What a client will pin: wait for those who write what it asked for, and for everybody else who writes elsewhere in the buffer, because
+ * they would have to wait for the pin (no new ones come: head_buffer_mapped).
+ */
+static void wait_to_map(struct head_wait *wait, struct head_buffer *buffer, const struct pl_box *box)
+{
+    wait_for_writers(wait, buffer, box, false);
+    wait_for_writers(wait, buffer, &buffer->frame, true);
 }
 
 /* ---------------------------------------------------------------------------------------------- put */
@@ -454,7 +466,7 @@ plasmon_status_t head_data_put_open(struct head_core *core, struct head_client *
 
     wait = wait_create(client, WAIT_PUT_READY, open->request);
     wait->buffer = buffer->id;
-    wait_for(wait, started);
+    wait_for(wait, started, false);
     head_wait_ended(core, wait, NULL); /* set up */
     return PLASMON_OK;
 }
@@ -545,7 +557,7 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
         if (buffer == NULL) {
             wait->failure = cannot;
         } else {
-            wait_for_writers(wait, buffer, &wait->box);
+            wait_to_map(wait, buffer, &wait->box);
             wait->buffer = buffer->id;
             wait->frame = buffer->frame;
             head_buffer_release(core, buffer);
@@ -558,7 +570,7 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
             const struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
 
             if (pl_box_intersects(&instance->box, &fragment->box)) {
-                wait_for_writers(wait, instance->buffer, &fragment->box);
+                wait_to_map(wait, instance->buffer, &fragment->box);
             }
         }
     }
@@ -633,7 +645,7 @@ static bool read_start(struct head_core *core, struct head_array *array, const s
     launch.retries_max = core->config.retries;
     wait->own_request = launch.request;
     PL_CHECK(pl_map_set(&core->requests, launch.request, wait) == PLASMON_OK);
-    wait_for(wait, head_task_start(core, &launch));
+    wait_for(wait, head_task_start(core, &launch), false);
     head_buffer_release(core, buffer);
     return true;
 }

@@ -185,7 +185,7 @@ static uint64_t evict_replicas(struct head_core *core, struct head_device *devic
             continue;
         }
         freed += buffer->bytes;
-        head_buffer_forget(core, buffer, &frame); /* may free it */
+        head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
     }
     return freed;
 }
@@ -397,25 +397,27 @@ plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__
     }
     device->incarnation = hello->incarnation;
     device->connected = true;
-    device->starved_seq = 0;
 
     if (restarted) {
-        device->out.length = 0; /* was meant for the one that died */
-        free_again(device);
+        device->starved_seq = 0;
         settle(core, device, hello);
         judge(core, device, hello->enqueued);
+    }
+    if (restarted || hello->resume_session == 0) {
+        /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
+        device->out.length = 0;
+        free_again(device);
         /* Unfinished launches go out again, oldest first, under their numbers. */
-        for (uint64_t seq = device->seq_oldest; seq <= hello->enqueued && seq <= device->seq_last; seq++) {
+        for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
+             seq <= hello->enqueued && seq <= device->seq_last; seq++) {
             struct head_task *task = head_device_task(device, seq);
 
             if (task != NULL && !task->ended) {
                 head_bytes_field(&device->out, FIELD_LAUNCHES, task->bytes, task->bytes_length);
             }
         }
-        device->seq_sent = pl_min_u64(hello->enqueued, device->seq_last);
-    } else {
-        device->seq_sent = pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
     }
+    device->seq_sent = pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
     head_device_pump(core, device);
     *out_device = device->index;
     return PLASMON_OK;

@@ -164,10 +164,11 @@ static struct head_operand dense_operand(struct head_buffer *buffer, bool fresh,
     return operand;
 }
 
-static void start_copy(struct head_core *core, struct head_buffer *dst, const struct head_piece *pieces,
-                       size_t piece_count)
+/* Fill `box` of dst. fresh: this launch makes dst, and its use covers all of it. */
+static void start_copy(struct head_core *core, struct head_buffer *dst, const struct pl_box *box, bool fresh,
+                       const struct head_piece *pieces, size_t piece_count)
 {
-    struct head_operand operand = dense_operand(dst, true, true);
+    struct head_operand operand = dense_operand(dst, fresh, true);
     struct head_launch launch = {
         .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
         .device = dst->device,
@@ -178,7 +179,47 @@ static void start_copy(struct head_core *core, struct head_buffer *dst, const st
         .retries_max = 250,
     };
 
+    operand.consume = !fresh;
+    operand.box = *box;
     (void)head_task_start(core, &launch); /* the core owns it */
+}
+
+/* Somebody still writes what the piece copies, and may fail. */
+static bool piece_pending(const struct head_piece *piece)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &piece->src->writers) {
+        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box, &piece->box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Fill dst from pieces. What is there already goes in one launch. What is still being made goes piece by piece: a launch fails as a
+ * whole, and who reads another part of dst must not fail because of a part that it does not read.
+ */
+static void start_copies(struct head_core *core, struct head_buffer *dst, struct pl_vec *pieces)
+{
+    struct head_piece *items = pieces->items;
+    size_t settled = 0;
+
+    for (size_t i = 0; i < pieces->count; i++) {
+        if (!piece_pending(&items[i])) {
+            struct head_piece piece = items[i];
+
+            items[i] = items[settled];
+            items[settled++] = piece;
+        }
+    }
+    if (settled > 0) {
+        start_copy(core, dst, &dst->frame, true, items, settled);
+    }
+    for (size_t i = settled; i < pieces->count; i++) {
+        start_copy(core, dst, &items[i].box, i == 0, &items[i], 1);
+    }
 }
 
 static void start_pair(struct head_core *core, struct head_buffer *src, struct head_buffer *dst)
@@ -227,7 +268,7 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src, const struct
         if (dense == NULL) {
             return false;
         }
-        start_copy(plan->core, dense, &out, 1);
+        start_copy(plan->core, dense, box, true, &out, 1);
         src = dense;
     }
     if (plan->no_direct || !pl_box_equal(&plan->dst->frame, box)) {
@@ -348,7 +389,7 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
     bool ok = plan_box(&plan, array, box);
 
     if (ok && !plan.dst_ready) {
-        start_copy(core, dst, plan.pieces.items, plan.pieces.count);
+        start_copies(core, dst, &plan.pieces);
     }
     release_all(core, &plan.temps); /* their tasks hold them */
     pl_vec_finish(&plan.pieces);

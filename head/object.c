@@ -150,7 +150,8 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
     head_buffer_release(core, buffer);
 }
 
-void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, const struct pl_box *box)
+void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, const struct pl_box *box,
+                        uint64_t before)
 {
     struct pl_list *pos, *tmp;
 
@@ -163,7 +164,7 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, cons
         struct pl_box rest[2 * PL_DIM_MAX];
         unsigned count;
 
-        if (!pl_box_intersects(&instance->box, box)) {
+        if (!pl_box_intersects(&instance->box, box) || instance->tile->order >= before) {
             continue;
         }
         /* What is left of it is added behind `tmp`'s back, at the tail: it does not meet `box`. */

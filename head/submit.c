@@ -151,7 +151,7 @@ static void commit(struct head_core *core, struct head_task *task, struct head_a
         return;
     }
     if (arg->in_place) {
-        head_buffer_forget(core, arg->buffer, &arg->hull);
+        head_buffer_forget(core, arg->buffer, &arg->hull, UINT64_MAX);
         arg->buffer->replica = false;
     }
     tile = head_tile_create(core, &arg->hull);

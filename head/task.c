@@ -71,6 +71,17 @@ static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena, const struct h
     return out;
 }
 
+static void keep_encoded(struct head_task *task, const Plasmon__V1__Launch *launch)
+{
+    uint32_t length = (uint32_t)plasmon__v1__launch__get_packed_size(launch);
+    uint8_t *bytes = head_alloc(length);
+
+    (void)plasmon__v1__launch__pack(launch, bytes); /* its size was just computed */
+    pl_free(task->bytes);
+    task->bytes = bytes;
+    task->bytes_length = length;
+}
+
 static void encode(struct head_core *core, struct head_task *task, const struct head_launch *launch,
                    const uint64_t *after, size_t after_count)
 {
@@ -114,19 +125,34 @@ static void encode(struct head_core *core, struct head_task *task, const struct 
         out.label = (char *)launch->label;
     }
 
-    pl_free(task->bytes);
-    task->bytes_length = (uint32_t)plasmon__v1__launch__get_packed_size(&out);
-    task->bytes = head_alloc(task->bytes_length);
-    (void)plasmon__v1__launch__pack(&out, task->bytes); /* its size was just computed */
+    keep_encoded(task, &out);
 }
 
+/*
+ * The launch keeps its number, what it waits for (so that "done" goes on meaning that all of that is done) and the memory that it would have
+ * made, because later launches may write parts of it in place without depending on what was to be there.
+ */
 void head_task_skip(struct head_core *core, struct head_task *task)
 {
-    struct head_launch skip = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP, .id = task->id};
+    Plasmon__V1__Launch *out;
+    size_t kept = 0;
 
-    skip.client = task->client;
-    task->kind = skip.kind;
-    encode(core, task, &skip, NULL, 0);
+    wire_arena_reset(&core->arena);
+    out = plasmon__v1__launch__unpack(&core->arena.allocator, task->bytes_length, task->bytes);
+    PL_CHECK(out != NULL);
+    for (size_t i = 0; i < out->n_operands; i++) {
+        if (out->operands[i]->fresh) {
+            out->operands[i]->mode = PLASMON__V1__MODE__MODE_SCRATCH; /* made, and never sealed */
+            out->operands[kept++] = out->operands[i];
+        }
+    }
+    out->n_operands = kept;
+    out->n_pieces = 0;
+    out->n_scalars = 0;
+    out->data.len = 0;
+    out->kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    task->kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    keep_encoded(task, out);
 }
 
 /* ---------------------------------------------------------------------------------------------- start */
@@ -187,7 +213,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     task->order = launch->order != 0 ? launch->order : ++core->order_last;
     task->dependents = PL_VEC_INIT(struct head_task *);
     task->outputs = PL_VEC_INIT(struct head_tile *);
-    task->waits = PL_VEC_INIT(struct head_wait *);
+    task->waits = PL_VEC_INIT(struct head_waiting);
     if (launch->label != NULL && launch->label[0] != '\0') {
         task->label = head_strdup(launch->label);
     }
@@ -257,6 +283,7 @@ void head_task_makes(struct head_task *task, struct head_tile *tile)
     PL_CHECK(place != NULL);
     *place = tile;
     tile->refs++;
+    tile->order = task->order;
     if (task->failure != NULL && tile->failure == NULL) {
         tile->failure = head_failure_hold(task->failure);
     }
@@ -305,9 +332,25 @@ static void resolve(struct head_core *core, struct head_task *task)
     }
 }
 
+/* A replica that is not made: what is registered in it was never there. */
+static void forget_replica(struct head_core *core, struct head_task *task)
+{
+    if (task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY && task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) {
+        return;
+    }
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        if (task->uses[i].write) {
+            struct pl_box box = task->uses[i].box;
+
+            head_buffer_forget(core, task->uses[i].buffer, &box, task->order); /* not what was written over it since */
+        }
+    }
+}
+
 static void doom_one(struct head_core *core, struct head_task *task, struct head_failure *failure)
 {
     task->failure = head_failure_hold(failure);
+    forget_replica(core, task);
     for (size_t i = 0; i < task->outputs.count; i++) {
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
 
@@ -377,7 +420,9 @@ static void finish_one(struct head_core *core, struct head_task *task, struct he
     head_device_forget(task->device, task);
 
     for (size_t i = 0; i < task->waits.count; i++) {
-        head_wait_ended(core, *(struct head_wait **)pl_vec_at(&task->waits, i), task->failure);
+        const struct head_waiting *waiting = pl_vec_at(&task->waits, i);
+
+        head_wait_ended(core, waiting->wait, waiting->indifferent ? NULL : task->failure);
     }
     for (uint32_t i = 0; i < task->use_count; i++) {
         head_use_remove(core, &task->uses[i]);
@@ -488,16 +533,6 @@ static void worker_failed(struct head_core *core, struct head_device *device,
 
     if (task == NULL) {
         return; /* a repeat after a reconnect */
-    }
-    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY || task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) {
-        /* A replica that was not made: what is registered in it was never there. */
-        for (uint32_t i = 0; i < task->use_count; i++) {
-            if (task->uses[i].write) {
-                struct pl_box box = task->uses[i].box;
-
-                head_buffer_forget(core, task->uses[i].buffer, &box);
-            }
-        }
     }
     head_task_describe(task, what);
     failure = head_failure_create((plasmon_status_t)report->status, task->id,
