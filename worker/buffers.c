@@ -366,6 +366,21 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
     launch->memory = false;
 }
 
+/*
+ * For a launch that failed before it had memory. A later launch may write a part of such a buffer in place without depending on what
+ * this one would have put there, so the buffer is made all the same if there is room; what is in it is never sealed.
+ */
+void worker_buffers_make_anyway(struct worker_core *core, struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        struct worker_operand *operand = &launch->operands[i];
+
+        if (operand->fresh && operand->writes) {
+            (void)fresh_place(core, launch, operand); /* its failure is reported already */
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ going, done */
 
 void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch)
@@ -390,8 +405,9 @@ void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
     for (uint32_t i = 0; i < launch->operand_count; i++) {
         const struct worker_operand *operand = &launch->operands[i];
 
+        /* In place: other parts of it are as right as before, and the head knows which part failed. */
         if (operand->placed && operand->writes) {
-            writer_leaves(core, operand, right);
+            writer_leaves(core, operand, right || operand->was_sealed);
         }
     }
     if (launch->scratch_bytes != 0) {

@@ -189,6 +189,7 @@ enum worker_buffers_result worker_buffers_place(struct worker_core *core,
 enum worker_buffers_result worker_buffers_consume(struct worker_core *core,
                                                   struct worker_launch *launch);
 void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch);
+void worker_buffers_make_anyway(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_done(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_free(struct worker_core *core, uint64_t buffer);

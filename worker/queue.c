@@ -81,6 +81,7 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     }
     if (launch->failure != PLASMON_OK) {
         worker_buffers_undo(core, launch);
+        worker_buffers_make_anyway(core, launch);
         core->waits_memory = false;
     }
     return true;
