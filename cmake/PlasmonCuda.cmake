@@ -18,6 +18,7 @@ if(NOT PLASMON_CUDA STREQUAL "OFF")
 endif()
 if(PLASMON_HAVE_CUDA)
   message(STATUS "plasmon: with CUDA (${PLASMON_NVCC})")
+  enable_language(ASM) # for the fatbins; here, because inside a function it would not last
   add_library(plasmon_cuda_headers INTERFACE)
   target_include_directories(plasmon_cuda_headers SYSTEM INTERFACE ${PLASMON_CUDA_INCLUDE})
   target_compile_definitions(plasmon_cuda_headers INTERFACE PLASMON_HAVE_CUDA)
@@ -51,7 +52,6 @@ ${SYMBOL}: .incbin \"${_fatbin}\"
 ${SYMBOL}_bytes: .quad 1b - ${SYMBOL}
 .section .note.GNU-stack,\"\",@progbits
 " @ONLY)
-  enable_language(ASM)
   set_source_files_properties(${_asm} PROPERTIES OBJECT_DEPENDS ${_fatbin})
   target_sources(${TARGET} PRIVATE ${_asm})
 endfunction()
