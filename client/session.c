@@ -16,14 +16,18 @@
 
 #define SESSION_PATH "/plasmon.v1.Plasmon/Session"
 #define NOT_STUCK    UINT64_MAX
-#define KEPT_WAIT    (64u << 20)  /* threads wait above this many unacknowledged bytes */
-#define KEPT_MAX     (256u << 20) /* and the link refuses above this many */
-#define ACK_OWED_MAX \
-    16u /* frames taken over without a word; the tick says it sooner or later anyway */
+
+/* Unacknowledged bytes: threads wait above the first figure, the link refuses above the second. */
+#define KEPT_WAIT (64u << 20)
+#define KEPT_MAX  (256u << 20)
+/* Frames taken over without a word; the tick says it sooner or later anyway. */
+#define ACK_OWED_MAX   16u
 #define RETRY_FIRST_NS 20000000ull
 #define RETRY_MAX_NS   1000000000ull
-#define BYE_MS         1000u
-#define CLOSE_MS       5000u /* rpc gives up what is queued after 2 s */
+/* rpc ends its attempt to connect at the time-out, and knows the cause: give it time to say so. */
+#define CAUSE_NS 1000000000ull
+#define BYE_MS   1000u
+#define CLOSE_MS 5000u /* rpc gives up what is queued after 2 s */
 
 /* ------------------------------------------------------------------------------------------------ life */
 
@@ -553,7 +557,7 @@ static plasmon_status_t connect_locked(struct plasmon_client *client, uint32_t t
 plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms)
 {
     struct session *session = &client->session;
-    uint64_t deadline_ns    = client_deadline(timeout_ms);
+    uint64_t deadline_ns    = client_deadline(timeout_ms) + CAUSE_NS;
     plasmon_status_t status;
 
     pl_mutex_lock(&client->lock);
@@ -572,9 +576,9 @@ plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms
         status = error_set(session->dead_status, "%s", session->dead_text);
     }
     pl_mutex_unlock(&client->lock);
-    if (status != PLASMON_OK) {
-        (void)error_prefix(status, "no session with the head at %s",
-                           client->address != NULL ? client->address : "our own socket");
+    if (status != PLASMON_OK && client->address != NULL &&
+        strstr(plasmon_error(client), client->address) == NULL) {
+        (void)error_prefix(status, "no session with the head at %s", client->address);
     }
     return status;
 }

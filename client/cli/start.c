@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "client/cli/cli.h"
+#include "client/client_int.h"
 #include "client/spawn.h"
 
 #define UP_TIMEOUT_NS 60000000000ull
@@ -243,46 +244,82 @@ static int start_head(const struct start *start, struct cli_node *node)
 
 /* ------------------------------------------------------------------------------------------------ store */
 
-/* Until a device of this machine is there. */
-static plasmon_status_t wait_devices(const struct cli_node *node, const char *token,
-                                     int pidfd, uint32_t *out_count, struct pl_err *err)
+static plasmon_status_t connect_head(const struct cli_node *node, const char *token,
+                                     struct plasmon_client **out_client, struct pl_err *err)
 {
-    struct plasmon_options init   = PLASMON_OPTIONS_INIT;
-    uint64_t deadline_ns          = pl_now_ns() + UP_TIMEOUT_NS;
-    struct plasmon_client *client = NULL;
+    struct plasmon_options init = PLASMON_OPTIONS_INIT;
     plasmon_status_t status;
 
     init.address            = node->address;
     init.token              = token;
     init.connect_timeout_ms = 10000;
     init.label              = "plasmon start";
-    status                  = plasmon_init(&init, &client);
+    status                  = plasmon_init(&init, out_client);
     if (status != PLASMON_OK) {
-        return pl_err_set(err, status, "no answer from the head at %s: %.300s",
-                          node->address, plasmon_error(NULL));
+        return pl_err_set(err, status, "%.400s", plasmon_error(NULL));
     }
-    for (;;) {
-        struct plasmon_device_info infos[64];
-        uint32_t count = 0, here = 0;
+    return PLASMON_OK;
+}
 
-        status = plasmon_devices(client, infos, PL_COUNT(infos), &count);
-        for (uint32_t i = 0; status == PLASMON_OK && i < count && i < PL_COUNT(infos);
-             i++) {
-            here += infos[i].same_host != 0;
+/* How many devices of this machine are up. */
+static plasmon_status_t count_here(struct plasmon_client *client, uint32_t *out_count,
+                                   struct pl_err *err)
+{
+    struct plasmon_device_info infos[1024];
+    uint32_t count          = 0;
+    plasmon_status_t status = plasmon_devices(client, infos, PL_COUNT(infos), &count);
+
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "%.400s", plasmon_error(client));
+    }
+    *out_count = 0;
+    for (uint32_t i = 0; i < count && i < PL_COUNT(infos); i++) {
+        *out_count += infos[i].same_host != 0;
+    }
+    return PLASMON_OK;
+}
+
+/* How many there will be: the store tells its clients. It is asked once the head knows where it is. */
+static uint32_t ask_store(struct plasmon_client *client)
+{
+    struct pl_err unused = {0};
+
+    return shared_ensure(&client->shared, client->store_socket, &unused) == PLASMON_OK
+               ? client->shared.device_count
+               : 1;
+}
+
+/* Until the devices of this machine are there, all of them. */
+static plasmon_status_t wait_devices(const struct cli_node *node, const char *token,
+                                     int pidfd, uint32_t *out_count, struct pl_err *err)
+{
+    uint64_t deadline_ns          = pl_now_ns() + UP_TIMEOUT_NS;
+    uint32_t expected             = 0; /* not known yet */
+    struct plasmon_client *client = NULL;
+    plasmon_status_t status       = connect_head(node, token, &client, err);
+
+    *out_count = 0;
+    while (status == PLASMON_OK) {
+        status = count_here(client, out_count, err);
+        if (status == PLASMON_OK && *out_count > 0 && expected == 0) {
+            plasmon_finish(client); /* a new session hears where the store's socket is */
+            client   = NULL;
+            status   = connect_head(node, token, &client, err);
+            expected = status == PLASMON_OK ? ask_store(client) : 0;
         }
-        if (status != PLASMON_OK) {
-            (void)pl_err_set(err, status, "%.400s", plasmon_error(client));
-        } else if (has_ended(pidfd)) {
-            status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store ended");
-        } else if (here == 0 && pl_now_ns() >= deadline_ns) {
-            status =
-                pl_err_set(err, PLASMON_ETIMEDOUT, "no device of this machine came up");
-        }
-        if (status != PLASMON_OK || here > 0) {
-            *out_count = here;
+        if (status != PLASMON_OK || (expected > 0 && *out_count >= expected)) {
             break;
         }
-        pause_briefly();
+        if (has_ended(pidfd)) {
+            status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store ended");
+        } else if (pl_now_ns() >= deadline_ns) {
+            status = *out_count > 0 ? PLASMON_OK
+                                    : pl_err_set(err, PLASMON_ETIMEDOUT,
+                                                 "no device of this machine came up");
+            break;
+        } else {
+            pause_briefly();
+        }
     }
     plasmon_finish(client);
     return status;
@@ -404,9 +441,13 @@ static int run(int argc, char **argv)
     }
 
     result = check_free(&node);
-    if (result == CLI_OK && start.head) {
+    if (result != CLI_OK) { /* what runs here is not ours to end */
+        free(token);
+        return result;
+    }
+    if (start.head) {
         result = start_head(&start, &node);
-    } else if (result == CLI_OK) {
+    } else {
         (void)snprintf(node.address, sizeof(node.address), "%s", start.address);
     }
     if (result == CLI_OK) {
