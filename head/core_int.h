@@ -89,6 +89,7 @@ struct head_device {
     uint32_t maps;       /* mapped arrays in the cluster; 0 spares the search for them */
 
     struct head_bytes out;      /* WorkerCommand fields, encoded */
+    uint32_t out_launches;      /* launches in it: a frame may carry WIRE_TASKS_MAX */
     struct pl_vec out_free;     /* uint64_t buffers */
     struct pl_vec out_cancel;   /* uint64_t seqs */
     Plasmon__V1__WorkerStats stats; /* last report; routes apart */

@@ -17,6 +17,7 @@
  */
 #include "head/core_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIELD_WELCOME = 2, FIELD_LAUNCHES = 3, FIELD_FREE = 4, FIELD_CANCEL = 5, FIELD_STARVE = 6 };
@@ -129,7 +130,7 @@ void head_device_pump(struct head_core *core, struct head_device *device)
         PL_CHECK(task != NULL); /* only a sent launch finishes */
         head_bytes_field(&device->out, FIELD_LAUNCHES, task->bytes, task->bytes_length);
         device->seq_sent++;
-        if (device->out.length > HEAD_BODY_BYTES_MAX) {
+        if (++device->out_launches >= WIRE_TASKS_MAX || device->out.length > HEAD_BODY_BYTES_MAX) {
             head_device_flush(core, device);
         }
     }
@@ -159,6 +160,7 @@ void head_device_flush(struct head_core *core, struct head_device *device)
     }
     core->config.ops->worker_command(core->config.user, device->index, device->out.data, device->out.length);
     device->out.length = 0;
+    device->out_launches = 0;
 }
 
 /* -------------------------------------------------------------------------------------------- starved */
@@ -298,42 +300,118 @@ static void settle(struct head_core *core, struct head_device *device, const Pla
     }
 }
 
+/* What an unfinished launch of the dead worker may have overwritten. */
+struct overwritten {
+    const struct head_buffer *buffer;
+    struct pl_box box;
+    uint64_t seq;
+};
+
+static int compare_overwritten(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const struct overwritten *)a)->buffer;
+    uintptr_t y = (uintptr_t)((const struct overwritten *)b)->buffer;
+
+    return x < y ? -1 : x > y;
+}
+
+static void collect_overwritten(struct head_device *device, uint64_t enqueued, struct pl_vec *out)
+{
+    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last; seq++) {
+        const struct head_task *task = head_device_task(device, seq);
+
+        for (uint32_t i = 0; task != NULL && !task->ended && i < task->use_count; i++) {
+            struct overwritten *place;
+
+            if (!task->uses[i].write) {
+                continue;
+            }
+            place = pl_vec_push(out);
+            PL_CHECK(place != NULL);
+            *place = (struct overwritten){.buffer = task->uses[i].buffer, .box = task->uses[i].box, .seq = seq};
+        }
+    }
+    if (out->count > 1) {
+        qsort(out->items, out->count, sizeof(struct overwritten), compare_overwritten);
+    }
+}
+
+/* Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. */
+static bool input_overwritten(const struct head_task *task, const struct pl_vec *overwritten)
+{
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        const struct head_use *use = &task->uses[i];
+        struct overwritten key = {.buffer = use->buffer};
+        const struct overwritten *items = overwritten->items;
+        const struct overwritten *found;
+        size_t at;
+
+        if (use->write || overwritten->count == 0) {
+            continue;
+        }
+        found = bsearch(&key, items, overwritten->count, sizeof(key), compare_overwritten);
+        if (found == NULL) {
+            continue;
+        }
+        for (at = (size_t)(found - items); at > 0 && items[at - 1].buffer == use->buffer; at--) {
+        }
+        for (; at < overwritten->count && items[at].buffer == use->buffer; at++) {
+            if (items[at].seq > task->seq && pl_box_intersects(&items[at].box, &use->box)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_half(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND || task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
+}
+
+/* Half of a transfer is done again all the same, whatever it moves: the other half waits for it. */
+static void give_up(struct head_core *core, struct head_task *task, struct head_failure *failure)
+{
+    if (!is_half(task)) {
+        head_task_skip(core, task);
+    }
+    head_task_doom(core, task, failure);
+    head_failure_release(failure);
+}
+
 /* The worker was replaced: of what it had enqueued, decide what can run again. */
 static void judge(struct head_core *core, struct head_device *device, uint64_t enqueued)
 {
+    struct pl_vec overwritten = PL_VEC_INIT(struct overwritten);
     bool first = true;
     char what[160];
 
+    collect_overwritten(device, enqueued, &overwritten);
     for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last; seq++) {
         struct head_task *task = head_device_task(device, seq);
+        uint64_t client = task != NULL && task->client != NULL ? task->client->id : 0;
 
         if (task == NULL || task->ended || task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP) {
             continue;
         }
         head_task_describe(task, what);
-        if (task->consumes) {
-            struct head_failure *failure = head_failure_create(
-                PLASMON_ECONSUMED, task->id, task->client != NULL ? task->client->id : 0,
-                "%s: the worker of device %u died while it overwrote its input in place, which therefore "
-                "cannot be read again; keep a snapshot of the input, or make it anew and submit again",
-                what, device->index);
-
-            head_task_skip(core, task);
-            head_task_doom(core, task, failure);
-            head_failure_release(failure);
+        if (task->consumes || input_overwritten(task, &overwritten)) {
+            give_up(core, task,
+                    head_failure_create(
+                        PLASMON_ECONSUMED, task->id, client,
+                        "%s: the worker of device %u died while its input was overwritten in place, which therefore "
+                        "cannot be read again; keep a snapshot of the input, or make it anew and submit again",
+                        what, device->index));
         } else if (first && ++task->attempts > task->attempts_max) {
-            struct head_failure *failure = head_failure_create(
-                PLASMON_EWORKER, task->id, task->client != NULL ? task->client->id : 0,
-                "%s: the worker of device %u died %u times while it ran; look at the worker's log, or give "
-                "the call more retries",
-                what, device->index, task->attempts);
-
-            head_task_skip(core, task);
-            head_task_doom(core, task, failure);
-            head_failure_release(failure);
+            give_up(core, task,
+                    head_failure_create(PLASMON_EWORKER, task->id, client,
+                                        "%s: the worker of device %u died %u times while it ran; look at the worker's "
+                                        "log, or give the call more retries",
+                                        what, device->index, task->attempts));
         }
         first = false;
     }
+    pl_vec_finish(&overwritten);
 }
 
 /*

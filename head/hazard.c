@@ -17,8 +17,7 @@
  */
 #include "head/core_int.h"
 
-static void collect(const struct pl_list *uses, const struct pl_box *box, struct pl_vec *after,
-                    struct pl_vec *producers)
+static void collect_points(const struct pl_list *uses, const struct pl_box *box, struct pl_vec *after)
 {
     struct pl_list *pos;
 
@@ -32,12 +31,61 @@ static void collect(const struct pl_list *uses, const struct pl_box *box, struct
         point = pl_vec_push(after);
         PL_CHECK(point != NULL);
         *point = wire_point(use->task->device->index, use->task->seq);
-        if (producers != NULL) {
-            struct head_task **producer = pl_vec_push(producers);
+    }
+}
 
-            PL_CHECK(producer != NULL);
-            *producer = use->task;
+/* Takes `box` out of every box of the list; false: none of them met it. */
+static bool take_out(struct pl_vec *boxes, const struct pl_box *box)
+{
+    bool met = false;
+
+    for (size_t i = boxes->count; i-- > 0;) {
+        const struct pl_box old = *(struct pl_box *)pl_vec_at(boxes, i);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        unsigned count;
+
+        if (!pl_box_intersects(&old, box)) {
+            continue;
         }
+        met = true;
+        pl_vec_remove_unordered(boxes, i);
+        count = pl_box_subtract(&old, box, rest);
+        for (unsigned k = 0; k < count; k++) {
+            struct pl_box *place = pl_vec_push(boxes);
+
+            PL_CHECK(place != NULL);
+            *place = rest[k];
+        }
+    }
+    return met;
+}
+
+/*
+ * Whose success a reader of `box` depends on: the last writer of each part of it. Newest first; what a newer one wrote, an older one that
+ * fails cannot spoil.
+ */
+static void collect_producers(const struct pl_list *writers, const struct pl_box *box, struct pl_vec *producers)
+{
+    static _Thread_local struct pl_vec open = {.item_bytes = sizeof(struct pl_box)};
+    struct pl_box *first;
+
+    if (pl_list_empty(writers)) {
+        return;
+    }
+    pl_vec_clear(&open);
+    first = pl_vec_push(&open);
+    PL_CHECK(first != NULL);
+    *first = *box;
+    for (const struct pl_list *pos = writers->prev; pos != writers && open.count > 0; pos = pos->prev) {
+        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+        struct head_task **producer;
+
+        if (!take_out(&open, &use->box)) {
+            continue;
+        }
+        producer = pl_vec_push(producers);
+        PL_CHECK(producer != NULL);
+        *producer = use->task;
     }
 }
 
@@ -45,10 +93,13 @@ void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, b
                          struct pl_vec *after, struct pl_vec *producers)
 {
     if (!(pl_bug("head.skip_raw") && reads && !write)) {
-        collect(&buffer->writers, box, after, reads ? producers : NULL);
+        collect_points(&buffer->writers, box, after);
+        if (reads) {
+            collect_producers(&buffer->writers, box, producers);
+        }
     }
     if (write && !pl_bug("head.skip_war")) {
-        collect(&buffer->readers, box, after, NULL);
+        collect_points(&buffer->readers, box, after);
     }
 }
 

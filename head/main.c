@@ -1,0 +1,347 @@
+/*
+ * plasmon-head: options, signals, and in the embedded default the control socket over which plasmon-store hands it connections. It
+ * ends with SIGTERM, SIGINT, or when that socket closes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "head/serve.h"
+#include "plasmon/version.h"
+#include "store/control.h"
+
+enum { ADDRESS_MAX = 16, TOKEN_BYTES_MAX = 4096 };
+
+struct option_text {
+    const char *name;
+    const char *argument;
+    const char *help;
+};
+
+/* The one table: getopt and --help both come from it. */
+static const struct option_text options[] = {
+    {"listen", "ADDRESS", "serve here: unix:/path or host:port; may be given several times"},
+    {"token-file", "FILE", "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
+    {"policy", "NAME", "placement: auto (default), locality, round-robin"},
+    {"transfer", "ROUTE", "between devices of one host: auto (default), peer, host"},
+    {"window", "N", "launches outstanding at a worker (default 8192)"},
+    {"log", "LEVEL", "error, warn, info (default), debug, trace"},
+    {"embedded", NULL, "private cluster: connections come over --control-fd"},
+    {"control-fd", "FD", "the store's socket (with --embedded)"},
+    {"version", NULL, "print the version"},
+    {"help", NULL, "print this"},
+};
+
+struct settings {
+    const char *addresses[ADDRESS_MAX + 1];
+    size_t address_count;
+    char token[TOKEN_BYTES_MAX];
+    struct serve_config config;
+    int control_fd;
+};
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: plasmon-head --listen ADDRESS [options]\n\n"
+                 "The head of a Plasmon cluster: directory of objects, task graph, placement.\n\n");
+    for (size_t i = 0; i < PL_COUNT(options); i++) {
+        char left[48];
+
+        (void)snprintf(left, sizeof(left), "--%s%s%s", options[i].name, options[i].argument != NULL ? " " : "",
+                       options[i].argument != NULL ? options[i].argument : "");
+        fprintf(out, "  %-22s %s\n", left, options[i].help);
+    }
+}
+
+static int read_token(const char *path, char token[TOKEN_BYTES_MAX])
+{
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL) {
+        fprintf(stderr, "plasmon-head: cannot read the token file %s: %s\n", path, strerror(errno));
+        return 0;
+    }
+    if (fgets(token, TOKEN_BYTES_MAX, file) == NULL) {
+        token[0] = '\0';
+    }
+    fclose(file);
+    token[strcspn(token, "\r\n")] = '\0';
+    if (token[0] == '\0') {
+        fprintf(stderr, "plasmon-head: the token file %s is empty; write a secret into its first line\n", path);
+        return 0;
+    }
+    return 1;
+}
+
+static int parse_transfer(const char *text, enum head_transfer *out)
+{
+    static const char *const names[] = {"auto", "peer", "host"};
+
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum head_transfer)i;
+            return 1;
+        }
+    }
+    fprintf(stderr, "plasmon-head: no transfer route '%s'; there are auto, peer and host\n", text);
+    return 0;
+}
+
+static int apply(struct settings *settings, const char *name, char *value)
+{
+    enum pl_log_level level;
+
+    if (strcmp(name, "listen") == 0) {
+        if (settings->address_count == ADDRESS_MAX) {
+            fprintf(stderr, "plasmon-head: at most %d addresses\n", ADDRESS_MAX);
+            return 0;
+        }
+        settings->addresses[settings->address_count++] = value;
+    } else if (strcmp(name, "token-file") == 0) {
+        return read_token(value, settings->token);
+    } else if (strcmp(name, "policy") == 0) {
+        settings->config.policy = value;
+    } else if (strcmp(name, "transfer") == 0) {
+        return parse_transfer(value, &settings->config.transfer);
+    } else if (strcmp(name, "window") == 0) {
+        settings->config.window = (uint32_t)strtoul(value, NULL, 10);
+        if (settings->config.window < 2 || settings->config.window > 30000) {
+            fprintf(stderr, "plasmon-head: --window %s is not between 2 and 30000\n", value);
+            return 0;
+        }
+    } else if (strcmp(name, "log") == 0) {
+        if (pl_log_level_parse(value, &level) != PLASMON_OK) {
+            fprintf(stderr, "plasmon-head: no log level '%s'\n", value);
+            return 0;
+        }
+        pl_log_set_level(level);
+    } else if (strcmp(name, "embedded") == 0) {
+        settings->config.embedded = true;
+    } else if (strcmp(name, "control-fd") == 0) {
+        settings->control_fd = atoi(value);
+    }
+    return 1;
+}
+
+/* -1: go on; otherwise the exit status. */
+static int parse(int argc, char **argv, struct settings *settings)
+{
+    struct option longs[PL_COUNT(options) + 1];
+    const char *token = getenv("PLASMON_TOKEN");
+    int index = 0;
+    int c;
+
+    memset(longs, 0, sizeof(longs));
+    for (size_t i = 0; i < PL_COUNT(options); i++) {
+        longs[i].name = options[i].name;
+        longs[i].has_arg = options[i].argument != NULL ? required_argument : no_argument;
+    }
+    if (token != NULL) {
+        (void)snprintf(settings->token, sizeof(settings->token), "%s", token);
+    }
+    while ((c = getopt_long(argc, argv, "", longs, &index)) != -1) {
+        if (c != 0) {
+            fprintf(stderr, "plasmon-head: see plasmon-head --help\n");
+            return 2;
+        }
+        if (strcmp(options[index].name, "help") == 0) {
+            print_help(stdout);
+            return 0;
+        }
+        if (strcmp(options[index].name, "version") == 0) {
+            printf("plasmon-head %s\n", PLASMON_VERSION_STRING);
+            return 0;
+        }
+        if (!apply(settings, options[index].name, optarg)) {
+            return 2;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "plasmon-head: what is '%s'? See plasmon-head --help\n", argv[optind]);
+        return 2;
+    }
+    if (settings->config.embedded != (settings->control_fd >= 0)) {
+        fprintf(stderr, "plasmon-head: --embedded and --control-fd go together\n");
+        return 2;
+    }
+    if (!settings->config.embedded && settings->address_count == 0) {
+        fprintf(stderr, "plasmon-head: nowhere to listen; give --listen, for example --listen 127.0.0.1:4711\n");
+        return 2;
+    }
+    return -1;
+}
+
+/* Only loopback and Unix sockets without a token. */
+static bool addresses_allowed(const struct settings *settings)
+{
+    for (size_t i = 0; i < settings->address_count; i++) {
+        const char *address = settings->addresses[i];
+        bool local = strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
+                     strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
+
+        if (!local && settings->token[0] == '\0') {
+            fprintf(stderr,
+                    "plasmon-head: %s is not a loopback address, and there is no cluster token: whoever reaches it could "
+                    "run code. Give --token-file, or listen on 127.0.0.1\n",
+                    address);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------------- running */
+
+struct runner {
+    struct rpc_loop *loop;
+    struct serve *serve;
+    int control_fd;
+    int signal_fd;
+    int stop_fd[2]; /* pipe: the main thread ends the watcher */
+};
+
+struct new_connection {
+    struct serve *serve;
+    int fd;
+};
+
+static void add_connection(void *user)
+{
+    struct new_connection *connection = user;
+
+    if (serve_add_fd(connection->serve, connection->fd) != PLASMON_OK) {
+        pl_warn("head", "a connection could not be served");
+    }
+    pl_free(connection);
+}
+
+/* One message of the store. false: it is gone. */
+static bool control_read(struct runner *runner)
+{
+    struct store_control message;
+    size_t bytes = sizeof(message);
+    int fds[PL_FD_MAX_PER_MESSAGE];
+    unsigned count = PL_COUNT(fds);
+
+    if (pl_fd_recv(runner->control_fd, &message, &bytes, fds, &count) != PLASMON_OK) {
+        return false;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct new_connection *connection = PL_NEW(struct new_connection);
+
+        if (bytes != sizeof(message) || message.type != STORE_CONTROL_ADD_CONNECTION || connection == NULL) {
+            pl_fd_close(&fds[i]);
+            pl_free(connection);
+            continue;
+        }
+        connection->serve = runner->serve;
+        connection->fd = fds[i];
+        rpc_loop_post(runner->loop, add_connection, connection);
+    }
+    return true;
+}
+
+/* Waits for signals and for the store, so that the loop's thread never does. */
+static void *watch(void *user)
+{
+    struct runner *runner = user;
+    struct pollfd polls[3] = {
+        {.fd = runner->signal_fd, .events = POLLIN},
+        {.fd = runner->stop_fd[0], .events = POLLIN},
+        {.fd = runner->control_fd, .events = POLLIN},
+    };
+
+    for (;;) {
+        if (poll(polls, runner->control_fd >= 0 ? 3 : 2, -1) < 0 && errno != EINTR) {
+            break;
+        }
+        if (polls[1].revents != 0) {
+            return NULL;
+        }
+        if (polls[0].revents != 0) {
+            pl_info("head", "asked to stop");
+            break;
+        }
+        if (polls[2].revents != 0 && !control_read(runner)) {
+            /* The store is gone, and with it everything that this head is for: end now, not tidily. */
+            _exit(0);
+        }
+        polls[2].revents = 0;
+    }
+    rpc_loop_stop(runner->loop);
+    return NULL;
+}
+
+static int run(struct settings *settings)
+{
+    struct runner runner = {.control_fd = settings->control_fd};
+    struct pl_err err = {0};
+    pthread_t watcher;
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before gRPC makes threads, which inherit it */
+    sigdelset(&signals, SIGPIPE);
+    runner.signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+    if (runner.signal_fd < 0 || pipe2(runner.stop_fd, O_CLOEXEC) != 0) {
+        fprintf(stderr, "plasmon-head: %s\n", strerror(errno));
+        return 1;
+    }
+
+    rpc_init();
+    settings->config.addresses = settings->addresses;
+    settings->config.token = settings->token;
+    if (rpc_loop_create(&runner.loop) != PLASMON_OK ||
+        serve_create(runner.loop, &settings->config, &runner.serve, &err) != PLASMON_OK) {
+        fprintf(stderr, "plasmon-head: %s\n", err.text);
+        return 1;
+    }
+    for (size_t i = 0; i < settings->address_count; i++) {
+        pl_info("head", "listening on %s", settings->addresses[i]);
+    }
+    if (pthread_create(&watcher, NULL, watch, &runner) != 0) {
+        fprintf(stderr, "plasmon-head: cannot start a thread\n");
+        return 1;
+    }
+    rpc_loop_run(runner.loop);
+
+    (void)!write(runner.stop_fd[1], "", 1); /* it may have ended by itself */
+    pthread_join(watcher, NULL);
+    serve_destroy(runner.serve);
+    rpc_loop_destroy(runner.loop);
+    rpc_finish();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct settings settings = {.control_fd = -1, .config = {.policy = "auto"}};
+    int status;
+
+    pl_log_set_sink(pl_log_stderr, NULL);
+    pl_log_set_level(PL_LOG_INFO);
+    pl_fault_from_env();
+    status = parse(argc, argv, &settings);
+    if (status >= 0) {
+        return status;
+    }
+    if (!addresses_allowed(&settings)) {
+        return 2;
+    }
+    return run(&settings);
+}

@@ -1,0 +1,138 @@
+/*
+ * The head as a process: gRPC around the state machine. One loop, one thread: every callback of every stream runs on it, so nothing
+ * here is locked.
+ *
+ *   serve.c          making it, the idle step (flush, acks), ticks
+ *   serve_link.c     frames: header + body, numbering, resending
+ *   serve_clients.c  Session streams
+ *   serve_workers.c  Work streams
+ *   serve_nodes.c    Node streams
+ *   serve_status.c   Status and Functions
+ *   main.c           options, signals, the control socket of the embedded default
+ */
+#ifndef HEAD_SERVE_H
+#define HEAD_SERVE_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "head/core.h"
+#include "rpc/rpc.h"
+#include "wire/wire.h"
+
+enum {
+    SERVE_KEPT_BYTES_MAX  = 1 << 30, /* unacknowledged bytes to one peer */
+    SERVE_TICK_MS         = 100,
+    SERVE_DEVICES_WAIT_MS = 30000, /* how long a client's welcome waits for devices that are starting */
+    SERVE_STATS_WAIT_MS   = 500,   /* how long a status waits for figures of the workers */
+};
+
+/* One end of a session, with a client or a worker. stream is NULL while the connection is broken. */
+struct serve_peer {
+    struct rpc_stream *stream;
+    struct wire_link link;
+    uint64_t session;
+    bool ended; /* close it when what was sent is out */
+};
+
+struct serve_client {
+    struct serve_peer peer;
+    struct serve *serve;
+    struct pl_list link;
+    /* A hello that waits for devices. */
+    uint8_t *hello;
+    size_t hello_bytes;
+    uint64_t hello_ms;
+};
+
+struct serve_worker {
+    struct serve_peer peer;
+    struct serve *serve;
+    struct pl_list link;
+    uint32_t device; /* UINT32_MAX: has not said hello */
+    uint32_t host_device;
+    uint32_t incarnation;
+    char *host;
+};
+
+struct serve_node {
+    struct serve *serve;
+    struct rpc_stream *stream;
+    struct pl_list link;
+    char *host;
+    char *name;
+    char *store_socket;
+    uint32_t devices;
+    uint32_t lost; /* devices that will not come */
+    uint64_t in_seq;
+    uint64_t out_seq;
+    uint64_t session;
+};
+
+struct serve_status {
+    struct rpc_unary *call;
+    uint64_t request;
+    uint64_t deadline_ms;
+    uint32_t missing;
+    struct pl_list link;
+};
+
+struct serve_config {
+    const char *const *addresses; /* NULL-terminated; may be NULL */
+    const char *token;
+    const char *policy;
+    enum head_transfer transfer;
+    bool embedded;
+    uint32_t window;
+};
+
+struct serve {
+    struct serve_config config;
+    struct rpc_loop *loop;
+    struct rpc_server *server;
+    struct head_core *core;
+    struct wire_arena arena; /* decoding; reset for each message */
+    struct pl_list clients;  /* serve_client, with or without a stream */
+    struct pl_list workers;
+    struct pl_list nodes;
+    struct pl_list statuses;
+    uint64_t epoch;
+    uint64_t core_ns; /* CPU of this thread inside the core */
+    uint64_t stats_request;
+    bool devices_seen; /* everything that was announced is here, or was given up */
+};
+
+plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config, struct serve **out_serve,
+                              struct pl_err *err) PL_MUST_CHECK;
+void serve_destroy(struct serve *serve); /* after the loop stopped */
+plasmon_status_t serve_add_fd(struct serve *serve, int fd) PL_MUST_CHECK; /* takes fd */
+uint64_t serve_now_ms(void);
+
+/* ---- serve_link.c */
+/* Frame = header (field 1) + body. Numbered and kept when numbered is true. */
+void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t credit, const uint8_t *body, size_t length,
+                     bool numbered);
+void serve_peer_resend(struct serve_peer *peer, uint64_t from);
+void serve_peer_close(struct serve_peer *peer, plasmon_status_t status, const char *why);
+
+/* For a stream whose peer has moved to another one: only its end is still to come. */
+extern const struct rpc_stream_ops serve_orphan_ops;
+
+/* ---- the four services */
+plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream, struct pl_err *err);
+plasmon_status_t serve_worker_accept(void *user, struct rpc_stream *stream, struct pl_err *err);
+plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream, struct pl_err *err);
+void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
+void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
+void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
+void serve_status_tick(struct serve *serve, uint64_t now_ms);
+void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */
+struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
+struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
+bool serve_devices_ready(const struct serve *serve);
+const char *serve_store_socket(const struct serve *serve, const char *host); /* "" when there is none */
+void serve_client_free(struct serve_client *client);
+void serve_worker_free(struct serve_worker *worker);
+void serve_node_free(struct serve_node *node);
+void serve_node_fence(struct serve *serve, uint32_t device);
+
+#endif

@@ -1,0 +1,134 @@
+/* Status and Functions: unary calls for people and scripts. A status asks the workers for fresh figures and waits for them a moment. */
+#include "head/serve.h"
+
+#include "base/alloc.h"
+#include "kernels/kernels.h"
+
+static void reply(struct rpc_unary *call, const ProtobufCMessage *message)
+{
+    size_t length = protobuf_c_message_get_packed_size(message);
+    uint8_t *buffer = rpc_buffer_create(length);
+
+    if (buffer == NULL) {
+        rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
+        return;
+    }
+    (void)protobuf_c_message_pack(message, buffer);
+    rpc_unary_reply(call, buffer, length);
+}
+
+static void answer(struct serve *serve, struct serve_status *status)
+{
+    Plasmon__V1__StatusReply out = PLASMON__V1__STATUS_REPLY__INIT;
+    struct pl_list *pos;
+
+    wire_arena_reset(&serve->arena);
+    if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK) {
+        out.core_ns = serve->core_ns;
+        pl_list_for_each(pos, &serve->nodes) {
+            out.nodes++;
+        }
+        reply(status->call, &out.base);
+    } else {
+        rpc_unary_fail(status->call, PLASMON_ENOMEM, "the head is out of memory");
+    }
+    pl_list_remove(&status->link);
+    pl_free(status);
+}
+
+void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length)
+{
+    struct serve *serve = user;
+    struct serve_status *status = PL_NEW(struct serve_status);
+    struct pl_list *pos;
+
+    (void)bytes;
+    (void)length;
+    if (status == NULL) {
+        rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
+        return;
+    }
+    status->call = call;
+    status->request = ++serve->stats_request;
+    status->deadline_ms = serve_now_ms() + SERVE_STATS_WAIT_MS;
+    pl_list_init(&status->link);
+    pl_list_add_tail(&serve->statuses, &status->link);
+    pl_list_for_each(pos, &serve->workers) {
+        struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
+        uint8_t body[16];
+        size_t at = 0;
+
+        if (worker->device == UINT32_MAX || worker->peer.stream == NULL) {
+            continue;
+        }
+        body[at++] = 7 << 3; /* stats_request */
+        for (uint64_t value = status->request;; value >>= 7) {
+            body[at++] = (uint8_t)(value >= 0x80 ? value | 0x80 : value);
+            if (value < 0x80) {
+                break;
+            }
+        }
+        serve_peer_send(serve, &worker->peer, 0, body, at, true);
+        status->missing++;
+    }
+    if (status->missing == 0) {
+        answer(serve, status);
+    }
+}
+
+void serve_status_stats(struct serve *serve, uint64_t request)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->statuses) {
+        struct serve_status *status = pl_container_of(pos, struct serve_status, link);
+
+        if (status->request == request && --status->missing == 0) {
+            answer(serve, status);
+        }
+    }
+}
+
+void serve_status_tick(struct serve *serve, uint64_t now_ms)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->statuses) {
+        struct serve_status *status = pl_container_of(pos, struct serve_status, link);
+
+        if (now_ms >= status->deadline_ms) {
+            answer(serve, status); /* with the figures that there are */
+        }
+    }
+}
+
+void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length)
+{
+    Plasmon__V1__FunctionsReply out = PLASMON__V1__FUNCTIONS_REPLY__INIT;
+    uint32_t count = kernel_count();
+    Plasmon__V1__Function *functions = PL_NEW_N(Plasmon__V1__Function, count);
+    Plasmon__V1__Function **list = PL_NEW_N(Plasmon__V1__Function *, count);
+
+    (void)user;
+    (void)bytes;
+    (void)length;
+    if (functions == NULL || list == NULL) {
+        rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            const struct kernel_function *function = kernel_at(i);
+
+            plasmon__v1__function__init(&functions[i]);
+            functions[i].id = pl_hash_name(function->name);
+            functions[i].name = (char *)function->name;
+            functions[i].signature = (char *)function->signature;
+            functions[i].doc = (char *)function->doc;
+            list[i] = &functions[i];
+        }
+        out.functions = list;
+        out.n_functions = count;
+        reply(call, &out.base);
+    }
+    pl_free(functions);
+    pl_free(list);
+}
