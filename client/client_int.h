@@ -1,11 +1,14 @@
 /*
  * The client handle: what the parts of libplasmon share.
  *
- *   frame.c     encodes what goes out            refs.c, tasks.c  what names what, and who will still write it
- *   session.c   the stream: in order, once       dispatch.c       what the head says
- *   submit.c    calls                            data.c, copy.c   put, get, map
- *   wait.c      waiting and callbacks            shared.c         the host's object tables and chunks
- *   embedded.c  a private cluster, spawn.c       status.c         status, functions
+ *   frame.c              encodes what goes out
+ *   session.c            the stream: in order, once; request.c: questions that wait for an answer
+ *   dispatch.c           what the head says
+ *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
+ *   submit.c             calls
+ *   put.c, data.c, map.c bytes in and out; copy.c: strided parts; shared.c: the host's object tables and chunks
+ *   views.c, wait.c, status.c  the other calls of plasmon.h
+ *   embedded.c, spawn.c  a private cluster
  *
  * LOCKS   client->lock (rank CLIENT) guards session and refs. shared.lock (rank STORE) guards what came from the store. No
  *         lock is held while a callback of the user runs.

@@ -206,12 +206,13 @@ void failure_release(struct failure *failure);
 /* Text for a task's end: "task 12 'label' (gemm) failed: ..."; with the first failing task, where that is another. */
 struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id, plasmon_status_t status, const char *text, uint64_t first_task);
 
-/* --- watches */
+/* --- watches (watch.c) */
 /* Wait for it; if it is decided already it is not linked and its status says so. */
 void watch_start(struct watch *watch, struct root *root, const struct pl_box *box);
 void watch_stop(struct watch *watch); /* fine if decided; its failure goes */
 
-/* --- between refs.c and tasks.c */
+/* --- between refs.c, tasks.c and watch.c */
+void root_watches_check(struct refs *refs, struct root *root); /* something about it was decided */
 void tasks_finish(struct refs *refs);
 void root_watches_release(struct refs *refs, struct root *root); /* the root ends: ERELEASED to who waits */
 

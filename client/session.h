@@ -98,7 +98,7 @@ void session_flush_locked(struct plasmon_client *client);
 /* Let the ref go at the head. Never waits, never fails (without memory the head learns it at the session's end). */
 void session_release_locked(struct plasmon_client *client, uint64_t ref, bool at_once);
 
-/* Ask: number it, add `fields` (the caller filled in `number`), send. Then session_wait_locked(). */
+/* --- request.c. Ask: number it, add `fields` (the caller filled in `number`), send. Then session_wait_locked(). */
 void request_init(struct request *request, struct pl_cond *cond);
 plasmon_status_t request_open_locked(struct plasmon_client *client, struct request *request) PL_MUST_CHECK;
 plasmon_status_t request_send_locked(struct plasmon_client *client, struct request *request, enum frame_kind kind,
@@ -106,6 +106,8 @@ plasmon_status_t request_send_locked(struct plasmon_client *client, struct reque
 /* Until answered; ETIMEDOUT. The answer's status with its text as this thread's error. deadline_ns UINT64_MAX: forever. */
 plasmon_status_t request_wait_locked(struct plasmon_client *client, struct request *request, uint64_t deadline_ns) PL_MUST_CHECK;
 void request_close_locked(struct plasmon_client *client, struct request *request);
+/* The session died: everybody hears it. */
+void requests_fail_locked(struct session *session, plasmon_status_t status, const char *text);
 
 /* Loop's thread, from rpc's tick: acknowledgements, reconnecting, what was left in the batch. */
 void session_tick(void *user);
