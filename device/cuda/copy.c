@@ -1,0 +1,199 @@
+/*
+ * Copies of boxes on a GPU. A plan (copy_plan.h) has a run and loops around it; there are three ways to do it:
+ *
+ *   engine   the copy engines take a run (1D), a run and one loop (2D, any pitch), or a run and two loops (3D, if a slice
+ *            is a whole number of rows in both buffers); loops outside that are a call each, at most CALLS_MAX
+ *   kernel   anything else, and rows so short that an engine, which moves them one by one, would crawl
+ *
+ * Engines are preferred because they use no multiprocessor and are faster over NVLink (256-byte packets against 128).
+ * ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
+ */
+#include "device/cuda/cuda_int.h"
+
+#include "base/box.h"
+#include "device/cuda/copy_box.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CALLS_MAX 64u
+#define ROW_MIN   128u
+#define ROWS_SHORT_MAX \
+    64u /* so many short rows an engine still takes: a launch is no cheaper */
+#define KERNEL_BLOCK     256u
+#define KERNEL_BLOCKS_SM 16u
+
+extern const unsigned char device_copy_box_fatbin[];
+extern const size_t device_copy_box_fatbin_bytes;
+
+plasmon_status_t device_cuda_copy_init(struct device_cuda *cuda, struct pl_err *err)
+{
+    plasmon_status_t status =
+        device_cuda_module_load(&cuda->base, device_copy_box_fatbin,
+                                device_copy_box_fatbin_bytes, &cuda->copy_module, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    for (unsigned i = 0; i < DEVICE_CUDA_COPY_WIDTHS; i++) {
+        char name[32];
+        void *function;
+
+        (void)snprintf(name, sizeof(name), "device_copy_box_%u", 1u << i);
+        status = device_cuda_module_function(cuda->copy_module, name, &function, err);
+        if (status != PLASMON_OK) {
+            device_cuda_copy_finish(cuda);
+            return status;
+        }
+        cuda->copy_functions[i] = function;
+    }
+    return PLASMON_OK;
+}
+
+void device_cuda_copy_finish(struct device_cuda *cuda)
+{
+    device_cuda_module_unload(cuda->copy_module);
+    cuda->copy_module = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ engines */
+
+/* Is loop 1 a step over whole rows of loop 0, in both buffers? Then both fit into one 3D copy. */
+static bool plan_is_3d(const struct device_copy_plan *plan)
+{
+    return plan->loop_count >= 2 && plan->dst_stride[1] % plan->dst_stride[0] == 0 &&
+           plan->src_stride[1] % plan->src_stride[0] == 0 &&
+           plan->dst_stride[1] / plan->dst_stride[0] >= plan->count[0] &&
+           plan->src_stride[1] / plan->src_stride[0] >= plan->count[0];
+}
+
+/* How many loops one call to an engine takes. */
+static uint32_t plan_engine_loops(const struct device_cuda *cuda,
+                                  const struct device_copy_plan *plan)
+{
+    if (plan->dst_stride[0] > cuda->pitch_max || plan->src_stride[0] > cuda->pitch_max) {
+        return 0;
+    }
+    return plan_is_3d(plan) ? 2 : 1;
+}
+
+static plasmon_status_t engine_2d(struct device_cuda_stream *stream,
+                                  const struct device_copy_plan *plan, uint64_t dst,
+                                  uint64_t src)
+{
+    CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice     = src + plan->src_offset,
+        .srcPitch      = plan->src_stride[0],
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice     = dst + plan->dst_offset,
+        .dstPitch      = plan->dst_stride[0],
+        .WidthInBytes  = plan->run_bytes,
+        .Height        = plan->count[0],
+    };
+
+    return DEVICE_CU(device_cuda_of(stream->base.device),
+                     cuMemcpy2DAsync(&copy, stream->stream));
+}
+
+static plasmon_status_t engine_3d(struct device_cuda_stream *stream,
+                                  const struct device_copy_plan *plan, uint64_t dst,
+                                  uint64_t src)
+{
+    CUDA_MEMCPY3D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice     = src + plan->src_offset,
+        .srcPitch      = plan->src_stride[0],
+        .srcHeight     = plan->src_stride[1] / plan->src_stride[0],
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice     = dst + plan->dst_offset,
+        .dstPitch      = plan->dst_stride[0],
+        .dstHeight     = plan->dst_stride[1] / plan->dst_stride[0],
+        .WidthInBytes  = plan->run_bytes,
+        .Height        = plan->count[0],
+        .Depth         = plan->count[1],
+    };
+
+    return DEVICE_CU(device_cuda_of(stream->base.device),
+                     cuMemcpy3DAsync(&copy, stream->stream));
+}
+
+static plasmon_status_t engine_1d(struct device_cuda_stream *stream,
+                                  const struct device_copy_plan *plan, uint64_t dst,
+                                  uint64_t src)
+{
+    return DEVICE_CU(device_cuda_of(stream->base.device),
+                     cuMemcpyDtoDAsync(dst + plan->dst_offset, src + plan->src_offset,
+                                       plan->run_bytes, stream->stream));
+}
+
+static plasmon_status_t engine_copy(struct device_cuda_stream *stream,
+                                    struct device_copy_plan plan, uint32_t engine_loops,
+                                    uint64_t dst, uint64_t src)
+{
+    uint64_t index[DEVICE_COPY_LOOPS_MAX] = {0};
+    plasmon_status_t status;
+
+    do {
+        switch (engine_loops) {
+        case 0:
+            status = engine_1d(stream, &plan, dst, src);
+            break;
+        case 1:
+            status = engine_2d(stream, &plan, dst, src);
+            break;
+        default:
+            status = engine_3d(stream, &plan, dst, src);
+            break;
+        }
+    } while (status == PLASMON_OK && device_copy_plan_step(&plan, engine_loops, index));
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ kernel */
+
+static plasmon_status_t kernel_copy(struct device_cuda_stream *stream,
+                                    const struct device_copy_plan *plan, uint64_t dst,
+                                    uint64_t src)
+{
+    struct device_cuda *cuda         = device_cuda_of(stream->base.device);
+    uint32_t width                   = device_copy_plan_width(plan, dst, src);
+    struct device_copy_box_args args = {
+        .plan          = *plan,
+        .dst           = dst,
+        .src           = src,
+        .words_per_run = plan->run_bytes / width,
+        .words         = plan->run_bytes / width * device_copy_plan_runs(plan, 0),
+    };
+    uint64_t blocks_max = (uint64_t)cuda->base.info.multiprocessors * KERNEL_BLOCKS_SM;
+    uint64_t blocks     = (args.words + KERNEL_BLOCK - 1) / KERNEL_BLOCK;
+    struct device_launch_shape shape = {
+        .grid  = {(uint32_t)pl_min_u64(blocks, blocks_max), 1, 1},
+        .block = {KERNEL_BLOCK, 1, 1},
+    };
+    void *params[] = {&args};
+
+    assert(width <= 1u << (DEVICE_CUDA_COPY_WIDTHS - 1));
+    return device_cuda_launch(&stream->base, cuda->copy_functions[__builtin_ctz(width)],
+                              &shape, params);
+}
+
+plasmon_status_t device_cuda_copy_planned(struct device_stream *base,
+                                          const struct device_copy_plan *plan,
+                                          struct device_ptr dst, struct device_ptr src)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = device_cuda_of(base->device);
+    uint32_t engine_loops             = plan_engine_loops(cuda, plan);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (device_copy_plan_runs(plan, engine_loops) > CALLS_MAX ||
+        (plan->run_bytes < ROW_MIN && device_copy_plan_runs(plan, 0) > ROWS_SHORT_MAX)) {
+        return kernel_copy(stream, plan, dst.addr, src.addr);
+    }
+    return engine_copy(stream, *plan, engine_loops, dst.addr, src.addr);
+}

@@ -1,0 +1,156 @@
+/*
+ * A CUDA device.
+ *
+ *   driver.c   the driver's functions, errors, times        copy.c     copies of boxes, copy_box.cu
+ *   device.c   open, info, health                           blas.c     cuBLAS
+ *   memory.c   ranges, chunks, registered host memory       module.c   GPU code and launches
+ *   stream.c   streams, copies, timelines, events
+ *
+ * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries see the same one. Each
+ * public function begins with device_cuda_enter(), which makes it current in the calling thread if it is not (asking
+ * costs a read of the driver's thread-local; a copy of ours would be wrong after a library changed it). It stays current:
+ * a process has one device by default, and whoever uses several enters again anyway.
+ */
+#ifndef DEVICE_CUDA_INT_H
+#define DEVICE_CUDA_INT_H
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "device/cuda/driver.h"
+
+#define DEVICE_CUDA_HOST_RANGES_MAX \
+    256 /* timelines and staging memory of every device of a host, and slack */
+#define DEVICE_CUDA_COPY_WIDTHS 5 /* words of 1, 2, 4, 8 and 16 bytes */
+
+struct device_cuda_host_range {
+    uintptr_t host;
+    uint64_t bytes;
+    CUdeviceptr device;
+};
+
+struct device_cuda_blas; /* blas.c */
+
+struct device_cuda {
+    struct device base;
+
+    /* Constant after open. */
+    CUdevice device;
+    CUcontext context;
+    CUstream idle_stream; /* no user's work: set-up, and a place to ask for errors */
+    int priority_high;
+    uint64_t pitch_max;
+    struct device_module *copy_module;
+    CUfunction copy_functions[DEVICE_CUDA_COPY_WIDTHS]; /* [i]: words of 1 << i bytes */
+    struct device_cuda_blas *blas;                      /* NULL: blas_error says why */
+    struct pl_err blas_error;
+
+    struct pl_mutex
+        lock; /* rank PL_RANK_DEVICE; no driver call that may wait is made under it */
+
+    /* Guarded by `lock`. */
+    struct pl_list streams;
+    struct device_cuda_host_range host_ranges[DEVICE_CUDA_HOST_RANGES_MAX];
+    unsigned host_range_count;
+    struct pl_err lost; /* first sticky error */
+};
+
+struct device_cuda_stream {
+    struct device_stream base;
+    struct pl_list link;
+    CUstream stream;
+    CUevent join_event;    /* for joins of this stream with others */
+    CUdeviceptr workspace; /* cuBLAS's, made when first needed; 0: none */
+};
+
+static inline struct device_cuda *device_cuda_of(struct device *device)
+{
+    PL_CHECK(device->ops == &device_cuda_ops);
+    return (struct device_cuda *)(void *)device;
+}
+static inline struct device_cuda_stream *device_cuda_stream_of(struct device_stream *stream)
+{
+    PL_CHECK(stream->device->ops == &device_cuda_ops);
+    return (struct device_cuda_stream *)(void *)stream;
+}
+
+/* device.c */
+plasmon_status_t device_cuda_enter(struct device_cuda *cuda) PL_MUST_CHECK;
+void device_cuda_lost(
+    struct device_cuda *cuda,
+    const char *text); /* the context is gone: remember the first reason */
+plasmon_status_t device_cuda_attribute(CUdevice device, CUdevice_attribute attribute,
+                                       int *out_value);
+
+/* memory.c */
+CUmemAllocationProp device_cuda_chunk_properties(CUdevice device);
+plasmon_status_t device_cuda_range_reserve(struct device *device, uint64_t bytes,
+                                           struct device_ptr *out_base);
+void device_cuda_range_release(struct device *device, struct device_ptr base,
+                               uint64_t bytes);
+plasmon_status_t device_cuda_chunk_create(struct device *device, uint64_t bytes,
+                                          int *out_fd);
+plasmon_status_t device_cuda_chunk_map(struct device *device, int fd, uint64_t bytes,
+                                       uint32_t owner_ordinal, bool writable,
+                                       struct device_ptr where);
+void device_cuda_chunk_unmap(struct device *device, struct device_ptr where,
+                             uint64_t bytes);
+bool device_cuda_can_peer(struct device *device, uint32_t peer_ordinal);
+plasmon_status_t device_cuda_host_register(struct device *device, void *ptr,
+                                           uint64_t bytes);
+void device_cuda_host_unregister(struct device *device, void *ptr);
+void device_cuda_host_finish(struct device_cuda *cuda); /* unregister what is left */
+/* EINVAL: [ptr, ptr + bytes) is not inside registered memory. */
+plasmon_status_t device_cuda_host_address(struct device_cuda *cuda, const void *ptr,
+                                          uint64_t bytes, CUdeviceptr *out_address);
+
+/* stream.c */
+plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags,
+                                           struct device_stream **out_stream);
+void device_cuda_stream_destroy(struct device_stream *stream);
+plasmon_status_t device_cuda_stream_sync(struct device_stream *stream, struct pl_err *err);
+plasmon_status_t device_cuda_copy(struct device_stream *stream, enum device_copy_kind kind,
+                                  uint64_t dst, uint64_t src, uint64_t bytes);
+plasmon_status_t device_cuda_fill8(struct device_stream *stream, struct device_ptr dst,
+                                   uint8_t value, uint64_t bytes);
+plasmon_status_t device_cuda_signal(struct device_stream *stream, uint64_t *word,
+                                    uint64_t value);
+plasmon_status_t device_cuda_wait(struct device_stream *stream, uint64_t *word,
+                                  uint64_t value);
+plasmon_status_t device_cuda_notify(struct device_stream *stream, int eventfd);
+plasmon_status_t device_cuda_join(struct device_stream *stream,
+                                  struct device_stream *other);
+plasmon_status_t device_cuda_event_create(struct device *device,
+                                          struct device_event **out_event);
+void device_cuda_event_destroy(struct device_event *event);
+plasmon_status_t device_cuda_event_record(struct device_event *event,
+                                          struct device_stream *stream);
+plasmon_status_t device_cuda_event_elapsed_ns(struct device_event *begin,
+                                              struct device_event *end, uint64_t *out_ns);
+bool device_cuda_event_done(struct device_event *event);
+
+/* copy.c */
+plasmon_status_t device_cuda_copy_init(struct device_cuda *cuda, struct pl_err *err);
+void device_cuda_copy_finish(struct device_cuda *cuda);
+plasmon_status_t device_cuda_copy_planned(struct device_stream *stream,
+                                          const struct device_copy_plan *plan,
+                                          struct device_ptr dst, struct device_ptr src);
+
+/* blas.c */
+void device_cuda_blas_init(struct device_cuda *cuda); /* sets blas or blas_error */
+void device_cuda_blas_finish(struct device_cuda *cuda);
+void *device_cuda_blas_handle(struct device *device, struct pl_err *why);
+void *device_cuda_blas_on(struct device_stream *stream, struct pl_err *why);
+void *device_cuda_blas_symbol(struct device *device, const char *name);
+
+/* module.c */
+plasmon_status_t device_cuda_module_load(struct device *device, const void *image,
+                                         size_t image_bytes,
+                                         struct device_module **out_module,
+                                         struct pl_err *err);
+void device_cuda_module_unload(struct device_module *module);
+plasmon_status_t device_cuda_module_function(struct device_module *module, const char *name,
+                                             void **out_function, struct pl_err *err);
+plasmon_status_t device_cuda_launch(struct device_stream *stream, void *function,
+                                    const struct device_launch_shape *shape, void **params);
+
+#endif

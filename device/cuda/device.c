@@ -1,0 +1,415 @@
+/*
+ * CUDA devices: what they are, opening and closing, and whether the context still lives.
+ *
+ * Everything that blocks while some stream waits for a timeline happens in open: modules are loaded, cuBLAS is created
+ * and called once. Later calls only enqueue.
+ */
+#include "device/cuda/cuda_int.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+plasmon_status_t device_cuda_attribute(CUdevice device, CUdevice_attribute attribute,
+                                       int *out_value)
+{
+    return DEVICE_CU(NULL, cuDeviceGetAttribute(out_value, attribute, device));
+}
+
+/* ------------------------------------------------------------------------------------------------ info */
+
+/* What we cannot do without, and how to say so. */
+static const struct {
+    CUdevice_attribute attribute;
+    const char *name;
+} required[] = {
+    {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "unified addresses"},
+    {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory calls"},
+    {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+     "memory exported as descriptors"},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+     "64-bit waits and writes in streams"},
+};
+
+static plasmon_status_t check_required(CUdevice device, uint32_t ordinal,
+                                       struct pl_err *err)
+{
+    for (size_t i = 0; i < PL_COUNT(required); i++) {
+        int value = 0;
+        plasmon_status_t status =
+            device_cuda_attribute(device, required[i].attribute, &value);
+
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status, "%s", device_cuda_last_error());
+        }
+        if (value == 0) {
+            return pl_err_set(err, PLASMON_ENOTSUP, "CUDA device %u has no %s", ordinal,
+                              required[i].name);
+        }
+    }
+    return PLASMON_OK;
+}
+
+/* The kernel knows which NUMA node a PCI device is at; -1 when it does not, or in a container without sysfs. */
+static int numa_node(const char *pci)
+{
+    char lower[24];
+    char path[96];
+    FILE *file;
+    int node = -1;
+    size_t i;
+
+    for (i = 0; pci[i] != '\0' && i + 1 < sizeof(lower); i++) {
+        lower[i] = (char)tolower((unsigned char)pci[i]);
+    }
+    lower[i] = '\0';
+    (void)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", lower);
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return -1;
+    }
+    if (fscanf(file, "%d", &node) != 1) {
+        node = -1;
+    }
+    (void)fclose(file); /* read only */
+    return node;
+}
+
+static plasmon_status_t info_numbers(CUdevice device, struct device_info *info)
+{
+    CUmemAllocationProp properties = device_cuda_chunk_properties(device);
+    int multiprocessors            = 0;
+    int major                      = 0;
+    int minor                      = 0;
+    size_t bytes                   = 0;
+    size_t granularity             = 0;
+    plasmon_status_t status;
+
+    status = device_cuda_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                   &multiprocessors);
+    if (status == PLASMON_OK) {
+        status = device_cuda_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                       &major);
+    }
+    if (status == PLASMON_OK) {
+        status = device_cuda_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                       &minor);
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(NULL, cuDeviceTotalMem(&bytes, device));
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(
+            NULL, cuMemGetAllocationGranularity(&granularity, &properties,
+                                                CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    }
+    info->multiprocessors   = (uint32_t)multiprocessors;
+    info->compute_major     = (uint32_t)major;
+    info->compute_minor     = (uint32_t)minor;
+    info->bytes_total       = bytes;
+    info->chunk_granularity = granularity;
+    return status;
+}
+
+static plasmon_status_t info_names(CUdevice device, struct device_info *info)
+{
+    CUuuid uuid;
+    plasmon_status_t status =
+        DEVICE_CU(NULL, cuDeviceGetName(info->name, (int)sizeof(info->name), device));
+
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(NULL, cuDeviceGetUuid(&uuid, device));
+    }
+    if (status == PLASMON_OK) {
+        status =
+            DEVICE_CU(NULL, cuDeviceGetPCIBusId(info->pci, (int)sizeof(info->pci), device));
+    }
+    if (status == PLASMON_OK) {
+        memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
+        info->numa_node = numa_node(info->pci);
+    }
+    return status;
+}
+
+static plasmon_status_t cuda_probe(uint32_t ordinal, struct device_info *out_info,
+                                   struct pl_err *err)
+{
+    struct device_info info = {.kind = DEVICE_CUDA, .ordinal = ordinal, .numa_node = -1};
+    CUdevice device;
+    plasmon_status_t status = DEVICE_CU(NULL, cuDeviceGet(&device, (int)ordinal));
+
+    if (status == PLASMON_OK) {
+        status = info_names(device, &info);
+    }
+    if (status == PLASMON_OK) {
+        status = check_required(device, ordinal, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+        status = info_numbers(device, &info);
+    }
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "CUDA device %u: %s", ordinal,
+                          device_cuda_last_error());
+    }
+    *out_info = info;
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ open */
+
+plasmon_status_t device_cuda_enter(struct device_cuda *cuda)
+{
+    CUcontext current;
+
+    if (device_cuda_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+        current == cuda->context) {
+        return PLASMON_OK;
+    }
+    return DEVICE_CU(cuda, cuCtxSetCurrent(cuda->context));
+}
+
+/* A kernel that is loaded on its first launch would block there: see design, one order. */
+static void warn_if_lazy(void)
+{
+    CUmoduleLoadingMode mode;
+
+    if (DEVICE_CU(NULL, cuModuleGetLoadingMode(&mode)) == PLASMON_OK &&
+        mode == CU_MODULE_LAZY_LOADING) {
+        pl_warn("device", "CUDA loads modules lazily: the driver was initialised before "
+                          "CUDA_MODULE_LOADING=EAGER was set");
+    }
+}
+
+/* With the context current. */
+static plasmon_status_t open_constants(struct device_cuda *cuda)
+{
+    int least = 0;
+    int pitch = 0;
+    plasmon_status_t status =
+        DEVICE_CU(cuda, cuCtxGetStreamPriorityRange(&least, &cuda->priority_high));
+
+    if (status == PLASMON_OK) {
+        status = device_cuda_attribute(cuda->device, CU_DEVICE_ATTRIBUTE_MAX_PITCH, &pitch);
+        cuda->pitch_max = (uint64_t)pitch;
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuStreamCreateWithPriority(&cuda->idle_stream,
+                                                            CU_STREAM_NON_BLOCKING, 0));
+    }
+    return status;
+}
+
+static plasmon_status_t open_context(struct device_cuda *cuda, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    status = DEVICE_CU(cuda, cuDeviceGet(&cuda->device, (int)cuda->base.info.ordinal));
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuDevicePrimaryCtxRetain(&cuda->context, cuda->device));
+    }
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "no context on CUDA device %u: %s",
+                          cuda->base.info.ordinal, device_cuda_last_error());
+    }
+
+    status = device_cuda_enter(cuda);
+    if (status == PLASMON_OK) {
+        status = open_constants(cuda);
+    }
+    if (status != PLASMON_OK) {
+        (void)DEVICE_CU(
+            cuda, cuDevicePrimaryCtxRelease(cuda->device)); /* the first error counts */
+        return pl_err_set(err, status, "CUDA device %u: %s", cuda->base.info.ordinal,
+                          device_cuda_last_error());
+    }
+    return PLASMON_OK;
+}
+
+static void close_context(struct device_cuda *cuda)
+{
+    if (device_cuda_enter(cuda) == PLASMON_OK) {
+        (void)DEVICE_CU(
+            cuda, cuStreamDestroy(cuda->idle_stream)); /* logged; nothing else to do */
+    }
+    (void)DEVICE_CU(cuda, cuDevicePrimaryCtxRelease(cuda->device)); /* likewise */
+}
+
+static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *config,
+                                  struct device **out_device, struct pl_err *err)
+{
+    struct device_cuda *cuda = PL_NEW(struct device_cuda);
+    plasmon_status_t status;
+
+    (void)config; /* all of it is about CPU devices */
+    if (cuda == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for CUDA device %u", ordinal);
+    }
+    cuda->base.ops = &device_cuda_ops;
+    pl_list_init(&cuda->streams);
+
+    status = cuda_probe(ordinal, &cuda->base.info, err);
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
+    status = pl_mutex_init(&cuda->lock, PL_RANK_DEVICE);
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "no lock for CUDA device %u", ordinal);
+        goto err_free;
+    }
+    status = open_context(cuda, err);
+    if (status != PLASMON_OK) {
+        goto err_finish_lock;
+    }
+    warn_if_lazy();
+    status = device_cuda_copy_init(cuda, err);
+    if (status != PLASMON_OK) {
+        goto err_close_context;
+    }
+    device_cuda_blas_init(cuda);
+
+    *out_device = &cuda->base;
+    return PLASMON_OK;
+
+err_close_context:
+    close_context(cuda);
+err_finish_lock:
+    pl_mutex_finish(&cuda->lock);
+err_free:
+    pl_free(cuda);
+    return status;
+}
+
+static void cuda_close(struct device *device)
+{
+    struct device_cuda *cuda = device_cuda_of(device);
+
+    while (!pl_list_empty(&cuda->streams)) {
+        device_cuda_stream_destroy(
+            &pl_list_first(&cuda->streams, struct device_cuda_stream, link)->base);
+    }
+    device_cuda_blas_finish(cuda);
+    device_cuda_copy_finish(cuda);
+    device_cuda_host_finish(cuda);
+    close_context(cuda);
+    pl_mutex_finish(&cuda->lock);
+    pl_free(cuda);
+}
+
+/* ------------------------------------------------------------------------------------------------ health */
+
+void device_cuda_lost(struct device_cuda *cuda, const char *text)
+{
+    bool first;
+
+    pl_mutex_lock(&cuda->lock);
+    first = cuda->lost.status == PLASMON_OK;
+    if (first) {
+        (void)pl_err_set(&cuda->lost, PLASMON_EDEVICE, "%s", text);
+    }
+    pl_mutex_unlock(&cuda->lock);
+
+    /* Every later call on the context fails alike; once is enough. */
+    if (first) {
+        pl_error("device", "CUDA device %u lost its context: %s", cuda->base.info.ordinal,
+                 text);
+    }
+}
+
+/* The first stream's answer that is neither done nor running. Asking does not wait. */
+static CUresult query_streams_locked(struct device_cuda *cuda)
+{
+    CUresult result = device_cuda_driver.cuStreamQuery(cuda->idle_stream);
+    struct pl_list *pos;
+
+    pl_mutex_assert_held(&cuda->lock);
+    pl_list_for_each(pos, &cuda->streams) {
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+            break;
+        }
+        result = device_cuda_driver.cuStreamQuery(
+            pl_container_of(pos, struct device_cuda_stream, link)->stream);
+    }
+    return result;
+}
+
+static plasmon_status_t cuda_health(struct device *device, struct pl_err *err)
+{
+    struct device_cuda *cuda = device_cuda_of(device);
+    struct pl_err lost;
+    CUresult result;
+
+    if (device_cuda_enter(cuda) == PLASMON_OK) {
+        pl_mutex_lock(&cuda->lock);
+        result = query_streams_locked(cuda);
+        pl_mutex_unlock(&cuda->lock);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+            (void)device_cuda_fail(cuda, result,
+                                   "cuStreamQuery"); /* read back below if sticky */
+        }
+    }
+
+    pl_mutex_lock(&cuda->lock);
+    lost = cuda->lost;
+    pl_mutex_unlock(&cuda->lock);
+    return lost.status == PLASMON_OK ? PLASMON_OK
+                                     : pl_err_set(err, lost.status, "%s", lost.text);
+}
+
+/* ------------------------------------------------------------------------------------------------ ops */
+
+static void *cuda_ptr_host(struct device_ptr ptr)
+{
+    (void)ptr;
+    return NULL;
+}
+
+static void *cuda_native_stream(struct device_stream *stream)
+{
+    return device_cuda_stream_of(stream)->stream;
+}
+
+const struct device_ops device_cuda_ops = {
+    .kind             = DEVICE_CUDA,
+    .count            = device_cuda_driver_load,
+    .probe            = cuda_probe,
+    .open             = cuda_open,
+    .close            = cuda_close,
+    .range_reserve    = device_cuda_range_reserve,
+    .range_release    = device_cuda_range_release,
+    .chunk_create     = device_cuda_chunk_create,
+    .chunk_map        = device_cuda_chunk_map,
+    .chunk_unmap      = device_cuda_chunk_unmap,
+    .can_peer         = device_cuda_can_peer,
+    .host_register    = device_cuda_host_register,
+    .host_unregister  = device_cuda_host_unregister,
+    .ptr_host         = cuda_ptr_host,
+    .stream_create    = device_cuda_stream_create,
+    .stream_destroy   = device_cuda_stream_destroy,
+    .stream_sync      = device_cuda_stream_sync,
+    .health           = cuda_health,
+    .copy             = device_cuda_copy,
+    .copy_planned     = device_cuda_copy_planned,
+    .fill8            = device_cuda_fill8,
+    .signal           = device_cuda_signal,
+    .wait             = device_cuda_wait,
+    .notify           = device_cuda_notify,
+    .join             = device_cuda_join,
+    .event_create     = device_cuda_event_create,
+    .event_destroy    = device_cuda_event_destroy,
+    .event_record     = device_cuda_event_record,
+    .event_elapsed_ns = device_cuda_event_elapsed_ns,
+    .event_done       = device_cuda_event_done,
+    .module_load      = device_cuda_module_load,
+    .module_unload    = device_cuda_module_unload,
+    .module_function  = device_cuda_module_function,
+    .launch           = device_cuda_launch,
+    .cublas           = device_cuda_blas_handle,
+    .cublas_on        = device_cuda_blas_on,
+    .cublas_symbol    = device_cuda_blas_symbol,
+    .native_stream    = cuda_native_stream,
+};

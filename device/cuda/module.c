@@ -1,0 +1,169 @@
+/*
+ * GPU code: fatbins, cubins and PTX, and launches of what is in them.
+ *
+ * With CUDA_MODULE_LOADING=EAGER (driver.c) loading a module loads all its functions, so no first launch blocks. Loading
+ * and unloading do block while a stream waits: never on the thread that enqueues.
+ */
+#include "device/cuda/cuda_int.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+#define SHARED_BYTES_DEFAULT_MAX \
+    49152u /* more dynamic shared memory must be asked for, by function */
+#define FATBIN_MAGIC 0xba55ed50u
+#define ELF_MAGIC    0x464c457fu /* "\x7f" "ELF", little endian */
+
+struct cuda_module {
+    struct device_module base;
+    CUmodule module;
+};
+
+static struct cuda_module *module_of(struct device_module *module)
+{
+    PL_CHECK(module->device->ops == &device_cuda_ops);
+    return (struct cuda_module *)(void *)module;
+}
+
+/* PTX is text and must end in a zero, which the caller's bytes need not. NULL: out of memory. Free it. */
+static char *ptx_terminated(const void *image, size_t image_bytes)
+{
+    char *text = pl_alloc(image_bytes + 1);
+
+    if (text != NULL) {
+        memcpy(text, image, image_bytes);
+    }
+    return text;
+}
+
+static bool image_is_binary(const void *image, size_t image_bytes)
+{
+    uint32_t magic = 0;
+
+    if (image_bytes < sizeof(magic)) {
+        return false;
+    }
+    memcpy(&magic, image, sizeof(magic));
+    return magic == FATBIN_MAGIC || magic == ELF_MAGIC;
+}
+
+/* The driver's compiler says more than its error code. */
+static plasmon_status_t image_load(struct device_cuda *cuda, const void *image,
+                                   CUmodule *out_module, struct pl_err *err)
+{
+    char log[384]           = "";
+    CUjit_option options[]  = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[]          = {log, (void *)(uintptr_t)(sizeof(log) - 1)};
+    plasmon_status_t status = DEVICE_CU(
+        cuda, cuModuleLoadDataEx(out_module, image, PL_COUNT(options), options, values));
+
+    if (status == PLASMON_OK) {
+        return PLASMON_OK;
+    }
+    return pl_err_set(err, status, "cannot load GPU code: %s%s%.300s",
+                      device_cuda_last_error(), log[0] != '\0' ? ": " : "", log);
+}
+
+plasmon_status_t device_cuda_module_load(struct device *device, const void *image,
+                                         size_t image_bytes,
+                                         struct device_module **out_module,
+                                         struct pl_err *err)
+{
+    struct device_cuda *cuda   = device_cuda_of(device);
+    struct cuda_module *module = PL_NEW(struct cuda_module);
+    char *ptx                  = NULL;
+    plasmon_status_t status;
+
+    if (module == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for a module");
+    }
+    module->base.device = device;
+
+    if (!image_is_binary(image, image_bytes)) {
+        ptx = ptx_terminated(image, image_bytes);
+        if (ptx == NULL) {
+            status = pl_err_set(err, PLASMON_ENOMEM, "no memory for %zu bytes of PTX",
+                                image_bytes);
+            goto err_free;
+        }
+        image = ptx;
+    }
+    status = device_cuda_enter(cuda);
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "%s", device_cuda_last_error());
+        goto err_free;
+    }
+    status = image_load(cuda, image, &module->module, err);
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
+    pl_free(ptx);
+    *out_module = &module->base;
+    return PLASMON_OK;
+
+err_free:
+    pl_free(ptx);
+    pl_free(module);
+    return status;
+}
+
+void device_cuda_module_unload(struct device_module *base)
+{
+    struct cuda_module *module = module_of(base);
+    struct device_cuda *cuda   = device_cuda_of(base->device);
+
+    if (device_cuda_enter(cuda) == PLASMON_OK) {
+        (void)DEVICE_CU(cuda,
+                        cuModuleUnload(module->module)); /* logged; nothing else to do */
+    }
+    pl_free(module);
+}
+
+plasmon_status_t device_cuda_module_function(struct device_module *base, const char *name,
+                                             void **out_function, struct pl_err *err)
+{
+    struct device_cuda *cuda = device_cuda_of(base->device);
+    CUfunction function;
+    plasmon_status_t status = device_cuda_enter(cuda);
+    CUresult result;
+
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "%s", device_cuda_last_error());
+    }
+
+    /* A name that is not there is the caller's business, not an event for the log. */
+    result =
+        device_cuda_driver.cuModuleGetFunction(&function, module_of(base)->module, name);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        return pl_err_set(err, PLASMON_ENOENT, "the GPU code has no function %s", name);
+    }
+    if (result != CUDA_SUCCESS) {
+        status = device_cuda_fail(cuda, result, "cuModuleGetFunction");
+        return pl_err_set(err, status, "%s", device_cuda_last_error());
+    }
+    *out_function = function;
+    return PLASMON_OK;
+}
+
+plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
+                                    const struct device_launch_shape *shape, void **params)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = device_cuda_of(base->device);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK && shape->shared_bytes > SHARED_BYTES_DEFAULT_MAX) {
+        status = DEVICE_CU(
+            cuda,
+            cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                               (int)shape->shared_bytes));
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(
+            cuda, cuLaunchKernel(function, shape->grid[0], shape->grid[1], shape->grid[2],
+                                 shape->block[0], shape->block[1], shape->block[2],
+                                 shape->shared_bytes, stream->stream, params, NULL));
+    }
+    return status;
+}

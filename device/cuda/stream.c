@@ -1,0 +1,320 @@
+/*
+ * Streams of a CUDA device, and what is put into them. Every call enqueues and returns; only sync and destroy wait.
+ *
+ * Streams are non-blocking ones: they have nothing to do with the default stream, which libraries may use.
+ *
+ * JOIN takes an event of the waiting stream, records it in the other one, and waits for it. A wait refers to the record
+ * at the time of the call, so the same event serves the next join at once; and as calls on one stream do not overlap,
+ * nobody else uses it in between.
+ *
+ * WAIT compares modulo 2^64, as a signed difference: *word may be at most 2^63 - 1 ahead or behind. Timelines count
+ * launches, so they never come near.
+ */
+#include "device/cuda/cuda_int.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+struct cuda_event {
+    struct device_event base;
+    CUevent event;
+    bool recorded; /* calls on one event do not overlap */
+};
+
+static struct cuda_event *event_of(struct device_event *event)
+{
+    PL_CHECK(event->device->ops == &device_cuda_ops);
+    return (struct cuda_event *)(void *)event;
+}
+
+static struct device_cuda *cuda_of(struct device_cuda_stream *stream)
+{
+    return device_cuda_of(stream->base.device);
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags,
+                                           struct device_stream **out_stream)
+{
+    struct device_cuda *cuda = device_cuda_of(device);
+    int priority = (flags & DEVICE_STREAM_HIGH_PRIORITY) != 0 ? cuda->priority_high : 0;
+    struct device_cuda_stream *stream = PL_NEW(struct device_cuda_stream);
+    plasmon_status_t status;
+
+    if (stream == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    stream->base.device = device;
+    pl_list_init(&stream->link);
+
+    status = device_cuda_enter(cuda);
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
+    status = DEVICE_CU(cuda, cuStreamCreateWithPriority(&stream->stream,
+                                                        CU_STREAM_NON_BLOCKING, priority));
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
+    status = DEVICE_CU(cuda, cuEventCreate(&stream->join_event, CU_EVENT_DISABLE_TIMING));
+    if (status != PLASMON_OK) {
+        goto err_destroy_stream;
+    }
+
+    pl_mutex_lock(&cuda->lock);
+    pl_list_add_tail(&cuda->streams, &stream->link);
+    pl_mutex_unlock(&cuda->lock);
+    *out_stream = &stream->base;
+    return PLASMON_OK;
+
+err_destroy_stream:
+    (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream)); /* the first error counts */
+err_free:
+    pl_free(stream);
+    return status;
+}
+
+void device_cuda_stream_destroy(struct device_stream *base)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+
+    pl_mutex_lock(&cuda->lock);
+    pl_list_remove(&stream->link);
+    pl_mutex_unlock(&cuda->lock);
+
+    /* Whatever fails is logged, and the rest is still tried. */
+    if (device_cuda_enter(cuda) == PLASMON_OK) {
+        (void)DEVICE_CU(cuda, cuStreamSynchronize(stream->stream));
+        (void)DEVICE_CU(cuda, cuEventDestroy(stream->join_event));
+        (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream));
+        if (stream->workspace != 0) {
+            (void)DEVICE_CU(cuda, cuMemFree(stream->workspace));
+        }
+    }
+    pl_free(stream);
+}
+
+plasmon_status_t device_cuda_stream_sync(struct device_stream *base, struct pl_err *err)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuStreamSynchronize(stream->stream));
+    }
+    return status == PLASMON_OK ? PLASMON_OK
+                                : pl_err_set(err, status, "%s", device_cuda_last_error());
+}
+
+/* ------------------------------------------------------------------------------------------------ bytes */
+
+plasmon_status_t device_cuda_copy(struct device_stream *base, enum device_copy_kind kind,
+                                  uint64_t dst, uint64_t src, uint64_t bytes)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    switch (kind) {
+    case DEVICE_COPY_DEVICE_TO_DEVICE:
+        return DEVICE_CU(cuda, cuMemcpyDtoDAsync(dst, src, bytes, stream->stream));
+    case DEVICE_COPY_HOST_TO_DEVICE:
+        return DEVICE_CU(cuda, cuMemcpyHtoDAsync(dst, (const void *)(uintptr_t)src, bytes,
+                                                 stream->stream));
+    case DEVICE_COPY_DEVICE_TO_HOST:
+        return DEVICE_CU(
+            cuda, cuMemcpyDtoHAsync((void *)(uintptr_t)dst, src, bytes, stream->stream));
+    }
+    return PLASMON_EINVAL;
+}
+
+plasmon_status_t device_cuda_fill8(struct device_stream *base, struct device_ptr dst,
+                                   uint8_t value, uint64_t bytes)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    return status != PLASMON_OK
+               ? status
+               : DEVICE_CU(cuda, cuMemsetD8Async(dst.addr, value, bytes, stream->stream));
+}
+
+/* ------------------------------------------------------------------------------------------------ order */
+
+plasmon_status_t device_cuda_signal(struct device_stream *base, uint64_t *word,
+                                    uint64_t value)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    CUdeviceptr address;
+    plasmon_status_t status = device_cuda_host_address(cuda, word, sizeof(*word), &address);
+
+    if (status == PLASMON_OK) {
+        status = device_cuda_enter(cuda);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    /* The default write has a system-wide fence before it: what the stream did is visible first. */
+    return DEVICE_CU(cuda, cuStreamWriteValue64(stream->stream, address, value,
+                                                CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
+plasmon_status_t device_cuda_wait(struct device_stream *base, uint64_t *word,
+                                  uint64_t value)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    CUdeviceptr address;
+    plasmon_status_t status = device_cuda_host_address(cuda, word, sizeof(*word), &address);
+
+    if (status == PLASMON_OK) {
+        status = device_cuda_enter(cuda);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    return DEVICE_CU(cuda, cuStreamWaitValue64(stream->stream, address, value,
+                                               CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+/* On a thread of the driver, which must not call CUDA. */
+static void notify_host(void *user)
+{
+    int eventfd  = (int)(intptr_t)user;
+    uint64_t one = 1;
+    ssize_t written;
+
+    do {
+        written = write(eventfd, &one, sizeof(one));
+    } while (written < 0 && errno == EINTR);
+
+    /* EAGAIN: the counter is full, so the poller has been woken already. */
+    if (written < 0 && errno != EAGAIN) {
+        pl_error("device", "cannot notify descriptor %d: %s", eventfd, strerror(errno));
+    }
+}
+
+plasmon_status_t device_cuda_notify(struct device_stream *base, int eventfd)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    return status != PLASMON_OK
+               ? status
+               : DEVICE_CU(cuda, cuLaunchHostFunc(stream->stream, notify_host,
+                                                  (void *)(intptr_t)eventfd));
+}
+
+plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stream *other)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(
+            cuda, cuEventRecord(stream->join_event, device_cuda_stream_of(other)->stream));
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuStreamWaitEvent(stream->stream, stream->join_event,
+                                                   CU_EVENT_WAIT_DEFAULT));
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ events */
+
+plasmon_status_t device_cuda_event_create(struct device *device,
+                                          struct device_event **out_event)
+{
+    struct device_cuda *cuda = device_cuda_of(device);
+    struct cuda_event *event = PL_NEW(struct cuda_event);
+    plasmon_status_t status;
+
+    if (event == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    event->base.device = device;
+    status             = device_cuda_enter(cuda);
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuEventCreate(&event->event, CU_EVENT_DEFAULT));
+    }
+    if (status != PLASMON_OK) {
+        pl_free(event);
+        return status;
+    }
+    *out_event = &event->base;
+    return PLASMON_OK;
+}
+
+void device_cuda_event_destroy(struct device_event *base)
+{
+    struct cuda_event *event = event_of(base);
+    struct device_cuda *cuda = device_cuda_of(base->device);
+
+    if (device_cuda_enter(cuda) == PLASMON_OK) {
+        (void)DEVICE_CU(cuda,
+                        cuEventDestroy(event->event)); /* logged; nothing else to do */
+    }
+    pl_free(event);
+}
+
+plasmon_status_t device_cuda_event_record(struct device_event *base,
+                                          struct device_stream *stream)
+{
+    struct cuda_event *event = event_of(base);
+    struct device_cuda *cuda = device_cuda_of(base->device);
+    plasmon_status_t status  = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(
+            cuda, cuEventRecord(event->event, device_cuda_stream_of(stream)->stream));
+    }
+    if (status == PLASMON_OK) {
+        event->recorded = true;
+    }
+    return status;
+}
+
+bool device_cuda_event_done(struct device_event *base)
+{
+    struct device_cuda *cuda = device_cuda_of(base->device);
+
+    return device_cuda_enter(cuda) == PLASMON_OK &&
+           DEVICE_CU(cuda, cuEventQuery(event_of(base)->event)) == PLASMON_OK;
+}
+
+plasmon_status_t device_cuda_event_elapsed_ns(struct device_event *begin,
+                                              struct device_event *end, uint64_t *out_ns)
+{
+    struct device_cuda *cuda = device_cuda_of(begin->device);
+    float elapsed_ms         = 0;
+    plasmon_status_t status;
+
+    if (!event_of(begin)->recorded || !event_of(end)->recorded) {
+        return PLASMON_EINVAL;
+    }
+    status = device_cuda_enter(cuda);
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuEventElapsedTime(&elapsed_ms, event_of(begin)->event,
+                                                    event_of(end)->event));
+    }
+    if (status == PLASMON_OK) {
+        *out_ns = elapsed_ms > 0 ? (uint64_t)((double)elapsed_ms * 1e6) : 0;
+    }
+    return status;
+}
