@@ -110,9 +110,11 @@ struct worker_stream {
     uint64_t
         hazard; /* last seq in here that may wait for another device, itself or through a join */
     uint32_t unsignalled; /* launches since the last signal */
+    uint64_t signalled;   /* a write of the word up to this seq went in, or was made */
     bool woken;           /* the core stored the word since the last wake */
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
+    uint64_t joined_word[STORE_STREAM_MAX]; /* ... and so is the write of stream i's word up to this one */
 };
 
 /* A word of another device, and what to wait for. */

@@ -235,6 +235,7 @@ static void word_store(struct worker_core *core, struct worker_launch *launch,
     __atomic_store_n(&core->timeline->stream[stream].value, launch->seq, __ATOMIC_RELEASE);
     core->streams[stream].woken       = true;
     core->streams[stream].unsignalled = 0;
+    core->streams[stream].signalled   = launch->seq;
 }
 
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch)

@@ -9,6 +9,10 @@
  * A SIGNAL IN TIME. Work that waits for another device (a wait on its word, half a host-route transfer, a join with a stream that
  * holds such work) is a hazard: what lies before it in its stream may be just what that device waits for. So the word is
  * written before a hazard goes in. `hazard` is the last one of a stream; when the word has passed it, there is none.
+ *
+ * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or written a buffer must not be done again
+ * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work. (In
+ * one stream the word covers both, or neither: then the head knows that the reader cannot run again.)
  */
 #include "worker/core_int.h"
 
@@ -143,12 +147,23 @@ void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint
     core->streams[stream].hazard = seq;
 }
 
+static bool overwrites(const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        if (launch->operands[i].writes && !launch->operands[i].fresh) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void order_local(struct worker_core *core, struct worker_launch *launch,
                         uint32_t stream, uint64_t seq, bool *io_clear)
 {
     struct worker_stream *mine = &core->streams[stream];
     plasmon_status_t status;
     uint32_t other;
+    bool word;
 
     if (store_timeline_done(core->timeline, seq)) {
         return;
@@ -158,8 +173,13 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
         return; /* not clear of it, but behind it: stream_idle() knows */
     }
     *io_clear = false;
-    if (mine->joined[other] >= seq || pl_bug("worker.skip_join")) {
+    word = overwrites(launch);
+    if ((word ? mine->joined_word[other] : mine->joined[other]) >= seq ||
+        pl_bug("worker.skip_join")) {
         return;
+    }
+    if (word && core->streams[other].signalled < seq) {
+        worker_stream_signal(core, other);
     }
 
     if (hazard_ahead(core, other)) {
@@ -172,7 +192,8 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
                            other);
         return;
     }
-    mine->joined[other] = core->streams[other].last;
+    mine->joined[other]      = core->streams[other].last;
+    mine->joined_word[other] = core->streams[other].signalled;
 }
 
 /* One wait a word, for the highest value. */
@@ -255,6 +276,7 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
                  (unsigned long long)mine->last, pl_status_text(status));
     }
     mine->unsignalled = 0;
+    mine->signalled   = mine->last;
 }
 
 void worker_streams_flush(struct worker_core *core)
