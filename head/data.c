@@ -520,6 +520,7 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
     struct head_array *hold;
     struct pl_view view;
     struct pl_list *pos, *it;
+    struct pl_box part;
     plasmon_status_t status;
 
     status = head_client_ref_get(client, locate->ref, locate->client, &ref, &why);
@@ -569,8 +570,8 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
         pl_list_for_each(it, &fragment->tile->instances) {
             const struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
 
-            if (pl_box_intersects(&instance->box, &fragment->box)) {
-                wait_to_map(wait, instance->buffer, &fragment->box);
+            if (pl_box_intersection(&instance->box, &fragment->box, &part)) {
+                wait_to_map(wait, instance->buffer, &part);
             }
         }
     }

@@ -121,6 +121,14 @@ struct head_task *head_device_task(struct head_device *device, uint64_t seq)
 
 /* --------------------------------------------------------------------------------------------- output */
 
+static void out_launch(struct head_core *core, struct head_device *device, const struct head_task *task)
+{
+    head_bytes_field(&device->out, FIELD_LAUNCHES, task->bytes, task->bytes_length);
+    if (++device->out_launches >= WIRE_TASKS_MAX || device->out.length > HEAD_BODY_BYTES_MAX) {
+        head_device_flush(core, device);
+    }
+}
+
 void head_device_pump(struct head_core *core, struct head_device *device)
 {
     while (device->connected && device->seq_sent < device->seq_last &&
@@ -128,11 +136,8 @@ void head_device_pump(struct head_core *core, struct head_device *device)
         struct head_task *task = head_device_task(device, device->seq_sent + 1);
 
         PL_CHECK(task != NULL); /* only a sent launch finishes */
-        head_bytes_field(&device->out, FIELD_LAUNCHES, task->bytes, task->bytes_length);
         device->seq_sent++;
-        if (++device->out_launches >= WIRE_TASKS_MAX || device->out.length > HEAD_BODY_BYTES_MAX) {
-            head_device_flush(core, device);
-        }
+        out_launch(core, device, task);
     }
 }
 
@@ -484,6 +489,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__
     if (restarted || hello->resume_session == 0) {
         /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
         device->out.length = 0;
+        device->out_launches = 0;
         free_again(device);
         /* Unfinished launches go out again, oldest first, under their numbers. */
         for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
@@ -491,7 +497,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__
             struct head_task *task = head_device_task(device, seq);
 
             if (task != NULL && !task->ended) {
-                head_bytes_field(&device->out, FIELD_LAUNCHES, task->bytes, task->bytes_length);
+                out_launch(core, device, task);
             }
         }
     }
