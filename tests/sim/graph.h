@@ -101,6 +101,10 @@ struct graph {
     uint64_t seed;
     uint64_t random;
     struct sim_config config;
+    /* Moods of this one, so that rare things meet each other. */
+    uint32_t cancel_weight;
+    uint32_t map_weight;
+    uint32_t unmap_permille;
     struct graph_ref refs[GRAPH_REFS_MAX];
     uint32_t ref_count;
     struct graph_step *steps; /* GRAPH_STEPS_MAX */

@@ -5,7 +5,7 @@
  * WHAT MAY FAIL
  *   - a task with a failed input, and test_fail: they must fail
  *   - a task that was asked to be cancelled: ECANCELLED
- *   - after a crash: ECONSUMED, EWORKER, EDEPENDENCY; on a device with little memory: EDEVMEM, EDEPENDENCY. The head's own copies and
+ *   - after a crash: ECONSUMED, EWORKER, EDEPENDENCY; on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY. The head's own copies and
  *     folds may be what failed, so which tasks depend on it cannot be told from outside; but what is answered as done must be
  *     right in any case.
  * Everything else is an error, and so is a task that ends well on a failed input.
@@ -94,6 +94,7 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_EWORKER:
         return crash;
     case PLASMON_EDEVMEM:
+    case PLASMON_ELOST: /* a part of an array for which there was no room */
         return scarce;
     case PLASMON_EDEPENDENCY:
         return crash || scarce;

@@ -128,9 +128,9 @@ static bool to_root(const struct graph_ref *ref, const struct pl_view *view,
     return pl_view_compose(&ref->base, view, out, &err) == PLASMON_OK;
 }
 
-/* What the view is, whatever it was meant to be. */
+/* What the view is, whatever it was meant to be. One that overlaps the last access is dense or strided, too: counted as either. */
 static enum graph_view_kind classify(const struct graph_ref *ref, const struct pl_view *view,
-                                     const struct pl_view *root, bool nested)
+                                     const struct pl_view *root, bool nested, bool overlap)
 {
     struct pl_box hull = pl_view_hull(root);
 
@@ -140,7 +140,7 @@ static enum graph_view_kind classify(const struct graph_ref *ref, const struct p
     if (nested) {
         return GRAPH_NESTED;
     }
-    if (ref->accessed && pl_box_intersects(&hull, &ref->last) &&
+    if (overlap && ref->accessed && pl_box_intersects(&hull, &ref->last) &&
         !pl_box_equal(&hull, &ref->last)) {
         return GRAPH_OVERLAPPING;
     }
@@ -242,7 +242,8 @@ static bool arg_make(struct graph *graph, uint32_t ref, uint32_t mode,
     if (!to_root(&graph->refs[ref], view, &out->root)) {
         return false;
     }
-    out->kind = classify(&graph->refs[ref], view, &out->root, nested);
+    out->kind =
+        classify(&graph->refs[ref], view, &out->root, nested, chance(graph, 350));
     return true;
 }
 
@@ -688,8 +689,14 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     config->check_every  = profile->check_every;
     config->window       = chance(graph, 200) ? (uint32_t)between(graph, 1, 12) : 0;
     config->credit       = chance(graph, 200) ? between(graph, 16, 64) : 0;
+    graph->cancel_weight  = chance(graph, 350) ? 45 : 5;
+    graph->map_weight     = chance(graph, 350) ? 25 : 4;
+    graph->unmap_permille = chance(graph, 500) ? 150 : 15;
+    if (graph->cancel_weight > 5 && chance(graph, 700)) {
+        config->window = (uint32_t)between(graph, 1, 4); /* so that there is time to cancel */
+    }
     if (chance(graph, profile->scarce_permille)) {
-        config->device_bytes = between(graph, 5, 12) * 16384;
+        config->device_bytes = between(graph, 3, 10) * 4096;
     }
     if (config->device_bytes == 0 && chance(graph, profile->crash_permille)) {
         config->crashes_max     = (uint32_t)between(graph, 1, 3);
@@ -704,28 +711,31 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
 static void make_step(struct graph *graph, uint32_t ndim, uint32_t dtype)
 {
     uint32_t client = chance(graph, 800) ? 0 : (uint32_t)draw(graph, graph->config.clients);
-    uint64_t roll   = draw(graph, 100);
+    uint32_t total  = 94 + graph->cancel_weight + graph->map_weight;
+    uint64_t roll   = draw(graph, total);
 
-    if (roll < 64) {
+    if (roll < 70) {
         make_run(graph, client);
-    } else if (roll < 68) {
+    } else if (roll < 73) {
         make_put(graph, client, ndim, dtype);
-    } else if (roll < 75) {
+    } else if (roll < 81) {
         if (room_for_refs(graph)) {
             make_with_source(graph, client, GRAPH_SNAPSHOT);
         }
-    } else if (roll < 80) {
-        make_with_source(graph, client, GRAPH_READ);
     } else if (roll < 86) {
-        make_with_source(graph, client, GRAPH_MAP);
+        make_with_source(graph, client, GRAPH_READ);
     } else if (roll < 90) {
         make_release(graph, client);
-    } else if (roll < 97) {
+    } else if (roll < 94) {
+        if (graph->config.clients > 1) {
+            make_shared(graph, client);
+        }
+    } else if (roll < 94 + graph->cancel_weight) {
         make_cancel(graph, client);
-    } else if (graph->config.clients > 1) {
-        make_shared(graph, client);
+    } else {
+        make_with_source(graph, client, GRAPH_MAP);
     }
-    make_unmaps(graph, 120);
+    make_unmaps(graph, graph->unmap_permille);
 }
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile)

@@ -150,8 +150,11 @@ static void play_put_shared(struct graph *graph, struct graph_step *step,
     ref->id          = sim_client_id(client);
     step->answers[0] = sim_client_put_open(client, ref->id, &ref->root, step->place,
                                            step->donatable);
-    if (!wait_for(client->sim, client, step->answers[0]) ||
-        step->answers[0]->status != PLASMON_OK) {
+    if (!wait_for(client->sim, client, step->answers[0])) {
+        return;
+    }
+    if (step->answers[0]->status != PLASMON_OK) {
+        sim_client_put_seal(client, ref->id, true);
         return;
     }
     sim_client_put_write(client, step->answers[0], step->data, pl_shape_bytes(&ref->root));

@@ -59,6 +59,8 @@ bool sim_chance(struct sim *sim, uint64_t permille);
 
 /* The first failure stays; the run ends at the next step. */
 void sim_fail(struct sim *sim, const char *format, ...) PL_PRINTF(2, 3);
+/* With PLASMON_SIM_TRACE set: a line on stdout, for reading what a seed does. */
+void sim_trace(struct sim *sim, const char *format, ...) PL_PRINTF(2, 3);
 void *sim_alloc(size_t bytes); /* zeroed; a test that runs out of memory stops */
 
 /* ------------------------------------------------------------------------------------------------ links */
@@ -203,6 +205,8 @@ struct sim_worker {
     struct pl_vec blocks;      /* struct sim_block */
     struct pl_vec blocks_before; /* of the incarnation that died */
     uint64_t block_serial;
+    uint64_t recovered;                 /* what the hello says of earlier incarnations */
+    struct wire_ranges recovered_open;
     uint32_t slots_used; /* slots below it were named by launches */
 
     struct sim_stream streams[STORE_STREAM_MAX];
@@ -495,8 +499,9 @@ struct sim {
     struct pl_vec crash_times; /* uint64_t */
     struct pl_map ran_on; /* client task -> device + 1 of its launch, both clients' */
 
+    bool trace;
     bool failed;
-    char failure[1024];
+    char failure[4096];
 };
 
 plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_sim);

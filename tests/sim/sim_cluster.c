@@ -7,12 +7,13 @@
  */
 #include "tests/sim/sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
 enum {
-    STEPS_MAX    = 4000000,
+    STEPS_MAX    = 600000,
     TICK_NS      = 20000000,
     IDLE_TICKS   = 1000, /* 20 s of virtual time: a lease is half of that */
     SEALED_EVERY = 64,   /* steps between looks at sealed bytes */
@@ -80,6 +81,16 @@ static void tick(struct sim *sim)
     }
 }
 
+static void fail_stuck(struct sim *sim, const char *how)
+{
+    struct pl_str text;
+
+    pl_str_init(&text);
+    sim_describe(sim, &text);
+    sim_fail(sim, "%s, and something is still awaited:\n%s", how, pl_str_text(&text));
+    pl_str_finish(&text);
+}
+
 bool sim_step(struct sim *sim)
 {
     struct sim_event event;
@@ -104,7 +115,7 @@ bool sim_step(struct sim *sim)
         }
     }
     if (sim->steps > STEPS_MAX) {
-        sim_fail(sim, "no end after %d steps", STEPS_MAX);
+        fail_stuck(sim, "there is no end");
     }
     return !sim->failed;
 }
@@ -113,17 +124,6 @@ static void pass_time(struct sim *sim)
 {
     sim->now_ns += TICK_NS;
     tick(sim);
-}
-
-static void fail_deadlock(struct sim *sim)
-{
-    struct pl_str text;
-
-    pl_str_init(&text);
-    sim_describe(sim, &text);
-    sim_fail(sim, "nothing happens any more, and something is still awaited:\n%s",
-             pl_str_text(&text));
-    pl_str_finish(&text);
 }
 
 bool sim_run_until(struct sim *sim, bool (*done)(void *user), void *user)
@@ -140,7 +140,7 @@ bool sim_run_until(struct sim *sim, bool (*done)(void *user), void *user)
         idle  = burst > 1 ? 0 : idle + 1;
         burst = 0;
         if (idle > IDLE_TICKS) {
-            fail_deadlock(sim);
+            fail_stuck(sim, "nothing happens any more");
         }
         pass_time(sim);
     }
@@ -257,6 +257,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     sim->config = *config;
     sim->random = config->seed;
     sim->now_ns = 1000000;
+    sim->trace  = getenv("PLASMON_SIM_TRACE") != NULL;
     sim->events = PL_VEC_INIT(struct sim_event);
     sim->crash_times = PL_VEC_INIT(uint64_t);
     pl_map_init(&sim->ran_on);

@@ -26,7 +26,8 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
     struct sim_worker *worker = user;
     struct sim *sim           = worker->sim;
     uint64_t limit            = sim->config.device_bytes;
-    uint64_t chunk            = pl_max_u64(pl_round_up(bytes, 4096), 16384);
+    uint64_t chunk =
+        pl_max_u64(pl_round_up(bytes, 4096), limit != 0 ? 4096 : 16384);
     struct sim_chunk *added;
 
     if ((limit != 0 && worker->chunk_bytes + chunk > limit) ||
@@ -398,12 +399,25 @@ void sim_op_describe(const struct sim_op *op, struct pl_str *out)
     case SIM_OP_RECV:
         pl_str_append(out, " chunk %llu, device %u", (unsigned long long)op->first_chunk,
                       op->src->host_device);
+        if (op->kind == SIM_OP_SEND) {
+            pl_str_append(out, ", which took %llu",
+                          (unsigned long long)op->src->timeline->stage_taken.value);
+        }
         break;
     case SIM_OP_RUN:
-        pl_str_append(out, " %s, launch %llu", op->function->name,
+        pl_str_append(out, " %s, launch %llu:", op->function->name,
                       (unsigned long long)op->tag);
+        for (uint32_t i = 0; i < op->arg_count; i++) {
+            pl_str_append(out, " %llu", (unsigned long long)op->args[i].data.addr);
+        }
+        break;
+    case SIM_OP_SIGNAL:
+        pl_str_append(out, " %llu", (unsigned long long)op->value);
         break;
     default:
+        pl_str_append(out, " to %llu from %llu, launch %llu",
+                      (unsigned long long)op->dst_offset,
+                      (unsigned long long)op->src_offset, (unsigned long long)op->tag);
         break;
     }
 }

@@ -52,6 +52,20 @@ void sim_fail(struct sim *sim, const char *format, ...)
     va_end(args);
 }
 
+void sim_trace(struct sim *sim, const char *format, ...)
+{
+    va_list args;
+
+    if (!sim->trace) {
+        return;
+    }
+    printf("%12llu ", (unsigned long long)sim->now_ns);
+    va_start(args, format);
+    (void)vprintf(format, args);
+    va_end(args);
+    printf("\n");
+}
+
 static bool before(const struct sim_event *a, const struct sim_event *b)
 {
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->serial < b->serial;

@@ -92,6 +92,15 @@ static void op_finish(void *user, uint64_t arg, void *data)
     }
     op = pl_list_first(&stream->ops, struct sim_op, link);
     PL_CHECK(op != NULL && stream->running);
+    if (worker->sim->trace) {
+        struct pl_str what;
+
+        pl_str_init(&what);
+        sim_op_describe(op, &what);
+        sim_trace(worker->sim, "device %u stream %u: %s", worker->host_device,
+                  stream->index, pl_str_text(&what));
+        pl_str_finish(&what);
+    }
     if (touches_live(worker, op)) {
         sim_op_do(stream, op);
     }

@@ -283,6 +283,50 @@ static void take_welcome(struct sim_worker *worker,
     }
 }
 
+static void trace_numbers(struct pl_str *out, size_t n, const int64_t *numbers)
+{
+    for (size_t i = 0; i < n; i++) {
+        pl_str_append(out, "%s%lld", i == 0 ? "" : ",", (long long)numbers[i]);
+    }
+}
+
+static void trace_launch(const struct sim_worker *worker, const Plasmon__V1__Launch *launch)
+{
+    struct pl_str text;
+
+    if (!worker->sim->trace) {
+        return;
+    }
+    pl_str_init(&text);
+    for (size_t i = 0; i < launch->n_operands; i++) {
+        const Plasmon__V1__Operand *operand = launch->operands[i];
+
+        pl_str_append(&text, "\n    mode %u %s%sslot %u frame ", operand->mode,
+                      operand->fresh ? "fresh " : "", operand->consume ? "in place " : "",
+                      wire_buffer_slot(operand->buffer));
+        trace_numbers(&text, operand->n_frame, operand->frame);
+        pl_str_append(&text, " view ");
+        trace_numbers(&text, operand->n_view, operand->view);
+    }
+    for (size_t i = 0; i < launch->n_pieces; i++) {
+        const Plasmon__V1__Piece *piece = launch->pieces[i];
+
+        pl_str_append(&text, "\n    piece of device %u slot %u box ",
+                      wire_buffer_device(piece->src), wire_buffer_slot(piece->src));
+        trace_numbers(&text, piece->n_box, piece->box);
+    }
+    for (size_t i = 0; i < launch->n_after; i++) {
+        pl_str_append(&text, "%s%u:%llu", i == 0 ? "\n    after " : " ",
+                      wire_point_device(launch->after[i]),
+                      (unsigned long long)wire_point_seq(launch->after[i]));
+    }
+    sim_trace(worker->sim, "device %u gets launch %llu, order %llu, kind %d, task %llu%s",
+              worker->host_device, (unsigned long long)launch->seq,
+              (unsigned long long)launch->order, (int)launch->kind,
+              (unsigned long long)launch->task, pl_str_text(&text));
+    pl_str_finish(&text);
+}
+
 static void take_command(struct sim_worker *worker,
                          const Plasmon__V1__WorkerCommand *command)
 {
@@ -290,7 +334,10 @@ static void take_command(struct sim_worker *worker,
     plasmon_status_t status;
 
     for (size_t i = 0; i < command->n_launches; i++) {
-        note_launch(worker, command->launches[i]);
+        const Plasmon__V1__Launch *launch = command->launches[i];
+
+        trace_launch(worker, launch);
+        note_launch(worker, launch);
     }
     sim_memory_enter(worker);
     status = worker_core_command(worker->core, command, &err);
@@ -370,13 +417,13 @@ static void core_create(struct sim_worker *worker)
     sim_memory_leave();
 }
 
-static void say_hello(struct sim_worker *worker, uint64_t enqueued,
-                      const struct wire_ranges *unfinished)
+static void say_hello(struct sim_worker *worker)
 {
+    const struct wire_ranges *unfinished = &worker->recovered_open;
     struct sim *sim                = worker->sim;
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
-    size_t n                       = unfinished == NULL ? 0 : unfinished->items.count;
+    size_t n                       = unfinished->items.count;
     char name[32];
 
     wire_arena_reset(&sim->arena);
@@ -394,7 +441,7 @@ static void say_hello(struct sim_worker *worker, uint64_t enqueued,
     hello.resume_session = worker->session;
     hello.resume_ack     = worker->link.in_seq;
     hello.received       = worker_core_received(worker->core);
-    hello.enqueued       = enqueued;
+    hello.enqueued       = worker->recovered;
     hello.n_unfinished   = n;
     hello.unfinished     = arena_take(sim, n, sizeof(*hello.unfinished));
     if (n > 0) {
@@ -406,38 +453,36 @@ static void say_hello(struct sim_worker *worker, uint64_t enqueued,
     body_send(worker, &frame, true);
 }
 
-/* A restarted process, or one whose connection broke: what it says of before is kept until the hello is out. */
+/* A connection that broke is made again; the head may never have got the last hello, so this one says all of it again. */
 static void worker_connect(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker = user;
 
     (void)data;
     if (arg == worker->life && worker->alive) {
-        say_hello(worker, 0, NULL);
+        say_hello(worker);
     }
 }
 
 static void worker_restart(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker = user;
-    struct wire_ranges unfinished;
-    uint64_t enqueued = 0;
 
     (void)data;
     if (arg != worker->life || worker->alive) {
         return;
     }
-    wire_ranges_init(&unfinished);
+    wire_ranges_clear(&worker->recovered_open);
     worker->alive = true;
     core_create(worker);
     sim_memory_enter(worker);
-    if (worker_core_recover(worker->core, &enqueued, &unfinished) != PLASMON_OK) {
+    if (worker_core_recover(worker->core, &worker->recovered, &worker->recovered_open) !=
+        PLASMON_OK) {
         sim_fail(worker->sim, "device %u: recovery failed", worker->host_device);
     }
     sim_memory_leave();
     sim_memory_recovered(worker);
-    say_hello(worker, enqueued, &unfinished);
-    wire_ranges_finish(&unfinished);
+    say_hello(worker);
 }
 
 void sim_worker_start(struct sim_worker *worker)
@@ -473,6 +518,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     if (!worker->alive) {
         return;
     }
+    sim_trace(sim, "device %u crashes", worker->host_device);
     sim_streams_drop(worker, true);
     worker->alive = false;
     worker->life++;
@@ -518,6 +564,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
     store_timeline_init(worker->timeline, host_device);
     store_pins_init(worker->pins, 1000 + host_device);
     wire_ranges_init(&worker->done);
+    wire_ranges_init(&worker->recovered_open);
     wire_link_init(&worker->link, LINK_KEPT_BYTES);
     sim_streams_init(worker);
     sim_pipe_init(&worker->to_head, sim, sim_head_from_worker, worker);
@@ -536,6 +583,7 @@ void sim_worker_finish(struct sim_worker *worker)
     worker_core_destroy(worker->core);
     reports_clear(worker);
     wire_ranges_finish(&worker->done);
+    wire_ranges_finish(&worker->recovered_open);
     wire_link_finish(&worker->link);
     pl_vec_finish(&worker->chunks);
     pl_vec_finish(&worker->sealed);
@@ -564,6 +612,12 @@ void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out)
                   (unsigned long long)worker_core_received(worker->core),
                   (unsigned long long)worker->timeline->enqueued,
                   worker_core_idle(worker->core) ? "idle" : "busy");
+    pl_str_append(out, "  staging: took %llu, in slots:",
+                  (unsigned long long)worker->timeline->stage_taken.value);
+    for (uint32_t i = 0; i < STORE_STAGE_SLOTS; i++) {
+        pl_str_append(out, " %lld", (long long)worker->timeline->stage_ready[i].value - 1);
+    }
+    pl_str_append(out, "\n");
     for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
         const struct sim_stream *stream = &worker->streams[i];
 

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "tests/harness/test.h"
 
-enum { GRAPHS_DEFAULT = 2000, PROCESSES = 2, COVERAGE_FROM = 1500 };
+enum { GRAPHS_DEFAULT = 5000, PROCESSES = 2, COVERAGE_FROM = 4000 };
 
 static const struct graph_profile profile = {.devices_min     = 1,
                                              .devices_max     = 4,
