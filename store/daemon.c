@@ -105,6 +105,9 @@ void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why)
     daemon->stopping    = true;
     daemon->exit_status = exit_status;
     daemon->stop_due_ns = pl_now_ns() + STORE_TERM_TIMEOUT_NS;
+    if (daemon->uplink != NULL) {
+        daemon->uplink->ending(daemon->uplink->user);
+    }
     workers_shutdown(daemon);
     daemon_child_signal(&daemon->head, SIGTERM);
 }

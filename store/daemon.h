@@ -36,6 +36,7 @@ struct store_uplink {
     plasmon_status_t (*start)(void *user, const char *node, const char *store_socket, uint32_t devices);
     void (*worker_down)(void *user, const struct store_uplink_down *down);
     void (*give_fd)(void *user, int fd); /* takes fd */
+    void (*ending)(void *user); /* the host is about to end: a lost connection is no news any more */
     enum store_uplink_event (*next)(void *user, uint32_t *out_host_device);
 };
 

@@ -64,7 +64,8 @@ struct store_node {
     struct pl_vec downs_in; /* struct store_uplink_down, for the loop */
     struct pl_vec events;   /* struct posted_event, for the daemon; from event_next on */
     size_t event_next;
-    int fd_in; /* a connection for us; -1: none */
+    int fd_in;   /* a connection for us; -1: none */
+    bool ending; /* the daemon ends */
 
     /* The loop's thread. */
     struct rpc_channel *channel;
@@ -157,6 +158,25 @@ static void node_give_fd(void *user, int fd)
     if (node->started) {
         rpc_loop_post(node->loop, node_tick, node);
     }
+}
+
+static void node_ending(void *user)
+{
+    struct store_node *node = user;
+
+    pl_mutex_lock(&node->lock);
+    node->ending = true;
+    pl_mutex_unlock(&node->lock);
+}
+
+static bool node_is_ending(struct store_node *node)
+{
+    bool ending;
+
+    pl_mutex_lock(&node->lock);
+    ending = node->ending;
+    pl_mutex_unlock(&node->lock);
+    return ending;
 }
 
 /* Take over what the daemon said. */
@@ -368,7 +388,7 @@ static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_
     (void)stream;
     node->stream   = NULL;
     node->welcomed = false;
-    if (!node->told && !node->quitting) {
+    if (!node->told && !node_is_ending(node)) {
         pl_warn("store", "no connection to the head: %s%s%s; trying again",
                 pl_status_text(status), why != NULL && why[0] != '\0' ? ": " : "",
                 why != NULL ? why : "");
@@ -539,6 +559,7 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
                                         .start       = node_start,
                                         .worker_down = node_worker_down,
                                         .give_fd     = node_give_fd,
+                                        .ending      = node_ending,
                                         .next        = node_next};
     *out_node   = node;
     return PLASMON_OK;
@@ -584,6 +605,7 @@ void store_node_destroy(struct store_node *node)
     if (node == NULL) {
         return;
     }
+    node_ending(node);
     if (node->started) {
         rpc_loop_post(node->loop, node_quit, node);
         while (sem_wait(&node->quit_done) != 0) {

@@ -29,6 +29,11 @@ static void give_fd(void *user, int fd)
     (void)fd;
 }
 
+static void ending(void *user)
+{
+    (void)user;
+}
+
 static enum store_uplink_event next(void *user, uint32_t *out_host_device)
 {
     (void)user;
