@@ -44,8 +44,11 @@ static enum store_uplink_event next(void *user, uint32_t *out_host_device)
 int main(int argc, char **argv)
 {
     struct store_options options;
-    struct store_uplink uplink = {
-        .start = start, .worker_down = worker_down, .give_fd = give_fd, .next = next};
+    struct store_uplink uplink = {.start       = start,
+                                  .worker_down = worker_down,
+                                  .give_fd     = give_fd,
+                                  .ending      = ending,
+                                  .next        = next};
     struct pl_err err;
 
     if (store_options_parse(argc, argv, &options, &err) != PLASMON_OK) {
