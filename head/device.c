@@ -377,10 +377,10 @@ static bool is_half(const struct head_task *task)
 /* Half of a transfer is done again all the same, whatever it moves: the other half waits for it. */
 static void give_up(struct head_core *core, struct head_task *task, struct head_failure *failure)
 {
+    head_task_doom(core, task, failure); /* first: it looks at what kind of launch this was */
     if (!is_half(task)) {
         head_task_skip(core, task);
     }
-    head_task_doom(core, task, failure);
     head_failure_release(failure);
 }
 
@@ -400,7 +400,7 @@ static void judge(struct head_core *core, struct head_device *device, uint64_t e
             continue;
         }
         head_task_describe(task, what);
-        if (task->consumes || input_overwritten(task, &overwritten)) {
+        if (!pl_bug("head.run_again") && (task->consumes || input_overwritten(task, &overwritten))) {
             give_up(core, task,
                     head_failure_create(
                         PLASMON_ECONSUMED, task->id, client,

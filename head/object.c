@@ -103,6 +103,11 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
 
     PL_CHECK(buffer->refs > 0);
     if (--buffer->refs > 0) {
+        if (pl_bug("head.free_early") && pl_list_empty(&buffer->instances)) {
+            freed = pl_vec_push(&device->out_free);
+            PL_CHECK(freed != NULL);
+            *freed = buffer->id;
+        }
         return;
     }
 
@@ -382,7 +387,7 @@ void head_array_set(struct head_core *core, struct head_array *array, const stru
         struct pl_box rest[2 * PL_DIM_MAX];
         unsigned count = pl_box_subtract(&fragment->box, box, rest);
 
-        for (unsigned i = 0; i < count; i++) {
+        for (unsigned i = pl_bug("head.wrong_fragment") ? 1 : 0; i < count; i++) {
             fragment_add(core, array, &rest[i], fragment->tile);
         }
         fragment_remove(core, fragment);

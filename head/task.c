@@ -476,7 +476,7 @@ void head_task_finish(struct head_core *core, struct head_task *task, struct hea
 
 void head_task_ended(struct head_core *core, struct head_task *task)
 {
-    if (task->producers_open > 0 && task->failure == NULL) {
+    if (task->producers_open > 0 && task->failure == NULL && !pl_bug("head.done_early")) {
         task->ended = true;
         return;
     }
@@ -502,8 +502,8 @@ void head_task_cancel(struct head_core *core, struct head_task *task)
     head_task_describe(task, what);
     failure = head_failure_create(PLASMON_ECANCELLED, task->id, task->client != NULL ? task->client->id : 0,
                                   "%s was cancelled before it ran", what);
-    head_task_skip(core, task);
     head_task_doom(core, task, failure);
+    head_task_skip(core, task);
     head_failure_release(failure);
 }
 
