@@ -304,7 +304,7 @@ static void add_fresh(struct graph *graph, struct graph_step *step,
 
 static double small_number(struct graph *graph)
 {
-    return (double)((int64_t)draw(graph, 17) - 8) * 0.5;
+    return (double)((int64_t)draw(graph, 17) - 8) * 0.3;
 }
 
 /* First argument: through a view of some array, or (OUT only) a new one. Gives the shape of the call. */
@@ -531,8 +531,8 @@ static void random_bytes(struct graph *graph, const struct pl_shape *shape, uint
 
     for (int64_t i = 0; i < count; i++) {
         int64_t value = (int64_t)draw(graph, 41) - 20;
-        float f       = (float)value * 0.25f;
-        double d      = (double)value * 0.25;
+        float f       = (float)value * 0.37f; /* sums depend on their order */
+        double d      = (double)value * 0.37;
         int32_t n     = (int32_t)value;
 
         switch (shape->dtype) {
@@ -708,14 +708,53 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     }
 }
 
+/* Several partial results of one part of an array, now and then more than one fold takes. */
+static void make_burst(struct graph *graph, uint32_t client)
+{
+    uint64_t count = chance(graph, 60) ? between(graph, 63, 70) : between(graph, 2, 6);
+    uint32_t op    = chance(graph, 500) ? KERNEL_SUM
+                                        : (uint32_t)between(graph, KERNEL_SUM, KERNEL_MAX);
+    struct graph_arg arg;
+    struct pl_shape shape;
+    struct pl_view view;
+    bool nested;
+    uint32_t ref;
+
+    if (graph->step_count + count + 64 > GRAPH_STEPS_MAX ||
+        !pick_ref(graph, client, &ref)) {
+        return;
+    }
+    view  = any_view(graph, &graph->refs[ref], &nested);
+    shape = pl_view_shape(&view, graph->refs[ref].dtype);
+    for (uint64_t i = 0; i < count; i++) {
+        struct graph_step *step = step_add(graph, GRAPH_RUN, client);
+
+        step->pause_ns = 0;
+        step->function = "accumulate";
+        step->place =
+            chance(graph, 650) ? (uint32_t)between(graph, 1, graph->config.devices) : 0;
+        if (arg_make(graph, ref, KERNEL_REDUCE, &view, nested, &arg)) {
+            arg.reduce_op = op;
+            arg_commit(graph, step, &arg);
+        }
+        if (step->arg_count == 0 || !add_like(graph, step, KERNEL_IN, &shape, 0)) {
+            memset(step, 0, sizeof(*step));
+            graph->step_count--;
+            return;
+        }
+    }
+}
+
 static void make_step(struct graph *graph, uint32_t ndim, uint32_t dtype)
 {
     uint32_t client = chance(graph, 800) ? 0 : (uint32_t)draw(graph, graph->config.clients);
     uint32_t total  = 94 + graph->cancel_weight + graph->map_weight;
     uint64_t roll   = draw(graph, total);
 
-    if (roll < 70) {
+    if (roll < 67) {
         make_run(graph, client);
+    } else if (roll < 70) {
+        make_burst(graph, client);
     } else if (roll < 73) {
         make_put(graph, client, ndim, dtype);
     } else if (roll < 81) {
@@ -756,7 +795,7 @@ struct graph *graph_make(uint64_t seed, const struct graph_profile *profile)
             make_put(graph, c, ndim, i == 3 ? dtypes[draw(graph, PL_COUNT(dtypes))] : dtype);
         }
     }
-    while (graph->step_count < wanted && graph->step_count + 40 < GRAPH_STEPS_MAX) {
+    while (graph->step_count < wanted && graph->step_count + 140 < GRAPH_STEPS_MAX) {
         make_step(graph, ndim, dtype);
         wanted -= graph->ref_count + 4 >= GRAPH_REFS_MAX && wanted > 0;
     }

@@ -180,6 +180,13 @@ struct sim_sealed {
     bool sealed;
 };
 
+/* A buffer that a launch is to make. */
+struct sim_fresh {
+    uint64_t seq;
+    uint32_t slot;
+    uint32_t generation;
+};
+
 struct sim_worker {
     struct sim *sim;
     uint32_t host_device;
@@ -210,6 +217,7 @@ struct sim_worker {
     uint32_t slots_used; /* slots below it were named by launches */
 
     struct sim_stream streams[STORE_STREAM_MAX];
+    struct pl_vec fresh; /* struct sim_fresh */
 
     /* The connection. */
     bool connected; /* welcomed */

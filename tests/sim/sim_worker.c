@@ -247,6 +247,15 @@ static void note_launch(struct sim_worker *worker, const Plasmon__V1__Launch *la
         uint32_t slot = wire_buffer_slot(launch->operands[i]->buffer);
 
         worker->slots_used = slot >= worker->slots_used ? slot + 1 : worker->slots_used;
+        if (launch->operands[i]->fresh) {
+            struct sim_fresh *fresh = pl_vec_push(&worker->fresh);
+
+            PL_CHECK(fresh != NULL);
+            *fresh = (struct sim_fresh){
+                .seq        = launch->seq,
+                .slot       = slot,
+                .generation = wire_buffer_generation(launch->operands[i]->buffer)};
+        }
     }
     for (uint32_t i = 0; i < sim->config.clients; i++) {
         if (launch->task != 0 && sim->clients[i].id == launch->client) {
@@ -548,6 +557,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .arena_bytes = ARENA_BYTES,
                                   .life        = 1,
                                   .chunks      = PL_VEC_INIT(struct sim_chunk),
+                                  .fresh       = PL_VEC_INIT(struct sim_fresh),
                                   .sealed      = PL_VEC_INIT(struct sim_sealed),
                                   .blocks      = PL_VEC_INIT(struct sim_block),
                                   .blocks_before = PL_VEC_INIT(struct sim_block),
@@ -586,6 +596,7 @@ void sim_worker_finish(struct sim_worker *worker)
     wire_ranges_finish(&worker->recovered_open);
     wire_link_finish(&worker->link);
     pl_vec_finish(&worker->chunks);
+    pl_vec_finish(&worker->fresh);
     pl_vec_finish(&worker->sealed);
     pl_vec_finish(&worker->blocks);
     pl_vec_finish(&worker->blocks_before);

@@ -1,0 +1,108 @@
+/*
+ * Would the random programs find it? Bugs are armed one by one in the head and in the worker, and the random programs must notice
+ * each within a few hundred. How they notice is up to them: a wrong value, a broken invariant, a use of freed memory, a run
+ * that does not end.
+ */
+#include "tests/sim/graph.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+enum { GRAPHS_MAX = 400, FIRST_SEED = 1, FOUND = 3, NOT_FOUND = 0, SECONDS_MAX = 60 };
+
+static const struct graph_profile profile = {.devices_min     = 1,
+                                             .devices_max     = 4,
+                                             .steps_min       = 30,
+                                             .steps_max       = 80,
+                                             .crash_permille  = 250,
+                                             .break_permille  = 100,
+                                             .scarce_permille = 50,
+                                             .check_every     = 100};
+
+/* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
+static void hunt(const char *bug)
+{
+    struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
+
+    (void)alarm(SECONDS_MAX);
+    pl_log_set_sink(NULL, NULL);
+    pl_bug_arm(bug);
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX; seed++) {
+        if (!graph_run(seed, &profile, coverage, false)) {
+            printf("# %s: found by seed %llu\n", bug, (unsigned long long)seed);
+            (void)fflush(stdout);
+            _exit(FOUND);
+        }
+    }
+    _exit(NOT_FOUND);
+}
+
+static void assert_found(const char *bug)
+{
+    int status = 0;
+    pid_t child;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no seeded bugs (PLASMON_FAULTS is off)");
+#endif
+    test_set_timeout(SECONDS_MAX + 30);
+    (void)fflush(stdout);
+    child = fork();
+    ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        hunt(bug);
+    }
+    ASSERT_TRUE(waitpid(child, &status, 0) == child);
+    if (WIFSIGNALED(status)) {
+        printf("# %s: the process ended by signal %d\n", bug, WTERMSIG(status));
+        ASSERT_EQ(WTERMSIG(status), SIGABRT); /* PL_CHECK; not the alarm, not a stray pointer */
+        return;
+    }
+    if (WEXITSTATUS(status) != FOUND) {
+        test_fail(__FILE__, __LINE__, "%d random programs did not notice %s", GRAPHS_MAX, bug);
+    }
+}
+
+#define FINDS(name, bug)                                                                     \
+    TEST(random_programs_notice_##name)                                                      \
+    {                                                                                        \
+        assert_found(bug);                                                                   \
+    }
+
+FINDS(a_write_that_does_not_wait_for_readers, "head.skip_war")
+FINDS(a_read_that_does_not_wait_for_its_writer, "head.skip_raw")
+FINDS(a_donation_under_a_snapshot, "head.skip_hold")
+FINDS(a_replica_that_outlives_its_content, "head.stale_replica")
+FINDS(a_buffer_that_is_freed_in_use, "head.free_early")
+FINDS(a_fragment_that_is_forgotten, "head.wrong_fragment")
+FINDS(a_fold_in_another_order, "head.fold_order")
+FINDS(a_task_that_is_done_before_its_input, "head.done_early")
+FINDS(a_consumer_that_runs_again, "head.run_again")
+FINDS(a_signal_before_its_kernel, "worker.signal_before_kernel")
+FINDS(memory_that_is_freed_at_once, "worker.early_free")
+FINDS(a_wait_for_another_device_left_out, "worker.skip_wait")
+FINDS(a_join_of_streams_left_out, "worker.skip_join")
+FINDS(a_failed_result_that_is_sealed, "worker.seal_failed")
+
+/* The other half of the claim: with nothing armed, the same programs pass. */
+TEST(the_same_programs_pass_without_a_bug)
+{
+    struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
+
+    test_set_timeout(120);
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX; seed++) {
+        ASSERT_TRUE(graph_run(seed, &profile, coverage, true));
+    }
+    pl_free(coverage);
+}
+
+TEST_MAIN()
