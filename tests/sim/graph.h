@@ -82,8 +82,9 @@ struct graph_step {
     union kernel_scalar scalars[6];
     uint32_t scalar_count;
     uint32_t place; /* device index + 1, or 0 */
-    uint32_t target; /* RELEASE: ref; CANCEL, UNMAP: step; SNAPSHOT, LOOKUP: the new ref; LOOKUP: see other */
-    uint32_t other;  /* LOOKUP, UNPUBLISH: the PUBLISH step */
+    uint32_t
+        target; /* RELEASE: ref; CANCEL, UNMAP: step; SNAPSHOT, LOOKUP: the new ref; LOOKUP: see other */
+    uint32_t other; /* LOOKUP, UNPUBLISH: the PUBLISH step */
     bool donatable;
     uint8_t *data; /* puts; owned */
     uint32_t pieces;
@@ -105,6 +106,10 @@ struct graph {
     uint32_t cancel_weight;
     uint32_t map_weight;
     uint32_t unmap_permille;
+    bool client_crashes;
+    uint32_t crash_step;   /* before it ... */
+    uint32_t crash_client; /* ... this client dies */
+    bool says_bye;         /* instead of releasing its refs */
     struct graph_ref refs[GRAPH_REFS_MAX];
     uint32_t ref_count;
     struct graph_step *steps; /* GRAPH_STEPS_MAX */
@@ -115,9 +120,12 @@ struct graph {
 struct graph_profile {
     uint32_t devices_min, devices_max;
     uint32_t steps_min, steps_max;
-    uint32_t crash_permille;  /* of the graphs */
+    uint32_t crash_permille; /* of the graphs */
     uint32_t break_permille;
-    uint32_t scarce_permille; /* with little device memory */
+    uint32_t scarce_permille;       /* with little device memory */
+    uint32_t client_crash_permille; /* a client dies on the way */
+    uint32_t crashes_most;          /* in one graph; 0: 3 */
+    uint32_t breaks_most;           /* 0: 4 */
     uint32_t check_every;
 };
 
@@ -153,9 +161,9 @@ struct graph_partial {
 struct graph_array {
     bool exists;
     struct pl_shape shape;
-    uint8_t *bytes;    /* owned */
-    uint8_t *failed;   /* an element: it has no right value */
-    uint8_t *home;     /* an element: device + 1 that wrote it */
+    uint8_t *bytes;         /* owned */
+    uint8_t *failed;        /* an element: it has no right value */
+    uint8_t *home;          /* an element: device + 1 that wrote it */
     struct pl_vec partials; /* struct graph_partial */
     uint32_t partial_op;
     struct pl_vec held; /* uint32_t: refs that are snapshots of it */
@@ -163,8 +171,8 @@ struct graph_array {
 
 void graph_array_init(struct graph_array *array, const struct pl_shape *shape);
 void graph_array_finish(struct graph_array *array);
-struct kernel_arg graph_array_arg(const struct graph_array *array, const struct pl_view *view,
-                                  uint32_t mode);
+struct kernel_arg graph_array_arg(const struct graph_array *array,
+                                  const struct pl_view *view, uint32_t mode);
 bool graph_array_failed(const struct graph_array *array, const struct pl_box *box);
 void graph_array_mark(const struct graph_array *array, const struct pl_box *box,
                       uint8_t *marks, uint8_t value);

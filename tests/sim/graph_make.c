@@ -48,11 +48,11 @@ static uint32_t ref_add(struct graph *graph, uint32_t client, const struct pl_sh
     struct graph_ref *ref = &graph->refs[graph->ref_count];
 
     PL_CHECK(graph->ref_count < GRAPH_REFS_MAX);
-    *ref = (struct graph_ref){.client  = client,
-                              .dtype   = root->dtype,
-                              .root    = *root,
-                              .base    = base != NULL ? *base : pl_view_whole(root),
-                              .made_by = graph->step_count};
+    *ref       = (struct graph_ref){.client  = client,
+                                    .dtype   = root->dtype,
+                                    .root    = *root,
+                                    .base    = base != NULL ? *base : pl_view_whole(root),
+                                    .made_by = graph->step_count};
     ref->shape = pl_view_shape(&ref->base, root->dtype);
     return graph->ref_count++;
 }
@@ -129,8 +129,9 @@ static bool to_root(const struct graph_ref *ref, const struct pl_view *view,
 }
 
 /* What the view is, whatever it was meant to be. One that overlaps the last access is dense or strided, too: counted as either. */
-static enum graph_view_kind classify(const struct graph_ref *ref, const struct pl_view *view,
-                                     const struct pl_view *root, bool nested, bool overlap)
+static enum graph_view_kind classify(const struct graph_ref *ref,
+                                     const struct pl_view *view, const struct pl_view *root,
+                                     bool nested, bool overlap)
 {
     struct pl_box hull = pl_view_hull(root);
 
@@ -167,7 +168,8 @@ static struct pl_view any_view(struct graph *graph, const struct graph_ref *ref,
         outer = chance(graph, 500) ? dense_view(graph, &ref->shape)
                                    : strided_view(graph, &ref->shape);
         shown = pl_view_shape(&outer, ref->dtype);
-        inner = chance(graph, 500) ? dense_view(graph, &shown) : strided_view(graph, &shown);
+        inner =
+            chance(graph, 500) ? dense_view(graph, &shown) : strided_view(graph, &shown);
         PL_CHECK(pl_view_compose(&outer, &inner, &view, &err) == PLASMON_OK);
         *out_nested = true;
         return view;
@@ -195,8 +197,8 @@ static bool view_of_shape(struct graph *graph, const struct graph_ref *ref,
         }
         out->count[d] = count;
         out->step[d]  = (int64_t)between(graph, 1, (uint64_t)most);
-        out->start[d] =
-            (int64_t)draw(graph, (uint64_t)(ref->shape.dim[d] - (count - 1) * out->step[d]));
+        out->start[d] = (int64_t)draw(
+            graph, (uint64_t)(ref->shape.dim[d] - (count - 1) * out->step[d]));
     }
     return true;
 }
@@ -230,7 +232,7 @@ static void arg_commit(struct graph *graph, struct graph_step *step,
                        const struct graph_arg *arg)
 {
     PL_CHECK(step->arg_count < SIM_ARGS_MAX);
-    step->args[step->arg_count++]   = *arg;
+    step->args[step->arg_count++]  = *arg;
     graph->refs[arg->ref].accessed = true;
     graph->refs[arg->ref].last     = pl_view_hull(&arg->root);
 }
@@ -242,8 +244,7 @@ static bool arg_make(struct graph *graph, uint32_t ref, uint32_t mode,
     if (!to_root(&graph->refs[ref], view, &out->root)) {
         return false;
     }
-    out->kind =
-        classify(&graph->refs[ref], view, &out->root, nested, chance(graph, 350));
+    out->kind = classify(&graph->refs[ref], view, &out->root, nested, chance(graph, 350));
     return true;
 }
 
@@ -320,7 +321,8 @@ static bool add_first(struct graph *graph, struct graph_step *step, uint32_t mod
         return false;
     }
     if (mode == KERNEL_OUT && room_for_refs(graph) && chance(graph, 250)) {
-        *out_shape = random_shape(graph, graph->refs[ref].shape.ndim, graph->refs[ref].dtype);
+        *out_shape =
+            random_shape(graph, graph->refs[ref].shape.ndim, graph->refs[ref].dtype);
         add_fresh(graph, step, out_shape);
         return true;
     }
@@ -499,10 +501,10 @@ static void make_run(struct graph *graph, uint32_t client)
     static const struct {
         make_fn fn;
         uint32_t weight;
-    } makers[] = {{make_source, 14}, {make_map, 26}, {make_sum, 6},   {make_update, 26},
+    } makers[] = {{make_source, 14}, {make_map, 26},  {make_sum, 6},    {make_update, 26},
                   {make_reduce, 20}, {make_touch, 6}, {make_failing, 3}};
-    uint32_t refs_before  = graph->ref_count;
-    uint32_t steps_before = graph->step_count;
+    uint32_t refs_before    = graph->ref_count;
+    uint32_t steps_before   = graph->step_count;
     struct graph_step *step = step_add(graph, GRAPH_RUN, client);
     uint64_t roll           = draw(graph, 101);
     uint32_t i              = 0;
@@ -511,7 +513,8 @@ static void make_run(struct graph *graph, uint32_t client)
         roll -= makers[i].weight;
         i++;
     }
-    step->place = chance(graph, 650) ? (uint32_t)between(graph, 1, graph->config.devices) : 0;
+    step->place =
+        chance(graph, 650) ? (uint32_t)between(graph, 1, graph->config.devices) : 0;
     if (makers[i].fn == make_failing && graph->config.crashes_max > 0) {
         i = 0; /* that a launch failed is known to its worker alone until it is reported */
     }
@@ -560,12 +563,13 @@ static void make_put(struct graph *graph, uint32_t client, uint32_t ndim, uint32
     if (!room_for_refs(graph)) {
         return;
     }
-    step = step_add(graph, chance(graph, 250) ? GRAPH_PUT_SHARED : GRAPH_PUT, client);
+    step       = step_add(graph, chance(graph, 250) ? GRAPH_PUT_SHARED : GRAPH_PUT, client);
     step->data = sim_alloc(pl_shape_bytes(&shape));
     random_bytes(graph, &shape, step->data);
     step->pieces    = (uint32_t)between(graph, 1, GRAPH_PUT_MAX);
     step->donatable = chance(graph, 500);
-    step->place = chance(graph, 650) ? (uint32_t)between(graph, 1, graph->config.devices) : 0;
+    step->place =
+        chance(graph, 650) ? (uint32_t)between(graph, 1, graph->config.devices) : 0;
     add_fresh(graph, step, &shape);
 }
 
@@ -587,7 +591,8 @@ static bool set_source(struct graph *graph, struct graph_step *step)
     return true;
 }
 
-static void make_with_source(struct graph *graph, uint32_t client, enum graph_step_kind kind)
+static void make_with_source(struct graph *graph, uint32_t client,
+                             enum graph_step_kind kind)
 {
     struct graph_step *step = step_add(graph, kind, client);
 
@@ -626,8 +631,8 @@ static void make_release(struct graph *graph, uint32_t client)
     if (!pick_ref(graph, client, &ref)) {
         return;
     }
-    step         = step_add(graph, GRAPH_RELEASE, client);
-    step->target = ref;
+    step                      = step_add(graph, GRAPH_RELEASE, client);
+    step->target              = ref;
     graph->refs[ref].released = true;
 }
 
@@ -656,16 +661,16 @@ static void make_shared(struct graph *graph, uint32_t client)
     if (!room_for_refs(graph) || !pick_ref(graph, client, &ref)) {
         return;
     }
-    publish = graph->step_count;
-    step    = step_add(graph, GRAPH_PUBLISH, client);
-    step->args[0] = (struct graph_arg){.mode = KERNEL_IN,
-                                       .ref  = ref,
-                                       .view = pl_view_whole(&graph->refs[ref].shape),
-                                       .root = graph->refs[ref].base};
+    publish         = graph->step_count;
+    step            = step_add(graph, GRAPH_PUBLISH, client);
+    step->args[0]   = (struct graph_arg){.mode = KERNEL_IN,
+                                         .ref  = ref,
+                                         .view = pl_view_whole(&graph->refs[ref].shape),
+                                         .root = graph->refs[ref].base};
     step->arg_count = 1;
     look            = step_add(graph, GRAPH_LOOKUP, other);
     look->other     = publish;
-    look->target = ref_add(graph, other, &graph->refs[ref].root, &graph->refs[ref].base);
+    look->target    = ref_add(graph, other, &graph->refs[ref].root, &graph->refs[ref].base);
     graph->refs[look->target].made_by = graph->step_count - 1;
     step                              = step_add(graph, GRAPH_UNPUBLISH, client);
     step->other                       = publish;
@@ -678,32 +683,41 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     static const char *const policies[] = {"auto", "locality", "round-robin"};
     struct sim_config *config           = &graph->config;
 
-    config->seed        = graph->seed * 0x9e3779b97f4a7c15u + 1;
-    config->devices     = (uint32_t)between(graph, profile->devices_min, profile->devices_max);
-    config->clients     = 1 + chance(graph, 300);
-    config->run_streams = (uint32_t)between(graph, 1, 4);
-    config->policy      = policies[draw(graph, 3)];
-    config->transfer    = chance(graph, 350) ? HEAD_TRANSFER_HOST : HEAD_TRANSFER_AUTO;
-    config->peer_capable = chance(graph, 800);
-    config->retries      = 20;
-    config->check_every  = profile->check_every;
-    config->window       = chance(graph, 200) ? (uint32_t)between(graph, 1, 12) : 0;
-    config->credit       = chance(graph, 200) ? between(graph, 16, 64) : 0;
+    config->seed    = graph->seed * 0x9e3779b97f4a7c15u + 1;
+    config->devices = (uint32_t)between(graph, profile->devices_min, profile->devices_max);
+    config->clients = 1 + chance(graph, 300);
+    config->run_streams   = (uint32_t)between(graph, 1, 4);
+    config->policy        = policies[draw(graph, 3)];
+    config->transfer      = chance(graph, 350) ? HEAD_TRANSFER_HOST : HEAD_TRANSFER_AUTO;
+    config->peer_capable  = chance(graph, 800);
+    config->retries       = 20;
+    config->check_every   = profile->check_every;
+    config->window        = chance(graph, 200) ? (uint32_t)between(graph, 1, 12) : 0;
+    config->credit        = chance(graph, 200) ? between(graph, 16, 64) : 0;
+    graph->says_bye       = chance(graph, 200);
+    graph->client_crashes = chance(graph, profile->client_crash_permille);
+    if (graph->client_crashes) {
+        config->clients     = (uint32_t)between(graph, 2, SIM_CLIENTS_MAX);
+        graph->crash_client = (uint32_t)draw(graph, config->clients);
+    }
     graph->cancel_weight  = chance(graph, 350) ? 45 : 5;
     graph->map_weight     = chance(graph, 350) ? 25 : 4;
     graph->unmap_permille = chance(graph, 500) ? 150 : 15;
     if (graph->cancel_weight > 5 && chance(graph, 700)) {
-        config->window = (uint32_t)between(graph, 1, 4); /* so that there is time to cancel */
+        config->window =
+            (uint32_t)between(graph, 1, 4); /* so that there is time to cancel */
     }
     if (chance(graph, profile->scarce_permille)) {
         config->device_bytes = between(graph, 3, 10) * 4096;
     }
     if (config->device_bytes == 0 && chance(graph, profile->crash_permille)) {
-        config->crashes_max     = (uint32_t)between(graph, 1, 3);
+        config->crashes_max = (uint32_t)between(
+            graph, 1, profile->crashes_most != 0 ? profile->crashes_most : 3);
         config->crash_millionth = 4000;
     }
     if (chance(graph, profile->break_permille)) {
-        config->breaks_max      = (uint32_t)between(graph, 1, 4);
+        config->breaks_max = (uint32_t)between(
+            graph, 1, profile->breaks_most != 0 ? profile->breaks_most : 4);
         config->break_millionth = 4000;
     }
 }
@@ -712,8 +726,8 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
 static void make_burst(struct graph *graph, uint32_t client)
 {
     uint64_t count = chance(graph, 60) ? between(graph, 63, 70) : between(graph, 2, 6);
-    uint32_t op    = chance(graph, 500) ? KERNEL_SUM
-                                        : (uint32_t)between(graph, KERNEL_SUM, KERNEL_MAX);
+    uint32_t op =
+        chance(graph, 500) ? KERNEL_SUM : (uint32_t)between(graph, KERNEL_SUM, KERNEL_MAX);
     struct graph_arg arg;
     struct pl_shape shape;
     struct pl_view view;
@@ -747,7 +761,9 @@ static void make_burst(struct graph *graph, uint32_t client)
 
 static void make_step(struct graph *graph, uint32_t ndim, uint32_t dtype)
 {
-    uint32_t client = chance(graph, 800) ? 0 : (uint32_t)draw(graph, graph->config.clients);
+    uint32_t client = chance(graph, graph->client_crashes ? 300 : 800)
+                          ? 0
+                          : (uint32_t)draw(graph, graph->config.clients);
     uint32_t total  = 94 + graph->cancel_weight + graph->map_weight;
     uint64_t roll   = draw(graph, total);
 
@@ -766,7 +782,7 @@ static void make_step(struct graph *graph, uint32_t ndim, uint32_t dtype)
     } else if (roll < 90) {
         make_release(graph, client);
     } else if (roll < 94) {
-        if (graph->config.clients > 1) {
+        if (graph->config.clients > 1 && !graph->client_crashes) {
             make_shared(graph, client);
         }
     } else if (roll < 94 + graph->cancel_weight) {
@@ -792,7 +808,8 @@ struct graph *graph_make(uint64_t seed, const struct graph_profile *profile)
     wanted = (uint32_t)between(graph, profile->steps_min, profile->steps_max);
     for (uint32_t c = 0; c < graph->config.clients; c++) {
         for (uint32_t i = 0; i < (c == 0 ? 4u : 2u); i++) {
-            make_put(graph, c, ndim, i == 3 ? dtypes[draw(graph, PL_COUNT(dtypes))] : dtype);
+            make_put(graph, c, ndim,
+                     i == 3 ? dtypes[draw(graph, PL_COUNT(dtypes))] : dtype);
         }
     }
     while (graph->step_count < wanted && graph->step_count + 140 < GRAPH_STEPS_MAX) {
@@ -800,6 +817,7 @@ struct graph *graph_make(uint64_t seed, const struct graph_profile *profile)
         wanted -= graph->ref_count + 4 >= GRAPH_REFS_MAX && wanted > 0;
     }
     make_unmaps(graph, 1000);
+    graph->crash_step = (uint32_t)draw(graph, graph->step_count);
     return graph;
 }
 
@@ -819,7 +837,8 @@ void graph_destroy(struct graph *graph)
 
 static void describe_arg(const struct graph_arg *arg, struct pl_str *out)
 {
-    static const char *const kinds[] = {"whole", "dense", "strided", "overlapping", "nested"};
+    static const char *const kinds[] = {"whole", "dense", "strided", "overlapping",
+                                        "nested"};
     static const char *const modes[] = {"?", "in", "out", "inout", "reduce"};
 
     pl_str_append(out, " %s%s r%u", arg->mode <= 4 ? modes[arg->mode] : "scratch",
@@ -840,19 +859,24 @@ static void describe_arg(const struct graph_arg *arg, struct pl_str *out)
 
 void graph_describe(const struct graph *graph, uint32_t first, struct pl_str *out)
 {
-    static const char *const names[] = {"run",   "put",     "put shared", "snapshot",
-                                        "read",  "map",     "unmap",      "release",
+    static const char *const names[] = {"run",    "put",     "put shared", "snapshot",
+                                        "read",   "map",     "unmap",      "release",
                                         "cancel", "publish", "lookup",     "unpublish"};
     const struct sim_config *config  = &graph->config;
 
-    pl_str_append(out,
-                  "seed %llu: %u devices, %u clients, %u streams, policy %s, transfer %d, peer "
-                  "%d, window %u, credit %llu, memory %llu, crashes %u, breaks %u\n",
-                  (unsigned long long)graph->seed, config->devices, config->clients,
-                  config->run_streams, config->policy, (int)config->transfer,
-                  config->peer_capable, config->window, (unsigned long long)config->credit,
-                  (unsigned long long)config->device_bytes, config->crashes_max,
-                  config->breaks_max);
+    pl_str_append(
+        out,
+        "seed %llu: %u devices, %u clients, %u streams, policy %s, transfer %d, peer "
+        "%d, window %u, credit %llu, memory %llu, crashes %u, breaks %u",
+        (unsigned long long)graph->seed, config->devices, config->clients,
+        config->run_streams, config->policy, (int)config->transfer, config->peer_capable,
+        config->window, (unsigned long long)config->credit,
+        (unsigned long long)config->device_bytes, config->crashes_max, config->breaks_max);
+    if (graph->client_crashes) {
+        pl_str_append(out, ", client %u dies before step %u", graph->crash_client,
+                      graph->crash_step);
+    }
+    pl_str_append(out, "\n");
     for (uint32_t i = first; i < graph->step_count; i++) {
         const struct graph_step *step = &graph->steps[i];
         char shape[128];
@@ -880,7 +904,8 @@ void graph_describe(const struct graph *graph, uint32_t first, struct pl_str *ou
         }
         if (step->task != 0) {
             pl_str_append(out, "  (task %llu%s%s)", (unsigned long long)step->task,
-                          step->answers[0] != NULL && step->answers[0]->answered ? ": " : "",
+                          step->answers[0] != NULL && step->answers[0]->answered ? ": "
+                                                                                 : "",
                           step->answers[0] != NULL && step->answers[0]->answered
                               ? pl_status_name(step->answers[0]->status)
                               : "");

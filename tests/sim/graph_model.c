@@ -84,8 +84,8 @@ static struct kernel_arg view_arg(const struct pl_view *view, const struct pl_bo
     return arg;
 }
 
-struct kernel_arg graph_array_arg(const struct graph_array *array, const struct pl_view *view,
-                                  uint32_t mode)
+struct kernel_arg graph_array_arg(const struct graph_array *array,
+                                  const struct pl_view *view, uint32_t mode)
 {
     struct pl_box frame = pl_box_of_shape(&array->shape);
 
@@ -208,13 +208,13 @@ struct graph_partial *graph_array_partial(struct graph_array *array,
     struct pl_view whole;
 
     PL_CHECK(partial != NULL);
-    partial->box   = pl_view_hull(view);
-    partial->bytes = sim_alloc((uint64_t)pl_box_elements(&partial->box) *
-                               element_bytes(array));
-    whole          = dense_view(&partial->box);
-    all            = view_arg(&whole, &partial->box, partial->bytes, array->shape.dtype,
-                              KERNEL_REDUCE);
-    all.reduce_op  = op;
+    partial->box = pl_view_hull(view);
+    partial->bytes =
+        sim_alloc((uint64_t)pl_box_elements(&partial->box) * element_bytes(array));
+    whole = dense_view(&partial->box);
+    all =
+        view_arg(&whole, &partial->box, partial->bytes, array->shape.dtype, KERNEL_REDUCE);
+    all.reduce_op = op;
     PL_CHECK(sim_fill_identity(&all) == PLASMON_OK);
     array->partial_op = op;
     return partial;
@@ -272,8 +272,8 @@ static void fold_group(struct graph_array *array, struct graph_partial **members
             size_t run = pl_min_u64(FOLD_MAX, count - first);
 
             if (run > 1) {
-                fold_once(view_arg(&whole, &box, members[first]->bytes,
-                                   array->shape.dtype, KERNEL_INOUT),
+                fold_once(view_arg(&whole, &box, members[first]->bytes, array->shape.dtype,
+                                   KERNEL_INOUT),
                           array, &members[first + 1], run - 1);
             }
             members[next++] = members[first];

@@ -85,9 +85,9 @@ static void note_holders(struct graph *graph, uint32_t upto, struct graph_arg *a
             if (other->ref != arg->ref || !pl_box_intersects(&hull, &box)) {
                 continue;
             }
-            arg->by_snapshot |= (step->kind == GRAPH_SNAPSHOT ||
-                                 step->kind == GRAPH_LOOKUP) &&
-                                graph->refs[step->target].id != 0;
+            arg->by_snapshot |=
+                (step->kind == GRAPH_SNAPSHOT || step->kind == GRAPH_LOOKUP) &&
+                graph->refs[step->target].id != 0;
             arg->by_mapping |= step->kind == GRAPH_MAP && step->hold != 0;
             arg->by_reader |= step->kind == GRAPH_RUN && other->mode == KERNEL_IN &&
                               step->answers[0] != NULL && !step->answers[0]->answered;
@@ -118,7 +118,8 @@ static void play_run(struct graph *graph, struct graph_step *step, uint32_t inde
     step->answers[0] = sim_client_task(client, &task);
 }
 
-static void play_put(struct graph *graph, struct graph_step *step, struct sim_client *client)
+static void play_put(struct graph *graph, struct graph_step *step,
+                     struct sim_client *client)
 {
     struct graph_ref *ref = &graph->refs[step->args[0].ref];
     uint64_t bytes        = pl_shape_bytes(&ref->root);
@@ -147,9 +148,9 @@ static void play_put_shared(struct graph *graph, struct graph_step *step,
 {
     struct graph_ref *ref = &graph->refs[step->args[0].ref];
 
-    ref->id          = sim_client_id(client);
-    step->answers[0] = sim_client_put_open(client, ref->id, &ref->root, step->place,
-                                           step->donatable);
+    ref->id = sim_client_id(client);
+    step->answers[0] =
+        sim_client_put_open(client, ref->id, &ref->root, step->place, step->donatable);
     if (!wait_for(client->sim, client, step->answers[0])) {
         return;
     }
@@ -168,8 +169,8 @@ static void play_snapshot(struct graph *graph, struct graph_step *step,
 
     graph->refs[step->target].id = sim_client_id(client);
     wire_arg(graph, &step->args[0], &task.args[0]);
-    task.args[1]     = (struct sim_arg){.mode = KERNEL_OUT,
-                                        .ref  = graph->refs[step->target].id};
+    task.args[1] =
+        (struct sim_arg){.mode = KERNEL_OUT, .ref = graph->refs[step->target].id};
     task.arg_count   = 2;
     step->task       = task.id;
     step->answers[0] = sim_client_task(client, &task);
@@ -192,15 +193,16 @@ static void play_read(struct graph *graph, struct graph_step *step,
                                        view_bytes(graph, arg));
 }
 
-static void play_map(struct graph *graph, struct graph_step *step, struct sim_client *client)
+static void play_map(struct graph *graph, struct graph_step *step,
+                     struct sim_client *client)
 {
     const struct graph_arg *arg = &step->args[0];
     const struct graph_ref *ref = &graph->refs[arg->ref];
 
-    step->hold       = sim_client_id(client);
-    step->answers[0] = sim_client_map(client, ref->id,
-                                      arg->kind == GRAPH_WHOLE ? NULL : &arg->view,
-                                      &arg->root, &ref->root, step->hold);
+    step->hold = sim_client_id(client);
+    step->answers[0] =
+        sim_client_map(client, ref->id, arg->kind == GRAPH_WHOLE ? NULL : &arg->view,
+                       &arg->root, &ref->root, step->hold);
 }
 
 static void play_unmap(struct graph *graph, struct graph_step *step,
@@ -218,9 +220,8 @@ static void play_names(struct graph *graph, struct graph_step *step,
                        struct sim_client *client)
 {
     char name[32];
-    uint32_t publish = step->kind == GRAPH_PUBLISH
-                           ? (uint32_t)(step - graph->steps)
-                           : step->other;
+    uint32_t publish =
+        step->kind == GRAPH_PUBLISH ? (uint32_t)(step - graph->steps) : step->other;
 
     (void)snprintf(name, sizeof(name), "name %u", publish);
     switch (step->kind) {
@@ -230,8 +231,7 @@ static void play_names(struct graph *graph, struct graph_step *step,
         break;
     case GRAPH_LOOKUP:
         graph->refs[step->target].id = sim_client_id(client);
-        step->answers[0] =
-            sim_client_lookup(client, name, graph->refs[step->target].id);
+        step->answers[0] = sim_client_lookup(client, name, graph->refs[step->target].id);
         break;
     default:
         step->answers[0] = sim_client_publish(client, name, 0);
@@ -297,16 +297,17 @@ static void read_everything(struct graph *graph, struct sim *sim)
     for (uint32_t i = 0; i < graph->ref_count; i++) {
         struct graph_step *step;
 
-        if (graph->refs[i].id == 0 || graph->step_count >= GRAPH_STEPS_MAX) {
+        if (graph->refs[i].id == 0 || graph->step_count >= GRAPH_STEPS_MAX ||
+            sim->clients[graph->refs[i].client].dead) {
             continue;
         }
-        step         = &graph->steps[graph->step_count++];
-        step->kind   = GRAPH_READ;
-        step->client = graph->refs[i].client;
-        step->args[0] = (struct graph_arg){.mode = KERNEL_IN,
-                                           .ref  = i,
-                                           .view = pl_view_whole(&graph->refs[i].shape),
-                                           .root = graph->refs[i].base};
+        step            = &graph->steps[graph->step_count++];
+        step->kind      = GRAPH_READ;
+        step->client    = graph->refs[i].client;
+        step->args[0]   = (struct graph_arg){.mode = KERNEL_IN,
+                                             .ref  = i,
+                                             .view = pl_view_whole(&graph->refs[i].shape),
+                                             .root = graph->refs[i].base};
         step->arg_count = 1;
         play_step(graph, graph->step_count - 1, sim);
     }
@@ -317,6 +318,12 @@ static void read_everything(struct graph *graph, struct sim *sim)
 
 static void release_everything(struct graph *graph, struct sim *sim)
 {
+    if (graph->says_bye) {
+        for (uint32_t i = 0; i < sim->config.clients; i++) {
+            sim_client_bye(&sim->clients[i]);
+        }
+        return;
+    }
     for (uint32_t i = 0; i < graph->ref_count; i++) {
         if (graph->refs[i].id != 0) {
             sim_client_release(&sim->clients[graph->refs[i].client], graph->refs[i].id);
@@ -331,6 +338,8 @@ static void release_everything(struct graph *graph, struct sim *sim)
 static bool at_rest(void *user)
 {
     const struct sim *sim = user;
+    struct head_core_counts counts;
+    uint64_t sessions = 0;
 
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         if (!sim->workers[i].connected) {
@@ -338,11 +347,15 @@ static bool at_rest(void *user)
         }
     }
     for (uint32_t i = 0; i < sim->config.clients; i++) {
-        if (!sim->clients[i].connected || !pl_list_empty(&sim->clients[i].outbox)) {
+        if (!sim->clients[i].dead &&
+            (!sim->clients[i].connected || !pl_list_empty(&sim->clients[i].outbox))) {
             return false;
         }
+        sessions += !sim->clients[i].dead && !sim->clients[i].said_bye;
     }
-    return sim->events.count == 0 && head_core_idle(sim->head);
+    head_core_count(sim->head, &counts); /* a dead client's session goes after its lease */
+    return sim->events.count == 0 && head_core_idle(sim->head) &&
+           counts.clients <= sessions;
 }
 
 bool graph_play(struct graph *graph, struct sim *sim)
@@ -350,13 +363,17 @@ bool graph_play(struct graph *graph, struct sim *sim)
     uint32_t steps = graph->step_count;
 
     for (uint32_t i = 0; i < steps && !sim->failed; i++) {
-        struct until until = {.sim   = sim,
-                              .at_ns = sim->now_ns + graph->steps[i].pause_ns};
+        struct until until = {.sim = sim, .at_ns = sim->now_ns + graph->steps[i].pause_ns};
 
         if (graph->steps[i].pause_ns > 0) {
             (void)sim_run_until(sim, time_came, &until);
         }
-        play_step(graph, i, sim);
+        if (graph->client_crashes && i == graph->crash_step) {
+            sim_client_crash(&sim->clients[graph->crash_client]);
+        }
+        if (!sim->clients[graph->steps[i].client].dead) {
+            play_step(graph, i, sim);
+        }
     }
     read_everything(graph, sim);
     (void)sim_run_until(sim, all_answered, sim);

@@ -86,8 +86,8 @@ void sim_pipe_break(struct sim_pipe *pipe);
 void sim_pipe_send(struct sim_pipe *pipe, const uint8_t *data, size_t length);
 
 /* Header + body as one message, from pl_alloc. */
-uint8_t *sim_frame(const Plasmon__V1__Header *header, const uint8_t *body, size_t body_length,
-                   size_t *out_length);
+uint8_t *sim_frame(const Plasmon__V1__Header *header, const uint8_t *body,
+                   size_t body_length, size_t *out_length);
 /* Number it, keep it, send it if the pipe is up. */
 void sim_link_send(struct sim *sim, struct wire_link *link, struct sim_pipe *pipe,
                    uint64_t session, uint64_t credit, const uint8_t *body,
@@ -208,11 +208,11 @@ struct sim_worker {
     uint8_t *slab;        /* STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX */
     struct pl_vec sealed; /* struct sim_sealed, a slot */
 
-    struct store_arena *book;  /* the core's allocator, as seen at link time */
-    struct pl_vec blocks;      /* struct sim_block */
+    struct store_arena *book;    /* the core's allocator, as seen at link time */
+    struct pl_vec blocks;        /* struct sim_block */
     struct pl_vec blocks_before; /* of the incarnation that died */
     uint64_t block_serial;
-    uint64_t recovered;                 /* what the hello says of earlier incarnations */
+    uint64_t recovered; /* what the hello says of earlier incarnations */
     struct wire_ranges recovered_open;
     uint32_t slots_used; /* slots below it were named by launches */
 
@@ -287,7 +287,7 @@ struct sim_answer {
     /* MAPPING: what was seen at the first look must stay. */
     struct pl_view view; /* root coordinates */
     struct pl_shape shape;
-    struct pl_vec pins; /* struct sim_pin */
+    struct pl_vec pins;    /* struct sim_pin */
     struct pl_vec pending; /* struct sim_pin: located, and not sealed at the first look */
     uint32_t tries;
     bool mapped;
@@ -305,7 +305,8 @@ struct sim_pin {
 struct sim_client {
     struct sim *sim;
     uint32_t index;
-    bool dead;      /* crashed: it does nothing any more */
+    bool dead; /* crashed: it does nothing any more */
+    bool said_bye;
     bool welcomed;
     bool connected;
     uint64_t life;
@@ -331,7 +332,7 @@ struct sim_client {
     struct pl_vec seals;
     struct pl_vec publishes;
     struct pl_vec lookups;
-    uint32_t tail; /* which kind of op the frame ends with; 0: tasks only */
+    uint32_t tail;         /* which kind of op the frame ends with; 0: tasks only */
     struct pl_map answers; /* id -> struct sim_answer */
     uint64_t waiting;      /* unanswered */
 };
@@ -366,7 +367,8 @@ void sim_client_cancel(struct sim_client *client, uint64_t task);
 void sim_client_flush(struct sim_client *client);
 void sim_client_bye(struct sim_client *client);
 void sim_client_crash(struct sim_client *client);
-void sim_client_break(struct sim_client *client); /* the connection; it comes back by itself */
+void sim_client_break(
+    struct sim_client *client); /* the connection; it comes back by itself */
 
 /* For sim_cluster.c. */
 bool sim_queue_pop(struct sim *sim, struct sim_event *out);
@@ -393,18 +395,21 @@ void sim_worker_finish(struct sim_worker *worker);
 void sim_worker_start(struct sim_worker *worker);
 void sim_worker_crash(struct sim_worker *worker, const char *why); /* and restart, later */
 void sim_worker_break(struct sim_worker *worker);
-void sim_worker_wake(struct sim_worker *worker);     /* completions */
-void sim_worker_doorbell(struct sim_worker *worker); /* something that it waits for may be there */
+void sim_worker_wake(struct sim_worker *worker); /* completions */
+void sim_worker_doorbell(
+    struct sim_worker *worker); /* something that it waits for may be there */
 void sim_worker_flush_soon(struct sim_worker *worker);
 void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out);
 extern const struct worker_ops sim_worker_ops;
 
 void sim_streams_init(struct sim_worker *worker);
-void sim_streams_drop(struct sim_worker *worker, bool half); /* half: some running ops have their effect */
-struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind);
+void sim_streams_drop(struct sim_worker *worker,
+                      bool half); /* half: some running ops have their effect */
+struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream,
+                          enum sim_op_kind kind);
 void sim_op_start(struct sim_worker *worker, uint32_t stream);
 void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset);
-void sim_streams_kick(struct sim *sim); /* a word changed */
+void sim_streams_kick(struct sim *sim);                       /* a word changed */
 void sim_op_do(struct sim_stream *stream, struct sim_op *op); /* sim_ops.c: the effect */
 bool sim_op_ready(struct sim_stream *stream, const struct sim_op *op);
 /* x = what a reduction starts from. Also for references: the pointer is a host address. */
@@ -416,7 +421,7 @@ void sim_memory_enter(struct sim_worker *worker);
 void sim_memory_leave(void);
 const struct sim_block *sim_memory_find(const struct sim_worker *worker, uint64_t offset);
 void sim_memory_noise(struct sim *sim, uint8_t *bytes, uint64_t length);
-void sim_memory_forget(struct sim_worker *worker); /* a crash: its book is gone */
+void sim_memory_forget(struct sim_worker *worker);    /* a crash: its book is gone */
 void sim_memory_recovered(struct sim_worker *worker); /* poisons what nobody took back */
 /* Sealed entries keep their bytes. */
 void sim_memory_check_sealed(struct sim_worker *worker);
@@ -499,13 +504,14 @@ struct sim {
     struct store_table *tables[SIM_DEVICES_MAX];
     struct store_pins *readers[STORE_READER_MAX];
     uint32_t host_device_of[SIM_DEVICES_MAX];
-    struct wire_arena arena; /* of whoever decodes just now on the workers' and clients' side */
+    struct wire_arena
+        arena; /* of whoever decodes just now on the workers' and clients' side */
 
     uint32_t crash_count;
     uint32_t break_count;
     uint64_t first_crash_ns;
     struct pl_vec crash_times; /* uint64_t */
-    struct pl_map ran_on; /* client task -> device + 1 of its launch, both clients' */
+    struct pl_map ran_on;      /* client task -> device + 1 of its launch, both clients' */
 
     bool trace;
     bool failed;
@@ -522,7 +528,8 @@ bool sim_run_until(struct sim *sim, bool (*done)(void *user), void *user);
 void sim_settle(struct sim *sim);
 void sim_check(struct sim *sim);       /* invariants, now */
 void sim_check_empty(struct sim *sim); /* every ref was released: nothing may be left */
-struct sim_worker *sim_worker_of(struct sim *sim, uint32_t device); /* by the head's index */
+struct sim_worker *sim_worker_of(struct sim *sim,
+                                 uint32_t device); /* by the head's index */
 /* Key of ran_on. */
 uint64_t sim_task_key(const struct sim_client *client, uint64_t task);
 /* Who waits for what. */

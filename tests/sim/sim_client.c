@@ -17,9 +17,9 @@
 #include "base/alloc.h"
 
 enum {
-    RECONNECT_MAX_NS = 500000,
-    LINK_KEPT_BYTES  = 64 << 20,
-    FRAME_TASKS_MAX  = 16,
+    RECONNECT_MAX_NS  = 500000,
+    LINK_KEPT_BYTES   = 64 << 20,
+    FRAME_TASKS_MAX   = 16,
     MAPPING_RETRY_NS  = 20000,
     MAPPING_TRIES_MAX = 5000,
 };
@@ -53,8 +53,18 @@ static void place(struct pl_vec *list, void *item)
     *slot = item;
 }
 
-enum tail { TAIL_TASKS, TAIL_RELEASE, TAIL_LOCATE, TAIL_READ, TAIL_CANCEL, TAIL_OPEN,
-            TAIL_SEAL, TAIL_PUBLISH, TAIL_LOOKUP, TAIL_BYE };
+enum tail {
+    TAIL_TASKS,
+    TAIL_RELEASE,
+    TAIL_LOCATE,
+    TAIL_READ,
+    TAIL_CANCEL,
+    TAIL_OPEN,
+    TAIL_SEAL,
+    TAIL_PUBLISH,
+    TAIL_LOOKUP,
+    TAIL_BYE
+};
 
 /* Keeps the order of the program: see above. */
 static void begin(struct sim_client *client, enum tail kind)
@@ -65,7 +75,8 @@ static void begin(struct sim_client *client, enum tail kind)
     client->tail = kind;
 }
 
-static Plasmon__V1__Shape *put_shape(struct sim_client *client, const struct pl_shape *shape)
+static Plasmon__V1__Shape *put_shape(struct sim_client *client,
+                                     const struct pl_shape *shape)
 {
     Plasmon__V1__Shape *out = take(client, sizeof(*out));
 
@@ -74,7 +85,8 @@ static Plasmon__V1__Shape *put_shape(struct sim_client *client, const struct pl_
     return out;
 }
 
-static int64_t *put_view(struct sim_client *client, const struct pl_view *view, size_t *out_n)
+static int64_t *put_view(struct sim_client *client, const struct pl_view *view,
+                         size_t *out_n)
 {
     int64_t *numbers;
 
@@ -130,11 +142,11 @@ struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_t
     begin(client, TAIL_TASKS);
     out = take(client, sizeof(*out));
     plasmon__v1__task__init(out);
-    out->id       = task->id;
-    out->kind     = (Plasmon__V1__TaskKind)task->kind;
-    out->function = task->function == NULL ? 0 : pl_hash_name(task->function);
-    out->place    = task->place;
-    out->retries  = task->retries;
+    out->id            = task->id;
+    out->kind          = (Plasmon__V1__TaskKind)task->kind;
+    out->function      = task->function == NULL ? 0 : pl_hash_name(task->function);
+    out->place         = task->place;
+    out->retries       = task->retries;
     out->put_offset    = task->put_offset;
     out->put_donatable = task->donatable;
     out->n_args        = task->arg_count;
@@ -285,6 +297,7 @@ void sim_client_bye(struct sim_client *client)
 {
     begin(client, TAIL_BYE);
     client->frame.bye = true;
+    client->said_bye  = true;
     sim_client_flush(client);
 }
 
@@ -308,9 +321,9 @@ static void outbox_pump(struct sim_client *client)
 
 static void frame_clear(struct sim_client *client)
 {
-    struct pl_vec *const lists[] = {&client->tasks,   &client->ranges,    &client->locates,
-                                    &client->reads,   &client->cancels,   &client->opens,
-                                    &client->seals,   &client->publishes, &client->lookups};
+    struct pl_vec *const lists[] = {&client->tasks, &client->ranges,    &client->locates,
+                                    &client->reads, &client->cancels,   &client->opens,
+                                    &client->seals, &client->publishes, &client->lookups};
 
     for (size_t i = 0; i < PL_COUNT(lists); i++) {
         pl_vec_clear(lists[i]);
@@ -401,9 +414,8 @@ static void take_failure(struct sim_client *client, const Plasmon__V1__Failure *
 
 static void take_data(struct sim_client *client, const Plasmon__V1__Data *data)
 {
-    struct sim_answer *answer =
-        answer_take(client, data->request, SIM_ANSWER_DATA,
-                    (plasmon_status_t)data->status, data->text);
+    struct sim_answer *answer = answer_take(client, data->request, SIM_ANSWER_DATA,
+                                            (plasmon_status_t)data->status, data->text);
 
     if (answer != NULL && data->status == PLASMON_OK) {
         answer->length = data->bytes.len;
@@ -419,12 +431,12 @@ static void take_data(struct sim_client *client, const Plasmon__V1__Data *data)
 /* Copy out what the mapping shows, dense, from wherever its boxes lie. */
 static void mapping_look(const struct sim_answer *mapping, uint8_t *out)
 {
-    struct pl_box hull     = pl_view_hull(&mapping->view);
-    uint32_t element       = pl_dtype_bytes(mapping->shape.dtype);
-    struct pl_shape dense  = pl_view_shape(&mapping->view, mapping->shape.dtype);
-    uint64_t hull_bytes    = (uint64_t)pl_box_elements(&hull) * element;
-    uint8_t *whole         = sim_alloc(hull_bytes);
-    int64_t count          = pl_shape_elements(&dense);
+    struct pl_box hull    = pl_view_hull(&mapping->view);
+    uint32_t element      = pl_dtype_bytes(mapping->shape.dtype);
+    struct pl_shape dense = pl_view_shape(&mapping->view, mapping->shape.dtype);
+    uint64_t hull_bytes   = (uint64_t)pl_box_elements(&hull) * element;
+    uint8_t *whole        = sim_alloc(hull_bytes);
+    int64_t count         = pl_shape_elements(&dense);
 
     for (size_t i = 0; i < mapping->pins.count; i++) {
         const struct sim_pin *pin = pl_vec_at(&mapping->pins, i);
@@ -481,9 +493,8 @@ static plasmon_status_t mapping_pin(struct sim_client *client, struct sim_answer
     for (size_t i = 0; i < answer->pending.count; i++) {
         struct sim_pin pin = *(struct sim_pin *)pl_vec_at(&answer->pending, i);
         struct store_entry entry;
-        plasmon_status_t status = store_table_pin(pin.worker->table, pin.slot,
-                                                  pin.generation, client->pins, &entry,
-                                                  &pin.pin);
+        plasmon_status_t status = store_table_pin(
+            pin.worker->table, pin.slot, pin.generation, client->pins, &entry, &pin.pin);
         struct sim_pin *place;
 
         if (status != PLASMON_OK) {
@@ -575,7 +586,8 @@ void sim_client_unmap(struct sim_client *client, struct sim_answer *mapping,
 void sim_client_put_write(struct sim_client *client, const struct sim_answer *open,
                           const uint8_t *data, uint64_t bytes)
 {
-    struct sim_worker *worker = sim_worker_of(client->sim, wire_buffer_device(open->buffer));
+    struct sim_worker *worker =
+        sim_worker_of(client->sim, wire_buffer_device(open->buffer));
     const struct store_entry *entry;
 
     if (worker == NULL) {
@@ -597,8 +609,8 @@ static void take_frame(struct sim_client *client, const Plasmon__V1__HeadFrame *
 {
     for (size_t i = 0; i < frame->n_done; i++) {
         for (uint64_t k = 0; k < frame->done[i]->count; k++) {
-            (void)answer_take(client, frame->done[i]->first + k, SIM_ANSWER_TASK, PLASMON_OK,
-                              "");
+            (void)answer_take(client, frame->done[i]->first + k, SIM_ANSWER_TASK,
+                              PLASMON_OK, "");
         }
     }
     for (size_t i = 0; i < frame->n_failed; i++) {
@@ -656,8 +668,8 @@ static void ack_later(void *user, uint64_t arg, void *data)
     (void)data;
     if (arg == client->to_head.life && client->connected && !client->dead &&
         wire_link_owes_ack(&client->link)) {
-        sim_link_send_plain(client->sim, &client->link, &client->to_head, client->session, 0,
-                            NULL, 0);
+        sim_link_send_plain(client->sim, &client->link, &client->to_head, client->session,
+                            0, NULL, 0);
     }
 }
 
@@ -784,9 +796,9 @@ void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index
 
 void sim_client_finish(struct sim_client *client)
 {
-    struct pl_vec *const lists[] = {&client->tasks,   &client->ranges,    &client->locates,
-                                    &client->reads,   &client->cancels,   &client->opens,
-                                    &client->seals,   &client->publishes, &client->lookups};
+    struct pl_vec *const lists[] = {&client->tasks, &client->ranges,    &client->locates,
+                                    &client->reads, &client->cancels,   &client->opens,
+                                    &client->seals, &client->publishes, &client->lookups};
     uint64_t key;
     void *value;
 

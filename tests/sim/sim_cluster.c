@@ -173,13 +173,14 @@ void sim_check_empty(struct sim *sim)
     if (counts.refs + counts.arrays + counts.fragments + counts.tiles + counts.instances +
             counts.buffers + counts.tasks !=
         0) {
-        sim_fail(sim,
-                 "every ref is released, and the head still has %llu refs, %llu arrays, %llu "
-                 "fragments, %llu tiles, %llu instances, %llu buffers, %llu tasks",
-                 (unsigned long long)counts.refs, (unsigned long long)counts.arrays,
-                 (unsigned long long)counts.fragments, (unsigned long long)counts.tiles,
-                 (unsigned long long)counts.instances, (unsigned long long)counts.buffers,
-                 (unsigned long long)counts.tasks);
+        sim_fail(
+            sim,
+            "every ref is released, and the head still has %llu refs, %llu arrays, %llu "
+            "fragments, %llu tiles, %llu instances, %llu buffers, %llu tasks",
+            (unsigned long long)counts.refs, (unsigned long long)counts.arrays,
+            (unsigned long long)counts.fragments, (unsigned long long)counts.tiles,
+            (unsigned long long)counts.instances, (unsigned long long)counts.buffers,
+            (unsigned long long)counts.tasks);
     }
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         struct sim_worker *worker        = &sim->workers[i];
@@ -191,11 +192,12 @@ void sim_check_empty(struct sim *sim)
         worker_core_stats(worker->core, &figures);
         if (worker->blocks.count != 0 || figures.bytes_used != 0 ||
             figures.bytes_replica != 0) {
-            sim_fail(sim,
-                     "every ref is released, and device %u still has %zu blocks, %llu bytes, "
-                     "%llu of replicas",
-                     i, worker->blocks.count, (unsigned long long)figures.bytes_used,
-                     (unsigned long long)figures.bytes_replica);
+            sim_fail(
+                sim,
+                "every ref is released, and device %u still has %zu blocks, %llu bytes, "
+                "%llu of replicas",
+                i, worker->blocks.count, (unsigned long long)figures.bytes_used,
+                (unsigned long long)figures.bytes_replica);
         }
         if (!worker_core_idle(worker->core)) {
             sim_fail(sim, "device %u is not idle at the end", i);
@@ -218,14 +220,13 @@ void sim_describe(struct sim *sim, struct pl_str *out)
     for (uint32_t i = 0; i < sim->config.clients; i++) {
         const struct sim_client *client = &sim->clients[i];
 
-        pl_str_append(out, "client %u: %s, waits for %llu answers, sent %llu ops of %llu\n",
-                      i,
-                      client->dead        ? "dead"
-                      : client->connected ? "connected"
-                                          : "not connected",
-                      (unsigned long long)client->waiting,
-                      (unsigned long long)client->ops_sent,
-                      (unsigned long long)client->credit);
+        pl_str_append(
+            out, "client %u: %s, waits for %llu answers, sent %llu ops of %llu\n", i,
+            client->dead        ? "dead"
+            : client->connected ? "connected"
+                                : "not connected",
+            (unsigned long long)client->waiting, (unsigned long long)client->ops_sent,
+            (unsigned long long)client->credit);
     }
 }
 
@@ -254,11 +255,11 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
 
     PL_CHECK(config->devices >= 1 && config->devices <= SIM_DEVICES_MAX);
     PL_CHECK(config->clients >= 1 && config->clients <= SIM_CLIENTS_MAX);
-    sim->config = *config;
-    sim->random = config->seed;
-    sim->now_ns = 1000000;
-    sim->trace  = getenv("PLASMON_SIM_TRACE") != NULL;
-    sim->events = PL_VEC_INIT(struct sim_event);
+    sim->config      = *config;
+    sim->random      = config->seed;
+    sim->now_ns      = 1000000;
+    sim->trace       = getenv("PLASMON_SIM_TRACE") != NULL;
+    sim->events      = PL_VEC_INIT(struct sim_event);
     sim->crash_times = PL_VEC_INIT(uint64_t);
     pl_map_init(&sim->ran_on);
     PL_CHECK(wire_arena_init(&sim->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);

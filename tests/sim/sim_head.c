@@ -26,7 +26,8 @@ static struct sim_head_session *session_find(struct sim *sim, uint64_t session)
 
 /* ------------------------------------------------------------------------------------------ ops of the core */
 
-static void op_client_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
+static void op_client_frame(void *user, uint64_t session, const uint8_t *body,
+                            size_t length)
 {
     struct sim *sim               = user;
     struct sim_head_session *peer = session_find(sim, session);
@@ -150,7 +151,8 @@ static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *he
     struct sim_head_session *peer = &sim->sessions[client->index];
     struct pl_err err             = {0};
 
-    sim_pipe_open(&client->from_head); /* what was sent before belongs to the old connection */
+    sim_pipe_open(
+        &client->from_head); /* what was sent before belongs to the old connection */
     if (hello->resume_session != 0) {
         if (peer->session != hello->resume_session ||
             !head_core_client_known(sim->head, hello->resume_session)) {
@@ -163,7 +165,8 @@ static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *he
         wire_link_resend(&peer->link, hello->resume_ack, resend_client, client);
         return;
     }
-    if (peer->session != 0) { /* the welcome was lost: this client never learned of its session */
+    if (peer->session !=
+        0) { /* the welcome was lost: this client never learned of its session */
         head_core_client_close(sim->head, peer->session);
         wire_link_finish(&peer->link);
     }
@@ -179,11 +182,11 @@ static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *he
 
 void sim_head_from_client(void *user, const uint8_t *data, size_t length)
 {
-    struct sim_client *client        = user;
-    struct sim *sim                  = client->sim;
-    struct sim_head_session *peer    = &sim->sessions[client->index];
-    Plasmon__V1__ClientFrame *frame  = NULL;
-    struct pl_err err                = {0};
+    struct sim_client *client       = user;
+    struct sim *sim                 = client->sim;
+    struct sim_head_session *peer   = &sim->sessions[client->index];
+    Plasmon__V1__ClientFrame *frame = NULL;
+    struct pl_err err               = {0};
     int take;
 
     wire_arena_reset(&sim->head_arena);
@@ -256,7 +259,8 @@ static void worker_hello(struct sim_worker *worker, const Plasmon__V1__WorkerHel
     uint8_t *body;
     size_t length;
 
-    sim_pipe_open(&worker->from_head); /* what was sent before belongs to the old connection */
+    sim_pipe_open(
+        &worker->from_head); /* what was sent before belongs to the old connection */
     if (!resumed) {
         wire_link_finish(&peer->link);
         wire_link_init(&peer->link, LINK_KEPT_BYTES);
@@ -273,10 +277,10 @@ static void worker_hello(struct sim_worker *worker, const Plasmon__V1__WorkerHel
         sim_fail(sim, "device %u changed its index from %u to %u", worker->host_device,
                  worker->device, device);
     }
-    worker->device            = device; /* the head's side needs it before the welcome arrives */
-    welcome.epoch             = 1;
-    welcome.session           = peer->session;
-    welcome.device            = device;
+    worker->device  = device; /* the head's side needs it before the welcome arrives */
+    welcome.epoch   = 1;
+    welcome.session = peer->session;
+    welcome.device  = device;
     welcome.host_device_count = sim->config.devices;
     welcome.resumed_seq       = peer->link.in_seq;
     command.welcome           = &welcome;

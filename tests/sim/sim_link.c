@@ -9,9 +9,9 @@
 #include "base/alloc.h"
 
 enum {
-    DELAY_MIN_NS = 500,
-    DELAY_MAX_NS = 40000,
-    DELAY_LONG_NS = 2000000, /* now and then: the peer was not scheduled */
+    DELAY_MIN_NS   = 500,
+    DELAY_MAX_NS   = 40000,
+    DELAY_LONG_NS  = 2000000, /* now and then: the peer was not scheduled */
     KEPT_BYTES_MAX = 64 << 20,
 };
 
@@ -76,8 +76,8 @@ static size_t varint_put(uint8_t *out, uint64_t value)
     return n;
 }
 
-uint8_t *sim_frame(const Plasmon__V1__Header *header, const uint8_t *body, size_t body_length,
-                   size_t *out_length)
+uint8_t *sim_frame(const Plasmon__V1__Header *header, const uint8_t *body,
+                   size_t body_length, size_t *out_length)
 {
     size_t header_length = plasmon__v1__header__get_packed_size(header);
     uint8_t *out         = sim_alloc(header_length + body_length + 16);

@@ -73,10 +73,9 @@ static void block_add(struct sim_worker *worker, uint64_t offset, uint64_t bytes
     }
     block = pl_vec_push(&worker->blocks);
     PL_CHECK(block != NULL);
-    *block = (struct sim_block){
-        .offset = offset,
-        .bytes  = bytes,
-        .serial = serial != 0 ? serial : ++worker->block_serial};
+    *block = (struct sim_block){.offset = offset,
+                                .bytes  = bytes,
+                                .serial = serial != 0 ? serial : ++worker->block_serial};
 }
 
 /* A block that is taken back after a crash is the one that peers may still be reading. */
@@ -226,11 +225,12 @@ void sim_memory_check_sealed(struct sim_worker *worker)
         hash = hash_bytes(worker->arena + entry->offset, entry->bytes);
         if (seen->sealed && seen->generation == entry->generation &&
             seen->seq == entry->seq && seen->hash != hash) {
-            sim_fail(worker->sim,
-                     "device %u: slot %u generation %u is sealed by launch %llu, and its bytes "
-                     "changed",
-                     worker->host_device, slot, entry->generation,
-                     (unsigned long long)entry->seq);
+            sim_fail(
+                worker->sim,
+                "device %u: slot %u generation %u is sealed by launch %llu, and its bytes "
+                "changed",
+                worker->host_device, slot, entry->generation,
+                (unsigned long long)entry->seq);
         }
         *seen = (struct sim_sealed){.generation = entry->generation,
                                     .seq        = entry->seq,

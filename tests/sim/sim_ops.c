@@ -26,8 +26,7 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
     struct sim_worker *worker = user;
     struct sim *sim           = worker->sim;
     uint64_t limit            = sim->config.device_bytes;
-    uint64_t chunk =
-        pl_max_u64(pl_round_up(bytes, 4096), limit != 0 ? 4096 : 16384);
+    uint64_t chunk = pl_max_u64(pl_round_up(bytes, 4096), limit != 0 ? 4096 : 16384);
     struct sim_chunk *added;
 
     if ((limit != 0 && worker->chunk_bytes + chunk > limit) ||
@@ -36,7 +35,8 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
     }
     added = pl_vec_push(&worker->chunks);
     PL_CHECK(added != NULL);
-    *added = (struct sim_chunk){.offset = worker->chunk_bytes, .bytes = chunk, .pool = pool};
+    *added =
+        (struct sim_chunk){.offset = worker->chunk_bytes, .bytes = chunk, .pool = pool};
     worker->chunk_bytes += chunk;
     return worker_core_chunk_added(worker->core, pool, added->offset, chunk);
 }
@@ -166,8 +166,8 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
                                const struct kernel_function *function,
                                const struct kernel_arg *args, uint32_t arg_count,
                                const union kernel_scalar *scalars, uint32_t scalar_count,
-                               uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag,
-                               struct pl_err *err)
+                               uint64_t scratch_offset, uint64_t scratch_bytes,
+                               uint64_t tag, struct pl_err *err)
 {
     struct sim_op *op = sim_op_add(user, stream, SIM_OP_RUN);
 
@@ -201,8 +201,8 @@ static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
 {
     struct sim_op *op = sim_op_add(user, stream, SIM_OP_IDENTITY);
 
-    op->args  = sim_alloc(sizeof(*arg));
-    *op->args = *arg;
+    op->args      = sim_alloc(sizeof(*arg));
+    *op->args     = *arg;
     op->arg_count = 1;
     op->tag       = tag;
     sim_op_touch(op, user, arg->data.addr);
@@ -303,7 +303,8 @@ static void do_run(struct sim_worker *worker, const struct sim_op *op)
     plasmon_status_t status;
 
     if (op->scratch_bytes > 0) {
-        sim_memory_noise(worker->sim, worker->arena + op->scratch_offset, op->scratch_bytes);
+        sim_memory_noise(worker->sim, worker->arena + op->scratch_offset,
+                         op->scratch_bytes);
     }
     to_host_pointers(worker, op);
     status = kernel_run_cpu_now(op->function, op->args, op->arg_count, op->scalars,
@@ -318,7 +319,7 @@ static void do_run(struct sim_worker *worker, const struct sim_op *op)
 
 plasmon_status_t sim_fill_identity(const struct kernel_arg *arg)
 {
-    bool far                  = arg->reduce_op == KERNEL_MIN || arg->reduce_op == KERNEL_MAX;
+    bool far = arg->reduce_op == KERNEL_MIN || arg->reduce_op == KERNEL_MAX;
     union kernel_scalar value = {.i = arg->reduce_op == KERNEL_PROD};
     struct kernel_arg out     = *arg;
     struct pl_err err         = {0};
@@ -350,7 +351,8 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
         break;
     case SIM_OP_COPY:
         pl_box_copy_host(&op->box, worker->arena + op->dst_offset, &op->dst_frame,
-                         op->src->arena + op->src_offset, &op->src_frame, op->element_bytes);
+                         op->src->arena + op->src_offset, &op->src_frame,
+                         op->element_bytes);
         break;
     case SIM_OP_SEND:
     case SIM_OP_RECV:
@@ -370,7 +372,8 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
         break;
     case SIM_OP_SIGNAL:
         if (*op->word > op->value) {
-            sim_fail(worker->sim, "device %u: the word of stream %u goes back from %llu to %llu",
+            sim_fail(worker->sim,
+                     "device %u: the word of stream %u goes back from %llu to %llu",
                      worker->host_device, stream->index, (unsigned long long)*op->word,
                      (unsigned long long)op->value);
         }

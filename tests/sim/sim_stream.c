@@ -42,8 +42,7 @@ void sim_streams_drop(struct sim_worker *worker, bool half)
         struct sim_stream *stream = &worker->streams[i];
 
         if (half && stream->running && sim_chance(worker->sim, 500)) {
-            sim_op_do(stream,
-                      pl_list_first(&stream->ops, struct sim_op, link));
+            sim_op_do(stream, pl_list_first(&stream->ops, struct sim_op, link));
         }
         while (!pl_list_empty(&stream->ops)) {
             op_free(pl_list_first(&stream->ops, struct sim_op, link));

@@ -16,13 +16,13 @@
 #include "base/alloc.h"
 
 enum {
-    ARENA_BYTES        = 4 << 20,
-    WAKE_MAX_NS        = 4000,
-    FLUSH_MAX_NS       = 6000,
-    RECONNECT_MAX_NS   = 300000,
-    RESTART_MAX_NS     = 400000,
-    POLL_NS            = 1000000,
-    LINK_KEPT_BYTES    = 64 << 20,
+    ARENA_BYTES      = 4 << 20,
+    WAKE_MAX_NS      = 4000,
+    FLUSH_MAX_NS     = 6000,
+    RECONNECT_MAX_NS = 300000,
+    RESTART_MAX_NS   = 400000,
+    POLL_NS          = 1000000,
+    LINK_KEPT_BYTES  = 64 << 20,
 };
 
 static void worker_connect(void *user, uint64_t arg, void *data);
@@ -282,9 +282,9 @@ static void take_welcome(struct sim_worker *worker,
         sim_fail(worker->sim, "device %u: its session changed without a restart",
                  worker->host_device);
     }
-    worker->session                             = welcome->session;
-    worker->device                              = welcome->device;
-    worker->connected                           = true;
+    worker->session                              = welcome->session;
+    worker->device                               = welcome->device;
+    worker->connected                            = true;
     worker->sim->host_device_of[welcome->device] = worker->host_device;
     wire_link_resend(&worker->link, welcome->resumed_seq, resend, worker);
     for (uint32_t i = 0; i < worker->sim->config.devices; i++) {
@@ -395,7 +395,7 @@ static void worker_deliver(void *user, const uint8_t *data, size_t length)
 
 static void core_create(struct sim_worker *worker)
 {
-    struct sim *sim                 = worker->sim;
+    struct sim *sim                  = worker->sim;
     struct worker_core_config config = {
         .ops               = &sim_worker_ops,
         .user              = worker,
@@ -429,22 +429,22 @@ static void core_create(struct sim_worker *worker)
 static void say_hello(struct sim_worker *worker)
 {
     const struct wire_ranges *unfinished = &worker->recovered_open;
-    struct sim *sim                = worker->sim;
-    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
-    size_t n                       = unfinished->items.count;
+    struct sim *sim                      = worker->sim;
+    Plasmon__V1__WorkerFrame frame       = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerHello hello       = PLASMON__V1__WORKER_HELLO__INIT;
+    size_t n                             = unfinished->items.count;
     char name[32];
 
     wire_arena_reset(&sim->arena);
     (void)snprintf(name, sizeof(name), "sim %u", worker->host_device);
-    hello.host           = "simhost";
-    hello.node           = "sim";
-    hello.name           = name;
-    hello.host_device    = worker->host_device;
-    hello.kind           = DEVICE_CPU;
-    hello.ordinal        = worker->host_device;
-    hello.bytes_total    = sim->config.device_bytes != 0 ? sim->config.device_bytes
-                                                         : worker->arena_bytes;
+    hello.host        = "simhost";
+    hello.node        = "sim";
+    hello.name        = name;
+    hello.host_device = worker->host_device;
+    hello.kind        = DEVICE_CPU;
+    hello.ordinal     = worker->host_device;
+    hello.bytes_total =
+        sim->config.device_bytes != 0 ? sim->config.device_bytes : worker->arena_bytes;
     hello.incarnation    = worker->incarnation;
     hello.peer_capable   = sim->config.peer_capable;
     hello.resume_session = worker->session;
@@ -532,8 +532,8 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     worker->alive = false;
     worker->life++;
     worker->crashes++;
-    worker->wake_pending = worker->flush_pending = worker->doorbell_pending = worker->poll_pending =
-        false;
+    worker->wake_pending = worker->flush_pending = worker->doorbell_pending =
+        worker->poll_pending                     = false;
     worker_core_destroy(worker->core);
     worker->core = NULL;
     sim_memory_forget(worker);
@@ -551,19 +551,19 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
 
 void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_device)
 {
-    *worker = (struct sim_worker){.sim         = sim,
-                                  .host_device = host_device,
-                                  .device      = UINT32_MAX,
-                                  .arena_bytes = ARENA_BYTES,
-                                  .life        = 1,
-                                  .chunks      = PL_VEC_INIT(struct sim_chunk),
-                                  .fresh       = PL_VEC_INIT(struct sim_fresh),
-                                  .sealed      = PL_VEC_INIT(struct sim_sealed),
-                                  .blocks      = PL_VEC_INIT(struct sim_block),
+    *worker = (struct sim_worker){.sim           = sim,
+                                  .host_device   = host_device,
+                                  .device        = UINT32_MAX,
+                                  .arena_bytes   = ARENA_BYTES,
+                                  .life          = 1,
+                                  .chunks        = PL_VEC_INIT(struct sim_chunk),
+                                  .fresh         = PL_VEC_INIT(struct sim_fresh),
+                                  .sealed        = PL_VEC_INIT(struct sim_sealed),
+                                  .blocks        = PL_VEC_INIT(struct sim_block),
                                   .blocks_before = PL_VEC_INIT(struct sim_block),
-                                  .failed      = PL_VEC_INIT(struct sim_report),
-                                  .starved     = PL_VEC_INIT(struct sim_report),
-                                  .data        = PL_VEC_INIT(struct sim_read_back)};
+                                  .failed        = PL_VEC_INIT(struct sim_report),
+                                  .starved       = PL_VEC_INIT(struct sim_report),
+                                  .data          = PL_VEC_INIT(struct sim_read_back)};
 
     worker->table    = map_zero(sizeof(*worker->table));
     worker->timeline = map_zero(sizeof(*worker->timeline));

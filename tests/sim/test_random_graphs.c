@@ -76,10 +76,10 @@ _Noreturn static void child_run(struct shared *shared, uint32_t which, uint64_t 
 
 TEST(random_programs_mean_what_they_mean_one_by_one)
 {
-    uint64_t count        = graphs_wanted();
-    uint64_t first        = test_seed();
-    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t count            = graphs_wanted();
+    uint64_t first            = test_seed();
+    struct shared *shared     = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct graph_coverage sum = {0};
     pid_t child[PROCESSES];
     bool failed = false;
@@ -101,10 +101,11 @@ TEST(random_programs_mean_what_they_mean_one_by_one)
 
         ASSERT_TRUE(waitpid(child[i], &status, 0) == child[i]);
         if (status != 0) {
-            printf("# seed %llu %s; repeat: PLASMON_GRAPHS=1 test_random_graphs --seed %llu\n",
-                   (unsigned long long)shared->running_seed[i],
-                   WIFSIGNALED(status) ? "ends the process" : "fails",
-                   (unsigned long long)shared->running_seed[i]);
+            printf(
+                "# seed %llu %s; repeat: PLASMON_GRAPHS=1 test_random_graphs --seed %llu\n",
+                (unsigned long long)shared->running_seed[i],
+                WIFSIGNALED(status) ? "ends the process" : "fails",
+                (unsigned long long)shared->running_seed[i]);
             failed = true;
         }
         coverage_add(&sum, &shared->coverage[i]);
@@ -116,7 +117,8 @@ TEST(random_programs_mean_what_they_mean_one_by_one)
         pl_str_init(&missing);
         if (graph_coverage_missing(&sum, &missing) != 0) {
             printf("%s", pl_str_text(&missing));
-            test_fail(__FILE__, __LINE__, "cells of the coverage table were never executed");
+            test_fail(__FILE__, __LINE__,
+                      "cells of the coverage table were never executed");
         }
         pl_str_finish(&missing);
     }

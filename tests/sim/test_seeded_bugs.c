@@ -62,18 +62,20 @@ static void assert_found(const char *bug)
     ASSERT_TRUE(waitpid(child, &status, 0) == child);
     if (WIFSIGNALED(status)) {
         printf("# %s: the process ended by signal %d\n", bug, WTERMSIG(status));
-        ASSERT_EQ(WTERMSIG(status), SIGABRT); /* PL_CHECK; not the alarm, not a stray pointer */
+        ASSERT_EQ(WTERMSIG(status),
+                  SIGABRT); /* PL_CHECK; not the alarm, not a stray pointer */
         return;
     }
     if (WEXITSTATUS(status) != FOUND) {
-        test_fail(__FILE__, __LINE__, "%d random programs did not notice %s", GRAPHS_MAX, bug);
+        test_fail(__FILE__, __LINE__, "%d random programs did not notice %s", GRAPHS_MAX,
+                  bug);
     }
 }
 
-#define FINDS(name, bug)                                                                     \
-    TEST(random_programs_notice_##name)                                                      \
-    {                                                                                        \
-        assert_found(bug);                                                                   \
+#define FINDS(name, bug)                \
+    TEST(random_programs_notice_##name) \
+    {                                   \
+        assert_found(bug);              \
     }
 
 FINDS(a_write_that_does_not_wait_for_readers, "head.skip_war")

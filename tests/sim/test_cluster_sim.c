@@ -1,0 +1,160 @@
+/*
+ * A cluster under faults: broken connections, crashing workers, dying clients, full devices, each alone and all at once.
+ *
+ * In every run, checked by the simulation itself: the head's invariants after every step; sealed entries keep their bytes; no frame
+ * is lost or taken twice; every future resolves, once; nothing waits for ever; what is answered is what sequential execution
+ * gives; and when all refs are gone, nothing is left in the head and no byte on any device.
+ *
+ * PLASMON_SEEDS=n: so many runs of each kind. A seed that fails is printed with its program; `--only TEST --seed S` with
+ * PLASMON_SEEDS=1 repeats it, PLASMON_SIM_TRACE=1 shows every step.
+ */
+#include "tests/sim/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+enum { SEEDS_DEFAULT = 120 };
+
+/* Crashes are logged as warnings; an error says why the process ends. */
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+static void run_seeds(const struct graph_profile *profile, struct graph_coverage *out_sum)
+{
+    const char *text = getenv("PLASMON_SEEDS");
+    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
+    uint64_t first   = test_seed();
+
+    test_set_timeout(600);
+    test_expect_log();
+    pl_log_set_sink(print_errors, NULL);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        if (!graph_run(seed, profile, out_sum, true)) {
+            test_fail(__FILE__, __LINE__,
+                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
+                      (unsigned long long)seed, (unsigned long long)seed);
+        }
+    }
+    printf("# %llu runs from seed %llu: %llu tasks done, %llu failed; %llu crashes, %llu "
+           "broken "
+           "connections, %llu starvations\n",
+           (unsigned long long)out_sum->graphs, (unsigned long long)first,
+           (unsigned long long)out_sum->tasks_done,
+           (unsigned long long)out_sum->tasks_failed, (unsigned long long)out_sum->crashes,
+           (unsigned long long)out_sum->breaks, (unsigned long long)out_sum->starvations);
+}
+
+static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+/* Nothing but test_fail, cancels and what depends on them may fail here: the check is strict without crashes. */
+TEST(broken_connections_change_nothing)
+{
+    static const struct graph_profile profile = {.devices_min    = 1,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 40,
+                                                 .steps_max      = 120,
+                                                 .break_permille = 1000,
+                                                 .breaks_most    = 30,
+                                                 .check_every    = 1};
+
+    run_seeds(&profile, &sum);
+    ASSERT_TRUE(sum.breaks > sum.graphs);
+}
+
+TEST(crashed_workers_lose_only_what_was_running)
+{
+    static const struct graph_profile profile = {.devices_min    = 1,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 40,
+                                                 .steps_max      = 120,
+                                                 .crash_permille = 1000,
+                                                 .crashes_most   = 6,
+                                                 .check_every    = 1};
+
+    run_seeds(&profile, &sum);
+    ASSERT_TRUE(sum.crashes > sum.graphs / 2);
+    ASSERT_TRUE(sum.tasks_done > sum.tasks_failed); /* most of the work survives */
+}
+
+TEST(dead_clients_leave_nothing)
+{
+    static const struct graph_profile profile = {.devices_min           = 1,
+                                                 .devices_max           = 4,
+                                                 .steps_min             = 40,
+                                                 .steps_max             = 120,
+                                                 .client_crash_permille = 1000,
+                                                 .check_every           = 1};
+
+    run_seeds(&profile, &sum);
+}
+
+TEST(full_devices_fail_tasks_and_hang_nobody)
+{
+    static const struct graph_profile profile = {.devices_min     = 1,
+                                                 .devices_max     = 4,
+                                                 .steps_min       = 40,
+                                                 .steps_max       = 120,
+                                                 .scarce_permille = 1000,
+                                                 .check_every     = 1};
+
+    run_seeds(&profile, &sum);
+    ASSERT_TRUE(sum.starvations > 0);
+}
+
+TEST(everything_at_once)
+{
+    static const struct graph_profile profile = {.devices_min           = 2,
+                                                 .devices_max           = 4,
+                                                 .steps_min             = 60,
+                                                 .steps_max             = 200,
+                                                 .crash_permille        = 800,
+                                                 .crashes_most          = 8,
+                                                 .break_permille        = 800,
+                                                 .breaks_most           = 20,
+                                                 .scarce_permille       = 150,
+                                                 .client_crash_permille = 300,
+                                                 .check_every           = 1};
+
+    run_seeds(&profile, &sum);
+    ASSERT_TRUE(sum.crashes > 0 && sum.breaks > 0);
+}
+
+/* Without it, printing a seed would be of no use. */
+TEST(the_same_seed_is_the_same_run)
+{
+    static const struct graph_profile profile = {.devices_min    = 3,
+                                                 .devices_max    = 3,
+                                                 .steps_min      = 100,
+                                                 .steps_max      = 100,
+                                                 .crash_permille = 1000,
+                                                 .break_permille = 1000};
+    uint64_t steps[2], times[2];
+
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        struct graph *graph = graph_make(test_seed(), &profile);
+        struct sim *sim     = NULL;
+
+        ASSERT_OK(sim_create(&graph->config, &sim));
+        ASSERT_TRUE(graph_play(graph, sim));
+        steps[i] = sim->steps;
+        times[i] = sim->now_ns;
+        sim_destroy(sim);
+        graph_destroy(graph);
+    }
+    ASSERT_EQ(steps[0], steps[1]);
+    ASSERT_EQ(times[0], times[1]);
+}
+
+TEST_MAIN()
