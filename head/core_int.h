@@ -64,6 +64,7 @@ struct head_device {
     char *host;
     char *node;
     char *name;
+    char *death; /* why its last worker died; NULL: none did */
     uint64_t bytes_total;
     uint64_t bytes_planned; /* of all buffers that exist for us */
 

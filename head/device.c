@@ -272,6 +272,7 @@ void head_device_destroy(struct head_device *device)
     pl_free(device->host);
     pl_free(device->node);
     pl_free(device->name);
+    pl_free(device->death);
     pl_free(device->by_seq);
     pl_free(device->out.data);
     pl_vec_finish(&device->generations);
@@ -410,9 +411,10 @@ static void judge(struct head_core *core, struct head_device *device, uint64_t e
         } else if (first && ++task->attempts > task->attempts_max) {
             give_up(core, task,
                     head_failure_create(PLASMON_EWORKER, task->id, client,
-                                        "%s: the worker of device %u died %u times while it ran; look at the worker's "
-                                        "log, or give the call more retries",
-                                        what, device->index, task->attempts));
+                                        "%s: the worker of device %u died %u times while it ran, the last time: %s; give the "
+                                        "call more retries if that was not its own doing",
+                                        what, device->index, task->attempts,
+                                        device->death != NULL ? device->death : "no word from its store"));
         }
         first = false;
     }
@@ -570,6 +572,8 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
         return;
     }
     device->connected = false;
+    pl_free(device->death);
+    device->death = head_strdup(text);
     if (final) {
         head_device_gone(core, device, text);
     } else {
