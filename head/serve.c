@@ -89,9 +89,13 @@ static void acks(struct serve *serve)
             }
             continue;
         }
-        if (client->peer.stream != NULL && client->peer.session != 0 && wire_link_owes_ack(&client->peer.link)) {
-            serve_peer_send(serve, &client->peer, head_core_client_credit(serve->core, client->peer.session), NULL, 0,
-                            false);
+        if (client->peer.stream != NULL && client->peer.session != 0) {
+            uint64_t credit = head_core_client_credit(serve->core, client->peer.session);
+
+            /* Tasks that failed early were reported before they ended: their credit comes back with nothing else to say. */
+            if (wire_link_owes_ack(&client->peer.link) || credit > client->peer.credit_told) {
+                serve_peer_send(serve, &client->peer, credit, NULL, 0, false);
+            }
         }
     }
     pl_list_for_each(pos, &serve->workers) {

@@ -32,6 +32,7 @@ struct serve_peer {
     struct wire_link link;
     uint64_t session;
     bool ended; /* close it when what was sent is out */
+    uint64_t credit_told;
 };
 
 struct serve_client {

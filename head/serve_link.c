@@ -58,6 +58,7 @@ void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t cred
     header.seq = numbered ? wire_link_next_seq(&peer->link) : 0;
     header.ack = peer->link.in_seq;
     header.credit = credit;
+    peer->credit_told = pl_max_u64(peer->credit_told, credit);
     head_bytes = header_pack(&header, head);
 
     frame = rpc_buffer_create(head_bytes + length);
