@@ -442,7 +442,7 @@ struct sim_head_session {
     struct wire_link link;
     bool connected;
     bool ended;
-    bool flush_pending;
+    uint64_t credit_told;
 };
 struct sim_head_worker {
     uint64_t session;

@@ -33,8 +33,9 @@ static void op_client_frame(void *user, uint64_t session, const uint8_t *body,
     struct sim_head_session *peer = session_find(sim, session);
 
     if (peer != NULL) {
+        peer->credit_told = head_core_client_credit(sim->head, session);
         sim_link_send(sim, &peer->link, &peer->client->from_head, session,
-                      head_core_client_credit(sim->head, session), body, length);
+                      peer->credit_told, body, length);
     }
 }
 
@@ -93,9 +94,14 @@ static void head_flush(void *user, uint64_t arg, void *data)
     for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
         struct sim_head_session *peer = &sim->sessions[i];
 
-        if (peer->session != 0 && peer->connected && wire_link_owes_ack(&peer->link)) {
-            sim_link_send_plain(sim, &peer->link, &peer->client->from_head, peer->session,
-                                head_core_client_credit(sim->head, peer->session), NULL, 0);
+        if (peer->session != 0 && peer->connected && !peer->ended) {
+            uint64_t credit = head_core_client_credit(sim->head, peer->session);
+
+            if (wire_link_owes_ack(&peer->link) || credit > peer->credit_told) {
+                sim_link_send_plain(sim, &peer->link, &peer->client->from_head,
+                                    peer->session, credit, NULL, 0);
+            }
+            peer->credit_told = credit;
         }
     }
     for (uint32_t i = 0; i < sim->config.devices; i++) {
