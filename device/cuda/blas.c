@@ -239,7 +239,7 @@ void device_cuda_blas_init(struct device_cuda *cuda)
         }
     }
     pl_free(blas);
-    pl_warn("device", "CUDA device %u has no cuBLAS: %s", cuda->base.info.ordinal,
+    pl_info("device", "CUDA device %u has no cuBLAS: %s", cuda->base.info.ordinal,
             cuda->blas_error.text);
 }
 

@@ -26,6 +26,7 @@ struct device_cuda_host_range {
     uintptr_t host;
     uint64_t bytes;
     CUdeviceptr device;
+    bool owned; /* we registered it; else another device of this process had */
 };
 
 struct device_cuda_blas; /* blas.c */

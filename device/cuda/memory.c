@@ -13,7 +13,7 @@
  */
 #include "device/cuda/cuda_int.h"
 
-#include "base/log.h"
+#include <fcntl.h>
 
 CUmemAllocationProp device_cuda_chunk_properties(CUdevice device)
 {
@@ -155,12 +155,18 @@ bool device_cuda_can_peer(struct device *device, uint32_t peer_ordinal)
 
 /*
  * Memory that is mapped read-only here (another device's timeline) can only be registered as such; whether it is so
- * shows when the ordinary way is refused.
+ * shows when the ordinary way is refused. Portable memory is registered for every device of the process at once, so a
+ * second device finds it registered already: it then only looks up the address, and the first one must outlive it.
  */
-static CUresult host_register(void *ptr, uint64_t bytes)
+static CUresult host_register(void *ptr, uint64_t bytes, bool *out_owned)
 {
     unsigned flags  = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     CUresult result = device_cuda_driver.cuMemHostRegister(ptr, bytes, flags);
+
+    *out_owned = result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (!*out_owned) {
+        return CUDA_SUCCESS;
+    }
 
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED ||
         result == CUDA_ERROR_NOT_PERMITTED) {
@@ -197,7 +203,7 @@ plasmon_status_t device_cuda_host_register(struct device *device, void *ptr, uin
     if (status != PLASMON_OK) {
         return status;
     }
-    result = host_register(ptr, bytes);
+    result = host_register(ptr, bytes, &range.owned);
     if (result != CUDA_SUCCESS) {
         return device_cuda_fail(cuda, result, "cuMemHostRegister");
     }
@@ -205,7 +211,7 @@ plasmon_status_t device_cuda_host_register(struct device *device, void *ptr, uin
     if (status == PLASMON_OK) {
         status = host_range_add(cuda, &range);
     }
-    if (status != PLASMON_OK) {
+    if (status != PLASMON_OK && range.owned) {
         (void)DEVICE_CU(cuda, cuMemHostUnregister(ptr)); /* the first error counts */
     }
     return status;
@@ -214,6 +220,7 @@ plasmon_status_t device_cuda_host_register(struct device *device, void *ptr, uin
 void device_cuda_host_unregister(struct device *device, void *ptr)
 {
     struct device_cuda *cuda = device_cuda_of(device);
+    bool owned;
     unsigned i;
 
     pl_mutex_lock(&cuda->lock);
@@ -223,10 +230,11 @@ void device_cuda_host_unregister(struct device *device, void *ptr)
         }
     }
     PL_CHECK(i < cuda->host_range_count); /* else: never registered here */
+    owned                = cuda->host_ranges[i].owned;
     cuda->host_ranges[i] = cuda->host_ranges[--cuda->host_range_count];
     pl_mutex_unlock(&cuda->lock);
 
-    if (device_cuda_enter(cuda) == PLASMON_OK) {
+    if (owned && device_cuda_enter(cuda) == PLASMON_OK) {
         (void)DEVICE_CU(cuda, cuMemHostUnregister(ptr)); /* logged; nothing else to do */
     }
 }

@@ -131,10 +131,15 @@ TEST(a_full_device_says_so)
     ASSERT_OK(device_chunk_create(c.device, c.chunk_bytes, &fd));
     pl_fd_close(&fd);
 
-    /* And for real: more than there is. */
-    ASSERT_STATUS(device_chunk_create(
-                      c.device, device_get_info(c.device)->chunk_granularity << 24, &fd),
-                  PLASMON_EDEVMEM);
+    /* And for real: all there is, though some is taken. */
+    {
+        const struct device_info *info = device_get_info(c.device);
+
+        ASSERT_STATUS(
+            device_chunk_create(
+                c.device, pl_round_up(info->bytes_total, info->chunk_granularity), &fd),
+            PLASMON_EDEVMEM);
+    }
     contract_close(&c);
 }
 
