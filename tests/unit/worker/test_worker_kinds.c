@@ -307,7 +307,7 @@ TEST(cancelled_launch_keeps_its_waits)
     ASSERT_STR(fake_calls(fake), "wait:0:0.0>=1 signal:0:1");
     fake_finish(fake, 0, 1);
     ASSERT_STR(fake_reports(fake), "failed:1:ECANCELLED");
-    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED); /* made, never sealed */
     fake_cancel(fake, 1); /* too late: nothing */
     fake_destroy(fake);
 }
