@@ -173,6 +173,23 @@ pid_t cluster_find(const char *program, int device)
     test_fail(__FILE__, __LINE__, "there is no %s for device %d", program, device);
 }
 
+pid_t cluster_worker(struct plasmon_client *client, int device)
+{
+    const char *found, *number;
+    char *text, key[32];
+    int on_host;
+
+    CLUSTER_OK(plasmon_status_json(client, &text));
+    (void)snprintf(key, sizeof(key), "{\"index\":%d,", device);
+    found = strstr(text, key);
+    ASSERT_NOT_NULL(found);
+    number = strstr(found, "\"host_device\":");
+    ASSERT_NOT_NULL(number);
+    on_host = atoi(number + strlen("\"host_device\":"));
+    free(text);
+    return cluster_find("plasmon-worker", on_host);
+}
+
 /* Until it has ended or the deadline is past. */
 static bool wait_ended(pid_t pid, uint64_t deadline_ns)
 {

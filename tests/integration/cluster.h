@@ -19,7 +19,8 @@
 #include "tests/harness/test.h"
 
 #define CLUSTER_WAIT_MS 20000u /* for what must happen, on a loaded machine */
-#define CLUSTER_GONE_MS 2000u  /* what is promised: nothing is left two seconds after the client */
+#define CLUSTER_GONE_MS \
+    2000u /* what is promised: nothing is left two seconds after the client */
 
 /* Once in a test, before anything is started. */
 void cluster_tag(void);
@@ -32,7 +33,13 @@ struct plasmon_client *cluster_start_sized(uint32_t devices, uint64_t device_mem
 unsigned cluster_count(const char *program);
 /* The process of `program` (and, if not negative, of that device on this host). Waits for it. */
 pid_t cluster_find(const char *program, int device);
-void cluster_kill(pid_t pid); /* SIGKILL, and waits until it has ended, whoever its parent is */
+/*
+ * The worker of a device as calls number them: devices get their numbers in the order in which they joined, which need not
+ * be that of their host.
+ */
+pid_t cluster_worker(struct plasmon_client *client, int device);
+void cluster_kill(
+    pid_t pid); /* SIGKILL, and waits until it has ended, whoever its parent is */
 
 /* Fails the test unless all tagged processes end within `timeout_ms`; then the private folder must be empty, and goes. */
 void cluster_expect_gone(unsigned timeout_ms);
@@ -46,17 +53,23 @@ void cluster_ok(plasmon_status_t status, const char *what, const char *file, int
 
 struct plasmon_shape cluster_vector(plasmon_dtype_t dtype, int64_t count);
 /* A put of `count` floats: first, first + 1 ...; device may be PLASMON_ANYWHERE. */
-struct plasmon_ref *cluster_put(struct plasmon_client *client, int64_t count, float first, int device);
+struct plasmon_ref *cluster_put(struct plasmon_client *client, int64_t count, float first,
+                                int device);
 /* A new vector of `count` floats, all `value`. */
-struct plasmon_ref *cluster_fill(struct plasmon_client *client, int64_t count, double value, int device);
+struct plasmon_ref *cluster_fill(struct plasmon_client *client, int64_t count, double value,
+                                 int device);
 /* y += a * x, on a device. */
-plasmon_status_t cluster_axpy(struct plasmon_client *client, struct plasmon_ref *y, struct plasmon_ref *x, double a,
-                              int device);
+plasmon_status_t cluster_axpy(struct plasmon_client *client, struct plasmon_ref *y,
+                              struct plasmon_ref *x, double a, int device);
 /* Keep x's device busy; x is INOUT. out_task may be NULL. */
-void cluster_spin(struct plasmon_client *client, struct plasmon_ref *x, int64_t us, int device, struct plasmon_ref **out_task);
+void cluster_spin(struct plasmon_client *client, struct plasmon_ref *x, int64_t us,
+                  int device, struct plasmon_ref **out_task);
 /* One IN, one new OUT. */
-struct plasmon_ref *cluster_copy(struct plasmon_client *client, struct plasmon_ref *x, int device);
-void cluster_expect_all(struct plasmon_client *client, struct plasmon_ref *ref, int64_t count, float value);
-void cluster_expect_ramp(struct plasmon_client *client, struct plasmon_ref *ref, int64_t count, float first, float step);
+struct plasmon_ref *cluster_copy(struct plasmon_client *client, struct plasmon_ref *x,
+                                 int device);
+void cluster_expect_all(struct plasmon_client *client, struct plasmon_ref *ref,
+                        int64_t count, float value);
+void cluster_expect_ramp(struct plasmon_client *client, struct plasmon_ref *ref,
+                         int64_t count, float first, float step);
 
 #endif

@@ -1,0 +1,269 @@
+/*
+ * Memory outlives the worker that made it: workers are killed with SIGKILL, sealed objects keep their bytes, tasks that ran
+ * run again, and only what a task was overwriting in place is lost, by name.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "tests/integration/cluster.h"
+
+#define COUNT (1 << 20) /* 4 MiB of floats */
+
+/* Kill the worker of a device, and wait for the one that takes its place. */
+static void replace_worker(struct plasmon_client *client, int device)
+{
+    pid_t old = cluster_worker(client, device);
+
+    cluster_kill(old);
+    ASSERT_TRUE(cluster_worker(client, device) != old);
+}
+
+/* Until the task is done or (what is asked for) surely running: it spins much longer than this. */
+static void expect_running(struct plasmon_client *client, struct plasmon_ref *task)
+{
+    ASSERT_STATUS(plasmon_wait(client, &task, 1, 1, 200, NULL, NULL), PLASMON_ETIMEDOUT);
+}
+
+/* c = a b, of ones and `value`, on a device. */
+static struct plasmon_ref *multiply(struct plasmon_client *client, int64_t n, double value,
+                                    int device)
+{
+    struct plasmon_shape shape    = {.dtype = PLASMON_F32, .ndim = 2, .dim = {n, n}};
+    struct plasmon_arg out        = {.mode = PLASMON_OUT, .shape = &shape};
+    struct plasmon_ref *inputs[2] = {NULL, NULL}, *product;
+    struct plasmon_call call      = PLASMON_CALL_INIT;
+
+    for (int i = 0; i < 2; i++) {
+        plasmon_scalar_t scalar = {.f = i == 0 ? 1 : value};
+
+        call.function     = "fill";
+        call.args         = &out;
+        call.arg_count    = 1;
+        call.scalars      = &scalar;
+        call.scalar_count = 1;
+        call.device       = device;
+        CLUSTER_OK(plasmon_submit(client, &call, &inputs[i], NULL));
+    }
+    {
+        struct plasmon_arg args[]  = {{.mode = PLASMON_OUT},
+                                      {.mode = PLASMON_IN, .ref = inputs[0]},
+                                      {.mode = PLASMON_IN, .ref = inputs[1]}};
+        plasmon_scalar_t scalars[] = {{.f = 1}, {.i = 0}, {.i = 0}};
+
+        call.function     = "gemm";
+        call.args         = args;
+        call.arg_count    = 3;
+        call.scalars      = scalars;
+        call.scalar_count = 3;
+        CLUSTER_OK(plasmon_submit(client, &call, &product, NULL));
+    }
+    CLUSTER_OK(plasmon_release(
+        client, inputs[0])); /* it cannot be computed again from refs that we hold */
+    CLUSTER_OK(plasmon_release(client, inputs[1]));
+    return product;
+}
+
+TEST(sealed_objects_survive_their_workers_death_five_times)
+{
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *put       = cluster_put(client, COUNT, 0, 0);
+    struct plasmon_ref *filled    = cluster_fill(client, COUNT, 7, 0);
+    struct plasmon_ref *product   = multiply(client, 128, 3, 0);
+    struct plasmon_ref *small     = cluster_put(client, 3, 100, 0);
+    struct plasmon_ref *elsewhere = cluster_put(client, COUNT, 5, 1);
+    struct plasmon_ref *shared    = cluster_put(client, COUNT, 9, 0);
+    struct plasmon_ref *copied =
+        cluster_copy(client, shared, 1); /* leaves a replica of `shared` on device 1 */
+    struct plasmon_ref *view;
+    int64_t start = 10, count = 1000, step = 7;
+    struct plasmon_ref *all[7];
+
+    CLUSTER_OK(plasmon_view(client, put, &start, &count, &step, &view));
+    memcpy(all,
+           (struct plasmon_ref *[]){put, filled, product, small, elsewhere, shared, copied},
+           sizeof(all));
+    CLUSTER_OK(plasmon_wait(client, all, 7, 7, CLUSTER_WAIT_MS, NULL, NULL));
+
+    for (int round = 0; round < 5; round++) {
+        replace_worker(client, 0);
+        cluster_expect_ramp(client, put, COUNT, 0, 1);
+        cluster_expect_ramp(client, view, count, 10, 7);
+        cluster_expect_all(client, filled, COUNT, 7);
+        cluster_expect_all(client, product, 128 * 128, 128 * 3);
+        cluster_expect_ramp(client, small, 3, 100, 1);
+        cluster_expect_ramp(client, elsewhere, COUNT, 5, 1);
+        cluster_expect_ramp(client, shared, COUNT, 9, 1);
+        cluster_expect_ramp(client, copied, COUNT, 9, 1);
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+TEST(the_new_worker_computes_with_the_old_ones_objects)
+{
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 0, 0);
+    struct plasmon_ref *y         = cluster_fill(client, COUNT, 1, 0);
+
+    CLUSTER_OK(plasmon_wait(client, &y, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    for (int round = 0; round < 5; round++) {
+        replace_worker(client, round % 2);
+        CLUSTER_OK(cluster_axpy(client, y, x, 1, 0));
+        cluster_expect_ramp(client, y, COUNT, 1, (float)round + 1);
+        cluster_expect_ramp(client, cluster_copy(client, x, 1), COUNT, 0,
+                            1); /* across, too */
+    }
+    plasmon_finish(client);
+}
+
+TEST(a_task_that_ran_runs_again)
+{
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *x =
+        cluster_put(client, COUNT, 0, 0); /* may not be overwritten in place */
+    struct plasmon_ref *task, *after;
+
+    cluster_spin(client, x, 1000000, 0, &task);
+    after = cluster_copy(client, x, 0);
+    expect_running(client, task);
+    replace_worker(client, 0);
+    cluster_expect_ramp(client, x, COUNT, 0, 1);
+    cluster_expect_ramp(client, after, COUNT, 0, 1);
+    CLUSTER_OK(plasmon_state(client, task));
+    plasmon_finish(client);
+}
+
+TEST(what_was_overwritten_in_place_is_lost_by_name_and_nothing_else)
+{
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *put       = cluster_put(client, COUNT, 1, 0);
+    struct plasmon_ref *x         = cluster_copy(client, put, 0);
+    struct plasmon_ref *other     = cluster_fill(client, COUNT, 4, 0);
+    struct plasmon_ref *task, *after;
+    float out[4];
+    plasmon_status_t status;
+
+    CLUSTER_OK(plasmon_wait(client, (struct plasmon_ref *[]){x, other}, 2, 2,
+                            CLUSTER_WAIT_MS, NULL, NULL));
+    cluster_spin(client, x, 2000000, 0, &task);
+    after = cluster_copy(client, x, 1);
+    expect_running(client, task);
+    cluster_kill(cluster_worker(client, 0));
+
+    status = plasmon_wait(client, (struct plasmon_ref *[]){x, after}, 2, 2, CLUSTER_WAIT_MS,
+                          NULL, NULL);
+    ASSERT_STATUS(status, PLASMON_OK);
+    ASSERT_STATUS(plasmon_state(client, x), PLASMON_ECONSUMED);
+    ASSERT_CONTAINS(plasmon_error(client), "spin");
+    ASSERT_CONTAINS(plasmon_error(client), "spinning"); /* its label */
+    ASSERT_STATUS(plasmon_get(client, x, out, COUNT * sizeof(float), 1000),
+                  PLASMON_ECONSUMED);
+    ASSERT_TRUE(plasmon_state(client, after) < 0);
+    ASSERT_CONTAINS(plasmon_error(client), "spinning");
+    cluster_expect_all(client, other, COUNT, 4);
+    cluster_expect_ramp(client, put, COUNT, 1, 1);
+    CLUSTER_OK(cluster_axpy(client, other, put, 1, 0)); /* in place, on the new worker */
+    cluster_expect_ramp(client, other, COUNT, 5, 1);
+    plasmon_finish(client);
+}
+
+TEST(a_task_gives_up_after_its_retries)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_ref *x         = cluster_put(client, 10, 0, 0);
+    struct plasmon_arg arg        = {.mode = PLASMON_INOUT, .ref = x};
+    plasmon_scalar_t scalar       = {.i = 2000000};
+    struct plasmon_call call      = PLASMON_CALL_INIT;
+    struct plasmon_ref *task;
+
+    call.function     = "spin";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &scalar;
+    call.scalar_count = 1;
+    call.retries      = 0;
+    call.label        = "only once";
+    CLUSTER_OK(plasmon_submit(client, &call, NULL, &task));
+    expect_running(client, task);
+    cluster_kill(cluster_worker(client, 0));
+    CLUSTER_OK(plasmon_wait(client, &task, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    ASSERT_STATUS(plasmon_state(client, task), PLASMON_EWORKER);
+    ASSERT_CONTAINS(plasmon_error(client), "only once");
+    cluster_expect_all(client, cluster_fill(client, 10, 2, 0), 10, 2);
+    plasmon_finish(client);
+}
+
+/* A graph over two devices goes on while their workers die again and again. */
+TEST(a_chain_comes_out_right_while_workers_die)
+{
+    enum { ROUNDS = 5, STEPS = 40, N = 4096 };
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *one       = cluster_put(client, N, 0, 0);
+    struct plasmon_ref *x         = cluster_put(client, N, 1, 0);
+    struct plasmon_call call      = PLASMON_CALL_INIT;
+
+    call.function  = "add";
+    call.arg_count = 3;
+    call.retries   = 20;
+    for (int round = 0; round < ROUNDS; round++) {
+        pid_t victim = cluster_worker(client, round % 2);
+
+        for (int step = 0; step < STEPS; step++) {
+            struct plasmon_arg args[] = {{.mode = PLASMON_OUT},
+                                         {.mode = PLASMON_IN, .ref = x},
+                                         {.mode = PLASMON_IN, .ref = one}};
+            struct plasmon_ref *next;
+
+            call.args   = args;
+            call.device = step % 2;
+            CLUSTER_OK(plasmon_submit(client, &call, &next, NULL));
+            CLUSTER_OK(plasmon_release(client, x)); /* only tasks hold it now */
+            x = next;
+            if (step == STEPS / 2) {
+                CLUSTER_OK(plasmon_flush(client));
+                cluster_kill(victim);
+            }
+        }
+    }
+    cluster_expect_ramp(client, x, N, 1, 1 + ROUNDS * STEPS);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+TEST(a_worker_killed_while_it_recovers_is_replaced_again)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 0, 0);
+
+    for (int round = 0; round < 5; round++) {
+        cluster_kill(cluster_worker(client, 0)); /* the next one as soon as it is there */
+    }
+    cluster_expect_ramp(client, x, COUNT, 0, 1);
+    cluster_expect_ramp(client, cluster_copy(client, x, 0), COUNT, 0, 1);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+TEST(a_mapping_outlives_the_worker)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 0, 0);
+    struct plasmon_mapping *mapping;
+    const float *data;
+
+    CLUSTER_OK(plasmon_map(client, x, CLUSTER_WAIT_MS, &mapping));
+    data = plasmon_mapping_data(mapping);
+    CLUSTER_OK(plasmon_release(client, x)); /* only the mapping holds it */
+    replace_worker(client, 0);
+    for (int i = 0; i < 4; i++) { /* would be put where the mapping is, if that were free */
+        cluster_expect_all(client, cluster_fill(client, COUNT, -1, 0), COUNT, -1);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        ASSERT_TRUE(data[i] == (float)i);
+    }
+    plasmon_unmap(mapping);
+    plasmon_finish(client);
+}
+
+TEST_MAIN()
