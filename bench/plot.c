@@ -1,0 +1,319 @@
+/*
+ * A report's lines as an SVG picture: log-log, because sizes and rates span many decades. Solid lines with dots are
+ * what was measured, dashed lines of the same colour their yardsticks. No script, no fonts to fetch: any browser shows it.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/bench.h"
+
+#define WIDTH      1000
+#define HEIGHT     620
+#define LEFT       90
+#define RIGHT      280 /* the legend stands there */
+#define TOP        60
+#define BOTTOM     80
+#define SERIES_MAX 8
+
+struct axis {
+    double low, high; /* logarithms: base 2 for bytes, else base 10 */
+    double from, to;  /* pixels */
+    bool binary;
+};
+struct picture {
+    const struct bench_plot *plot;
+    const struct bench_report *report;
+    const char *unit;
+    struct axis x, y;
+    const char *series[SERIES_MAX];
+    size_t series_count;
+    struct pl_str out;
+};
+
+static const char *const colours[SERIES_MAX] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                "#56b4e9", "#8c6d00", "#7b3fa0", "#444444"};
+
+static double axis_log(const struct axis *axis, double value)
+{
+    return axis->binary ? log2(value) : log10(value);
+}
+
+static double axis_at(const struct axis *axis, double value)
+{
+    double part = (axis_log(axis, value) - axis->low) / (axis->high - axis->low);
+
+    return axis->from + part * (axis->to - axis->from);
+}
+
+/* ------------------------------------------------------------------------------------------------ what is in it */
+
+static const struct bench_row *row_at(const struct picture *picture, size_t index)
+{
+    const struct bench_row *row = pl_vec_at(&picture->report->rows, index);
+
+    return row->series[0] != '\0' && strcmp(row->unit, picture->unit) == 0 && row->x > 0 &&
+                   row->value > 0
+               ? row
+               : NULL;
+}
+
+static void add_series(struct picture *picture, const char *name)
+{
+    for (size_t i = 0; i < picture->series_count; i++) {
+        if (strcmp(picture->series[i], name) == 0) {
+            return;
+        }
+    }
+    if (picture->series_count < SERIES_MAX) {
+        picture->series[picture->series_count++] = name;
+    }
+}
+
+static void widen(struct axis *axis, double value)
+{
+    axis->low  = fmin(axis->low, axis_log(axis, value));
+    axis->high = fmax(axis->high, axis_log(axis, value));
+}
+
+static bool survey(struct picture *picture)
+{
+    picture->x =
+        (struct axis){INFINITY, -INFINITY, LEFT, WIDTH - RIGHT, picture->plot->x_is_bytes};
+    picture->y = (struct axis){INFINITY, -INFINITY, HEIGHT - BOTTOM, TOP, false};
+    for (size_t i = 0; i < picture->report->rows.count; i++) {
+        const struct bench_row *row = row_at(picture, i);
+
+        if (row == NULL) {
+            continue;
+        }
+        add_series(picture, row->series);
+        widen(&picture->x, row->x);
+        widen(&picture->y, row->value);
+        if (row->limit > 0) {
+            widen(&picture->y, row->limit);
+        }
+    }
+    if (picture->series_count == 0) {
+        return false;
+    }
+    /* Whole decades for y, a little air for x. */
+    picture->y.low  = floor(picture->y.low);
+    picture->y.high = ceil(picture->y.high + 1e-9);
+    if (picture->y.high <= picture->y.low) {
+        picture->y.high = picture->y.low + 1;
+    }
+    if (picture->x.high - picture->x.low < 0.1) {
+        picture->x.low -= 1;
+        picture->x.high += 1;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------ drawing */
+
+static void put_text(struct picture *picture, double x, double y, const char *more,
+                     const char *text)
+{
+    pl_str_append(&picture->out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, more);
+    for (; *text != '\0'; text++) {
+        if (*text == '&' || *text == '<') {
+            pl_str_append(&picture->out, *text == '&' ? "&amp;" : "&lt;");
+        } else {
+            pl_str_append(&picture->out, "%c", *text);
+        }
+    }
+    pl_str_append(&picture->out, "</text>\n");
+}
+
+static void put_line(struct picture *picture, double x1, double y1, double x2, double y2,
+                     const char *more)
+{
+    pl_str_append(&picture->out,
+                  "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1, y1,
+                  x2, y2, more);
+}
+
+static void format_tick(double value, bool bytes, char out[32])
+{
+    if (bytes) {
+        char *point;
+
+        (void)pl_format_bytes((uint64_t)(value + 0.5), out);
+        point = strstr(out, ".0 ");
+        if (point != NULL) {
+            memmove(point, point + 2, strlen(point + 2) + 1);
+        }
+    } else if (value >= 1e6) {
+        (void)snprintf(out, 32, "%g M", value / 1e6);
+    } else {
+        (void)snprintf(out, 32, "%g", value);
+    }
+}
+
+static void put_ticks(struct picture *picture, const struct axis *axis, bool vertical)
+{
+    double step = axis->binary ? fmax(2, 2 * ceil((axis->high - axis->low) / 2 / 8)) : 1;
+
+    for (double at = ceil(axis->low - 1e-9); at <= axis->high + 1e-9; at += step) {
+        double value = axis->binary ? exp2(at) : pow(10, at);
+        double pixel = axis_at(axis, value);
+        char text[32];
+
+        format_tick(value, axis->binary, text);
+        if (vertical) {
+            put_line(picture, LEFT, pixel, WIDTH - RIGHT, pixel, "stroke=\"#ddd\"");
+            put_text(picture, LEFT - 8, pixel + 5, "text-anchor=\"end\"", text);
+        } else {
+            put_line(picture, pixel, TOP, pixel, HEIGHT - BOTTOM, "stroke=\"#ddd\"");
+            put_text(picture, pixel, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", text);
+        }
+    }
+}
+
+static void put_frame(struct picture *picture)
+{
+    double middle_x = (LEFT + WIDTH - RIGHT) / 2.0,
+           middle_y = (TOP + HEIGHT - BOTTOM) / 2.0;
+    struct pl_str machine;
+    char turn[96];
+
+    pl_str_append(&picture->out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+                  "width=\"%d\" height=\"%d\" font-family=\"Helvetica, Arial, sans-serif\" "
+                  "font-size=\"14\">\n<rect width=\"100%%\" height=\"100%%\" "
+                  "fill=\"white\"/>\n",
+                  WIDTH, HEIGHT, WIDTH, HEIGHT);
+    put_text(picture, LEFT, TOP - 24, "font-size=\"20\" font-weight=\"bold\"",
+             picture->plot->title);
+    put_ticks(picture, &picture->x, false);
+    put_ticks(picture, &picture->y, true);
+    pl_str_append(&picture->out,
+                  "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" "
+                  "stroke=\"#333\"/>\n",
+                  LEFT, TOP, WIDTH - RIGHT - LEFT, HEIGHT - BOTTOM - TOP);
+    put_text(picture, middle_x, HEIGHT - BOTTOM + 44,
+             "text-anchor=\"middle\" font-size=\"16\"", picture->plot->x_label);
+    (void)snprintf(
+        turn, sizeof(turn),
+        "text-anchor=\"middle\" font-size=\"16\" transform=\"rotate(-90 24 %.1f)\"",
+        middle_y);
+    put_text(picture, 24, middle_y, turn, picture->plot->y_label);
+    pl_str_init(&machine);
+    bench_machine_describe(&machine);
+    put_text(picture, LEFT, HEIGHT - 10, "font-size=\"12\" fill=\"#666\"",
+             pl_str_text(&machine));
+    pl_str_finish(&machine);
+}
+
+/* One polyline through value (or limit) of the rows of a series. false: there was nothing to draw. */
+static bool put_curve(struct picture *picture, size_t series, bool limit)
+{
+    size_t points = 0;
+
+    for (size_t i = 0; i < picture->report->rows.count; i++) {
+        const struct bench_row *row = row_at(picture, i);
+
+        if (row == NULL || strcmp(row->series, picture->series[series]) != 0 ||
+            (limit && row->limit <= 0)) {
+            continue;
+        }
+        pl_str_append(&picture->out, "%s%.1f,%.1f",
+                      points++ == 0 ? "<polyline points=\"" : " ",
+                      axis_at(&picture->x, row->x),
+                      axis_at(&picture->y, limit ? row->limit : row->value));
+    }
+    if (points > 0) {
+        pl_str_append(&picture->out,
+                      "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" %s/>\n",
+                      colours[series], limit ? "1.5" : "2.5",
+                      limit ? "stroke-dasharray=\"7 5\"" : "");
+    }
+    return points > 0;
+}
+
+static void put_dots(struct picture *picture, size_t series)
+{
+    for (size_t i = 0; i < picture->report->rows.count; i++) {
+        const struct bench_row *row = row_at(picture, i);
+
+        if (row != NULL && strcmp(row->series, picture->series[series]) == 0) {
+            pl_str_append(&picture->out,
+                          "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
+                          axis_at(&picture->x, row->x), axis_at(&picture->y, row->value),
+                          colours[series]);
+        }
+    }
+}
+
+static const char *limit_name(const struct picture *picture, size_t series)
+{
+    for (size_t i = 0; i < picture->report->rows.count; i++) {
+        const struct bench_row *row = row_at(picture, i);
+
+        if (row != NULL && row->limit > 0 && row->limit_name != NULL &&
+            strcmp(row->series, picture->series[series]) == 0) {
+            return row->limit_name;
+        }
+    }
+    return "yardstick";
+}
+
+static void put_series(struct picture *picture)
+{
+    double y = TOP + 10;
+
+    for (size_t i = 0; i < picture->series_count; i++) {
+        const double x = WIDTH - RIGHT + 14;
+        char more[96];
+
+        (void)snprintf(more, sizeof(more), "stroke=\"%s\" stroke-width=\"2.5\"",
+                       colours[i]);
+        put_line(picture, x, y, x + 28, y, more);
+        put_text(picture, x + 36, y + 5, "", picture->series[i]);
+        y += 22;
+        if (put_curve(picture, i, true)) {
+            (void)snprintf(more, sizeof(more),
+                           "stroke=\"%s\" stroke-width=\"1.5\" stroke-dasharray=\"7 5\"",
+                           colours[i]);
+            put_line(picture, x, y, x + 28, y, more);
+            put_text(picture, x + 36, y + 5, "fill=\"#555\" font-size=\"13\"",
+                     limit_name(picture, i));
+            y += 22;
+        }
+        (void)put_curve(picture, i, false); /* a series has at least one point */
+        put_dots(picture, i);
+        y += 6;
+    }
+    pl_str_append(&picture->out, "</svg>\n");
+}
+
+bool bench_plot_write(const struct bench_plot *plot, const struct bench_report *report,
+                      const char *unit, const char *path)
+{
+    struct picture picture = {.plot = plot, .report = report, .unit = unit};
+    FILE *file;
+    bool ok;
+
+    if (path == NULL) {
+        return true;
+    }
+    if (!survey(&picture)) {
+        fprintf(stderr, "plasmon bench: there is nothing to draw in %s\n", path);
+        return false;
+    }
+    pl_str_init(&picture.out);
+    put_frame(&picture);
+    put_series(&picture);
+    file = fopen(path, "we");
+    ok = file != NULL && !picture.out.failed && fputs(pl_str_text(&picture.out), file) >= 0;
+    if (file != NULL && fclose(file) != 0) {
+        ok = false;
+    }
+    if (!ok) {
+        fprintf(stderr, "plasmon bench: cannot write %s: %s\n", path, strerror(errno));
+    }
+    pl_str_finish(&picture.out);
+    return ok;
+}

@@ -1,0 +1,89 @@
+/* Small things that every benchmark needs: percentiles, memory that was touched, the speed of memcpy, progress. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "bench/bench.h"
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double bench_percentile(double *samples, size_t count, double p)
+{
+    size_t rank;
+
+    if (count == 0) {
+        return 0;
+    }
+    qsort(samples, count, sizeof(*samples), compare);
+    rank = (size_t)ceil(p * (double)count);
+    return samples[rank > 0 ? rank - 1 : 0];
+}
+
+uint64_t bench_process_cpu_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now); /* cannot fail on Linux */
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void bench_say(const char *format, ...)
+{
+    va_list args;
+
+    fputs("bench: ", stderr);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+_Noreturn void bench_die(const char *format, ...)
+{
+    va_list args;
+
+    (void)fflush(stdout);
+    fputs("plasmon bench: ", stderr);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(CLI_FAIL);
+}
+
+void *bench_must_alloc(size_t bytes)
+{
+    uint8_t *memory = pl_alloc_aligned(4096, bytes > 0 ? bytes : 1);
+
+    if (memory == NULL) {
+        bench_die("out of host memory: %zu bytes are needed", bytes);
+    }
+    memset(memory, 0x5a, bytes); /* page faults belong to nobody's figure */
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+double bench_memcpy_seconds(void *dst, const void *src, size_t bytes)
+{
+    double seconds[5];
+
+    for (size_t i = 0; i < PL_COUNT(seconds); i++) {
+        uint64_t began = pl_now_ns();
+
+        memcpy(dst, src, bytes);
+        __asm__ volatile("" ::"r"(dst)
+                         : "memory"); /* or the copies before the last are dead */
+        seconds[i] = (double)(pl_now_ns() - began) * 1e-9;
+    }
+    return bench_percentile(seconds, PL_COUNT(seconds), 0.5);
+}
