@@ -40,6 +40,24 @@ void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint3
     }
 }
 
+void store_timeline_mark(struct store_timeline *timeline, uint64_t seq, bool failed)
+{
+    uint64_t *slot = &timeline->ring[seq % STORE_RING];
+    uint64_t entry = shared_load64(slot);
+
+    if (entry >> STREAM_BITS == seq) {
+        entry &= ~(uint64_t)STORE_RING_FAILED;
+        shared_store64(slot, failed ? entry | STORE_RING_FAILED : entry);
+    }
+}
+
+bool store_timeline_failed(struct store_timeline *timeline, uint64_t seq)
+{
+    uint64_t entry = shared_load64(&timeline->ring[seq % STORE_RING]);
+
+    return entry >> STREAM_BITS == seq && (entry & STORE_RING_FAILED) != 0;
+}
+
 enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq,
                                             uint64_t **out_word, uint64_t *out_value)
 {

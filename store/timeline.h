@@ -29,6 +29,8 @@
 #define STORE_STAGE_SLOT_BYTES (8u << 20)
 #define STORE_HOST_DEVICE_MAX  64u
 
+#define STORE_RING_FAILED 0x80u /* it failed: its word says that it is over, not that it is right */
+
 struct store_word {
     _Alignas(64) uint64_t value;
 };
@@ -43,7 +45,7 @@ struct store_timeline {
     struct store_word stream[STORE_STREAM_MAX];        /* written by the device */
     struct store_word stage_ready[STORE_STAGE_SLOTS];  /* chunk number + 1 that lies in the slot; by the sender's device */
     struct store_word stage_taken;                     /* chunks taken out, in order; by this device */
-    uint64_t ring[STORE_RING];                         /* seq << 8 | stream */
+    uint64_t ring[STORE_RING];                         /* seq << 8 | STORE_RING_FAILED | stream */
 };
 
 enum store_point_state {
@@ -55,6 +57,16 @@ enum store_point_state {
 void store_timeline_init(struct store_timeline *timeline, uint32_t host_device); /* by the store, on zeroed memory */
 /* By the worker, in increasing seq. */
 void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream);
+/*
+ * By the worker, of a published launch: it failed, or (failed false) it is about to be done again. Outlives the worker, so that its
+ * successor does not take for right what was never made.
+ */
+void store_timeline_mark(struct store_timeline *timeline, uint64_t seq, bool failed);
+bool store_timeline_failed(struct store_timeline *timeline, uint64_t seq); /* by the worker */
+static inline uint32_t store_ring_stream(uint64_t entry)
+{
+    return (uint32_t)entry & 0x7fu;
+}
 /* By anyone. *out_word, *out_value: what a stream must wait for when ENQUEUED. out pointers may be NULL. */
 enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq, uint64_t **out_word, uint64_t *out_value);
 static inline bool store_timeline_done(struct store_timeline *timeline, uint64_t seq)

@@ -4,6 +4,7 @@
  */
 #include "worker/core_int.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 
 static struct worker_stream *next_done(struct worker_core *core, const uint64_t *words)
@@ -80,6 +81,9 @@ void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t
              launch                       = launch->next) {
             if (launch->seq == seq) {
                 worker_launch_fail(launch, status, "%s", text);
+                if (!pl_bug("worker.forget_failures")) {
+                    store_timeline_mark(core->timeline, seq, true);
+                }
                 return;
             }
         }

@@ -246,6 +246,12 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     bool clear, without_work;
 
     core->followed[launch->seq % STORE_RING] = 0;
+    if (launch->seq <= worker_stream_word(core, stream)) {
+        /* Over before a restart, and failed: only the report is owed. */
+        worker_fifo_push(&mine->running, launch);
+        core->launch_count++;
+        return;
+    }
     worker_buffers_enqueued(core, launch);
     if (launch->seq >
         core->timeline->enqueued) { /* not one that comes again after a restart */
@@ -260,6 +266,9 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         (void)core->config.ops->signal(core->config.user, stream, launch->seq);
     }
     work_or_failure(core, launch, stream);
+    if (launch->failure != PLASMON_OK && !pl_bug("worker.forget_failures")) {
+        store_timeline_mark(core->timeline, launch->seq, true);
+    }
 
     mine->last = launch->seq;
     mine->unsignalled++;

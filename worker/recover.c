@@ -9,6 +9,9 @@
  * CONSUMED for a launch that was never published was not touched, and is sealed as it was; if an unfinished launch was to write it
  * before, no reader goes there before that launch is done, and it comes again.
  *
+ * A launch that is over and failed is marked in the ring. Its report may have died with the worker, so it counts as unfinished;
+ * when it comes again it fails again, and nothing else happens.
+ *
  * The head sends every unfinished launch again, in order, under its old number (as SKIP when it cannot be repeated), then goes
  * on after the last published one. One that it leaves out is over for it (its failure was reported); others may wait for its word all the
  * same, so it is passed as SKIP here. What had been done already is dropped.
@@ -30,7 +33,8 @@ static bool entry_right(const struct worker_core *core, const struct store_entry
     if (entry->seq > enqueued) {
         return state == STORE_CONSUMED;
     }
-    return store_timeline_done(core->timeline, entry->seq);
+    return store_timeline_done(core->timeline, entry->seq) &&
+           !store_timeline_failed(core->timeline, entry->seq);
 }
 
 static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
@@ -93,9 +97,11 @@ static plasmon_status_t unfinished_find(struct worker_core *core, uint64_t enque
     plasmon_status_t status = PLASMON_OK;
 
     for (uint64_t seq = first; status == PLASMON_OK && seq <= enqueued; seq++) {
-        uint32_t stream = (uint32_t)(core->timeline->ring[seq % STORE_RING] & 0xff);
+        uint32_t stream = store_ring_stream(core->timeline->ring[seq % STORE_RING]);
 
-        if (store_timeline_done(core->timeline, seq)) {
+        if (!store_timeline_done(core->timeline, seq)) {
+            store_timeline_mark(core->timeline, seq, false); /* it gets another chance */
+        } else if (!store_timeline_failed(core->timeline, seq)) {
             continue;
         }
         if (stream >= core->stream_count) {

@@ -48,8 +48,8 @@ static uint32_t stream_of_seq(const struct worker_core *core, uint64_t seq)
 {
     uint64_t named = core->timeline->ring[seq % STORE_RING];
 
-    PL_CHECK(named >> 8 == seq && (named & 0xff) < core->stream_count);
-    return (uint32_t)(named & 0xff);
+    PL_CHECK(named >> 8 == seq && store_ring_stream(named) < core->stream_count);
+    return store_ring_stream(named);
 }
 
 /* ------------------------------------------------------------------------------------------------ where */
@@ -110,7 +110,7 @@ uint32_t worker_stream_choose(struct worker_core *core, const struct worker_laun
     uint32_t stream;
 
     if (named >> 8 == launch->seq) {
-        return (uint32_t)(named & 0xff);
+        return store_ring_stream(named);
     }
 
     switch (launch->kind) {
