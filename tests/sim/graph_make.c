@@ -515,9 +515,6 @@ static void make_run(struct graph *graph, uint32_t client)
     }
     step->place =
         chance(graph, 650) ? (uint32_t)between(graph, 1, graph->config.devices) : 0;
-    if (makers[i].fn == make_failing && graph->config.crashes_max > 0) {
-        i = 0; /* that a launch failed is known to its worker alone until it is reported */
-    }
     if (makers[i].fn(graph, step)) {
         return;
     }
@@ -638,8 +635,7 @@ static void make_release(struct graph *graph, uint32_t client)
 
 static void make_cancel(struct graph *graph, uint32_t client)
 {
-    for (uint32_t i = graph->step_count;
-         graph->config.crashes_max == 0 && i-- > 0 && i + 6 > graph->step_count;) {
+    for (uint32_t i = graph->step_count; i-- > 0 && i + 6 > graph->step_count;) {
         if (graph->steps[i].kind == GRAPH_RUN && graph->steps[i].client == client &&
             chance(graph, 500)) {
             struct graph_step *step = step_add(graph, GRAPH_CANCEL, client);
@@ -710,7 +706,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     if (chance(graph, profile->scarce_permille)) {
         config->device_bytes = between(graph, 3, 10) * 4096;
     }
-    if (config->device_bytes == 0 && chance(graph, profile->crash_permille)) {
+    if (chance(graph, profile->crash_permille)) {
         config->crashes_max = (uint32_t)between(
             graph, 1, profile->crashes_most != 0 ? profile->crashes_most : 3);
         config->crash_millionth = 4000;

@@ -529,6 +529,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     }
     sim_trace(sim, "device %u crashes", worker->host_device);
     sim_streams_drop(worker, true);
+    sim_streams_kick(sim); /* the last thing that it did may have been to write a word */
     worker->alive = false;
     worker->life++;
     worker->crashes++;

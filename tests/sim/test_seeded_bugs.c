@@ -27,14 +27,14 @@ static const struct graph_profile profile = {.devices_min     = 1,
                                              .check_every     = 100};
 
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
-static void hunt(const char *bug)
+static void hunt(const char *bug, uint64_t graphs)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
 
     (void)alarm(SECONDS_MAX);
     pl_log_set_sink(NULL, NULL);
     pl_bug_arm(bug);
-    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX; seed++) {
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + graphs; seed++) {
         if (!graph_run(seed, &profile, coverage, false)) {
             printf("# %s: found by seed %llu\n", bug, (unsigned long long)seed);
             (void)fflush(stdout);
@@ -44,7 +44,7 @@ static void hunt(const char *bug)
     _exit(NOT_FOUND);
 }
 
-static void assert_found(const char *bug)
+static void assert_found(const char *bug, uint64_t graphs)
 {
     int status = 0;
     pid_t child;
@@ -57,7 +57,7 @@ static void assert_found(const char *bug)
     child = fork();
     ASSERT_TRUE(child >= 0);
     if (child == 0) {
-        hunt(bug);
+        hunt(bug, graphs);
     }
     ASSERT_TRUE(waitpid(child, &status, 0) == child);
     if (WIFSIGNALED(status)) {
@@ -75,7 +75,7 @@ static void assert_found(const char *bug)
 #define FINDS(name, bug)                \
     TEST(random_programs_notice_##name) \
     {                                   \
-        assert_found(bug);              \
+        assert_found(bug, GRAPHS_MAX);  \
     }
 
 FINDS(a_write_that_does_not_wait_for_readers, "head.skip_war")
@@ -92,6 +92,12 @@ FINDS(memory_that_is_freed_at_once, "worker.early_free")
 FINDS(a_wait_for_another_device_left_out, "worker.skip_wait")
 FINDS(a_join_of_streams_left_out, "worker.skip_join")
 FINDS(a_failed_result_that_is_sealed, "worker.seal_failed")
+
+/* It takes a crash within the microseconds between a failure and its report. */
+TEST(random_programs_notice_a_failure_that_dies_with_its_worker)
+{
+    assert_found("worker.forget_failures", 10 * GRAPHS_MAX);
+}
 
 /* The other half of the claim: with nothing armed, the same programs pass. */
 TEST(the_same_programs_pass_without_a_bug)
