@@ -19,6 +19,11 @@ static char folder[64];
 
 /* ------------------------------------------------------------------------------------------------ start */
 
+static void remove_folder(void)
+{
+    (void)rmdir(folder); /* it may be gone already; if something is in it, it shows what */
+}
+
 void cluster_tag(void)
 {
     uint64_t state = test_seed() ^ (uint64_t)getpid() << 32 ^ pl_now_ns();
@@ -26,6 +31,7 @@ void cluster_tag(void)
     (void)snprintf(folder, sizeof(folder),
                    "/tmp/plit-XXXXXX"); /* short: socket paths have 107 bytes */
     ASSERT_NOT_NULL(mkdtemp(folder));
+    ASSERT_EQ(atexit(remove_folder), 0);
     (void)snprintf(tag, sizeof(tag), "%016llx", (unsigned long long)test_random(&state));
     ASSERT_EQ(setenv("PLASMON_TEST_TAG", tag, 1), 0);
     ASSERT_EQ(setenv("XDG_RUNTIME_DIR", folder, 1), 0);

@@ -1,0 +1,98 @@
+#!/bin/sh
+# test_cluster.sh PROGRAM: a cluster as an operator has it: start, status, programs, stop.
+set -eu
+program=$1
+. "$(dirname "$0")/lib.sh"
+
+echo secret-of-the-test >"$XDG_RUNTIME_DIR/token"
+port=$(free_port)
+local=unix:$XDG_RUNTIME_DIR/plasmon-$(id -u)/head.sock
+
+start() {
+    "$plasmon" start --head --listen "127.0.0.1:$port" --token-file "$XDG_RUNTIME_DIR/token" \
+        --cpu-devices 2 --gpus none --device-memory 64M
+}
+run() { # ADDRESS
+    [ "$(PLASMON_ADDRESS=$1 PLASMON_TOKEN=secret-of-the-test timeout 60 "$program")" = right ]
+}
+refused() { # TOKEN
+    if PLASMON_ADDRESS=$local PLASMON_TOKEN=$1 timeout 60 "$program"; then
+        echo "it was let in"
+        return 1
+    fi
+    PLASMON_ADDRESS=$local PLASMON_TOKEN=$1 timeout 60 "$program" 2>&1 | grep -qi token
+}
+status_names_devices() {
+    PLASMON_TOKEN=secret-of-the-test "$plasmon" status
+    [ "$(PLASMON_TOKEN=secret-of-the-test "$plasmon" status | grep -ci cpu)" -ge 1 ]
+}
+status_json() {
+    PLASMON_TOKEN=secret-of-the-test "$plasmon" status --json |
+        /usr/bin/python3 -c 'import json, sys; status = json.load(sys.stdin); assert len(status["devices"]) == 2, status'
+}
+second_start_refused() {
+    before=$(daemons | sort)
+    if "$plasmon" start --head --cpu-devices 1 --gpus none; then
+        echo "a second cluster was started"
+        return 1
+    fi
+    [ "$(daemons | sort)" = "$before" ] && run "$local"
+}
+second_head_refused() { # the same port, by hand
+    if said=$(timeout 20 "$PLASMON_BIN_DIR/plasmon-head" --listen "127.0.0.1:$port" 2>&1); then
+        echo "it served an address that is taken: $said"
+        return 1
+    fi
+    echo "$said"
+    echo "$said" | grep -q "127.0.0.1:$port" && echo "$said" | grep -qi "in use"
+}
+second_head_on_the_socket_refused() {
+    if said=$(timeout 20 "$PLASMON_BIN_DIR/plasmon-head" --listen "$local" 2>&1); then
+        echo "it served a socket that is taken: $said"
+        return 1
+    fi
+    echo "$said"
+    echo "$said" | grep -q "$local: another process serves it" && run "$local" # which still belongs to the first
+}
+two_programs_at_once() {
+    run "$local" &
+    first=$!
+    run "127.0.0.1:$port" && wait "$first"
+}
+killed_worker_is_replaced() {
+    old=$(tagged plasmon-worker | head -n 1)
+    kill -KILL "$old"
+    run "$local"
+}
+stop_leaves_nothing() {
+    "$plasmon" stop
+    left=$(daemons)
+    echo "left: $left"
+    [ -z "$left" ] || return 1
+    find "$XDG_RUNTIME_DIR" -name '*.sock'
+    [ -z "$(find "$XDG_RUNTIME_DIR" -name '*.sock')" ]
+}
+gone_is_told() {
+    said=$(PLASMON_ADDRESS=$local PLASMON_TOKEN=x timeout 60 "$program" 2>&1) && return 1
+    echo "$said"
+    echo "$said" | grep -q "$local"
+}
+
+claim start_returns_when_the_devices_are_ready start
+claim a_program_runs_over_the_unix_socket run "$local"
+claim a_program_runs_over_tcp run "127.0.0.1:$port"
+claim no_token_is_refused refused ""
+claim a_wrong_token_is_refused refused wrong
+claim status_names_the_devices status_names_devices
+claim status_json_parses status_json
+claim a_second_start_is_refused_and_harms_nobody second_start_refused
+claim a_second_head_on_the_port_says_that_it_is_in_use second_head_refused
+claim a_second_head_on_the_socket_is_refused_and_harms_nobody second_head_on_the_socket_refused
+claim two_programs_at_once_get_their_results two_programs_at_once
+claim a_killed_worker_is_replaced killed_worker_is_replaced
+claim stop_leaves_no_process_and_no_socket stop_leaves_nothing
+claim a_program_is_told_that_nobody_is_there gone_is_told
+claim it_starts_again_after_a_stop start
+claim and_works run "$local"
+claim and_stops stop_leaves_nothing
+finish
