@@ -11,6 +11,16 @@
 #define ROUNDS 10000u
 #define LINE   64u /* bytes of a message */
 
+/* Look for a while: an event that nothing holds back would be reached in it. */
+static void check_held(struct device_event *event)
+{
+    uint64_t until_ns = pl_now_ns() + 20000000;
+
+    do {
+        ASSERT_TRUE(!device_event_done(event));
+    } while (pl_now_ns() < until_ns);
+}
+
 TEST(copies_carry_bytes_to_the_device_and_back)
 {
     enum { BYTES = 1000003 };
@@ -64,7 +74,7 @@ TEST(a_wait_holds_its_stream_and_no_other)
     contract_gate_open(&c.words[0], 6); /* not enough */
     contract_download(&c, &got, c.memory, 1);
     ASSERT_EQ(got, 1);
-    ASSERT_TRUE(!device_event_done(held));
+    check_held(held);
 
     contract_gate_open(&c.words[0], 8); /* more than asked for will do */
     ASSERT_OK(device_stream_sync(c.other, NULL));
@@ -154,7 +164,7 @@ TEST(a_join_waits_for_what_was_enqueued_and_not_for_more)
     ASSERT_OK(device_stream_join(c.stream, c.other));
     ASSERT_OK(device_event_record(joined, c.stream));
     ASSERT_OK(device_wait(c.other, &c.words[8], 1)); /* after the join: must not matter */
-    ASSERT_TRUE(!device_event_done(joined));
+    check_held(joined);
 
     contract_gate_open(&c.words[0], 1);
     contract_download(&c, &got, c.memory, 1);

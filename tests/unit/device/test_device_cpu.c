@@ -1,10 +1,12 @@
 /* The contract on a CPU device, and what only CPU devices do: launches of C functions, accounting, guard pages. */
 #include "tests/unit/device/contract.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -208,6 +210,39 @@ TEST(launches_one_at_a_time_never_lose_the_wake)
         ASSERT_OK(device_stream_sync(c.stream, NULL)); /* hangs if a wake is lost */
         ASSERT_EQ(count, i);
     }
+    contract_close(&c);
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/*
+ * A sleeper looks again by itself every 50 ms at the latest, which would hide a wake that goes astray. So let it sleep long
+ * enough to be at that, and see that it wakes much sooner than it would have. The median, because machines are busy.
+ */
+TEST(a_signal_wakes_a_stream_that_has_long_slept)
+{
+    enum { TIMES = 7 };
+    uint64_t took_ns[TIMES];
+    struct contract c;
+
+    contract_open(&c);
+    for (uint64_t i = 0; i < TIMES; i++) {
+        ASSERT_OK(device_wait(c.stream, &c.words[0], i + 1));
+        (void)poll(NULL, 0,
+                   160 + (int)(7 * i)); /* 0.1 + 0.2 + .. ms until it sleeps 50 at a time */
+        took_ns[i] = pl_now_ns();
+        ASSERT_OK(device_signal(c.other, &c.words[0], i + 1));
+        ASSERT_OK(device_stream_sync(c.stream, NULL));
+        took_ns[i] = pl_now_ns() - took_ns[i];
+    }
+    qsort(took_ns, TIMES, sizeof(took_ns[0]), compare_u64);
+    ASSERT_TRUE(took_ns[TIMES / 2] < 5000000);
     contract_close(&c);
 }
 
