@@ -41,8 +41,14 @@ struct spawn {
     int error; /* errno of what failed */
 };
 
+/*
+ * What runs in the children is not instrumented: their frames end with exec, not with a return, so in the memory that they share
+ * with us the address sanitizer would go on seeing them, and take the next child's stack, at the same address, for theirs.
+ */
+#define IN_CHILD __attribute__((no_sanitize("address")))
+
 /* Descriptors to their numbers: first out of the way, so that none is overwritten before it was copied. */
-static int place_descriptors(const struct spawn *spawn)
+IN_CHILD static int place_descriptors(const struct spawn *spawn)
 {
     int moved[SPAWN_FDS_MAX + 2], count = 0;
     int wanted[SPAWN_FDS_MAX + 2] = {spawn->null_fd, spawn->stderr_fd};
@@ -77,7 +83,7 @@ static int place_descriptors(const struct spawn *spawn)
  * What the program ignores would stay ignored over exec. The bare system call, because a sanitizer's sigaction() keeps books in
  * the memory that we share with the program. All zero is SIG_DFL without flags or mask on every architecture.
  */
-static void default_signals(void)
+IN_CHILD static void default_signals(void)
 {
     const uint64_t action[8] = {0};
 
@@ -88,7 +94,7 @@ static void default_signals(void)
 }
 
 /* The daemon, until it is somebody else's program. Its descriptor table and signal handlers are its own. */
-static int run_daemon(void *user)
+IN_CHILD static int run_daemon(void *user)
 {
     struct spawn *spawn = user;
 
@@ -104,7 +110,7 @@ static int run_daemon(void *user)
 }
 
 /* The helper shares our descriptor table, so that the pidfd arrives in it. */
-static int run_helper(void *user)
+IN_CHILD static int run_helper(void *user)
 {
     struct spawn *spawn = user;
     int pidfd           = -1;
