@@ -1,7 +1,7 @@
 /*
  * Random programs, played on a simulated cluster and compared with what they mean.
  *
- *   graph_make.c    a program from a seed: tasks, puts, snapshots, reads, mappings, releases, cancels, names
+ *   graph_make.c, graph_args.c  a program from a seed: tasks, puts, snapshots, reads, mappings, releases, cancels, names
  *   graph_play.c    submits it step by step while the cluster runs, with faults
  *   graph_model.c   what it means: the steps one after the other on plain arrays, by the same CPU functions
  *   graph_check.c   every answer against the model; what was covered

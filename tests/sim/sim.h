@@ -3,14 +3,14 @@
  * from the seed, and a run with the same seed is the same run.
  *
  *   sim_queue.c    events in virtual time, random numbers, what a failed run says
- *   sim_link.c     one direction of a connection: bytes in order, delays, everything in flight lost when it breaks
- *   sim_frame.c    a header in front of an encoded body, as the daemons do it
+ *   sim_link.c     connections: bytes in order, delays, everything in flight lost when they break; frames with headers
  *   sim_memory.c   arenas: fresh memory is noise, freed memory is poison, a use of either is an error at once
  *   sim_stream.c   in-order streams of a simulated device
  *   sim_ops.c      struct worker_ops on top of them
  *   sim_worker.c   a worker process: core, link, reports; crash and restart
  *   sim_head.c     the head process: core and links
- *   sim_client.c   a client: frames made by hand, futures, reads, mappings
+ *   sim_client.c   a client: frames made by hand, futures, reads
+ *   sim_mapping.c  its mappings
  *   sim_cluster.c  making, running, breaking and checking the whole
  *
  * The cores, the wire with its checks, the links, tables and timelines are the real ones. What is simulated is what a driver, a
@@ -370,6 +370,11 @@ void sim_client_crash(struct sim_client *client);
 void sim_client_break(
     struct sim_client *client); /* the connection; it comes back by itself */
 
+/* sim_client.c and sim_mapping.c */
+struct sim_answer *sim_client_answer(struct sim_client *client, uint64_t id,
+                                     enum sim_answer_kind kind, plasmon_status_t status,
+                                     const char *text);
+void sim_client_located(struct sim_client *client, const Plasmon__V1__Located *located);
 /* For sim_cluster.c. */
 bool sim_queue_pop(struct sim *sim, struct sim_event *out);
 void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index);
