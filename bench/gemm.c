@@ -215,9 +215,12 @@ static void check(struct gemm *gemm)
 static void measure(struct gemm *gemm, uint32_t rows, uint32_t block, uint32_t devices,
                     double raw_seconds)
 {
-    struct bench_row row = {
-        .name = "dgemm", .x = rows, .unit = "TFLOP/s", .limit_name = "one library call"};
-    double work = 2e-12 * rows * rows * rows, seconds[ROUNDS];
+    struct bench_row row = {.name       = "dgemm",
+                            .x          = rows,
+                            .unit       = "TFLOP/s",
+                            .limit_name = devices > 1 ? "the call times the devices"
+                                                      : "one library call"};
+    double work          = 2e-12 * rows * rows * rows, seconds[ROUNDS];
 
     gemm->rows    = rows;
     gemm->block   = block;

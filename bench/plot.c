@@ -152,22 +152,38 @@ static void format_tick(double value, bool bytes, char out[32])
     }
 }
 
+static void put_tick(struct picture *picture, const struct axis *axis, bool vertical,
+                     double value)
+{
+    double pixel = axis_at(axis, value);
+    char text[32];
+
+    format_tick(value, axis->binary, text);
+    if (vertical) {
+        put_line(picture, LEFT, pixel, WIDTH - RIGHT, pixel, "stroke=\"#ddd\"");
+        put_text(picture, LEFT - 8, pixel + 5, "text-anchor=\"end\"", text);
+    } else {
+        put_line(picture, pixel, TOP, pixel, HEIGHT - BOTTOM, "stroke=\"#ddd\"");
+        put_text(picture, pixel, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", text);
+    }
+}
+
+/* Powers of two for bytes, at most nine of them; else decades, with 2 and 5 between where there is room. */
 static void put_ticks(struct picture *picture, const struct axis *axis, bool vertical)
 {
-    double step = axis->binary ? fmax(2, 2 * ceil((axis->high - axis->low) / 2 / 8)) : 1;
+    static const double between[] = {1, 2, 5};
+    double step  = axis->binary ? fmax(2, 2 * ceil((axis->high - axis->low) / 2 / 8)) : 1;
+    size_t parts = !axis->binary && axis->high - axis->low < 3 ? PL_COUNT(between) : 1;
+    double first = axis->binary ? ceil(axis->low - 1e-9) : floor(axis->low);
 
-    for (double at = ceil(axis->low - 1e-9); at <= axis->high + 1e-9; at += step) {
-        double value = axis->binary ? exp2(at) : pow(10, at);
-        double pixel = axis_at(axis, value);
-        char text[32];
+    for (double at = first; at <= axis->high + 1e-9; at += step) {
+        for (size_t i = 0; i < parts; i++) {
+            double value = axis->binary ? exp2(at) : pow(10, at) * between[i];
+            double where = axis_log(axis, value);
 
-        format_tick(value, axis->binary, text);
-        if (vertical) {
-            put_line(picture, LEFT, pixel, WIDTH - RIGHT, pixel, "stroke=\"#ddd\"");
-            put_text(picture, LEFT - 8, pixel + 5, "text-anchor=\"end\"", text);
-        } else {
-            put_line(picture, pixel, TOP, pixel, HEIGHT - BOTTOM, "stroke=\"#ddd\"");
-            put_text(picture, pixel, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", text);
+            if (where >= axis->low - 1e-9 && where <= axis->high + 1e-9) {
+                put_tick(picture, axis, vertical, value);
+            }
         }
     }
 }

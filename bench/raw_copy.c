@@ -18,6 +18,8 @@
 #define DEVICES_MAX 16u
 #define BUDGET_NS   400000000ull /* of one figure */
 #define REPEATS_MAX 200u
+#define SPAN_BYTES \
+    (256ull << 20) /* copies in a row go over this much: no cache holds the next one */
 
 struct raw_device {
     struct device *device;
@@ -33,6 +35,7 @@ struct raw {
     uint8_t *slab;
     uint64_t *ready, *taken; /* words of the host route */
     uint64_t chunks;         /* that went through so far */
+    uint64_t offset;         /* of the next copy, in all memories */
 };
 
 /* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
@@ -104,7 +107,7 @@ static plasmon_status_t open_all(struct raw *raw, const struct bench_raw_copy *c
     for (uint32_t i = 0; i < config->size_count; i++) {
         raw->bytes = pl_max_u64(raw->bytes, config->size[i]);
     }
-    raw->bytes = pl_round_up(raw->bytes, 32u << 20);
+    raw->bytes = pl_round_up(pl_max_u64(raw->bytes, SPAN_BYTES), 32u << 20);
     raw->slab  = mmap(NULL, words_at + 4096, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (raw->slab == MAP_FAILED) {
@@ -126,8 +129,8 @@ static plasmon_status_t copy_peer(struct raw *raw, uint32_t to, uint64_t bytes)
 {
     struct raw_device *it = &raw->device[to];
 
-    return device_copy(it->stream, DEVICE_COPY_DEVICE_TO_DEVICE, it->memory.addr,
-                       it->source.addr, bytes);
+    return device_copy(it->stream, DEVICE_COPY_DEVICE_TO_DEVICE,
+                       it->memory.addr + raw->offset, it->source.addr + raw->offset, bytes);
 }
 
 static plasmon_status_t send_chunk(struct raw *raw, uint64_t chunk, uint64_t offset,
@@ -169,9 +172,10 @@ static plasmon_status_t copy_host(struct raw *raw, uint32_t to, uint64_t bytes)
          offset += SLOT_BYTES) {
         uint64_t length = pl_min_u64(SLOT_BYTES, bytes - offset);
 
-        status = send_chunk(raw, raw->chunks, offset, length);
+        status = send_chunk(raw, raw->chunks, raw->offset + offset, length);
         if (status == PLASMON_OK) {
-            status = take_chunk(raw, &raw->device[to], raw->chunks, offset, length);
+            status = take_chunk(raw, &raw->device[to], raw->chunks, raw->offset + offset,
+                                length);
         }
         raw->chunks++;
     }
@@ -185,10 +189,12 @@ static plasmon_status_t time_copies(struct raw *raw, copy_fn copy, uint32_t firs
                                     uint32_t last, uint64_t bytes, uint32_t repeats,
                                     double *out_seconds, struct pl_err *err)
 {
+    uint64_t stride         = pl_round_up(bytes, 4096);
     plasmon_status_t status = PLASMON_OK;
     uint64_t began          = pl_now_ns();
 
     for (uint32_t r = 0; r < repeats; r++) {
+        raw->offset = r % (raw->bytes / stride) * stride;
         for (uint32_t to = first; to <= last && status == PLASMON_OK; to++) {
             status = copy(raw, to, bytes);
         }
