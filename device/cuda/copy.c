@@ -1,5 +1,5 @@
 /*
- * Copies of boxes on a GPU. A plan (copy_plan.h) has a run and loops around it; there are three ways to do it:
+ * Copies of boxes on a GPU. A plan (copy_plan.h) has a run and loops around it; there are two ways to do it:
  *
  *   engine   the copy engines take a run (1D), a run and one loop (2D, any pitch), or a run and two loops (3D, if a slice
  *            is a whole number of rows in both buffers); loops outside that are a call each, at most CALLS_MAX
