@@ -319,12 +319,18 @@ void head_run_fail(struct head_core *core, const struct head_run *run, struct he
         if (arg->array == NULL || !(writes(arg->mode) || arg->mode == PLASMON__V1__MODE__MODE_REDUCE)) {
             continue;
         }
-        if (arg->array->partials.count > 0) {
+        if (arg->array->partials.count > 0 &&
+            (arg->mode != PLASMON__V1__MODE__MODE_REDUCE || arg->array->partial_op != arg->reduce_op)) {
             head_reduce_fold(core, arg->array);
         }
         tile = head_tile_create(core, &arg->hull);
         tile->failure = head_failure_hold(failure);
-        head_array_set(core, arg->array, &arg->hull, tile);
+        if (arg->mode == PLASMON__V1__MODE__MODE_REDUCE) {
+            /* As if it had failed later: what is folded with what must not depend on when a failure is known. */
+            head_reduce_add(core, arg->array, &arg->hull, tile, arg->reduce_op);
+        } else {
+            head_array_set(core, arg->array, &arg->hull, tile);
+        }
         head_tile_release(core, tile);
     }
 }
