@@ -242,9 +242,8 @@ static void measure(struct gemm *gemm, uint32_t rows, uint32_t block, uint32_t d
     row.limit = devices * work / raw_seconds;
     (void)snprintf(row.series, sizeof(row.series), "%u device%s", devices,
                    devices > 1 ? "s" : "");
-    (void)snprintf(row.note, sizeof(row.note), "%s%s%ux%u blocks of %u",
-                   devices > 1 ? "times the devices" : "", devices > 1 ? "; " : "",
-                   gemm->side, gemm->side, block);
+    (void)snprintf(row.note, sizeof(row.note), "%ux%u blocks of %u", gemm->side, gemm->side,
+                   block);
     bench_report_add(&gemm->report, &row);
 }
 
