@@ -13,6 +13,7 @@
 #define WAIT_REFS   1000u
 #define MANY_REFS   10000u
 #define RETURN_REFS 3000u
+#define GROUP_TASKS 50000u
 #define HOLD_US     3000000 /* keeps the stream busy while the queue fills */
 
 static double seconds_since(uint64_t began)
@@ -139,9 +140,48 @@ static void many_returns(struct bench_tasks_run *run, struct plasmon_ref **refs)
 }
 
 /*
- * Readers of an object that a long task holds: none can run while they are submitted. A last writer of the object runs after
- * all of them, so its ref stands for all.
+ * Readers of an object that a long task holds: none can run while they are submitted. Each also reads its group's object, whose
+ * last writer runs after all of the group, so the refs of the writers stand for all. (Groups, because one message names at most
+ * WIRE_ARGS_MAX launches to wait for.)
  */
+struct queue {
+    struct plasmon_ref *held, *first;
+    struct plasmon_ref **group, **last;
+    uint32_t groups;
+};
+
+static struct plasmon_ref *spin(struct bench_cluster *cluster, struct plasmon_ref *ref,
+                                int64_t microseconds)
+{
+    const struct plasmon_arg arg      = {.mode = PLASMON_INOUT, .ref = ref};
+    const plasmon_scalar_t scalars[1] = {{.i = microseconds}};
+
+    return bench_must_task(cluster, "spin", &arg, 1, scalars, 1, PLASMON_ANYWHERE);
+}
+
+static void queue_fill(struct bench_tasks_run *run, struct queue *queue)
+{
+    for (uint32_t i = 0; i < run->scale_tasks; i++) {
+        const struct plasmon_arg args[2] = {
+            {.mode = PLASMON_IN, .ref = queue->held},
+            {.mode = PLASMON_IN, .ref = queue->group[i / GROUP_TASKS]}};
+        struct plasmon_call call = PLASMON_CALL_INIT;
+
+        call.function  = "touch";
+        call.args      = args;
+        call.arg_count = 2;
+        bench_must(&run->cluster, plasmon_submit(run->cluster.client, &call, NULL, NULL),
+                   "touch");
+        if (i % 250000 == 249999) {
+            bench_say("%u tasks submitted", i + 1);
+        }
+    }
+    for (uint32_t i = 0; i < queue->groups; i++) {
+        queue->last[i] = spin(&run->cluster, queue->group[i], 0);
+    }
+    bench_must(&run->cluster, plasmon_flush(run->cluster.client), "flushing");
+}
+
 static void queued(struct bench_tasks_run *run)
 {
     struct bench_row row    = {.name      = "queued_tasks",
@@ -151,53 +191,40 @@ static void queued(struct bench_tasks_run *run)
                                .note      = "submitted while none can run, until all ran"};
     struct bench_row submit = {
         .name = "queued_tasks_submit", .unit = "1/s", .x = run->scale_tasks};
-    const struct plasmon_shape shape = bench_shape(PLASMON_F64, 0, 0, 0);
-    const plasmon_scalar_t zero = {.f = 0}, hold = {.i = HOLD_US}, now = {.i = 0};
-    struct plasmon_ref *held, *first, *last;
-    struct plasmon_arg arg;
+    struct queue queue = {.groups = (run->scale_tasks + GROUP_TASKS - 1) / GROUP_TASKS};
     struct bench_status status;
     uint64_t began;
 
-    held  = bench_must_make(&run->cluster, "fill", &shape, &zero, 1, PLASMON_ANYWHERE);
-    arg   = (struct plasmon_arg){.mode = PLASMON_INOUT, .ref = held};
-    first = bench_must_task(&run->cluster, "spin", &arg, 1, &hold, 1, PLASMON_ANYWHERE);
-    began = pl_now_ns();
-    for (uint32_t i = 0; i < run->scale_tasks; i++) {
-        const struct plasmon_arg in = {.mode = PLASMON_IN, .ref = held};
-        struct plasmon_call call    = PLASMON_CALL_INIT;
-
-        call.function  = "touch";
-        call.args      = &in;
-        call.arg_count = 1;
-        bench_must(&run->cluster, plasmon_submit(run->cluster.client, &call, NULL, NULL),
-                   "touch");
-        if (i % 250000 == 249999) {
-            bench_say("%u tasks submitted", i + 1);
-        }
-    }
-    last = bench_must_task(&run->cluster, "spin", &arg, 1, &now, 1, PLASMON_ANYWHERE);
-    bench_must(&run->cluster, plasmon_flush(run->cluster.client), "flushing");
+    queue.group = bench_must_alloc(queue.groups * sizeof(*queue.group));
+    queue.last  = bench_must_alloc(queue.groups * sizeof(*queue.last));
+    make_objects(&run->cluster, &queue.held, 1);
+    make_objects(&run->cluster, queue.group, queue.groups);
+    queue.first = spin(&run->cluster, queue.held, HOLD_US);
+    began       = pl_now_ns();
+    queue_fill(run, &queue);
     submit.value = run->scale_tasks / seconds_since(began);
     bench_must_status(&run->cluster, &status);
     (void)snprintf(submit.note, sizeof(submit.note), "%llu were in the queue then",
                    (unsigned long long)status.tasks_queued);
-    bench_must_wait(&run->cluster, &last, 1);
+    bench_must_wait(&run->cluster, queue.last, queue.groups);
     row.value = seconds_since(began);
     bench_report_add(&run->report, &submit);
     bench_report_add(&run->report, &row);
     if (status.task_bytes > 0) {
-        struct bench_row bytes = {.name  = "head_memory_per_queued_task",
-                                  .unit  = "bytes",
-                                  .value = (double)status.task_bytes};
-
-        bench_report_add(&run->report, &bytes);
+        bench_report_add(&run->report,
+                         &(struct bench_row){.name  = "head_memory_per_queued_task",
+                                             .unit  = "bytes",
+                                             .value = (double)status.task_bytes});
     } else {
         bench_report_remark(&run->report,
                             "head_memory_per_queued_task: the status gives no figure");
     }
-    bench_must_release(&run->cluster, &first, 1);
-    bench_must_release(&run->cluster, &last, 1);
-    bench_must_release(&run->cluster, &held, 1);
+    bench_must_release(&run->cluster, &queue.first, 1);
+    bench_must_release(&run->cluster, &queue.held, 1);
+    bench_must_release(&run->cluster, queue.last, queue.groups);
+    bench_must_release(&run->cluster, queue.group, queue.groups);
+    pl_free(queue.group);
+    pl_free(queue.last);
 }
 
 void bench_tasks_scale(struct bench_tasks_run *run)
