@@ -21,8 +21,9 @@ int main(int argc, char **argv)
     struct plasmon_shape shape = {.dtype = PLASMON_F32, .ndim = 2, .dim = {N, N}};
     struct plasmon_arg args[]  = {
          {.mode = PLASMON_OUT}, {.mode = PLASMON_IN}, {.mode = PLASMON_IN}};
-    plasmon_scalar_t scalars[] = {{.f = 1}, {.i = 0}, {.i = 0}};
-    struct plasmon_call call   = PLASMON_CALL_INIT;
+    plasmon_scalar_t scalars[]     = {{.f = 1}, {.i = 0}, {.i = 0}};
+    struct plasmon_call call       = PLASMON_CALL_INIT;
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client;
     struct plasmon_ref *product;
 
@@ -32,16 +33,17 @@ int main(int argc, char **argv)
             b[i][j] = i == j ? 2 : 0;
         }
     }
-    call.function     = "gemm";
-    call.args         = args;
-    call.arg_count    = 3;
-    call.scalars      = scalars;
-    call.scalar_count = 3;
+    options.connect_timeout_ms = 5000;
+    call.function              = "gemm";
+    call.args                  = args;
+    call.arg_count             = 3;
+    call.scalars               = scalars;
+    call.scalar_count          = 3;
     if (getenv("PLASMON_ADDRESS") == NULL) {
         fprintf(stderr, "PLASMON_ADDRESS is not set\n");
         return 2;
     }
-    if (plasmon_init(NULL, &client) != PLASMON_OK) {
+    if (plasmon_init(&options, &client) != PLASMON_OK) {
         return fail("init");
     }
     if (plasmon_put(client, a, &shape, NULL, &args[1].ref) != PLASMON_OK ||
