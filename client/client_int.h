@@ -30,7 +30,8 @@
 #include "client/shared.h"
 #include "plasmon/plasmon.h"
 
-#define PUT_INLINE_BYTES   (256u << 10) /* up to here the bytes go with the task: no round trip */
+#define PUT_INLINE_BYTES \
+    (256u << 10) /* up to here the bytes go with the task: no round trip */
 #define READ_CHUNK_BYTES   WIRE_DATA_BYTES_MAX
 #define READS_IN_FLIGHT    4u
 #define CONNECT_TIMEOUT_MS 20000u
@@ -65,8 +66,9 @@ struct plasmon_client {
     struct pl_mutex lock; /* rank PL_RANK_CLIENT */
 
     /* Guarded by `lock`. */
-    struct rpc_channel *channel; /* replaced only by the loop's thread, when a private head comes back */
-    uint32_t channel_users;      /* threads in a unary call */
+    struct rpc_channel
+        *channel; /* replaced only by the loop's thread, when a private head comes back */
+    uint32_t channel_users; /* threads in a unary call */
     struct session session;
     struct refs refs;
     struct pl_vec devices;     /* struct client_device */
@@ -89,18 +91,25 @@ void client_run_callbacks_unlock(struct plasmon_client *client);
 /* pl_now_ns() + timeout; UINT64_MAX for PLASMON_FOREVER. */
 uint64_t client_deadline(uint32_t timeout_ms);
 /* Devices as Welcome or a StatusReply lists them. */
-plasmon_status_t client_set_devices_locked(struct plasmon_client *client, size_t count, Plasmon__V1__Device *const *devices) PL_MUST_CHECK;
+plasmon_status_t
+client_set_devices_locked(struct plasmon_client *client, size_t count,
+                          Plasmon__V1__Device *const *devices) PL_MUST_CHECK;
 /* Ask the head again. Without the lock. */
 plasmon_status_t client_refresh_devices(struct plasmon_client *client) PL_MUST_CHECK;
-const struct client_device *client_device_locked(const struct plasmon_client *client, uint32_t index); /* NULL: unknown */
+const struct client_device *client_device_locked(const struct plasmon_client *client,
+                                                 uint32_t index); /* NULL: unknown */
 /* A text for the wire: UTF-8, not longer than max. */
-plasmon_status_t client_check_text(const char *text, size_t bytes_max, const char *what) PL_MUST_CHECK;
+plasmon_status_t client_check_text(const char *text, size_t bytes_max,
+                                   const char *what) PL_MUST_CHECK;
 
 /* A unary call of the head; *out_bytes is the caller's. Without the lock. */
-plasmon_status_t client_unary(struct plasmon_client *client, const char *path, const ProtobufCMessage *message, uint8_t **out_bytes, size_t *out_length) PL_MUST_CHECK;
+plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
+                              const ProtobufCMessage *message, uint8_t **out_bytes,
+                              size_t *out_length) PL_MUST_CHECK;
 
 /* status.c: the cluster's status in an arena of its own, which the caller finishes on success. Without the lock. */
-plasmon_status_t client_status(struct plasmon_client *client, struct wire_arena *arena, Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
+plasmon_status_t client_status(struct plasmon_client *client, struct wire_arena *arena,
+                               Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
 const char *status_route_name(uint32_t route);
 
 /* submit.c */
@@ -108,14 +117,20 @@ struct submit_scratch *submit_scratch_create(void) PL_MUST_CHECK;
 void submit_scratch_destroy(struct submit_scratch *scratch);
 
 /* wait.c: wait until the box of the ref is decided; its status, with the failure's text as this thread's error. */
-plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root, const struct pl_box *box, uint64_t deadline_ns) PL_MUST_CHECK;
+plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root,
+                                        const struct pl_box *box,
+                                        uint64_t deadline_ns) PL_MUST_CHECK;
 
 /* views.c: a snapshot of what the slot shows, as a new root with one handle. */
-plasmon_status_t client_snapshot_locked(struct plasmon_client *client, struct ref_slot *slot, struct plasmon_ref **out_ref) PL_MUST_CHECK;
+plasmon_status_t client_snapshot_locked(struct plasmon_client *client,
+                                        struct ref_slot *slot,
+                                        struct plasmon_ref **out_ref) PL_MUST_CHECK;
 /* Release the handle, and the ref at the head if it was the last one. */
-void client_close_ref_locked(struct plasmon_client *client, struct plasmon_ref *ref, struct ref_slot *slot);
+void client_close_ref_locked(struct plasmon_client *client, struct plasmon_ref *ref,
+                             struct ref_slot *slot);
 
 /* copy.c: the part of `view` that lies in `box`, from a buffer that holds `frame` into the view's elements in C order. */
-void copy_view_out(void *dst, const struct pl_view *view, const struct pl_box *box, const void *src, const struct pl_box *frame, uint32_t element_bytes);
+void copy_view_out(void *dst, const struct pl_view *view, const struct pl_box *box,
+                   const void *src, const struct pl_box *frame, uint32_t element_bytes);
 
 #endif

@@ -21,9 +21,13 @@ struct embedded {
 
 void embedded_init(struct embedded *embedded);
 /* Start the store; its control socket goes to `shared`. ENOENT, EIO, ... */
-plasmon_status_t embedded_start(struct embedded *embedded, const struct plasmon_options *options, struct shared *shared, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t embedded_start(struct embedded *embedded,
+                                const struct plasmon_options *options,
+                                struct shared *shared, struct pl_err *err) PL_MUST_CHECK;
 /* A socket to the head. `again`: the last one broke. On failure err ends with what the daemons had to say. */
-plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shared, bool again, uint32_t timeout_ms, int *out_fd, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shared,
+                                  bool again, uint32_t timeout_ms, int *out_fd,
+                                  struct pl_err *err) PL_MUST_CHECK;
 /* Put the last lines that the daemons wrote onto the end of the text. */
 void embedded_add_log(const struct embedded *embedded, struct pl_err *err);
 /* shared_finish() was called: wait for the store's end, kill it after timeout_ms. */

@@ -5,10 +5,12 @@
 #include "base/str.h"
 
 /* Set the text and return `status`, so that `return error_set(...)` reads well. */
-plasmon_status_t error_set(plasmon_status_t status, const char *format, ...) PL_PRINTF(2, 3);
+plasmon_status_t error_set(plasmon_status_t status, const char *format, ...)
+    PL_PRINTF(2, 3);
 /* The text of `err`, or the status's own where there is none. */
 plasmon_status_t error_from(const struct pl_err *err, plasmon_status_t status);
 /* Put "where: " before the text. */
-plasmon_status_t error_prefix(plasmon_status_t status, const char *format, ...) PL_PRINTF(2, 3);
+plasmon_status_t error_prefix(plasmon_status_t status, const char *format, ...)
+    PL_PRINTF(2, 3);
 
 #endif

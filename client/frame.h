@@ -19,20 +19,21 @@
 
 #include "wire/wire.h"
 
-#define FRAME_TASKS_CUT 256u        /* one message of 256 tasks costs 0.5 us a task in gRPC; more gains nothing */
+#define FRAME_TASKS_CUT \
+    256u /* one message of 256 tasks costs 0.5 us a task in gRPC; more gains nothing */
 #define FRAME_BYTES_CUT (64u << 10) /* and 64 KiB bound the latency of what waits behind */
 
 enum frame_kind {
-    FRAME_TASK = 0,
-    FRAME_RELEASE = 1,
-    FRAME_LOCATE = 5, /* from here on: field numbers of ClientFrame */
-    FRAME_READ = 6,
-    FRAME_CANCEL = 7,
+    FRAME_TASK     = 0,
+    FRAME_RELEASE  = 1,
+    FRAME_LOCATE   = 5, /* from here on: field numbers of ClientFrame */
+    FRAME_READ     = 6,
+    FRAME_CANCEL   = 7,
     FRAME_PUT_OPEN = 8,
     FRAME_PUT_SEAL = 9,
-    FRAME_PUBLISH = 10,
-    FRAME_LOOKUP = 11,
-    FRAME_BYE = 13,
+    FRAME_PUBLISH  = 10,
+    FRAME_LOOKUP   = 11,
+    FRAME_BYE      = 13,
 };
 
 struct frame {
@@ -78,14 +79,16 @@ bool frame_admits(const struct frame *frame, enum frame_kind kind);
 bool frame_full(const struct frame *frame);
 
 /* ENOMEM leaves the batch as it was. */
-plasmon_status_t frame_add_task(struct frame *frame, const struct frame_task *task) PL_MUST_CHECK;
+plasmon_status_t frame_add_task(struct frame *frame,
+                                const struct frame_task *task) PL_MUST_CHECK;
 plasmon_status_t frame_add_release(struct frame *frame, uint64_t ref) PL_MUST_CHECK;
 /* The fields that are set in `fields` (no header, no tasks, no releases), all of one kind. */
 plasmon_status_t frame_add_fields(struct frame *frame, enum frame_kind kind,
                                   const Plasmon__V1__ClientFrame *fields) PL_MUST_CHECK;
 
 /* The whole message: header, then the batch; in memory from rpc_buffer_create-like `create`. */
-plasmon_status_t frame_pack(struct frame *frame, const Plasmon__V1__Header *header, uint8_t *(*create)(size_t length),
-                            uint8_t **out_bytes, size_t *out_length) PL_MUST_CHECK;
+plasmon_status_t frame_pack(struct frame *frame, const Plasmon__V1__Header *header,
+                            uint8_t *(*create)(size_t length), uint8_t **out_bytes,
+                            size_t *out_length) PL_MUST_CHECK;
 
 #endif

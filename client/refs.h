@@ -53,8 +53,8 @@ struct root {
     uint64_t id;
     struct pl_shape shape;
     struct root_base *base; /* NULL: its own coordinates */
-    bool is_task;          /* a future: id is the task's, no bytes, nothing to release at the head */
-    bool is_snapshot;      /* its release may let an INOUT work in place: it is sent at once */
+    bool is_task; /* a future: id is the task's, no bytes, nothing to release at the head */
+    bool is_snapshot; /* its release may let an INOUT work in place: it is sent at once */
     uint32_t handle_count; /* slots that show it */
     struct pl_list writes; /* struct write.in_root, in submission order */
     struct pl_list watches;
@@ -113,20 +113,22 @@ struct watch {
     bool whole;
     struct pl_box hull;
     plasmon_status_t status; /* PLASMON_INPROGRESS until it is decided */
-    struct failure *failure; /* of a waiter's watch, once decided so; held until watch_stop() */
-    struct waiter *waiter;   /* or */
+    struct failure
+        *failure; /* of a waiter's watch, once decided so; held until watch_stop() */
+    struct waiter *waiter; /* or */
     plasmon_ready_fn fn;
     void *user;
 };
 
-#define REFS_BLOCK     1024u /* ids are drawn in blocks, one for tasks and one for refs, so that ranges of each merge */
+#define REFS_BLOCK \
+    1024u /* ids are drawn in blocks, one for tasks and one for refs, so that ranges of each merge */
 #define REFS_TAG_BITS  12
 #define REFS_GEN_BITS  24
 #define REFS_SLOT_BITS 28
 
 struct task_block {
     uint64_t first;
-    uint32_t live;  /* tasks in it that have not ended */
+    uint32_t live; /* tasks in it that have not ended */
     struct task *task[REFS_BLOCK];
 };
 
@@ -141,8 +143,8 @@ struct refs {
     uint32_t slot_free;        /* index + 1 */
     uint32_t slot_count;
 
-    struct pl_map blocks;           /* first id -> struct task_block */
-    struct task_block *block_last;  /* the one that was asked for last */
+    struct pl_map blocks;          /* first id -> struct task_block */
+    struct task_block *block_last; /* the one that was asked for last */
     struct task *tasks_free;
     uint32_t tasks_free_count;
     struct pl_list roots;
@@ -151,8 +153,9 @@ struct refs {
     uint64_t tasks_live;
     uint64_t resolved_count; /* tasks that ended, for ready_fd */
 
-    struct pl_list callbacks;    /* watches with fn that are decided: called without the lock */
-    struct failure *recent[64];  /* so that "first failing task" can be told with its text */
+    struct pl_list
+        callbacks; /* watches with fn that are decided: called without the lock */
+    struct failure *recent[64]; /* so that "first failing task" can be told with its text */
     uint32_t recent_next;
 };
 
@@ -164,32 +167,41 @@ uint64_t refs_draw_task(struct refs *refs);
 uint64_t refs_draw_ref(struct refs *refs);
 
 /* --- handles. err texts say what is wrong: ERELEASED, EFOREIGN, EINVAL (NULL) */
-plasmon_status_t refs_find(struct refs *refs, struct plasmon_ref *handle, struct ref_slot **out_slot, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t refs_find(struct refs *refs, struct plasmon_ref *handle,
+                           struct ref_slot **out_slot, struct pl_err *err) PL_MUST_CHECK;
 /* A new handle of `root` (counted). view is copied; NULL: the whole. NULL: out of memory. */
-struct plasmon_ref *refs_open(struct refs *refs, struct root *root, const struct pl_view *view) PL_MUST_CHECK;
+struct plasmon_ref *refs_open(struct refs *refs, struct root *root,
+                              const struct pl_view *view) PL_MUST_CHECK;
 /* true: it was the root's last, and *out_root_id, unless 0, must be released at the head. */
-bool refs_close(struct refs *refs, struct plasmon_ref *handle, struct ref_slot *slot, uint64_t *out_root_id, bool *out_at_once);
+bool refs_close(struct refs *refs, struct plasmon_ref *handle, struct ref_slot *slot,
+                uint64_t *out_root_id, bool *out_at_once);
 struct pl_view slot_view(const struct ref_slot *slot);
 struct pl_shape slot_shape(const struct ref_slot *slot);
 /* What to ask root_state() for: the view's hull in *storage, or NULL for the whole. */
 const struct pl_box *slot_box(const struct ref_slot *slot, struct pl_box *storage);
 
 /* --- roots. A root without a handle is not yet alive: give it one or root_drop() it. */
-struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *shape) PL_MUST_CHECK; /* shape NULL: a task */
+struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *shape)
+    PL_MUST_CHECK; /* shape NULL: a task */
 void root_drop(struct refs *refs, struct root *root);
 /* Where the head has it: the view in the head's coordinates, and the shape that these are of. */
-void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape, struct pl_view *out_view);
+void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape,
+                struct pl_view *out_view);
 /* `copy` shows what `from` shows of `box` now: it waits for the same tasks and has the same failures. */
-plasmon_status_t root_inherit(struct root *copy, const struct root *from, const struct pl_box *box) PL_MUST_CHECK;
+plasmon_status_t root_inherit(struct root *copy, const struct root *from,
+                              const struct pl_box *box) PL_MUST_CHECK;
 /* OK ready, INPROGRESS, or *out_failure's status (out may be NULL; borrowed). box NULL: the whole. */
-plasmon_status_t root_state(const struct root *root, const struct pl_box *box, struct failure **out_failure);
+plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
+                            struct failure **out_failure);
 /* The newest task that has yet to write into the box; 0: none. */
 uint64_t root_writer(const struct root *root, const struct pl_box *box);
 
 /* --- tasks: create, say what it writes, then commit (cannot fail) or abandon */
-struct task *task_create(struct refs *refs, uint64_t id, const char *what, const char *label) PL_MUST_CHECK;
+struct task *task_create(struct refs *refs, uint64_t id, const char *what,
+                         const char *label) PL_MUST_CHECK;
 /* box NULL: the whole. */
-plasmon_status_t task_writes(struct task *task, struct root *root, const struct pl_box *box, enum write_effect effect) PL_MUST_CHECK;
+plasmon_status_t task_writes(struct task *task, struct root *root, const struct pl_box *box,
+                             enum write_effect effect) PL_MUST_CHECK;
 void task_commit(struct refs *refs, struct task *task);
 void task_abandon(struct refs *refs, struct task *task);
 /* The head's word: the task ended. failure NULL: well. Unknown ids are ignored (told twice after a resume). */
@@ -200,11 +212,14 @@ void refs_resolve_range(struct refs *refs, uint64_t first, uint64_t count);
 void refs_fail_all(struct refs *refs, plasmon_status_t status, const char *text);
 
 /* Never NULL: without memory it is a constant that says so. */
-struct failure *failure_create(plasmon_status_t status, uint64_t task, const char *text) PL_MUST_CHECK;
+struct failure *failure_create(plasmon_status_t status, uint64_t task,
+                               const char *text) PL_MUST_CHECK;
 struct failure *failure_hold(struct failure *failure);
 void failure_release(struct failure *failure);
 /* Text for a task's end: "task 12 'label' (gemm) failed: ..."; with the first failing task, where that is another. */
-struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id, plasmon_status_t status, const char *text, uint64_t first_task);
+struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
+                                      plasmon_status_t status, const char *text,
+                                      uint64_t first_task);
 
 /* --- watches (watch.c) */
 /* Wait for it; if it is decided already it is not linked and its status says so. */
@@ -212,8 +227,10 @@ void watch_start(struct watch *watch, struct root *root, const struct pl_box *bo
 void watch_stop(struct watch *watch); /* fine if decided; its failure goes */
 
 /* --- between refs.c, tasks.c and watch.c */
-void root_watches_check(struct refs *refs, struct root *root); /* something about it was decided */
+void root_watches_check(struct refs *refs,
+                        struct root *root); /* something about it was decided */
 void tasks_finish(struct refs *refs);
-void root_watches_release(struct refs *refs, struct root *root); /* the root ends: ERELEASED to who waits */
+void root_watches_release(struct refs *refs,
+                          struct root *root); /* the root ends: ERELEASED to who waits */
 
 #endif

@@ -56,9 +56,10 @@ struct place {
 struct session {
     enum session_state state;
     struct rpc_stream *stream; /* NULL: none */
-    bool writing;              /* a message is in flight; `writable` will say when it is out */
-    bool ending;               /* plasmon_finish: a close is not a failure */
-    uint64_t stuck_from;       /* frames after this one are kept, and not with the stream; UINT64_MAX: none */
+    bool writing; /* a message is in flight; `writable` will say when it is out */
+    bool ending;  /* plasmon_finish: a close is not a failure */
+    uint64_t
+        stuck_from; /* frames after this one are kept, and not with the stream; UINT64_MAX: none */
 
     uint64_t epoch;
     uint64_t session;
@@ -83,14 +84,17 @@ struct session {
 plasmon_status_t session_init(struct plasmon_client *client) PL_MUST_CHECK;
 void session_finish(struct plasmon_client *client); /* the loop has stopped */
 /* Open the stream and wait for Welcome. Without the lock. */
-plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms) PL_MUST_CHECK;
+plasmon_status_t session_open(struct plasmon_client *client,
+                              uint32_t timeout_ms) PL_MUST_CHECK;
 /* Flush, let tasks end for up to grace_ms, say bye, wait for the stream's end. Without the lock. */
 void session_end(struct plasmon_client *client, uint32_t grace_ms);
 /* No session any more: all that waits fails with this. */
-void session_die_locked(struct plasmon_client *client, plasmon_status_t status, const char *text);
+void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
+                        const char *text);
 
 /* Room for `tasks` more, and an open batch that admits `kind`. May drop the lock while it waits. ECLOSED; EAGAIN on the loop's thread. */
-plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tasks, enum frame_kind kind) PL_MUST_CHECK;
+plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tasks,
+                                     enum frame_kind kind) PL_MUST_CHECK;
 /* After adding to the batch: send it if now is the time. */
 void session_kick_locked(struct plasmon_client *client);
 /* Send the batch now. */
@@ -100,19 +104,24 @@ void session_release_locked(struct plasmon_client *client, uint64_t ref, bool at
 
 /* --- request.c. Ask: number it, add `fields` (the caller filled in `number`), send. Then session_wait_locked(). */
 void request_init(struct request *request, struct pl_cond *cond);
-plasmon_status_t request_open_locked(struct plasmon_client *client, struct request *request) PL_MUST_CHECK;
-plasmon_status_t request_send_locked(struct plasmon_client *client, struct request *request, enum frame_kind kind,
+plasmon_status_t request_open_locked(struct plasmon_client *client,
+                                     struct request *request) PL_MUST_CHECK;
+plasmon_status_t request_send_locked(struct plasmon_client *client, struct request *request,
+                                     enum frame_kind kind,
                                      const Plasmon__V1__ClientFrame *fields) PL_MUST_CHECK;
 /* Until answered; ETIMEDOUT. The answer's status with its text as this thread's error. deadline_ns UINT64_MAX: forever. */
-plasmon_status_t request_wait_locked(struct plasmon_client *client, struct request *request, uint64_t deadline_ns) PL_MUST_CHECK;
+plasmon_status_t request_wait_locked(struct plasmon_client *client, struct request *request,
+                                     uint64_t deadline_ns) PL_MUST_CHECK;
 void request_close_locked(struct plasmon_client *client, struct request *request);
 /* The session died: everybody hears it. */
-void requests_fail_locked(struct session *session, plasmon_status_t status, const char *text);
+void requests_fail_locked(struct session *session, plasmon_status_t status,
+                          const char *text);
 
 /* Loop's thread, from rpc's tick: acknowledgements, reconnecting, what was left in the batch. */
 void session_tick(void *user);
 
 /* --- dispatch.c: one decoded frame. Loop's thread, locked. */
-void dispatch_head_frame_locked(struct plasmon_client *client, const Plasmon__V1__HeadFrame *frame);
+void dispatch_head_frame_locked(struct plasmon_client *client,
+                                const Plasmon__V1__HeadFrame *frame);
 
 #endif

@@ -47,19 +47,23 @@ void shared_abandon(struct shared *shared);
 void shared_adopt(struct shared *shared, int control_fd);
 
 /* Connect (path: when there is no socket yet) and map tables and pins, once. EUNREACHABLE: there is no store here. err says why. */
-plasmon_status_t shared_ensure(struct shared *shared, const char *path, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t shared_ensure(struct shared *shared, const char *path,
+                               struct pl_err *err) PL_MUST_CHECK;
 /* A socket to the private cluster's head: the one that came, or a new one when `ask`. The caller's. */
-plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t deadline_ns, int *out_fd, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t deadline_ns,
+                                     int *out_fd, struct pl_err *err) PL_MUST_CHECK;
 
 /*
  * Pin a sealed buffer of a CPU device; data is mapped. Waits while it is not sealed yet. ELOST: gone, ask the head again.
  * ETIMEDOUT, EUNREACHABLE, ELIMIT (STORE_PIN_MAX mappings).
  */
-plasmon_status_t shared_pin(struct shared *shared, uint32_t host_device, uint32_t slot, uint32_t generation, uint64_t deadline_ns,
+plasmon_status_t shared_pin(struct shared *shared, uint32_t host_device, uint32_t slot,
+                            uint32_t generation, uint64_t deadline_ns,
                             struct shared_pin *out_pin, struct pl_err *err) PL_MUST_CHECK;
 void shared_unpin(struct shared *shared, const struct shared_pin *pin);
 /* Where to write a buffer that a put opened: it is in a client-writable chunk and not sealed. */
-plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, uint32_t slot, uint32_t generation, uint64_t bytes,
-                                 uint64_t deadline_ns, void **out_data, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, uint32_t slot,
+                                 uint32_t generation, uint64_t bytes, uint64_t deadline_ns,
+                                 void **out_data, struct pl_err *err) PL_MUST_CHECK;
 
 #endif

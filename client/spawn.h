@@ -17,14 +17,15 @@
  * path and argv as for execv(); fds become 3, 4, .. there (borrowed); stdin and stdout are /dev/null, stderr is stderr_fd (-1:
  * /dev/null). It gets a session of its own. *out_pidfd is the caller's.
  */
-plasmon_status_t spawn_daemon(const char *path, char *const argv[], const int *fds, unsigned fd_count, int stderr_fd,
-                              int *out_pidfd, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t spawn_daemon(const char *path, char *const argv[], const int *fds,
+                              unsigned fd_count, int stderr_fd, int *out_pidfd,
+                              struct pl_err *err) PL_MUST_CHECK;
 
 /*
  * Find a program of Plasmon: bin_dir, $PLASMON_BIN_DIR, the folder of this library (and ../bin of it), of the executable, $PATH.
  * ENOENT lists where it looked. bin_dir may be NULL.
  */
-plasmon_status_t spawn_find(const char *name, const char *bin_dir, char *out_path, size_t out_bytes,
-                            struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t spawn_find(const char *name, const char *bin_dir, char *out_path,
+                            size_t out_bytes, struct pl_err *err) PL_MUST_CHECK;
 
 #endif

@@ -21,7 +21,7 @@
 #include "plasmon/status.h"
 
 enum device_kind {
-    DEVICE_CPU = 1,
+    DEVICE_CPU  = 1,
     DEVICE_CUDA = 2,
 };
 
@@ -49,9 +49,10 @@ struct device_info {
 };
 
 struct device_config {
-    uint64_t bytes_max;     /* CPU: how much memory the device pretends to have; 0: a quarter of the host's RAM */
-    uint32_t cpu_threads;   /* CPU: threads a kernel may use; 0: 1 */
-    bool cpu_guard_pages;   /* tests */
+    uint64_t
+        bytes_max; /* CPU: how much memory the device pretends to have; 0: a quarter of the host's RAM */
+    uint32_t cpu_threads; /* CPU: threads a kernel may use; 0: 1 */
+    bool cpu_guard_pages; /* tests */
 };
 
 struct device;
@@ -64,16 +65,19 @@ typedef plasmon_status_t (*device_cpu_fn)(void *args, struct pl_err *err);
 
 /* How many devices of that kind there are; 0 when the driver is missing. why (may be NULL) says what is missing. */
 uint32_t device_count(enum device_kind kind, struct pl_err *why);
-plasmon_status_t device_probe(enum device_kind kind, uint32_t ordinal, struct device_info *out_info, struct pl_err *err);
-plasmon_status_t device_open(enum device_kind kind, uint32_t ordinal, const struct device_config *config,
-                             struct device **out_device, struct pl_err *err);
+plasmon_status_t device_probe(enum device_kind kind, uint32_t ordinal,
+                              struct device_info *out_info, struct pl_err *err);
+plasmon_status_t device_open(enum device_kind kind, uint32_t ordinal,
+                             const struct device_config *config, struct device **out_device,
+                             struct pl_err *err);
 void device_close(struct device *device); /* waits for its streams */
 const struct device_info *device_get_info(const struct device *device);
 
 /* ------------------------------------------------------------------------------------------------ memory */
 
 /* Reserve `bytes` of address space (a multiple of the granularity); nothing is behind it yet. */
-plasmon_status_t device_range_reserve(struct device *device, uint64_t bytes, struct device_ptr *out_base);
+plasmon_status_t device_range_reserve(struct device *device, uint64_t bytes,
+                                      struct device_ptr *out_base);
 void device_range_release(struct device *device, struct device_ptr base, uint64_t bytes);
 /* Make memory: a descriptor that keeps it alive (caller owns). EDEVMEM when the device is full. */
 plasmon_status_t device_chunk_create(struct device *device, uint64_t bytes, int *out_fd);
@@ -82,7 +86,9 @@ plasmon_status_t device_chunk_create(struct device *device, uint64_t bytes, int 
  * range. The descriptor is borrowed. EUNREACHABLE: no peer access between the devices.
  * owner_ordinal: ordinal of the device that the memory is on (it may be this one).
  */
-plasmon_status_t device_chunk_map(struct device *device, int fd, uint64_t bytes, uint32_t owner_ordinal, bool writable, struct device_ptr where);
+plasmon_status_t device_chunk_map(struct device *device, int fd, uint64_t bytes,
+                                  uint32_t owner_ordinal, bool writable,
+                                  struct device_ptr where);
 void device_chunk_unmap(struct device *device, struct device_ptr where, uint64_t bytes);
 /* Can this device map and read memory of that one (same kind)? */
 bool device_can_peer(struct device *device, uint32_t peer_ordinal);
@@ -97,7 +103,8 @@ void *device_ptr_host(struct device *device, struct device_ptr ptr);
 enum device_stream_flags {
     DEVICE_STREAM_HIGH_PRIORITY = 1u << 0,
 };
-plasmon_status_t device_stream_create(struct device *device, unsigned flags, struct device_stream **out_stream);
+plasmon_status_t device_stream_create(struct device *device, unsigned flags,
+                                      struct device_stream **out_stream);
 void device_stream_destroy(struct device_stream *stream); /* waits for its work */
 /* Tests and shutdown only. Gives the first error of work in this stream since the last call. */
 plasmon_status_t device_stream_sync(struct device_stream *stream, struct pl_err *err);
@@ -110,18 +117,22 @@ enum device_copy_kind {
     DEVICE_COPY_DEVICE_TO_HOST,
 };
 /* dst/src: device addresses, or host pointers as integers on the host side. Host memory must be registered, stay until done. */
-plasmon_status_t device_copy(struct device_stream *stream, enum device_copy_kind kind, uint64_t dst, uint64_t src, uint64_t bytes);
+plasmon_status_t device_copy(struct device_stream *stream, enum device_copy_kind kind,
+                             uint64_t dst, uint64_t src, uint64_t bytes);
 /*
  * Copy `box` from a buffer at src that holds src_frame to one at dst that holds dst_frame (both mapped here). Uses the widest
  * calls there are (contiguous runs merged, 2D and 3D copies); at most a bounded number of driver calls, else a kernel.
  */
-plasmon_status_t device_copy_box(struct device_stream *stream, const struct pl_box *box, uint32_t element_bytes,
-                                 struct device_ptr dst, const struct pl_box *dst_frame,
-                                 struct device_ptr src, const struct pl_box *src_frame);
-plasmon_status_t device_fill8(struct device_stream *stream, struct device_ptr dst, uint8_t value, uint64_t bytes);
+plasmon_status_t device_copy_box(struct device_stream *stream, const struct pl_box *box,
+                                 uint32_t element_bytes, struct device_ptr dst,
+                                 const struct pl_box *dst_frame, struct device_ptr src,
+                                 const struct pl_box *src_frame);
+plasmon_status_t device_fill8(struct device_stream *stream, struct device_ptr dst,
+                              uint8_t value, uint64_t bytes);
 
 /* Timelines. `word` is in memory given to device_host_register(). Wait: until *word >= value (as unsigned 64 bits). */
-plasmon_status_t device_signal(struct device_stream *stream, uint64_t *word, uint64_t value);
+plasmon_status_t device_signal(struct device_stream *stream, uint64_t *word,
+                               uint64_t value);
 plasmon_status_t device_wait(struct device_stream *stream, uint64_t *word, uint64_t value);
 /* After all work so far: write 1 to the eventfd, so that a poller wakes. */
 plasmon_status_t device_notify(struct device_stream *stream, int eventfd);
@@ -129,32 +140,41 @@ plasmon_status_t device_notify(struct device_stream *stream, int eventfd);
 void device_word_wake(uint64_t *word);
 
 /* Order between two streams of one device: work put into `stream` from now on starts after what is in `other` now. */
-plasmon_status_t device_stream_join(struct device_stream *stream, struct device_stream *other);
+plasmon_status_t device_stream_join(struct device_stream *stream,
+                                    struct device_stream *other);
 
 /* Timing marks (GPU timestamps; CPU: the stream thread's clock). elapsed is valid once the second has been reached. */
-plasmon_status_t device_event_create(struct device *device, struct device_event **out_event);
+plasmon_status_t device_event_create(struct device *device,
+                                     struct device_event **out_event);
 void device_event_destroy(struct device_event *event);
-plasmon_status_t device_event_record(struct device_event *event, struct device_stream *stream);
-plasmon_status_t device_event_elapsed_ns(struct device_event *begin, struct device_event *end, uint64_t *out_ns);
+plasmon_status_t device_event_record(struct device_event *event,
+                                     struct device_stream *stream);
+plasmon_status_t device_event_elapsed_ns(struct device_event *begin,
+                                         struct device_event *end, uint64_t *out_ns);
 bool device_event_done(struct device_event *event);
 
 /* ------------------------------------------------------------------------------------------------ launches */
 
 /* CPU devices: run fn on the stream's thread. args (args_bytes) are copied. `tag` names the launch in failures. */
-plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn fn, const void *args, size_t args_bytes, uint64_t tag);
+plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn fn,
+                                   const void *args, size_t args_bytes, uint64_t tag);
 /* Launches that failed on a CPU stream, oldest first; false: none. Any thread. */
 bool device_cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err);
 
 /* CUDA devices: fatbins, cubins or PTX; every function is loaded at once (no lazy loading on the first launch). */
-plasmon_status_t device_module_load(struct device *device, const void *image, size_t image_bytes, struct device_module **out_module, struct pl_err *err);
+plasmon_status_t device_module_load(struct device *device, const void *image,
+                                    size_t image_bytes, struct device_module **out_module,
+                                    struct pl_err *err);
 void device_module_unload(struct device_module *module);
-plasmon_status_t device_module_function(struct device_module *module, const char *name, void **out_function, struct pl_err *err);
+plasmon_status_t device_module_function(struct device_module *module, const char *name,
+                                        void **out_function, struct pl_err *err);
 struct device_launch_shape {
     uint32_t grid[3];
     uint32_t block[3];
     uint32_t shared_bytes;
 };
-plasmon_status_t device_launch(struct device_stream *stream, void *function, const struct device_launch_shape *shape, void **params);
+plasmon_status_t device_launch(struct device_stream *stream, void *function,
+                               const struct device_launch_shape *shape, void **params);
 /* cuBLAS handle of the device, made at open; NULL on CPU devices or when cuBLAS is missing (why says so). */
 void *device_cublas(struct device *device, struct pl_err *why);
 /*
@@ -169,6 +189,7 @@ struct device *device_of_stream(struct device_stream *stream);
 
 /* Time spent inside the driver's calls by the calling thread since it started (CUDA only; 0 on CPU). */
 uint64_t device_driver_ns(void);
-void device_driver_time_enable(bool on); /* off by default: measuring costs two clock reads a call */
+void device_driver_time_enable(
+    bool on); /* off by default: measuring costs two clock reads a call */
 
 #endif

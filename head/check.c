@@ -5,10 +5,11 @@ static void check_array(const struct head_array *array)
 {
     struct pl_list *pos, *other;
     int64_t covered = 0;
-    uint32_t count = 0;
+    uint32_t count  = 0;
 
     pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
 
         PL_CHECK(fragment->array == array);
         PL_CHECK(pl_box_contains(&fragment->tile->box, &fragment->box));
@@ -16,12 +17,14 @@ static void check_array(const struct head_array *array)
         covered += pl_box_elements(&fragment->box);
         count++;
         for (other = pos->next; other != &array->fragments; other = other->next) {
-            const struct head_fragment *second = pl_container_of(other, struct head_fragment, array_link);
+            const struct head_fragment *second =
+                pl_container_of(other, struct head_fragment, array_link);
 
             PL_CHECK(!pl_box_intersects(&fragment->box, &second->box));
         }
         /* What it shows must be somewhere, or known to be lost. */
-        PL_CHECK(fragment->tile->failure != NULL || head_tile_covered(fragment->tile, NULL, &fragment->box));
+        PL_CHECK(fragment->tile->failure != NULL ||
+                 head_tile_covered(fragment->tile, NULL, &fragment->box));
     }
     PL_CHECK(count == array->fragment_count);
     PL_CHECK(covered == pl_box_elements(&array->extent));
@@ -33,16 +36,19 @@ static void check_buffer(const struct head_buffer *buffer)
     uint32_t refs = 0;
 
     pl_list_for_each(pos, &buffer->instances) {
-        const struct head_instance *instance = pl_container_of(pos, struct head_instance, buffer_link);
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
 
         refs++;
         PL_CHECK(instance->buffer == buffer);
         PL_CHECK(pl_box_contains(&buffer->frame, &instance->box));
         PL_CHECK(pl_box_contains(&instance->tile->box, &instance->box));
         for (other = pos->next; other != &buffer->instances; other = other->next) {
-            const struct head_instance *second = pl_container_of(other, struct head_instance, buffer_link);
+            const struct head_instance *second =
+                pl_container_of(other, struct head_instance, buffer_link);
 
-            PL_CHECK(second->tile == instance->tile || !pl_box_intersects(&instance->box, &second->box));
+            PL_CHECK(second->tile == instance->tile ||
+                     !pl_box_intersects(&instance->box, &second->box));
         }
     }
     PL_CHECK(buffer->refs >= refs); /* the rest are uses, counted below */
@@ -52,11 +58,12 @@ static void check_buffer(const struct head_buffer *buffer)
 static void check_device(const struct head_device *device)
 {
     struct pl_list *pos;
-    uint64_t bytes = 0;
+    uint64_t bytes      = 0;
     uint64_t unfinished = 0;
 
     pl_list_for_each(pos, &device->buffers) {
-        const struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+        const struct head_buffer *buffer =
+            pl_container_of(pos, struct head_buffer, device_link);
 
         PL_CHECK(buffer->device == device);
         bytes += buffer->bytes;

@@ -11,10 +11,10 @@
 #include <string.h>
 
 enum {
-    FIELD_DONE = 3,
-    FIELD_FAILED = 4,
-    FIELD_REPLIES = 8,
-    FIELD_PONG = 9,
+    FIELD_DONE      = 3,
+    FIELD_FAILED    = 4,
+    FIELD_REPLIES   = 8,
+    FIELD_PONG      = 9,
     REPORT_TEXT_MAX = 2000,
 };
 
@@ -25,46 +25,51 @@ struct head_ref *head_client_ref(struct head_client *client, uint64_t id)
     return pl_map_get(&client->refs, id);
 }
 
-plasmon_status_t head_client_ref_get(struct head_client *client, uint64_t id, uint64_t owner, struct head_ref **out_ref,
+plasmon_status_t head_client_ref_get(struct head_client *client, uint64_t id,
+                                     uint64_t owner, struct head_ref **out_ref,
                                      struct pl_err *err)
 {
     struct head_ref *ref;
 
     if (owner != 0 && owner != client->id) {
-        return pl_err_set(err, PLASMON_EFOREIGN,
-                          "ref %llu belongs to client %016llx; its owner can publish it under a name",
-                          (unsigned long long)id, (unsigned long long)owner);
+        return pl_err_set(
+            err, PLASMON_EFOREIGN,
+            "ref %llu belongs to client %016llx; its owner can publish it under a name",
+            (unsigned long long)id, (unsigned long long)owner);
     }
     ref = pl_map_get(&client->refs, id);
     if (ref == NULL) {
-        return pl_err_set(err, PLASMON_ERELEASED, "ref %llu was released or never existed", (unsigned long long)id);
+        return pl_err_set(err, PLASMON_ERELEASED, "ref %llu was released or never existed",
+                          (unsigned long long)id);
     }
     *out_ref = ref;
     return PLASMON_OK;
 }
 
-plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client *client, uint64_t id,
-                                     struct head_array *array, const struct pl_view *base, struct pl_err *err)
+plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client *client,
+                                     uint64_t id, struct head_array *array,
+                                     const struct pl_view *base, struct pl_err *err)
 {
     struct head_ref *ref;
 
     if (id == 0 || pl_map_get(&client->refs, id) != NULL) {
         head_array_release(core, array);
-        return pl_err_set(err, PLASMON_EEXIST, "ref id %llu is 0 or in use", (unsigned long long)id);
+        return pl_err_set(err, PLASMON_EEXIST, "ref id %llu is 0 or in use",
+                          (unsigned long long)id);
     }
-    ref = head_alloc(sizeof(*ref));
+    ref        = head_alloc(sizeof(*ref));
     ref->array = array;
     if (base != NULL) {
         ref->based = true;
-        ref->base = *base;
+        ref->base  = *base;
     }
     PL_CHECK(pl_map_set(&client->refs, id, ref) == PLASMON_OK);
     core->counts.refs++;
     return PLASMON_OK;
 }
 
-plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers, struct pl_view *out,
-                               struct pl_err *err)
+plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers,
+                               struct pl_view *out, struct pl_err *err)
 {
     struct pl_shape shape;
     struct pl_view inner;
@@ -77,7 +82,7 @@ plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64
         *out = ref->base;
         return PLASMON_OK;
     }
-    shape = pl_view_shape(&ref->base, ref->array->shape.dtype);
+    shape  = pl_view_shape(&ref->base, ref->array->shape.dtype);
     status = wire_view_get(n, numbers, &shape, &inner, err);
     if (status != PLASMON_OK) {
         return status;
@@ -97,7 +102,8 @@ static void ref_remove(struct head_core *core, struct head_client *client, uint6
     core->counts.refs--;
 }
 
-static void refs_remove(struct head_core *core, struct head_client *client, uint64_t first, uint64_t count)
+static void refs_remove(struct head_core *core, struct head_client *client, uint64_t first,
+                        uint64_t count)
 {
     if (count <= client->refs.count * 4 + 64) {
         for (uint64_t id = first; id - first < count; id++) {
@@ -127,9 +133,10 @@ static void refs_remove(struct head_core *core, struct head_client *client, uint
 
 /* --------------------------------------------------------------------------------------------- names */
 
-static size_t name_key(const struct head_client *client, const char *name, char out[2 * WIRE_NAME_BYTES_MAX + 2])
+static size_t name_key(const struct head_client *client, const char *name,
+                       char out[2 * WIRE_NAME_BYTES_MAX + 2])
 {
-    size_t space = strnlen(client->name_space, WIRE_NAME_BYTES_MAX);
+    size_t space  = strnlen(client->name_space, WIRE_NAME_BYTES_MAX);
     size_t length = strnlen(name, WIRE_NAME_BYTES_MAX);
 
     memcpy(out, client->name_space, space);
@@ -167,16 +174,16 @@ void head_names_destroy(struct head_core *core)
     }
 }
 
-static void reply(struct head_core *core, struct head_client *client, uint64_t request, plasmon_status_t status,
-                  const char *text, const struct pl_shape *shape)
+static void reply(struct head_core *core, struct head_client *client, uint64_t request,
+                  plasmon_status_t status, const char *text, const struct pl_shape *shape)
 {
-    Plasmon__V1__Reply out = PLASMON__V1__REPLY__INIT;
+    Plasmon__V1__Reply out  = PLASMON__V1__REPLY__INIT;
     Plasmon__V1__Shape wire = PLASMON__V1__SHAPE__INIT;
     uint64_t dims[PL_DIM_MAX];
 
     out.request = request;
-    out.status = status;
-    out.text = (char *)text;
+    out.status  = status;
+    out.text    = (char *)text;
     if (shape != NULL) {
         wire_shape_put(shape, &wire, dims);
         out.shape = &wire;
@@ -185,23 +192,26 @@ static void reply(struct head_core *core, struct head_client *client, uint64_t r
     head_client_dirty(core, client);
 }
 
-static void publish(struct head_core *core, struct head_client *client, const Plasmon__V1__Publish *wire)
+static void publish(struct head_core *core, struct head_client *client,
+                    const Plasmon__V1__Publish *wire)
 {
     char key[2 * WIRE_NAME_BYTES_MAX + 2];
-    size_t length = name_key(client, wire->name, key);
+    size_t length         = name_key(client, wire->name, key);
     struct head_name *old = name_find(core, key, length);
     struct head_name *name;
     struct head_ref *ref = NULL;
-    struct pl_err err = {0};
+    struct pl_err err    = {0};
     struct pl_view view;
 
     if (wire->name[0] == '\0') {
-        reply(core, client, wire->request, PLASMON_EINVAL, "an empty name cannot be published", NULL);
+        reply(core, client, wire->request, PLASMON_EINVAL,
+              "an empty name cannot be published", NULL);
         return;
     }
     if (wire->ref == 0) {
         if (old == NULL) {
-            reply(core, client, wire->request, PLASMON_ENOENT, "nothing is published under this name", NULL);
+            reply(core, client, wire->request, PLASMON_ENOENT,
+                  "nothing is published under this name", NULL);
             return;
         }
         name_remove(core, old);
@@ -218,13 +228,13 @@ static void publish(struct head_core *core, struct head_client *client, const Pl
         view = pl_view_whole(&ref->array->shape);
     }
     head_reduce_fold(core, ref->array);
-    name = head_alloc(sizeof(*name));
+    name      = head_alloc(sizeof(*name));
     name->key = head_alloc(length);
     memcpy(name->key, key, length);
-    name->key_length = length;
-    name->ref = *ref;
+    name->key_length   = length;
+    name->ref          = *ref;
     struct pl_box hull = pl_view_hull(&view);
-    name->ref.array = head_array_snapshot(core, ref->array, &hull);
+    name->ref.array    = head_array_snapshot(core, ref->array, &hull);
     pl_list_init(&name->link);
     if (old != NULL) {
         name_remove(core, old); /* a new version under the old name */
@@ -233,23 +243,26 @@ static void publish(struct head_core *core, struct head_client *client, const Pl
     reply(core, client, wire->request, PLASMON_OK, "", NULL);
 }
 
-static void lookup(struct head_core *core, struct head_client *client, const Plasmon__V1__Lookup *wire)
+static void lookup(struct head_core *core, struct head_client *client,
+                   const Plasmon__V1__Lookup *wire)
 {
     char key[2 * WIRE_NAME_BYTES_MAX + 2];
     struct head_name *name = name_find(core, key, name_key(client, wire->name, key));
-    struct pl_err err = {0};
+    struct pl_err err      = {0};
     struct pl_shape shape;
     struct head_array *copy;
 
     if (name == NULL) {
-        reply(core, client, wire->request, PLASMON_ENOENT, "nothing is published under this name in this namespace", NULL);
+        reply(core, client, wire->request, PLASMON_ENOENT,
+              "nothing is published under this name in this namespace", NULL);
         return;
     }
-    shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype) : name->ref.array->shape;
+    shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype)
+                            : name->ref.array->shape;
     /* A snapshot of its own, so that writing to it forks. */
     copy = head_array_snapshot(core, name->ref.array, &name->ref.array->extent);
-    if (head_client_ref_add(core, client, wire->new_ref, copy, name->ref.based ? &name->ref.base : NULL, &err) !=
-        PLASMON_OK) {
+    if (head_client_ref_add(core, client, wire->new_ref, copy,
+                            name->ref.based ? &name->ref.base : NULL, &err) != PLASMON_OK) {
         reply(core, client, wire->request, err.status, err.text, NULL);
         return;
     }
@@ -258,15 +271,17 @@ static void lookup(struct head_core *core, struct head_client *client, const Pla
 
 /* ------------------------------------------------------------------------------------------- sessions */
 
-plasmon_status_t head_core_client_open(struct head_core *core, const Plasmon__V1__Hello *hello, uint64_t *out_session,
-                                       struct pl_err *err)
+plasmon_status_t head_core_client_open(struct head_core *core,
+                                       const Plasmon__V1__Hello *hello,
+                                       uint64_t *out_session, struct pl_err *err)
 {
     struct head_client *client;
 
     if (hello->protocol_min > WIRE_PROTOCOL || hello->protocol_max < WIRE_PROTOCOL) {
         return pl_err_set(err, PLASMON_EVERSION,
-                          "this head speaks protocol %u, the client %u to %u; use programs of one release", WIRE_PROTOCOL,
-                          hello->protocol_min, hello->protocol_max);
+                          "this head speaks protocol %u, the client %u to %u; use programs "
+                          "of one release",
+                          WIRE_PROTOCOL, hello->protocol_min, hello->protocol_max);
     }
     client = head_alloc(sizeof(*client));
     do {
@@ -275,9 +290,10 @@ plasmon_status_t head_core_client_open(struct head_core *core, const Plasmon__V1
     do {
         client->id = core->config.ops->random64(core->config.user);
     } while (client->id == 0);
-    client->name_space = head_strdup(hello->namespace_[0] == '\0' ? "default" : hello->namespace_);
+    client->name_space =
+        head_strdup(hello->namespace_[0] == '\0' ? "default" : hello->namespace_);
     client->label = head_strdup(hello->label);
-    client->host = head_strdup(hello->host);
+    client->host  = head_strdup(hello->host);
     pl_map_init(&client->refs);
     pl_map_init(&client->tasks);
     wire_ranges_init(&client->done);
@@ -287,7 +303,8 @@ plasmon_status_t head_core_client_open(struct head_core *core, const Plasmon__V1
     pl_list_add_tail(&core->clients, &client->link);
     PL_CHECK(pl_map_set(&core->sessions, client->session, client) == PLASMON_OK);
     core->counts.clients++;
-    pl_debug("head", "client %016llx ('%s') opened a session", (unsigned long long)client->id, client->label);
+    pl_debug("head", "client %016llx ('%s') opened a session",
+             (unsigned long long)client->id, client->label);
     *out_session = client->session;
     return PLASMON_OK;
 }
@@ -297,11 +314,12 @@ bool head_core_client_known(const struct head_core *core, uint64_t session)
     return pl_map_get(&core->sessions, session) != NULL;
 }
 
-plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t session, struct wire_arena *arena,
+plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t session,
+                                          struct wire_arena *arena,
                                           Plasmon__V1__Welcome *out)
 {
     const struct head_client *client = pl_map_get(&core->sessions, session);
-    Plasmon__V1__StatusReply status = PLASMON__V1__STATUS_REPLY__INIT;
+    Plasmon__V1__StatusReply status  = PLASMON__V1__STATUS_REPLY__INIT;
     plasmon_status_t result;
 
     PL_CHECK(client != NULL);
@@ -309,13 +327,13 @@ plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t sessi
     if (result != PLASMON_OK) {
         return result;
     }
-    out->protocol = WIRE_PROTOCOL;
-    out->epoch = core->epoch;
-    out->session = session;
-    out->client = client->id;
-    out->devices = status.devices;
+    out->protocol  = WIRE_PROTOCOL;
+    out->epoch     = core->epoch;
+    out->session   = session;
+    out->client    = client->id;
+    out->devices   = status.devices;
     out->n_devices = status.n_devices;
-    out->version = status.version;
+    out->version   = status.version;
     return PLASMON_OK;
 }
 
@@ -323,14 +341,16 @@ uint64_t head_core_client_credit(const struct head_core *core, uint64_t session)
 {
     const struct head_client *client = pl_map_get(&core->sessions, session);
 
-    return client == NULL ? 0 : client->ops_taken - client->tasks_open + core->config.credit;
+    return client == NULL ? 0
+                          : client->ops_taken - client->tasks_open + core->config.credit;
 }
 
 plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session,
-                                        const Plasmon__V1__ClientFrame *frame, struct pl_err *err)
+                                        const Plasmon__V1__ClientFrame *frame,
+                                        struct pl_err *err)
 {
     struct head_client *client = pl_map_get(&core->sessions, session);
-    plasmon_status_t status = PLASMON_OK;
+    plasmon_status_t status    = PLASMON_OK;
 
     if (client == NULL) {
         return pl_err_set(err, PLASMON_ECLOSED, "the session has ended");
@@ -386,7 +406,7 @@ void head_core_client_lost(struct head_core *core, uint64_t session, uint64_t no
     struct head_client *client = pl_map_get(&core->sessions, session);
 
     if (client != NULL) {
-        client->lost = true;
+        client->lost    = true;
         client->lost_ms = now_ms;
     }
 }
@@ -405,22 +425,25 @@ static void skip_unwanted(struct head_core *core, struct head_client *client)
 {
     struct pl_list *pos, *prev;
 
-    for (pos = core->unfinished.prev, prev = pos->prev; pos != &core->unfinished; pos = prev, prev = pos->prev) {
+    for (pos = core->unfinished.prev, prev = pos->prev; pos != &core->unfinished;
+         pos = prev, prev = pos->prev) {
         struct head_task *task = pl_container_of(pos, struct head_task, order_link);
-        bool wanted = false;
+        bool wanted            = false;
 
         if (task->client != client) {
             continue;
         }
         task->client = NULL;
-        task->id = 0;
+        task->id     = 0;
         for (size_t i = 0; i < task->outputs.count; i++) {
             wanted |= (*(struct head_tile **)pl_vec_at(&task->outputs, i))->refs > 1;
         }
         for (size_t i = 0; i < task->dependents.count; i++) {
-            const struct head_task *dependent = *(struct head_task **)pl_vec_at(&task->dependents, i);
+            const struct head_task *dependent =
+                *(struct head_task **)pl_vec_at(&task->dependents, i);
 
-            wanted |= !dependent->finished && dependent->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+            wanted |= !dependent->finished &&
+                      dependent->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
         }
         if (!wanted && task->seq > task->device->seq_sent) {
             head_task_skip(core, task);
@@ -437,7 +460,8 @@ void head_core_client_close(struct head_core *core, uint64_t session)
     if (client == NULL) {
         return;
     }
-    pl_debug("head", "client %016llx ('%s') ended", (unsigned long long)client->id, client->label);
+    pl_debug("head", "client %016llx ('%s') ended", (unsigned long long)client->id,
+             client->label);
     for (;;) {
         size_t index = 0;
 
@@ -457,7 +481,8 @@ void head_client_destroy(struct head_core *core, struct head_client *client)
     pl_list_remove(&client->link);
     pl_list_remove(&client->dirty_link);
     for (size_t i = 0; i < client->failed.count; i++) {
-        head_failure_release(((struct head_failed *)pl_vec_at(&client->failed, i))->failure);
+        head_failure_release(
+            ((struct head_failed *)pl_vec_at(&client->failed, i))->failure);
     }
     pl_vec_finish(&client->failed);
     wire_ranges_finish(&client->done);
@@ -493,7 +518,7 @@ void head_client_failed(struct head_core *core, struct head_client *client, uint
     struct head_failed *failed = pl_vec_push(&client->failed);
 
     PL_CHECK(failed != NULL);
-    failed->task = task;
+    failed->task    = task;
     failed->failure = head_failure_hold(failure);
     head_client_dirty(core, client);
 }
@@ -509,7 +534,8 @@ static void append_range(struct head_bytes *out, const struct wire_range *range)
 
 static void emit(struct head_core *core, struct head_client *client)
 {
-    core->config.ops->client_frame(core->config.user, client->session, client->out.data, client->out.length);
+    core->config.ops->client_frame(core->config.user, client->session, client->out.data,
+                                   client->out.length);
     client->out.length = 0;
 }
 
@@ -526,16 +552,16 @@ void head_client_flush(struct head_core *core, struct head_client *client)
     wire_ranges_clear(&client->done);
     for (size_t i = 0; i < client->failed.count; i++) {
         const struct head_failed *failed = pl_vec_at(&client->failed, i);
-        Plasmon__V1__Failure message = PLASMON__V1__FAILURE__INIT;
+        Plasmon__V1__Failure message     = PLASMON__V1__FAILURE__INIT;
         char text[REPORT_TEXT_MAX];
 
         strncpy(text, failed->failure->text, sizeof(text) - 1);
         text[sizeof(text) - 1] = '\0';
-        message.task = failed->task;
-        message.status = failed->failure->status;
-        message.text = text;
-        message.first_task = failed->failure->first_task;
-        message.first_client = failed->failure->first_client;
+        message.task           = failed->task;
+        message.status         = failed->failure->status;
+        message.text           = text;
+        message.first_task     = failed->failure->first_task;
+        message.first_client   = failed->failure->first_client;
         head_bytes_message(&client->out, FIELD_FAILED, &message.base);
         head_failure_release(failed->failure);
         if (client->out.length > HEAD_BODY_BYTES_MAX) {

@@ -27,10 +27,10 @@ void head_bytes_append(struct head_bytes *bytes, const void *data, size_t length
 {
     if (bytes->length + length > bytes->capacity) {
         size_t capacity = pl_max_u64(bytes->capacity * 2, bytes->length + length + 4096);
-        uint8_t *grown = pl_realloc(bytes->data, bytes->capacity, capacity);
+        uint8_t *grown  = pl_realloc(bytes->data, bytes->capacity, capacity);
 
         PL_CHECK(grown != NULL);
-        bytes->data = grown;
+        bytes->data     = grown;
         bytes->capacity = capacity;
     }
     if (length > 0) {
@@ -52,14 +52,16 @@ void head_bytes_varint(struct head_bytes *bytes, uint64_t value)
     head_bytes_append(bytes, out, n);
 }
 
-void head_bytes_field(struct head_bytes *bytes, uint32_t number, const void *data, size_t length)
+void head_bytes_field(struct head_bytes *bytes, uint32_t number, const void *data,
+                      size_t length)
 {
     head_bytes_varint(bytes, (uint64_t)number << 3 | 2);
     head_bytes_varint(bytes, length);
     head_bytes_append(bytes, data, length);
 }
 
-void head_bytes_message(struct head_bytes *bytes, uint32_t number, const ProtobufCMessage *message)
+void head_bytes_message(struct head_bytes *bytes, uint32_t number,
+                        const ProtobufCMessage *message)
 {
     size_t length = protobuf_c_message_get_packed_size(message);
 
@@ -67,10 +69,10 @@ void head_bytes_message(struct head_bytes *bytes, uint32_t number, const Protobu
     head_bytes_varint(bytes, length);
     if (bytes->length + length > bytes->capacity) {
         size_t capacity = pl_max_u64(bytes->capacity * 2, bytes->length + length + 4096);
-        uint8_t *grown = pl_realloc(bytes->data, bytes->capacity, capacity);
+        uint8_t *grown  = pl_realloc(bytes->data, bytes->capacity, capacity);
 
         PL_CHECK(grown != NULL);
-        bytes->data = grown;
+        bytes->data     = grown;
         bytes->capacity = capacity;
     }
     bytes->length += protobuf_c_message_pack(message, bytes->data + bytes->length);
@@ -78,7 +80,8 @@ void head_bytes_message(struct head_bytes *bytes, uint32_t number, const Protobu
 
 /* ------------------------------------------------------------------------------------------------ life */
 
-plasmon_status_t head_core_create(const struct head_config *config, struct head_core **out_core)
+plasmon_status_t head_core_create(const struct head_config *config,
+                                  struct head_core **out_core)
 {
     struct head_core *core = pl_alloc(sizeof(*core));
     plasmon_status_t status;
@@ -89,7 +92,9 @@ plasmon_status_t head_core_create(const struct head_config *config, struct head_
     core->config = *config;
     core->policy = head_policy_find(config->policy != NULL ? config->policy : "auto");
     if (core->policy == NULL) {
-        pl_error("head", "no placement policy '%s'; there are auto, locality and round-robin", config->policy);
+        pl_error("head",
+                 "no placement policy '%s'; there are auto, locality and round-robin",
+                 config->policy);
         pl_free(core);
         return PLASMON_EINVAL;
     }
@@ -110,9 +115,9 @@ plasmon_status_t head_core_create(const struct head_config *config, struct head_
         pl_free(core);
         return status;
     }
-    core->epoch = config->epoch;
+    core->epoch   = config->epoch;
     core->devices = PL_VEC_INIT(struct head_device *);
-    core->ready = PL_VEC_INIT(struct head_task *);
+    core->ready   = PL_VEC_INIT(struct head_task *);
     pl_list_init(&core->clients);
     pl_list_init(&core->dirty_clients);
     pl_list_init(&core->unfinished);
@@ -131,11 +136,13 @@ void head_core_destroy(struct head_core *core)
         return;
     }
     while (!pl_list_empty(&core->clients)) {
-        head_core_client_close(core, pl_list_first(&core->clients, struct head_client, link)->session);
+        head_core_client_close(
+            core, pl_list_first(&core->clients, struct head_client, link)->session);
     }
     closed = head_failure_create(PLASMON_ECLOSED, 0, 0, "the head ended");
     while (!pl_list_empty(&core->unfinished)) {
-        head_task_finish(core, pl_list_first(&core->unfinished, struct head_task, order_link), closed);
+        head_task_finish(
+            core, pl_list_first(&core->unfinished, struct head_task, order_link), closed);
     }
     head_failure_release(closed);
     head_names_destroy(core);
@@ -167,8 +174,8 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 
         if (client->lost && now_ms - client->lost_ms >= core->config.lease_ms) {
-            pl_info("head", "client '%s' did not come back within its lease of %llu ms", client->label,
-                    (unsigned long long)core->config.lease_ms);
+            pl_info("head", "client '%s' did not come back within its lease of %llu ms",
+                    client->label, (unsigned long long)core->config.lease_ms);
             head_core_client_close(core, client->session);
         }
     }
@@ -184,7 +191,8 @@ void head_core_flush(struct head_core *core)
         head_device_flush(core, device);
     }
     while (!pl_list_empty(&core->dirty_clients)) {
-        head_client_flush(core, pl_list_first(&core->dirty_clients, struct head_client, dirty_link));
+        head_client_flush(
+            core, pl_list_first(&core->dirty_clients, struct head_client, dirty_link));
     }
 }
 
@@ -200,7 +208,8 @@ void head_core_count(const struct head_core *core, struct head_core_counts *out)
 
 /* ---------------------------------------------------------------------------------------------- status */
 
-static Plasmon__V1__Device *status_device(const struct head_device *device, struct wire_arena *arena)
+static Plasmon__V1__Device *status_device(const struct head_device *device,
+                                          struct wire_arena *arena)
 {
     Plasmon__V1__Device *out = wire_arena_alloc(arena, sizeof(*out));
 
@@ -208,26 +217,27 @@ static Plasmon__V1__Device *status_device(const struct head_device *device, stru
         return NULL;
     }
     plasmon__v1__device__init(out);
-    out->index = device->index;
-    out->kind = device->kind;
-    out->ordinal = device->ordinal;
-    out->node = device->node;
-    out->name = device->name;
-    out->host = device->host;
-    out->host_device = device->host_device;
-    out->bytes_total = device->bytes_total;
-    out->alive = device->connected;
-    out->bytes_used = device->stats.bytes_used;
-    out->bytes_replica = device->stats.bytes_replica;
+    out->index          = device->index;
+    out->kind           = device->kind;
+    out->ordinal        = device->ordinal;
+    out->node           = device->node;
+    out->name           = device->name;
+    out->host           = device->host;
+    out->host_device    = device->host_device;
+    out->bytes_total    = device->bytes_total;
+    out->alive          = device->connected;
+    out->bytes_used     = device->stats.bytes_used;
+    out->bytes_replica  = device->stats.bytes_replica;
     out->bytes_reserved = device->stats.bytes_reserved;
-    out->largest_hole = device->stats.largest_hole;
-    out->launches = device->seq_oldest - 1;
-    out->queued = device->unfinished;
-    out->restarts = device->restarts;
+    out->largest_hole   = device->stats.largest_hole;
+    out->launches       = device->seq_oldest - 1;
+    out->queued         = device->unfinished;
+    out->restarts       = device->restarts;
     return out;
 }
 
-static plasmon_status_t status_routes(const struct head_core *core, struct wire_arena *arena,
+static plasmon_status_t status_routes(const struct head_core *core,
+                                      struct wire_arena *arena,
                                       Plasmon__V1__StatusReply *out)
 {
     Plasmon__V1__RouteStats *sums = wire_arena_alloc(arena, 8 * sizeof(*sums));
@@ -241,7 +251,8 @@ static plasmon_status_t status_routes(const struct head_core *core, struct wire_
         sums[i].route = i;
     }
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        const struct head_device *device = *(struct head_device **)pl_vec_at(&core->devices, i);
+        const struct head_device *device =
+            *(struct head_device **)pl_vec_at(&core->devices, i);
 
         out->worker_cpu_ns += device->stats.cpu_ns;
         out->worker_driver_ns += device->stats.driver_ns;
@@ -262,22 +273,23 @@ static plasmon_status_t status_routes(const struct head_core *core, struct wire_
     return PLASMON_OK;
 }
 
-plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena, Plasmon__V1__StatusReply *out)
+plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
+                                  Plasmon__V1__StatusReply *out)
 {
     static const char *const transfers[] = {"auto", "peer", "host"};
 
-    out->version = (char *)PLASMON_VERSION_STRING;
-    out->protocol = WIRE_PROTOCOL;
-    out->epoch = core->epoch;
-    out->uptime_ms = core->now_ms - core->started_ms;
-    out->clients = core->counts.clients;
+    out->version      = (char *)PLASMON_VERSION_STRING;
+    out->protocol     = WIRE_PROTOCOL;
+    out->epoch        = core->epoch;
+    out->uptime_ms    = core->now_ms - core->started_ms;
+    out->clients      = core->counts.clients;
     out->tasks_queued = core->tasks_queued;
-    out->tasks_done = core->tasks_done;
+    out->tasks_done   = core->tasks_done;
     out->tasks_failed = core->tasks_failed;
-    out->objects = core->counts.buffers;
+    out->objects      = core->counts.buffers;
     out->object_bytes = core->object_bytes;
-    out->policy = (char *)core->policy->name;
-    out->transfer = (char *)transfers[core->config.transfer];
+    out->policy       = (char *)core->policy->name;
+    out->transfer     = (char *)transfers[core->config.transfer];
     if (core->devices.count > 0) {
         out->devices = wire_arena_alloc(arena, core->devices.count * sizeof(*out->devices));
         if (out->devices == NULL) {

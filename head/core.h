@@ -41,30 +41,40 @@ enum head_transfer { HEAD_TRANSFER_AUTO, HEAD_TRANSFER_PEER, HEAD_TRANSFER_HOST 
 struct head_config {
     const struct head_ops *ops;
     void *user;
-    const char *policy;            /* "auto", "locality", "round-robin" */
+    const char *policy; /* "auto", "locality", "round-robin" */
     enum head_transfer transfer;
     uint64_t epoch;
-    uint32_t window;               /* launches outstanding at a worker; 0: 8192 */
-    uint32_t retries;              /* default of a task after system failures; UINT32_MAX: 2 */
-    uint64_t credit;               /* ops a client may have in flight; 0: 1 << 20 */
-    uint64_t lease_ms;             /* a lost client's refs go after this; 0: 10000 */
+    uint32_t window;   /* launches outstanding at a worker; 0: 8192 */
+    uint32_t retries;  /* default of a task after system failures; UINT32_MAX: 2 */
+    uint64_t credit;   /* ops a client may have in flight; 0: 1 << 20 */
+    uint64_t lease_ms; /* a lost client's refs go after this; 0: 10000 */
 };
 
-plasmon_status_t head_core_create(const struct head_config *config, struct head_core **out_core) PL_MUST_CHECK;
+plasmon_status_t head_core_create(const struct head_config *config,
+                                  struct head_core **out_core) PL_MUST_CHECK;
 void head_core_destroy(struct head_core *core);
 
 /* ---------------------------------------------------------------------------------------------- clients */
 
 /* A new session; the Welcome for it is lent until the next call. */
-plasmon_status_t head_core_client_open(struct head_core *core, const Plasmon__V1__Hello *hello, uint64_t *out_session, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t head_core_client_open(struct head_core *core,
+                                       const Plasmon__V1__Hello *hello,
+                                       uint64_t *out_session,
+                                       struct pl_err *err) PL_MUST_CHECK;
 /* Fills a Welcome's epoch, session, client, devices .. from the arena. */
-plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t session, struct wire_arena *arena, Plasmon__V1__Welcome *out) PL_MUST_CHECK;
+plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t session,
+                                          struct wire_arena *arena,
+                                          Plasmon__V1__Welcome *out) PL_MUST_CHECK;
 bool head_core_client_known(const struct head_core *core, uint64_t session);
 /* A frame that the link took over (in order, once). EMALFORMED, EAUTH ..: the session must be closed with this text. */
-plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session, const Plasmon__V1__ClientFrame *frame, struct pl_err *err) PL_MUST_CHECK;
-void head_core_client_lost(struct head_core *core, uint64_t session, uint64_t now_ms);   /* connection broke: the lease runs */
+plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session,
+                                        const Plasmon__V1__ClientFrame *frame,
+                                        struct pl_err *err) PL_MUST_CHECK;
+void head_core_client_lost(struct head_core *core, uint64_t session,
+                           uint64_t now_ms); /* connection broke: the lease runs */
 void head_core_client_resumed(struct head_core *core, uint64_t session);
-void head_core_client_close(struct head_core *core, uint64_t session);                   /* its refs and waiting tasks go */
+void head_core_client_close(struct head_core *core,
+                            uint64_t session); /* its refs and waiting tasks go */
 /* Ops that the client may have sent in all, for Header.credit. */
 uint64_t head_core_client_credit(const struct head_core *core, uint64_t session);
 
@@ -74,11 +84,18 @@ uint64_t head_core_client_credit(const struct head_core *core, uint64_t session)
  * A worker says hello (first time, after a reconnect, or as a restarted incarnation). What must be sent again follows through
  * worker_command at the next flush. *out_device is its index.
  */
-plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__WorkerHello *hello, uint32_t *out_device, struct pl_err *err) PL_MUST_CHECK;
-plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t device, const Plasmon__V1__WorkerFrame *frame, struct pl_err *err) PL_MUST_CHECK;
-void head_core_worker_lost(struct head_core *core, uint32_t device); /* connection broke; it may come back */
+plasmon_status_t head_core_worker_up(struct head_core *core,
+                                     const Plasmon__V1__WorkerHello *hello,
+                                     uint32_t *out_device,
+                                     struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t device,
+                                        const Plasmon__V1__WorkerFrame *frame,
+                                        struct pl_err *err) PL_MUST_CHECK;
+void head_core_worker_lost(struct head_core *core,
+                           uint32_t device); /* connection broke; it may come back */
 /* The store says: dead and fenced. final: no replacement will come. */
-void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device, bool final, const char *text);
+void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
+                           bool final, const char *text);
 uint32_t head_core_device_count(const struct head_core *core);
 
 /* ---------------------------------------------------------------------------------------------- time, output */
@@ -87,7 +104,8 @@ void head_core_tick(struct head_core *core, uint64_t now_ms);
 /* Send everything that was batched up. Call when the input ran dry. */
 void head_core_flush(struct head_core *core);
 /* For StatusReply; strings and arrays live in the arena. */
-plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena, Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
+plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
+                                  Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 
 /* ---------------------------------------------------------------------------------------------- for tests */
 

@@ -28,12 +28,13 @@
 #include "head/core.h"
 
 enum {
-    HEAD_WINDOW_DEFAULT = 8192,     /* launches at a worker; a quarter of its ring */
-    HEAD_SLOTS_MAX = 1 << 18,       /* entries of an object table (STORE_TABLE_SLOTS) */
-    HEAD_SLOTS_RESTING_MIN = 4096,  /* freed slots rest that long before they are given out again */
-    HEAD_BODY_BYTES_MAX = 1 << 20,  /* a frame is sent when it grows past this */
-    HEAD_FOLD_MAX = 64,             /* partials one fold takes */
-    HEAD_STAGE_SLOT_BYTES = 8 << 20 /* STORE_STAGE_SLOT_BYTES */
+    HEAD_WINDOW_DEFAULT = 8192,    /* launches at a worker; a quarter of its ring */
+    HEAD_SLOTS_MAX      = 1 << 18, /* entries of an object table (STORE_TABLE_SLOTS) */
+    HEAD_SLOTS_RESTING_MIN =
+        4096, /* freed slots rest that long before they are given out again */
+    HEAD_BODY_BYTES_MAX   = 1 << 20, /* a frame is sent when it grows past this */
+    HEAD_FOLD_MAX         = 64,      /* partials one fold takes */
+    HEAD_STAGE_SLOT_BYTES = 8 << 20  /* STORE_STAGE_SLOT_BYTES */
 };
 
 struct head_bytes {
@@ -81,7 +82,7 @@ struct head_device {
     struct head_task **by_seq;
     uint64_t by_seq_mask;
     uint64_t unfinished;
-    uint64_t load_ns;    /* estimated work of the unfinished ones */
+    uint64_t load_ns; /* estimated work of the unfinished ones */
 
     uint64_t starved_seq; /* 0: not */
     uint64_t starved_bytes;
@@ -89,10 +90,10 @@ struct head_device {
     uint64_t stage_next; /* next chunk number of its staging ring */
     uint32_t maps;       /* mapped arrays in the cluster; 0 spares the search for them */
 
-    struct head_bytes out;      /* WorkerCommand fields, encoded */
-    uint32_t out_launches;      /* launches in it: a frame may carry WIRE_TASKS_MAX */
-    struct pl_vec out_free;     /* uint64_t buffers */
-    struct pl_vec out_cancel;   /* uint64_t seqs */
+    struct head_bytes out;          /* WorkerCommand fields, encoded */
+    uint32_t out_launches;          /* launches in it: a frame may carry WIRE_TASKS_MAX */
+    struct pl_vec out_free;         /* uint64_t buffers */
+    struct pl_vec out_cancel;       /* uint64_t seqs */
     Plasmon__V1__WorkerStats stats; /* last report; routes apart */
     Plasmon__V1__RouteStats routes[8];
     struct pl_list buffers; /* head_buffer.device_link, least recently used first */
@@ -107,7 +108,8 @@ struct head_buffer {
     uint64_t bytes;
     uint32_t refs;
     bool donatable;
-    bool replica; /* every byte in it exists elsewhere: may be dropped under memory pressure */
+    bool
+        replica; /* every byte in it exists elsewhere: may be dropped under memory pressure */
     struct pl_list device_link;
     struct pl_list instances; /* head_instance.buffer_link */
     struct pl_list readers;   /* head_use.link: unfinished tasks that read */
@@ -151,13 +153,13 @@ struct head_partial {
 struct head_array {
     uint32_t refs;
     struct pl_shape shape; /* of the root coordinates */
-    struct pl_box extent;  /* what of it exists (a snapshot of a view keeps only its hull) */
+    struct pl_box extent; /* what of it exists (a snapshot of a view keeps only its hull) */
     struct pl_list fragments;
     uint32_t fragment_count;
     struct pl_vec partials; /* struct head_partial */
     uint32_t partial_op;
     uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
-    bool mapped;         /* a client looks at its buffers: nothing in them is written in place */
+    bool mapped; /* a client looks at its buffers: nothing in them is written in place */
 };
 
 /* A client's name for what a view shows of an array. */
@@ -178,12 +180,13 @@ struct head_use {
 struct head_wait; /* data.c: an answer that is owed when tasks are done */
 struct head_waiting {
     struct head_wait *wait;
-    bool indifferent; /* the answer is not about what this task makes: its failure is none of it */
+    bool
+        indifferent; /* the answer is not about what this task makes: its failure is none of it */
 };
 
 struct head_task {
-    uint32_t refs; /* unfinished; dependents lists of others */
-    uint32_t kind; /* LaunchKind */
+    uint32_t refs;              /* unfinished; dependents lists of others */
+    uint32_t kind;              /* LaunchKind */
     struct head_client *client; /* NULL: the head's own, or the client is gone */
     uint64_t id;                /* of the client; 0: the head's own */
     struct head_device *device;
@@ -194,17 +197,19 @@ struct head_task {
     uint8_t attempts;
     uint8_t attempts_max;
     bool consumes; /* overwrites something in place: cannot run twice */
-    bool ended;    /* its worker is done with it; producers on other devices may not have reported yet */
+    bool
+        ended; /* its worker is done with it; producers on other devices may not have reported yet */
     bool finished;
     bool resolved;
     bool cancelled;
     uint64_t request; /* READ, ALLOC: whom to answer */
     struct head_failure *failure;
     struct pl_list order_link; /* core->unfinished */
-    struct pl_vec dependents;  /* struct head_task *, owned references: they read what this makes */
-    uint32_t producers_open;   /* unfinished tasks in whose dependents this is */
-    struct pl_vec outputs;     /* struct head_tile *, owned references */
-    struct pl_vec waits;       /* struct head_waiting */
+    struct pl_vec
+        dependents; /* struct head_task *, owned references: they read what this makes */
+    uint32_t producers_open; /* unfinished tasks in whose dependents this is */
+    struct pl_vec outputs;   /* struct head_tile *, owned references */
+    struct pl_vec waits;     /* struct head_waiting */
     char *label;
     uint8_t *bytes; /* the encoded Launch */
     uint32_t bytes_length;
@@ -227,8 +232,8 @@ struct head_client {
     struct pl_map tasks; /* id -> head_task, unfinished */
     /* Outbox. */
     struct wire_ranges done;
-    struct pl_vec failed;   /* struct head_failed */
-    struct head_bytes out;  /* other HeadFrame fields, encoded */
+    struct pl_vec failed;  /* struct head_failed */
+    struct head_bytes out; /* other HeadFrame fields, encoded */
     struct pl_list link;
     bool dirty;
     struct pl_list dirty_link;
@@ -263,9 +268,10 @@ struct head_core {
     struct pl_list dirty_clients;
     struct pl_list unfinished; /* head_task.order_link, in order */
     uint32_t maps;             /* mapped arrays */
-    struct pl_vec ready;       /* struct head_task *, owned references: ended, and so are all their producers */
+    struct pl_vec
+        ready; /* struct head_task *, owned references: ended, and so are all their producers */
     bool finishing;
-    struct pl_map requests;    /* request -> head_wait (reads) */
+    struct pl_map requests; /* request -> head_wait (reads) */
     struct pl_list names;
     struct wire_arena arena; /* for building messages; reset for each */
     uint64_t tasks_done, tasks_failed, tasks_queued;
@@ -279,55 +285,79 @@ char *head_strdup(const char *text);
 void head_bytes_append(struct head_bytes *bytes, const void *data, size_t length);
 void head_bytes_varint(struct head_bytes *bytes, uint64_t value);
 /* field `number`, length-delimited */
-void head_bytes_field(struct head_bytes *bytes, uint32_t number, const void *data, size_t length);
-void head_bytes_message(struct head_bytes *bytes, uint32_t number, const ProtobufCMessage *message);
+void head_bytes_field(struct head_bytes *bytes, uint32_t number, const void *data,
+                      size_t length);
+void head_bytes_message(struct head_bytes *bytes, uint32_t number,
+                        const ProtobufCMessage *message);
 
 /* ---- object.c */
-struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task, uint64_t first_client, const char *format, ...) PL_PRINTF(4, 5);
+struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task,
+                                         uint64_t first_client, const char *format, ...)
+    PL_PRINTF(4, 5);
 struct head_failure *head_failure_hold(struct head_failure *failure);
 void head_failure_release(struct head_failure *failure);
-struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device, const struct pl_box *frame, uint32_t dtype);
+struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
+                                       const struct pl_box *frame, uint32_t dtype);
 void head_buffer_hold(struct head_buffer *buffer);
 void head_buffer_release(struct head_core *core, struct head_buffer *buffer);
-struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *box); /* refs 1, the caller's */
+struct head_tile *head_tile_create(struct head_core *core,
+                                   const struct pl_box *box); /* refs 1, the caller's */
 void head_tile_release(struct head_core *core, struct head_tile *tile);
-void head_instance_add(struct head_core *core, struct head_tile *tile, struct head_buffer *buffer, const struct pl_box *box);
+void head_instance_add(struct head_core *core, struct head_tile *tile,
+                       struct head_buffer *buffer, const struct pl_box *box);
 void head_instance_remove(struct head_core *core, struct head_instance *instance);
 /* Something else is about to be written over `box` of the buffer: no tile whose task has an order before `before` may be found there any more. */
-void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, const struct pl_box *box, uint64_t before);
+void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
+                        const struct pl_box *box, uint64_t before);
 /* Is every element of `box` of the tile in this buffer (NULL: in some buffer)? */
-bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer, const struct pl_box *box);
+bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer,
+                       const struct pl_box *box);
 /* From now on, until it is released, no buffer that it lies in is written in place. */
 void head_array_map(struct head_core *core, struct head_array *array);
 bool head_buffer_mapped(const struct head_buffer *buffer);
 /* Does a fragment of another array show any of `box` of the tile? */
-bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array, const struct pl_box *box);
-struct head_array *head_array_create(struct head_core *core, const struct pl_shape *shape); /* refs 1, no fragments */
+bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
+                              const struct pl_box *box);
+struct head_array *
+head_array_create(struct head_core *core,
+                  const struct pl_shape *shape); /* refs 1, no fragments */
 void head_array_release(struct head_core *core, struct head_array *array);
 /* From now on `box` of the array is `tile` (which takes a reference of its own). */
-void head_array_set(struct head_core *core, struct head_array *array, const struct pl_box *box, struct head_tile *tile);
-struct head_array *head_array_snapshot(struct head_core *core, struct head_array *array, const struct pl_box *box);
-struct head_failure *head_array_failure(struct head_array *array, const struct pl_box *box); /* borrowed; NULL: none */
+void head_array_set(struct head_core *core, struct head_array *array,
+                    const struct pl_box *box, struct head_tile *tile);
+struct head_array *head_array_snapshot(struct head_core *core, struct head_array *array,
+                                       const struct pl_box *box);
+struct head_failure *
+head_array_failure(struct head_array *array,
+                   const struct pl_box *box); /* borrowed; NULL: none */
 
 /* ---- hazard.c */
 /*
  * The launch points that a use must wait for go into after (uint64_t, duplicates removed by the caller); tasks whose results it reads
  * get into producers (struct head_task *). reads: it needs the content. write: it changes it.
  */
-void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, bool reads, bool write, struct pl_vec *after, struct pl_vec *producers);
-void head_use_add(struct head_use *use, struct head_task *task, struct head_buffer *buffer, const struct pl_box *box, bool write);
+void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, bool reads,
+                         bool write, struct pl_vec *after, struct pl_vec *producers);
+void head_use_add(struct head_use *use, struct head_task *task, struct head_buffer *buffer,
+                  const struct pl_box *box, bool write);
 void head_use_remove(struct head_core *core, struct head_use *use);
 
 /* ---- device.c */
 struct head_device *head_device_at(struct head_core *core, uint32_t index);
-uint64_t head_device_slot_take(struct head_core *core, struct head_device *device); /* a buffer id; 0: the table is full */
+uint64_t
+head_device_slot_take(struct head_core *core,
+                      struct head_device *device); /* a buffer id; 0: the table is full */
 void head_device_slot_rest(struct head_device *device, uint64_t buffer);
-void head_device_number(struct head_core *core, struct head_device *device, struct head_task *task); /* gives seq */
-void head_device_forget(struct head_device *device, struct head_task *task);                         /* finished */
-struct head_task *head_device_task(struct head_device *device, uint64_t seq);                        /* unfinished, or NULL */
-void head_device_pump(struct head_core *core, struct head_device *device);                           /* outbox up to the window */
+void head_device_number(struct head_core *core, struct head_device *device,
+                        struct head_task *task);                             /* gives seq */
+void head_device_forget(struct head_device *device, struct head_task *task); /* finished */
+struct head_task *head_device_task(struct head_device *device,
+                                   uint64_t seq); /* unfinished, or NULL */
+void head_device_pump(struct head_core *core,
+                      struct head_device *device); /* outbox up to the window */
 void head_device_flush(struct head_core *core, struct head_device *device);
-void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq, uint64_t bytes, uint64_t hole);
+void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
+                         uint64_t bytes, uint64_t hole);
 void head_device_relieve(struct head_core *core); /* answers starved devices */
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
 void head_device_destroy(struct head_device *device);
@@ -339,7 +369,7 @@ struct head_operand {
     struct head_buffer *buffer;
     bool fresh;
     bool consume;
-    bool reads;  /* the launch needs what is in there */
+    bool reads; /* the launch needs what is in there */
     bool writes;
     struct pl_box box;   /* what it touches: its hazard */
     struct pl_view view; /* what the function sees */
@@ -370,36 +400,45 @@ struct head_launch {
     uint64_t length;
     uint32_t peer;
     uint64_t request;
-    uint64_t order; /* 0: the next one */
+    uint64_t order;         /* 0: the next one */
     struct head_task *twin; /* RECV: its SEND, whose failure is its own */
     uint32_t retries_max;
 };
 /* Number it, find its edges, encode it, queue it. The task is owned by the core until it finishes. */
 struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch);
-void head_task_makes(struct head_task *task, struct head_tile *tile); /* if the task fails, so does the tile */
+void head_task_makes(struct head_task *task,
+                     struct head_tile *tile); /* if the task fails, so does the tile */
 void head_task_release(struct head_task *task);
 /* Its worker is done with it. It finishes now, or when the last task finishes whose result it read. */
 void head_task_ended(struct head_core *core, struct head_task *task);
 /* It ended: failure NULL is success. */
-void head_task_finish(struct head_core *core, struct head_task *task, struct head_failure *failure);
+void head_task_finish(struct head_core *core, struct head_task *task,
+                      struct head_failure *failure);
 /* It will fail, whatever its launch does: tell the client, and everybody who reads what it makes. */
-void head_task_doom(struct head_core *core, struct head_task *task, struct head_failure *failure);
-void head_task_skip(struct head_core *core, struct head_task *task); /* its launch only signals */
+void head_task_doom(struct head_core *core, struct head_task *task,
+                    struct head_failure *failure);
+void head_task_skip(struct head_core *core,
+                    struct head_task *task); /* its launch only signals */
 /* A client asks that it not run. Unsent: it fails at once. Sent: the worker decides. */
 void head_task_cancel(struct head_core *core, struct head_task *task);
 void head_task_describe(const struct head_task *task, char out[160]);
 
 /* ---- move.c */
 /* A buffer on `device` in which the whole box of the array is to be found, copying if need be. exact: its frame is the box. NULL: *out_failure. */
-struct head_buffer *head_move_read(struct head_core *core, struct head_array *array, const struct pl_box *box, struct head_device *device, bool exact, struct head_failure **out_failure);
+struct head_buffer *head_move_read(struct head_core *core, struct head_array *array,
+                                   const struct pl_box *box, struct head_device *device,
+                                   bool exact, struct head_failure **out_failure);
 /* A buffer on `device` that already holds the whole box of the array; NULL. exclusive: nobody else may need that part of it. */
-struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box, struct head_device *device, bool exclusive);
+struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
+                                     struct head_device *device, bool exclusive);
 /*
  * The pieces (struct head_piece, appended; their sources are held for the caller in io_held, struct head_buffer *) that fill operand number
  * `operand`, a fresh buffer whose frame is the box. false: no route; *out_failure.
  */
-bool head_move_pieces(struct head_core *core, struct head_array *array, const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
-                      struct pl_vec *io_pieces, struct pl_vec *io_held, struct head_failure **out_failure);
+bool head_move_pieces(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
+                      struct pl_vec *io_pieces, struct pl_vec *io_held,
+                      struct head_failure **out_failure);
 bool head_move_possible(const struct head_device *from, const struct head_device *to);
 
 /* ---- submit.c, reduce.c, place.c */
@@ -428,11 +467,15 @@ struct head_run {
     uint32_t retries;
 };
 /* Start it on some device. false: nothing was started; *out_failure (owned) says why. */
-bool head_run_start(struct head_core *core, struct head_run *run, struct head_failure **out_failure);
+bool head_run_start(struct head_core *core, struct head_run *run,
+                    struct head_failure **out_failure);
 /* What the run would have written is failed from now on. */
-void head_run_fail(struct head_core *core, const struct head_run *run, struct head_failure *failure);
-plasmon_status_t head_submit(struct head_core *core, struct head_client *client, const Plasmon__V1__Task *task, struct pl_err *err);
-void head_reduce_add(struct head_core *core, struct head_array *array, const struct pl_box *box, struct head_tile *tile, uint32_t op);
+void head_run_fail(struct head_core *core, const struct head_run *run,
+                   struct head_failure *failure);
+plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
+                             const Plasmon__V1__Task *task, struct pl_err *err);
+void head_reduce_add(struct head_core *core, struct head_array *array,
+                     const struct pl_box *box, struct head_tile *tile, uint32_t op);
 void head_reduce_fold(struct head_core *core, struct head_array *array);
 struct head_want {
     struct head_array *array; /* input: box of it; NULL: fresh memory */
@@ -441,32 +484,47 @@ struct head_want {
 };
 struct head_policy {
     const char *name;
-    struct head_device *(*choose)(struct head_core *core, const struct head_want *wants, size_t count);
+    struct head_device *(*choose)(struct head_core *core, const struct head_want *wants,
+                                  size_t count);
 };
 const struct head_policy *head_policy_find(const char *name);
 /* hint: device index + 1, or 0. NULL: *out_failure says why. */
-struct head_device *head_place(struct head_core *core, const struct head_want *wants, size_t count, uint32_t hint, struct head_failure **out_failure);
+struct head_device *head_place(struct head_core *core, const struct head_want *wants,
+                               size_t count, uint32_t hint,
+                               struct head_failure **out_failure);
 
 /* ---- data.c */
-plasmon_status_t head_data_put(struct head_core *core, struct head_client *client, const Plasmon__V1__Task *task, struct pl_err *err);
-plasmon_status_t head_data_put_open(struct head_core *core, struct head_client *client, const Plasmon__V1__PutOpen *open, struct pl_err *err);
-plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *client, const Plasmon__V1__PutSeal *seal, struct pl_err *err);
-plasmon_status_t head_data_locate(struct head_core *core, struct head_client *client, const Plasmon__V1__Locate *locate, struct pl_err *err);
-plasmon_status_t head_data_read(struct head_core *core, struct head_client *client, const Plasmon__V1__Read *read, struct pl_err *err);
+plasmon_status_t head_data_put(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__Task *task, struct pl_err *err);
+plasmon_status_t head_data_put_open(struct head_core *core, struct head_client *client,
+                                    const Plasmon__V1__PutOpen *open, struct pl_err *err);
+plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *client,
+                                    const Plasmon__V1__PutSeal *seal, struct pl_err *err);
+plasmon_status_t head_data_locate(struct head_core *core, struct head_client *client,
+                                  const Plasmon__V1__Locate *locate, struct pl_err *err);
+plasmon_status_t head_data_read(struct head_core *core, struct head_client *client,
+                                const Plasmon__V1__Read *read, struct pl_err *err);
 void head_data_arrived(struct head_core *core, const Plasmon__V1__WorkerData *data);
-void head_wait_ended(struct head_core *core, struct head_wait *wait, struct head_failure *failure); /* one of its tasks */
+void head_wait_ended(struct head_core *core, struct head_wait *wait,
+                     struct head_failure *failure); /* one of its tasks */
 void head_waits_destroy(struct head_core *core);
 
 /* ---- client.c */
 struct head_ref *head_client_ref(struct head_client *client, uint64_t id);
-plasmon_status_t head_client_ref_get(struct head_client *client, uint64_t id, uint64_t owner, struct head_ref **out_ref, struct pl_err *err);
+plasmon_status_t head_client_ref_get(struct head_client *client, uint64_t id,
+                                     uint64_t owner, struct head_ref **out_ref,
+                                     struct pl_err *err);
 /* Takes the array reference. EEXIST when the id is taken. */
-plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client *client, uint64_t id, struct head_array *array, const struct pl_view *base, struct pl_err *err);
+plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client *client,
+                                     uint64_t id, struct head_array *array,
+                                     const struct pl_view *base, struct pl_err *err);
 /* What a view given by a client shows, in root coordinates. */
-plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers, struct pl_view *out, struct pl_err *err);
+plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers,
+                               struct pl_view *out, struct pl_err *err);
 void head_client_dirty(struct head_core *core, struct head_client *client);
 void head_client_done(struct head_core *core, struct head_client *client, uint64_t task);
-void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task, struct head_failure *failure);
+void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,
+                        struct head_failure *failure);
 void head_client_flush(struct head_core *core, struct head_client *client);
 void head_client_destroy(struct head_core *core, struct head_client *client);
 void head_names_destroy(struct head_core *core);

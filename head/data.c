@@ -13,16 +13,17 @@ enum wait_kind { WAIT_PUT_READY, WAIT_LOCATED, WAIT_DATA };
 struct head_wait {
     enum wait_kind kind;
     uint64_t session;
-    uint64_t request;     /* the client's number */
-    uint32_t remaining;   /* tasks that have not ended, +1 while it is being set up */
-    uint64_t total;       /* DATA: bytes of the whole value */
+    uint64_t request;   /* the client's number */
+    uint32_t remaining; /* tasks that have not ended, +1 while it is being set up */
+    uint64_t total;     /* DATA: bytes of the whole value */
     struct pl_shape shape;
-    uint64_t buffer;      /* PUT_READY; LOCATED: the one that holds all of it, or 0 */
-    struct pl_box frame;  /* LOCATED: of that one */
-    uint64_t own_request; /* DATA: key in core->requests */
+    uint64_t buffer;          /* PUT_READY; LOCATED: the one that holds all of it, or 0 */
+    struct pl_box frame;      /* LOCATED: of that one */
+    uint64_t own_request;     /* DATA: key in core->requests */
     struct head_array *array; /* LOCATED: held */
     struct pl_box box;
-    bool arrived; /* DATA: the bytes came; they are passed on when every task behind them has ended well */
+    bool
+        arrived; /* DATA: the bytes came; they are passed on when every task behind them has ended well */
     uint8_t *bytes;
     size_t bytes_length;
     plasmon_status_t bytes_status;
@@ -38,7 +39,7 @@ static struct head_client *wait_client(struct head_core *core, const struct head
 static Plasmon__V1__Shape *put_shape(struct head_core *core, const struct pl_shape *shape)
 {
     Plasmon__V1__Shape *out = wire_arena_alloc(&core->arena, sizeof(*out));
-    uint64_t *dims = wire_arena_alloc(&core->arena, PL_DIM_MAX * sizeof(uint64_t));
+    uint64_t *dims          = wire_arena_alloc(&core->arena, PL_DIM_MAX * sizeof(uint64_t));
 
     PL_CHECK(out != NULL && dims != NULL);
     plasmon__v1__shape__init(out);
@@ -48,29 +49,31 @@ static Plasmon__V1__Shape *put_shape(struct head_core *core, const struct pl_sha
 
 /* ------------------------------------------------------------------------------------------ answers */
 
-static void send_put_ready(struct head_core *core, struct head_client *client, uint64_t request, uint64_t buffer,
-                           plasmon_status_t status, const char *text)
+static void send_put_ready(struct head_core *core, struct head_client *client,
+                           uint64_t request, uint64_t buffer, plasmon_status_t status,
+                           const char *text)
 {
     Plasmon__V1__PutReady ready = PLASMON__V1__PUT_READY__INIT;
 
     ready.request = request;
-    ready.buffer = buffer;
-    ready.status = status;
-    ready.text = (char *)text;
+    ready.buffer  = buffer;
+    ready.status  = status;
+    ready.text    = (char *)text;
     head_bytes_message(&client->out, 7, &ready.base);
     head_client_dirty(core, client);
 }
 
-static void send_data(struct head_core *core, struct head_client *client, const struct head_wait *wait,
-                      const ProtobufCBinaryData *bytes, plasmon_status_t status, const char *text)
+static void send_data(struct head_core *core, struct head_client *client,
+                      const struct head_wait *wait, const ProtobufCBinaryData *bytes,
+                      plasmon_status_t status, const char *text)
 {
     Plasmon__V1__Data data = PLASMON__V1__DATA__INIT;
 
     wire_arena_reset(&core->arena);
     data.request = wait->request;
-    data.status = status;
-    data.text = (char *)text;
-    data.total = wait->total;
+    data.status  = status;
+    data.text    = (char *)text;
+    data.total   = wait->total;
     if (bytes != NULL) {
         data.bytes = *bytes;
         data.shape = put_shape(core, &wait->shape);
@@ -83,22 +86,23 @@ static void add_location(struct head_core *core, struct pl_vec *out, uint64_t bu
                          const struct pl_box *box, const struct pl_box *frame)
 {
     Plasmon__V1__Location *location = wire_arena_alloc(&core->arena, sizeof(*location));
-    Plasmon__V1__Location **place = pl_vec_push(out);
+    Plasmon__V1__Location **place   = pl_vec_push(out);
 
     PL_CHECK(location != NULL && place != NULL);
     plasmon__v1__location__init(location);
-    *place = location;
+    *place           = location;
     location->buffer = buffer;
-    location->box = wire_arena_alloc(&core->arena, 2 * PL_DIM_MAX * sizeof(int64_t));
-    location->frame = wire_arena_alloc(&core->arena, 2 * PL_DIM_MAX * sizeof(int64_t));
+    location->box    = wire_arena_alloc(&core->arena, 2 * PL_DIM_MAX * sizeof(int64_t));
+    location->frame  = wire_arena_alloc(&core->arena, 2 * PL_DIM_MAX * sizeof(int64_t));
     PL_CHECK(location->box != NULL && location->frame != NULL);
-    location->n_box = wire_box_put(box, location->box);
+    location->n_box   = wire_box_put(box, location->box);
     location->n_frame = wire_box_put(frame, location->frame);
 }
 
 /* One location for each part of a fragment that one instance serves. */
-static void add_locations(struct head_core *core, struct pl_vec *out, struct head_tile *tile,
-                          const struct pl_box *box, const struct head_client *client)
+static void add_locations(struct head_core *core, struct pl_vec *out,
+                          struct head_tile *tile, const struct pl_box *box,
+                          const struct head_client *client)
 {
     struct head_instance *best = NULL;
     struct pl_box part, rest[2 * PL_DIM_MAX];
@@ -106,8 +110,10 @@ static void add_locations(struct head_core *core, struct pl_vec *out, struct hea
     unsigned count;
 
     pl_list_for_each(pos, &tile->instances) {
-        struct head_instance *instance = pl_container_of(pos, struct head_instance, tile_link);
-        bool near = instance->buffer->device->kind == 1 && strcmp(instance->buffer->device->host, client->host) == 0;
+        struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+        bool near = instance->buffer->device->kind == 1 &&
+                    strcmp(instance->buffer->device->host, client->host) == 0;
 
         if (pl_box_intersects(&instance->box, box) && (best == NULL || near)) {
             best = instance;
@@ -124,23 +130,26 @@ static void add_locations(struct head_core *core, struct pl_vec *out, struct hea
     }
 }
 
-static void send_located(struct head_core *core, struct head_client *client, const struct head_wait *wait)
+static void send_located(struct head_core *core, struct head_client *client,
+                         const struct head_wait *wait)
 {
     Plasmon__V1__Located located = PLASMON__V1__LOCATED__INIT;
-    struct pl_vec locations = PL_VEC_INIT(Plasmon__V1__Location *);
-    struct head_failure *failure = wait->failure != NULL ? wait->failure : head_array_failure(wait->array, &wait->box);
+    struct pl_vec locations      = PL_VEC_INIT(Plasmon__V1__Location *);
+    struct head_failure *failure =
+        wait->failure != NULL ? wait->failure : head_array_failure(wait->array, &wait->box);
     struct pl_list *pos;
 
     wire_arena_reset(&core->arena);
     located.request = wait->request;
     if (failure != NULL) {
         located.status = failure->status;
-        located.text = failure->text;
+        located.text   = failure->text;
     } else if (wait->buffer != 0) {
         add_location(core, &locations, wait->buffer, &wait->box, &wait->frame);
     } else {
         pl_list_for_each(pos, &wait->array->fragments) {
-            const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+            const struct head_fragment *fragment =
+                pl_container_of(pos, struct head_fragment, array_link);
             struct pl_box part;
 
             if (pl_box_intersection(&fragment->box, &wait->box, &part)) {
@@ -149,9 +158,9 @@ static void send_located(struct head_core *core, struct head_client *client, con
         }
     }
     if (failure == NULL) {
-        located.locations = locations.items;
+        located.locations   = locations.items;
         located.n_locations = locations.count;
-        located.shape = put_shape(core, &wait->array->shape);
+        located.shape       = put_shape(core, &wait->array->shape);
     }
     head_bytes_message(&client->out, 5, &located.base);
     head_client_dirty(core, client);
@@ -172,7 +181,8 @@ static void wait_free(struct head_core *core, struct head_wait *wait)
     pl_free(wait);
 }
 
-static void answer_data(struct head_core *core, struct head_client *client, const struct head_wait *wait)
+static void answer_data(struct head_core *core, struct head_client *client,
+                        const struct head_wait *wait)
 {
     ProtobufCBinaryData bytes = {.data = wait->bytes, .len = wait->bytes_length};
 
@@ -182,7 +192,8 @@ static void answer_data(struct head_core *core, struct head_client *client, cons
         send_data(core, client, wait, &bytes, wait->bytes_status, wait->bytes_text);
     } else {
         send_data(core, client, wait, NULL, PLASMON_EWORKER,
-                  "the worker died after it had read the bytes and before it sent them; read again");
+                  "the worker died after it had read the bytes and before it sent them; "
+                  "read again");
     }
 }
 
@@ -192,7 +203,8 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
     struct head_client *client = wait_client(core, wait);
 
     if (client != NULL) {
-        plasmon_status_t status = wait->failure != NULL ? wait->failure->status : PLASMON_OK;
+        plasmon_status_t status =
+            wait->failure != NULL ? wait->failure->status : PLASMON_OK;
         const char *text = wait->failure != NULL ? wait->failure->text : "";
 
         switch (wait->kind) {
@@ -210,7 +222,8 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
     wait_free(core, wait);
 }
 
-void head_wait_ended(struct head_core *core, struct head_wait *wait, struct head_failure *failure)
+void head_wait_ended(struct head_core *core, struct head_wait *wait,
+                     struct head_failure *failure)
 {
     if (failure != NULL && wait->failure == NULL) {
         wait->failure = head_failure_hold(failure);
@@ -221,13 +234,14 @@ void head_wait_ended(struct head_core *core, struct head_wait *wait, struct head
     }
 }
 
-static struct head_wait *wait_create(struct head_client *client, enum wait_kind kind, uint64_t request)
+static struct head_wait *wait_create(struct head_client *client, enum wait_kind kind,
+                                     uint64_t request)
 {
     struct head_wait *wait = head_alloc(sizeof(*wait));
 
-    wait->kind = kind;
-    wait->session = client->session;
-    wait->request = request;
+    wait->kind      = kind;
+    wait->session   = client->session;
+    wait->request   = request;
     wait->remaining = 1;
     return wait;
 }
@@ -237,16 +251,16 @@ static void wait_for(struct head_wait *wait, struct head_task *task, bool indiff
     struct head_waiting *waiting = pl_vec_push(&task->waits);
 
     PL_CHECK(waiting != NULL);
-    waiting->wait = wait;
+    waiting->wait        = wait;
     waiting->indifferent = indifferent;
     wait->remaining++;
 }
 
 /* Wait for everything that still writes `box` of the buffer. */
-static void wait_for_writers(struct head_wait *wait, struct head_buffer *buffer, const struct pl_box *box,
-                             bool indifferent)
+static void wait_for_writers(struct head_wait *wait, struct head_buffer *buffer,
+                             const struct pl_box *box, bool indifferent)
 {
-    struct pl_vec after = PL_VEC_INIT(uint64_t);
+    struct pl_vec after     = PL_VEC_INIT(uint64_t);
     struct pl_vec producers = PL_VEC_INIT(struct head_task *);
 
     head_hazard_collect(buffer, box, true, false, &after, &producers);
@@ -261,7 +275,8 @@ static void wait_for_writers(struct head_wait *wait, struct head_buffer *buffer,
  * What a client will pin: wait for those who write what it asked for, and for everybody else who writes elsewhere in the buffer, because
  * they would have to wait for the pin (no new ones come: head_buffer_mapped).
  */
-static void wait_to_map(struct head_wait *wait, struct head_buffer *buffer, const struct pl_box *box)
+static void wait_to_map(struct head_wait *wait, struct head_buffer *buffer,
+                        const struct pl_box *box)
 {
     wait_for_writers(wait, buffer, box, false);
     wait_for_writers(wait, buffer, &buffer->frame, true);
@@ -272,34 +287,36 @@ static void wait_to_map(struct head_wait *wait, struct head_buffer *buffer, cons
 static struct head_operand whole_operand(struct head_buffer *buffer, bool fresh, bool write)
 {
     struct head_operand operand = {
-        .mode = write ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
+        .mode   = write ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
         .buffer = buffer,
-        .fresh = fresh,
-        .reads = !write,
+        .fresh  = fresh,
+        .reads  = !write,
         .writes = write,
-        .box = buffer->frame,
+        .box    = buffer->frame,
     };
 
     operand.view.ndim = buffer->frame.ndim;
     for (uint32_t d = 0; d < buffer->frame.ndim; d++) {
         operand.view.start[d] = buffer->frame.start[d];
         operand.view.count[d] = buffer->frame.count[d];
-        operand.view.step[d] = 1;
+        operand.view.step[d]  = 1;
     }
     return operand;
 }
 
 /* A new array with one buffer on a device of its own choice. */
-static plasmon_status_t put_array(struct head_core *core, struct head_client *client, uint64_t ref,
-                                  const struct pl_shape *shape, uint32_t place, bool donatable,
-                                  struct head_buffer **out_buffer, struct head_tile **out_tile,
+static plasmon_status_t put_array(struct head_core *core, struct head_client *client,
+                                  uint64_t ref, const struct pl_shape *shape,
+                                  uint32_t place, bool donatable,
+                                  struct head_buffer **out_buffer,
+                                  struct head_tile **out_tile,
                                   struct head_array **out_array, struct pl_err *err)
 {
-    struct pl_box box = pl_box_of_shape(shape);
-    struct head_want want = {.box = box, .bytes = pl_shape_bytes(shape)};
-    struct head_array *array = head_array_create(core, shape);
+    struct pl_box box            = pl_box_of_shape(shape);
+    struct head_want want        = {.box = box, .bytes = pl_shape_bytes(shape)};
+    struct head_array *array     = head_array_create(core, shape);
     struct head_failure *failure = NULL;
-    struct head_tile *tile = head_tile_create(core, &box);
+    struct head_tile *tile       = head_tile_create(core, &box);
     struct head_device *device;
     struct head_buffer *buffer = NULL;
     plasmon_status_t status;
@@ -315,8 +332,9 @@ static plasmon_status_t put_array(struct head_core *core, struct head_client *cl
     if (device != NULL) {
         buffer = head_buffer_create(core, device, &box, shape->dtype);
         if (buffer == NULL) {
-            failure = head_failure_create(PLASMON_ELIMIT, 0, 0, "the object table of device %u is full",
-                                          device->index);
+            failure =
+                head_failure_create(PLASMON_ELIMIT, 0, 0,
+                                    "the object table of device %u is full", device->index);
         }
     }
     if (buffer == NULL) {
@@ -328,12 +346,13 @@ static plasmon_status_t put_array(struct head_core *core, struct head_client *cl
     head_instance_add(core, tile, buffer, &box);
     head_buffer_release(core, buffer); /* the instance holds it */
     *out_buffer = buffer;
-    *out_tile = tile;
-    *out_array = array;
+    *out_tile   = tile;
+    *out_array  = array;
     return PLASMON_OK;
 }
 
-static plasmon_status_t put_more(struct head_core *core, struct head_client *client, const Plasmon__V1__Task *task,
+static plasmon_status_t put_more(struct head_core *core, struct head_client *client,
+                                 const Plasmon__V1__Task *task,
                                  struct head_array **out_array, struct pl_err *err)
 {
     struct head_ref *ref;
@@ -344,20 +363,22 @@ static plasmon_status_t put_more(struct head_core *core, struct head_client *cli
         return status;
     }
     if (ref->array->put_offset != task->put_offset) {
-        return pl_err_set(err, PLASMON_EINVAL, "put of ref %llu: a piece at %llu came, but the next one starts at %lld",
-                          (unsigned long long)task->args[0]->ref, (unsigned long long)task->put_offset,
-                          (long long)ref->array->put_offset);
+        return pl_err_set(
+            err, PLASMON_EINVAL,
+            "put of ref %llu: a piece at %llu came, but the next one starts at %lld",
+            (unsigned long long)task->args[0]->ref, (unsigned long long)task->put_offset,
+            (long long)ref->array->put_offset);
     }
     *out_array = ref->array;
     return PLASMON_OK;
 }
 
-plasmon_status_t head_data_put(struct head_core *core, struct head_client *client, const Plasmon__V1__Task *task,
-                               struct pl_err *err)
+plasmon_status_t head_data_put(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__Task *task, struct pl_err *err)
 {
-    struct head_array *array = NULL;
+    struct head_array *array   = NULL;
     struct head_buffer *buffer = NULL;
-    struct head_tile *tile = NULL;
+    struct head_tile *tile     = NULL;
     struct head_operand operand;
     struct head_launch launch = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT};
     struct head_task *started;
@@ -375,8 +396,8 @@ plasmon_status_t head_data_put(struct head_core *core, struct head_client *clien
         }
         status = wire_shape_get(task->args[0]->shape, &shape, err);
         if (status == PLASMON_OK) {
-            status = put_array(core, client, task->args[0]->ref, &shape, task->place, task->put_donatable, &buffer,
-                               &tile, &array, err);
+            status = put_array(core, client, task->args[0]->ref, &shape, task->place,
+                               task->put_donatable, &buffer, &tile, &array, err);
         }
         if (status != PLASMON_OK) {
             return status;
@@ -390,38 +411,42 @@ plasmon_status_t head_data_put(struct head_core *core, struct head_client *clien
         tile->refs++;
         if (pl_list_empty(&tile->instances)) {
             head_tile_release(core, tile);
-            return pl_err_set(err, PLASMON_ELOST, "put of ref %llu: its first pieces failed or were lost",
+            return pl_err_set(err, PLASMON_ELOST,
+                              "put of ref %llu: its first pieces failed or were lost",
                               (unsigned long long)task->args[0]->ref);
         }
         buffer = pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer;
     }
 
     total = pl_shape_bytes(&array->shape);
-    end = task->put_offset + task->data.len;
+    end   = task->put_offset + task->data.len;
     if (task->data.len == 0 || end > total) {
-        status = pl_err_set(err, PLASMON_ESHAPE, "put of ref %llu: piece of %zu bytes at %llu of a value of %llu bytes",
-                            (unsigned long long)task->args[0]->ref, task->data.len,
-                            (unsigned long long)task->put_offset, (unsigned long long)total);
+        status = pl_err_set(
+            err, PLASMON_ESHAPE,
+            "put of ref %llu: piece of %zu bytes at %llu of a value of %llu bytes",
+            (unsigned long long)task->args[0]->ref, task->data.len,
+            (unsigned long long)task->put_offset, (unsigned long long)total);
         if (tile->failure == NULL) {
-            tile->failure = head_failure_create(status, task->id, client->id, "%s", err->text);
+            tile->failure =
+                head_failure_create(status, task->id, client->id, "%s", err->text);
         }
         array->put_offset = UINT64_MAX;
         head_tile_release(core, tile);
         return status;
     }
-    array->put_offset = end == total ? UINT64_MAX : end;
-    operand = whole_operand(buffer, task->put_offset == 0, true);
-    launch.device = buffer->device;
-    launch.client = client;
-    launch.id = task->id;
-    launch.label = task->label;
-    launch.operands = &operand;
+    array->put_offset    = end == total ? UINT64_MAX : end;
+    operand              = whole_operand(buffer, task->put_offset == 0, true);
+    launch.device        = buffer->device;
+    launch.client        = client;
+    launch.id            = task->id;
+    launch.label         = task->label;
+    launch.operands      = &operand;
     launch.operand_count = 1;
-    launch.data = task->data.data;
-    launch.data_length = task->data.len;
-    launch.offset = task->put_offset;
-    launch.retries_max = core->config.retries;
-    started = head_task_start(core, &launch);
+    launch.data          = task->data.data;
+    launch.data_length   = task->data.len;
+    launch.offset        = task->put_offset;
+    launch.retries_max   = core->config.retries;
+    started              = head_task_start(core, &launch);
     head_task_makes(started, tile);
     head_tile_release(core, tile);
     return PLASMON_OK;
@@ -446,25 +471,26 @@ plasmon_status_t head_data_put_open(struct head_core *core, struct head_client *
     }
     status = wire_shape_get(open->shape, &shape, &why);
     if (status == PLASMON_OK) {
-        status = put_array(core, client, open->ref, &shape, open->place, open->donatable, &buffer, &tile, &array, &why);
+        status = put_array(core, client, open->ref, &shape, open->place, open->donatable,
+                           &buffer, &tile, &array, &why);
     }
     if (status != PLASMON_OK) {
         send_put_ready(core, client, open->request, 0, status, why.text);
         return PLASMON_OK;
     }
-    array->put_offset = 0;
-    operand = whole_operand(buffer, true, true);
+    array->put_offset     = 0;
+    operand               = whole_operand(buffer, true, true);
     operand.client_writes = true;
-    launch.device = buffer->device;
-    launch.operands = &operand;
-    launch.operand_count = 1;
-    launch.label = open->label;
-    launch.retries_max = core->config.retries;
-    started = head_task_start(core, &launch);
+    launch.device         = buffer->device;
+    launch.operands       = &operand;
+    launch.operand_count  = 1;
+    launch.label          = open->label;
+    launch.retries_max    = core->config.retries;
+    started               = head_task_start(core, &launch);
     head_task_makes(started, tile);
     head_tile_release(core, tile);
 
-    wait = wait_create(client, WAIT_PUT_READY, open->request);
+    wait         = wait_create(client, WAIT_PUT_READY, open->request);
     wait->buffer = buffer->id;
     wait_for(wait, started, false);
     head_wait_ended(core, wait, NULL); /* set up */
@@ -485,25 +511,28 @@ plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *
         return status;
     }
     if (ref->array->put_offset != 0) {
-        return pl_err_set(err, PLASMON_EINVAL, "PutSeal of ref %llu, which is not being put", (unsigned long long)seal->ref);
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "PutSeal of ref %llu, which is not being put",
+                          (unsigned long long)seal->ref);
     }
     tile = pl_list_first(&ref->array->fragments, struct head_fragment, array_link)->tile;
     ref->array->put_offset = UINT64_MAX;
     if (seal->abandon) {
         if (tile->failure == NULL) {
-            tile->failure = head_failure_create(PLASMON_ECANCELLED, 0, 0, "the put was abandoned");
+            tile->failure =
+                head_failure_create(PLASMON_ECANCELLED, 0, 0, "the put was abandoned");
         }
         return PLASMON_OK;
     }
     if (tile->failure != NULL || pl_list_empty(&tile->instances)) {
         return PLASMON_OK; /* its reader will learn */
     }
-    buffer = pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer;
+    buffer  = pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer;
     operand = whole_operand(buffer, false, true);
-    launch.device = buffer->device;
-    launch.operands = &operand;
+    launch.device        = buffer->device;
+    launch.operands      = &operand;
     launch.operand_count = 1;
-    launch.retries_max = 250;
+    launch.retries_max   = 250;
     head_task_makes(head_task_start(core, &launch), tile);
     return PLASMON_OK;
 }
@@ -513,9 +542,9 @@ plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *
 plasmon_status_t head_data_locate(struct head_core *core, struct head_client *client,
                                   const Plasmon__V1__Locate *locate, struct pl_err *err)
 {
-    struct head_wait *wait = wait_create(client, WAIT_LOCATED, locate->request);
+    struct head_wait *wait       = wait_create(client, WAIT_LOCATED, locate->request);
     struct head_failure *failure = NULL;
-    struct pl_err why = {0};
+    struct pl_err why            = {0};
     struct head_ref *ref;
     struct head_array *hold;
     struct pl_view view;
@@ -528,7 +557,7 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
         status = head_ref_view(ref, locate->n_view, locate->view, &view, &why);
     }
     if (status != PLASMON_OK) {
-        wait->array = NULL;
+        wait->array   = NULL;
         wait->failure = head_failure_create(status, 0, 0, "%s", why.text);
         head_wait_ended(core, wait, NULL);
         return PLASMON_OK;
@@ -540,7 +569,7 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
     head_array_map(core, hold);
     hold->refs++;
     wait->array = hold;
-    status = head_client_ref_add(core, client, locate->hold_ref, hold, &view, err);
+    status      = head_client_ref_add(core, client, locate->hold_ref, hold, &view, err);
     if (status != PLASMON_OK) {
         wait_free(core, wait);
         return status;
@@ -548,27 +577,32 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
 
     failure = head_array_failure(hold, &wait->box);
     if (failure == NULL && locate->gather) {
-        struct head_want want = {.array = hold, .box = wait->box, .bytes = (uint64_t)pl_box_elements(&wait->box) *
-                                                                           pl_dtype_bytes(hold->shape.dtype)};
+        struct head_want want       = {.array = hold,
+                                       .box   = wait->box,
+                                       .bytes = (uint64_t)pl_box_elements(&wait->box) *
+                                                pl_dtype_bytes(hold->shape.dtype)};
         struct head_failure *cannot = NULL;
-        struct head_device *device = head_place(core, &want, 1, 0, &cannot);
+        struct head_device *device  = head_place(core, &want, 1, 0, &cannot);
         struct head_buffer *buffer =
-            device != NULL ? head_move_read(core, hold, &wait->box, device, false, &cannot) : NULL;
+            device != NULL ? head_move_read(core, hold, &wait->box, device, false, &cannot)
+                           : NULL;
 
         if (buffer == NULL) {
             wait->failure = cannot;
         } else {
             wait_to_map(wait, buffer, &wait->box);
             wait->buffer = buffer->id;
-            wait->frame = buffer->frame;
+            wait->frame  = buffer->frame;
             head_buffer_release(core, buffer);
         }
     }
     pl_list_for_each(pos, &hold->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
 
         pl_list_for_each(it, &fragment->tile->instances) {
-            const struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
+            const struct head_instance *instance =
+                pl_container_of(it, struct head_instance, tile_link);
 
             if (pl_box_intersection(&instance->box, &fragment->box, &part)) {
                 wait_to_map(wait, instance->buffer, &part);
@@ -582,28 +616,29 @@ plasmon_status_t head_data_locate(struct head_core *core, struct head_client *cl
 /* --------------------------------------------------------------------------------------------- read */
 
 /* A strided view is copied together first: into an array of its own. */
-static struct head_array *compact(struct head_core *core, struct head_array *array, const struct pl_view *view,
+static struct head_array *compact(struct head_core *core, struct head_array *array,
+                                  const struct pl_view *view,
                                   struct head_failure **out_failure)
 {
-    struct pl_shape shape = pl_view_shape(view, array->shape.dtype);
+    struct pl_shape shape    = pl_view_shape(view, array->shape.dtype);
     struct head_array *dense = head_array_create(core, &shape);
-    struct head_arg args[2] = {
-        {.mode = PLASMON__V1__MODE__MODE_OUT,
-         .array = dense,
-         .view = pl_view_whole(&shape),
-         .hull = pl_box_of_shape(&shape),
-         .dtype = shape.dtype},
-        {.mode = PLASMON__V1__MODE__MODE_IN,
-         .array = array,
-         .view = *view,
-         .hull = pl_view_hull(view),
-         .dtype = shape.dtype},
+    struct head_arg args[2]  = {
+         {.mode  = PLASMON__V1__MODE__MODE_OUT,
+          .array = dense,
+          .view  = pl_view_whole(&shape),
+          .hull  = pl_box_of_shape(&shape),
+          .dtype = shape.dtype},
+         {.mode  = PLASMON__V1__MODE__MODE_IN,
+          .array = array,
+          .view  = *view,
+          .hull  = pl_view_hull(view),
+          .dtype = shape.dtype},
     };
     struct head_run run = {
-        .function = pl_hash_name("copy"),
-        .args = args,
+        .function  = pl_hash_name("copy"),
+        .args      = args,
         .arg_count = 2,
-        .retries = core->config.retries,
+        .retries   = core->config.retries,
     };
 
     if (!head_run_start(core, &run, out_failure)) {
@@ -613,11 +648,14 @@ static struct head_array *compact(struct head_core *core, struct head_array *arr
     return dense;
 }
 
-static bool read_start(struct head_core *core, struct head_array *array, const struct pl_box *box,
-                       const Plasmon__V1__Read *read, struct head_wait *wait, struct head_failure **out_failure)
+static bool read_start(struct head_core *core, struct head_array *array,
+                       const struct pl_box *box, const Plasmon__V1__Read *read,
+                       struct head_wait *wait, struct head_failure **out_failure)
 {
-    struct head_want want = {.array = array, .box = *box,
-                             .bytes = (uint64_t)pl_box_elements(box) * pl_dtype_bytes(array->shape.dtype)};
+    struct head_want want = {.array = array,
+                             .box   = *box,
+                             .bytes = (uint64_t)pl_box_elements(box) *
+                                      pl_dtype_bytes(array->shape.dtype)};
     struct head_device *device;
     struct head_buffer *buffer;
     struct head_operand operand;
@@ -636,29 +674,29 @@ static bool read_start(struct head_core *core, struct head_array *array, const s
     if (buffer == NULL) {
         return false;
     }
-    operand = whole_operand(buffer, false, false);
-    launch.device = device;
-    launch.operands = &operand;
+    operand              = whole_operand(buffer, false, false);
+    launch.device        = device;
+    launch.operands      = &operand;
     launch.operand_count = 1;
-    launch.offset = read->offset;
-    launch.length = read->length;
-    launch.request = ++core->request_last;
-    launch.retries_max = core->config.retries;
-    wait->own_request = launch.request;
+    launch.offset        = read->offset;
+    launch.length        = read->length;
+    launch.request       = ++core->request_last;
+    launch.retries_max   = core->config.retries;
+    wait->own_request    = launch.request;
     PL_CHECK(pl_map_set(&core->requests, launch.request, wait) == PLASMON_OK);
     wait_for(wait, head_task_start(core, &launch), false);
     head_buffer_release(core, buffer);
     return true;
 }
 
-plasmon_status_t head_data_read(struct head_core *core, struct head_client *client, const Plasmon__V1__Read *read,
-                                struct pl_err *err)
+plasmon_status_t head_data_read(struct head_core *core, struct head_client *client,
+                                const Plasmon__V1__Read *read, struct pl_err *err)
 {
-    struct head_wait *wait = wait_create(client, WAIT_DATA, read->request);
+    struct head_wait *wait       = wait_create(client, WAIT_DATA, read->request);
     struct head_failure *failure = NULL;
-    struct head_array *array = NULL;
-    struct head_array *dense = NULL;
-    struct pl_err why = {0};
+    struct head_array *array     = NULL;
+    struct head_array *dense     = NULL;
+    struct pl_err why            = {0};
     struct head_ref *ref;
     struct pl_view view;
     struct pl_box box;
@@ -667,20 +705,23 @@ plasmon_status_t head_data_read(struct head_core *core, struct head_client *clie
     (void)err;
     status = head_client_ref_get(client, read->ref, read->client, &ref, &why);
     if (status == PLASMON_OK && ref->array->put_offset != UINT64_MAX) {
-        status = pl_err_set(&why, PLASMON_EAGAIN, "ref %llu is still being put", (unsigned long long)read->ref);
+        status = pl_err_set(&why, PLASMON_EAGAIN, "ref %llu is still being put",
+                            (unsigned long long)read->ref);
     }
     if (status == PLASMON_OK) {
         status = head_ref_view(ref, read->n_view, read->view, &view, &why);
     }
     if (status == PLASMON_OK) {
-        array = ref->array;
+        array       = ref->array;
         wait->shape = pl_view_shape(&view, array->shape.dtype);
         wait->total = pl_shape_bytes(&wait->shape);
-        if (read->length == 0 || read->length > WIRE_DATA_BYTES_MAX || read->offset > wait->total ||
-            read->length > wait->total - read->offset) {
+        if (read->length == 0 || read->length > WIRE_DATA_BYTES_MAX ||
+            read->offset > wait->total || read->length > wait->total - read->offset) {
             status = pl_err_set(&why, PLASMON_ERANGE,
-                                "read of %llu bytes at %llu of a value of %llu bytes (at most %u bytes a read)",
-                                (unsigned long long)read->length, (unsigned long long)read->offset,
+                                "read of %llu bytes at %llu of a value of %llu bytes (at "
+                                "most %u bytes a read)",
+                                (unsigned long long)read->length,
+                                (unsigned long long)read->offset,
                                 (unsigned long long)wait->total, WIRE_DATA_BYTES_MAX);
         }
     }
@@ -701,7 +742,7 @@ plasmon_status_t head_data_read(struct head_core *core, struct head_client *clie
         }
         if (dense != NULL) {
             array = dense;
-            box = dense->extent;
+            box   = dense->extent;
         }
     }
     if (failure != NULL || !read_start(core, array, &box, read, wait, &failure)) {
@@ -722,11 +763,11 @@ void head_data_arrived(struct head_core *core, const Plasmon__V1__WorkerData *da
     if (wait == NULL || wait->arrived) {
         return; /* sent again by a restarted worker */
     }
-    wait->arrived = true;
+    wait->arrived      = true;
     wait->bytes_status = (plasmon_status_t)data->status;
-    wait->bytes_text = head_strdup(data->text);
+    wait->bytes_text   = head_strdup(data->text);
     wait->bytes_length = data->bytes.len;
-    wait->bytes = head_alloc(data->bytes.len + 1);
+    wait->bytes        = head_alloc(data->bytes.len + 1);
     if (data->bytes.len > 0) {
         memcpy(wait->bytes, data->bytes.data, data->bytes.len);
     }

@@ -20,11 +20,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELD_WELCOME = 2, FIELD_LAUNCHES = 3, FIELD_FREE = 4, FIELD_CANCEL = 5, FIELD_STARVE = 6 };
+enum {
+    FIELD_WELCOME  = 2,
+    FIELD_LAUNCHES = 3,
+    FIELD_FREE     = 4,
+    FIELD_CANCEL   = 5,
+    FIELD_STARVE   = 6
+};
 
 struct head_device *head_device_at(struct head_core *core, uint32_t index)
 {
-    return index < core->devices.count ? *(struct head_device **)pl_vec_at(&core->devices, index) : NULL;
+    return index < core->devices.count
+               ? *(struct head_device **)pl_vec_at(&core->devices, index)
+               : NULL;
 }
 
 /* ---------------------------------------------------------------------------------------------- slots */
@@ -36,25 +44,27 @@ uint64_t head_device_slot_take(struct head_core *core, struct head_device *devic
 
     (void)core;
     if (device->resting.count - device->resting_first > HEAD_SLOTS_RESTING_MIN ||
-        (device->slot_next >= HEAD_SLOTS_MAX && device->resting.count > device->resting_first)) {
+        (device->slot_next >= HEAD_SLOTS_MAX &&
+         device->resting.count > device->resting_first)) {
         slot = *(uint32_t *)pl_vec_at(&device->resting, device->resting_first++);
         if (device->resting_first > 65536) {
             size_t left = device->resting.count - device->resting_first;
 
-            memmove(device->resting.items, (uint32_t *)device->resting.items + device->resting_first,
+            memmove(device->resting.items,
+                    (uint32_t *)device->resting.items + device->resting_first,
                     left * sizeof(uint32_t));
             device->resting.count = left;
             device->resting_first = 0;
         }
     } else if (device->slot_next < HEAD_SLOTS_MAX) {
-        slot = device->slot_next++;
+        slot       = device->slot_next++;
         generation = pl_vec_push(&device->generations);
         PL_CHECK(generation != NULL);
     } else {
         return 0;
     }
 
-    generation = pl_vec_at(&device->generations, slot);
+    generation  = pl_vec_at(&device->generations, slot);
     *generation = (*generation + 1) & 0xffffffu;
     if (*generation == 0) {
         *generation = 1; /* 0 is never valid, so that a buffer id is never 0 */
@@ -74,25 +84,27 @@ void head_device_slot_rest(struct head_device *device, uint64_t buffer)
 
 static void by_seq_grow(struct head_device *device)
 {
-    uint64_t old_size = device->by_seq == NULL ? 0 : device->by_seq_mask + 1;
-    uint64_t size = old_size == 0 ? 1024 : old_size * 2;
+    uint64_t old_size         = device->by_seq == NULL ? 0 : device->by_seq_mask + 1;
+    uint64_t size             = old_size == 0 ? 1024 : old_size * 2;
     struct head_task **by_seq = head_alloc(size * sizeof(struct head_task *));
 
     for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
         by_seq[seq & (size - 1)] = device->by_seq[seq & device->by_seq_mask];
     }
     pl_free(device->by_seq);
-    device->by_seq = by_seq;
+    device->by_seq      = by_seq;
     device->by_seq_mask = size - 1;
 }
 
-void head_device_number(struct head_core *core, struct head_device *device, struct head_task *task)
+void head_device_number(struct head_core *core, struct head_device *device,
+                        struct head_task *task)
 {
     (void)core;
-    if (device->by_seq == NULL || device->seq_last + 1 - device->seq_oldest > device->by_seq_mask) {
+    if (device->by_seq == NULL ||
+        device->seq_last + 1 - device->seq_oldest > device->by_seq_mask) {
         by_seq_grow(device);
     }
-    task->seq = ++device->seq_last;
+    task->seq                                       = ++device->seq_last;
     device->by_seq[task->seq & device->by_seq_mask] = task;
     device->unfinished++;
 }
@@ -121,10 +133,12 @@ struct head_task *head_device_task(struct head_device *device, uint64_t seq)
 
 /* --------------------------------------------------------------------------------------------- output */
 
-static void out_launch(struct head_core *core, struct head_device *device, const struct head_task *task)
+static void out_launch(struct head_core *core, struct head_device *device,
+                       const struct head_task *task)
 {
     head_bytes_field(&device->out, FIELD_LAUNCHES, task->bytes, task->bytes_length);
-    if (++device->out_launches >= WIRE_TASKS_MAX || device->out.length > HEAD_BODY_BYTES_MAX) {
+    if (++device->out_launches >= WIRE_TASKS_MAX ||
+        device->out.length > HEAD_BODY_BYTES_MAX) {
         head_device_flush(core, device);
     }
 }
@@ -141,7 +155,8 @@ void head_device_pump(struct head_core *core, struct head_device *device)
     }
 }
 
-static void append_packed_fixed64(struct head_bytes *out, uint32_t field, const struct pl_vec *values)
+static void append_packed_fixed64(struct head_bytes *out, uint32_t field,
+                                  const struct pl_vec *values)
 {
     head_bytes_field(out, field, values->items, values->count * sizeof(uint64_t));
 }
@@ -163,22 +178,24 @@ void head_device_flush(struct head_core *core, struct head_device *device)
     if (device->out.length == 0) {
         return;
     }
-    core->config.ops->worker_command(core->config.user, device->index, device->out.data, device->out.length);
-    device->out.length = 0;
+    core->config.ops->worker_command(core->config.user, device->index, device->out.data,
+                                     device->out.length);
+    device->out.length   = 0;
     device->out_launches = 0;
 }
 
 /* -------------------------------------------------------------------------------------------- starved */
 
 /* Drop replicas of this device that nothing uses, oldest first, until about `bytes` came free. */
-static uint64_t evict_replicas(struct head_core *core, struct head_device *device, uint64_t bytes)
+static uint64_t evict_replicas(struct head_core *core, struct head_device *device,
+                               uint64_t bytes)
 {
     struct pl_list *pos, *tmp;
     uint64_t freed = 0;
 
     pl_list_for_each_safe(pos, tmp, &device->buffers) {
         struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
-        struct pl_box frame = buffer->frame;
+        struct pl_box frame        = buffer->frame;
         struct pl_list *it;
         uint32_t instances = 0;
 
@@ -197,24 +214,26 @@ static uint64_t evict_replicas(struct head_core *core, struct head_device *devic
     return freed;
 }
 
-void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq, uint64_t bytes,
-                         uint64_t hole)
+void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
+                         uint64_t bytes, uint64_t hole)
 {
     if (head_device_task(device, seq) == NULL) {
         return;
     }
-    device->starved_seq = seq;
+    device->starved_seq   = seq;
     device->starved_bytes = bytes;
-    device->starved_hole = hole;
+    device->starved_hole  = hole;
     if (evict_replicas(core, device, bytes) > 0) {
-        pl_debug("head", "device %u: dropped replicas for launch %llu, which wants %llu bytes", device->index,
-                 (unsigned long long)seq, (unsigned long long)bytes);
+        pl_debug("head",
+                 "device %u: dropped replicas for launch %llu, which wants %llu bytes",
+                 device->index, (unsigned long long)seq, (unsigned long long)bytes);
     }
 }
 
 void head_device_relieve(struct head_core *core)
 {
-    const struct head_task *oldest = pl_list_first(&core->unfinished, struct head_task, order_link);
+    const struct head_task *oldest =
+        pl_list_first(&core->unfinished, struct head_task, order_link);
 
     if (oldest == NULL || oldest->device->starved_seq != oldest->seq) {
         return;
@@ -229,40 +248,43 @@ void head_device_relieve(struct head_core *core)
 
 /* ------------------------------------------------------------------------------------ coming and going */
 
-static struct head_device *device_find(struct head_core *core, const char *host, uint32_t host_device)
+static struct head_device *device_find(struct head_core *core, const char *host,
+                                       uint32_t host_device)
 {
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 
-        if (!device->gone && device->host_device == host_device && strcmp(device->host, host) == 0) {
+        if (!device->gone && device->host_device == host_device &&
+            strcmp(device->host, host) == 0) {
             return device;
         }
     }
     return NULL;
 }
 
-static struct head_device *device_create(struct head_core *core, const Plasmon__V1__WorkerHello *hello)
+static struct head_device *device_create(struct head_core *core,
+                                         const Plasmon__V1__WorkerHello *hello)
 {
     struct head_device *device = head_alloc(sizeof(*device));
     struct head_device **place = pl_vec_push(&core->devices);
 
     PL_CHECK(place != NULL);
-    *place = device;
-    device->index = (uint32_t)core->devices.count - 1;
-    device->host = head_strdup(hello->host);
-    device->node = head_strdup(hello->node);
-    device->name = head_strdup(hello->name);
-    device->kind = hello->kind;
-    device->ordinal = hello->ordinal;
-    device->host_device = hello->host_device;
-    device->bytes_total = hello->bytes_total;
+    *place               = device;
+    device->index        = (uint32_t)core->devices.count - 1;
+    device->host         = head_strdup(hello->host);
+    device->node         = head_strdup(hello->node);
+    device->name         = head_strdup(hello->name);
+    device->kind         = hello->kind;
+    device->ordinal      = hello->ordinal;
+    device->host_device  = hello->host_device;
+    device->bytes_total  = hello->bytes_total;
     device->peer_capable = hello->peer_capable;
-    device->generations = PL_VEC_INIT(uint32_t);
-    device->resting = PL_VEC_INIT(uint32_t);
-    device->out_free = PL_VEC_INIT(uint64_t);
-    device->out_cancel = PL_VEC_INIT(uint64_t);
-    device->seq_oldest = 1;
-    device->maps = core->maps;
+    device->generations  = PL_VEC_INIT(uint32_t);
+    device->resting      = PL_VEC_INIT(uint32_t);
+    device->out_free     = PL_VEC_INIT(uint64_t);
+    device->out_cancel   = PL_VEC_INIT(uint64_t);
+    device->seq_oldest   = 1;
+    device->maps         = core->maps;
     pl_list_init(&device->buffers);
     return device;
 }
@@ -283,11 +305,13 @@ void head_device_destroy(struct head_device *device)
 }
 
 /* Forget launches that the previous incarnation completed; returns the first seq that has to be sent again. */
-static void settle(struct head_core *core, struct head_device *device, const Plasmon__V1__WorkerHello *hello)
+static void settle(struct head_core *core, struct head_device *device,
+                   const Plasmon__V1__WorkerHello *hello)
 {
     size_t range = 0;
 
-    for (uint64_t seq = device->seq_oldest; seq <= hello->enqueued && seq <= device->seq_last; seq++) {
+    for (uint64_t seq = device->seq_oldest;
+         seq <= hello->enqueued && seq <= device->seq_last; seq++) {
         struct head_task *task = head_device_task(device, seq);
         bool unfinished;
 
@@ -321,9 +345,11 @@ static int compare_overwritten(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void collect_overwritten(struct head_device *device, uint64_t enqueued, struct pl_vec *out)
+static void collect_overwritten(struct head_device *device, uint64_t enqueued,
+                                struct pl_vec *out)
 {
-    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last; seq++) {
+    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
+         seq++) {
         const struct head_task *task = head_device_task(device, seq);
 
         for (uint32_t i = 0; task != NULL && !task->ended && i < task->use_count; i++) {
@@ -334,7 +360,8 @@ static void collect_overwritten(struct head_device *device, uint64_t enqueued, s
             }
             place = pl_vec_push(out);
             PL_CHECK(place != NULL);
-            *place = (struct overwritten){.buffer = task->uses[i].buffer, .box = task->uses[i].box, .seq = seq};
+            *place = (struct overwritten){
+                .buffer = task->uses[i].buffer, .box = task->uses[i].box, .seq = seq};
         }
     }
     if (out->count > 1) {
@@ -343,11 +370,12 @@ static void collect_overwritten(struct head_device *device, uint64_t enqueued, s
 }
 
 /* Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. */
-static bool input_overwritten(const struct head_task *task, const struct pl_vec *overwritten)
+static bool input_overwritten(const struct head_task *task,
+                              const struct pl_vec *overwritten)
 {
     for (uint32_t i = 0; i < task->use_count; i++) {
-        const struct head_use *use = &task->uses[i];
-        struct overwritten key = {.buffer = use->buffer};
+        const struct head_use *use      = &task->uses[i];
+        struct overwritten key          = {.buffer = use->buffer};
         const struct overwritten *items = overwritten->items;
         const struct overwritten *found;
         size_t at;
@@ -359,7 +387,8 @@ static bool input_overwritten(const struct head_task *task, const struct pl_vec 
         if (found == NULL) {
             continue;
         }
-        for (at = (size_t)(found - items); at > 0 && items[at - 1].buffer == use->buffer; at--) {
+        for (at = (size_t)(found - items); at > 0 && items[at - 1].buffer == use->buffer;
+             at--) {
         }
         for (; at < overwritten->count && items[at].buffer == use->buffer; at++) {
             if (items[at].seq > task->seq && pl_box_intersects(&items[at].box, &use->box)) {
@@ -372,13 +401,16 @@ static bool input_overwritten(const struct head_task *task, const struct pl_vec 
 
 static bool is_half(const struct head_task *task)
 {
-    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND || task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
+           task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
 }
 
 /* Half of a transfer is done again all the same, whatever it moves: the other half waits for it. */
-static void give_up(struct head_core *core, struct head_task *task, struct head_failure *failure)
+static void give_up(struct head_core *core, struct head_task *task,
+                    struct head_failure *failure)
 {
-    head_task_doom(core, task, failure); /* first: it looks at what kind of launch this was */
+    head_task_doom(core, task,
+                   failure); /* first: it looks at what kind of launch this was */
     if (!is_half(task)) {
         head_task_skip(core, task);
     }
@@ -389,32 +421,38 @@ static void give_up(struct head_core *core, struct head_task *task, struct head_
 static void judge(struct head_core *core, struct head_device *device, uint64_t enqueued)
 {
     struct pl_vec overwritten = PL_VEC_INIT(struct overwritten);
-    bool first = true;
+    bool first                = true;
     char what[160];
 
     collect_overwritten(device, enqueued, &overwritten);
-    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last; seq++) {
+    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
+         seq++) {
         struct head_task *task = head_device_task(device, seq);
         uint64_t client = task != NULL && task->client != NULL ? task->client->id : 0;
 
-        if (task == NULL || task->ended || task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP) {
+        if (task == NULL || task->ended ||
+            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP) {
             continue;
         }
         head_task_describe(task, what);
-        if (!pl_bug("head.run_again") && (task->consumes || input_overwritten(task, &overwritten))) {
+        if (!pl_bug("head.run_again") &&
+            (task->consumes || input_overwritten(task, &overwritten))) {
             give_up(core, task,
-                    head_failure_create(
-                        PLASMON_ECONSUMED, task->id, client,
-                        "%s: the worker of device %u died while its input was overwritten in place, which therefore "
-                        "cannot be read again; keep a snapshot of the input, or make it anew and submit again",
-                        what, device->index));
+                    head_failure_create(PLASMON_ECONSUMED, task->id, client,
+                                        "%s: the worker of device %u died while its input "
+                                        "was overwritten in place, which therefore "
+                                        "cannot be read again; keep a snapshot of the "
+                                        "input, or make it anew and submit again",
+                                        what, device->index));
         } else if (first && ++task->attempts > task->attempts_max) {
             give_up(core, task,
                     head_failure_create(PLASMON_EWORKER, task->id, client,
-                                        "%s: the worker of device %u died %u times while it ran, the last time: %s; give the "
+                                        "%s: the worker of device %u died %u times while "
+                                        "it ran, the last time: %s; give the "
                                         "call more retries if that was not its own doing",
                                         what, device->index, task->attempts,
-                                        device->death != NULL ? device->death : "no word from its store"));
+                                        device->death != NULL ? device->death
+                                                              : "no word from its store"));
         }
         first = false;
     }
@@ -431,7 +469,8 @@ static void free_again(struct head_device *device)
     struct pl_list *pos;
 
     pl_list_for_each(pos, &device->buffers) {
-        const struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+        const struct head_buffer *buffer =
+            pl_container_of(pos, struct head_buffer, device_link);
 
         alive[wire_buffer_slot(buffer->id)] = 1;
     }
@@ -444,44 +483,50 @@ static void free_again(struct head_device *device)
         }
         freed = pl_vec_push(&device->out_free);
         PL_CHECK(freed != NULL);
-        *freed = wire_buffer(device->index, slot, *(uint32_t *)pl_vec_at(&device->generations, slot));
+        *freed = wire_buffer(device->index, slot,
+                             *(uint32_t *)pl_vec_at(&device->generations, slot));
     }
     pl_free(alive);
 }
 
-plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__WorkerHello *hello,
+plasmon_status_t head_core_worker_up(struct head_core *core,
+                                     const Plasmon__V1__WorkerHello *hello,
                                      uint32_t *out_device, struct pl_err *err)
 {
     struct head_device *device = device_find(core, hello->host, hello->host_device);
     bool restarted;
 
     if (hello->kind != 1 && hello->kind != 2) {
-        return pl_err_set(err, PLASMON_EMALFORMED, "worker hello: device kind %u is neither 1 (CPU) nor 2 (CUDA)",
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "worker hello: device kind %u is neither 1 (CPU) nor 2 (CUDA)",
                           hello->kind);
     }
     if (device != NULL && hello->incarnation < device->incarnation) {
         return pl_err_set(err, PLASMON_EEXIST,
-                          "worker hello: incarnation %u of device %u is over, %u serves it; stop this worker",
+                          "worker hello: incarnation %u of device %u is over, %u serves "
+                          "it; stop this worker",
                           hello->incarnation, device->index, device->incarnation);
     }
     if (device == NULL) {
         device = device_create(core, hello);
-        pl_info("head", "device %u joined: %s on %s", device->index, device->name, device->node);
+        pl_info("head", "device %u joined: %s on %s", device->index, device->name,
+                device->node);
         restarted = false;
         if (hello->enqueued > 0) {
             /* It served a head that we do not know of: its launches mean nothing here. */
             device->seq_last = device->seq_sent = hello->enqueued;
-            device->seq_oldest = hello->enqueued + 1;
+            device->seq_oldest                  = hello->enqueued + 1;
         }
     } else {
         restarted = hello->incarnation != device->incarnation;
         if (restarted) {
             device->restarts++;
-            pl_info("head", "device %u is back: incarnation %u", device->index, hello->incarnation);
+            pl_info("head", "device %u is back: incarnation %u", device->index,
+                    hello->incarnation);
         }
     }
     device->incarnation = hello->incarnation;
-    device->connected = true;
+    device->connected   = true;
 
     if (restarted) {
         device->starved_seq = 0;
@@ -490,7 +535,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__
     }
     if (restarted || hello->resume_session == 0) {
         /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
-        device->out.length = 0;
+        device->out.length   = 0;
         device->out_launches = 0;
         free_again(device);
         /* Unfinished launches go out again, oldest first, under their numbers. */
@@ -503,7 +548,8 @@ plasmon_status_t head_core_worker_up(struct head_core *core, const Plasmon__V1__
             }
         }
     }
-    device->seq_sent = pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
+    device->seq_sent =
+        pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
     head_device_pump(core, device);
     *out_device = device->index;
     return PLASMON_OK;
@@ -520,7 +566,7 @@ void head_core_worker_lost(struct head_core *core, uint32_t index)
 
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text)
 {
-    device->gone = true;
+    device->gone      = true;
     device->connected = false;
     pl_warn("head", "device %u is gone: %s", device->index, text);
 
@@ -534,27 +580,31 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
             continue;
         }
         head_task_describe(task, what);
-        failure = head_failure_create(PLASMON_EWORKER, task->id, task->client != NULL ? task->client->id : 0,
-                                      "%s: device %u is gone: %s", what, device->index, text);
+        failure = head_failure_create(
+            PLASMON_EWORKER, task->id, task->client != NULL ? task->client->id : 0,
+            "%s: device %u is gone: %s", what, device->index, text);
         head_task_finish(core, task, failure);
         head_failure_release(failure);
     }
 
     /* And so is what lay there: tiles that have no other instance are lost. */
     while (!pl_list_empty(&device->buffers)) {
-        struct head_buffer *buffer = pl_list_first(&device->buffers, struct head_buffer, device_link);
+        struct head_buffer *buffer =
+            pl_list_first(&device->buffers, struct head_buffer, device_link);
 
         head_buffer_hold(buffer);
         while (!pl_list_empty(&buffer->instances)) {
             struct head_instance *instance =
                 pl_list_first(&buffer->instances, struct head_instance, buffer_link);
             struct head_tile *tile = instance->tile;
-            struct pl_box box = instance->box;
+            struct pl_box box      = instance->box;
 
             head_instance_remove(core, instance);
             if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
-                tile->failure = head_failure_create(
-                    PLASMON_ELOST, 0, 0, "the only copy was on device %u, which is gone: %s", device->index, text);
+                tile->failure =
+                    head_failure_create(PLASMON_ELOST, 0, 0,
+                                        "the only copy was on device %u, which is gone: %s",
+                                        device->index, text);
             }
         }
         PL_CHECK(buffer->refs == 1);
@@ -563,8 +613,8 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
     pl_vec_clear(&device->out_free);
 }
 
-void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device, bool final,
-                           const char *text)
+void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
+                           bool final, const char *text)
 {
     struct head_device *device = device_find(core, host, host_device);
 

@@ -17,7 +17,8 @@
  */
 #include "head/core_int.h"
 
-static void collect_points(const struct pl_list *uses, const struct pl_box *box, struct pl_vec *after)
+static void collect_points(const struct pl_list *uses, const struct pl_box *box,
+                           struct pl_vec *after)
 {
     struct pl_list *pos;
 
@@ -64,7 +65,8 @@ static bool take_out(struct pl_vec *boxes, const struct pl_box *box)
  * Whose success a reader of `box` depends on: the last writer of each part of it. Newest first; what a newer one wrote, an older one that
  * fails cannot spoil.
  */
-static void collect_producers(const struct pl_list *writers, const struct pl_box *box, struct pl_vec *producers)
+static void collect_producers(const struct pl_list *writers, const struct pl_box *box,
+                              struct pl_vec *producers)
 {
     static _Thread_local struct pl_vec open = {.item_bytes = sizeof(struct pl_box)};
     struct pl_box *first;
@@ -76,7 +78,8 @@ static void collect_producers(const struct pl_list *writers, const struct pl_box
     first = pl_vec_push(&open);
     PL_CHECK(first != NULL);
     *first = *box;
-    for (const struct pl_list *pos = writers->prev; pos != writers && open.count > 0; pos = pos->prev) {
+    for (const struct pl_list *pos = writers->prev; pos != writers && open.count > 0;
+         pos                       = pos->prev) {
         const struct head_use *use = pl_container_of(pos, struct head_use, link);
         struct head_task **producer;
 
@@ -89,8 +92,8 @@ static void collect_producers(const struct pl_list *writers, const struct pl_box
     }
 }
 
-void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, bool reads, bool write,
-                         struct pl_vec *after, struct pl_vec *producers)
+void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, bool reads,
+                         bool write, struct pl_vec *after, struct pl_vec *producers)
 {
     if (!(pl_bug("head.skip_raw") && reads && !write)) {
         collect_points(&buffer->writers, box, after);
@@ -119,10 +122,10 @@ static void supersede(struct pl_list *uses, const struct pl_box *box)
 void head_use_add(struct head_use *use, struct head_task *task, struct head_buffer *buffer,
                   const struct pl_box *box, bool write)
 {
-    use->task = task;
+    use->task   = task;
     use->buffer = buffer;
-    use->box = *box;
-    use->write = write;
+    use->box    = *box;
+    use->write  = write;
     pl_list_init(&use->link);
     head_buffer_hold(buffer);
 

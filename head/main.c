@@ -32,8 +32,10 @@ struct option_text {
 
 /* The one table: getopt and --help both come from it. */
 static const struct option_text options[] = {
-    {"listen", "ADDRESS", "serve here: unix:/path or host:port; may be given several times"},
-    {"token-file", "FILE", "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
+    {"listen", "ADDRESS",
+     "serve here: unix:/path or host:port; may be given several times"},
+    {"token-file", "FILE",
+     "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
     {"policy", "NAME", "placement: auto (default), locality, round-robin"},
     {"transfer", "ROUTE", "between devices of one host: auto (default), peer, host"},
     {"window", "N", "launches outstanding at a worker (default 8192)"},
@@ -54,12 +56,15 @@ struct settings {
 
 static void print_help(FILE *out)
 {
-    fprintf(out, "usage: plasmon-head --listen ADDRESS [options]\n\n"
-                 "The head of a Plasmon cluster: directory of objects, task graph, placement.\n\n");
+    fprintf(
+        out,
+        "usage: plasmon-head --listen ADDRESS [options]\n\n"
+        "The head of a Plasmon cluster: directory of objects, task graph, placement.\n\n");
     for (size_t i = 0; i < PL_COUNT(options); i++) {
         char left[48];
 
-        (void)snprintf(left, sizeof(left), "--%s%s%s", options[i].name, options[i].argument != NULL ? " " : "",
+        (void)snprintf(left, sizeof(left), "--%s%s%s", options[i].name,
+                       options[i].argument != NULL ? " " : "",
                        options[i].argument != NULL ? options[i].argument : "");
         fprintf(out, "  %-22s %s\n", left, options[i].help);
     }
@@ -70,7 +75,8 @@ static int read_token(const char *path, char token[TOKEN_BYTES_MAX])
     FILE *file = fopen(path, "re");
 
     if (file == NULL) {
-        fprintf(stderr, "plasmon-head: cannot read the token file %s: %s\n", path, strerror(errno));
+        fprintf(stderr, "plasmon-head: cannot read the token file %s: %s\n", path,
+                strerror(errno));
         return 0;
     }
     if (fgets(token, TOKEN_BYTES_MAX, file) == NULL) {
@@ -79,7 +85,10 @@ static int read_token(const char *path, char token[TOKEN_BYTES_MAX])
     fclose(file);
     token[strcspn(token, "\r\n")] = '\0';
     if (token[0] == '\0') {
-        fprintf(stderr, "plasmon-head: the token file %s is empty; write a secret into its first line\n", path);
+        fprintf(stderr,
+                "plasmon-head: the token file %s is empty; write a secret into its first "
+                "line\n",
+                path);
         return 0;
     }
     return 1;
@@ -95,7 +104,8 @@ static int parse_transfer(const char *text, enum head_transfer *out)
             return 1;
         }
     }
-    fprintf(stderr, "plasmon-head: no transfer route '%s'; there are auto, peer and host\n", text);
+    fprintf(stderr, "plasmon-head: no transfer route '%s'; there are auto, peer and host\n",
+            text);
     return 0;
 }
 
@@ -118,7 +128,8 @@ static int apply(struct settings *settings, const char *name, char *value)
     } else if (strcmp(name, "window") == 0) {
         settings->config.window = (uint32_t)strtoul(value, NULL, 10);
         if (settings->config.window < 2 || settings->config.window > 30000) {
-            fprintf(stderr, "plasmon-head: --window %s is not between 2 and 30000\n", value);
+            fprintf(stderr, "plasmon-head: --window %s is not between 2 and 30000\n",
+                    value);
             return 0;
         }
     } else if (strcmp(name, "log") == 0) {
@@ -140,12 +151,12 @@ static int parse(int argc, char **argv, struct settings *settings)
 {
     struct option longs[PL_COUNT(options) + 1];
     const char *token = getenv("PLASMON_TOKEN");
-    int index = 0;
+    int index         = 0;
     int c;
 
     memset(longs, 0, sizeof(longs));
     for (size_t i = 0; i < PL_COUNT(options); i++) {
-        longs[i].name = options[i].name;
+        longs[i].name    = options[i].name;
         longs[i].has_arg = options[i].argument != NULL ? required_argument : no_argument;
     }
     if (token != NULL) {
@@ -169,7 +180,8 @@ static int parse(int argc, char **argv, struct settings *settings)
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "plasmon-head: what is '%s'? See plasmon-head --help\n", argv[optind]);
+        fprintf(stderr, "plasmon-head: what is '%s'? See plasmon-head --help\n",
+                argv[optind]);
         return 2;
     }
     if (settings->config.embedded != (settings->control_fd >= 0)) {
@@ -177,7 +189,8 @@ static int parse(int argc, char **argv, struct settings *settings)
         return 2;
     }
     if (!settings->config.embedded && settings->address_count == 0) {
-        fprintf(stderr, "plasmon-head: nowhere to listen; give --listen, for example --listen 127.0.0.1:4711\n");
+        fprintf(stderr, "plasmon-head: nowhere to listen; give --listen, for example "
+                        "--listen 127.0.0.1:4711\n");
         return 2;
     }
     return -1;
@@ -188,12 +201,14 @@ static bool addresses_allowed(const struct settings *settings)
 {
     for (size_t i = 0; i < settings->address_count; i++) {
         const char *address = settings->addresses[i];
-        bool local = strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
-                     strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
+        bool local =
+            strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
+            strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
 
         if (!local && settings->token[0] == '\0') {
             fprintf(stderr,
-                    "plasmon-head: %s is not a loopback address, and there is no cluster token: whoever reaches it could "
+                    "plasmon-head: %s is not a loopback address, and there is no cluster "
+                    "token: whoever reaches it could "
                     "run code. Give --token-file, or listen on 127.0.0.1\n",
                     address);
             return false;
@@ -241,13 +256,14 @@ static bool control_read(struct runner *runner)
     for (unsigned i = 0; i < count; i++) {
         struct new_connection *connection = PL_NEW(struct new_connection);
 
-        if (bytes != sizeof(message) || message.type != STORE_CONTROL_ADD_CONNECTION || connection == NULL) {
+        if (bytes != sizeof(message) || message.type != STORE_CONTROL_ADD_CONNECTION ||
+            connection == NULL) {
             pl_fd_close(&fds[i]);
             pl_free(connection);
             continue;
         }
         connection->serve = runner->serve;
-        connection->fd = fds[i];
+        connection->fd    = fds[i];
         rpc_loop_post(runner->loop, add_connection, connection);
     }
     return true;
@@ -256,7 +272,7 @@ static bool control_read(struct runner *runner)
 /* Waits for signals and for the store, so that the loop's thread never does. */
 static void *watch(void *user)
 {
-    struct runner *runner = user;
+    struct runner *runner  = user;
     struct pollfd polls[3] = {
         {.fd = runner->signal_fd, .events = POLLIN},
         {.fd = runner->stop_fd[0], .events = POLLIN},
@@ -287,7 +303,7 @@ static void *watch(void *user)
 static int run(struct settings *settings)
 {
     struct runner runner = {.control_fd = settings->control_fd};
-    struct pl_err err = {0};
+    struct pl_err err    = {0};
     pthread_t watcher;
     sigset_t signals;
 
@@ -295,7 +311,8 @@ static int run(struct settings *settings)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before gRPC makes threads, which inherit it */
+    pthread_sigmask(SIG_BLOCK, &signals,
+                    NULL); /* before gRPC makes threads, which inherit it */
     sigdelset(&signals, SIGPIPE);
     runner.signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
     if (runner.signal_fd < 0 || pipe2(runner.stop_fd, O_CLOEXEC) != 0) {
@@ -305,7 +322,7 @@ static int run(struct settings *settings)
 
     rpc_init();
     settings->config.addresses = settings->addresses;
-    settings->config.token = settings->token;
+    settings->config.token     = settings->token;
     if (rpc_loop_create(&runner.loop) != PLASMON_OK ||
         serve_create(runner.loop, &settings->config, &runner.serve, &err) != PLASMON_OK) {
         fprintf(stderr, "plasmon-head: %s\n", err.text);

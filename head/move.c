@@ -31,8 +31,8 @@ static bool by_host_route(const struct head_core *core, const struct head_device
 
 /* -------------------------------------------------------------------------------------- common buffer */
 
-static bool buffer_serves(struct head_array *array, const struct pl_box *box, struct head_buffer *buffer,
-                          bool exclusive)
+static bool buffer_serves(struct head_array *array, const struct pl_box *box,
+                          struct head_buffer *buffer, bool exclusive)
 {
     struct pl_list *pos;
 
@@ -43,7 +43,8 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box, st
         return false;
     }
     pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
         struct pl_box part;
 
         if (!pl_box_intersection(&fragment->box, box, &part)) {
@@ -65,16 +66,19 @@ struct head_buffer *head_move_common(struct head_array *array, const struct pl_b
     struct pl_list *pos, *it;
 
     pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
 
         if (!pl_box_intersects(&fragment->box, box)) {
             continue;
         }
         /* Whatever serves must serve this first fragment: its instances are the candidates. */
         pl_list_for_each(it, &fragment->tile->instances) {
-            struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
+            struct head_instance *instance =
+                pl_container_of(it, struct head_instance, tile_link);
 
-            if (instance->buffer->device == device && buffer_serves(array, box, instance->buffer, exclusive)) {
+            if (instance->buffer->device == device &&
+                buffer_serves(array, box, instance->buffer, exclusive)) {
                 return instance->buffer;
             }
         }
@@ -103,9 +107,11 @@ static struct head_instance *best_source(struct head_tile *tile, const struct pl
     struct pl_list *pos;
 
     pl_list_for_each(pos, &tile->instances) {
-        struct head_instance *instance = pl_container_of(pos, struct head_instance, tile_link);
+        struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
 
-        if (!pl_box_intersects(&instance->box, box) || !head_move_possible(instance->buffer->device, to)) {
+        if (!pl_box_intersects(&instance->box, box) ||
+            !head_move_possible(instance->buffer->device, to)) {
             continue;
         }
         if (instance->buffer->device == to) {
@@ -115,11 +121,12 @@ static struct head_instance *best_source(struct head_tile *tile, const struct pl
         if (best == NULL) {
             best = instance;
         } else {
-            bool whole = pl_box_contains(&instance->box, box);
+            bool whole      = pl_box_contains(&instance->box, box);
             bool best_whole = pl_box_contains(&best->box, box);
 
             if ((whole && !best_whole) ||
-                (whole == best_whole && instance->buffer->device->unfinished < best->buffer->device->unfinished)) {
+                (whole == best_whole &&
+                 instance->buffer->device->unfinished < best->buffer->device->unfinished)) {
                 best = instance;
             }
         }
@@ -127,15 +134,18 @@ static struct head_instance *best_source(struct head_tile *tile, const struct pl
     return best;
 }
 
-static struct head_buffer *temp_create(struct plan *plan, struct head_device *device, const struct pl_box *box)
+static struct head_buffer *temp_create(struct plan *plan, struct head_device *device,
+                                       const struct pl_box *box)
 {
-    struct head_buffer *temp = head_buffer_create(plan->core, device, box, plan->dst->dtype);
+    struct head_buffer *temp =
+        head_buffer_create(plan->core, device, box, plan->dst->dtype);
     struct head_buffer **place;
 
     if (temp == NULL) {
-        plan->failure = head_failure_create(PLASMON_ELIMIT, 0, 0,
-                                            "the object table of device %u is full (%d objects); release some refs",
-                                            device->index, HEAD_SLOTS_MAX);
+        plan->failure = head_failure_create(
+            PLASMON_ELIMIT, 0, 0,
+            "the object table of device %u is full (%d objects); release some refs",
+            device->index, HEAD_SLOTS_MAX);
         return NULL;
     }
     place = pl_vec_push(&plan->temps);
@@ -144,43 +154,45 @@ static struct head_buffer *temp_create(struct plan *plan, struct head_device *de
     return temp;
 }
 
-static struct head_operand dense_operand(struct head_buffer *buffer, bool fresh, bool writes)
+static struct head_operand dense_operand(struct head_buffer *buffer, bool fresh,
+                                         bool writes)
 {
     struct head_operand operand = {
-        .mode = writes ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
+        .mode   = writes ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
         .buffer = buffer,
-        .fresh = fresh,
-        .reads = !writes,
+        .fresh  = fresh,
+        .reads  = !writes,
         .writes = writes,
-        .box = buffer->frame,
+        .box    = buffer->frame,
     };
 
     operand.view.ndim = buffer->frame.ndim;
     for (uint32_t d = 0; d < buffer->frame.ndim; d++) {
         operand.view.start[d] = buffer->frame.start[d];
         operand.view.count[d] = buffer->frame.count[d];
-        operand.view.step[d] = 1;
+        operand.view.step[d]  = 1;
     }
     return operand;
 }
 
 /* Fill `box` of dst. fresh: this launch makes dst, and its use covers all of it. */
-static void start_copy(struct head_core *core, struct head_buffer *dst, const struct pl_box *box, bool fresh,
+static void start_copy(struct head_core *core, struct head_buffer *dst,
+                       const struct pl_box *box, bool fresh,
                        const struct head_piece *pieces, size_t piece_count)
 {
     struct head_operand operand = dense_operand(dst, fresh, true);
-    struct head_launch launch = {
-        .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
-        .device = dst->device,
-        .operands = &operand,
-        .operand_count = 1,
-        .pieces = pieces,
-        .piece_count = piece_count,
-        .retries_max = 250,
+    struct head_launch launch   = {
+          .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
+          .device        = dst->device,
+          .operands      = &operand,
+          .operand_count = 1,
+          .pieces        = pieces,
+          .piece_count   = piece_count,
+          .retries_max   = 250,
     };
 
     operand.consume = !fresh;
-    operand.box = *box;
+    operand.box     = *box;
     (void)head_task_start(core, &launch); /* the core owns it */
 }
 
@@ -190,7 +202,8 @@ static bool piece_pending(const struct head_piece *piece)
     struct pl_list *pos;
 
     pl_list_for_each(pos, &piece->src->writers) {
-        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box, &piece->box)) {
+        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box,
+                              &piece->box)) {
             return true;
         }
     }
@@ -201,16 +214,17 @@ static bool piece_pending(const struct head_piece *piece)
  * Fill dst from pieces. What is there already goes in one launch. What is still being made goes piece by piece: a launch fails as a
  * whole, and who reads another part of dst must not fail because of a part that it does not read.
  */
-static void start_copies(struct head_core *core, struct head_buffer *dst, struct pl_vec *pieces)
+static void start_copies(struct head_core *core, struct head_buffer *dst,
+                         struct pl_vec *pieces)
 {
     struct head_piece *items = pieces->items;
-    size_t settled = 0;
+    size_t settled           = 0;
 
     for (size_t i = 0; i < pieces->count; i++) {
         if (!piece_pending(&items[i])) {
             struct head_piece piece = items[i];
 
-            items[i] = items[settled];
+            items[i]         = items[settled];
             items[settled++] = piece;
         }
     }
@@ -222,28 +236,29 @@ static void start_copies(struct head_core *core, struct head_buffer *dst, struct
     }
 }
 
-static void start_pair(struct head_core *core, struct head_buffer *src, struct head_buffer *dst)
+static void start_pair(struct head_core *core, struct head_buffer *src,
+                       struct head_buffer *dst)
 {
     struct head_operand from = dense_operand(src, false, false);
-    struct head_operand to = dense_operand(dst, true, true);
+    struct head_operand to   = dense_operand(dst, true, true);
     uint64_t chunks = (src->bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
     struct head_launch launch = {
-        .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND,
-        .device = src->device,
-        .operands = &from,
+        .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND,
+        .device        = src->device,
+        .operands      = &from,
         .operand_count = 1,
-        .order = ++core->order_last,
-        .offset = dst->device->stage_next,
-        .peer = dst->device->index,
-        .retries_max = 250,
+        .order         = ++core->order_last,
+        .offset        = dst->device->stage_next,
+        .peer          = dst->device->index,
+        .retries_max   = 250,
     };
 
     dst->device->stage_next += chunks;
-    launch.twin = head_task_start(core, &launch);
-    launch.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
-    launch.device = dst->device;
+    launch.twin     = head_task_start(core, &launch);
+    launch.kind     = PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
+    launch.device   = dst->device;
     launch.operands = &to;
-    launch.peer = src->device->index;
+    launch.peer     = src->device->index;
     (void)head_task_start(core, &launch); /* the core owns it */
 }
 
@@ -257,12 +272,13 @@ static void add_piece(struct plan *plan, struct head_buffer *src, const struct p
 }
 
 /* One piece by the host route; it ends up as a local piece, or in dst itself when it is the whole of it. */
-static bool stage_piece(struct plan *plan, struct head_buffer *src, const struct pl_box *box)
+static bool stage_piece(struct plan *plan, struct head_buffer *src,
+                        const struct pl_box *box)
 {
     struct head_buffer *landing = plan->dst;
 
     if (!pl_box_equal(&src->frame, box)) {
-        struct head_piece out = {.src = src, .box = *box};
+        struct head_piece out     = {.src = src, .box = *box};
         struct head_buffer *dense = temp_create(plan, src->device, box);
 
         if (dense == NULL) {
@@ -299,7 +315,8 @@ static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl
             tile->failure != NULL
                 ? head_failure_hold(tile->failure)
                 : head_failure_create(PLASMON_ENOTSUP, 0, 0,
-                                      "an input lies on another host than device %u, and there is no route between "
+                                      "an input lies on another host than device %u, and "
+                                      "there is no route between "
                                       "them yet; place the task where its inputs are",
                                       plan->dst->device->index);
         return false;
@@ -327,10 +344,12 @@ static bool plan_box(struct plan *plan, struct head_array *array, const struct p
     struct pl_list *pos;
 
     pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
         struct pl_box part;
 
-        if (pl_box_intersection(&fragment->box, box, &part) && !plan_tile(plan, fragment->tile, &part)) {
+        if (pl_box_intersection(&fragment->box, box, &part) &&
+            !plan_tile(plan, fragment->tile, &part)) {
             return false;
         }
     }
@@ -345,27 +364,28 @@ static void release_all(struct head_core *core, struct pl_vec *buffers)
     pl_vec_finish(buffers);
 }
 
-bool head_move_pieces(struct head_core *core, struct head_array *array, const struct pl_box *box,
-                      struct head_buffer *dst, uint32_t operand, struct pl_vec *io_pieces, struct pl_vec *io_held,
+bool head_move_pieces(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
+                      struct pl_vec *io_pieces, struct pl_vec *io_held,
                       struct head_failure **out_failure)
 {
     struct plan plan = {
-        .core = core,
-        .dst = dst,
-        .pieces = PL_VEC_INIT(struct head_piece),
-        .temps = PL_VEC_INIT(struct head_buffer *),
+        .core      = core,
+        .dst       = dst,
+        .pieces    = PL_VEC_INIT(struct head_piece),
+        .temps     = PL_VEC_INIT(struct head_buffer *),
         .no_direct = true,
     };
     bool ok = plan_box(&plan, array, box);
 
     for (size_t i = 0; ok && i < plan.pieces.count; i++) {
-        struct head_piece *piece = pl_vec_push(io_pieces);
+        struct head_piece *piece  = pl_vec_push(io_pieces);
         struct head_buffer **held = pl_vec_push(io_held);
 
         PL_CHECK(piece != NULL && held != NULL);
-        *piece = *(struct head_piece *)pl_vec_at(&plan.pieces, i);
+        *piece         = *(struct head_piece *)pl_vec_at(&plan.pieces, i);
         piece->operand = operand;
-        *held = piece->src;
+        *held          = piece->src;
         head_buffer_hold(piece->src);
     }
     release_all(core, &plan.temps);
@@ -381,10 +401,10 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
                  struct head_buffer *dst, struct head_failure **out_failure)
 {
     struct plan plan = {
-        .core = core,
-        .dst = dst,
+        .core   = core,
+        .dst    = dst,
         .pieces = PL_VEC_INIT(struct head_piece),
-        .temps = PL_VEC_INIT(struct head_buffer *),
+        .temps  = PL_VEC_INIT(struct head_buffer *),
     };
     bool ok = plan_box(&plan, array, box);
 
@@ -399,8 +419,9 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
     return ok;
 }
 
-struct head_buffer *head_move_read(struct head_core *core, struct head_array *array, const struct pl_box *box,
-                                   struct head_device *device, bool exact, struct head_failure **out_failure)
+struct head_buffer *head_move_read(struct head_core *core, struct head_array *array,
+                                   const struct pl_box *box, struct head_device *device,
+                                   bool exact, struct head_failure **out_failure)
 {
     struct head_buffer *buffer = head_move_common(array, box, device, false);
     struct pl_list *pos;
@@ -412,9 +433,10 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
 
     buffer = head_buffer_create(core, device, box, array->shape.dtype);
     if (buffer == NULL) {
-        *out_failure = head_failure_create(PLASMON_ELIMIT, 0, 0,
-                                           "the object table of device %u is full (%d objects); release some refs",
-                                           device->index, HEAD_SLOTS_MAX);
+        *out_failure = head_failure_create(
+            PLASMON_ELIMIT, 0, 0,
+            "the object table of device %u is full (%d objects); release some refs",
+            device->index, HEAD_SLOTS_MAX);
         return NULL;
     }
     buffer->replica = true;
@@ -424,7 +446,8 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
         return NULL;
     }
     pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part)) {

@@ -26,8 +26,8 @@
 
 /* ------------------------------------------------------------------------------------------- failures */
 
-struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task, uint64_t first_client,
-                                         const char *format, ...)
+struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task,
+                                         uint64_t first_client, const char *format, ...)
 {
     struct head_failure *failure = head_alloc(sizeof(*failure));
     char text[1024];
@@ -37,11 +37,11 @@ struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first
     (void)vsnprintf(text, sizeof(text), format, args); /* a cut text is still a text */
     va_end(args);
 
-    failure->refs = 1;
-    failure->status = status;
-    failure->first_task = first_task;
+    failure->refs         = 1;
+    failure->status       = status;
+    failure->first_task   = first_task;
     failure->first_client = first_client;
-    failure->text = head_strdup(text);
+    failure->text         = head_strdup(text);
     return failure;
 }
 
@@ -72,13 +72,13 @@ struct head_buffer *head_buffer_create(struct head_core *core, struct head_devic
         return NULL;
     }
 
-    buffer = head_alloc(sizeof(*buffer));
-    buffer->id = id;
-    buffer->device = device;
-    buffer->frame = *frame;
-    buffer->dtype = dtype;
-    buffer->bytes = (uint64_t)pl_box_elements(frame) * pl_dtype_bytes(dtype);
-    buffer->refs = 1;
+    buffer            = head_alloc(sizeof(*buffer));
+    buffer->id        = id;
+    buffer->device    = device;
+    buffer->frame     = *frame;
+    buffer->dtype     = dtype;
+    buffer->bytes     = (uint64_t)pl_box_elements(frame) * pl_dtype_bytes(dtype);
+    buffer->refs      = 1;
     buffer->donatable = true;
     pl_list_init(&buffer->instances);
     pl_list_init(&buffer->readers);
@@ -126,16 +126,16 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
 
 /* ------------------------------------------------------------------------------------------ instances */
 
-void head_instance_add(struct head_core *core, struct head_tile *tile, struct head_buffer *buffer,
-                       const struct pl_box *box)
+void head_instance_add(struct head_core *core, struct head_tile *tile,
+                       struct head_buffer *buffer, const struct pl_box *box)
 {
     struct head_instance *instance = head_alloc(sizeof(*instance));
 
     PL_CHECK(pl_box_contains(&tile->box, box));
     PL_CHECK(pl_box_contains(&buffer->frame, box));
-    instance->tile = tile;
+    instance->tile   = tile;
     instance->buffer = buffer;
-    instance->box = *box;
+    instance->box    = *box;
     pl_list_init(&instance->tile_link);
     pl_list_init(&instance->buffer_link);
     pl_list_add_tail(&tile->instances, &instance->tile_link);
@@ -155,8 +155,8 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
     head_buffer_release(core, buffer);
 }
 
-void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, const struct pl_box *box,
-                        uint64_t before)
+void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
+                        const struct pl_box *box, uint64_t before)
 {
     struct pl_list *pos, *tmp;
 
@@ -165,7 +165,8 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, cons
     }
     head_buffer_hold(buffer);
     pl_list_for_each_safe(pos, tmp, &buffer->instances) {
-        struct head_instance *instance = pl_container_of(pos, struct head_instance, buffer_link);
+        struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
         struct pl_box rest[2 * PL_DIM_MAX];
         unsigned count;
 
@@ -185,16 +186,19 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer, cons
     head_buffer_release(core, buffer);
 }
 
-bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer, const struct pl_box *box)
+bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer,
+                       const struct pl_box *box)
 {
     struct pl_list *pos;
 
     pl_list_for_each(pos, &tile->instances) {
-        const struct head_instance *instance = pl_container_of(pos, struct head_instance, tile_link);
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
         struct pl_box rest[2 * PL_DIM_MAX];
         unsigned count;
 
-        if ((buffer != NULL && instance->buffer != buffer) || !pl_box_intersects(&instance->box, box)) {
+        if ((buffer != NULL && instance->buffer != buffer) ||
+            !pl_box_intersects(&instance->box, box)) {
             continue;
         }
         /* Any instance will do: what it leaves over must be covered whichever is taken first. */
@@ -216,7 +220,7 @@ struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *
     struct head_tile *tile = head_alloc(sizeof(*tile));
 
     tile->refs = 1;
-    tile->box = *box;
+    tile->box  = *box;
     pl_list_init(&tile->instances);
     pl_list_init(&tile->fragments);
     core->counts.tiles++;
@@ -232,7 +236,8 @@ void head_tile_release(struct head_core *core, struct head_tile *tile)
 
     PL_CHECK(pl_list_empty(&tile->fragments));
     while (!pl_list_empty(&tile->instances)) {
-        head_instance_remove(core, pl_list_first(&tile->instances, struct head_instance, tile_link));
+        head_instance_remove(
+            core, pl_list_first(&tile->instances, struct head_instance, tile_link));
     }
     head_failure_release(tile->failure);
     pl_free(tile);
@@ -248,7 +253,8 @@ bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_ar
         return false;
     }
     pl_list_for_each(pos, &tile->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, tile_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, tile_link);
 
         if (fragment->array != array && pl_box_intersects(&fragment->box, box)) {
             return true;
@@ -259,15 +265,15 @@ bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_ar
 
 /* --------------------------------------------------------------------------------------------- arrays */
 
-static void fragment_add(struct head_core *core, struct head_array *array, const struct pl_box *box,
-                         struct head_tile *tile)
+static void fragment_add(struct head_core *core, struct head_array *array,
+                         const struct pl_box *box, struct head_tile *tile)
 {
     struct head_fragment *fragment = head_alloc(sizeof(*fragment));
 
     PL_CHECK(pl_box_contains(&tile->box, box));
     fragment->array = array;
-    fragment->tile = tile;
-    fragment->box = *box;
+    fragment->tile  = tile;
+    fragment->box   = *box;
     pl_list_init(&fragment->array_link);
     pl_list_init(&fragment->tile_link);
     pl_list_add_tail(&array->fragments, &fragment->array_link);
@@ -293,10 +299,10 @@ struct head_array *head_array_create(struct head_core *core, const struct pl_sha
 {
     struct head_array *array = head_alloc(sizeof(*array));
 
-    array->refs = 1;
-    array->shape = *shape;
-    array->extent = pl_box_of_shape(shape);
-    array->partials = PL_VEC_INIT(struct head_partial);
+    array->refs       = 1;
+    array->shape      = *shape;
+    array->extent     = pl_box_of_shape(shape);
+    array->partials   = PL_VEC_INIT(struct head_partial);
     array->put_offset = UINT64_MAX;
     pl_list_init(&array->fragments);
     core->counts.arrays++;
@@ -329,10 +335,12 @@ bool head_buffer_mapped(const struct head_buffer *buffer)
         return false;
     }
     pl_list_for_each(pos, &buffer->instances) {
-        const struct head_instance *instance = pl_container_of(pos, struct head_instance, buffer_link);
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
 
         pl_list_for_each(it, &instance->tile->fragments) {
-            const struct head_fragment *fragment = pl_container_of(it, struct head_fragment, tile_link);
+            const struct head_fragment *fragment =
+                pl_container_of(it, struct head_fragment, tile_link);
 
             if (fragment->array->mapped) {
                 return true;
@@ -359,14 +367,15 @@ void head_array_release(struct head_core *core, struct head_array *array)
     }
     pl_vec_finish(&array->partials);
     while (!pl_list_empty(&array->fragments)) {
-        fragment_remove(core, pl_list_first(&array->fragments, struct head_fragment, array_link));
+        fragment_remove(core,
+                        pl_list_first(&array->fragments, struct head_fragment, array_link));
     }
     pl_free(array);
     core->counts.arrays--;
 }
 
-void head_array_set(struct head_core *core, struct head_array *array, const struct pl_box *box,
-                    struct head_tile *tile)
+void head_array_set(struct head_core *core, struct head_array *array,
+                    const struct pl_box *box, struct head_tile *tile)
 {
     struct pl_list *pos, *tmp;
     struct pl_list old;
@@ -374,7 +383,8 @@ void head_array_set(struct head_core *core, struct head_array *array, const stru
     /* The new fragments go to the tail of the list; the ones that `box` meets are taken off first. */
     pl_list_init(&old);
     pl_list_for_each_safe(pos, tmp, &array->fragments) {
-        struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
 
         if (pl_box_intersects(&fragment->box, box)) {
             pl_list_remove(pos);
@@ -383,7 +393,8 @@ void head_array_set(struct head_core *core, struct head_array *array, const stru
     }
 
     pl_list_for_each_safe(pos, tmp, &old) {
-        struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
         struct pl_box rest[2 * PL_DIM_MAX];
         unsigned count = pl_box_subtract(&fragment->box, box, rest);
 

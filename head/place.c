@@ -16,14 +16,16 @@
 
 enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
 
-static uint64_t missing_bytes(const struct head_want *want, const struct head_device *device)
+static uint64_t missing_bytes(const struct head_want *want,
+                              const struct head_device *device)
 {
     uint64_t element = pl_dtype_bytes(want->array->shape.dtype);
     uint64_t missing = 0;
     struct pl_list *pos;
 
     pl_list_for_each(pos, &want->array->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
         struct pl_box part;
         struct pl_list *it;
         bool there = false;
@@ -32,9 +34,11 @@ static uint64_t missing_bytes(const struct head_want *want, const struct head_de
             continue;
         }
         pl_list_for_each(it, &fragment->tile->instances) {
-            const struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
+            const struct head_instance *instance =
+                pl_container_of(it, struct head_instance, tile_link);
 
-            if (instance->buffer->device == device && pl_box_intersects(&instance->box, &part)) {
+            if (instance->buffer->device == device &&
+                pl_box_intersects(&instance->box, &part)) {
                 there = true;
                 break;
             }
@@ -51,11 +55,13 @@ static bool reachable(const struct head_want *want, const struct head_device *de
     struct pl_list *pos, *it;
 
     pl_list_for_each(pos, &want->array->fragments) {
-        const struct head_fragment *fragment = pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
         bool found = pl_list_empty(&fragment->tile->instances);
 
         pl_list_for_each(it, &fragment->tile->instances) {
-            const struct head_instance *instance = pl_container_of(it, struct head_instance, tile_link);
+            const struct head_instance *instance =
+                pl_container_of(it, struct head_instance, tile_link);
 
             found |= head_move_possible(instance->buffer->device, device);
         }
@@ -67,13 +73,15 @@ static bool reachable(const struct head_want *want, const struct head_device *de
 }
 
 /* May the task run there at all? */
-static bool feasible(const struct head_device *device, const struct head_want *wants, size_t count)
+static bool feasible(const struct head_device *device, const struct head_want *wants,
+                     size_t count)
 {
     if (device->gone) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        if (wants[i].bytes > device->bytes_total || (wants[i].array != NULL && !reachable(&wants[i], device))) {
+        if (wants[i].bytes > device->bytes_total ||
+            (wants[i].array != NULL && !reachable(&wants[i], device))) {
             return false;
         }
     }
@@ -83,9 +91,9 @@ static bool feasible(const struct head_device *device, const struct head_want *w
 static uint64_t transfer_ns(const struct head_core *core, const struct head_device *device,
                             const struct head_want *wants, size_t count)
 {
-    uint64_t rate = device->kind == 1                              ? CPU_BYTES_PER_NS
-                    : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_BYTES_PER_NS
-                                                                  : PEER_BYTES_PER_NS;
+    uint64_t rate    = device->kind == 1                             ? CPU_BYTES_PER_NS
+                       : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_BYTES_PER_NS
+                                                                     : PEER_BYTES_PER_NS;
     uint64_t missing = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -93,47 +101,58 @@ static uint64_t transfer_ns(const struct head_core *core, const struct head_devi
             missing += missing_bytes(&wants[i], device);
         }
     }
-    return missing == 0 ? 0 : 10000 + missing / rate; /* 10 us: what a copy costs before its first byte */
+    return missing == 0
+               ? 0
+               : 10000 +
+                     missing / rate; /* 10 us: what a copy costs before its first byte */
 }
 
-static uint64_t memory_ns(const struct head_device *device, const struct head_want *wants, size_t count)
+static uint64_t memory_ns(const struct head_device *device, const struct head_want *wants,
+                          size_t count)
 {
     uint64_t wanted = device->bytes_planned;
-    uint64_t limit = device->bytes_total - device->bytes_total / 10;
+    uint64_t limit  = device->bytes_total - device->bytes_total / 10;
 
     for (size_t i = 0; i < count; i++) {
         wanted += wants[i].array == NULL ? wants[i].bytes : 0;
     }
-    return wanted <= limit ? 0 : 1000000 + (wanted - limit) / 16; /* as if what does not fit had to be staged out and in */
+    return wanted <= limit
+               ? 0
+               : 1000000 + (wanted - limit) /
+                               16; /* as if what does not fit had to be staged out and in */
 }
 
-static struct head_device *choose_auto(struct head_core *core, const struct head_want *wants, size_t count)
+static struct head_device *choose_auto(struct head_core *core,
+                                       const struct head_want *wants, size_t count)
 {
     struct head_device *best = NULL;
-    uint64_t best_ns = 0;
+    uint64_t best_ns         = 0;
 
     core->round_robin++;
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        uint32_t index = (core->round_robin + i) % (uint32_t)core->devices.count; /* ties go round */
+        uint32_t index =
+            (core->round_robin + i) % (uint32_t)core->devices.count; /* ties go round */
         struct head_device *device = head_device_at(core, index);
         uint64_t ns;
 
         if (!feasible(device, wants, count)) {
             continue;
         }
-        ns = transfer_ns(core, device, wants, count) + device->load_ns + memory_ns(device, wants, count);
+        ns = transfer_ns(core, device, wants, count) + device->load_ns +
+             memory_ns(device, wants, count);
         if (best == NULL || ns < best_ns) {
-            best = device;
+            best    = device;
             best_ns = ns;
         }
     }
     return best;
 }
 
-static struct head_device *choose_locality(struct head_core *core, const struct head_want *wants, size_t count)
+static struct head_device *choose_locality(struct head_core *core,
+                                           const struct head_want *wants, size_t count)
 {
     struct head_device *best = NULL;
-    uint64_t best_missing = 0;
+    uint64_t best_missing    = 0;
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
@@ -145,17 +164,19 @@ static struct head_device *choose_locality(struct head_core *core, const struct 
         missing = transfer_ns(core, device, wants, count);
         if (best == NULL || missing < best_missing ||
             (missing == best_missing && device->load_ns < best->load_ns)) {
-            best = device;
+            best         = device;
             best_missing = missing;
         }
     }
     return best;
 }
 
-static struct head_device *choose_round_robin(struct head_core *core, const struct head_want *wants, size_t count)
+static struct head_device *choose_round_robin(struct head_core *core,
+                                              const struct head_want *wants, size_t count)
 {
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        struct head_device *device = head_device_at(core, ++core->round_robin % (uint32_t)core->devices.count);
+        struct head_device *device =
+            head_device_at(core, ++core->round_robin % (uint32_t)core->devices.count);
 
         if (feasible(device, wants, count)) {
             return device;
@@ -180,11 +201,12 @@ const struct head_policy *head_policy_find(const char *name)
     return NULL;
 }
 
-static struct head_failure *nowhere(struct head_core *core, const struct head_want *wants, size_t count)
+static struct head_failure *nowhere(struct head_core *core, const struct head_want *wants,
+                                    size_t count)
 {
-    uint64_t largest = 0;
+    uint64_t largest    = 0;
     uint64_t device_max = 0;
-    uint32_t alive = 0;
+    uint32_t alive      = 0;
     char want_text[32], max_text[32];
 
     for (size_t i = 0; i < count; i++) {
@@ -199,21 +221,26 @@ static struct head_failure *nowhere(struct head_core *core, const struct head_wa
         }
     }
     if (alive == 0) {
-        return head_failure_create(PLASMON_EWORKER, 0, 0,
-                                   "the cluster has no device; start a store with `plasmon start --address`");
+        return head_failure_create(
+            PLASMON_EWORKER, 0, 0,
+            "the cluster has no device; start a store with `plasmon start --address`");
     }
     if (largest > device_max) {
         return head_failure_create(PLASMON_ETOOBIG, 0, 0,
-                                   "an argument of %s is larger than every device (the largest has %s); split it into "
+                                   "an argument of %s is larger than every device (the "
+                                   "largest has %s); split it into "
                                    "blocks",
-                                   pl_format_bytes(largest, want_text), pl_format_bytes(device_max, max_text));
+                                   pl_format_bytes(largest, want_text),
+                                   pl_format_bytes(device_max, max_text));
     }
     return head_failure_create(PLASMON_ENOTSUP, 0, 0,
-                               "the inputs lie on different hosts, and there is no route between them yet; place the "
+                               "the inputs lie on different hosts, and there is no route "
+                               "between them yet; place the "
                                "tasks that make them on one host");
 }
 
-struct head_device *head_place(struct head_core *core, const struct head_want *wants, size_t count, uint32_t hint,
+struct head_device *head_place(struct head_core *core, const struct head_want *wants,
+                               size_t count, uint32_t hint,
                                struct head_failure **out_failure)
 {
     struct head_device *device;
@@ -221,9 +248,10 @@ struct head_device *head_place(struct head_core *core, const struct head_want *w
     if (hint != 0) {
         device = head_device_at(core, hint - 1);
         if (device == NULL || device->gone) {
-            *out_failure = head_failure_create(PLASMON_EINVAL, 0, 0,
-                                               "placement hint: there is no device %u; the cluster has %zu", hint - 1,
-                                               core->devices.count);
+            *out_failure = head_failure_create(
+                PLASMON_EINVAL, 0, 0,
+                "placement hint: there is no device %u; the cluster has %zu", hint - 1,
+                core->devices.count);
             return NULL;
         }
         if (feasible(device, wants, count)) {

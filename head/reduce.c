@@ -16,14 +16,14 @@
 
 #include <string.h>
 
-void head_reduce_add(struct head_core *core, struct head_array *array, const struct pl_box *box,
-                     struct head_tile *tile, uint32_t op)
+void head_reduce_add(struct head_core *core, struct head_array *array,
+                     const struct pl_box *box, struct head_tile *tile, uint32_t op)
 {
     struct head_partial *partial = pl_vec_push(&array->partials);
 
     (void)core;
     PL_CHECK(partial != NULL);
-    partial->box = *box;
+    partial->box  = *box;
     partial->tile = tile;
     tile->refs++;
     array->partial_op = op;
@@ -36,34 +36,36 @@ static struct pl_view dense_view(const struct pl_box *box)
     for (uint32_t d = 0; d < box->ndim; d++) {
         view.start[d] = box->start[d];
         view.count[d] = box->count[d];
-        view.step[d] = 1;
+        view.step[d]  = 1;
     }
     return view;
 }
 
-static void set_arg(struct head_arg *arg, uint32_t mode, struct head_array *array, const struct pl_box *box)
+static void set_arg(struct head_arg *arg, uint32_t mode, struct head_array *array,
+                    const struct pl_box *box)
 {
     memset(arg, 0, sizeof(*arg));
-    arg->mode = mode;
+    arg->mode  = mode;
     arg->array = array;
-    arg->view = dense_view(box);
-    arg->hull = *box;
+    arg->view  = dense_view(box);
+    arg->hull  = *box;
     arg->dtype = array->shape.dtype;
 }
 
 /* into = into op tree(members 0 .. count-1) */
-static void fold_once(struct head_core *core, struct head_array *into, struct head_array *const *members,
-                      size_t count, const struct pl_box *box, uint64_t op)
+static void fold_once(struct head_core *core, struct head_array *into,
+                      struct head_array *const *members, size_t count,
+                      const struct pl_box *box, uint64_t op)
 {
     struct head_arg *args = head_alloc((count + 1) * sizeof(*args));
-    struct head_run run = {
-        .function = pl_hash_name("fold"),
-        .label = "fold",
-        .args = args,
-        .arg_count = count + 1,
-        .scalars = &op,
-        .scalar_count = 1,
-        .retries = core->config.retries,
+    struct head_run run   = {
+          .function     = pl_hash_name("fold"),
+          .label        = "fold",
+          .args         = args,
+          .arg_count    = count + 1,
+          .scalars      = &op,
+          .scalar_count = 1,
+          .retries      = core->config.retries,
     };
     struct head_failure *failure = NULL;
 
@@ -82,8 +84,9 @@ static void fold_once(struct head_core *core, struct head_array *into, struct he
     pl_free(args);
 }
 
-static void fold_group(struct head_core *core, struct head_array *array, struct head_array **members, size_t count,
-                       const struct pl_box *box, uint32_t op)
+static void fold_group(struct head_core *core, struct head_array *array,
+                       struct head_array **members, size_t count, const struct pl_box *box,
+                       uint32_t op)
 {
     while (count > HEAD_FOLD_MAX) {
         size_t next = 0;
@@ -96,8 +99,8 @@ static void fold_group(struct head_core *core, struct head_array *array, struct 
             }
             /* The folded ones stay in the array behind `count`, to be released by the caller. */
             struct head_array *keep = members[first];
-            members[first] = members[next];
-            members[next++] = keep;
+            members[first]          = members[next];
+            members[next++]         = keep;
         }
         count = next;
     }
@@ -107,20 +110,21 @@ static void fold_group(struct head_core *core, struct head_array *array, struct 
 void head_reduce_fold(struct head_core *core, struct head_array *array)
 {
     struct pl_vec partials = array->partials;
-    uint32_t op = array->partial_op;
+    uint32_t op            = array->partial_op;
     struct head_array **members;
     bool *taken;
 
     if (partials.count == 0) {
         return;
     }
-    array->partials = PL_VEC_INIT(struct head_partial); /* the folds below find nothing to fold */
+    array->partials =
+        PL_VEC_INIT(struct head_partial); /* the folds below find nothing to fold */
     members = head_alloc(partials.count * sizeof(*members));
-    taken = head_alloc(partials.count * sizeof(*taken));
+    taken   = head_alloc(partials.count * sizeof(*taken));
 
     for (size_t i = 0; i < partials.count; i++) {
         const struct head_partial *first = pl_vec_at(&partials, i);
-        size_t count = 0;
+        size_t count                     = 0;
 
         if (taken[i]) {
             continue;
@@ -131,8 +135,8 @@ void head_reduce_fold(struct head_core *core, struct head_array *array)
             if (taken[j] || !pl_box_equal(&partial->box, &first->box)) {
                 continue;
             }
-            taken[j] = true;
-            members[count] = head_array_create(core, &array->shape);
+            taken[j]               = true;
+            members[count]         = head_array_create(core, &array->shape);
             members[count]->extent = partial->box;
             head_array_set(core, members[count], &partial->box, partial->tile);
             count++;

@@ -20,19 +20,22 @@ uint64_t serve_now_ms(void)
 
 /* ------------------------------------------------------------------------------------------ ops of the core */
 
-static void op_client_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
+static void op_client_frame(void *user, uint64_t session, const uint8_t *body,
+                            size_t length)
 {
-    struct serve *serve = user;
+    struct serve *serve         = user;
     struct serve_client *client = serve_client_of(serve, session);
 
     if (client != NULL) {
-        serve_peer_send(serve, &client->peer, head_core_client_credit(serve->core, session), body, length, true);
+        serve_peer_send(serve, &client->peer, head_core_client_credit(serve->core, session),
+                        body, length, true);
     }
 }
 
-static void op_worker_command(void *user, uint32_t device, const uint8_t *body, size_t length)
+static void op_worker_command(void *user, uint32_t device, const uint8_t *body,
+                              size_t length)
 {
-    struct serve *serve = user;
+    struct serve *serve         = user;
     struct serve_worker *worker = serve_worker_of(serve, device);
 
     if (worker != NULL) {
@@ -64,11 +67,11 @@ static uint64_t op_random64(void *user)
 }
 
 static const struct head_ops head_ops = {
-    .client_frame = op_client_frame,
+    .client_frame   = op_client_frame,
     .worker_command = op_worker_command,
-    .fence = op_fence,
-    .session_ended = op_session_ended,
-    .random64 = op_random64,
+    .fence          = op_fence,
+    .session_ended  = op_session_ended,
+    .random64       = op_random64,
 };
 
 /* ------------------------------------------------------------------------------------------ idle and ticks */
@@ -93,7 +96,8 @@ static void acks(struct serve *serve)
             uint64_t credit = head_core_client_credit(serve->core, client->peer.session);
 
             /* Tasks that failed early were reported before they ended: their credit comes back with nothing else to say. */
-            if (wire_link_owes_ack(&client->peer.link) || credit > client->peer.credit_told) {
+            if (wire_link_owes_ack(&client->peer.link) ||
+                credit > client->peer.credit_told) {
                 serve_peer_send(serve, &client->peer, credit, NULL, 0, false);
             }
         }
@@ -110,7 +114,7 @@ static void acks(struct serve *serve)
 static void idle(void *user)
 {
     struct serve *serve = user;
-    uint64_t began = pl_thread_cpu_ns();
+    uint64_t began      = pl_thread_cpu_ns();
 
     head_core_flush(serve->core);
     serve->core_ns += pl_thread_cpu_ns() - began;
@@ -120,7 +124,7 @@ static void idle(void *user)
 static void tick(void *user)
 {
     struct serve *serve = user;
-    uint64_t now_ms = serve_now_ms();
+    uint64_t now_ms     = serve_now_ms();
 
     head_core_tick(serve->core, now_ms);
     serve_clients_tick(serve, now_ms);
@@ -138,25 +142,25 @@ static const struct rpc_method methods[] = {
     {.path = "/plasmon.v1.Plasmon/Functions", .unary = serve_functions_call},
 };
 
-plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config, struct serve **out_serve,
-                              struct pl_err *err)
+plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
+                              struct serve **out_serve, struct pl_err *err)
 {
-    struct serve *serve = PL_NEW(struct serve);
+    struct serve *serve             = PL_NEW(struct serve);
     struct rpc_server_config server = {
-        .addresses = config->addresses,
-        .token = config->token,
-        .methods = methods,
-        .method_count = PL_COUNT(methods),
-        .user = serve,
+        .addresses         = config->addresses,
+        .token             = config->token,
+        .methods           = methods,
+        .method_count      = PL_COUNT(methods),
+        .user              = serve,
         .message_bytes_max = WIRE_MESSAGE_BYTES_MAX,
     };
     struct head_config head = {
-        .ops = &head_ops,
-        .user = serve,
-        .policy = config->policy,
+        .ops      = &head_ops,
+        .user     = serve,
+        .policy   = config->policy,
         .transfer = config->transfer,
-        .window = config->window,
-        .retries = UINT32_MAX,
+        .window   = config->window,
+        .retries  = UINT32_MAX,
     };
     plasmon_status_t status;
 
@@ -164,9 +168,9 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     serve->config = *config;
-    serve->loop = loop;
-    serve->epoch = op_random64(NULL) | 1;
-    head.epoch = serve->epoch;
+    serve->loop   = loop;
+    serve->epoch  = op_random64(NULL) | 1;
+    head.epoch    = serve->epoch;
     pl_list_init(&serve->clients);
     pl_list_init(&serve->workers);
     pl_list_init(&serve->nodes);
@@ -179,7 +183,8 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
     }
     status = head_core_create(&head, &serve->core);
     if (status != PLASMON_OK) {
-        (void)pl_err_set(err, status, "the head cannot start with policy '%s'", config->policy);
+        (void)pl_err_set(err, status, "the head cannot start with policy '%s'",
+                         config->policy);
         goto err_finish_arena;
     }
     head_core_tick(serve->core, serve_now_ms());
@@ -211,9 +216,11 @@ void serve_destroy(struct serve *serve)
     if (serve == NULL) {
         return;
     }
-    rpc_server_destroy(serve->server); /* closes every stream: their peers are freed or left without one */
+    rpc_server_destroy(
+        serve->server); /* closes every stream: their peers are freed or left without one */
     while (!pl_list_empty(&serve->statuses)) {
-        struct serve_status *status = pl_list_first(&serve->statuses, struct serve_status, link);
+        struct serve_status *status =
+            pl_list_first(&serve->statuses, struct serve_status, link);
 
         pl_list_remove(&status->link);
         pl_free(status);

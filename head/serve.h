@@ -20,10 +20,11 @@
 #include "wire/wire.h"
 
 enum {
-    SERVE_KEPT_BYTES_MAX  = 1 << 30, /* unacknowledged bytes to one peer */
-    SERVE_TICK_MS         = 100,
-    SERVE_DEVICES_WAIT_MS = 30000, /* how long a client's welcome waits for devices that are starting */
-    SERVE_STATS_WAIT_MS   = 500,   /* how long a status waits for figures of the workers */
+    SERVE_KEPT_BYTES_MAX = 1 << 30, /* unacknowledged bytes to one peer */
+    SERVE_TICK_MS        = 100,
+    SERVE_DEVICES_WAIT_MS =
+        30000, /* how long a client's welcome waits for devices that are starting */
+    SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
 };
 
 /* One end of a session, with a client or a worker. stream is NULL while the connection is broken. */
@@ -102,16 +103,16 @@ struct serve {
     bool devices_seen; /* everything that was announced is here, or was given up */
 };
 
-plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config, struct serve **out_serve,
-                              struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
+                              struct serve **out_serve, struct pl_err *err) PL_MUST_CHECK;
 void serve_destroy(struct serve *serve); /* after the loop stopped */
 plasmon_status_t serve_add_fd(struct serve *serve, int fd) PL_MUST_CHECK; /* takes fd */
 uint64_t serve_now_ms(void);
 
 /* ---- serve_link.c */
 /* Frame = header (field 1) + body. Numbered and kept when numbered is true. */
-void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t credit, const uint8_t *body, size_t length,
-                     bool numbered);
+void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t credit,
+                     const uint8_t *body, size_t length, bool numbered);
 void serve_peer_resend(struct serve_peer *peer, uint64_t from);
 void serve_peer_close(struct serve_peer *peer, plasmon_status_t status, const char *why);
 
@@ -119,18 +120,24 @@ void serve_peer_close(struct serve_peer *peer, plasmon_status_t status, const ch
 extern const struct rpc_stream_ops serve_orphan_ops;
 
 /* ---- the four services */
-plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream, struct pl_err *err);
-plasmon_status_t serve_worker_accept(void *user, struct rpc_stream *stream, struct pl_err *err);
-plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream, struct pl_err *err);
-void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
-void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
+plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream,
+                                     struct pl_err *err);
+plasmon_status_t serve_worker_accept(void *user, struct rpc_stream *stream,
+                                     struct pl_err *err);
+plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream,
+                                   struct pl_err *err);
+void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                       size_t length);
+void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                          size_t length);
 void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
 void serve_status_tick(struct serve *serve, uint64_t now_ms);
 void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
 struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
 bool serve_devices_ready(const struct serve *serve);
-const char *serve_store_socket(const struct serve *serve, const char *host); /* "" when there is none */
+const char *serve_store_socket(const struct serve *serve,
+                               const char *host); /* "" when there is none */
 void serve_client_free(struct serve_client *client);
 void serve_worker_free(struct serve_worker *worker);
 void serve_node_free(struct serve_node *node);

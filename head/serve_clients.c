@@ -44,15 +44,16 @@ static void send_welcome(struct serve *serve, struct serve_client *client, const
     uint8_t *body;
     size_t length;
 
-    if (head_core_client_welcome(serve->core, client->peer.session, &serve->arena, &welcome) != PLASMON_OK) {
+    if (head_core_client_welcome(serve->core, client->peer.session, &serve->arena,
+                                 &welcome) != PLASMON_OK) {
         serve_peer_close(&client->peer, PLASMON_ENOMEM, "the head is out of memory");
         return;
     }
     welcome.store_socket = (char *)serve_store_socket(serve, host);
-    welcome.resumed_seq = client->peer.link.in_seq;
-    frame.welcome = &welcome;
-    length = plasmon__v1__head_frame__get_packed_size(&frame);
-    body = pl_alloc(length);
+    welcome.resumed_seq  = client->peer.link.in_seq;
+    frame.welcome        = &welcome;
+    length               = plasmon__v1__head_frame__get_packed_size(&frame);
+    body                 = pl_alloc(length);
     PL_CHECK(body != NULL);
     (void)plasmon__v1__head_frame__pack(&frame, body); /* its size was just computed */
     serve_peer_send(serve, &client->peer, credit_of(serve, client), body, length, false);
@@ -66,21 +67,25 @@ static void fatal(struct serve_client *client, plasmon_status_t status, const ch
 }
 
 /* A client that has its session moves to this stream; `fresh` was made for the stream and goes. */
-static void resume(struct serve *serve, struct serve_client *fresh, const Plasmon__V1__Hello *hello)
+static void resume(struct serve *serve, struct serve_client *fresh,
+                   const Plasmon__V1__Hello *hello)
 {
     struct serve_client *client = serve_client_of(serve, hello->resume_session);
 
     if (client == NULL || !head_core_client_known(serve->core, hello->resume_session)) {
         fatal(fresh, PLASMON_ECLOSED,
-              "the session is unknown: its lease ran out or the head was restarted; start a new one");
+              "the session is unknown: its lease ran out or the head was restarted; start "
+              "a new one");
         return;
     }
     if (client->peer.stream != NULL) {
-        rpc_stream_set_user(client->peer.stream, &serve_orphan_ops, NULL); /* the old connection, not yet known to be broken */
-        rpc_stream_close(client->peer.stream, PLASMON_ECLOSED, "the session goes on over another connection");
+        rpc_stream_set_user(client->peer.stream, &serve_orphan_ops,
+                            NULL); /* the old connection, not yet known to be broken */
+        rpc_stream_close(client->peer.stream, PLASMON_ECLOSED,
+                         "the session goes on over another connection");
     }
     client->peer.stream = fresh->peer.stream;
-    fresh->peer.stream = NULL;
+    fresh->peer.stream  = NULL;
     head_core_client_resumed(serve->core, client->peer.session);
     send_welcome(serve, client, hello->host);
     serve_peer_resend(&client->peer, hello->resume_ack);
@@ -88,7 +93,8 @@ static void resume(struct serve *serve, struct serve_client *fresh, const Plasmo
 
 static const struct rpc_stream_ops client_ops;
 
-static void take_hello(struct serve *serve, struct serve_client *client, const Plasmon__V1__Hello *hello)
+static void take_hello(struct serve *serve, struct serve_client *client,
+                       const Plasmon__V1__Hello *hello)
 {
     struct pl_err err = {0};
     plasmon_status_t status;
@@ -98,7 +104,8 @@ static void take_hello(struct serve *serve, struct serve_client *client, const P
 
         resume(serve, client, hello);
         if (client->peer.stream == NULL) { /* it moved */
-            rpc_stream_set_user(stream, &client_ops, serve_client_of(serve, hello->resume_session));
+            rpc_stream_set_user(stream, &client_ops,
+                                serve_client_of(serve, hello->resume_session));
             serve_client_free(client);
         }
         return;
@@ -111,23 +118,26 @@ static void take_hello(struct serve *serve, struct serve_client *client, const P
     send_welcome(serve, client, hello->host);
 }
 
-static plasmon_status_t decode_hello(struct serve *serve, const uint8_t *bytes, size_t length,
-                                     Plasmon__V1__ClientFrame **out_frame, struct pl_err *err)
+static plasmon_status_t decode_hello(struct serve *serve, const uint8_t *bytes,
+                                     size_t length, Plasmon__V1__ClientFrame **out_frame,
+                                     struct pl_err *err)
 {
     plasmon_status_t status;
 
     wire_arena_reset(&serve->arena);
     status = wire_decode_client_frame(&serve->arena, bytes, length, out_frame, err);
     if (status == PLASMON_OK && (*out_frame)->hello == NULL) {
-        status = pl_err_set(err, PLASMON_EMALFORMED, "the first frame of a session must carry a hello");
+        status = pl_err_set(err, PLASMON_EMALFORMED,
+                            "the first frame of a session must carry a hello");
     }
     return status;
 }
 
-static void first_frame(struct serve *serve, struct serve_client *client, const uint8_t *bytes, size_t length)
+static void first_frame(struct serve *serve, struct serve_client *client,
+                        const uint8_t *bytes, size_t length)
 {
     Plasmon__V1__ClientFrame *frame;
-    struct pl_err err = {0};
+    struct pl_err err       = {0};
     plasmon_status_t status = decode_hello(serve, bytes, length, &frame, &err);
 
     if (status != PLASMON_OK) {
@@ -146,7 +156,7 @@ static void first_frame(struct serve *serve, struct serve_client *client, const 
     PL_CHECK(client->hello != NULL);
     memcpy(client->hello, bytes, length);
     client->hello_bytes = length;
-    client->hello_ms = serve_now_ms();
+    client->hello_ms    = serve_now_ms();
 }
 
 void serve_clients_tick(struct serve *serve, uint64_t now_ms)
@@ -158,9 +168,10 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
         struct serve_client *client = pl_container_of(pos, struct serve_client, link);
         Plasmon__V1__ClientFrame *frame;
         struct pl_err err = {0};
-        uint8_t *hello = client->hello;
+        uint8_t *hello    = client->hello;
 
-        if (hello == NULL || (!ready && now_ms - client->hello_ms < SERVE_DEVICES_WAIT_MS)) {
+        if (hello == NULL ||
+            (!ready && now_ms - client->hello_ms < SERVE_DEVICES_WAIT_MS)) {
             continue;
         }
         client->hello = NULL;
@@ -172,10 +183,11 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
     }
 }
 
-static void client_message(void *user, struct rpc_stream *stream, const uint8_t *bytes, size_t length)
+static void client_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                           size_t length)
 {
     struct serve_client *client = user;
-    struct serve *serve = client->serve;
+    struct serve *serve         = client->serve;
     Plasmon__V1__ClientFrame *frame;
     struct pl_err err = {0};
     plasmon_status_t status;
@@ -192,17 +204,20 @@ static void client_message(void *user, struct rpc_stream *stream, const uint8_t 
     if (status == PLASMON_OK && frame->hello != NULL) {
         status = pl_err_set(&err, PLASMON_EMALFORMED, "a second hello on one stream");
     }
-    if (status == PLASMON_OK && frame->header->session != client->peer.session && frame->header->session != 0) {
+    if (status == PLASMON_OK && frame->header->session != client->peer.session &&
+        frame->header->session != 0) {
         status = pl_err_set(&err, PLASMON_EMALFORMED, "the frame is of another session");
     }
     if (status == PLASMON_OK) {
         take = wire_link_receive(&client->peer.link, frame->header->seq);
         if (take < 0) {
-            status = pl_err_set(&err, PLASMON_EMALFORMED, "frame %llu came after frame %llu: one is missing",
+            status = pl_err_set(&err, PLASMON_EMALFORMED,
+                                "frame %llu came after frame %llu: one is missing",
                                 (unsigned long long)frame->header->seq,
                                 (unsigned long long)client->peer.link.in_seq);
         } else if (frame->header->ack > client->peer.link.out_seq) {
-            status = pl_err_set(&err, PLASMON_EMALFORMED, "frame %llu is acknowledged, but only %llu were sent",
+            status = pl_err_set(&err, PLASMON_EMALFORMED,
+                                "frame %llu is acknowledged, but only %llu were sent",
                                 (unsigned long long)frame->header->ack,
                                 (unsigned long long)client->peer.link.out_seq);
         } else {
@@ -210,29 +225,32 @@ static void client_message(void *user, struct rpc_stream *stream, const uint8_t 
             if (take == 0) {
                 return;
             }
-            began = pl_thread_cpu_ns();
+            began  = pl_thread_cpu_ns();
             status = head_core_client_frame(serve->core, client->peer.session, frame, &err);
             serve->core_ns += pl_thread_cpu_ns() - began;
         }
     }
     if (status != PLASMON_OK) {
         /* Rubbish: this session ends, and nobody else notices. */
-        pl_info("head", "session %016llx is ended: %s", (unsigned long long)client->peer.session, err.text);
+        pl_info("head", "session %016llx is ended: %s",
+                (unsigned long long)client->peer.session, err.text);
         head_core_client_close(serve->core, client->peer.session);
         serve_peer_close(&client->peer, status, err.text);
     }
 }
 
-static void client_closed(void *user, struct rpc_stream *stream, plasmon_status_t status, const char *why)
+static void client_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
+                          const char *why)
 {
     struct serve_client *client = user;
-    struct serve *serve = client->serve;
+    struct serve *serve         = client->serve;
 
     (void)stream;
     (void)status;
     (void)why;
     client->peer.stream = NULL;
-    if (client->peer.session == 0 || !head_core_client_known(serve->core, client->peer.session)) {
+    if (client->peer.session == 0 ||
+        !head_core_client_known(serve->core, client->peer.session)) {
         serve_client_free(client);
         return;
     }
@@ -241,18 +259,19 @@ static void client_closed(void *user, struct rpc_stream *stream, plasmon_status_
 
 static const struct rpc_stream_ops client_ops = {
     .message = client_message,
-    .closed = client_closed,
+    .closed  = client_closed,
 };
 
-plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream, struct pl_err *err)
+plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream,
+                                     struct pl_err *err)
 {
-    struct serve *serve = user;
+    struct serve *serve         = user;
     struct serve_client *client = PL_NEW(struct serve_client);
 
     if (client == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "the head is out of memory");
     }
-    client->serve = serve;
+    client->serve       = serve;
     client->peer.stream = stream;
     wire_link_init(&client->peer.link, SERVE_KEPT_BYTES_MAX);
     pl_list_init(&client->link);

@@ -40,26 +40,27 @@ static void put_on_wire(struct serve_peer *peer, const uint8_t *bytes, size_t le
     status = rpc_stream_send(peer->stream, buffer, length);
     if (status == PLASMON_EAGAIN) {
         rpc_stream_close(peer->stream, PLASMON_ELIMIT,
-                         "the other side does not read: more is queued for it than fits; it may reconnect and resume");
+                         "the other side does not read: more is queued for it than fits; "
+                         "it may reconnect and resume");
     }
 }
 
-void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t credit, const uint8_t *body, size_t length,
-                     bool numbered)
+void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t credit,
+                     const uint8_t *body, size_t length, bool numbered)
 {
     Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
     uint8_t head[128];
     uint8_t *frame;
     size_t head_bytes;
 
-    header.protocol = WIRE_PROTOCOL;
-    header.epoch = serve->epoch;
-    header.session = peer->session;
-    header.seq = numbered ? wire_link_next_seq(&peer->link) : 0;
-    header.ack = peer->link.in_seq;
-    header.credit = credit;
+    header.protocol   = WIRE_PROTOCOL;
+    header.epoch      = serve->epoch;
+    header.session    = peer->session;
+    header.seq        = numbered ? wire_link_next_seq(&peer->link) : 0;
+    header.ack        = peer->link.in_seq;
+    header.credit     = credit;
     peer->credit_told = pl_max_u64(peer->credit_told, credit);
-    head_bytes = header_pack(&header, head);
+    head_bytes        = header_pack(&header, head);
 
     frame = rpc_buffer_create(head_bytes + length);
     PL_CHECK(frame != NULL);
@@ -67,7 +68,8 @@ void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t cred
     if (length > 0) {
         memcpy(frame + head_bytes, body, length);
     }
-    if (numbered && wire_link_sent(&peer->link, header.seq, frame, head_bytes + length) != PLASMON_OK) {
+    if (numbered &&
+        wire_link_sent(&peer->link, header.seq, frame, head_bytes + length) != PLASMON_OK) {
         pl_warn("head", "session %016llx has too much unacknowledged; it is ended",
                 (unsigned long long)peer->session);
         serve_peer_close(peer, PLASMON_ELIMIT, "too much is unacknowledged");
@@ -79,7 +81,8 @@ void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t cred
     }
     if (rpc_stream_send(peer->stream, frame, head_bytes + length) == PLASMON_EAGAIN) {
         rpc_stream_close(peer->stream, PLASMON_ELIMIT,
-                         "the other side does not read: more is queued for it than fits; it may reconnect and resume");
+                         "the other side does not read: more is queued for it than fits; "
+                         "it may reconnect and resume");
     }
 }
 
@@ -94,7 +97,8 @@ void serve_peer_resend(struct serve_peer *peer, uint64_t from)
     wire_link_resend(&peer->link, from, resend_one, peer);
 }
 
-static void orphan_message(void *user, struct rpc_stream *stream, const uint8_t *bytes, size_t length)
+static void orphan_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                           size_t length)
 {
     (void)user;
     (void)stream;
@@ -102,7 +106,8 @@ static void orphan_message(void *user, struct rpc_stream *stream, const uint8_t 
     (void)length;
 }
 
-static void orphan_closed(void *user, struct rpc_stream *stream, plasmon_status_t status, const char *why)
+static void orphan_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
+                          const char *why)
 {
     (void)user;
     (void)stream;
@@ -110,4 +115,5 @@ static void orphan_closed(void *user, struct rpc_stream *stream, plasmon_status_
     (void)why;
 }
 
-const struct rpc_stream_ops serve_orphan_ops = {.message = orphan_message, .closed = orphan_closed};
+const struct rpc_stream_ops serve_orphan_ops = {.message = orphan_message,
+                                                .closed  = orphan_closed};

@@ -36,7 +36,7 @@ bool serve_devices_ready(const struct serve *serve)
 {
     struct pl_list *pos;
     uint32_t announced = 0;
-    uint32_t here = 0;
+    uint32_t here      = 0;
 
     pl_list_for_each(pos, &serve->nodes) {
         const struct serve_node *node = pl_container_of(pos, struct serve_node, link);
@@ -54,20 +54,21 @@ bool serve_devices_ready(const struct serve *serve)
     return here >= announced;
 }
 
-static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command, bool numbered)
+static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command,
+                      bool numbered)
 {
     Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
     uint8_t *buffer;
     size_t length;
 
     header.protocol = WIRE_PROTOCOL;
-    header.epoch = node->serve->epoch;
-    header.session = node->session;
-    header.seq = numbered ? ++node->out_seq : 0;
-    header.ack = node->in_seq;
+    header.epoch    = node->serve->epoch;
+    header.session  = node->session;
+    header.seq      = numbered ? ++node->out_seq : 0;
+    header.ack      = node->in_seq;
     command->header = &header;
-    length = plasmon__v1__node_command__get_packed_size(command);
-    buffer = rpc_buffer_create(length);
+    length          = plasmon__v1__node_command__get_packed_size(command);
+    buffer          = rpc_buffer_create(length);
     if (buffer == NULL) {
         return; /* the store repeats what is not acknowledged */
     }
@@ -83,12 +84,12 @@ void serve_node_fence(struct serve *serve, uint32_t device)
     struct pl_list *pos;
 
     pl_list_for_each(pos, &serve->nodes) {
-        struct serve_node *node = pl_container_of(pos, struct serve_node, link);
+        struct serve_node *node          = pl_container_of(pos, struct serve_node, link);
         Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
-        uint32_t fence = worker != NULL ? worker->host_device : 0;
+        uint32_t fence                   = worker != NULL ? worker->host_device : 0;
 
         if (worker != NULL && node->host != NULL && strcmp(node->host, worker->host) == 0) {
-            command.fence = &fence;
+            command.fence   = &fence;
             command.n_fence = 1;
             node_send(node, &command, true);
         }
@@ -99,7 +100,7 @@ static void node_hello(struct serve_node *node, const Plasmon__V1__NodeHello *he
 {
     Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
     Plasmon__V1__NodeWelcome welcome = PLASMON__V1__NODE_WELCOME__INIT;
-    struct serve *serve = node->serve;
+    struct serve *serve              = node->serve;
     struct pl_list *pos, *tmp;
 
     pl_list_for_each_safe(pos, tmp, &serve->nodes) {
@@ -107,17 +108,18 @@ static void node_hello(struct serve_node *node, const Plasmon__V1__NodeHello *he
 
         if (old != node && old->host != NULL && strcmp(old->host, hello->host) == 0) {
             rpc_stream_set_user(old->stream, &serve_orphan_ops, NULL);
-            rpc_stream_close(old->stream, PLASMON_ECLOSED, "the store came back over another connection");
+            rpc_stream_close(old->stream, PLASMON_ECLOSED,
+                             "the store came back over another connection");
             serve_node_free(old);
         }
     }
-    node->host = pl_strdup(hello->host);
-    node->name = pl_strdup(hello->node);
+    node->host         = pl_strdup(hello->host);
+    node->name         = pl_strdup(hello->node);
     node->store_socket = pl_strdup(hello->store_socket);
     PL_CHECK(node->host != NULL && node->name != NULL && node->store_socket != NULL);
-    node->devices = hello->devices;
-    node->session = (uint64_t)(uintptr_t)node;
-    welcome.epoch = serve->epoch;
+    node->devices   = hello->devices;
+    node->session   = (uint64_t)(uintptr_t)node;
+    welcome.epoch   = serve->epoch;
     welcome.cluster = (char *)"plasmon";
     command.welcome = &welcome;
     node_send(node, &command, false);
@@ -134,18 +136,21 @@ static void node_down(struct serve_node *node, const Plasmon__V1__WorkerDown *do
 
         /* A newer incarnation may have said hello before the news of its predecessor's death came. */
         if (worker->device != UINT32_MAX && worker->host_device == down->host_device &&
-            strcmp(worker->host, node->host) == 0 && worker->incarnation > down->incarnation) {
+            strcmp(worker->host, node->host) == 0 &&
+            worker->incarnation > down->incarnation) {
             return;
         }
     }
-    head_core_worker_down(node->serve->core, node->host, down->host_device, down->quarantined, down->text);
+    head_core_worker_down(node->serve->core, node->host, down->host_device,
+                          down->quarantined, down->text);
     serve_clients_tick(node->serve, serve_now_ms());
 }
 
-static void node_message(void *user, struct rpc_stream *stream, const uint8_t *bytes, size_t length)
+static void node_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                         size_t length)
 {
     struct serve_node *node = user;
-    struct serve *serve = node->serve;
+    struct serve *serve     = node->serve;
     Plasmon__V1__NodeFrame *frame;
     struct pl_err err = {0};
 
@@ -164,7 +169,8 @@ static void node_message(void *user, struct rpc_stream *stream, const uint8_t *b
         serve_clients_tick(serve, serve_now_ms());
     }
     if (node->host == NULL) {
-        rpc_stream_close(stream, PLASMON_EMALFORMED, "the first frame of a store must carry a hello");
+        rpc_stream_close(stream, PLASMON_EMALFORMED,
+                         "the first frame of a store must carry a hello");
         return;
     }
     if (frame->header->seq != 0 && frame->header->seq <= node->in_seq) {
@@ -181,7 +187,8 @@ static void node_message(void *user, struct rpc_stream *stream, const uint8_t *b
     }
 }
 
-static void node_closed(void *user, struct rpc_stream *stream, plasmon_status_t status, const char *why)
+static void node_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
+                        const char *why)
 {
     struct serve_node *node = user;
 
@@ -193,18 +200,19 @@ static void node_closed(void *user, struct rpc_stream *stream, plasmon_status_t 
 
 static const struct rpc_stream_ops node_ops = {
     .message = node_message,
-    .closed = node_closed,
+    .closed  = node_closed,
 };
 
-plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream, struct pl_err *err)
+plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream,
+                                   struct pl_err *err)
 {
-    struct serve *serve = user;
+    struct serve *serve     = user;
     struct serve_node *node = PL_NEW(struct serve_node);
 
     if (node == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "the head is out of memory");
     }
-    node->serve = serve;
+    node->serve  = serve;
     node->stream = stream;
     pl_list_init(&node->link);
     pl_list_add_tail(&serve->nodes, &node->link);

@@ -6,7 +6,7 @@
 
 static void reply(struct rpc_unary *call, const ProtobufCMessage *message)
 {
-    size_t length = protobuf_c_message_get_packed_size(message);
+    size_t length   = protobuf_c_message_get_packed_size(message);
     uint8_t *buffer = rpc_buffer_create(length);
 
     if (buffer == NULL) {
@@ -36,9 +36,10 @@ static void answer(struct serve *serve, struct serve_status *status)
     pl_free(status);
 }
 
-void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length)
+void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                       size_t length)
 {
-    struct serve *serve = user;
+    struct serve *serve         = user;
     struct serve_status *status = PL_NEW(struct serve_status);
     struct pl_list *pos;
 
@@ -48,8 +49,8 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
         rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
         return;
     }
-    status->call = call;
-    status->request = ++serve->stats_request;
+    status->call        = call;
+    status->request     = ++serve->stats_request;
     status->deadline_ms = serve_now_ms() + SERVE_STATS_WAIT_MS;
     pl_list_init(&status->link);
     pl_list_add_tail(&serve->statuses, &status->link);
@@ -102,12 +103,13 @@ void serve_status_tick(struct serve *serve, uint64_t now_ms)
     }
 }
 
-void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length)
+void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                          size_t length)
 {
-    Plasmon__V1__FunctionsReply out = PLASMON__V1__FUNCTIONS_REPLY__INIT;
-    uint32_t count = kernel_count();
+    Plasmon__V1__FunctionsReply out  = PLASMON__V1__FUNCTIONS_REPLY__INIT;
+    uint32_t count                   = kernel_count();
     Plasmon__V1__Function *functions = PL_NEW_N(Plasmon__V1__Function, count);
-    Plasmon__V1__Function **list = PL_NEW_N(Plasmon__V1__Function *, count);
+    Plasmon__V1__Function **list     = PL_NEW_N(Plasmon__V1__Function *, count);
 
     (void)user;
     (void)bytes;
@@ -119,13 +121,13 @@ void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *byt
             const struct kernel_function *function = kernel_at(i);
 
             plasmon__v1__function__init(&functions[i]);
-            functions[i].id = pl_hash_name(function->name);
-            functions[i].name = (char *)function->name;
+            functions[i].id        = pl_hash_name(function->name);
+            functions[i].name      = (char *)function->name;
             functions[i].signature = (char *)function->signature;
-            functions[i].doc = (char *)function->doc;
-            list[i] = &functions[i];
+            functions[i].doc       = (char *)function->doc;
+            list[i]                = &functions[i];
         }
-        out.functions = list;
+        out.functions   = list;
         out.n_functions = count;
         reply(call, &out.base);
     }

@@ -35,7 +35,8 @@ void serve_worker_free(struct serve_worker *worker)
 
 static const struct rpc_stream_ops worker_ops;
 
-static struct serve_worker *worker_known(struct serve *serve, const Plasmon__V1__WorkerHello *hello,
+static struct serve_worker *worker_known(struct serve *serve,
+                                         const Plasmon__V1__WorkerHello *hello,
                                          const struct serve_worker *but)
 {
     struct pl_list *pos;
@@ -43,7 +44,8 @@ static struct serve_worker *worker_known(struct serve *serve, const Plasmon__V1_
     pl_list_for_each(pos, &serve->workers) {
         struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
 
-        if (worker != but && worker->device != UINT32_MAX && worker->host_device == hello->host_device &&
+        if (worker != but && worker->device != UINT32_MAX &&
+            worker->host_device == hello->host_device &&
             strcmp(worker->host, hello->host) == 0) {
             return worker;
         }
@@ -57,14 +59,15 @@ static void send_welcome(struct serve *serve, struct serve_worker *worker)
     Plasmon__V1__WorkerWelcome welcome = PLASMON__V1__WORKER_WELCOME__INIT;
     uint8_t body[256];
 
-    welcome.epoch = serve->epoch;
-    welcome.session = worker->peer.session;
-    welcome.device = worker->device;
+    welcome.epoch             = serve->epoch;
+    welcome.session           = worker->peer.session;
+    welcome.device            = worker->device;
     welcome.host_device_count = head_core_device_count(serve->core);
-    welcome.resumed_seq = worker->peer.link.in_seq;
-    command.welcome = &welcome;
+    welcome.resumed_seq       = worker->peer.link.in_seq;
+    command.welcome           = &welcome;
     PL_CHECK(plasmon__v1__worker_command__get_packed_size(&command) <= sizeof(body));
-    serve_peer_send(serve, &worker->peer, 0, body, plasmon__v1__worker_command__pack(&command, body), false);
+    serve_peer_send(serve, &worker->peer, 0, body,
+                    plasmon__v1__worker_command__pack(&command, body), false);
 }
 
 static uint64_t new_session(void)
@@ -76,17 +79,20 @@ static uint64_t new_session(void)
 
 /* The stream of `fresh` becomes that of the worker that said hello. */
 static plasmon_status_t take_hello(struct serve *serve, struct serve_worker *fresh,
-                                   const Plasmon__V1__WorkerHello *hello, struct pl_err *err)
+                                   const Plasmon__V1__WorkerHello *hello,
+                                   struct pl_err *err)
 {
     struct serve_worker *worker = worker_known(serve, hello, fresh);
-    struct rpc_stream *stream = fresh->peer.stream;
-    bool resumed = worker != NULL && hello->resume_session != 0 && hello->resume_session == worker->peer.session &&
+    struct rpc_stream *stream   = fresh->peer.stream;
+    bool resumed                = worker != NULL && hello->resume_session != 0 &&
+                   hello->resume_session == worker->peer.session &&
                    hello->incarnation == worker->incarnation;
     plasmon_status_t status;
     uint32_t device;
 
     if (hello->resume_session != 0 && !resumed) {
-        return pl_err_set(err, PLASMON_ECLOSED, "the worker's session is unknown to this head; start it anew");
+        return pl_err_set(err, PLASMON_ECLOSED,
+                          "the worker's session is unknown to this head; start it anew");
     }
     status = head_core_worker_up(serve->core, hello, &device, err);
     if (status != PLASMON_OK) {
@@ -97,10 +103,11 @@ static plasmon_status_t take_hello(struct serve *serve, struct serve_worker *fre
     } else {
         if (worker->peer.stream != NULL) {
             rpc_stream_set_user(worker->peer.stream, &serve_orphan_ops, NULL);
-            rpc_stream_close(worker->peer.stream, PLASMON_ECLOSED, "the worker came back over another connection");
+            rpc_stream_close(worker->peer.stream, PLASMON_ECLOSED,
+                             "the worker came back over another connection");
         }
         worker->peer.stream = stream;
-        fresh->peer.stream = NULL;
+        fresh->peer.stream  = NULL;
         rpc_stream_set_user(stream, &worker_ops, worker);
     }
     if (!resumed) {
@@ -108,7 +115,7 @@ static plasmon_status_t take_hello(struct serve *serve, struct serve_worker *fre
         wire_link_init(&worker->peer.link, SERVE_KEPT_BYTES_MAX);
         worker->peer.session = new_session();
     }
-    worker->device = device;
+    worker->device      = device;
     worker->host_device = hello->host_device;
     worker->incarnation = hello->incarnation;
     if (worker->host == NULL) {
@@ -126,10 +133,11 @@ static plasmon_status_t take_hello(struct serve *serve, struct serve_worker *fre
     return PLASMON_OK;
 }
 
-static void worker_message(void *user, struct rpc_stream *stream, const uint8_t *bytes, size_t length)
+static void worker_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                           size_t length)
 {
     struct serve_worker *worker = user;
-    struct serve *serve = worker->serve;
+    struct serve *serve         = worker->serve;
     Plasmon__V1__WorkerFrame *frame;
     struct pl_err err = {0};
     plasmon_status_t status;
@@ -148,12 +156,14 @@ static void worker_message(void *user, struct rpc_stream *stream, const uint8_t 
         return;
     }
     if (status == PLASMON_OK && worker->device == UINT32_MAX) {
-        status = pl_err_set(&err, PLASMON_EMALFORMED, "the first frame of a worker must carry a hello");
+        status = pl_err_set(&err, PLASMON_EMALFORMED,
+                            "the first frame of a worker must carry a hello");
     }
     if (status == PLASMON_OK) {
         take = wire_link_receive(&worker->peer.link, frame->header->seq);
         if (take < 0) {
-            status = pl_err_set(&err, PLASMON_EMALFORMED, "a frame is missing before number %llu",
+            status = pl_err_set(&err, PLASMON_EMALFORMED,
+                                "a frame is missing before number %llu",
                                 (unsigned long long)frame->header->seq);
         }
     }
@@ -171,12 +181,14 @@ static void worker_message(void *user, struct rpc_stream *stream, const uint8_t 
         }
     }
     if (status != PLASMON_OK) {
-        pl_error("head", "the connection of device %u is closed: %s", worker->device, err.text);
+        pl_error("head", "the connection of device %u is closed: %s", worker->device,
+                 err.text);
         rpc_stream_close(stream, status, err.text);
     }
 }
 
-static void worker_closed(void *user, struct rpc_stream *stream, plasmon_status_t status, const char *why)
+static void worker_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
+                          const char *why)
 {
     struct serve_worker *worker = user;
 
@@ -193,19 +205,20 @@ static void worker_closed(void *user, struct rpc_stream *stream, plasmon_status_
 
 static const struct rpc_stream_ops worker_ops = {
     .message = worker_message,
-    .closed = worker_closed,
+    .closed  = worker_closed,
 };
 
-plasmon_status_t serve_worker_accept(void *user, struct rpc_stream *stream, struct pl_err *err)
+plasmon_status_t serve_worker_accept(void *user, struct rpc_stream *stream,
+                                     struct pl_err *err)
 {
-    struct serve *serve = user;
+    struct serve *serve         = user;
     struct serve_worker *worker = PL_NEW(struct serve_worker);
 
     if (worker == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "the head is out of memory");
     }
-    worker->serve = serve;
-    worker->device = UINT32_MAX;
+    worker->serve       = serve;
+    worker->device      = UINT32_MAX;
     worker->peer.stream = stream;
     wire_link_init(&worker->peer.link, SERVE_KEPT_BYTES_MAX);
     pl_list_init(&worker->link);

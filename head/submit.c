@@ -33,8 +33,10 @@ static bool writes(uint32_t mode)
 
 static bool overlap(const struct head_arg *a, const struct head_arg *b)
 {
-    return a->array != NULL && a->array == b->array && a->mode != PLASMON__V1__MODE__MODE_REDUCE &&
-           b->mode != PLASMON__V1__MODE__MODE_REDUCE && pl_box_intersects(&a->hull, &b->hull);
+    return a->array != NULL && a->array == b->array &&
+           a->mode != PLASMON__V1__MODE__MODE_REDUCE &&
+           b->mode != PLASMON__V1__MODE__MODE_REDUCE &&
+           pl_box_intersects(&a->hull, &b->hull);
 }
 
 /* Two arguments of one call must not meet when one of them is written: its result would depend on chance. */
@@ -47,7 +49,8 @@ static plasmon_status_t check_aliasing(const struct head_run *run, struct pl_err
         for (size_t j = 0; j < run->arg_count; j++) {
             if (j != i && overlap(&run->args[i], &run->args[j])) {
                 return pl_err_set(err, PLASMON_EINVAL,
-                                  "arguments %zu and %zu overlap and one of them is written; pass it once as INOUT, or a "
+                                  "arguments %zu and %zu overlap and one of them is "
+                                  "written; pass it once as INOUT, or a "
                                   "snapshot",
                                   i, j);
             }
@@ -67,14 +70,17 @@ struct start {
     struct head_failure *failure;
 };
 
-static struct head_buffer *fresh_buffer(struct start *start, const struct pl_box *frame, uint32_t dtype)
+static struct head_buffer *fresh_buffer(struct start *start, const struct pl_box *frame,
+                                        uint32_t dtype)
 {
-    struct head_buffer *buffer = head_buffer_create(start->core, start->device, frame, dtype);
+    struct head_buffer *buffer =
+        head_buffer_create(start->core, start->device, frame, dtype);
 
     if (buffer == NULL) {
-        start->failure = head_failure_create(PLASMON_ELIMIT, start->run->id, 0,
-                                             "the object table of device %u is full (%d objects); release some refs",
-                                             start->device->index, HEAD_SLOTS_MAX);
+        start->failure = head_failure_create(
+            PLASMON_ELIMIT, start->run->id, 0,
+            "the object table of device %u is full (%d objects); release some refs",
+            start->device->index, HEAD_SLOTS_MAX);
     }
     return buffer;
 }
@@ -85,18 +91,19 @@ static bool covers_array(const struct head_arg *arg)
 }
 
 /* OUT and INOUT. */
-static bool gather_written(struct start *start, struct head_operand *operand, struct head_arg *arg, uint32_t number)
+static bool gather_written(struct start *start, struct head_operand *operand,
+                           struct head_arg *arg, uint32_t number)
 {
     bool keeps = arg->mode == PLASMON__V1__MODE__MODE_INOUT || !pl_view_dense(&arg->view);
 
     operand->writes = true;
-    operand->reads = keeps;
+    operand->reads  = keeps;
     if (keeps || !covers_array(arg)) {
         arg->buffer = head_move_common(arg->array, &arg->hull, start->device, true);
     }
     if (arg->buffer != NULL) {
         head_buffer_hold(arg->buffer);
-        arg->in_place = true;
+        arg->in_place    = true;
         operand->consume = true;
         return true;
     }
@@ -108,33 +115,35 @@ static bool gather_written(struct start *start, struct head_operand *operand, st
     operand->fresh = true;
     if (keeps) {
         operand->reads = false; /* its pieces do */
-        return head_move_pieces(start->core, arg->array, &arg->hull, arg->buffer, number, &start->pieces,
-                                &start->held, &start->failure);
+        return head_move_pieces(start->core, arg->array, &arg->hull, arg->buffer, number,
+                                &start->pieces, &start->held, &start->failure);
     }
     return true;
 }
 
-static bool gather(struct start *start, struct head_operand *operand, struct head_arg *arg, uint32_t number)
+static bool gather(struct start *start, struct head_operand *operand, struct head_arg *arg,
+                   uint32_t number)
 {
     bool ok = true;
 
     operand->mode = arg->mode;
-    operand->box = arg->hull;
+    operand->box  = arg->hull;
     operand->view = arg->view;
     switch (arg->mode) {
     case PLASMON__V1__MODE__MODE_IN:
         operand->reads = true;
-        arg->buffer = head_move_read(start->core, arg->array, &arg->hull, start->device, false, &start->failure);
+        arg->buffer    = head_move_read(start->core, arg->array, &arg->hull, start->device,
+                                        false, &start->failure);
         break;
     case PLASMON__V1__MODE__MODE_OUT:
     case PLASMON__V1__MODE__MODE_INOUT:
         ok = gather_written(start, operand, arg, number);
         break;
     default: /* REDUCE, SCRATCH */
-        operand->writes = true;
-        operand->fresh = true;
+        operand->writes    = true;
+        operand->fresh     = true;
         operand->reduce_op = arg->reduce_op;
-        arg->buffer = fresh_buffer(start, &arg->hull, arg->dtype);
+        arg->buffer        = fresh_buffer(start, &arg->hull, arg->dtype);
         break;
     }
     operand->buffer = arg->buffer;
@@ -147,7 +156,8 @@ static void commit(struct head_core *core, struct head_task *task, struct head_a
 {
     struct head_tile *tile;
 
-    if (arg->mode == PLASMON__V1__MODE__MODE_IN || arg->mode == PLASMON__V1__MODE__MODE_SCRATCH) {
+    if (arg->mode == PLASMON__V1__MODE__MODE_IN ||
+        arg->mode == PLASMON__V1__MODE__MODE_SCRATCH) {
         return;
     }
     if (arg->in_place) {
@@ -170,7 +180,8 @@ static uint64_t estimate_ns(const struct head_run *run, const struct head_device
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < run->arg_count; i++) {
-        bytes += (uint64_t)pl_box_elements(&run->args[i].hull) * pl_dtype_bytes(run->args[i].dtype);
+        bytes += (uint64_t)pl_box_elements(&run->args[i].hull) *
+                 pl_dtype_bytes(run->args[i].dtype);
     }
     return 2000 + bytes / (device->kind == 1 ? 4 : 2000);
 }
@@ -183,12 +194,13 @@ static struct head_device *choose_device(struct head_core *core, const struct he
     pl_vec_clear(&wants);
     for (size_t i = 0; i < run->arg_count; i++) {
         const struct head_arg *arg = &run->args[i];
-        struct head_want *want = pl_vec_push(&wants);
+        struct head_want *want     = pl_vec_push(&wants);
 
         PL_CHECK(want != NULL);
-        want->box = arg->hull;
+        want->box   = arg->hull;
         want->bytes = (uint64_t)pl_box_elements(&arg->hull) * pl_dtype_bytes(arg->dtype);
-        if (arg->mode == PLASMON__V1__MODE__MODE_IN || arg->mode == PLASMON__V1__MODE__MODE_INOUT ||
+        if (arg->mode == PLASMON__V1__MODE__MODE_IN ||
+            arg->mode == PLASMON__V1__MODE__MODE_INOUT ||
             (arg->mode == PLASMON__V1__MODE__MODE_OUT && !covers_array(arg))) {
             want->array = arg->array;
         }
@@ -202,15 +214,17 @@ static struct head_failure *failed_input(const struct head_run *run)
         const struct head_arg *arg = &run->args[i];
         struct head_failure *failure;
 
-        if (arg->mode != PLASMON__V1__MODE__MODE_IN && arg->mode != PLASMON__V1__MODE__MODE_INOUT &&
+        if (arg->mode != PLASMON__V1__MODE__MODE_IN &&
+            arg->mode != PLASMON__V1__MODE__MODE_INOUT &&
             !(arg->mode == PLASMON__V1__MODE__MODE_OUT && !pl_view_dense(&arg->view))) {
             continue;
         }
         failure = head_array_failure(arg->array, &arg->hull);
         if (failure != NULL) {
-            return head_failure_create(PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
-                                       "argument %zu of task %llu failed before; the first failure: %s", i,
-                                       (unsigned long long)run->id, failure->text);
+            return head_failure_create(
+                PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
+                "argument %zu of task %llu failed before; the first failure: %s", i,
+                (unsigned long long)run->id, failure->text);
         }
     }
     return NULL;
@@ -227,27 +241,29 @@ static void release_held(struct start *start)
         }
     }
     for (size_t i = 0; i < start->held.count; i++) {
-        head_buffer_release(start->core, *(struct head_buffer **)pl_vec_at(&start->held, i));
+        head_buffer_release(start->core,
+                            *(struct head_buffer **)pl_vec_at(&start->held, i));
     }
 }
 
-static struct head_task *start_task(struct start *start, const struct head_operand *operands)
+static struct head_task *start_task(struct start *start,
+                                    const struct head_operand *operands)
 {
     const struct head_run *run = start->run;
-    struct head_launch launch = {
-        .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
-        .device = start->device,
-        .client = run->client,
-        .id = run->id,
-        .function = run->function,
-        .label = run->label,
-        .operands = operands,
-        .operand_count = run->arg_count,
-        .pieces = start->pieces.items,
-        .piece_count = start->pieces.count,
-        .scalars = run->scalars,
-        .scalar_count = run->scalar_count,
-        .retries_max = run->retries,
+    struct head_launch launch  = {
+         .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
+         .device        = start->device,
+         .client        = run->client,
+         .id            = run->id,
+         .function      = run->function,
+         .label         = run->label,
+         .operands      = operands,
+         .operand_count = run->arg_count,
+         .pieces        = start->pieces.items,
+         .piece_count   = start->pieces.count,
+         .scalars       = run->scalars,
+         .scalar_count  = run->scalar_count,
+         .retries_max   = run->retries,
     };
     struct head_task *task = head_task_start(start->core, &launch);
 
@@ -256,13 +272,15 @@ static struct head_task *start_task(struct start *start, const struct head_opera
     return task;
 }
 
-bool head_run_start(struct head_core *core, struct head_run *run, struct head_failure **out_failure)
+bool head_run_start(struct head_core *core, struct head_run *run,
+                    struct head_failure **out_failure)
 {
     static _Thread_local struct start start = {
         .pieces = {.item_bytes = sizeof(struct head_piece)},
-        .held = {.item_bytes = sizeof(struct head_buffer *)},
+        .held   = {.item_bytes = sizeof(struct head_buffer *)},
     };
-    static _Thread_local struct pl_vec operands = {.item_bytes = sizeof(struct head_operand)};
+    static _Thread_local struct pl_vec operands = {.item_bytes =
+                                                       sizeof(struct head_operand)};
     struct head_task *task;
     bool ok = true;
 
@@ -271,7 +289,8 @@ bool head_run_start(struct head_core *core, struct head_run *run, struct head_fa
         struct head_arg *arg = &run->args[i];
 
         if (arg->array != NULL && arg->array->partials.count > 0 &&
-            (arg->mode != PLASMON__V1__MODE__MODE_REDUCE || arg->array->partial_op != arg->reduce_op)) {
+            (arg->mode != PLASMON__V1__MODE__MODE_REDUCE ||
+             arg->array->partial_op != arg->reduce_op)) {
             head_reduce_fold(core, arg->array);
         }
     }
@@ -280,10 +299,10 @@ bool head_run_start(struct head_core *core, struct head_run *run, struct head_fa
         return false;
     }
 
-    start.core = core;
-    start.run = run;
+    start.core    = core;
+    start.run     = run;
     start.failure = NULL;
-    start.device = choose_device(core, run, out_failure);
+    start.device  = choose_device(core, run, out_failure);
     if (start.device == NULL) {
         return false;
     }
@@ -310,20 +329,23 @@ bool head_run_start(struct head_core *core, struct head_run *run, struct head_fa
     return true;
 }
 
-void head_run_fail(struct head_core *core, const struct head_run *run, struct head_failure *failure)
+void head_run_fail(struct head_core *core, const struct head_run *run,
+                   struct head_failure *failure)
 {
     for (size_t i = 0; i < run->arg_count; i++) {
         const struct head_arg *arg = &run->args[i];
         struct head_tile *tile;
 
-        if (arg->array == NULL || !(writes(arg->mode) || arg->mode == PLASMON__V1__MODE__MODE_REDUCE)) {
+        if (arg->array == NULL ||
+            !(writes(arg->mode) || arg->mode == PLASMON__V1__MODE__MODE_REDUCE)) {
             continue;
         }
         if (arg->array->partials.count > 0 &&
-            (arg->mode != PLASMON__V1__MODE__MODE_REDUCE || arg->array->partial_op != arg->reduce_op)) {
+            (arg->mode != PLASMON__V1__MODE__MODE_REDUCE ||
+             arg->array->partial_op != arg->reduce_op)) {
             head_reduce_fold(core, arg->array);
         }
-        tile = head_tile_create(core, &arg->hull);
+        tile          = head_tile_create(core, &arg->hull);
         tile->failure = head_failure_hold(failure);
         if (arg->mode == PLASMON__V1__MODE__MODE_REDUCE) {
             /* As if it had failed later: what is folded with what must not depend on when a failure is known. */
@@ -338,8 +360,9 @@ void head_run_fail(struct head_core *core, const struct head_run *run, struct he
 /* ------------------------------------------------------------------------------------- from the wire */
 
 /* A new output: its array; the ref is added now, so that it exists (failed) even if the task is refused below. */
-static plasmon_status_t resolve_new(struct head_core *core, struct head_client *client, const Plasmon__V1__Arg *wire,
-                                    struct head_arg *arg, struct pl_err *err)
+static plasmon_status_t resolve_new(struct head_core *core, struct head_client *client,
+                                    const Plasmon__V1__Arg *wire, struct head_arg *arg,
+                                    struct pl_err *err)
 {
     struct pl_shape shape;
     plasmon_status_t status = wire_shape_get(wire->shape, &shape, err);
@@ -351,8 +374,8 @@ static plasmon_status_t resolve_new(struct head_core *core, struct head_client *
         return pl_err_set(err, PLASMON_EINVAL, "a new output cannot be given as a view");
     }
     arg->dtype = shape.dtype;
-    arg->view = pl_view_whole(&shape);
-    arg->hull = pl_box_of_shape(&shape);
+    arg->view  = pl_view_whole(&shape);
+    arg->hull  = pl_box_of_shape(&shape);
     if (wire->mode == PLASMON__V1__MODE__MODE_SCRATCH) {
         return PLASMON_OK;
     }
@@ -360,16 +383,18 @@ static plasmon_status_t resolve_new(struct head_core *core, struct head_client *
     return head_client_ref_add(core, client, wire->ref, arg->array, NULL, err);
 }
 
-static plasmon_status_t resolve(struct head_core *core, struct head_client *client, const Plasmon__V1__Arg *wire,
-                                struct head_arg *arg, struct pl_err *err)
+static plasmon_status_t resolve(struct head_core *core, struct head_client *client,
+                                const Plasmon__V1__Arg *wire, struct head_arg *arg,
+                                struct pl_err *err)
 {
     struct head_ref *ref;
     plasmon_status_t status;
 
     memset(arg, 0, sizeof(*arg));
-    arg->mode = wire->mode;
+    arg->mode      = wire->mode;
     arg->reduce_op = wire->reduce_op;
-    if ((wire->mode == PLASMON__V1__MODE__MODE_OUT || wire->mode == PLASMON__V1__MODE__MODE_SCRATCH) &&
+    if ((wire->mode == PLASMON__V1__MODE__MODE_OUT ||
+         wire->mode == PLASMON__V1__MODE__MODE_SCRATCH) &&
         wire->shape != NULL) {
         return resolve_new(core, client, wire, arg, err);
     }
@@ -381,12 +406,13 @@ static plasmon_status_t resolve(struct head_core *core, struct head_client *clie
         return status;
     }
     if (ref->array->put_offset != UINT64_MAX) {
-        return pl_err_set(err, PLASMON_EAGAIN, "ref %llu is still being put; finish the put first",
+        return pl_err_set(err, PLASMON_EAGAIN,
+                          "ref %llu is still being put; finish the put first",
                           (unsigned long long)wire->ref);
     }
     arg->array = ref->array;
     arg->dtype = ref->array->shape.dtype;
-    status = head_ref_view(ref, wire->n_view, wire->view, &arg->view, err);
+    status     = head_ref_view(ref, wire->n_view, wire->view, &arg->view, err);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -403,37 +429,40 @@ static plasmon_status_t submit_snapshot(struct head_core *core, struct head_clie
 
     if (task->n_args != 2 || task->args[0]->mode != PLASMON__V1__MODE__MODE_IN ||
         task->args[1]->mode != PLASMON__V1__MODE__MODE_OUT) {
-        return pl_err_set(err, PLASMON_EMALFORMED, "a snapshot has two arguments: IN, the source, and OUT, its name");
+        return pl_err_set(
+            err, PLASMON_EMALFORMED,
+            "a snapshot has two arguments: IN, the source, and OUT, its name");
     }
     status = resolve(core, client, task->args[0], &from, err);
     if (status != PLASMON_OK) {
         return status;
     }
     head_reduce_fold(core, from.array);
-    copy = head_array_snapshot(core, from.array, &from.hull);
+    copy   = head_array_snapshot(core, from.array, &from.hull);
     status = head_client_ref_add(core, client, task->args[1]->ref, copy, &from.view, err);
     if (status == PLASMON_OK) {
-        head_client_done(core, client, task->id); /* a name; its content may still be pending */
+        head_client_done(core, client,
+                         task->id); /* a name; its content may still be pending */
     }
     return status;
 }
 
-static plasmon_status_t submit_run(struct head_core *core, struct head_client *client, const Plasmon__V1__Task *task,
-                                   struct pl_err *err)
+static plasmon_status_t submit_run(struct head_core *core, struct head_client *client,
+                                   const Plasmon__V1__Task *task, struct pl_err *err)
 {
     static _Thread_local struct pl_vec args = {.item_bytes = sizeof(struct head_arg)};
-    struct head_run run = {
-        .client = client,
-        .id = task->id,
-        .function = task->function,
-        .label = task->label,
-        .scalars = task->scalars,
-        .scalar_count = task->n_scalars,
-        .place = task->place,
-        .retries = task->retries == 0 ? core->config.retries : task->retries - 1,
+    struct head_run run                     = {
+                            .client       = client,
+                            .id           = task->id,
+                            .function     = task->function,
+                            .label        = task->label,
+                            .scalars      = task->scalars,
+                            .scalar_count = task->n_scalars,
+                            .place        = task->place,
+                            .retries      = task->retries == 0 ? core->config.retries : task->retries - 1,
     };
     struct head_failure *failure = NULL;
-    plasmon_status_t status = PLASMON_OK;
+    plasmon_status_t status      = PLASMON_OK;
 
     pl_vec_clear(&args);
     for (size_t i = 0; i < task->n_args; i++) {
@@ -443,11 +472,12 @@ static plasmon_status_t submit_run(struct head_core *core, struct head_client *c
         PL_CHECK(arg != NULL);
         one = resolve(core, client, task->args[i], arg, status == PLASMON_OK ? err : NULL);
         if (one != PLASMON_OK) {
-            pl_vec_pop(&args); /* the others are still resolved: their refs must exist, failed */
+            pl_vec_pop(
+                &args); /* the others are still resolved: their refs must exist, failed */
             status = status == PLASMON_OK ? one : status;
         }
     }
-    run.args = args.items;
+    run.args      = args.items;
     run.arg_count = args.count;
     if (status == PLASMON_OK) {
         status = check_aliasing(&run, err);
@@ -460,7 +490,7 @@ static plasmon_status_t submit_run(struct head_core *core, struct head_client *c
     }
 
     if (failure->first_task == 0) {
-        failure->first_task = task->id;
+        failure->first_task   = task->id;
         failure->first_client = client->id;
     }
     head_run_fail(core, &run, failure);
@@ -470,13 +500,14 @@ static plasmon_status_t submit_run(struct head_core *core, struct head_client *c
     return PLASMON_OK;
 }
 
-plasmon_status_t head_submit(struct head_core *core, struct head_client *client, const Plasmon__V1__Task *task,
-                             struct pl_err *err)
+plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
+                             const Plasmon__V1__Task *task, struct pl_err *err)
 {
     plasmon_status_t status;
 
     if (task->id == 0 || pl_map_get(&client->tasks, task->id) != NULL) {
-        return pl_err_set(err, PLASMON_EMALFORMED, "task id %llu is 0 or in use", (unsigned long long)task->id);
+        return pl_err_set(err, PLASMON_EMALFORMED, "task id %llu is 0 or in use",
+                          (unsigned long long)task->id);
     }
     switch (task->kind) {
     case PLASMON__V1__TASK_KIND__TASK_RUN:
@@ -488,12 +519,13 @@ plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
         status = submit_snapshot(core, client, task, err);
         break;
     default:
-        return pl_err_set(err, PLASMON_EMALFORMED, "task %llu: no such kind %d", (unsigned long long)task->id,
-                          (int)task->kind);
+        return pl_err_set(err, PLASMON_EMALFORMED, "task %llu: no such kind %d",
+                          (unsigned long long)task->id, (int)task->kind);
     }
     if (status != PLASMON_OK) {
-        struct head_failure *failure = head_failure_create(status, task->id, client->id, "task %llu refused: %s",
-                                                           (unsigned long long)task->id, err->text);
+        struct head_failure *failure =
+            head_failure_create(status, task->id, client->id, "task %llu refused: %s",
+                                (unsigned long long)task->id, err->text);
 
         head_client_failed(core, client, task->id, failure);
         head_failure_release(failure);

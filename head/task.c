@@ -24,7 +24,7 @@ struct builder {
     struct pl_vec producers;
 };
 static _Thread_local struct builder builder = {
-    .after = {.item_bytes = sizeof(uint64_t)},
+    .after     = {.item_bytes = sizeof(uint64_t)},
     .producers = {.item_bytes = sizeof(struct head_task *)},
 };
 
@@ -37,64 +37,68 @@ static int64_t *arena_box(struct wire_arena *arena, const struct pl_box *box, si
     return numbers;
 }
 
-static Plasmon__V1__Operand *encode_operand(struct wire_arena *arena, const struct head_operand *operand)
+static Plasmon__V1__Operand *encode_operand(struct wire_arena *arena,
+                                            const struct head_operand *operand)
 {
     Plasmon__V1__Operand *out = wire_arena_alloc(arena, sizeof(*out));
 
     PL_CHECK(out != NULL);
     plasmon__v1__operand__init(out);
-    out->mode = operand->mode;
-    out->buffer = operand->buffer->id;
-    out->fresh = operand->fresh;
+    out->mode    = operand->mode;
+    out->buffer  = operand->buffer->id;
+    out->fresh   = operand->fresh;
     out->consume = operand->consume;
-    out->dtype = operand->buffer->dtype;
-    out->frame = arena_box(arena, &operand->buffer->frame, &out->n_frame);
-    out->view = wire_arena_alloc(arena, 3 * PL_DIM_MAX * sizeof(int64_t));
+    out->dtype   = operand->buffer->dtype;
+    out->frame   = arena_box(arena, &operand->buffer->frame, &out->n_frame);
+    out->view    = wire_arena_alloc(arena, 3 * PL_DIM_MAX * sizeof(int64_t));
     PL_CHECK(out->view != NULL);
-    out->n_view = wire_view_put(&operand->view, out->view);
-    out->reduce_op = operand->reduce_op;
+    out->n_view             = wire_view_put(&operand->view, out->view);
+    out->reduce_op          = operand->reduce_op;
     out->writable_by_client = operand->client_writes;
-    out->replica = operand->buffer->replica;
+    out->replica            = operand->buffer->replica;
     return out;
 }
 
-static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena, const struct head_piece *piece)
+static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena,
+                                        const struct head_piece *piece)
 {
     Plasmon__V1__Piece *out = wire_arena_alloc(arena, sizeof(*out));
 
     PL_CHECK(out != NULL);
     plasmon__v1__piece__init(out);
-    out->src = piece->src->id;
+    out->src       = piece->src->id;
     out->src_frame = arena_box(arena, &piece->src->frame, &out->n_src_frame);
-    out->box = arena_box(arena, &piece->box, &out->n_box);
-    out->operand = piece->operand;
+    out->box       = arena_box(arena, &piece->box, &out->n_box);
+    out->operand   = piece->operand;
     return out;
 }
 
 static void keep_encoded(struct head_task *task, const Plasmon__V1__Launch *launch)
 {
     uint32_t length = (uint32_t)plasmon__v1__launch__get_packed_size(launch);
-    uint8_t *bytes = head_alloc(length);
+    uint8_t *bytes  = head_alloc(length);
 
     (void)plasmon__v1__launch__pack(launch, bytes); /* its size was just computed */
     pl_free(task->bytes);
-    task->bytes = bytes;
+    task->bytes        = bytes;
     task->bytes_length = length;
 }
 
-static void encode(struct head_core *core, struct head_task *task, const struct head_launch *launch,
-                   const uint64_t *after, size_t after_count)
+static void encode(struct head_core *core, struct head_task *task,
+                   const struct head_launch *launch, const uint64_t *after,
+                   size_t after_count)
 {
     struct wire_arena *arena = &core->arena;
-    Plasmon__V1__Launch out = PLASMON__V1__LAUNCH__INIT;
+    Plasmon__V1__Launch out  = PLASMON__V1__LAUNCH__INIT;
 
     wire_arena_reset(arena);
-    out.seq = task->seq;
-    out.order = task->order;
-    out.kind = (Plasmon__V1__LaunchKind)launch->kind;
+    out.seq      = task->seq;
+    out.order    = task->order;
+    out.kind     = (Plasmon__V1__LaunchKind)launch->kind;
     out.function = launch->function;
     if (launch->operand_count > 0) {
-        out.operands = wire_arena_alloc(arena, launch->operand_count * sizeof(*out.operands));
+        out.operands =
+            wire_arena_alloc(arena, launch->operand_count * sizeof(*out.operands));
         PL_CHECK(out.operands != NULL);
         out.n_operands = launch->operand_count;
         for (size_t i = 0; i < launch->operand_count; i++) {
@@ -109,18 +113,18 @@ static void encode(struct head_core *core, struct head_task *task, const struct 
             out.pieces[i] = encode_piece(arena, &launch->pieces[i]);
         }
     }
-    out.scalars = (uint64_t *)launch->scalars;
+    out.scalars   = (uint64_t *)launch->scalars;
     out.n_scalars = launch->scalar_count;
-    out.after = (uint64_t *)after;
-    out.n_after = after_count;
+    out.after     = (uint64_t *)after;
+    out.n_after   = after_count;
     out.data.data = (uint8_t *)launch->data;
-    out.data.len = launch->data_length;
-    out.offset = launch->offset;
-    out.length = launch->length;
-    out.peer = launch->peer;
-    out.request = launch->request;
-    out.client = launch->client != NULL ? launch->client->id : 0;
-    out.task = launch->id;
+    out.data.len  = launch->data_length;
+    out.offset    = launch->offset;
+    out.length    = launch->length;
+    out.peer      = launch->peer;
+    out.request   = launch->request;
+    out.client    = launch->client != NULL ? launch->client->id : 0;
+    out.task      = launch->id;
     if (launch->label != NULL) {
         out.label = (char *)launch->label;
     }
@@ -138,20 +142,22 @@ void head_task_skip(struct head_core *core, struct head_task *task)
     size_t kept = 0;
 
     wire_arena_reset(&core->arena);
-    out = plasmon__v1__launch__unpack(&core->arena.allocator, task->bytes_length, task->bytes);
+    out = plasmon__v1__launch__unpack(&core->arena.allocator, task->bytes_length,
+                                      task->bytes);
     PL_CHECK(out != NULL);
     for (size_t i = 0; i < out->n_operands; i++) {
         if (out->operands[i]->fresh) {
-            out->operands[i]->mode = PLASMON__V1__MODE__MODE_SCRATCH; /* made, and never sealed */
+            out->operands[i]->mode =
+                PLASMON__V1__MODE__MODE_SCRATCH; /* made, and never sealed */
             out->operands[kept++] = out->operands[i];
         }
     }
     out->n_operands = kept;
-    out->n_pieces = 0;
-    out->n_scalars = 0;
-    out->data.len = 0;
-    out->kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
-    task->kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    out->n_pieces   = 0;
+    out->n_scalars  = 0;
+    out->data.len   = 0;
+    out->kind       = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    task->kind      = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
     keep_encoded(task, out);
 }
 
@@ -168,7 +174,7 @@ static int compare_points(const void *a, const void *b)
 static size_t unique_points(struct pl_vec *after)
 {
     uint64_t *points = after->items;
-    size_t kept = 0;
+    size_t kept      = 0;
 
     if (after->count > 1) {
         qsort(points, after->count, sizeof(uint64_t), compare_points);
@@ -186,7 +192,8 @@ static void add_dependent(struct head_task *producer, struct head_task *task)
     struct head_task **place;
 
     if (producer->dependents.count > 0 &&
-        *(struct head_task **)pl_vec_at(&producer->dependents, producer->dependents.count - 1) == task) {
+        *(struct head_task **)pl_vec_at(&producer->dependents,
+                                        producer->dependents.count - 1) == task) {
         return; /* two arguments of one task */
     }
     place = pl_vec_push(&producer->dependents);
@@ -199,21 +206,22 @@ static void add_dependent(struct head_task *producer, struct head_task *task)
 struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
 {
     uint32_t use_count = (uint32_t)(launch->operand_count + launch->piece_count);
-    struct head_task *task = head_alloc(sizeof(*task) + use_count * sizeof(struct head_use));
+    struct head_task *task =
+        head_alloc(sizeof(*task) + use_count * sizeof(struct head_use));
     size_t after_count;
 
-    task->refs = 1;
-    task->kind = launch->kind;
-    task->client = launch->client;
-    task->id = launch->id;
-    task->device = launch->device;
-    task->function = launch->function;
-    task->request = launch->request;
+    task->refs         = 1;
+    task->kind         = launch->kind;
+    task->client       = launch->client;
+    task->id           = launch->id;
+    task->device       = launch->device;
+    task->function     = launch->function;
+    task->request      = launch->request;
     task->attempts_max = (uint8_t)pl_min_u64(launch->retries_max, 250);
-    task->order = launch->order != 0 ? launch->order : ++core->order_last;
-    task->dependents = PL_VEC_INIT(struct head_task *);
-    task->outputs = PL_VEC_INIT(struct head_tile *);
-    task->waits = PL_VEC_INIT(struct head_waiting);
+    task->order        = launch->order != 0 ? launch->order : ++core->order_last;
+    task->dependents   = PL_VEC_INIT(struct head_task *);
+    task->outputs      = PL_VEC_INIT(struct head_tile *);
+    task->waits        = PL_VEC_INIT(struct head_waiting);
     if (launch->label != NULL && launch->label[0] != '\0') {
         task->label = head_strdup(launch->label);
     }
@@ -228,22 +236,24 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         const struct head_operand *operand = &launch->operands[i];
 
         if (!operand->fresh) {
-            head_hazard_collect(operand->buffer, &operand->box, operand->reads, operand->writes, &builder.after,
-                                &builder.producers);
+            head_hazard_collect(operand->buffer, &operand->box, operand->reads,
+                                operand->writes, &builder.after, &builder.producers);
         }
         task->consumes |= operand->consume && operand->reads;
     }
     for (size_t i = 0; i < launch->piece_count; i++) {
-        head_hazard_collect(launch->pieces[i].src, &launch->pieces[i].box, true, false, &builder.after,
-                            &builder.producers);
+        head_hazard_collect(launch->pieces[i].src, &launch->pieces[i].box, true, false,
+                            &builder.after, &builder.producers);
     }
     for (size_t i = 0; i < launch->operand_count; i++) {
         const struct head_operand *operand = &launch->operands[i];
 
-        head_use_add(&task->uses[task->use_count++], task, operand->buffer, &operand->box, operand->writes);
+        head_use_add(&task->uses[task->use_count++], task, operand->buffer, &operand->box,
+                     operand->writes);
     }
     for (size_t i = 0; i < launch->piece_count; i++) {
-        head_use_add(&task->uses[task->use_count++], task, launch->pieces[i].src, &launch->pieces[i].box, false);
+        head_use_add(&task->uses[task->use_count++], task, launch->pieces[i].src,
+                     &launch->pieces[i].box, false);
     }
     after_count = unique_points(&builder.after);
     for (size_t i = 0; i < builder.producers.count; i++) {
@@ -335,19 +345,22 @@ static void resolve(struct head_core *core, struct head_task *task)
 /* A replica that is not made: what is registered in it was never there. */
 static void forget_replica(struct head_core *core, struct head_task *task)
 {
-    if (task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY && task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) {
+    if (task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY &&
+        task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) {
         return;
     }
     for (uint32_t i = 0; i < task->use_count; i++) {
         if (task->uses[i].write) {
             struct pl_box box = task->uses[i].box;
 
-            head_buffer_forget(core, task->uses[i].buffer, &box, task->order); /* not what was written over it since */
+            head_buffer_forget(core, task->uses[i].buffer, &box,
+                               task->order); /* not what was written over it since */
         }
     }
 }
 
-static void doom_one(struct head_core *core, struct head_task *task, struct head_failure *failure)
+static void doom_one(struct head_core *core, struct head_task *task,
+                     struct head_failure *failure)
 {
     task->failure = head_failure_hold(failure);
     forget_replica(core, task);
@@ -361,7 +374,8 @@ static void doom_one(struct head_core *core, struct head_task *task, struct head
     resolve(core, task);
 }
 
-void head_task_doom(struct head_core *core, struct head_task *task, struct head_failure *failure)
+void head_task_doom(struct head_core *core, struct head_task *task,
+                    struct head_failure *failure)
 {
     struct pl_vec stack = PL_VEC_INIT(struct head_task *);
     struct head_task **top;
@@ -375,11 +389,13 @@ void head_task_doom(struct head_core *core, struct head_task *task, struct head_
     *top = task;
 
     while (stack.count > 0) {
-        const struct head_task *next = *(struct head_task **)pl_vec_at(&stack, stack.count - 1);
+        const struct head_task *next =
+            *(struct head_task **)pl_vec_at(&stack, stack.count - 1);
 
         pl_vec_pop(&stack);
         for (size_t i = 0; i < next->dependents.count; i++) {
-            struct head_task *dependent = *(struct head_task **)pl_vec_at(&next->dependents, i);
+            struct head_task *dependent =
+                *(struct head_task **)pl_vec_at(&next->dependents, i);
             struct head_failure *inherited;
             char what[160];
 
@@ -387,9 +403,10 @@ void head_task_doom(struct head_core *core, struct head_task *task, struct head_
                 continue;
             }
             head_task_describe(dependent, what);
-            inherited = head_failure_create(PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
-                                            "%s needs the result of a task that failed; the first failure: %s", what,
-                                            failure->text);
+            inherited = head_failure_create(
+                PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
+                "%s needs the result of a task that failed; the first failure: %s", what,
+                failure->text);
             doom_one(core, dependent, inherited);
             head_failure_release(inherited);
             top = pl_vec_push(&stack);
@@ -400,7 +417,8 @@ void head_task_doom(struct head_core *core, struct head_task *task, struct head_
     pl_vec_finish(&stack);
 }
 
-static void finish_one(struct head_core *core, struct head_task *task, struct head_failure *failure)
+static void finish_one(struct head_core *core, struct head_task *task,
+                       struct head_failure *failure)
 {
     PL_CHECK(!task->finished);
     if (failure != NULL) {
@@ -412,7 +430,8 @@ static void finish_one(struct head_core *core, struct head_task *task, struct he
     core->counts.tasks--;
 
     if (task->client != NULL && task->id != 0) {
-        (void)pl_map_remove(&task->client->tasks, task->id); /* was put in by head_task_start */
+        (void)pl_map_remove(&task->client->tasks,
+                            task->id); /* was put in by head_task_start */
         task->client->tasks_open--;
     }
     pl_list_remove(&task->order_link);
@@ -455,7 +474,8 @@ static void finish_one(struct head_core *core, struct head_task *task, struct he
  * Reports of different workers come in any order: a reader's "done" may be faster than the failure of what it read. So a task finishes
  * well only when all that it read from have. What becomes ready by that goes through a list, because such chains are long.
  */
-void head_task_finish(struct head_core *core, struct head_task *task, struct head_failure *failure)
+void head_task_finish(struct head_core *core, struct head_task *task,
+                      struct head_failure *failure)
 {
     finish_one(core, task, failure);
     if (core->finishing) {
@@ -463,7 +483,8 @@ void head_task_finish(struct head_core *core, struct head_task *task, struct hea
     }
     core->finishing = true;
     while (core->ready.count > 0) {
-        struct head_task *ready = *(struct head_task **)pl_vec_at(&core->ready, core->ready.count - 1);
+        struct head_task *ready =
+            *(struct head_task **)pl_vec_at(&core->ready, core->ready.count - 1);
 
         pl_vec_pop(&core->ready);
         if (!ready->finished) {
@@ -500,7 +521,8 @@ void head_task_cancel(struct head_core *core, struct head_task *task)
         return;
     }
     head_task_describe(task, what);
-    failure = head_failure_create(PLASMON_ECANCELLED, task->id, task->client != NULL ? task->client->id : 0,
+    failure = head_failure_create(PLASMON_ECANCELLED, task->id,
+                                  task->client != NULL ? task->client->id : 0,
                                   "%s was cancelled before it ran", what);
     head_task_doom(core, task, failure);
     head_task_skip(core, task);
@@ -509,16 +531,18 @@ void head_task_cancel(struct head_core *core, struct head_task *task)
 
 void head_task_describe(const struct head_task *task, char out[160])
 {
-    static const char *const kinds[] = {"task", "copy", "send", "receive", "put", "read", "put", "put", "task"};
+    static const char *const kinds[] = {"task", "copy", "send", "receive", "put",
+                                        "read", "put",  "put",  "task"};
     const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 
     if (task->id == 0) {
         (void)snprintf(out, 160, "internal %s on device %u", kind, task->device->index);
     } else if (task->label != NULL) {
-        (void)snprintf(out, 160, "%s %llu '%.60s' on device %u", kind, (unsigned long long)task->id, task->label,
-                       task->device->index);
+        (void)snprintf(out, 160, "%s %llu '%.60s' on device %u", kind,
+                       (unsigned long long)task->id, task->label, task->device->index);
     } else {
-        (void)snprintf(out, 160, "%s %llu on device %u", kind, (unsigned long long)task->id, task->device->index);
+        (void)snprintf(out, 160, "%s %llu on device %u", kind, (unsigned long long)task->id,
+                       task->device->index);
     }
 }
 
@@ -536,7 +560,8 @@ static void worker_failed(struct head_core *core, struct head_device *device,
     }
     head_task_describe(task, what);
     failure = head_failure_create((plasmon_status_t)report->status, task->id,
-                                  task->client != NULL ? task->client->id : 0, "%s failed: %s", what, report->text);
+                                  task->client != NULL ? task->client->id : 0,
+                                  "%s failed: %s", what, report->text);
     head_task_finish(core, task, failure);
     head_failure_release(failure);
 }
@@ -547,18 +572,20 @@ static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerSt
     for (size_t i = 0; i < stats->n_routes && i < PL_COUNT(device->routes); i++) {
         device->routes[i] = *stats->routes[i];
     }
-    device->stats = *stats;
+    device->stats          = *stats;
     device->stats.n_routes = pl_min_u64(stats->n_routes, PL_COUNT(device->routes));
-    device->stats.routes = NULL;
+    device->stats.routes   = NULL;
 }
 
 plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
-                                        const Plasmon__V1__WorkerFrame *frame, struct pl_err *err)
+                                        const Plasmon__V1__WorkerFrame *frame,
+                                        struct pl_err *err)
 {
     struct head_device *device = head_device_at(core, index);
 
     if (device == NULL) {
-        return pl_err_set(err, PLASMON_EINTERNAL, "frame of a worker that never said hello");
+        return pl_err_set(err, PLASMON_EINTERNAL,
+                          "frame of a worker that never said hello");
     }
     /* Failures first: a later completion of the same batch must find its input failed. */
     for (size_t i = 0; i < frame->n_failed; i++) {
@@ -571,11 +598,13 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
         uint64_t first = frame->done[i]->first;
         uint64_t count = frame->done[i]->count;
 
-        if (first == 0 || count > device->seq_last || first > device->seq_last - count + 1) {
-            return pl_err_set(err, PLASMON_EMALFORMED,
-                              "worker of device %u: launches %llu + %llu done, but only %llu were sent", index,
-                              (unsigned long long)first, (unsigned long long)count,
-                              (unsigned long long)device->seq_last);
+        if (first == 0 || count > device->seq_last ||
+            first > device->seq_last - count + 1) {
+            return pl_err_set(
+                err, PLASMON_EMALFORMED,
+                "worker of device %u: launches %llu + %llu done, but only %llu were sent",
+                index, (unsigned long long)first, (unsigned long long)count,
+                (unsigned long long)device->seq_last);
         }
         for (uint64_t seq = first; seq < first + count; seq++) {
             struct head_task *task = head_device_task(device, seq);

@@ -21,31 +21,32 @@
 
 /* Same bits as on the wire (enum Mode). */
 enum kernel_mode {
-    KERNEL_IN = 1,
-    KERNEL_OUT = 2,
-    KERNEL_INOUT = 3,
-    KERNEL_REDUCE = 4,
+    KERNEL_IN      = 1,
+    KERNEL_OUT     = 2,
+    KERNEL_INOUT   = 3,
+    KERNEL_REDUCE  = 4,
     KERNEL_SCRATCH = 8,
 };
 enum kernel_reduce_op {
-    KERNEL_SUM = 1,
+    KERNEL_SUM  = 1,
     KERNEL_PROD = 2,
-    KERNEL_MIN = 3,
-    KERNEL_MAX = 4,
+    KERNEL_MIN  = 3,
+    KERNEL_MAX  = 4,
 };
 
 /* Sets of dtypes a parameter takes. */
-#define KERNEL_DTYPE(d)     (1u << (d))
-#define KERNEL_FLOATS       (KERNEL_DTYPE(PL_F32) | KERNEL_DTYPE(PL_F64))
-#define KERNEL_NUMBERS      (KERNEL_FLOATS | KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_I64))
+#define KERNEL_DTYPE(d) (1u << (d))
+#define KERNEL_FLOATS   (KERNEL_DTYPE(PL_F32) | KERNEL_DTYPE(PL_F64))
+#define KERNEL_NUMBERS  (KERNEL_FLOATS | KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_I64))
 
 struct kernel_param {
     const char *name;
-    uint32_t modes;      /* one of enum kernel_mode; or KERNEL_INOUT | KERNEL_REDUCE: either of them, reduced by the sum */
-    uint32_t dtypes;     /* set of KERNEL_DTYPE */
-    bool variadic;       /* the last tensor parameter: one or more arguments */
-    bool scalar;         /* goes in scalars, not in arguments */
-    bool is_integer;     /* scalar: int64; otherwise a double */
+    uint32_t
+        modes; /* one of enum kernel_mode; or KERNEL_INOUT | KERNEL_REDUCE: either of them, reduced by the sum */
+    uint32_t dtypes; /* set of KERNEL_DTYPE */
+    bool variadic;   /* the last tensor parameter: one or more arguments */
+    bool scalar;     /* goes in scalars, not in arguments */
+    bool is_integer; /* scalar: int64; otherwise a double */
 };
 
 /* What the shape rule and the checks see of an argument. */
@@ -61,14 +62,17 @@ union kernel_scalar {
 };
 
 struct kernel_function {
-    const char *name;      /* "gemm" */
-    const char *signature; /* "gemm(out T[m,n] c, in T[m,k] a, in T[k,n] b, f64 alpha, f64 beta)": text for people, parsed by tests */
-    const char *doc;       /* one or two sentences */
+    const char *name; /* "gemm" */
+    const char *
+        signature; /* "gemm(out T[m,n] c, in T[m,k] a, in T[k,n] b, f64 alpha, f64 beta)": text for people, parsed by tests */
+    const char *doc; /* one or two sentences */
     const struct kernel_param *params;
     uint32_t param_count;
     /* The shape rule: checks inputs and scalars and fills shapes of outputs that were not given; checks those that were. */
-    plasmon_status_t (*infer)(const struct kernel_function *self, struct kernel_arg_shape *args, uint32_t arg_count,
-                              const union kernel_scalar *scalars, uint32_t scalar_count, struct pl_err *err);
+    plasmon_status_t (*infer)(const struct kernel_function *self,
+                              struct kernel_arg_shape *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t scalar_count,
+                              struct pl_err *err);
 };
 
 uint32_t kernel_count(void);
@@ -81,8 +85,10 @@ const char *kernel_suggest(const char *name);
  * Arity, modes, dtypes and shapes; the same in client and worker. Tensor arguments in the order of the signature, scalars apart.
  * EARITY, EDTYPE, ESHAPE, EINVAL; err names function, argument, what was given and what would fit.
  */
-plasmon_status_t kernel_check(const struct kernel_function *function, struct kernel_arg_shape *args, uint32_t arg_count,
-                              const union kernel_scalar *scalars, uint32_t scalar_count, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t kernel_check(const struct kernel_function *function,
+                              struct kernel_arg_shape *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t scalar_count,
+                              struct pl_err *err) PL_MUST_CHECK;
 
 /* ------------------------------------------------------------------------------------------------ running */
 
@@ -93,30 +99,46 @@ struct kernel_arg {
     uint32_t ndim;
     uint32_t reduce_op;
     int64_t dim[PL_DIM_MAX];
-    int64_t stride[PL_DIM_MAX]; /* elements; row-major contiguous or a view of a larger buffer */
+    int64_t stride
+        [PL_DIM_MAX]; /* elements; row-major contiguous or a view of a larger buffer */
     struct device_ptr data;
 };
 
 /* A device's loaded functions: modules, cuBLAS workspace. Made once at start-up; everything is loaded then. */
 struct kernel_context;
-plasmon_status_t kernel_context_create(struct device *device, struct kernel_context **out_context, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t kernel_context_create(struct device *device,
+                                       struct kernel_context **out_context,
+                                       struct pl_err *err) PL_MUST_CHECK;
 void kernel_context_destroy(struct kernel_context *context);
 /*
  * Bytes of scratch on the device that run() needs for this call (for strided BLAS operands, reductions, top-k ..); the caller
  * allocates it before enqueuing. 0: none.
  */
-uint64_t kernel_scratch_bytes(struct kernel_context *context, const struct kernel_function *function, const struct kernel_arg *args, uint32_t arg_count, const union kernel_scalar *scalars, uint32_t scalar_count);
+uint64_t kernel_scratch_bytes(struct kernel_context *context,
+                              const struct kernel_function *function,
+                              const struct kernel_arg *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t scalar_count);
 /*
  * Enqueue on the stream; returns before the work is done. The args were checked. REDUCE arguments accumulate into data (which holds
  * the identity or a partial). Errors found now are returned; errors found when it runs go where the device reports failures
  * (tag on CPU devices).
  */
-plasmon_status_t kernel_run(struct kernel_context *context, struct device_stream *stream, const struct kernel_function *function,
-                            const struct kernel_arg *args, uint32_t arg_count, const union kernel_scalar *scalars, uint32_t scalar_count,
-                            struct device_ptr scratch, uint64_t scratch_bytes, uint64_t tag, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t kernel_run(struct kernel_context *context, struct device_stream *stream,
+                            const struct kernel_function *function,
+                            const struct kernel_arg *args, uint32_t arg_count,
+                            const union kernel_scalar *scalars, uint32_t scalar_count,
+                            struct device_ptr scratch, uint64_t scratch_bytes, uint64_t tag,
+                            struct pl_err *err) PL_MUST_CHECK;
 /* Enqueue: fill a strided array with the identity of the reduction. */
-plasmon_status_t kernel_fill_identity(struct kernel_context *context, struct device_stream *stream, const struct kernel_arg *arg, uint64_t tag) PL_MUST_CHECK;
+plasmon_status_t kernel_fill_identity(struct kernel_context *context,
+                                      struct device_stream *stream,
+                                      const struct kernel_arg *arg,
+                                      uint64_t tag) PL_MUST_CHECK;
 /* Run a CPU function now in the calling thread (same code as on the stream); for tests, references and tiny tasks. */
-plasmon_status_t kernel_run_cpu_now(const struct kernel_function *function, const struct kernel_arg *args, uint32_t arg_count, const union kernel_scalar *scalars, uint32_t scalar_count, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t kernel_run_cpu_now(const struct kernel_function *function,
+                                    const struct kernel_arg *args, uint32_t arg_count,
+                                    const union kernel_scalar *scalars,
+                                    uint32_t scalar_count,
+                                    struct pl_err *err) PL_MUST_CHECK;
 
 #endif

@@ -30,7 +30,7 @@ struct rpc_tag {
 struct rpc_loop_grpc {
     struct rpc_loop base;
     grpc_completion_queue *queue;
-    grpc_channel *lame;   /* its call exists only to put the wake tag into the queue */
+    grpc_channel *lame; /* its call exists only to put the wake tag into the queue */
     grpc_call *wake_call;
     struct rpc_tag wake_tag;
 };
@@ -46,14 +46,16 @@ grpc_status_code rpc_status_to_grpc(plasmon_status_t status);
 plasmon_status_t rpc_status_from_grpc(grpc_status_code code, bool connected);
 /* Our own number travels beside gRPC's: trailing metadata "plasmon-status". */
 #define RPC_STATUS_KEY "plasmon-status"
-plasmon_status_t rpc_status_of_call(grpc_status_code code, const grpc_metadata_array *trailing, bool connected);
+plasmon_status_t rpc_status_of_call(grpc_status_code code,
+                                    const grpc_metadata_array *trailing, bool connected);
 /* Batch op that ends a server's call. `storage` and the slice in it must live until the batch was started. */
 struct rpc_status_storage {
     grpc_metadata metadata;
     grpc_slice details;
     char number[16];
 };
-grpc_op rpc_status_op(struct rpc_status_storage *storage, plasmon_status_t status, const char *why);
+grpc_op rpc_status_op(struct rpc_status_storage *storage, plasmon_status_t status,
+                      const char *why);
 void rpc_status_storage_finish(struct rpc_status_storage *storage);
 
 char *rpc_text_of_slice(grpc_slice slice); /* a copy, pl_free */
@@ -81,7 +83,7 @@ void rpc_received_close(struct rpc_received *received);
 
 enum rpc_ending {
     RPC_ENDING_NOT,
-    RPC_ENDING_FLUSH,   /* rpc_stream_close() was called: when the queue is empty, the last operation starts */
+    RPC_ENDING_FLUSH, /* rpc_stream_close() was called: when the queue is empty, the last operation starts */
     RPC_ENDING_STARTED, /* it has, or the call was cancelled */
 };
 
@@ -91,22 +93,24 @@ struct rpc_stream_grpc {
     size_t message_bytes_max;
     grpc_call *call;
 
-    struct pl_mutex lock; /* rank PL_RANK_RPC; guards starting batches, and the rest of this block */
+    struct pl_mutex
+        lock; /* rank PL_RANK_RPC; guards starting batches, and the rest of this block */
     struct rpc_queue queue;
-    bool open;            /* initial metadata are on their way: messages may be sent */
+    bool open; /* initial metadata are on their way: messages may be sent */
     bool sending;
     enum rpc_ending ending;
-    bool over;            /* the core told how the call ended */
-    unsigned batches;     /* in flight, and one more while a callback runs */
-    bool closed_here;     /* by rpc_stream_close(), which then said: */
+    bool over;        /* the core told how the call ended */
+    unsigned batches; /* in flight, and one more while a callback runs */
+    bool closed_here; /* by rpc_stream_close(), which then said: */
     plasmon_status_t status;
-    char *why;            /* owned; NULL: "" */
+    char *why; /* owned; NULL: "" */
 
-    struct rpc_tag first_tag; /* client: initial metadata both ways; server: initial metadata sent */
-    struct rpc_tag end_tag;   /* client: status; server: closed */
+    struct rpc_tag
+        first_tag; /* client: initial metadata both ways; server: initial metadata sent */
+    struct rpc_tag end_tag; /* client: status; server: closed */
     struct rpc_tag recv_tag;
     struct rpc_tag send_tag;
-    struct rpc_tag last_tag;  /* client: half-close; server: status sent */
+    struct rpc_tag last_tag; /* client: half-close; server: status sent */
     grpc_byte_buffer *received;
     struct rpc_timer linger;
 
@@ -128,17 +132,21 @@ struct rpc_stream_grpc {
 
 extern const struct rpc_stream_impl rpc_stream_grpc_impl;
 struct rpc_stream_grpc *rpc_stream_grpc_of(struct rpc_stream *stream);
-plasmon_status_t rpc_stream_grpc_init(struct rpc_stream_grpc *stream, struct rpc_loop *loop, bool server, size_t message_bytes_max) PL_MUST_CHECK;
+plasmon_status_t rpc_stream_grpc_init(struct rpc_stream_grpc *stream, struct rpc_loop *loop,
+                                      bool server, size_t message_bytes_max) PL_MUST_CHECK;
 /* Start a batch of the stream's call; counts it. The core refuses only what is against its rules: that stops the program. */
-void rpc_stream_batch_locked(struct rpc_stream_grpc *stream, const grpc_op *ops, size_t count, struct rpc_tag *tag);
+void rpc_stream_batch_locked(struct rpc_stream_grpc *stream, const grpc_op *ops,
+                             size_t count, struct rpc_tag *tag);
 void rpc_stream_receive_locked(struct rpc_stream_grpc *stream);
 /* Send the next message, or end, if it is time. */
 void rpc_stream_kick_locked(struct rpc_stream_grpc *stream);
 /* The core told how the call ended (unless closed here, with `status` and `why`): nothing more is sent. */
-void rpc_stream_over_locked(struct rpc_stream_grpc *stream, plasmon_status_t status, const char *why);
+void rpc_stream_over_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
+                            const char *why);
 /* One batch is back: frees the stream, after `closed`, if it was the last. Unlocks. */
 void rpc_stream_batch_done_unlock(struct rpc_stream_grpc *stream);
-void rpc_stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t status, const char *why);
+void rpc_stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
+                             const char *why);
 /* The last operation of each kind of stream, and what only it has to free. */
 void rpc_stream_client_half_close_locked(struct rpc_stream_grpc *stream);
 void rpc_stream_client_finish(struct rpc_stream_grpc *stream);
@@ -150,9 +158,9 @@ void rpc_stream_server_finish(struct rpc_stream_grpc *stream);
 struct rpc_channel {
     struct rpc_loop *loop;
     grpc_channel *channel;
-    char *target;      /* for error texts */
+    char *target; /* for error texts */
     size_t message_bytes_max;
-    bool watched;      /* not those over a descriptor: the core has no states for them */
+    bool watched; /* not those over a descriptor: the core has no states for them */
     grpc_metadata metadata; /* authorization, if has_token */
     bool has_token;
     struct rpc_tag watch_tag;
@@ -160,17 +168,19 @@ struct rpc_channel {
     bool destroyed;       /* guarded; the watch, when it comes back, frees */
 };
 /* A call for `path`, and the op that sends its first metadata. */
-grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *queue, const char *path, gpr_timespec deadline);
+grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *queue,
+                            const char *path, gpr_timespec deadline);
 grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready);
 /* Why is there no connection? Asks the core with a call that fails at once; at most 100 ms. */
-void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err, uint32_t waited_ms);
+void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
+                         uint32_t waited_ms);
 
 /* ------------------------------------------------------------------------------------------ servers */
 
 struct rpc_address {
-    char *text;    /* owned */
-    int port;      /* 0: unix */
-    int lock_fd;   /* unix path: held flock, -1 */
+    char *text;  /* owned */
+    int port;    /* 0: unix */
+    int lock_fd; /* unix path: held flock, -1 */
     char *lock_path;
 };
 
@@ -203,27 +213,34 @@ struct rpc_server {
     size_t slot_count; /* posted requests */
     bool shut_down;    /* the core is done with it */
     bool closing;
-    bool impatient;    /* waited long enough for calls to end well */
+    bool impatient; /* waited long enough for calls to end well */
     struct rpc_tag shutdown_tag;
     struct rpc_timer patience;
 };
 
 /* Listen on `text`; EADDRINUSE, EPERM, ... with the address in err. */
-plasmon_status_t rpc_address_listen(struct rpc_address *address, grpc_server *server, const char *text, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t rpc_address_listen(struct rpc_address *address, grpc_server *server,
+                                    const char *text, struct pl_err *err) PL_MUST_CHECK;
 void rpc_address_finish(struct rpc_address *address);
 
 /* Both take the call and what the core gave with it, and never fail outwardly: what cannot be served is refused. */
-void rpc_server_accept_stream(struct rpc_server_method *method, grpc_call *call, const grpc_metadata_array *metadata);
-void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *call, const grpc_metadata_array *metadata, grpc_byte_buffer *payload);
+void rpc_server_accept_stream(struct rpc_server_method *method, grpc_call *call,
+                              const grpc_metadata_array *metadata);
+void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *call,
+                             const grpc_metadata_array *metadata,
+                             grpc_byte_buffer *payload);
 /* NULL when the call may go on, else why not. */
-const char *rpc_server_token_wrong(const struct rpc_server_method *method, const char *token);
+const char *rpc_server_token_wrong(const struct rpc_server_method *method,
+                                   const char *token);
 /* Ends a call that nobody else knows of. Takes it. */
-void rpc_server_refuse(struct rpc_server *server, grpc_call *call, grpc_status_code code, plasmon_status_t status, const char *why);
+void rpc_server_refuse(struct rpc_server *server, grpc_call *call, grpc_status_code code,
+                       plasmon_status_t status, const char *why);
 void rpc_unary_abandon(struct rpc_unary *call); /* by a server that goes away */
 struct rpc_unary *rpc_unary_of_link(struct pl_list *link);
 
 /* grpc.health.v1 */
 #define RPC_HEALTH_METHODS 2
-void rpc_health_methods(struct rpc_server_method out[RPC_HEALTH_METHODS], struct rpc_server *server);
+void rpc_health_methods(struct rpc_server_method out[RPC_HEALTH_METHODS],
+                        struct rpc_server *server);
 
 #endif

@@ -22,13 +22,16 @@ struct rpc_loop;
 plasmon_status_t rpc_loop_create(struct rpc_loop **out_loop) PL_MUST_CHECK;
 /* Either run it in the calling thread until rpc_loop_stop(), or give it a thread of its own. */
 void rpc_loop_run(struct rpc_loop *loop);
-plasmon_status_t rpc_loop_start(struct rpc_loop *loop, const char *thread_name) PL_MUST_CHECK;
+plasmon_status_t rpc_loop_start(struct rpc_loop *loop,
+                                const char *thread_name) PL_MUST_CHECK;
 void rpc_loop_stop(struct rpc_loop *loop); /* any thread; returns at once */
-void rpc_loop_destroy(struct rpc_loop *loop); /* joins; everything made on it must have been destroyed */
+void rpc_loop_destroy(
+    struct rpc_loop *loop); /* joins; everything made on it must have been destroyed */
 /* Run fn on the loop's thread soon. Any thread. */
 void rpc_loop_post(struct rpc_loop *loop, void (*fn)(void *user), void *user);
 /* Called on the loop's thread about every interval_ms while the loop runs. */
-void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms, void (*tick)(void *user), void *user);
+void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms,
+                       void (*tick)(void *user), void *user);
 /* Called when the queue of events ran dry, and within a long burst now and then: the moment to send what was batched up. */
 void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *user);
 
@@ -37,11 +40,13 @@ void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *us
 struct rpc_stream;
 struct rpc_stream_ops {
     /* One whole message. bytes are lent until return. */
-    void (*message)(void *user, struct rpc_stream *stream, const uint8_t *bytes, size_t length);
+    void (*message)(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                    size_t length);
     /* The write that was in flight is done and nothing is queued: send the next batch now. */
     void (*writable)(void *user, struct rpc_stream *stream);
     /* Last callback. The stream is freed after it returns. status OK: the other side ended it. */
-    void (*closed)(void *user, struct rpc_stream *stream, plasmon_status_t status, const char *why);
+    void (*closed)(void *user, struct rpc_stream *stream, plasmon_status_t status,
+                   const char *why);
 };
 /* Memory for a message, to be filled by the caller and taken by rpc_stream_send (no copy). */
 uint8_t *rpc_buffer_create(size_t length) PL_MUST_CHECK;
@@ -51,7 +56,8 @@ void rpc_buffer_destroy(uint8_t *buffer); /* one that was not sent */
  * ELIMIT: longer than this side's message_bytes_max.
  */
 #define RPC_QUEUE_BYTES_MAX (64u << 20)
-plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer, size_t length) PL_MUST_CHECK;
+plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,
+                                 size_t length) PL_MUST_CHECK;
 bool rpc_stream_idle(struct rpc_stream *stream); /* nothing in flight, nothing queued */
 /*
  * Ends the stream: `closed` follows, with the same status and why, and no other callback once this was called on the loop's
@@ -61,8 +67,10 @@ bool rpc_stream_idle(struct rpc_stream *stream); /* nothing in flight, nothing q
 void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why);
 /* The peer's bearer token as it came in the metadata, or "". Server side, valid from `accept` on. */
 const char *rpc_stream_token(struct rpc_stream *stream);
-const char *rpc_stream_peer(struct rpc_stream *stream); /* "unix:", "ipv4:127.0.0.1:4711", "fd:" */
-void rpc_stream_set_user(struct rpc_stream *stream, const struct rpc_stream_ops *ops, void *user);
+const char *
+rpc_stream_peer(struct rpc_stream *stream); /* "unix:", "ipv4:127.0.0.1:4711", "fd:" */
+void rpc_stream_set_user(struct rpc_stream *stream, const struct rpc_stream_ops *ops,
+                         void *user);
 
 /* ------------------------------------------------------------------------------------------------ server */
 
@@ -76,16 +84,21 @@ struct rpc_method {
     void (*unary)(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
 };
 struct rpc_server_config {
-    const char *const *addresses; /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
-    const char *token;            /* "" or NULL: none needed. Else every call but health must carry it */
+    const char *const *
+        addresses; /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
+    const char
+        *token; /* "" or NULL: none needed. Else every call but health must carry it */
     const struct rpc_method *methods;
     size_t method_count;
     void *user;
-    size_t message_bytes_max;     /* 0: 8 MiB */
-    uint32_t streams_max;         /* 0: 4096 */
+    size_t message_bytes_max; /* 0: 8 MiB */
+    uint32_t streams_max;     /* 0: 4096 */
 };
 /* EADDRINUSE names the address. Serves grpc.health.v1 too; unknown methods get UNIMPLEMENTED at once. */
-plasmon_status_t rpc_server_create(struct rpc_loop *loop, const struct rpc_server_config *config, struct rpc_server **out_server, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t rpc_server_create(struct rpc_loop *loop,
+                                   const struct rpc_server_config *config,
+                                   struct rpc_server **out_server,
+                                   struct pl_err *err) PL_MUST_CHECK;
 /* The port that ":0" became, for address number `index`; 0 for unix. */
 int rpc_server_port(const struct rpc_server *server, size_t index);
 /* Serve one connected socket (takes fd). */
@@ -95,7 +108,8 @@ plasmon_status_t rpc_server_add_fd(struct rpc_server *server, int fd) PL_MUST_CH
  * On the loop's thread (rpc_loop_post it to a loop that was started), or when no thread runs the loop.
  */
 void rpc_server_destroy(struct rpc_server *server);
-void rpc_unary_reply(struct rpc_unary *call, uint8_t *buffer, size_t length); /* takes buffer */
+void rpc_unary_reply(struct rpc_unary *call, uint8_t *buffer,
+                     size_t length); /* takes buffer */
 void rpc_unary_fail(struct rpc_unary *call, plasmon_status_t status, const char *why);
 const char *rpc_unary_token(struct rpc_unary *call);
 
@@ -103,22 +117,34 @@ const char *rpc_unary_token(struct rpc_unary *call);
 
 struct rpc_channel;
 struct rpc_channel_config {
-    const char *target; /* "unix:/path", "host:port" */
-    int fd;             /* used when target is NULL; taken */
-    const char *token;  /* NULL: none */
+    const char *target;       /* "unix:/path", "host:port" */
+    int fd;                   /* used when target is NULL; taken */
+    const char *token;        /* NULL: none */
     size_t message_bytes_max; /* 0: 8 MiB */
 };
-plasmon_status_t rpc_channel_create(struct rpc_loop *loop, const struct rpc_channel_config *config, struct rpc_channel **out_channel) PL_MUST_CHECK;
-void rpc_channel_destroy(struct rpc_channel *channel); /* after its streams closed; any thread, before its loop is destroyed */
+plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
+                                    const struct rpc_channel_config *config,
+                                    struct rpc_channel **out_channel) PL_MUST_CHECK;
+void rpc_channel_destroy(
+    struct rpc_channel
+        *channel); /* after its streams closed; any thread, before its loop is destroyed */
 /* Connecting happens in the background (wait-for-ready up to connect_timeout_ms, then closed with ECONNECT and the cause). */
-plasmon_status_t rpc_stream_open(struct rpc_channel *channel, const char *path, uint32_t connect_timeout_ms, const struct rpc_stream_ops *ops, void *user, struct rpc_stream **out_stream) PL_MUST_CHECK;
+plasmon_status_t rpc_stream_open(struct rpc_channel *channel, const char *path,
+                                 uint32_t connect_timeout_ms,
+                                 const struct rpc_stream_ops *ops, void *user,
+                                 struct rpc_stream **out_stream) PL_MUST_CHECK;
 /* Blocks the calling thread (not the loop's) up to timeout_ms. *out_bytes is the caller's (pl_free). */
-plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path, const uint8_t *bytes, size_t length, uint32_t timeout_ms, uint8_t **out_bytes, size_t *out_length, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
+                                const uint8_t *bytes, size_t length, uint32_t timeout_ms,
+                                uint8_t **out_bytes, size_t *out_length,
+                                struct pl_err *err) PL_MUST_CHECK;
 
 /* ------------------------------------------------------------------------------------------------ loopback */
 
 /* Two ends of one stream in this process; both loops may be the same. Same face, no gRPC. */
-plasmon_status_t rpc_loopback_create(struct rpc_loop *loop_a, struct rpc_stream **out_a, struct rpc_loop *loop_b, struct rpc_stream **out_b) PL_MUST_CHECK;
+plasmon_status_t rpc_loopback_create(struct rpc_loop *loop_a, struct rpc_stream **out_a,
+                                     struct rpc_loop *loop_b,
+                                     struct rpc_stream **out_b) PL_MUST_CHECK;
 /* A loop without gRPC for it. */
 plasmon_status_t rpc_loopback_loop_create(struct rpc_loop **out_loop) PL_MUST_CHECK;
 

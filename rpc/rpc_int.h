@@ -15,11 +15,12 @@
 #include "base/vec.h"
 #include "rpc/rpc.h"
 
-#define RPC_RANK_LOOP              ((enum pl_rank)(PL_RANK_RPC + 1))
-#define RPC_MESSAGE_BYTES_DEFAULT  ((size_t)8 << 20)
-#define RPC_STREAMS_DEFAULT        4096u
-#define RPC_LINGER_MS              2000u /* how long a close waits for what is queued, and for the peer's answer */
-#define RPC_NEVER_NS               UINT64_MAX
+#define RPC_RANK_LOOP             ((enum pl_rank)(PL_RANK_RPC + 1))
+#define RPC_MESSAGE_BYTES_DEFAULT ((size_t)8 << 20)
+#define RPC_STREAMS_DEFAULT       4096u
+#define RPC_LINGER_MS \
+    2000u /* how long a close waits for what is queued, and for the peer's answer */
+#define RPC_NEVER_NS UINT64_MAX
 
 /* ------------------------------------------------------------------------------------------ loops */
 
@@ -68,7 +69,8 @@ struct rpc_loop {
     char thread_name[16];
 };
 
-plasmon_status_t rpc_loop_init(struct rpc_loop *loop, const struct rpc_loop_ops *ops) PL_MUST_CHECK;
+plasmon_status_t rpc_loop_init(struct rpc_loop *loop,
+                               const struct rpc_loop_ops *ops) PL_MUST_CHECK;
 void rpc_loop_finish(struct rpc_loop *loop);
 /*
  * Run the loop's events, posts and timers here until done() is true, without tick and idle: for destructors, on the loop's

@@ -16,23 +16,28 @@
 
 struct store_arena;
 struct store_arena_stats {
-    uint64_t bytes_total;   /* backed by chunks */
-    uint64_t bytes_used;    /* handed out, after rounding */
-    uint64_t bytes_asked;   /* handed out, as asked for */
+    uint64_t bytes_total; /* backed by chunks */
+    uint64_t bytes_used;  /* handed out, after rounding */
+    uint64_t bytes_asked; /* handed out, as asked for */
     uint64_t bytes_free;
     uint64_t largest_hole;
     uint64_t hole_count;
-    double fragmentation;   /* 1 - largest_hole / bytes_free; 0 when nothing is free */
+    double fragmentation; /* 1 - largest_hole / bytes_free; 0 when nothing is free */
 };
 plasmon_status_t store_arena_create(struct store_arena **out_arena) PL_MUST_CHECK;
 void store_arena_destroy(struct store_arena *arena);
 /* pool 0: results; pool 1: client-writable chunks. Blocks never mix pools. */
-plasmon_status_t store_arena_add(struct store_arena *arena, uint32_t pool, uint64_t offset, uint64_t bytes, bool merge) PL_MUST_CHECK;
-plasmon_status_t store_arena_alloc(struct store_arena *arena, uint32_t pool, uint64_t bytes, uint64_t *out_offset) PL_MUST_CHECK; /* EDEVMEM: no hole */
+plasmon_status_t store_arena_add(struct store_arena *arena, uint32_t pool, uint64_t offset,
+                                 uint64_t bytes, bool merge) PL_MUST_CHECK;
+plasmon_status_t
+store_arena_alloc(struct store_arena *arena, uint32_t pool, uint64_t bytes,
+                  uint64_t *out_offset) PL_MUST_CHECK; /* EDEVMEM: no hole */
 /* Take this very block (rebuilding after a restart). EEXIST: overlaps something. */
-plasmon_status_t store_arena_take(struct store_arena *arena, uint64_t offset, uint64_t bytes) PL_MUST_CHECK;
+plasmon_status_t store_arena_take(struct store_arena *arena, uint64_t offset,
+                                  uint64_t bytes) PL_MUST_CHECK;
 void store_arena_free(struct store_arena *arena, uint64_t offset);
-void store_arena_get_stats(const struct store_arena *arena, struct store_arena_stats *out_stats);
+void store_arena_get_stats(const struct store_arena *arena,
+                           struct store_arena_stats *out_stats);
 uint64_t store_arena_rounded(uint64_t bytes);
 
 #endif

@@ -51,20 +51,21 @@
 #define STORE_CONTROL_VERSION 1u
 
 enum store_control_type {
-    STORE_CONTROL_SETUP = 1,
-    STORE_CONTROL_CHUNK_ADD = 2,
-    STORE_CONTROL_CHUNK = 3,
-    STORE_CONTROL_READY = 4,
-    STORE_CONTROL_FATAL = 5,
-    STORE_CONTROL_PINS_ADD = 6,
+    STORE_CONTROL_SETUP        = 1,
+    STORE_CONTROL_CHUNK_ADD    = 2,
+    STORE_CONTROL_CHUNK        = 3,
+    STORE_CONTROL_READY        = 4,
+    STORE_CONTROL_FATAL        = 5,
+    STORE_CONTROL_PINS_ADD     = 6,
     STORE_CONTROL_CLIENT_HELLO = 7,
     STORE_CONTROL_CLIENT_SETUP = 8,
-    STORE_CONTROL_GET_CHUNK = 9,
-    STORE_CONTROL_ERROR = 10,
-    STORE_CONTROL_HEAD_FD = 11,        /* a fresh stream socket whose other end the head serves */
+    STORE_CONTROL_GET_CHUNK    = 9,
+    STORE_CONTROL_ERROR        = 10,
+    STORE_CONTROL_HEAD_FD = 11, /* a fresh stream socket whose other end the head serves */
     STORE_CONTROL_ADD_CONNECTION = 12, /* to the embedded head */
-    STORE_CONTROL_NEW_HEAD_FD = 13,    /* asks for a HEAD_FD: the connection to the head broke */
-    STORE_CONTROL_PEER_UP = 14,
+    STORE_CONTROL_NEW_HEAD_FD =
+        13, /* asks for a HEAD_FD: the connection to the head broke */
+    STORE_CONTROL_PEER_UP     = 14,
     STORE_CONTROL_PINS_REMOVE = 15,
 };
 
@@ -90,12 +91,13 @@ static_assert(sizeof(struct store_control) == 328, "both sides must agree");
 
 enum store_setup_part {
     STORE_PART_TIMELINES = 0, /* one a host device, read-write (clients: read-only) */
-    STORE_PART_TABLES = 1,    /* one a host device; own read-write, others read-only */
+    STORE_PART_TABLES    = 1, /* one a host device; own read-write, others read-only */
     STORE_PART_DOORBELLS = 2, /* one eventfd a host device */
-    STORE_PART_STAGES = 3,    /* one staging slab a host device, read-write */
-    STORE_PART_PINS = 4,      /* own page, read-write */
-    STORE_PART_READERS = 5,   /* pages of the other readers, read-only; `reader` is the first's number */
-    STORE_PART_DONE = 6,      /* nothing more: set-up is complete */
+    STORE_PART_STAGES    = 3, /* one staging slab a host device, read-write */
+    STORE_PART_PINS      = 4, /* own page, read-write */
+    STORE_PART_READERS =
+        5, /* pages of the other readers, read-only; `reader` is the first's number */
+    STORE_PART_DONE = 6, /* nothing more: set-up is complete */
 };
 
 #endif

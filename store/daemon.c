@@ -314,7 +314,8 @@ static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *
         cpus = gpus > 0 ? 0 : 2;
     }
     if (daemon->options->embedded && gpus > 0) {
-        cpus = 0; /* a private cluster has one worker a GPU; CPU devices are for where there is none */
+        cpus =
+            0; /* a private cluster has one worker a GPU; CPU devices are for where there is none */
     }
     if (cpus + gpus == 0) {
         return pl_err_set(err, PLASMON_EINVAL, "no device to serve: give --cpu-devices");

@@ -18,8 +18,8 @@
  */
 enum store_uplink_event {
     STORE_UPLINK_NONE,
-    STORE_UPLINK_FENCE,   /* the head wants this host device's worker killed and restarted */
-    STORE_UPLINK_STOP,    /* the head wants this host to end */
+    STORE_UPLINK_FENCE, /* the head wants this host device's worker killed and restarted */
+    STORE_UPLINK_STOP,  /* the head wants this host to end */
     STORE_UPLINK_NEED_FD, /* embedded: connect me */
 };
 struct store_uplink_down {
@@ -33,14 +33,17 @@ struct store_uplink {
     void *user;
     int event_fd;
     /* Called once, when everything is up. store_socket: "" if none. */
-    plasmon_status_t (*start)(void *user, const char *node, const char *store_socket, uint32_t devices);
+    plasmon_status_t (*start)(void *user, const char *node, const char *store_socket,
+                              uint32_t devices);
     void (*worker_down)(void *user, const struct store_uplink_down *down);
     void (*give_fd)(void *user, int fd); /* takes fd */
-    void (*ending)(void *user); /* the host is about to end: a lost connection is no news any more */
+    void (*ending)(
+        void *user); /* the host is about to end: a lost connection is no news any more */
     enum store_uplink_event (*next)(void *user, uint32_t *out_host_device);
 };
 
 /* Runs until told to stop, or, embedded, until the client is gone. Returns the exit status. uplink NULL: nobody to report to. */
-int store_daemon_run(const struct store_options *options, const char *token, const struct store_uplink *uplink);
+int store_daemon_run(const struct store_options *options, const char *token,
+                     const struct store_uplink *uplink);
 
 #endif

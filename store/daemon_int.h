@@ -20,7 +20,8 @@ struct store_daemon;
 struct store_source {
     int fd; /* borrowed; -1: not watched */
     uint32_t events;
-    void (*ready)(struct store_daemon *daemon, struct store_source *source, uint32_t events);
+    void (*ready)(struct store_daemon *daemon, struct store_source *source,
+                  uint32_t events);
 };
 /* A child process. */
 struct store_child {
@@ -82,16 +83,22 @@ struct store_daemon {
 };
 
 /* daemon.c */
-void daemon_watch(struct store_daemon *daemon, struct store_source *source, int fd, uint32_t events, void (*ready)(struct store_daemon *, struct store_source *, uint32_t));
-void daemon_watch_change(struct store_daemon *daemon, struct store_source *source, uint32_t events);
-void daemon_unwatch(struct store_daemon *daemon, struct store_source *source); /* before the fd is closed */
+void daemon_watch(struct store_daemon *daemon, struct store_source *source, int fd,
+                  uint32_t events,
+                  void (*ready)(struct store_daemon *, struct store_source *, uint32_t));
+void daemon_watch_change(struct store_daemon *daemon, struct store_source *source,
+                         uint32_t events);
+void daemon_unwatch(struct store_daemon *daemon,
+                    struct store_source *source); /* before the fd is closed */
 /* Begin the end: no new workers, SIGTERM to all children, SIGKILL later. Once. */
 void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why);
 /* Reap; *out_status as of waitpid(). false: it is not dead. */
-bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child, int *out_status);
+bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child,
+                       int *out_status);
 void daemon_child_signal(const struct store_child *child, int signal);
 /* Send what a link has queued and ask for more room if need be. Not OK: the peer is lost. */
-plasmon_status_t daemon_link_flush(struct store_daemon *daemon, struct store_link *link, struct store_source *source);
+plasmon_status_t daemon_link_flush(struct store_daemon *daemon, struct store_link *link,
+                                   struct store_source *source);
 
 /* workers.c */
 plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err);
@@ -108,7 +115,8 @@ void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came
 
 /* clients.c */
 plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err);
-plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid, struct pl_err *err); /* takes fd */
+plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid,
+                             struct pl_err *err); /* takes fd */
 void clients_finish(struct store_daemon *daemon);
 
 /* embedded.c */
@@ -117,6 +125,7 @@ void embedded_finish(struct store_daemon *daemon);
 /* A fresh connection to our head. The caller owns it. */
 plasmon_status_t embedded_connect(struct store_daemon *daemon, int *out_fd);
 /* Send HEAD_FD to a worker or client. */
-plasmon_status_t embedded_send_head_fd(struct store_daemon *daemon, struct store_link *link);
+plasmon_status_t embedded_send_head_fd(struct store_daemon *daemon,
+                                       struct store_link *link);
 
 #endif

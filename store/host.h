@@ -65,13 +65,23 @@ uint64_t store_host_pins_bytes(void);
 void store_host_init(struct store_host *host);
 void store_host_finish(struct store_host *host);
 /* ELIMIT: STORE_HOST_DEVICE_MAX. Its reader page is made too. All devices come before the first client. */
-plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind, uint32_t ordinal, uint64_t memory_bytes, uint64_t arena_bytes, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
+                                       uint32_t ordinal, uint64_t memory_bytes,
+                                       uint64_t arena_bytes,
+                                       struct pl_err *err) PL_MUST_CHECK;
 /* Takes fd, also on failure. EMALFORMED: outside the arena, known id, or smaller than it says. */
-plasmon_status_t store_host_add_chunk(struct store_host *host, uint32_t device, const struct store_chunk *chunk, int fd, struct pl_err *err) PL_MUST_CHECK;
-const struct store_host_chunk *store_host_chunk_find(const struct store_host *host, uint32_t device, uint32_t id); /* NULL: none */
+plasmon_status_t store_host_add_chunk(struct store_host *host, uint32_t device,
+                                      const struct store_chunk *chunk, int fd,
+                                      struct pl_err *err) PL_MUST_CHECK;
+const struct store_host_chunk *store_host_chunk_find(const struct store_host *host,
+                                                     uint32_t device,
+                                                     uint32_t id); /* NULL: none */
 /* A page for a client. ELIMIT: STORE_READER_MAX. */
-plasmon_status_t store_host_add_reader(struct store_host *host, uint64_t pid, uint32_t *out_reader) PL_MUST_CHECK;
-void store_host_remove_reader(struct store_host *host, uint32_t reader); /* clears it first: whoever has it mapped sees no pins */
+plasmon_status_t store_host_add_reader(struct store_host *host, uint64_t pid,
+                                       uint32_t *out_reader) PL_MUST_CHECK;
+void store_host_remove_reader(
+    struct store_host *host,
+    uint32_t reader); /* clears it first: whoever has it mapped sees no pins */
 /* The worker of this device is gone: clear its page and free what it had doomed. Returns how many entries. */
 uint32_t store_host_device_down(struct store_host *host, uint32_t device);
 

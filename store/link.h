@@ -13,7 +13,8 @@
 #include "base/vec.h"
 #include "store/control.h"
 
-#define STORE_LINK_QUEUE_MAX 32768u /* CHUNK messages of a full host: STORE_CHUNK_MAX times a few devices */
+#define STORE_LINK_QUEUE_MAX \
+    32768u /* CHUNK messages of a full host: STORE_CHUNK_MAX times a few devices */
 
 struct store_link {
     int fd; /* -1: closed */
@@ -26,14 +27,18 @@ struct store_link {
 void store_link_init(struct store_link *link, int fd, uint32_t queue_max);
 void store_link_finish(struct store_link *link); /* drops what is queued */
 /* Descriptors are borrowed (copied when queued). ELIMIT: the queue is full; ECLOSED and others: the peer is gone. */
-plasmon_status_t store_link_send(struct store_link *link, struct store_control *message, const int *fds, unsigned fd_count) PL_MUST_CHECK;
+plasmon_status_t store_link_send(struct store_link *link, struct store_control *message,
+                                 const int *fds, unsigned fd_count) PL_MUST_CHECK;
 /* Send what is queued, as far as the socket takes it. */
 plasmon_status_t store_link_flush(struct store_link *link) PL_MUST_CHECK;
-bool store_link_pending(const struct store_link *link); /* wants to know when it is writable */
+bool store_link_pending(
+    const struct store_link *link); /* wants to know when it is writable */
 /*
  * One message. EAGAIN: none there; ECLOSED: end of file; EMALFORMED, EVERSION: not one of ours (text says why). At most one
  * descriptor comes in on any message of ours; *out_fd is the caller's, or -1.
  */
-plasmon_status_t store_link_receive(struct store_link *link, struct store_control *out_message, int *out_fd, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t store_link_receive(struct store_link *link,
+                                    struct store_control *out_message, int *out_fd,
+                                    struct pl_err *err) PL_MUST_CHECK;
 
 #endif

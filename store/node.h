@@ -11,7 +11,10 @@
 
 struct store_node;
 /* options and token are lent until store_node_destroy(). */
-plasmon_status_t store_node_create(const struct store_options *options, const char *token, struct store_node **out_node, struct store_uplink *out_uplink, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t store_node_create(const struct store_options *options, const char *token,
+                                   struct store_node **out_node,
+                                   struct store_uplink *out_uplink,
+                                   struct pl_err *err) PL_MUST_CHECK;
 void store_node_destroy(struct store_node *node);
 
 #endif

@@ -12,17 +12,17 @@
 #define STORE_AUTO          UINT32_MAX
 
 struct store_options {
-    const char *head;         /* NULL in the embedded default */
-    uint32_t cpu_devices;     /* STORE_AUTO: none if there are GPUs, else 2 */
-    uint32_t gpus;            /* STORE_AUTO: all there are */
-    uint64_t device_memory;   /* 0: GPUs: all; CPU devices: a share of a quarter of the RAM */
+    const char *head;       /* NULL in the embedded default */
+    uint32_t cpu_devices;   /* STORE_AUTO: none if there are GPUs, else 2 */
+    uint32_t gpus;          /* STORE_AUTO: all there are */
+    uint64_t device_memory; /* 0: GPUs: all; CPU devices: a share of a quarter of the RAM */
     const char *token_file;
-    const char *socket_dir;   /* NULL: the default */
-    const char *node;         /* NULL: the host's name */
+    const char *socket_dir; /* NULL: the default */
+    const char *node;       /* NULL: the host's name */
     const char *log;
     bool embedded;
-    int client_pidfd;         /* -1: none */
-    int client_fd;            /* -1: none */
+    int client_pidfd; /* -1: none */
+    int client_fd;    /* -1: none */
     const char *head_args[STORE_HEAD_ARGS_MAX + 1];
     uint32_t head_arg_count;
     bool help;
@@ -30,7 +30,9 @@ struct store_options {
 };
 
 /* EINVAL: err says which option and what it wants. Strings are borrowed from argv. */
-plasmon_status_t store_options_parse(int argc, char **argv, struct store_options *out_options, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t store_options_parse(int argc, char **argv,
+                                     struct store_options *out_options,
+                                     struct pl_err *err) PL_MUST_CHECK;
 void store_options_print_help(FILE *out);
 
 #endif

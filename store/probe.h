@@ -19,8 +19,10 @@ struct store_probe {
 };
 
 /* Blocks up to a minute. No driver, no GPU: OK and a count of 0. */
-plasmon_status_t store_probe_run(struct store_probe *out_probe, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t store_probe_run(struct store_probe *out_probe,
+                                 struct pl_err *err) PL_MUST_CHECK;
 /* The lines; EMALFORMED names the one that is wrong. Cuts up `text`. */
-plasmon_status_t store_probe_parse(char *text, struct store_probe *out_probe, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t store_probe_parse(char *text, struct store_probe *out_probe,
+                                   struct pl_err *err) PL_MUST_CHECK;
 
 #endif

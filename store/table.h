@@ -38,14 +38,14 @@
 #define STORE_PIN_MAX     1021u /* pins a reader holds at a time */
 #define STORE_CHUNK_MAX   4096u
 #endif
-#define STORE_READER_MAX  256u  /* readers of one host: workers first, then clients */
+#define STORE_READER_MAX 256u /* readers of one host: workers first, then clients */
 
 enum store_state {
-    STORE_FREE = 0,
-    STORE_WRITING = 1,  /* allocated, bytes not yet right */
-    STORE_SEALED = 2,
+    STORE_FREE     = 0,
+    STORE_WRITING  = 1, /* allocated, bytes not yet right */
+    STORE_SEALED   = 2,
     STORE_CONSUMED = 3, /* was sealed, is being overwritten in place */
-    STORE_DOOMED = 4,   /* to be freed; no new reader */
+    STORE_DOOMED   = 4, /* to be freed; no new reader */
 };
 
 /* 128 bytes; everything but `state` is written before state is (release) and covered by the checksum. */
@@ -54,9 +54,9 @@ struct store_entry {
     uint32_t dtype;
     uint64_t offset; /* in the arena */
     uint64_t bytes;
-    uint64_t seq;    /* launch that writes it: right when that is done */
+    uint64_t seq; /* launch that writes it: right when that is done */
     uint32_t ndim;
-    uint32_t flags;  /* enum store_entry_flags */
+    uint32_t flags;          /* enum store_entry_flags */
     int64_t dim[PL_DIM_MAX]; /* of the frame that the buffer holds */
     uint32_t checksum;
     _Atomic uint32_t state;
@@ -66,20 +66,20 @@ static_assert(sizeof(struct store_entry) == 128, "shared between processes");
 
 enum store_entry_flags {
     STORE_ENTRY_CLIENT_WRITES = 1u << 0, /* lies in a chunk that clients may map writable */
-    STORE_ENTRY_REPLICA = 1u << 1,
+    STORE_ENTRY_REPLICA       = 1u << 1,
 };
 
 struct store_chunk {
     uint64_t offset; /* in the arena */
     uint64_t bytes;  /* 0: end of the list */
     uint32_t client_writable;
-    uint32_t id;     /* names the descriptor at the store */
+    uint32_t id; /* names the descriptor at the store */
 };
 
 struct store_table {
     uint64_t magic;
     uint32_t host_device;
-    uint32_t kind;    /* enum device_kind */
+    uint32_t kind; /* enum device_kind */
     uint32_t ordinal;
     _Atomic uint32_t chunk_count; /* release: chunks[0 .. count) are right */
     uint64_t arena_bytes;         /* of reserved address space */
@@ -94,33 +94,46 @@ struct store_table {
 struct store_pins {
     uint64_t magic;
     _Atomic uint64_t owner_pid; /* 0: free; the store clears the page of a dead reader */
-    _Atomic uint64_t high;      /* pins at and above this index were never used; only grows, so that scans are short */
-    _Atomic uint64_t pin[STORE_PIN_MAX]; /* (host_device + 1) << 48 | slot << 24 | generation; 0: none */
+    _Atomic uint64_t
+        high; /* pins at and above this index were never used; only grows, so that scans are short */
+    _Atomic uint64_t
+        pin[STORE_PIN_MAX]; /* (host_device + 1) << 48 | slot << 24 | generation; 0: none */
 };
 #define STORE_PINS_MAGIC 0x706c736d706e3031ull
 
-void store_table_init(struct store_table *table, uint32_t host_device, uint32_t kind, uint32_t ordinal, uint64_t arena_bytes);
-void store_pins_init(struct store_pins *pins, uint64_t owner_pid); /* by the store; on any content */
+void store_table_init(struct store_table *table, uint32_t host_device, uint32_t kind,
+                      uint32_t ordinal, uint64_t arena_bytes);
+void store_pins_init(struct store_pins *pins,
+                     uint64_t owner_pid); /* by the store; on any content */
 uint32_t store_entry_checksum(const struct store_entry *entry);
 /* List a chunk: writer side. ELIMIT: STORE_CHUNK_MAX are listed. */
-plasmon_status_t store_table_add_chunk(struct store_table *table, const struct store_chunk *chunk) PL_MUST_CHECK;
+plasmon_status_t store_table_add_chunk(struct store_table *table,
+                                       const struct store_chunk *chunk) PL_MUST_CHECK;
 
 /* Writer side. frame: what the buffer holds. */
-void store_table_alloc(struct store_table *table, uint32_t slot, uint32_t generation, uint64_t offset, const struct pl_shape *frame, uint32_t flags, uint64_t seq);
+void store_table_alloc(struct store_table *table, uint32_t slot, uint32_t generation,
+                       uint64_t offset, const struct pl_shape *frame, uint32_t flags,
+                       uint64_t seq);
 void store_table_seal(struct store_table *table, uint32_t slot);
-void store_table_consume(struct store_table *table, uint32_t slot, uint64_t seq); /* says so before anything is enqueued */
+void store_table_consume(struct store_table *table, uint32_t slot,
+                         uint64_t seq); /* says so before anything is enqueued */
 void store_table_doom(struct store_table *table, uint32_t slot);
 /* After doom (or consume): does any of the pages hold the slot? */
-bool store_table_pinned(struct store_table *table, uint32_t slot, struct store_pins *const *pages, uint32_t page_count);
+bool store_table_pinned(struct store_table *table, uint32_t slot,
+                        struct store_pins *const *pages, uint32_t page_count);
 void store_table_free(struct store_table *table, uint32_t slot);
 /* After a crash of the writer: frees every DOOMED entry that no page holds. Returns how many. */
-uint32_t store_table_sweep(struct store_table *table, struct store_pins *const *pages, uint32_t page_count);
+uint32_t store_table_sweep(struct store_table *table, struct store_pins *const *pages,
+                           uint32_t page_count);
 
 /*
  * Reader side. OK: *out_entry is a copy and the pin *out_pin holds; EAGAIN: not sealed (yet); ELOST: no such generation any more;
  * ELIMIT: STORE_PIN_MAX pins are held. Threads: several of one process may share a page.
  */
-plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot, uint32_t generation, struct store_pins *mine, struct store_entry *out_entry, uint32_t *out_pin) PL_MUST_CHECK;
+plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot,
+                                 uint32_t generation, struct store_pins *mine,
+                                 struct store_entry *out_entry,
+                                 uint32_t *out_pin) PL_MUST_CHECK;
 void store_table_unpin(struct store_pins *mine, uint32_t pin);
 
 #endif

@@ -25,11 +25,12 @@
 #define STORE_TIMELINE_MAGIC   0x706c736d746c3031ull /* "plsmtl01" */
 #define STORE_STREAM_MAX       16u
 #define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
-#define STORE_STAGE_SLOTS      16u    /* host route: slots of the receiver's staging slab */
+#define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
 #define STORE_STAGE_SLOT_BYTES (8u << 20)
 #define STORE_HOST_DEVICE_MAX  64u
 
-#define STORE_RING_FAILED 0x80u /* it failed: its word says that it is over, not that it is right */
+#define STORE_RING_FAILED \
+    0x80u /* it failed: its word says that it is over, not that it is right */
 
 struct store_word {
     _Alignas(64) uint64_t value;
@@ -38,14 +39,17 @@ struct store_word {
 struct store_timeline {
     uint64_t magic;
     uint32_t host_device;
-    uint32_t incarnation;     /* of the worker; written by the store before it starts one */
-    uint64_t enqueued;        /* every launch up to here is in the ring; release by the worker */
-    uint64_t reader_epoch;   /* by the store: counts the pages of pins that came (control.h, PINS_ADD) */
-    uint64_t waits_for;      /* bit i: our next launch waits until host device i publishes; by the worker, read by publishers */
-    struct store_word stream[STORE_STREAM_MAX];        /* written by the device */
-    struct store_word stage_ready[STORE_STAGE_SLOTS];  /* chunk number + 1 that lies in the slot; by the sender's device */
-    struct store_word stage_taken;                     /* chunks taken out, in order; by this device */
-    uint64_t ring[STORE_RING];                         /* seq << 8 | STORE_RING_FAILED | stream */
+    uint32_t incarnation; /* of the worker; written by the store before it starts one */
+    uint64_t enqueued; /* every launch up to here is in the ring; release by the worker */
+    uint64_t
+        reader_epoch; /* by the store: counts the pages of pins that came (control.h, PINS_ADD) */
+    uint64_t
+        waits_for; /* bit i: our next launch waits until host device i publishes; by the worker, read by publishers */
+    struct store_word stream[STORE_STREAM_MAX]; /* written by the device */
+    struct store_word stage_ready
+        [STORE_STAGE_SLOTS]; /* chunk number + 1 that lies in the slot; by the sender's device */
+    struct store_word stage_taken; /* chunks taken out, in order; by this device */
+    uint64_t ring[STORE_RING];     /* seq << 8 | STORE_RING_FAILED | stream */
 };
 
 enum store_point_state {
@@ -54,7 +58,8 @@ enum store_point_state {
     STORE_POINT_DONE,
 };
 
-void store_timeline_init(struct store_timeline *timeline, uint32_t host_device); /* by the store, on zeroed memory */
+void store_timeline_init(struct store_timeline *timeline,
+                         uint32_t host_device); /* by the store, on zeroed memory */
 /* By the worker, in increasing seq. */
 void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream);
 /*
@@ -62,13 +67,15 @@ void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint3
  * successor does not take for right what was never made.
  */
 void store_timeline_mark(struct store_timeline *timeline, uint64_t seq, bool failed);
-bool store_timeline_failed(struct store_timeline *timeline, uint64_t seq); /* by the worker */
+bool store_timeline_failed(struct store_timeline *timeline,
+                           uint64_t seq); /* by the worker */
 static inline uint32_t store_ring_stream(uint64_t entry)
 {
     return (uint32_t)entry & 0x7fu;
 }
 /* By anyone. *out_word, *out_value: what a stream must wait for when ENQUEUED. out pointers may be NULL. */
-enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq, uint64_t **out_word, uint64_t *out_value);
+enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq,
+                                            uint64_t **out_word, uint64_t *out_value);
 static inline bool store_timeline_done(struct store_timeline *timeline, uint64_t seq)
 {
     return store_timeline_point(timeline, seq, NULL, NULL) == STORE_POINT_DONE;

@@ -44,10 +44,10 @@ enum store_proc_event {
 };
 
 enum store_proc_action {
-    STORE_PROC_SPAWN = 1u << 0,  /* start `incarnation` */
-    STORE_PROC_KILL = 1u << 1,   /* SIGKILL through the pidfd; EXITED follows */
+    STORE_PROC_SPAWN  = 1u << 0, /* start `incarnation` */
+    STORE_PROC_KILL   = 1u << 1, /* SIGKILL through the pidfd; EXITED follows */
     STORE_PROC_REPORT = 1u << 2, /* WorkerDown; quarantined if that is the state now */
-    STORE_PROC_TERM = 1u << 3,   /* ask it to end */
+    STORE_PROC_TERM   = 1u << 3, /* ask it to end */
 };
 
 struct store_proc {
@@ -60,7 +60,8 @@ struct store_proc {
 
 void store_proc_init(struct store_proc *proc);
 /* Returns the actions as bits of enum store_proc_action. */
-unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event, uint64_t now_ns);
+unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,
+                         uint64_t now_ns);
 /* Is there a process that has not been reaped (as far as we decided)? */
 bool store_proc_alive(const struct store_proc *proc);
 

@@ -20,10 +20,10 @@
 
 /* Same numbers as RouteStats.route on the wire. */
 enum transfer_route {
-    TRANSFER_LOCAL = 0,
-    TRANSFER_PEER = 1,
-    TRANSFER_HOST = 2, /* counted by the receiving half */
-    TRANSFER_NCCL = 3,
+    TRANSFER_LOCAL  = 0,
+    TRANSFER_PEER   = 1,
+    TRANSFER_HOST   = 2, /* counted by the receiving half */
+    TRANSFER_NCCL   = 3,
     TRANSFER_INLINE = 4, /* puts and reads inside messages */
     TRANSFER_ROUTES = 5,
 };
@@ -32,16 +32,18 @@ struct transfer_counters {
     uint64_t copies[TRANSFER_ROUTES];
     uint64_t bytes[TRANSFER_ROUTES];
 };
-static inline void transfer_count(struct transfer_counters *counters, enum transfer_route route, uint64_t bytes)
+static inline void transfer_count(struct transfer_counters *counters,
+                                  enum transfer_route route, uint64_t bytes)
 {
     counters->copies[route]++;
     counters->bytes[route] += bytes;
 }
 
 /* Enqueue: `box` from a buffer that holds src_frame to one that holds dst_frame. peer: src is another device's memory. */
-plasmon_status_t transfer_copy(struct device_stream *stream, const struct pl_box *box, uint32_t element_bytes,
-                               struct device_ptr dst, const struct pl_box *dst_frame,
-                               struct device_ptr src, const struct pl_box *src_frame, bool peer,
+plasmon_status_t transfer_copy(struct device_stream *stream, const struct pl_box *box,
+                               uint32_t element_bytes, struct device_ptr dst,
+                               const struct pl_box *dst_frame, struct device_ptr src,
+                               const struct pl_box *src_frame, bool peer,
                                struct transfer_counters *counters) PL_MUST_CHECK;
 
 /* A receiver's ring: its slab and its words. Both are registered with the device of who uses them. */
@@ -54,10 +56,13 @@ static inline uint64_t transfer_chunks(uint64_t bytes)
     return (bytes + STORE_STAGE_SLOT_BYTES - 1) / STORE_STAGE_SLOT_BYTES;
 }
 /* Enqueue the sender's half: chunks first .. first + transfer_chunks(bytes) - 1. with_bytes false: only the words. */
-plasmon_status_t transfer_stage_send(struct device_stream *stream, const struct transfer_ring *ring, uint64_t first,
-                                     struct device_ptr src, uint64_t bytes, bool with_bytes) PL_MUST_CHECK;
+plasmon_status_t transfer_stage_send(struct device_stream *stream,
+                                     const struct transfer_ring *ring, uint64_t first,
+                                     struct device_ptr src, uint64_t bytes,
+                                     bool with_bytes) PL_MUST_CHECK;
 /* Enqueue the receiver's half. */
-plasmon_status_t transfer_stage_recv(struct device_stream *stream, const struct transfer_ring *ring, uint64_t first,
+plasmon_status_t transfer_stage_recv(struct device_stream *stream,
+                                     const struct transfer_ring *ring, uint64_t first,
                                      struct device_ptr dst, uint64_t bytes, bool with_bytes,
                                      struct transfer_counters *counters) PL_MUST_CHECK;
 

@@ -21,7 +21,7 @@
 /* Limits on what comes from outside. A message over one of them is EMALFORMED or ELIMIT and names the limit. */
 #define WIRE_MESSAGE_BYTES_MAX (8u << 20)
 #define WIRE_ARENA_BYTES_MAX   (64u << 20)
-#define WIRE_TASKS_MAX         4096u /* a frame */
+#define WIRE_TASKS_MAX         4096u  /* a frame */
 #define WIRE_ARGS_MAX          65536u /* a task */
 #define WIRE_SCALARS_MAX       64u
 #define WIRE_DATA_BYTES_MAX    (1u << 20)
@@ -39,50 +39,71 @@
  * It must not move after wire_arena_init(): the allocator points back to it.
  */
 struct wire_arena {
-    uint8_t *block;       /* the newest block; grows by doubling */
+    uint8_t *block; /* the newest block; grows by doubling */
     size_t block_bytes;
-    size_t used;          /* of the newest block */
+    size_t used; /* of the newest block */
     size_t bytes_max;
-    size_t total;         /* over all blocks since reset */
-    void *overflow;       /* chain of older blocks */
+    size_t total;   /* over all blocks since reset */
+    void *overflow; /* chain of older blocks */
     ProtobufCAllocator allocator;
-    bool refused;         /* the cap was hit */
-    bool out_of_memory;   /* the system had no more */
+    bool refused;       /* the cap was hit */
+    bool out_of_memory; /* the system had no more */
 };
 plasmon_status_t wire_arena_init(struct wire_arena *arena, size_t bytes_max) PL_MUST_CHECK;
 void wire_arena_finish(struct wire_arena *arena);
 void wire_arena_reset(struct wire_arena *arena);
-void *wire_arena_alloc(struct wire_arena *arena, size_t bytes) PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
+void *wire_arena_alloc(struct wire_arena *arena, size_t bytes)
+    PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
 
 /*
  * Bytes of `message` in memory from `create` (rpc_buffer_create, or pl_alloc). ELIMIT: larger than WIRE_MESSAGE_BYTES_MAX,
  * which the other side would refuse.
  */
-plasmon_status_t wire_encode(const ProtobufCMessage *message, uint8_t *(*create)(size_t length), uint8_t **out_bytes, size_t *out_length) PL_MUST_CHECK;
+plasmon_status_t wire_encode(const ProtobufCMessage *message,
+                             uint8_t *(*create)(size_t length), uint8_t **out_bytes,
+                             size_t *out_length) PL_MUST_CHECK;
 
 /*
  * Decode and check. The result lives in the arena until reset. EMALFORMED, ELIMIT (a message over a limit), EVERSION (another
  * protocol) or ENOMEM; err names the field: "client frame: tasks[3]: args[0]: view has 4 numbers, not 3 a dimension".
  */
-plasmon_status_t wire_decode_client_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__ClientFrame **out, struct pl_err *err) PL_MUST_CHECK;
-plasmon_status_t wire_decode_head_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__HeadFrame **out, struct pl_err *err) PL_MUST_CHECK;
-plasmon_status_t wire_decode_worker_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__WorkerFrame **out, struct pl_err *err) PL_MUST_CHECK;
-plasmon_status_t wire_decode_worker_command(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__WorkerCommand **out, struct pl_err *err) PL_MUST_CHECK;
-plasmon_status_t wire_decode_node_frame(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__NodeFrame **out, struct pl_err *err) PL_MUST_CHECK;
-plasmon_status_t wire_decode_node_command(struct wire_arena *arena, const uint8_t *bytes, size_t length, Plasmon__V1__NodeCommand **out, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_client_frame(struct wire_arena *arena, const uint8_t *bytes,
+                                          size_t length, Plasmon__V1__ClientFrame **out,
+                                          struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_head_frame(struct wire_arena *arena, const uint8_t *bytes,
+                                        size_t length, Plasmon__V1__HeadFrame **out,
+                                        struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_worker_frame(struct wire_arena *arena, const uint8_t *bytes,
+                                          size_t length, Plasmon__V1__WorkerFrame **out,
+                                          struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_worker_command(struct wire_arena *arena, const uint8_t *bytes,
+                                            size_t length, Plasmon__V1__WorkerCommand **out,
+                                            struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_node_frame(struct wire_arena *arena, const uint8_t *bytes,
+                                        size_t length, Plasmon__V1__NodeFrame **out,
+                                        struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_node_command(struct wire_arena *arena, const uint8_t *bytes,
+                                          size_t length, Plasmon__V1__NodeCommand **out,
+                                          struct pl_err *err) PL_MUST_CHECK;
 
 /* Geometry. Lists of numbers as they are on the wire. */
-plasmon_status_t wire_shape_get(const Plasmon__V1__Shape *shape, struct pl_shape *out, struct pl_err *err) PL_MUST_CHECK;
-void wire_shape_put(const struct pl_shape *shape, Plasmon__V1__Shape *out, uint64_t dims[PL_DIM_MAX]); /* dims is lent to *out */
-plasmon_status_t wire_view_get(size_t n, const int64_t *numbers, const struct pl_shape *root, struct pl_view *out, struct pl_err *err) PL_MUST_CHECK; /* n == 0: whole */
+plasmon_status_t wire_shape_get(const Plasmon__V1__Shape *shape, struct pl_shape *out,
+                                struct pl_err *err) PL_MUST_CHECK;
+void wire_shape_put(const struct pl_shape *shape, Plasmon__V1__Shape *out,
+                    uint64_t dims[PL_DIM_MAX]); /* dims is lent to *out */
+plasmon_status_t wire_view_get(size_t n, const int64_t *numbers,
+                               const struct pl_shape *root, struct pl_view *out,
+                               struct pl_err *err) PL_MUST_CHECK; /* n == 0: whole */
 size_t wire_view_put(const struct pl_view *view, int64_t out[3 * PL_DIM_MAX]);
-plasmon_status_t wire_box_get(size_t n, const int64_t *numbers, struct pl_box *out, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_box_get(size_t n, const int64_t *numbers, struct pl_box *out,
+                              struct pl_err *err) PL_MUST_CHECK;
 size_t wire_box_put(const struct pl_box *box, int64_t out[2 * PL_DIM_MAX]);
 
 /* Buffers. */
 static inline uint64_t wire_buffer(uint32_t device, uint32_t slot, uint32_t generation)
 {
-    return (uint64_t)device << 48 | (uint64_t)(slot & 0xffffffu) << 24 | (generation & 0xffffffu);
+    return (uint64_t)device << 48 | (uint64_t)(slot & 0xffffffu) << 24 |
+           (generation & 0xffffffu);
 }
 static inline uint32_t wire_buffer_device(uint64_t buffer)
 {
@@ -137,10 +158,10 @@ void wire_ranges_clear(struct wire_ranges *ranges);
  *   reconnect: wire_link_resend(link, from, fn) walks what must be sent again
  */
 struct wire_link {
-    uint64_t out_seq;      /* last number given out */
+    uint64_t out_seq; /* last number given out */
     uint64_t out_acked;
-    uint64_t in_seq;       /* last number taken over */
-    uint64_t in_acked;     /* last number that we told the other side */
+    uint64_t in_seq;   /* last number taken over */
+    uint64_t in_acked; /* last number that we told the other side */
     uint64_t kept_bytes;
     uint64_t kept_bytes_max;
     struct wire_kept *kept_first; /* oldest first */
@@ -149,11 +170,15 @@ struct wire_link {
 void wire_link_init(struct wire_link *link, uint64_t kept_bytes_max);
 void wire_link_finish(struct wire_link *link);
 uint64_t wire_link_next_seq(struct wire_link *link);
-plasmon_status_t wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes, size_t length) PL_MUST_CHECK; /* ELIMIT: too much unacknowledged */
+plasmon_status_t
+wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
+               size_t length) PL_MUST_CHECK; /* ELIMIT: too much unacknowledged */
 int wire_link_receive(struct wire_link *link, uint64_t seq);
 void wire_link_acked(struct wire_link *link, uint64_t ack);
 /* The other side has everything up to `from`: calls fn for each kept frame after it, oldest first. */
-void wire_link_resend(struct wire_link *link, uint64_t from, void (*fn)(void *user, const uint8_t *bytes, size_t length), void *user);
+void wire_link_resend(struct wire_link *link, uint64_t from,
+                      void (*fn)(void *user, const uint8_t *bytes, size_t length),
+                      void *user);
 bool wire_link_owes_ack(const struct wire_link *link);
 uint64_t wire_link_ack(struct wire_link *link);
 

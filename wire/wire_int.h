@@ -12,25 +12,36 @@
 size_t wire_arena_text_length(const char *text);
 
 /* Puts "name[index]: " (index < 0: "name: ") before the text in err; returns err's status as given. */
-plasmon_status_t check_below(struct pl_err *err, plasmon_status_t status, const char *name, long index);
+plasmon_status_t check_below(struct pl_err *err, plasmon_status_t status, const char *name,
+                             long index);
 
-plasmon_status_t check_count(size_t count, size_t max, const char *name, struct pl_err *err);
-plasmon_status_t check_bytes(const ProtobufCBinaryData *data, size_t max, const char *name, struct pl_err *err);
+plasmon_status_t check_count(size_t count, size_t max, const char *name,
+                             struct pl_err *err);
+plasmon_status_t check_bytes(const ProtobufCBinaryData *data, size_t max, const char *name,
+                             struct pl_err *err);
 /* UTF-8, no NUL inside, at most `max` bytes. */
-plasmon_status_t check_text(const char *text, size_t max, const char *name, struct pl_err *err);
+plasmon_status_t check_text(const char *text, size_t max, const char *name,
+                            struct pl_err *err);
 plasmon_status_t check_header(const Plasmon__V1__Header *header, struct pl_err *err);
-plasmon_status_t check_ranges(size_t n, Plasmon__V1__Range *const *ranges, const char *name, struct pl_err *err);
+plasmon_status_t check_ranges(size_t n, Plasmon__V1__Range *const *ranges, const char *name,
+                              struct pl_err *err);
 plasmon_status_t check_shape(const Plasmon__V1__Shape *shape, struct pl_err *err);
 /* (start, count, step) or (start, count) a dimension; starts >= 0, counts and steps >= 1, no overflow. */
-plasmon_status_t check_view_numbers(size_t n, const int64_t *numbers, const char *name, struct pl_err *err);
-plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char *name, struct pl_err *err);
+plasmon_status_t check_view_numbers(size_t n, const int64_t *numbers, const char *name,
+                                    struct pl_err *err);
+plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char *name,
+                                   struct pl_err *err);
 plasmon_status_t check_mode(uint32_t mode, struct pl_err *err);
 
-plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame, struct pl_err *err);
+plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
+                                    struct pl_err *err);
 plasmon_status_t check_head_frame(const Plasmon__V1__HeadFrame *frame, struct pl_err *err);
-plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame, struct pl_err *err);
-plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command, struct pl_err *err);
+plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
+                                    struct pl_err *err);
+plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
+                                      struct pl_err *err);
 plasmon_status_t check_node_frame(const Plasmon__V1__NodeFrame *frame, struct pl_err *err);
-plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command, struct pl_err *err);
+plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
+                                    struct pl_err *err);
 
 #endif

@@ -123,8 +123,9 @@ static plasmon_status_t launch_take(struct worker_core *core,
     }
     if (message->seq <= core->recovered &&
         store_timeline_failed(core->timeline, message->seq)) {
-        worker_launch_fail(launch, PLASMON_EWORKER,
-                           "it had failed when its worker died, which took the reason with it");
+        worker_launch_fail(
+            launch, PLASMON_EWORKER,
+            "it had failed when its worker died, which took the reason with it");
     }
     worker_fifo_push(&core->queue, launch);
     core->received = message->seq;

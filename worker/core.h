@@ -54,27 +54,41 @@ struct worker_ops {
      * before it returns). EDEVMEM: the device is full. */
     plasmon_status_t (*grow)(void *user, uint32_t pool, uint64_t bytes);
     /* Enqueue on stream: wait for a word of another device's timeline. */
-    plasmon_status_t (*wait)(void *user, uint32_t stream, uint32_t host_device, uint64_t *word, uint64_t value);
+    plasmon_status_t (*wait)(void *user, uint32_t stream, uint32_t host_device,
+                             uint64_t *word, uint64_t value);
     plasmon_status_t (*join)(void *user, uint32_t stream, uint32_t other);
     /* Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a local buffer. Counts the route. */
-    plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box, uint32_t element_bytes, uint64_t dst_offset,
-                             const struct pl_box *dst_frame, uint32_t src_host_device, uint64_t src_offset, const struct pl_box *src_frame);
+    plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box,
+                             uint32_t element_bytes, uint64_t dst_offset,
+                             const struct pl_box *dst_frame, uint32_t src_host_device,
+                             uint64_t src_offset, const struct pl_box *src_frame);
     /*
      * Enqueue: the two halves of the host route. After a restart the same halves come again with the same chunk numbers, and only
      * what the ring's words show as not yet done may be done again; chunks first_chunk,
      * first_chunk + 1, .. of the receiver's ring. Dense buffers; WORKER_NOWHERE: only the words.
      */
-    plasmon_status_t (*stage_send)(void *user, uint32_t stream, uint32_t to_host_device, uint64_t first_chunk, uint64_t offset, uint64_t bytes);
-    plasmon_status_t (*stage_recv)(void *user, uint32_t stream, uint32_t from_host_device, uint64_t first_chunk, uint64_t offset, uint64_t bytes);
+    plasmon_status_t (*stage_send)(void *user, uint32_t stream, uint32_t to_host_device,
+                                   uint64_t first_chunk, uint64_t offset, uint64_t bytes);
+    plasmon_status_t (*stage_recv)(void *user, uint32_t stream, uint32_t from_host_device,
+                                   uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     /* Enqueue: bytes lent until return (copied by the implementation). */
-    plasmon_status_t (*put)(void *user, uint32_t stream, uint64_t dst_offset, const uint8_t *bytes, uint64_t length);
+    plasmon_status_t (*put)(void *user, uint32_t stream, uint64_t dst_offset,
+                            const uint8_t *bytes, uint64_t length);
     /* Enqueue: read back; when done the implementation reports WorkerData{request}. */
-    plasmon_status_t (*read)(void *user, uint32_t stream, uint64_t src_offset, uint64_t length, uint64_t request);
+    plasmon_status_t (*read)(void *user, uint32_t stream, uint64_t src_offset,
+                             uint64_t length, uint64_t request);
     /* Enqueue a function. args[i].data.addr is an arena offset here; scratch too. tag: seq, comes back in worker_core_failed(). */
-    uint64_t (*scratch_bytes)(void *user, const struct kernel_function *function, const struct kernel_arg *args, uint32_t arg_count, const union kernel_scalar *scalars, uint32_t scalar_count);
-    plasmon_status_t (*run)(void *user, uint32_t stream, const struct kernel_function *function, const struct kernel_arg *args, uint32_t arg_count,
-                            const union kernel_scalar *scalars, uint32_t scalar_count, uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag, struct pl_err *err);
-    plasmon_status_t (*fill_identity)(void *user, uint32_t stream, const struct kernel_arg *arg, uint64_t tag);
+    uint64_t (*scratch_bytes)(void *user, const struct kernel_function *function,
+                              const struct kernel_arg *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t scalar_count);
+    plasmon_status_t (*run)(void *user, uint32_t stream,
+                            const struct kernel_function *function,
+                            const struct kernel_arg *args, uint32_t arg_count,
+                            const union kernel_scalar *scalars, uint32_t scalar_count,
+                            uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag,
+                            struct pl_err *err);
+    plasmon_status_t (*fill_identity)(void *user, uint32_t stream,
+                                      const struct kernel_arg *arg, uint64_t tag);
     /* Enqueue: this stream's word of our timeline := seq; then wake whoever calls worker_core_complete(). */
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
     /* The words were read: call worker_core_failed() for what failed before. Then completions are taken. May be NULL. */
@@ -85,7 +99,8 @@ struct worker_ops {
     void (*ring_doorbells)(void *user);
     /* Reports for the head, in order; the implementation batches them into WorkerFrames. */
     void (*report_done)(void *user, uint64_t first, uint64_t count);
-    void (*report_failed)(void *user, uint64_t seq, plasmon_status_t status, const char *text);
+    void (*report_failed)(void *user, uint64_t seq, plasmon_status_t status,
+                          const char *text);
     void (*report_starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
 };
 
@@ -94,46 +109,56 @@ struct worker_core_config {
     void *user;
     uint32_t host_device;
     uint32_t host_device_count;
-    uint32_t run_streams;                /* 1 .. WORKER_RUN_STREAMS_MAX */
-    struct store_timeline *const *timelines; /* one a host device; may hold NULL for devices that are not up */
-    struct store_table *const *tables;   /* one a host device; own one is written */
-    struct store_pins *const *readers;   /* STORE_READER_MAX pages; NULL where there is none; may change between calls */
+    uint32_t run_streams; /* 1 .. WORKER_RUN_STREAMS_MAX */
+    struct store_timeline *const
+        *timelines; /* one a host device; may hold NULL for devices that are not up */
+    struct store_table *const *tables; /* one a host device; own one is written */
+    struct store_pins *const *
+        readers; /* STORE_READER_MAX pages; NULL where there is none; may change between calls */
     /* The reader epoch (store/control.h, PINS_ADD) up to which `readers` is complete; may change between calls. NULL: no epochs. */
     const uint64_t *reader_epoch;
     /* device index (cluster) -> host device; UINT32_MAX when it is on another host; WORKER_DEVICE_PENDING; may change between calls */
     const uint32_t *host_device_of;
     uint32_t device_max;
-    uint64_t device_bytes;                   /* memory that the device has in all; for texts; 0: not known */
+    uint64_t device_bytes; /* memory that the device has in all; for texts; 0: not known */
 };
 
-plasmon_status_t worker_core_create(const struct worker_core_config *config, struct worker_core **out_core) PL_MUST_CHECK;
+plasmon_status_t worker_core_create(const struct worker_core_config *config,
+                                    struct worker_core **out_core) PL_MUST_CHECK;
 void worker_core_destroy(struct worker_core *core);
 
 /* Rebuild from table and timeline after a restart. Chunks must have been added. Fills hello's enqueued / unfinished. */
-plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enqueued, struct wire_ranges *out_unfinished) PL_MUST_CHECK;
+plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enqueued,
+                                     struct wire_ranges *out_unfinished) PL_MUST_CHECK;
 /*
  * After recover, when the head is another one, which knows nothing of us: free every buffer, let the words of unfinished launches pass.
  * The numbers go on after the last enqueued one.
  */
 void worker_core_forget(struct worker_core *core);
-plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool, uint64_t offset, uint64_t bytes) PL_MUST_CHECK;
+plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool,
+                                         uint64_t offset, uint64_t bytes) PL_MUST_CHECK;
 
 /* From the head. Launches are copied. EMALFORMED: a gap or nonsense (the stream must be closed). */
-plasmon_status_t worker_core_command(struct worker_core *core, const Plasmon__V1__WorkerCommand *command, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t worker_core_command(struct worker_core *core,
+                                     const Plasmon__V1__WorkerCommand *command,
+                                     struct pl_err *err) PL_MUST_CHECK;
 /* Enqueue what can be enqueued; call after a command, when a doorbell rang, when a chunk or peer came up. */
 void worker_core_advance(struct worker_core *core);
 /* Look at the timeline, seal and report what completed. Call when the device signalled, and after advance. */
 void worker_core_complete(struct worker_core *core);
 /* A launch failed on the device (CPU: function error). Before the completion that covers it is processed. */
-void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t status, const char *text);
+void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t status,
+                        const char *text);
 /* The context is lost: what of our launches was running? Text for people: the earliest unfinished launch a stream. */
 void worker_core_describe_running(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
-bool worker_core_idle(const struct worker_core *core); /* nothing queued, nothing unfinished */
+bool worker_core_idle(
+    const struct worker_core *core); /* nothing queued, nothing unfinished */
 /* Bit i: the front waits until host device i publishes something, whose doorbell must make us advance. */
 uint64_t worker_core_waits_for(const struct worker_core *core);
 /* Something waits for a reader to unpin, which wakes nobody: call worker_core_complete() again in a millisecond or so. */
 bool worker_core_wants_poll(const struct worker_core *core);
-uint64_t worker_core_received(const struct worker_core *core); /* last launch seq taken over */
+uint64_t
+worker_core_received(const struct worker_core *core); /* last launch seq taken over */
 
 #endif

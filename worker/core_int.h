@@ -114,7 +114,8 @@ struct worker_stream {
     bool woken;           /* the core stored the word since the last wake */
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
-    uint64_t joined_word[STORE_STREAM_MAX]; /* ... and so is the write of stream i's word up to this one */
+    uint64_t joined_word
+        [STORE_STREAM_MAX]; /* ... and so is the write of stream i's word up to this one */
 };
 
 /* A word of another device, and what to wait for. */

@@ -46,10 +46,14 @@ extern const struct worker_ops worker_executor_ops;
 
 /* How many run streams a device of this kind has. A restarted worker must have as many: words belong to streams. */
 uint32_t worker_executor_run_streams(enum device_kind kind);
-plasmon_status_t worker_executor_init(struct worker_executor *executor, struct device *device, struct worker_shared *shared,
-                                      struct worker_memory *memory, const struct worker_reports *reports, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t worker_executor_init(struct worker_executor *executor,
+                                      struct device *device, struct worker_shared *shared,
+                                      struct worker_memory *memory,
+                                      const struct worker_reports *reports,
+                                      struct pl_err *err) PL_MUST_CHECK;
 void worker_executor_finish(struct worker_executor *executor); /* waits for the streams */
 /* First error that the device cannot come back from, or OK. */
-plasmon_status_t worker_executor_health(struct worker_executor *executor, struct pl_err *err);
+plasmon_status_t worker_executor_health(struct worker_executor *executor,
+                                        struct pl_err *err);
 
 #endif

@@ -17,22 +17,27 @@
 /* One of these a direction, used with one stream. */
 struct worker_inline {
     struct device *device;
-    uint64_t *word;      /* registered; tickets that the stream has passed */
-    uint64_t ticket;     /* last one given out */
+    uint64_t *word;       /* registered; tickets that the stream has passed */
+    uint64_t ticket;      /* last one given out */
     struct pl_list slabs; /* oldest use first; the last one is being filled */
     struct pl_list reads; /* struct inline_read, oldest first */
 };
 
-plasmon_status_t worker_inline_init(struct worker_inline *in, struct device *device) PL_MUST_CHECK;
+plasmon_status_t worker_inline_init(struct worker_inline *in,
+                                    struct device *device) PL_MUST_CHECK;
 void worker_inline_finish(struct worker_inline *in); /* the stream is idle */
 /* Enqueue: copy these bytes to the device. They are copied before this returns. */
-plasmon_status_t worker_inline_put(struct worker_inline *in, struct device_stream *stream, struct device_ptr dst,
-                                   const uint8_t *bytes, uint64_t length) PL_MUST_CHECK;
+plasmon_status_t worker_inline_put(struct worker_inline *in, struct device_stream *stream,
+                                   struct device_ptr dst, const uint8_t *bytes,
+                                   uint64_t length) PL_MUST_CHECK;
 /* Enqueue: copy from the device; worker_inline_collect() gives them when they are there. */
-plasmon_status_t worker_inline_read(struct worker_inline *in, struct device_stream *stream, struct device_ptr src,
-                                    uint64_t length, uint64_t request) PL_MUST_CHECK;
+plasmon_status_t worker_inline_read(struct worker_inline *in, struct device_stream *stream,
+                                    struct device_ptr src, uint64_t length,
+                                    uint64_t request) PL_MUST_CHECK;
 /* Calls fn for each read that is complete, in order. Bytes are lent until it returns. */
 void worker_inline_collect(struct worker_inline *in,
-                           void (*fn)(void *user, uint64_t request, const uint8_t *bytes, uint64_t length), void *user);
+                           void (*fn)(void *user, uint64_t request, const uint8_t *bytes,
+                                      uint64_t length),
+                           void *user);
 
 #endif

@@ -17,18 +17,22 @@
 struct worker_memory;
 
 /* bytes_max: how much we may take of the device; 0: all there is. */
-plasmon_status_t worker_memory_create(struct device *device, struct worker_shared *shared, uint64_t bytes_max,
-                                      struct worker_memory **out_memory, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t worker_memory_create(struct device *device, struct worker_shared *shared,
+                                      uint64_t bytes_max, struct worker_memory **out_memory,
+                                      struct pl_err *err) PL_MUST_CHECK;
 void worker_memory_destroy(struct worker_memory *memory);
 /* Where chunks of ours are reported from now on. */
 void worker_memory_set_core(struct worker_memory *memory, struct worker_core *core);
 /* Take shared->chunks: map our own (after a restart), queue those of peers. */
-plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory,
+                                           struct pl_err *err) PL_MUST_CHECK;
 /* worker_ops.grow */
-plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool, uint64_t bytes) PL_MUST_CHECK;
+plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool,
+                                    uint64_t bytes) PL_MUST_CHECK;
 struct device_ptr worker_memory_own(const struct worker_memory *memory, uint64_t offset);
 /* A peer's bytes, mapped. EUNREACHABLE: no such chunk, or no way to map it. */
-plasmon_status_t worker_memory_peer(struct worker_memory *memory, uint32_t host_device, uint64_t offset, uint64_t bytes,
+plasmon_status_t worker_memory_peer(struct worker_memory *memory, uint32_t host_device,
+                                    uint64_t offset, uint64_t bytes,
                                     struct device_ptr *out_ptr) PL_MUST_CHECK;
 /* Can devices of our kind on this host all map each other's memory? */
 bool worker_memory_peer_capable(const struct worker_memory *memory);

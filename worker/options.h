@@ -10,8 +10,8 @@
 #include "device/device.h"
 
 struct worker_options {
-    int control_fd;       /* -1: none given */
-    int head_fd;          /* -1: use `head` */
+    int control_fd; /* -1: none given */
+    int head_fd;    /* -1: use `head` */
     const char *head;
     enum device_kind kind;
     uint32_t ordinal;
@@ -25,7 +25,9 @@ struct worker_options {
 };
 
 /* EINVAL: err says which option and what it wants. Strings are borrowed from argv. */
-plasmon_status_t worker_options_parse(int argc, char **argv, struct worker_options *out_options, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t worker_options_parse(int argc, char **argv,
+                                      struct worker_options *out_options,
+                                      struct pl_err *err) PL_MUST_CHECK;
 void worker_options_print_help(FILE *out);
 
 #endif

@@ -29,8 +29,8 @@ struct worker_shared {
     uint64_t pins_bytes;
     struct store_pins *readers[STORE_READER_MAX]; /* our own page too */
     uint64_t reader_epoch;                        /* readers[] is complete up to here */
-    struct pl_vec chunks;                         /* struct worker_shared_chunk: what came and was not taken yet */
-    int head_fd;                                  /* a fresh connection to the head; -1: none came */
+    struct pl_vec chunks; /* struct worker_shared_chunk: what came and was not taken yet */
+    int head_fd;          /* a fresh connection to the head; -1: none came */
 };
 struct worker_shared_chunk {
     struct store_control message;
@@ -52,10 +52,13 @@ static inline void worker_shared_fence(void)
 void worker_shared_init(struct worker_shared *shared, int control_fd);
 void worker_shared_finish(struct worker_shared *shared);
 /* Read until set-up is complete. Blocks. ECLOSED: the store is gone. */
-plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared,
+                                             struct pl_err *err) PL_MUST_CHECK;
 /* One message, if there is one. EAGAIN: none; ECLOSED: the store is gone. */
-plasmon_status_t worker_shared_receive(struct worker_shared *shared, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t worker_shared_receive(struct worker_shared *shared,
+                                       struct pl_err *err) PL_MUST_CHECK;
 /* `message` gets version and host_device. fd -1: none. */
-plasmon_status_t worker_shared_send(struct worker_shared *shared, struct store_control *message, int fd) PL_MUST_CHECK;
+plasmon_status_t worker_shared_send(struct worker_shared *shared,
+                                    struct store_control *message, int fd) PL_MUST_CHECK;
 
 #endif

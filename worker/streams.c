@@ -173,7 +173,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
         return; /* not clear of it, but behind it: stream_idle() knows */
     }
     *io_clear = false;
-    word = overwrites(launch);
+    word      = overwrites(launch);
     if ((word ? mine->joined_word[other] : mine->joined[other]) >= seq ||
         pl_bug("worker.skip_join")) {
         return;

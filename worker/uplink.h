@@ -22,9 +22,11 @@ struct worker_uplink;
 
 struct worker_uplink_ops {
     /* First Welcome: what we are. Before any command. Not OK: the worker ends. */
-    plasmon_status_t (*welcome)(void *user, const Plasmon__V1__WorkerWelcome *welcome, struct pl_err *err);
+    plasmon_status_t (*welcome)(void *user, const Plasmon__V1__WorkerWelcome *welcome,
+                                struct pl_err *err);
     /* One command, in order, once. Not OK: the worker ends. */
-    plasmon_status_t (*command)(void *user, const Plasmon__V1__WorkerCommand *command, struct pl_err *err);
+    plasmon_status_t (*command)(void *user, const Plasmon__V1__WorkerCommand *command,
+                                struct pl_err *err);
     /* About every 50 ms. */
     void (*tick)(void *user);
     /* The connection broke: a fresh descriptor is wanted (only when made with a descriptor). */
@@ -49,13 +51,17 @@ struct worker_uplink_config {
 };
 
 /* Starts the loop's thread and connects. It lasts as long as the process. */
-plasmon_status_t worker_uplink_create(const struct worker_uplink_config *config, struct worker_uplink **out_uplink) PL_MUST_CHECK;
+plasmon_status_t worker_uplink_create(const struct worker_uplink_config *config,
+                                      struct worker_uplink **out_uplink) PL_MUST_CHECK;
 void worker_uplink_new_fd(struct worker_uplink *uplink, int fd); /* taken */
 
 void worker_uplink_done(struct worker_uplink *uplink, uint64_t first, uint64_t count);
-void worker_uplink_failed(struct worker_uplink *uplink, uint64_t seq, plasmon_status_t status, const char *text);
-void worker_uplink_starved(struct worker_uplink *uplink, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
-void worker_uplink_data(struct worker_uplink *uplink, uint64_t request, const uint8_t *bytes, uint64_t length);
+void worker_uplink_failed(struct worker_uplink *uplink, uint64_t seq,
+                          plasmon_status_t status, const char *text);
+void worker_uplink_starved(struct worker_uplink *uplink, uint64_t seq, uint64_t bytes,
+                           uint64_t largest_hole);
+void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
+                        const uint8_t *bytes, uint64_t length);
 /* Send what was gathered, unless a frame is on its way (then it goes when that is out). */
 void worker_uplink_flush(struct worker_uplink *uplink);
 

@@ -39,16 +39,17 @@ struct cli_option {
 
 struct cli_command {
     const char *name;
-    const char *summary;  /* one line for `plasmon --help` */
-    const char *usage;    /* after the name: "[options] [NAME]" */
-    const char *text;     /* more for --help; may be NULL */
+    const char *summary; /* one line for `plasmon --help` */
+    const char *usage;   /* after the name: "[options] [NAME]" */
+    const char *text;    /* more for --help; may be NULL */
     const struct cli_option *options;
     size_t option_count;
     uint32_t operands_max;
     int (*run)(int argc, char **argv);
 };
 
-extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions, cli_doctor, cli_version;
+extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions, cli_doctor,
+    cli_version;
 
 /* What is left of the arguments after parsing. */
 struct cli_parsed {
@@ -57,7 +58,8 @@ struct cli_parsed {
     int exit; /* -1: go on; otherwise --help was printed, or an error */
 };
 /* argv[0] is the command's name. Options go into `into` by their offsets. */
-struct cli_parsed cli_parse(const struct cli_command *command, int argc, char **argv, void *into);
+struct cli_parsed cli_parse(const struct cli_command *command, int argc, char **argv,
+                            void *into);
 /* "plasmon start: text" on stderr; returns CLI_FAIL. */
 int cli_fail(const struct cli_command *command, const char *format, ...) PL_PRINTF(2, 3);
 /* The same with "see `plasmon start --help`"; returns CLI_USAGE. */
@@ -69,7 +71,8 @@ int cli_usage(const struct cli_command *command, const char *format, ...) PL_PRI
 struct cli_process {
     char name[32]; /* "plasmon-head" */
     int pid;
-    uint64_t start_time; /* of the kernel: tells a process from a later one with the same number */
+    uint64_t
+        start_time; /* of the kernel: tells a process from a later one with the same number */
 };
 struct cli_node {
     char dir[80]; /* 0700 */
@@ -86,11 +89,13 @@ plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err)
 void cli_node_remove(const struct cli_node *node);
 /* A pidfd if the process is still the one that was started, -1 otherwise. */
 int cli_process_open(const struct cli_process *process);
-plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out, struct pl_err *err);
+plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out,
+                                      struct pl_err *err);
 /* SIGTERM, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
 bool cli_process_end(int pidfd, uint32_t timeout_ms);
 /* Connect to --address, $PLASMON_ADDRESS, or what runs here. Prints why not. */
-struct plasmon_client *cli_connect(const struct cli_command *command, const char *address, const char *token_file);
+struct plasmon_client *cli_connect(const struct cli_command *command, const char *address,
+                                   const char *token_file);
 /* The first line of a file; NULL and a message if there is none. free() it. */
 char *cli_token_read(const struct cli_command *command, const char *path);
 

@@ -44,43 +44,43 @@ extern "C" {
 #define PLASMON_API
 #endif
 
-#define PLASMON_DIM_MAX 8
-#define PLASMON_FOREVER UINT32_MAX
+#define PLASMON_DIM_MAX  8
+#define PLASMON_FOREVER  UINT32_MAX
 #define PLASMON_ANYWHERE (-1)
 
 /** Element types. F16 to C128 can be stored and moved by all of Plasmon; functions say which they compute with. */
 typedef enum {
     PLASMON_BOOL = 1,
-    PLASMON_I8 = 2,
-    PLASMON_U8 = 3,
-    PLASMON_I16 = 4,
-    PLASMON_U16 = 5,
-    PLASMON_I32 = 6,
-    PLASMON_U32 = 7,
-    PLASMON_I64 = 8,
-    PLASMON_U64 = 9,
-    PLASMON_F16 = 10,
+    PLASMON_I8   = 2,
+    PLASMON_U8   = 3,
+    PLASMON_I16  = 4,
+    PLASMON_U16  = 5,
+    PLASMON_I32  = 6,
+    PLASMON_U32  = 7,
+    PLASMON_I64  = 8,
+    PLASMON_U64  = 9,
+    PLASMON_F16  = 10,
     PLASMON_BF16 = 11,
-    PLASMON_F32 = 12,
-    PLASMON_F64 = 13,
-    PLASMON_C64 = 14,
+    PLASMON_F32  = 12,
+    PLASMON_F64  = 13,
+    PLASMON_C64  = 14,
     PLASMON_C128 = 15
 } plasmon_dtype_t;
 
 /** How a task uses an argument. */
 typedef enum {
-    PLASMON_IN = 1,
-    PLASMON_OUT = 2,
-    PLASMON_INOUT = 3,
-    PLASMON_REDUCE = 4,
+    PLASMON_IN      = 1,
+    PLASMON_OUT     = 2,
+    PLASMON_INOUT   = 3,
+    PLASMON_REDUCE  = 4,
     PLASMON_SCRATCH = 8
 } plasmon_mode_t;
 
 typedef enum {
-    PLASMON_REDUCE_SUM = 1,
+    PLASMON_REDUCE_SUM  = 1,
     PLASMON_REDUCE_PROD = 2,
-    PLASMON_REDUCE_MIN = 3,
-    PLASMON_REDUCE_MAX = 4
+    PLASMON_REDUCE_MIN  = 3,
+    PLASMON_REDUCE_MAX  = 4
 } plasmon_reduce_t;
 
 /** dtype and dimensions, slowest first; ndim 0 is one element. */
@@ -97,20 +97,28 @@ struct plasmon_mapping;
 /* ------------------------------------------------------------------------------------------------ life */
 
 struct plasmon_options {
-    size_t size;            /* sizeof(struct plasmon_options): set by PLASMON_OPTIONS_INIT */
-    const char *address;    /* "host:port" or "unix:/path"; NULL: $PLASMON_ADDRESS, else a private cluster */
+    size_t size; /* sizeof(struct plasmon_options): set by PLASMON_OPTIONS_INIT */
+    const char *
+        address; /* "host:port" or "unix:/path"; NULL: $PLASMON_ADDRESS, else a private cluster */
     const char *token;      /* cluster token; NULL: $PLASMON_TOKEN */
     const char *name_space; /* NULL: "default" */
     const char *label;      /* shown in `plasmon status`; NULL: program name */
-    uint32_t cpu_devices;   /* private cluster: CPU devices; 0: none beside GPUs, 2 where there are none, 1 if gpus is "none" */
-    const char *gpus;       /* private cluster: "auto" (NULL), "none", or a number */
-    uint64_t device_memory; /* private cluster: bytes a CPU device may use; 0: a quarter of RAM over the devices */
-    const char *transfer;   /* private cluster: "auto" (NULL), "peer", "host" */
-    const char *policy;     /* private cluster: placement "auto" (NULL), "locality", "round-robin" */
+    uint32_t
+        cpu_devices; /* private cluster: CPU devices where there is no GPU, or gpus is "none"; 0: 2 (1 with "none") */
+    const char *gpus; /* private cluster: "auto" (NULL), "none", or a number */
+    uint64_t
+        device_memory; /* private cluster: bytes a CPU device may use; 0: a quarter of RAM over the devices */
+    const char *transfer; /* private cluster: "auto" (NULL), "peer", "host" */
+    const char
+        *policy; /* private cluster: placement "auto" (NULL), "locality", "round-robin" */
     uint32_t connect_timeout_ms; /* 0: 20000 */
-    const char *bin_dir;    /* where plasmon-store and the others are; NULL: $PLASMON_BIN_DIR, beside libplasmon, then PATH */
+    const char *
+        bin_dir; /* where plasmon-store and the others are; NULL: $PLASMON_BIN_DIR, beside libplasmon, then PATH */
 };
-#define PLASMON_OPTIONS_INIT {sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define PLASMON_OPTIONS_INIT                                            \
+    {                                                                   \
+        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+    }
 
 /**
  * Connect to a cluster, or start a private one on this machine (one worker a GPU, or CPU devices where there is none) that
@@ -120,41 +128,56 @@ struct plasmon_options {
  * @param out_client  Set on success. Owned; ends with plasmon_finish().
  * @return PLASMON_OK, ECONNECT, EAUTH, EVERSION, ENOENT (programs not found), ETIMEDOUT, EINVAL. plasmon_error(NULL) has the text.
  */
-PLASMON_API plasmon_status_t plasmon_init(const struct plasmon_options *options, struct plasmon_client **out_client);
+PLASMON_API
+plasmon_status_t plasmon_init(const struct plasmon_options *options,
+                              struct plasmon_client **out_client);
 /** End the session: its refs go, its private cluster too. Waits for tasks in flight at most a second. NULL is fine. */
-PLASMON_API void plasmon_finish(struct plasmon_client *client);
+PLASMON_API
+void plasmon_finish(struct plasmon_client *client);
 /** Free an inherited handle in a forked child, without a word to the cluster. */
-PLASMON_API void plasmon_abandon(struct plasmon_client *client);
+PLASMON_API
+void plasmon_abandon(struct plasmon_client *client);
 /** Text of the calling thread's last failed call ("" if none); valid until its next call. client may be NULL. */
-PLASMON_API const char *plasmon_error(const struct plasmon_client *client);
-PLASMON_API const char *plasmon_status_string(plasmon_status_t status);
-PLASMON_API const char *plasmon_status_name(plasmon_status_t status);
+PLASMON_API
+const char *plasmon_error(const struct plasmon_client *client);
+PLASMON_API
+const char *plasmon_status_string(plasmon_status_t status);
+PLASMON_API
+const char *plasmon_status_name(plasmon_status_t status);
 /** "0.1.0" */
-PLASMON_API const char *plasmon_version(void);
+PLASMON_API
+const char *plasmon_version(void);
 typedef void (*plasmon_log_fn)(void *user, int level, const char *module, const char *text);
 /** Log lines of the library (0 error .. 4 trace); it prints nothing itself. Call before plasmon_init(). */
-PLASMON_API void plasmon_set_log(plasmon_log_fn fn, void *user, int level_max);
+PLASMON_API
+void plasmon_set_log(plasmon_log_fn fn, void *user, int level_max);
 
 struct plasmon_device_info {
-    int index;            /* for placement hints */
-    int kind;             /* 1 CPU, 2 CUDA */
+    int index; /* for placement hints */
+    int kind;  /* 1 CPU, 2 CUDA */
     char name[96];
     char node[64];
     uint64_t bytes_total;
-    int same_host;        /* this process shares its host */
+    int same_host; /* this process shares its host */
 };
 /** Devices of the cluster: fills up to `capacity`, sets *out_count to how many there are. */
-PLASMON_API plasmon_status_t plasmon_devices(struct plasmon_client *client, struct plasmon_device_info *infos, uint32_t capacity, uint32_t *out_count);
+PLASMON_API
+plasmon_status_t plasmon_devices(struct plasmon_client *client,
+                                 struct plasmon_device_info *infos, uint32_t capacity,
+                                 uint32_t *out_count);
 
 /* ------------------------------------------------------------------------------------------------ objects */
 
 struct plasmon_put_options {
     size_t size;
-    int device;       /* PLASMON_ANYWHERE - or index: note that 0 is device 0, so start from PLASMON_PUT_INIT */
-    int donatable;    /* an INOUT may overwrite it in place; default: it is copied first */
+    int device; /* PLASMON_ANYWHERE - or index: note that 0 is device 0, so start from PLASMON_PUT_INIT */
+    int donatable; /* an INOUT may overwrite it in place; default: it is copied first */
     const char *label;
 };
-#define PLASMON_PUT_INIT {sizeof(struct plasmon_put_options), PLASMON_ANYWHERE, 0, 0}
+#define PLASMON_PUT_INIT                                           \
+    {                                                              \
+        sizeof(struct plasmon_put_options), PLASMON_ANYWHERE, 0, 0 \
+    }
 
 /**
  * Copy host bytes into a new object.
@@ -162,8 +185,11 @@ struct plasmon_put_options {
  * @param data   shape's bytes in C order, borrowed for the call: it may be changed as soon as this returns.
  * @return PLASMON_OK, ESHAPE, EDTYPE, ETOOBIG (no device could ever hold it), EDEVMEM, ECLOSED, EFORKED.
  */
-PLASMON_API plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data, const struct plasmon_shape *shape,
-                                         const struct plasmon_put_options *options, struct plasmon_ref **out_ref);
+PLASMON_API
+plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
+                             const struct plasmon_shape *shape,
+                             const struct plasmon_put_options *options,
+                             struct plasmon_ref **out_ref);
 /**
  * Wait for the object and copy it to host memory, in C order.
  *
@@ -171,7 +197,9 @@ PLASMON_API plasmon_status_t plasmon_put(struct plasmon_client *client, const vo
  * @param timeout_ms  0 polls, PLASMON_FOREVER waits.
  * @return PLASMON_OK, ETIMEDOUT, or the failure of the task that should have made it (plasmon_error: with the first failing task).
  */
-PLASMON_API plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *ref, void *data, size_t bytes, uint32_t timeout_ms);
+PLASMON_API
+plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *ref,
+                             void *data, size_t bytes, uint32_t timeout_ms);
 /**
  * Wait for the object and map it read-only, without a copy, where its memory can be reached from this process (a CPU device on
  * this host). While mapped its bytes stay: writers get a new version.
@@ -179,38 +207,56 @@ PLASMON_API plasmon_status_t plasmon_get(struct plasmon_client *client, struct p
  * @param out_mapping  Owned; ends with plasmon_unmap().
  * @return PLASMON_OK, EUNREACHABLE (use plasmon_get), ETIMEDOUT, or the task's failure.
  */
-PLASMON_API plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *ref, uint32_t timeout_ms, struct plasmon_mapping **out_mapping);
-PLASMON_API const void *plasmon_mapping_data(const struct plasmon_mapping *mapping);
+PLASMON_API
+plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *ref,
+                             uint32_t timeout_ms, struct plasmon_mapping **out_mapping);
+PLASMON_API
+const void *plasmon_mapping_data(const struct plasmon_mapping *mapping);
 /** Strides in elements, one a dimension of the ref (a view's mapping need not be contiguous). */
-PLASMON_API const int64_t *plasmon_mapping_strides(const struct plasmon_mapping *mapping);
-PLASMON_API void plasmon_unmap(struct plasmon_mapping *mapping);
+PLASMON_API
+const int64_t *plasmon_mapping_strides(const struct plasmon_mapping *mapping);
+PLASMON_API
+void plasmon_unmap(struct plasmon_mapping *mapping);
 
 /**
  * A view: part of `ref` (which may be a view). start, count, step have one number a dimension; step NULL is all 1. Costs no message.
  * @return PLASMON_OK, ERANGE (names the dimension), ERELEASED.
  */
-PLASMON_API plasmon_status_t plasmon_view(struct plasmon_client *client, struct plasmon_ref *ref, const int64_t *start, const int64_t *count,
-                                          const int64_t *step, struct plasmon_ref **out_view);
+PLASMON_API
+plasmon_status_t plasmon_view(struct plasmon_client *client, struct plasmon_ref *ref,
+                              const int64_t *start, const int64_t *count,
+                              const int64_t *step, struct plasmon_ref **out_view);
 /** A ref that goes on naming the present version of `ref` (or of the part a view shows), whatever is written later. */
-PLASMON_API plasmon_status_t plasmon_snapshot(struct plasmon_client *client, struct plasmon_ref *ref, struct plasmon_ref **out_ref);
+PLASMON_API
+plasmon_status_t plasmon_snapshot(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  struct plasmon_ref **out_ref);
 /** Shape of what the ref shows. Never waits. */
-PLASMON_API plasmon_status_t plasmon_shape_of(struct plasmon_client *client, struct plasmon_ref *ref, struct plasmon_shape *out_shape);
+PLASMON_API
+plasmon_status_t plasmon_shape_of(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  struct plasmon_shape *out_shape);
 /** Let go. Tasks submitted before still run. NULL is fine; a second release is ERELEASED. */
-PLASMON_API plasmon_status_t plasmon_release(struct plasmon_client *client, struct plasmon_ref *ref);
+PLASMON_API
+plasmon_status_t plasmon_release(struct plasmon_client *client, struct plasmon_ref *ref);
 
 /** Give the present version a name in the namespace, so that it outlives this client and others can find it. NULL ref removes the name. */
-PLASMON_API plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name, struct plasmon_ref *ref);
+PLASMON_API
+plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name,
+                                 struct plasmon_ref *ref);
 /** A ref to the version published under `name`. Writing to it makes a version of one's own. ENOENT. */
-PLASMON_API plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name, struct plasmon_ref **out_ref);
+PLASMON_API
+plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
+                                struct plasmon_ref **out_ref);
 
 /* ------------------------------------------------------------------------------------------------ tasks */
 
 struct plasmon_arg {
     plasmon_mode_t mode;
-    struct plasmon_ref *ref;           /* IN, INOUT, REDUCE; OUT into an existing ref or view. NULL: OUT makes a new ref */
-    const struct plasmon_shape *shape; /* OUT with ref NULL, SCRATCH: stated shape; NULL: the function's shape rule decides */
-    plasmon_reduce_t reduce_op;        /* REDUCE */
-    int relaxed;                       /* REDUCE: the order of folding need not be the order of submission */
+    struct plasmon_ref *
+        ref; /* IN, INOUT, REDUCE; OUT into an existing ref or view. NULL: OUT makes a new ref */
+    const struct plasmon_shape *
+        shape; /* OUT with ref NULL, SCRATCH: stated shape; NULL: the function's shape rule decides */
+    plasmon_reduce_t reduce_op; /* REDUCE */
+    int relaxed; /* REDUCE: the order of folding need not be the order of submission */
 };
 typedef union {
     int64_t i;
@@ -219,16 +265,20 @@ typedef union {
 
 struct plasmon_call {
     size_t size;
-    const char *function;              /* see `plasmon functions` */
-    const struct plasmon_arg *args;    /* in the order of the signature */
+    const char *function;           /* see `plasmon functions` */
+    const struct plasmon_arg *args; /* in the order of the signature */
     uint32_t arg_count;
-    const plasmon_scalar_t *scalars;   /* small values, in the order of the signature: .i or .f as it says */
+    const plasmon_scalar_t
+        *scalars; /* small values, in the order of the signature: .i or .f as it says */
     uint32_t scalar_count;
-    const char *label;                 /* shown in errors and status */
-    int device;                        /* placement hint: PLASMON_ANYWHERE or a device index */
-    int retries;                       /* after system failures; -1: the cluster's default */
+    const char *label; /* shown in errors and status */
+    int device;        /* placement hint: PLASMON_ANYWHERE or a device index */
+    int retries;       /* after system failures; -1: the cluster's default */
 };
-#define PLASMON_CALL_INIT {sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1}
+#define PLASMON_CALL_INIT                                                   \
+    {                                                                       \
+        sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1 \
+    }
 
 /**
  * Submit a task. Returns at once, without a round trip; a wrong call (dtype, shape, arity, unknown function) fails here.
@@ -239,10 +289,15 @@ struct plasmon_call {
  *
  * @return PLASMON_OK, EINVAL, ENOFUNCTION, EARITY, EDTYPE, ESHAPE, ERELEASED, EFOREIGN, ETOOBIG, ELIMIT, EAGAIN, ECLOSED, EFORKED.
  */
-PLASMON_API plasmon_status_t plasmon_submit(struct plasmon_client *client, const struct plasmon_call *call, struct plasmon_ref **out_refs, struct plasmon_ref **out_task);
+PLASMON_API
+plasmon_status_t plasmon_submit(struct plasmon_client *client,
+                                const struct plasmon_call *call,
+                                struct plasmon_ref **out_refs,
+                                struct plasmon_ref **out_task);
 
 /** Send what was batched up, now. (It goes by itself within a fraction of a millisecond, and before any wait.) */
-PLASMON_API plasmon_status_t plasmon_flush(struct plasmon_client *client);
+PLASMON_API
+plasmon_status_t plasmon_flush(struct plasmon_client *client);
 
 /**
  * Wait until `need` of the refs are ready or failed.
@@ -251,21 +306,29 @@ PLASMON_API plasmon_status_t plasmon_flush(struct plasmon_client *client);
  * @param out_count  NULL, or how many are not pending.
  * @return PLASMON_OK, ETIMEDOUT (outputs are set), EINVAL, ERELEASED.
  */
-PLASMON_API plasmon_status_t plasmon_wait(struct plasmon_client *client, struct plasmon_ref *const *refs, uint32_t count, uint32_t need,
-                                          uint32_t timeout_ms, int *out_ready, uint32_t *out_count);
+PLASMON_API
+plasmon_status_t plasmon_wait(struct plasmon_client *client,
+                              struct plasmon_ref *const *refs, uint32_t count,
+                              uint32_t need, uint32_t timeout_ms, int *out_ready,
+                              uint32_t *out_count);
 /** PLASMON_OK ready, INPROGRESS, or how it failed (plasmon_error has the text with the first failing task). Never waits. */
-PLASMON_API plasmon_status_t plasmon_state(struct plasmon_client *client, struct plasmon_ref *ref);
+PLASMON_API
+plasmon_status_t plasmon_state(struct plasmon_client *client, struct plasmon_ref *ref);
 /** Ask that the task that makes this ref not run. Too late is no error: the ref then becomes ready. */
-PLASMON_API plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref);
+PLASMON_API
+plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref);
 
 typedef void (*plasmon_ready_fn)(void *user, plasmon_status_t status);
 /**
  * Call fn once when the ref is ready or failed: on the library's thread (do not block it, do not call plasmon_finish there), or in this
  * call if it already is.
  */
-PLASMON_API plasmon_status_t plasmon_on_ready(struct plasmon_client *client, struct plasmon_ref *ref, plasmon_ready_fn fn, void *user);
+PLASMON_API
+plasmon_status_t plasmon_on_ready(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  plasmon_ready_fn fn, void *user);
 /** A descriptor that polls readable whenever refs became ready since the last read of its 8 bytes (an eventfd). Owned by the client. */
-PLASMON_API plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd);
+PLASMON_API
+plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd);
 
 /* ------------------------------------------------------------------------------------------------ functions, status */
 
@@ -275,9 +338,12 @@ struct plasmon_function_info {
     const char *doc;
 };
 /** Function number `index` of the catalogue; ENOENT past the end. Texts are constant. */
-PLASMON_API plasmon_status_t plasmon_function_at(uint32_t index, struct plasmon_function_info *out_info);
+PLASMON_API
+plasmon_status_t plasmon_function_at(uint32_t index,
+                                     struct plasmon_function_info *out_info);
 /** Status of the cluster as one JSON object (see docs/operations.md). *out_text is malloc'ed; the caller frees it. */
-PLASMON_API plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_text);
+PLASMON_API
+plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_text);
 
 #ifdef __cplusplus
 }

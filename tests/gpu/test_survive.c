@@ -23,24 +23,25 @@ struct survive {
     float sample[OBJECTS_MAX][SAMPLE];
 };
 
-#define PX_OK(px, call)                                                                              \
-    do {                                                                                             \
-        plasmon_status_t s_ = (call);                                                                \
-        if (s_ != PLASMON_OK) {                                                                      \
-            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, plasmon_status_name(s_), plasmon_error(px)); \
-        }                                                                                            \
+#define PX_OK(px, call)                                                                 \
+    do {                                                                                \
+        plasmon_status_t s_ = (call);                                                   \
+        if (s_ != PLASMON_OK) {                                                         \
+            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, plasmon_status_name(s_), \
+                      plasmon_error(px));                                               \
+        }                                                                               \
     } while (0)
 
 static struct plasmon_ref *checksum(struct survive *s, struct plasmon_ref *ref, int device)
 {
     struct plasmon_arg args[2] = {{.mode = PLASMON_OUT}, {.mode = PLASMON_IN, .ref = ref}};
-    struct plasmon_call call = PLASMON_CALL_INIT;
+    struct plasmon_call call   = PLASMON_CALL_INIT;
     struct plasmon_ref *sum;
 
-    call.function = "checksum";
-    call.args = args;
+    call.function  = "checksum";
+    call.args      = args;
     call.arg_count = 2;
-    call.device = device;
+    call.device    = device;
     PX_OK(s->px, plasmon_submit(s->px, &call, &sum, NULL));
     return sum;
 }
@@ -48,7 +49,7 @@ static struct plasmon_ref *checksum(struct survive *s, struct plasmon_ref *ref, 
 static uint64_t checksum_value(struct survive *s, struct plasmon_ref *ref)
 {
     struct plasmon_ref *sum = checksum(s, ref, PLASMON_ANYWHERE);
-    uint64_t value = 0;
+    uint64_t value          = 0;
 
     PX_OK(s->px, plasmon_get(s->px, sum, &value, sizeof(value), WAIT_MS));
     PX_OK(s->px, plasmon_release(s->px, sum));
@@ -68,7 +69,7 @@ static void sample(struct survive *s, struct plasmon_ref *ref, float out[SAMPLE]
 static void make(struct survive *s)
 {
     const struct plasmon_shape shape = {PLASMON_F32, 1, {1 << 28}}; /* 1 GiB */
-    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_options options   = PLASMON_OPTIONS_INIT;
     struct plasmon_device_info infos[16];
     uint64_t bytes;
 
@@ -77,19 +78,23 @@ static void make(struct survive *s)
     if (infos[0].kind != 2) {
         test_skip("no GPU");
     }
-    bytes = infos[0].bytes_total;
+    bytes      = infos[0].bytes_total;
     s->objects = bytes > (40ull << 30) ? 33 : (uint32_t)(bytes / 2 >> 30);
     for (uint32_t i = 0; i < s->objects; i++) {
-        struct plasmon_arg arg = {.mode = PLASMON_OUT, .shape = &shape};
-        plasmon_scalar_t scalars[5] = {{.i = (int64_t)test_seed()}, {.i = (int64_t)i << 28}, {.i = 0}, {.f = 0.0}, {.f = 1.0}};
-        struct plasmon_call call = PLASMON_CALL_INIT;
+        struct plasmon_arg arg      = {.mode = PLASMON_OUT, .shape = &shape};
+        plasmon_scalar_t scalars[5] = {{.i = (int64_t)test_seed()},
+                                       {.i = (int64_t)i << 28},
+                                       {.i = 0},
+                                       {.f = 0.0},
+                                       {.f = 1.0}};
+        struct plasmon_call call    = PLASMON_CALL_INIT;
 
-        call.function = "random_uniform";
-        call.args = &arg;
-        call.arg_count = 1;
-        call.scalars = scalars;
+        call.function     = "random_uniform";
+        call.args         = &arg;
+        call.arg_count    = 1;
+        call.scalars      = scalars;
         call.scalar_count = 5;
-        call.device = 0;
+        call.device       = 0;
         PX_OK(s->px, plasmon_submit(s->px, &call, &s->object[i], NULL));
     }
     for (uint32_t i = 0; i < s->objects; i++) {
@@ -111,8 +116,8 @@ static void compare(struct survive *s)
         uint64_t now = checksum_value(s, s->object[i]);
 
         if (now != s->sum[i]) {
-            test_fail(__FILE__, __LINE__, "object %u changed: checksum %llx, was %llx", i, (unsigned long long)now,
-                      (unsigned long long)s->sum[i]);
+            test_fail(__FILE__, __LINE__, "object %u changed: checksum %llx, was %llx", i,
+                      (unsigned long long)now, (unsigned long long)s->sum[i]);
         }
         if (i < 4) {
             float again[SAMPLE];
@@ -150,7 +155,8 @@ static pid_t worker_pid(uint32_t index)
             continue;
         }
         for (size_t at = 0; at < n; at += strlen(line + at) + 1) {
-            if (strcmp(line + at, "--host-device") == 0 && strcmp(line + at + strlen(line + at) + 1, want) == 0) {
+            if (strcmp(line + at, "--host-device") == 0 &&
+                strcmp(line + at + strlen(line + at) + 1, want) == 0) {
                 found = (pid_t)atoi(entry->d_name);
             }
         }
@@ -179,8 +185,8 @@ TEST(objects_survive_an_illegal_access)
 {
     static struct survive s;
     const struct plasmon_shape shape = {PLASMON_F32, 1, {16}};
-    struct plasmon_arg arg = {.mode = PLASMON_OUT, .shape = &shape};
-    struct plasmon_call call = PLASMON_CALL_INIT;
+    struct plasmon_arg arg           = {.mode = PLASMON_OUT, .shape = &shape};
+    struct plasmon_call call         = PLASMON_CALL_INIT;
     struct plasmon_ref *bad;
     plasmon_status_t status;
     float out[16];
@@ -188,14 +194,15 @@ TEST(objects_survive_an_illegal_access)
     test_set_timeout(230);
     test_expect_log();
     make(&s);
-    call.function = "test_illegal";
-    call.args = &arg;
+    call.function  = "test_illegal";
+    call.args      = &arg;
     call.arg_count = 1;
-    call.device = 0;
-    call.retries = 0;
+    call.device    = 0;
+    call.retries   = 0;
     PX_OK(s.px, plasmon_submit(s.px, &call, &bad, NULL));
     status = plasmon_get(s.px, bad, out, sizeof(out), WAIT_MS);
-    printf("# the call that faults: %s: %s\n", plasmon_status_name(status), plasmon_error(s.px));
+    printf("# the call that faults: %s: %s\n", plasmon_status_name(status),
+           plasmon_error(s.px));
     ASSERT_EQ(status, PLASMON_EWORKER);
     compare(&s);
     printf("# %u GiB survived an illegal access\n", s.objects);
@@ -207,7 +214,7 @@ TEST(a_donation_in_flight_fails_with_a_status_of_its_own)
 {
     static struct survive s;
     struct plasmon_arg arg;
-    plasmon_scalar_t micros = {.i = 30000000};
+    plasmon_scalar_t micros  = {.i = 30000000};
     struct plasmon_call call = PLASMON_CALL_INIT;
     struct plasmon_ref *task;
     plasmon_status_t status;
@@ -216,15 +223,16 @@ TEST(a_donation_in_flight_fails_with_a_status_of_its_own)
     test_set_timeout(230);
     test_expect_log();
     make(&s);
-    arg = (struct plasmon_arg){.mode = PLASMON_INOUT, .ref = s.object[1]};
-    call.function = "spin";
-    call.args = &arg;
-    call.arg_count = 1;
-    call.scalars = &micros;
+    arg               = (struct plasmon_arg){.mode = PLASMON_INOUT, .ref = s.object[1]};
+    call.function     = "spin";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &micros;
     call.scalar_count = 1;
-    call.device = 0;
+    call.device       = 0;
     PX_OK(s.px, plasmon_submit(s.px, &call, NULL, &task));
-    ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 1500, NULL, NULL), PLASMON_ETIMEDOUT); /* it is spinning now */
+    ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 1500, NULL, NULL),
+              PLASMON_ETIMEDOUT); /* it is spinning now */
     worker = worker_pid(0);
     ASSERT_TRUE(worker > 0);
     ASSERT_EQ(kill(worker, SIGKILL), 0);
@@ -233,7 +241,7 @@ TEST(a_donation_in_flight_fails_with_a_status_of_its_own)
     printf("# the donation: %s: %s\n", plasmon_status_name(status), plasmon_error(s.px));
     ASSERT_EQ(status, PLASMON_ECONSUMED);
     s.object[1] = s.object[0];
-    s.sum[1] = s.sum[0];
+    s.sum[1]    = s.sum[0];
     memcpy(s.sample[1], s.sample[0], sizeof(s.sample[0]));
     compare(&s);
     plasmon_finish(s.px);

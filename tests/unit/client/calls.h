@@ -5,7 +5,9 @@
 #include "plasmon/plasmon.h"
 #include "tests/harness/test.h"
 
-static const struct plasmon_shape call_vector = {.dtype = PLASMON_F32, .ndim = 1, .dim = {100}};
+static const struct plasmon_shape call_vector = {.dtype = PLASMON_F32,
+                                                 .ndim  = 1,
+                                                 .dim   = {100}};
 
 static inline void call_ok(plasmon_status_t status, const char *what, int line)
 {
@@ -16,11 +18,12 @@ static inline void call_ok(plasmon_status_t status, const char *what, int line)
 #define CALL_OK(x) call_ok(x, #x, __LINE__)
 
 /* A new vector of a hundred, by `fill`. task may be NULL. */
-static inline struct plasmon_ref *call_fill(struct plasmon_client *client, const char *label, struct plasmon_ref **out_task)
+static inline struct plasmon_ref *
+call_fill(struct plasmon_client *client, const char *label, struct plasmon_ref **out_task)
 {
-    struct plasmon_arg arg    = {.mode = PLASMON_OUT, .shape = &call_vector};
-    plasmon_scalar_t value    = {.f = 1};
-    struct plasmon_call call  = PLASMON_CALL_INIT;
+    struct plasmon_arg arg   = {.mode = PLASMON_OUT, .shape = &call_vector};
+    plasmon_scalar_t value   = {.f = 1};
+    struct plasmon_call call = PLASMON_CALL_INIT;
     struct plasmon_ref *made = NULL;
 
     call.function     = "fill";
@@ -33,10 +36,12 @@ static inline struct plasmon_ref *call_fill(struct plasmon_client *client, const
     return made;
 }
 
-static inline plasmon_status_t call_axpy(struct plasmon_client *client, struct plasmon_ref *y, struct plasmon_ref *x,
+static inline plasmon_status_t call_axpy(struct plasmon_client *client,
+                                         struct plasmon_ref *y, struct plasmon_ref *x,
                                          struct plasmon_ref **out_task)
 {
-    struct plasmon_arg args[] = {{.mode = PLASMON_INOUT, .ref = y}, {.mode = PLASMON_IN, .ref = x}};
+    struct plasmon_arg args[] = {{.mode = PLASMON_INOUT, .ref = y},
+                                 {.mode = PLASMON_IN, .ref = x}};
     plasmon_scalar_t a        = {.f = 2};
     struct plasmon_call call  = PLASMON_CALL_INIT;
 
@@ -48,7 +53,9 @@ static inline plasmon_status_t call_axpy(struct plasmon_client *client, struct p
     return plasmon_submit(client, &call, NULL, out_task);
 }
 
-static inline struct plasmon_ref *call_part(struct plasmon_client *client, struct plasmon_ref *ref, int64_t start, int64_t count)
+static inline struct plasmon_ref *call_part(struct plasmon_client *client,
+                                            struct plasmon_ref *ref, int64_t start,
+                                            int64_t count)
 {
     struct plasmon_ref *view;
 

@@ -23,17 +23,18 @@ struct fake_head_config {
     const uint8_t *value;     /* what every Read reads from; NULL: they fail */
     const char *token;        /* NULL: none is needed */
     /* Called for each frame, on the fake's thread, before anything else is done with it. NULL: none. */
-    void (*frame)(void *user, struct fake_head *head, const Plasmon__V1__ClientFrame *frame);
+    void (*frame)(void *user, struct fake_head *head,
+                  const Plasmon__V1__ClientFrame *frame);
     void *user;
 };
 
 /* What came so far. */
 struct fake_head_seen {
-    uint64_t hellos, frames, tasks, releases, release_ranges, locates, reads, cancels, put_opens, put_seals, publishes,
-        lookups, byes;
+    uint64_t hellos, frames, tasks, releases, release_ranges, locates, reads, cancels,
+        put_opens, put_seals, publishes, lookups, byes;
     uint64_t tasks_largest; /* of one frame */
     uint64_t last_task;
-    uint64_t resumed;       /* hellos that resumed */
+    uint64_t resumed; /* hellos that resumed */
 };
 
 struct fake_head *fake_head_start(const struct fake_head_config *config);
@@ -43,8 +44,11 @@ const char *fake_head_address(const struct fake_head *head);
 struct plasmon_client *fake_head_client(struct fake_head *head);
 struct fake_head_seen fake_head_seen(struct fake_head *head);
 /* Until `check` says yes; the test fails after ten seconds. */
-void fake_head_wait(struct fake_head *head, bool (*check)(const struct fake_head_seen *seen, uint64_t value), uint64_t value);
-bool seen_tasks(const struct fake_head_seen *seen, uint64_t value);    /* at least so many tasks */
+void fake_head_wait(struct fake_head *head,
+                    bool (*check)(const struct fake_head_seen *seen, uint64_t value),
+                    uint64_t value);
+bool seen_tasks(const struct fake_head_seen *seen,
+                uint64_t value); /* at least so many tasks */
 bool seen_releases(const struct fake_head_seen *seen, uint64_t value); /* refs */
 bool seen_hellos(const struct fake_head_seen *seen, uint64_t value);
 bool seen_cancels(const struct fake_head_seen *seen, uint64_t value);
@@ -53,7 +57,8 @@ bool seen_byes(const struct fake_head_seen *seen, uint64_t value);
 /* Send a frame; header and its seq are filled in. */
 void fake_head_send(struct fake_head *head, Plasmon__V1__HeadFrame *frame);
 void fake_head_done(struct fake_head *head, uint64_t first, uint64_t count);
-void fake_head_fail(struct fake_head *head, uint64_t task, plasmon_status_t status, const char *text, uint64_t first_task);
+void fake_head_fail(struct fake_head *head, uint64_t task, plasmon_status_t status,
+                    const char *text, uint64_t first_task);
 void fake_head_set_end_tasks(struct fake_head *head, bool end_tasks);
 void fake_head_grant(struct fake_head *head, uint64_t credit);
 /* Break the stream; the session stays known, or is forgotten. */

@@ -249,7 +249,8 @@ TEST(unknown_function_and_wrong_arguments_fail_before_the_device)
     ASSERT_STR(fake_reports(fake), "failed:2:EARITY");
     ASSERT_CONTAINS(fake->last_text, "add");
     ASSERT_STR(fake_calls(fake), "");
-    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED); /* made for who writes a part of it, never sealed */
+    ASSERT_EQ(fake_state(fake, 1),
+              STORE_CONSUMED); /* made for who writes a part of it, never sealed */
     fake_free(fake, 1);
     ASSERT_EQ(fake_memory(fake).bytes_used, 0);
     ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 2); /* who waits for them goes on */

@@ -308,7 +308,7 @@ TEST(cancelled_launch_keeps_its_waits)
     fake_finish(fake, 0, 1);
     ASSERT_STR(fake_reports(fake), "failed:1:ECANCELLED");
     ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED); /* made, never sealed */
-    fake_cancel(fake, 1); /* too late: nothing */
+    fake_cancel(fake, 1);                           /* too late: nothing */
     fake_destroy(fake);
 }
 
