@@ -18,6 +18,8 @@
 
 /* ------------------------------------------------------------------------------------------- encoding */
 
+enum { GATE_POINTS = 32768 }; /* half of WIRE_RANGES_MAX */
+
 /* Lists that a launch is built in; kept between calls so that no task pays for growing them. */
 struct builder {
     struct pl_vec after;
@@ -203,12 +205,11 @@ static void add_dependent(struct head_task *producer, struct head_task *task)
     task->producers_open++;
 }
 
-struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
+/* A task without a number: nothing can refer to it yet. */
+static struct head_task *task_create(const struct head_launch *launch, uint32_t use_count)
 {
-    uint32_t use_count = (uint32_t)(launch->operand_count + launch->piece_count);
     struct head_task *task =
         head_alloc(sizeof(*task) + use_count * sizeof(struct head_use));
-    size_t after_count;
 
     task->refs         = 1;
     task->kind         = launch->kind;
@@ -218,7 +219,6 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     task->function     = launch->function;
     task->request      = launch->request;
     task->attempts_max = (uint8_t)pl_min_u64(launch->retries_max, 250);
-    task->order        = launch->order != 0 ? launch->order : ++core->order_last;
     task->dependents   = PL_VEC_INIT(struct head_task *);
     task->outputs      = PL_VEC_INIT(struct head_tile *);
     task->waits        = PL_VEC_INIT(struct head_waiting);
@@ -226,8 +226,47 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         task->label = head_strdup(launch->label);
     }
     pl_list_init(&task->order_link);
+    return task;
+}
+
+/* order 0: the next one. From here on the task is unfinished. */
+static void task_number(struct head_core *core, struct head_task *task, uint64_t order)
+{
+    task->order = order != 0 ? order : ++core->order_last;
     pl_list_add_tail(&core->unfinished, &task->order_link);
     head_device_number(core, task->device, task);
+    core->counts.tasks++;
+    core->tasks_queued++;
+}
+
+/*
+ * A launch may name at most GATE_POINTS others to wait for. A task that must wait for more (a writer behind a hundred thousand readers)
+ * waits for gates instead: launches that do nothing but wait, each for some of them.
+ */
+static size_t wait_behind_gates(struct head_core *core, struct head_device *device,
+                                struct pl_vec *after, size_t count)
+{
+    const struct head_launch gate = {.kind        = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP,
+                                     .device      = device,
+                                     .retries_max = 250};
+    uint64_t *points              = after->items;
+    size_t kept                   = 0;
+
+    for (size_t first = 0; first < count; first += GATE_POINTS) {
+        struct head_task *task = task_create(&gate, 0);
+
+        task_number(core, task, 0);
+        encode(core, task, &gate, points + first, pl_min_u64(GATE_POINTS, count - first));
+        points[kept++] = wire_point(device->index, task->seq); /* behind what is read */
+    }
+    return kept;
+}
+
+struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
+{
+    uint32_t use_count     = (uint32_t)(launch->operand_count + launch->piece_count);
+    struct head_task *task = task_create(launch, use_count);
+    size_t after_count;
 
     /* Edges first, uses after: a task does not wait for itself. */
     pl_vec_clear(&builder.after);
@@ -256,6 +295,10 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
                      &launch->pieces[i].box, false);
     }
     after_count = unique_points(&builder.after);
+    if (after_count > GATE_POINTS && launch->order == 0) {
+        after_count = wait_behind_gates(core, launch->device, &builder.after, after_count);
+    }
+    task_number(core, task, launch->order);
     for (size_t i = 0; i < builder.producers.count; i++) {
         struct head_task *producer = *(struct head_task **)pl_vec_at(&builder.producers, i);
 
@@ -270,8 +313,6 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         PL_CHECK(pl_map_set(&task->client->tasks, task->id, task) == PLASMON_OK);
         task->client->tasks_open++;
     }
-    core->counts.tasks++;
-    core->tasks_queued++;
 
     /* A producer that is doomed already (and still drains) dooms this one too. */
     for (size_t i = 0; i < builder.producers.count; i++) {
