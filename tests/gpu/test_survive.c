@@ -128,16 +128,22 @@ static void compare(struct survive *s)
     }
 }
 
-/* The plasmon-worker of host device `index` among the descendants of this process's cluster. */
-static pid_t worker_pid(uint32_t index)
+/* The plasmon-worker that serves device 0 of the cluster; which device of the host that is, the status tells. */
+static pid_t worker_pid(struct survive *s)
 {
     DIR *proc = opendir("/proc");
     struct dirent *entry;
     pid_t found = 0;
     char want[16];
+    char *status, *device;
 
     ASSERT_NOT_NULL(proc);
-    (void)snprintf(want, sizeof(want), "%u", index);
+    PX_OK(s->px, plasmon_status_json(s->px, &status));
+    device = strstr(status,
+                    "\"host_device\":"); /* of the first in the list, which is device 0 */
+    ASSERT_NOT_NULL(device);
+    (void)snprintf(want, sizeof(want), "%d", atoi(device + strlen("\"host_device\":")));
+    free(status);
     while ((entry = readdir(proc)) != NULL) {
         char path[300], line[4096];
         FILE *file;
@@ -173,7 +179,7 @@ TEST(objects_survive_a_killed_worker)
     test_set_timeout(230);
     test_expect_log();
     make(&s);
-    worker = worker_pid(0);
+    worker = worker_pid(&s);
     ASSERT_TRUE(worker > 0);
     ASSERT_EQ(kill(worker, SIGKILL), 0);
     compare(&s);
@@ -233,7 +239,7 @@ TEST(a_donation_in_flight_fails_with_a_status_of_its_own)
     PX_OK(s.px, plasmon_submit(s.px, &call, NULL, &task));
     ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 1500, NULL, NULL),
               PLASMON_ETIMEDOUT); /* it is spinning now */
-    worker = worker_pid(0);
+    worker = worker_pid(&s);
     ASSERT_TRUE(worker > 0);
     ASSERT_EQ(kill(worker, SIGKILL), 0);
     (void)plasmon_wait(s.px, &task, 1, 1, WAIT_MS, NULL, NULL);
