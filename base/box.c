@@ -340,3 +340,15 @@ struct pl_shape pl_view_shape(const struct pl_view *view, uint32_t dtype)
     memcpy(shape.dim, view->count, view->ndim * sizeof(shape.dim[0]));
     return shape;
 }
+
+struct pl_view pl_view_of_box(const struct pl_box *box)
+{
+    struct pl_view view = {.ndim = box->ndim};
+
+    for (uint32_t d = 0; d < box->ndim; d++) {
+        view.start[d] = box->start[d];
+        view.count[d] = box->count[d];
+        view.step[d]  = 1;
+    }
+    return view;
+}

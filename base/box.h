@@ -83,6 +83,7 @@ int64_t pl_box_offset(const struct pl_box *frame, const int64_t at[PL_DIM_MAX]);
 plasmon_status_t pl_view_check(const struct pl_view *view, const struct pl_shape *root,
                                struct pl_err *err) PL_MUST_CHECK;
 struct pl_view pl_view_whole(const struct pl_shape *shape);
+struct pl_view pl_view_of_box(const struct pl_box *box); /* every element of it */
 struct pl_box pl_view_hull(const struct pl_view *view);
 bool pl_view_dense(const struct pl_view *view); /* all steps 1 (or count 1) */
 /* A view of a view: `inner` is in the coordinates of what `outer` shows. */

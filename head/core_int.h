@@ -376,6 +376,8 @@ struct head_operand {
     uint32_t reduce_op;
     bool client_writes;
 };
+/* All of a buffer, read or written. */
+struct head_operand head_operand_whole(struct head_buffer *buffer, bool fresh, bool writes);
 struct head_piece {
     struct head_buffer *src;
     struct pl_box box;

@@ -284,26 +284,6 @@ static void wait_to_map(struct head_wait *wait, struct head_buffer *buffer,
 
 /* ---------------------------------------------------------------------------------------------- put */
 
-static struct head_operand whole_operand(struct head_buffer *buffer, bool fresh, bool write)
-{
-    struct head_operand operand = {
-        .mode   = write ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
-        .buffer = buffer,
-        .fresh  = fresh,
-        .reads  = !write,
-        .writes = write,
-        .box    = buffer->frame,
-    };
-
-    operand.view.ndim = buffer->frame.ndim;
-    for (uint32_t d = 0; d < buffer->frame.ndim; d++) {
-        operand.view.start[d] = buffer->frame.start[d];
-        operand.view.count[d] = buffer->frame.count[d];
-        operand.view.step[d]  = 1;
-    }
-    return operand;
-}
-
 /* A new array with one buffer on a device of its own choice. */
 static plasmon_status_t put_array(struct head_core *core, struct head_client *client,
                                   uint64_t ref, const struct pl_shape *shape,
@@ -435,7 +415,7 @@ plasmon_status_t head_data_put(struct head_core *core, struct head_client *clien
         return status;
     }
     array->put_offset    = end == total ? UINT64_MAX : end;
-    operand              = whole_operand(buffer, task->put_offset == 0, true);
+    operand              = head_operand_whole(buffer, task->put_offset == 0, true);
     launch.device        = buffer->device;
     launch.client        = client;
     launch.id            = task->id;
@@ -479,7 +459,7 @@ plasmon_status_t head_data_put_open(struct head_core *core, struct head_client *
         return PLASMON_OK;
     }
     array->put_offset     = 0;
-    operand               = whole_operand(buffer, true, true);
+    operand               = head_operand_whole(buffer, true, true);
     operand.client_writes = true;
     launch.device         = buffer->device;
     launch.operands       = &operand;
@@ -528,7 +508,7 @@ plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *
         return PLASMON_OK; /* its reader will learn */
     }
     buffer  = pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer;
-    operand = whole_operand(buffer, false, true);
+    operand = head_operand_whole(buffer, false, true);
     launch.device        = buffer->device;
     launch.operands      = &operand;
     launch.operand_count = 1;
@@ -674,7 +654,7 @@ static bool read_start(struct head_core *core, struct head_array *array,
     if (buffer == NULL) {
         return false;
     }
-    operand              = whole_operand(buffer, false, false);
+    operand              = head_operand_whole(buffer, false, false);
     launch.device        = device;
     launch.operands      = &operand;
     launch.operand_count = 1;

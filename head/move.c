@@ -154,33 +154,12 @@ static struct head_buffer *temp_create(struct plan *plan, struct head_device *de
     return temp;
 }
 
-static struct head_operand dense_operand(struct head_buffer *buffer, bool fresh,
-                                         bool writes)
-{
-    struct head_operand operand = {
-        .mode   = writes ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
-        .buffer = buffer,
-        .fresh  = fresh,
-        .reads  = !writes,
-        .writes = writes,
-        .box    = buffer->frame,
-    };
-
-    operand.view.ndim = buffer->frame.ndim;
-    for (uint32_t d = 0; d < buffer->frame.ndim; d++) {
-        operand.view.start[d] = buffer->frame.start[d];
-        operand.view.count[d] = buffer->frame.count[d];
-        operand.view.step[d]  = 1;
-    }
-    return operand;
-}
-
 /* Fill `box` of dst. fresh: this launch makes dst, and its use covers all of it. */
 static void start_copy(struct head_core *core, struct head_buffer *dst,
                        const struct pl_box *box, bool fresh,
                        const struct head_piece *pieces, size_t piece_count)
 {
-    struct head_operand operand = dense_operand(dst, fresh, true);
+    struct head_operand operand = head_operand_whole(dst, fresh, true);
     struct head_launch launch   = {
           .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
           .device        = dst->device,
@@ -239,8 +218,8 @@ static void start_copies(struct head_core *core, struct head_buffer *dst,
 static void start_pair(struct head_core *core, struct head_buffer *src,
                        struct head_buffer *dst)
 {
-    struct head_operand from = dense_operand(src, false, false);
-    struct head_operand to   = dense_operand(dst, true, true);
+    struct head_operand from = head_operand_whole(src, false, false);
+    struct head_operand to   = head_operand_whole(dst, true, true);
     uint64_t chunks = (src->bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
     struct head_launch launch = {
         .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND,

@@ -29,25 +29,13 @@ void head_reduce_add(struct head_core *core, struct head_array *array,
     array->partial_op = op;
 }
 
-static struct pl_view dense_view(const struct pl_box *box)
-{
-    struct pl_view view = {.ndim = box->ndim};
-
-    for (uint32_t d = 0; d < box->ndim; d++) {
-        view.start[d] = box->start[d];
-        view.count[d] = box->count[d];
-        view.step[d]  = 1;
-    }
-    return view;
-}
-
 static void set_arg(struct head_arg *arg, uint32_t mode, struct head_array *array,
                     const struct pl_box *box)
 {
     memset(arg, 0, sizeof(*arg));
     arg->mode  = mode;
     arg->array = array;
-    arg->view  = dense_view(box);
+    arg->view  = pl_view_of_box(box);
     arg->hull  = *box;
     arg->dtype = array->shape.dtype;
 }

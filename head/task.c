@@ -205,6 +205,19 @@ static void add_dependent(struct head_task *producer, struct head_task *task)
     task->producers_open++;
 }
 
+struct head_operand head_operand_whole(struct head_buffer *buffer, bool fresh, bool writes)
+{
+    return (struct head_operand){
+        .mode   = writes ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
+        .buffer = buffer,
+        .fresh  = fresh,
+        .reads  = !writes,
+        .writes = writes,
+        .box    = buffer->frame,
+        .view   = pl_view_of_box(&buffer->frame),
+    };
+}
+
 /* A task without a number: nothing can refer to it yet. */
 static struct head_task *task_create(const struct head_launch *launch, uint32_t use_count)
 {
