@@ -3,7 +3,8 @@
  *
  *   object.c    buffers, instances, tiles, fragments: what exists and where
  *   hazard.c    uses of buffers, and the edges that follow from them
- *   device.c    slots, launch numbers, windows, outboxes, starvation, workers that come back
+ *   device.c    slots, launch numbers, windows, outboxes, starvation
+ *   worker.c    devices join, come back, and go
  *   task.c      the life of a task: numbered, encoded, sent, finished, failed onwards
  *   move.c      bringing a box to a device: common buffer, replica, gather, host route
  *   submit.c    a client's task becomes a launch
@@ -353,12 +354,16 @@ void head_device_number(struct head_core *core, struct head_device *device,
 void head_device_forget(struct head_device *device, struct head_task *task); /* finished */
 struct head_task *head_device_task(struct head_device *device,
                                    uint64_t seq); /* unfinished, or NULL */
+void head_device_send(struct head_core *core, struct head_device *device,
+                      const struct head_task *task); /* into the outbox */
 void head_device_pump(struct head_core *core,
                       struct head_device *device); /* outbox up to the window */
 void head_device_flush(struct head_core *core, struct head_device *device);
 void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
                          uint64_t bytes, uint64_t hole);
 void head_device_relieve(struct head_core *core); /* answers starved devices */
+
+/* ---- worker.c */
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
 void head_device_destroy(struct head_device *device);
 

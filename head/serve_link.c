@@ -23,22 +23,12 @@ void serve_peer_close(struct serve_peer *peer, plasmon_status_t status, const ch
     }
 }
 
-static void put_on_wire(struct serve_peer *peer, const uint8_t *bytes, size_t length)
+/* Takes the buffer. Without a stream it goes: what was numbered is kept, and sent again when the peer comes back. */
+static void put_on_wire(struct serve_peer *peer, uint8_t *buffer, size_t length)
 {
-    uint8_t *buffer;
-    plasmon_status_t status;
-
     if (peer->stream == NULL) {
-        return; /* sent again when it comes back */
-    }
-    buffer = rpc_buffer_create(length);
-    if (buffer == NULL) {
-        rpc_stream_close(peer->stream, PLASMON_ENOMEM, "the head is out of memory");
-        return;
-    }
-    memcpy(buffer, bytes, length);
-    status = rpc_stream_send(peer->stream, buffer, length);
-    if (status == PLASMON_EAGAIN) {
+        rpc_buffer_destroy(buffer);
+    } else if (rpc_stream_send(peer->stream, buffer, length) == PLASMON_EAGAIN) {
         rpc_stream_close(peer->stream, PLASMON_ELIMIT,
                          "the other side does not read: more is queued for it than fits; "
                          "it may reconnect and resume");
@@ -75,20 +65,20 @@ void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t cred
         serve_peer_close(peer, PLASMON_ELIMIT, "too much is unacknowledged");
     }
     peer->link.in_acked = peer->link.in_seq;
-    if (peer->stream == NULL) {
-        rpc_buffer_destroy(frame);
-        return;
-    }
-    if (rpc_stream_send(peer->stream, frame, head_bytes + length) == PLASMON_EAGAIN) {
-        rpc_stream_close(peer->stream, PLASMON_ELIMIT,
-                         "the other side does not read: more is queued for it than fits; "
-                         "it may reconnect and resume");
-    }
+    put_on_wire(peer, frame, head_bytes + length);
 }
 
 static void resend_one(void *user, const uint8_t *bytes, size_t length)
 {
-    put_on_wire(user, bytes, length);
+    struct serve_peer *peer = user;
+    uint8_t *buffer         = rpc_buffer_create(length);
+
+    if (buffer == NULL) {
+        serve_peer_close(peer, PLASMON_ENOMEM, "the head is out of memory");
+        return;
+    }
+    memcpy(buffer, bytes, length);
+    put_on_wire(peer, buffer, length);
 }
 
 void serve_peer_resend(struct serve_peer *peer, uint64_t from)

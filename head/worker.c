@@ -1,0 +1,397 @@
+/*
+ * Devices come and go: a worker says hello, is replaced by another incarnation, or will not come back.
+ *
+ * A WORKER COMES BACK. Its timeline and table outlived it (store/timeline.h). It tells up to which seq it had enqueued and which of
+ * those did not complete. The head closes the completed ones, sends the others again under their old numbers - other devices
+ * may be waiting for exactly those - and sends SKIP for those that overwrote an input in place: that input is gone, so the task
+ * fails with ECONSUMED. The earliest unfinished launches may be what killed the worker, so their attempts are counted.
+ *
+ * A DEVICE IS GONE. What was to run there fails, and so does what lay only there; its number is not given out again.
+ */
+#include "head/core_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct head_device *device_find(struct head_core *core, const char *host,
+                                       uint32_t host_device)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && device->host_device == host_device &&
+            strcmp(device->host, host) == 0) {
+            return device;
+        }
+    }
+    return NULL;
+}
+
+static struct head_device *device_create(struct head_core *core,
+                                         const Plasmon__V1__WorkerHello *hello)
+{
+    struct head_device *device = head_alloc(sizeof(*device));
+    struct head_device **place = pl_vec_push(&core->devices);
+
+    PL_CHECK(place != NULL);
+    *place               = device;
+    device->index        = (uint32_t)core->devices.count - 1;
+    device->host         = head_strdup(hello->host);
+    device->node         = head_strdup(hello->node);
+    device->name         = head_strdup(hello->name);
+    device->kind         = hello->kind;
+    device->ordinal      = hello->ordinal;
+    device->host_device  = hello->host_device;
+    device->bytes_total  = hello->bytes_total;
+    device->peer_capable = hello->peer_capable;
+    device->generations  = PL_VEC_INIT(uint32_t);
+    device->resting      = PL_VEC_INIT(uint32_t);
+    device->out_free     = PL_VEC_INIT(uint64_t);
+    device->out_cancel   = PL_VEC_INIT(uint64_t);
+    device->seq_oldest   = 1;
+    device->maps         = core->maps;
+    pl_list_init(&device->buffers);
+    return device;
+}
+
+void head_device_destroy(struct head_device *device)
+{
+    pl_free(device->host);
+    pl_free(device->node);
+    pl_free(device->name);
+    pl_free(device->death);
+    pl_free(device->by_seq);
+    pl_free(device->out.data);
+    pl_vec_finish(&device->generations);
+    pl_vec_finish(&device->resting);
+    pl_vec_finish(&device->out_free);
+    pl_vec_finish(&device->out_cancel);
+    pl_free(device);
+}
+
+/* Forget launches that the previous incarnation completed; returns the first seq that has to be sent again. */
+static void settle(struct head_core *core, struct head_device *device,
+                   const Plasmon__V1__WorkerHello *hello)
+{
+    size_t range = 0;
+
+    for (uint64_t seq = device->seq_oldest;
+         seq <= hello->enqueued && seq <= device->seq_last; seq++) {
+        struct head_task *task = head_device_task(device, seq);
+        bool unfinished;
+
+        while (range < hello->n_unfinished &&
+               hello->unfinished[range]->first + hello->unfinished[range]->count <= seq) {
+            range++;
+        }
+        unfinished = range < hello->n_unfinished && hello->unfinished[range]->first <= seq;
+        if (task == NULL) {
+            /* Finished for us (a failure that was reported), open for the worker: nobody may wait for it for ever. */
+            continue;
+        }
+        if (!unfinished && !task->ended) {
+            head_task_ended(core, task);
+        }
+    }
+}
+
+/* What an unfinished launch of the dead worker may have overwritten. */
+struct overwritten {
+    const struct head_buffer *buffer;
+    struct pl_box box;
+    uint64_t seq;
+};
+
+static int compare_overwritten(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const struct overwritten *)a)->buffer;
+    uintptr_t y = (uintptr_t)((const struct overwritten *)b)->buffer;
+
+    return x < y ? -1 : x > y;
+}
+
+static void collect_overwritten(struct head_device *device, uint64_t enqueued,
+                                struct pl_vec *out)
+{
+    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
+         seq++) {
+        const struct head_task *task = head_device_task(device, seq);
+
+        for (uint32_t i = 0; task != NULL && !task->ended && i < task->use_count; i++) {
+            struct overwritten *place;
+
+            if (!task->uses[i].write) {
+                continue;
+            }
+            place = pl_vec_push(out);
+            PL_CHECK(place != NULL);
+            *place = (struct overwritten){
+                .buffer = task->uses[i].buffer, .box = task->uses[i].box, .seq = seq};
+        }
+    }
+    if (out->count > 1) {
+        qsort(out->items, out->count, sizeof(struct overwritten), compare_overwritten);
+    }
+}
+
+/* Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. */
+static bool input_overwritten(const struct head_task *task,
+                              const struct pl_vec *overwritten)
+{
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        const struct head_use *use      = &task->uses[i];
+        struct overwritten key          = {.buffer = use->buffer};
+        const struct overwritten *items = overwritten->items;
+        const struct overwritten *found;
+        size_t at;
+
+        if (use->write || overwritten->count == 0) {
+            continue;
+        }
+        found = bsearch(&key, items, overwritten->count, sizeof(key), compare_overwritten);
+        if (found == NULL) {
+            continue;
+        }
+        for (at = (size_t)(found - items); at > 0 && items[at - 1].buffer == use->buffer;
+             at--) {
+        }
+        for (; at < overwritten->count && items[at].buffer == use->buffer; at++) {
+            if (items[at].seq > task->seq && pl_box_intersects(&items[at].box, &use->box)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_half(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
+           task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
+}
+
+/* Half of a transfer is done again all the same, whatever it moves: the other half waits for it. */
+static void give_up(struct head_core *core, struct head_task *task,
+                    struct head_failure *failure)
+{
+    head_task_doom(core, task,
+                   failure); /* first: it looks at what kind of launch this was */
+    if (!is_half(task)) {
+        head_task_skip(core, task);
+    }
+    head_failure_release(failure);
+}
+
+/* The worker was replaced: of what it had enqueued, decide what can run again. */
+static void judge(struct head_core *core, struct head_device *device, uint64_t enqueued)
+{
+    struct pl_vec overwritten = PL_VEC_INIT(struct overwritten);
+    bool first                = true;
+    char what[160];
+
+    collect_overwritten(device, enqueued, &overwritten);
+    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
+         seq++) {
+        struct head_task *task = head_device_task(device, seq);
+        uint64_t client = task != NULL && task->client != NULL ? task->client->id : 0;
+
+        if (task == NULL || task->ended ||
+            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP) {
+            continue;
+        }
+        head_task_describe(task, what);
+        if (!pl_bug("head.run_again") &&
+            (task->consumes || input_overwritten(task, &overwritten))) {
+            give_up(core, task,
+                    head_failure_create(PLASMON_ECONSUMED, task->id, client,
+                                        "%s: the worker of device %u died while its input "
+                                        "was overwritten in place, which therefore "
+                                        "cannot be read again; keep a snapshot of the "
+                                        "input, or make it anew and submit again",
+                                        what, device->index));
+        } else if (first && ++task->attempts > task->attempts_max) {
+            give_up(core, task,
+                    head_failure_create(PLASMON_EWORKER, task->id, client,
+                                        "%s: the worker of device %u died %u times while "
+                                        "it ran, the last time: %s; give the "
+                                        "call more retries if that was not its own doing",
+                                        what, device->index, task->attempts,
+                                        device->death != NULL ? device->death
+                                                              : "no word from its store"));
+        }
+        first = false;
+    }
+    pl_vec_finish(&overwritten);
+}
+
+/*
+ * Frees that the dead worker was sent may not have reached it. Every slot that we know to be empty is freed again; a worker
+ * ignores those that it does not have.
+ */
+static void free_again(struct head_device *device)
+{
+    uint8_t *alive = head_alloc(device->slot_next + 1);
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &device->buffers) {
+        const struct head_buffer *buffer =
+            pl_container_of(pos, struct head_buffer, device_link);
+
+        alive[wire_buffer_slot(buffer->id)] = 1;
+    }
+    pl_vec_clear(&device->out_free);
+    for (uint32_t slot = 0; slot < device->slot_next; slot++) {
+        uint64_t *freed;
+
+        if (alive[slot]) {
+            continue;
+        }
+        freed = pl_vec_push(&device->out_free);
+        PL_CHECK(freed != NULL);
+        *freed = wire_buffer(device->index, slot,
+                             *(uint32_t *)pl_vec_at(&device->generations, slot));
+    }
+    pl_free(alive);
+}
+
+plasmon_status_t head_core_worker_up(struct head_core *core,
+                                     const Plasmon__V1__WorkerHello *hello,
+                                     uint32_t *out_device, struct pl_err *err)
+{
+    struct head_device *device = device_find(core, hello->host, hello->host_device);
+    bool restarted;
+
+    if (hello->kind != 1 && hello->kind != 2) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "worker hello: device kind %u is neither 1 (CPU) nor 2 (CUDA)",
+                          hello->kind);
+    }
+    if (device != NULL && hello->incarnation < device->incarnation) {
+        return pl_err_set(err, PLASMON_EEXIST,
+                          "worker hello: incarnation %u of device %u is over, %u serves "
+                          "it; stop this worker",
+                          hello->incarnation, device->index, device->incarnation);
+    }
+    if (device == NULL) {
+        device = device_create(core, hello);
+        pl_info("head", "device %u joined: %s on %s", device->index, device->name,
+                device->node);
+        restarted = false;
+        if (hello->enqueued > 0) {
+            /* It served a head that we do not know of: its launches mean nothing here. */
+            device->seq_last = device->seq_sent = hello->enqueued;
+            device->seq_oldest                  = hello->enqueued + 1;
+        }
+    } else {
+        restarted = hello->incarnation != device->incarnation;
+        if (restarted) {
+            device->restarts++;
+            pl_info("head", "device %u is back: incarnation %u", device->index,
+                    hello->incarnation);
+        }
+    }
+    device->incarnation = hello->incarnation;
+    device->connected   = true;
+
+    if (restarted) {
+        device->starved_seq = 0;
+        settle(core, device, hello);
+        judge(core, device, hello->enqueued);
+    }
+    if (restarted || hello->resume_session == 0) {
+        /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
+        device->out.length   = 0;
+        device->out_launches = 0;
+        free_again(device);
+        /* Unfinished launches go out again, oldest first, under their numbers. */
+        for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
+             seq <= hello->enqueued && seq <= device->seq_last; seq++) {
+            struct head_task *task = head_device_task(device, seq);
+
+            if (task != NULL && !task->ended) {
+                head_device_send(core, device, task);
+            }
+        }
+    }
+    device->seq_sent =
+        pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
+    head_device_pump(core, device);
+    *out_device = device->index;
+    return PLASMON_OK;
+}
+
+void head_core_worker_lost(struct head_core *core, uint32_t index)
+{
+    struct head_device *device = head_device_at(core, index);
+
+    if (device != NULL) {
+        device->connected = false;
+    }
+}
+
+void head_device_gone(struct head_core *core, struct head_device *device, const char *text)
+{
+    device->gone      = true;
+    device->connected = false;
+    pl_warn("head", "device %u is gone: %s", device->index, text);
+
+    /* Whatever was to run there fails; it is closed in order, so that readers find their failure. */
+    for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
+        struct head_task *task = head_device_task(device, seq);
+        struct head_failure *failure;
+        char what[160];
+
+        if (task == NULL) {
+            continue;
+        }
+        head_task_describe(task, what);
+        failure = head_failure_create(
+            PLASMON_EWORKER, task->id, task->client != NULL ? task->client->id : 0,
+            "%s: device %u is gone: %s", what, device->index, text);
+        head_task_finish(core, task, failure);
+        head_failure_release(failure);
+    }
+
+    /* And so is what lay there: tiles that have no other instance are lost. */
+    while (!pl_list_empty(&device->buffers)) {
+        struct head_buffer *buffer =
+            pl_list_first(&device->buffers, struct head_buffer, device_link);
+
+        head_buffer_hold(buffer);
+        while (!pl_list_empty(&buffer->instances)) {
+            struct head_instance *instance =
+                pl_list_first(&buffer->instances, struct head_instance, buffer_link);
+            struct head_tile *tile = instance->tile;
+            struct pl_box box      = instance->box;
+
+            head_instance_remove(core, instance);
+            if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
+                tile->failure =
+                    head_failure_create(PLASMON_ELOST, 0, 0,
+                                        "the only copy was on device %u, which is gone: %s",
+                                        device->index, text);
+            }
+        }
+        PL_CHECK(buffer->refs == 1);
+        head_buffer_release(core, buffer);
+    }
+    pl_vec_clear(&device->out_free);
+}
+
+void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
+                           bool final, const char *text)
+{
+    struct head_device *device = device_find(core, host, host_device);
+
+    if (device == NULL) {
+        return;
+    }
+    device->connected = false;
+    pl_free(device->death);
+    device->death = head_strdup(text);
+    if (final) {
+        head_device_gone(core, device, text);
+    } else {
+        pl_warn("head", "worker of device %u died: %s", device->index, text);
+    }
+}
