@@ -47,6 +47,16 @@ static inline uint64_t pl_round_up(uint64_t value, uint64_t alignment)
     return (value + alignment - 1) & ~(alignment - 1);
 }
 
+/* In a loop that looks at memory until another thread or device changes it. */
+static inline void pl_cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* FNV-1a, 32 bits: names of functions on the wire. */
 static inline uint32_t pl_hash_name(const char *name)
 {

@@ -1,7 +1,7 @@
 /*
  * `plasmon bench transfer`: objects from device to device, by the peer and by the host route. Three shapes:
  *
- *   new      every object is made on device 0 and read by a task on device 1, so it moves once; 8 in flight
+ *   new      every object is made on device 0 and read by a task on device 1, so it moves once; 8 in flight (--in-flight)
  *   many     one object, read by a task on every other device at once
  *   latency  one object, one reader: from the call to its end
  *
@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "bench/bench.h"
 
-#define IN_FLIGHT   8u
+#define IN_FLIGHT   8u /* by default */
 #define OBJECTS_MAX 256u
 #define ROUNDS      5u
 #define COMPARE_MAX \
@@ -27,6 +27,7 @@ struct transfer_options {
     bool large;
     const char *gpus;
     uint32_t cpu_devices;
+    uint32_t in_flight;
     const char *json;
     const char *plot;
 };
@@ -40,6 +41,7 @@ static const struct cli_option options[] = {
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: a number or none [all]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices where there is no GPU [2]"},
+    {"--in-flight", "N", CLI_COUNT, OPTION(in_flight), "new objects moving at a time [8]"},
     {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
     {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw bytes per second over sizes"},
 };
@@ -61,6 +63,7 @@ struct transfer {
     struct bench_raw_copy raw;
     double result[BENCH_SIZES_MAX * BENCH_RAW_FIGURES];
     const char *route;
+    uint32_t in_flight;
 };
 
 /* ------------------------------------------------------------------------------------------------ objects and readers */
@@ -155,7 +158,7 @@ static void check(struct transfer *transfer, uint64_t bytes)
 
 /* ------------------------------------------------------------------------------------------------ the three shapes */
 
-/* Seconds for `count` new objects, IN_FLIGHT of them moving at any time. */
+/* Seconds for `count` new objects, in_flight of them moving at any time. */
 static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uint32_t count,
                        uint64_t bytes)
 {
@@ -169,8 +172,8 @@ static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uin
     bench_must_wait(&transfer->cluster, refs, count);
     began = pl_now_ns();
     for (uint32_t i = 0; i < count; i++) {
-        if (i >= IN_FLIGHT) {
-            bench_must_wait(&transfer->cluster, &tasks[i - IN_FLIGHT], 1);
+        if (i >= transfer->in_flight) {
+            bench_must_wait(&transfer->cluster, &tasks[i - transfer->in_flight], 1);
         }
         tasks[i] = bench_must_touch(&transfer->cluster, refs[i], 1);
     }
@@ -431,6 +434,7 @@ static int run_transfer(int argc, char **argv)
     if (given.large && transfer.raw.size_count < BENCH_SIZES_MAX) {
         transfer.raw.size[transfer.raw.size_count++] = 10ull << 30;
     }
+    transfer.in_flight = given.in_flight > 0 ? given.in_flight : IN_FLIGHT;
     bench_report_init(&transfer.report, "Plasmon: transfers between devices");
     transfer.report.x_title = "size";
     plan_devices(&transfer, &given, &config);

@@ -43,7 +43,8 @@ struct device_info {
     uint32_t multiprocessors; /* CPU: stream threads */
     uint32_t compute_major;
     uint32_t compute_minor;
-    int numa_node; /* -1: unknown */
+    int numa_node;      /* -1: unknown */
+    bool notify_stalls; /* device_notify() holds up its stream: better look at the words */
     uint64_t chunk_granularity;
     char pci[24];
 };

@@ -29,7 +29,7 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     struct worker_core *core;
     plasmon_status_t status;
 
-    assert(ops_complete(config->ops));
+    PL_CHECK(ops_complete(config->ops));
     assert(config->run_streams >= 1 && config->run_streams <= WORKER_RUN_STREAMS_MAX);
     assert(config->host_device < config->host_device_count);
 

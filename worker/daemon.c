@@ -8,12 +8,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "worker/watch.h"
 
 #define PIN_POLL_MS 1
 /* Where a worker says in its table which device of the cluster it is, and of which head's cluster. */
@@ -195,6 +195,16 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
     return PLASMON_OK;
 }
 
+/* The main thread went to sleep with nothing in flight; now something is, and on this device it has to look by itself. */
+static void watch_on_locked(struct worker_daemon *daemon)
+{
+    if (daemon->sleeps && device_get_info(daemon->device)->notify_stalls &&
+        !worker_core_idle(daemon->core)) {
+        daemon->sleeps = false;
+        counter_raise(daemon->executor.notify_fd);
+    }
+}
+
 static plasmon_status_t on_command(void *user, const Plasmon__V1__WorkerCommand *command,
                                    struct pl_err *err)
 {
@@ -209,6 +219,7 @@ static plasmon_status_t on_command(void *user, const Plasmon__V1__WorkerCommand 
     status = worker_core_command(daemon->core, command, err);
     if (status == PLASMON_OK) {
         step_locked(daemon);
+        watch_on_locked(daemon);
     }
     meter_stop(daemon, meter);
     return status;
@@ -342,58 +353,50 @@ static void control_take(struct worker_daemon *daemon)
     }
 }
 
-static int epoll_of(const int *fds, size_t count)
+/* For a pin that may go at any moment; everything else wakes us, or is seen by the tick. */
+static int wait_ms_locked(const struct worker_daemon *daemon)
 {
-    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-
-    for (size_t i = 0; epoll_fd >= 0 && i < count; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
-
-        if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0) {
-            pl_fd_close(&epoll_fd);
-        }
-    }
-    return epoll_fd;
+    return worker_core_wants_poll(daemon->core) ? PIN_POLL_MS : -1;
 }
 
-/* For a pin that may go at any moment; everything else wakes us, or is seen by the tick. */
-static int wait_ms(struct worker_daemon *daemon)
+static void wake_up_locked(struct worker_daemon *daemon, const struct worker_watch *watch)
 {
-    bool poll;
-
-    pl_mutex_lock(&daemon->lock);
-    poll = worker_core_wants_poll(daemon->core);
-    pl_mutex_unlock(&daemon->lock);
-    return poll ? PIN_POLL_MS : -1;
+    for (size_t i = 0; i < WORKER_WATCH_FDS; i++) {
+        if ((watch->fds[i].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
+            continue;
+        }
+        if (watch->fds[i].fd == daemon->shared.control_fd) {
+            control_take(daemon);
+        } else {
+            counter_drain(watch->fds[i].fd);
+        }
+    }
 }
 
 void worker_daemon_run(struct worker_daemon *daemon)
 {
-    int doorbell = daemon->shared.doorbells[daemon->shared.host_device];
-    int fds[]    = {daemon->shared.control_fd, doorbell, daemon->executor.notify_fd};
-    int epoll_fd = epoll_of(fds, PL_COUNT(fds));
-    struct epoll_event events[PL_COUNT(fds)];
+    uint32_t own    = daemon->shared.host_device;
+    const int fds[] = {daemon->shared.control_fd, daemon->shared.doorbells[own],
+                       daemon->executor.notify_fd};
+    struct worker_watch watch;
 
-    if (epoll_fd < 0) {
-        worker_daemon_end(daemon, WORKER_EXIT_HEAD_LOST, PLASMON_ELIMIT,
-                          "no epoll descriptor");
-    }
+    worker_watch_init(&watch, daemon->shared.timelines[own], daemon->executor.stream_count,
+                      device_get_info(daemon->device)->notify_stalls, fds);
+    pl_mutex_lock(&daemon->lock);
     for (;;) {
-        int count = epoll_wait(epoll_fd, events, PL_COUNT(events), wait_ms(daemon));
-        struct meter meter;
+        struct meter meter = meter_start();
+        int timeout_ms;
+        bool busy;
 
-        pl_mutex_lock(&daemon->lock);
-        meter = meter_start();
-        for (int i = 0; i < count; i++) {
-            if (events[i].data.fd == daemon->shared.control_fd) {
-                control_take(daemon);
-            } else {
-                counter_drain(events[i].data.fd);
-            }
-        }
+        wake_up_locked(daemon, &watch);
         step_locked(daemon);
         worker_uplink_flush(daemon->uplink);
+        busy           = !worker_core_idle(daemon->core);
+        daemon->sleeps = !busy;
+        timeout_ms     = wait_ms_locked(daemon);
         meter_stop(daemon, meter);
         pl_mutex_unlock(&daemon->lock);
+        worker_watch_wait(&watch, busy, timeout_ms);
+        pl_mutex_lock(&daemon->lock);
     }
 }

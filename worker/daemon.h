@@ -36,6 +36,7 @@ struct worker_daemon {
     uint64_t epoch;
     uint32_t device_index;
     bool devices_known; /* host_device_of is final */
+    bool sleeps;        /* the main thread waits for descriptors alone */
     uint32_t *host_device_of;
     uint64_t cpu_ns;    /* of both threads, inside steps, our own code */
     uint64_t driver_ns; /* of both threads, inside steps, in the driver */

@@ -70,7 +70,7 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
                  ? PLASMON_EDEVICE
                  : device_signal(executor->streams[stream],
                                  &own_timeline(executor)->stream[stream].value, seq);
-    if (status == PLASMON_OK) {
+    if (status == PLASMON_OK && !device_get_info(executor->device)->notify_stalls) {
         status = device_notify(executor->streams[stream], executor->notify_fd);
     }
     return must(executor, status);

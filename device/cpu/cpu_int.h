@@ -50,7 +50,6 @@ void device_cpu_word_signal(uint64_t *word, uint64_t value);
 void device_cpu_sleep(_Atomic uint32_t *futex, uint32_t expected);
 void device_cpu_wake(_Atomic uint32_t *futex);
 /* For a loop that polls: a pause instruction. */
-void device_cpu_relax(void);
 
 /* ------------------------------------------------------------------------------------------------ queue */
 

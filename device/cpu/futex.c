@@ -46,15 +46,6 @@ static void futex_wake_all(void *address, int op)
                   0); /* nobody there is fine */
 }
 
-void device_cpu_relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 void device_cpu_sleep(_Atomic uint32_t *futex, uint32_t expected)
 {
     futex_wait(futex, FUTEX_WAIT_PRIVATE, expected, 0);
@@ -82,7 +73,7 @@ static bool word_poll(const uint64_t *word, uint64_t value, uint64_t spin_ns)
             if (word_load(word) >= value) {
                 return true;
             }
-            device_cpu_relax();
+            pl_cpu_relax();
         }
     } while (pl_now_ns() < deadline_ns);
     return false;
@@ -158,7 +149,7 @@ void device_cpu_progress_wait(struct device_cpu_progress *progress, uint64_t tar
     if (spin_ns > 0) {
         deadline_ns = pl_now_ns() + spin_ns;
         do {
-            device_cpu_relax();
+            pl_cpu_relax();
             if (atomic_load(&progress->completed) >= target) {
                 return;
             }

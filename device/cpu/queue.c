@@ -206,7 +206,7 @@ static bool queue_spin(struct device_cpu_queue *queue, uint64_t spin_ns)
             if (queue_poll(queue)) {
                 return true;
             }
-            device_cpu_relax();
+            pl_cpu_relax();
         }
     } while (pl_now_ns() < deadline_ns);
     return false;

@@ -138,7 +138,8 @@ static plasmon_status_t info_names(CUdevice device, struct device_info *info)
 static plasmon_status_t cuda_probe(uint32_t ordinal, struct device_info *out_info,
                                    struct pl_err *err)
 {
-    struct device_info info = {.kind = DEVICE_CUDA, .ordinal = ordinal, .numa_node = -1};
+    struct device_info info = {
+        .kind = DEVICE_CUDA, .ordinal = ordinal, .numa_node = -1, .notify_stalls = true};
     CUdevice device;
     plasmon_status_t status = DEVICE_CU(NULL, cuDeviceGet(&device, (int)ordinal));
 

@@ -1,0 +1,134 @@
+/* Watching: by words a change is seen without a descriptor; by descriptors words are not looked at; nothing is slept through. */
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "tests/harness/test.h"
+#include "worker/watch.h"
+
+#define FOREVER_NS UINT64_C(10000000000) /* far beyond what any machine here needs */
+
+struct scene {
+    struct store_timeline *timeline;
+    struct worker_watch watch;
+    int fds[WORKER_WATCH_FDS];
+};
+
+static struct scene scene_set(bool by_words)
+{
+    struct scene scene = {.timeline = PL_NEW(struct store_timeline)};
+
+    ASSERT_TRUE(scene.timeline != NULL);
+    for (int i = 0; i < WORKER_WATCH_FDS; i++) {
+        scene.fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        ASSERT_TRUE(scene.fds[i] >= 0);
+    }
+    worker_watch_init(&scene.watch, scene.timeline, 4, by_words, scene.fds);
+    return scene;
+}
+
+static void scene_end(struct scene *scene)
+{
+    for (int i = 0; i < WORKER_WATCH_FDS; i++) {
+        pl_fd_close(&scene->fds[i]);
+    }
+    pl_free(scene->timeline);
+}
+
+static void raise_fd(int fd)
+{
+    uint64_t one = 1;
+
+    ASSERT_EQ(write(fd, &one, sizeof(one)), (ssize_t)sizeof(one));
+}
+
+static void *word_grows_later(void *user)
+{
+    struct store_timeline *timeline = user;
+    uint64_t until                  = pl_now_ns() + 2000000;
+
+    while (pl_now_ns() < until) {
+        pl_cpu_relax();
+    }
+    __atomic_store_n(&timeline->stream[3].value, 7, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+TEST(a_word_that_changes_ends_the_wait_without_a_descriptor)
+{
+    struct scene scene = scene_set(true);
+    pthread_t thread;
+
+    ASSERT_EQ(pthread_create(&thread, NULL, word_grows_later, scene.timeline), 0);
+    worker_watch_wait(&scene.watch, true, -1);
+    ASSERT_EQ(__atomic_load_n(&scene.timeline->stream[3].value, __ATOMIC_ACQUIRE), 7);
+    ASSERT_EQ(pthread_join(thread, NULL), 0);
+    scene_end(&scene);
+}
+
+TEST(a_change_before_the_wait_is_not_slept_through)
+{
+    struct scene scene = scene_set(true);
+
+    __atomic_store_n(&scene.timeline->stream[0].value, 1, __ATOMIC_RELEASE);
+    worker_watch_wait(&scene.watch, true, -1);
+    ASSERT_EQ(scene.watch.seen[0], 1);
+    scene_end(&scene);
+}
+
+TEST(a_descriptor_ends_a_busy_wait_and_says_so)
+{
+    struct scene scene = scene_set(true);
+
+    raise_fd(scene.fds[1]);
+    worker_watch_wait(&scene.watch, true, -1);
+    ASSERT_TRUE((scene.watch.fds[1].revents & POLLIN) != 0);
+    ASSERT_EQ(scene.watch.fds[0].revents, 0);
+    scene_end(&scene);
+}
+
+TEST(a_wait_with_nothing_in_flight_is_for_descriptors_alone)
+{
+    struct scene scene = scene_set(true);
+    uint64_t began     = pl_now_ns();
+
+    __atomic_store_n(&scene.timeline->stream[0].value, 1, __ATOMIC_RELEASE);
+    worker_watch_wait(&scene.watch, false, 5);
+    ASSERT_TRUE(pl_now_ns() - began >= 4000000); /* the word did not end it */
+    scene_end(&scene);
+}
+
+TEST(a_time_limit_ends_a_wait_for_a_word_that_never_changes)
+{
+    struct scene scene = scene_set(true);
+    uint64_t began     = pl_now_ns();
+
+    worker_watch_wait(&scene.watch, true, 3);
+    ASSERT_TRUE(pl_now_ns() - began >= 3000000);
+    ASSERT_TRUE(pl_now_ns() - began < FOREVER_NS);
+    scene_end(&scene);
+}
+
+TEST(a_device_that_notifies_is_not_looked_at)
+{
+    struct scene scene = scene_set(false);
+
+    __atomic_store_n(&scene.timeline->stream[0].value, 1, __ATOMIC_RELEASE);
+    worker_watch_wait(&scene.watch, true, 1);
+    ASSERT_EQ(scene.watch.seen[0], 0);
+    scene_end(&scene);
+}
+
+TEST(pauses_grow_with_the_time_without_a_change)
+{
+    ASSERT_EQ(worker_watch_pause_ns(0), 0);
+    ASSERT_EQ(worker_watch_pause_ns(99999), 0);
+    ASSERT_EQ(worker_watch_pause_ns(100000), 20000);
+    ASSERT_EQ(worker_watch_pause_ns(800000), 100000);
+    ASSERT_EQ(worker_watch_pause_ns(UINT64_C(60000000000)), 500000);
+}
+
+TEST_MAIN()

@@ -1,0 +1,111 @@
+/*
+ * The pause grows as an eighth of the time without a change, between 20 us and 500 us: so long work is noticed at most an eighth of its own
+ * time late, and a GPU that computes for seconds costs two thousand looks a second, well under a hundredth of a core.
+ */
+#include "worker/watch.h"
+
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/base.h"
+
+#define SPIN_NS       UINT64_C(100000)
+#define PAUSE_MIN_NS  UINT64_C(20000)
+#define PAUSE_MAX_NS  UINT64_C(500000)
+#define SLACK_NS      1000ul /* how late the kernel may wake us; its default is 50 us */
+#define LOOKS_A_CLOCK 64
+
+void worker_watch_init(struct worker_watch *watch, const struct store_timeline *timeline,
+                       uint32_t stream_count, bool by_words,
+                       const int fds[WORKER_WATCH_FDS])
+{
+    memset(watch, 0, sizeof(*watch));
+    watch->timeline     = timeline;
+    watch->stream_count = stream_count;
+    watch->by_words     = by_words;
+    watch->changed_ns   = pl_now_ns();
+    for (uint32_t i = 0; i < WORKER_WATCH_FDS; i++) {
+        watch->fds[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    }
+    if (by_words) {
+        (void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* refused: pauses are longer */
+    }
+}
+
+uint64_t worker_watch_pause_ns(uint64_t unchanged_ns)
+{
+    return unchanged_ns < SPIN_NS
+               ? 0
+               : pl_min_u64(pl_max_u64(unchanged_ns / 8, PAUSE_MIN_NS), PAUSE_MAX_NS);
+}
+
+static bool words_changed(struct worker_watch *watch)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < watch->stream_count; i++) {
+        /* Relaxed: who takes completions loads the word again, with acquire. */
+        uint64_t word =
+            __atomic_load_n(&watch->timeline->stream[i].value, __ATOMIC_RELAXED);
+
+        changed |= word != watch->seen[i];
+        watch->seen[i] = word;
+    }
+    return changed;
+}
+
+static bool descriptors_ready(struct worker_watch *watch, int64_t timeout_ns)
+{
+    struct timespec timeout = {.tv_sec  = timeout_ns / 1000000000,
+                               .tv_nsec = timeout_ns % 1000000000};
+    int count = ppoll(watch->fds, WORKER_WATCH_FDS, timeout_ns < 0 ? NULL : &timeout, NULL);
+
+    if (count < 0) { /* EINTR: nothing was filled in */
+        for (uint32_t i = 0; i < WORKER_WATCH_FDS; i++) {
+            watch->fds[i].revents = 0;
+        }
+    }
+    return count > 0;
+}
+
+static bool spin(struct worker_watch *watch)
+{
+    for (int i = 0; i < LOOKS_A_CLOCK; i++) {
+        if (words_changed(watch)) {
+            return true;
+        }
+        pl_cpu_relax();
+    }
+    return false;
+}
+
+void worker_watch_wait(struct worker_watch *watch, bool busy, int timeout_ms)
+{
+    uint64_t began  = pl_now_ns();
+    int64_t wait_ns = timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000000;
+
+    if (!watch->by_words || !busy) {
+        (void)descriptors_ready(watch, wait_ns);
+        watch->changed_ns = pl_now_ns(); /* new work: look without a pause again */
+        return;
+    }
+    for (;;) {
+        uint64_t now_ns, pause_ns;
+
+        if (spin(watch)) {
+            watch->changed_ns = pl_now_ns();
+            (void)descriptors_ready(watch, 0);
+            return;
+        }
+        now_ns   = pl_now_ns();
+        pause_ns = worker_watch_pause_ns(now_ns - watch->changed_ns);
+        if (descriptors_ready(watch, (int64_t)pause_ns)) {
+            return;
+        }
+        if (wait_ns >= 0 && now_ns - began >= (uint64_t)wait_ns) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,42 @@
+/*
+ * How the main thread learns that the device got on.
+ *
+ * A CPU device writes to a descriptor, which costs its stream nothing. A GPU could do so by a host function, but that holds up the stream
+ * until a thread of the driver has run: tens of microseconds after each batch, in which the next copy of a series does not
+ * start. So on a GPU the words themselves are looked at: without a pause at first, for short work is what latency is made
+ * of, then at intervals that grow with the time since the last change, so that long work costs little CPU. What waits on a
+ * device or on another device is not concerned: it watches the same words by itself.
+ */
+#ifndef WORKER_WATCH_H
+#define WORKER_WATCH_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/timeline.h"
+
+#define WORKER_WATCH_FDS 3
+
+struct worker_watch {
+    const struct store_timeline *timeline;
+    uint32_t stream_count;
+    bool by_words; /* look at words; false: a descriptor tells */
+    struct pollfd fds[WORKER_WATCH_FDS];
+    uint64_t seen[STORE_STREAM_MAX];
+    uint64_t changed_ns; /* when a word was last seen to change */
+};
+
+void worker_watch_init(struct worker_watch *watch, const struct store_timeline *timeline,
+                       uint32_t stream_count, bool by_words,
+                       const int fds[WORKER_WATCH_FDS]);
+/*
+ * Until a descriptor is readable (watch->fds says which), a word has changed since the last call, or `timeout_ms` are over (-1:
+ * never). busy: launches are in flight, so words will change. One thread.
+ */
+void worker_watch_wait(struct worker_watch *watch, bool busy, int timeout_ms);
+
+/* Pause before the next look, after so long without a change; 0: none. */
+uint64_t worker_watch_pause_ns(uint64_t unchanged_ns);
+
+#endif
