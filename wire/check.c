@@ -206,3 +206,19 @@ plasmon_status_t check_mode(uint32_t mode, struct pl_err *err)
     }
     return PLASMON_OK;
 }
+
+plasmon_status_t check_graph_scalars(size_t n, Plasmon__V1__GraphScalar *const *scalars,
+                                     struct pl_err *err)
+{
+    plasmon_status_t status = check_count(n, WIRE_RANGES_MAX, "set", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < n; i++) {
+        if (scalars[i]->task >= WIRE_GRAPH_NODES_MAX ||
+            scalars[i]->position >= WIRE_SCALARS_MAX) {
+            status = pl_err_set(err, PLASMON_EMALFORMED,
+                                "set[%zu]: scalar %u of recorded task %u", i,
+                                scalars[i]->position, scalars[i]->task);
+        }
+    }
+    return status;
+}

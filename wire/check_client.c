@@ -5,6 +5,9 @@
 
 #include <assert.h>
 
+/* Three of these times the largest index stay far from 2^63. */
+#define INDEX_STEP_MAX (INT64_C(1) << 44)
+
 static plasmon_status_t check_arg(const Plasmon__V1__Arg *arg, struct pl_err *err)
 {
     plasmon_status_t status = check_mode(arg->mode, err);
@@ -40,10 +43,104 @@ static plasmon_status_t check_put(const Plasmon__V1__Task *task, struct pl_err *
     return check_bytes(&task->data, WIRE_DATA_BYTES_MAX, "data", err);
 }
 
+static plasmon_status_t check_graph_task(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    plasmon_status_t status = check_count(task->n_bind, WIRE_RANGES_MAX, "bind", err);
+
+    if (status == PLASMON_OK) {
+        status = check_graph_scalars(task->n_set, task->set, err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (task->graph == 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "it names no graph");
+    }
+    for (size_t i = 0; i < task->n_bind; i++) {
+        if (task->bind[i]->recorded == 0 || task->bind[i]->ref == 0) {
+            return pl_err_set(err, PLASMON_EMALFORMED, "bind[%zu]: it names no ref", i);
+        }
+    }
+    if (task->kind == PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH) {
+        return task->n_args == 0
+                   ? PLASMON_OK
+                   : pl_err_set(err, PLASMON_EMALFORMED, "a launch of a graph has no args");
+    }
+    for (size_t i = 0; i < task->n_args; i++) {
+        if (task->args[i]->mode != PLASMON__V1__MODE__MODE_OUT ||
+            task->args[i]->shape == NULL) {
+            return pl_err_set(err, PLASMON_EMALFORMED,
+                              "args[%zu]: a graph's output is OUT, with a shape", i);
+        }
+    }
+    return PLASMON_OK;
+}
+
+/* Steps so small that no sum with any index of the space overflows. */
+static plasmon_status_t check_index_step(const Plasmon__V1__Arg *arg, size_t dims,
+                                         struct pl_err *err)
+{
+    if (arg->n_index_step != 0 &&
+        (arg->n_view == 0 || arg->n_index_step != arg->n_view / 3 * dims)) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "index_step has %zu numbers for a view of %zu dimensions in a "
+                          "space of %zu",
+                          arg->n_index_step, arg->n_view / 3, dims);
+    }
+    for (size_t i = 0; i < arg->n_index_step; i++) {
+        if (arg->index_step[i] > INDEX_STEP_MAX || arg->index_step[i] < -INDEX_STEP_MAX) {
+            return pl_err_set(err, PLASMON_EMALFORMED, "index_step[%zu] is %lld", i,
+                              (long long)arg->index_step[i]);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_index(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    const Plasmon__V1__Index *index = task->index;
+    uint64_t instances              = 1;
+
+    if (task->kind != PLASMON__V1__TASK_KIND__TASK_RUN || task->graph != 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "index: only a task that runs now can have one");
+    }
+    if (index->n_count == 0 || index->n_count > WIRE_INDEX_DIM_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "index: %zu dimensions; it has 1 to %u",
+                          index->n_count, WIRE_INDEX_DIM_MAX);
+    }
+    for (size_t i = 0; i < index->n_count; i++) {
+        if (index->count[i] == 0 || index->count[i] > WIRE_INDEX_MAX ||
+            (instances *= index->count[i]) > WIRE_INDEX_MAX) {
+            return pl_err_set(err, PLASMON_ELIMIT,
+                              "index: count[%zu] is %llu; a space has 1 to %u points", i,
+                              (unsigned long long)index->count[i], WIRE_INDEX_MAX);
+        }
+    }
+    if (index->spread > 2 || (index->n_scalar_step != 0 &&
+                              index->n_scalar_step != task->n_scalars * index->n_count)) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "index: spread %u, %zu steps for %zu scalars", index->spread,
+                          index->n_scalar_step, task->n_scalars);
+    }
+    for (size_t i = 0; i < task->n_args; i++) {
+        plasmon_status_t status = check_index_step(task->args[i], index->n_count, err);
+
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "args", (long)i);
+        }
+    }
+    return PLASMON_OK;
+}
+
 static plasmon_status_t check_task_kind(const Plasmon__V1__Task *task, struct pl_err *err)
 {
     if (task->kind == PLASMON__V1__TASK_KIND__TASK_PUT) {
         return check_put(task, err);
+    }
+    if (task->kind == PLASMON__V1__TASK_KIND__TASK_GRAPH_END ||
+        task->kind == PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH) {
+        return check_graph_task(task, err);
     }
     if (task->data.len != 0) {
         return pl_err_set(err, PLASMON_EMALFORMED, "it carries data and is no PUT");
@@ -62,7 +159,7 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
     if (task->id == 0) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its id is 0");
     }
-    if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_SNAPSHOT) {
+    if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its kind is %d", (int)task->kind);
     }
     if (task->place > WIRE_DEVICES_MAX) {
@@ -93,7 +190,7 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
             return check_below(err, status, "args", (long)i);
         }
     }
-    return PLASMON_OK;
+    return task->index == NULL ? PLASMON_OK : check_index(task, err);
 }
 
 static plasmon_status_t check_tasks(const Plasmon__V1__ClientFrame *frame,
@@ -262,6 +359,10 @@ plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
     }
     if (status == PLASMON_OK) {
         status = check_count(frame->n_cancel, WIRE_RANGES_MAX, "cancels", err);
+    }
+    if (status == PLASMON_OK) {
+        status =
+            check_count(frame->n_graph_release, WIRE_RANGES_MAX, "released graphs", err);
     }
     return status;
 }

@@ -141,7 +141,8 @@ static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct p
     plasmon_status_t status;
 
     if (launch->seq == 0 ||
-        (unsigned)launch->kind > PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP) {
+        (unsigned)launch->kind > PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH ||
+        (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) != (launch->graph != 0)) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its seq is %llu and its kind %d",
                           (unsigned long long)launch->seq, (int)launch->kind);
     }
@@ -153,6 +154,9 @@ static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct p
     }
 
     status = check_launch_counts(launch, err);
+    if (status == PLASMON_OK) {
+        status = check_graph_scalars(launch->n_set, launch->set, err);
+    }
     for (size_t i = 0; status == PLASMON_OK && i < launch->n_operands; i++) {
         status = check_operand(launch->operands[i], err);
         if (status != PLASMON_OK) {
@@ -160,6 +164,111 @@ static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct p
         }
     }
     return status == PLASMON_OK ? check_pieces(launch, err) : status;
+}
+
+/*
+ * A node's operand has its geometry from the launch when it is one of the launch's operands (the worker checks that then), and
+ * of its own when it lies in the graph's memory.
+ */
+static plasmon_status_t check_node_operand(const Plasmon__V1__Operand *operand,
+                                           const Plasmon__V1__GraphPart *part,
+                                           struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (operand->graph_operand > part->operands) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "it is operand %u of %u",
+                          operand->graph_operand - 1, part->operands);
+    }
+    if (operand->graph_operand == 0) {
+        status = check_operand(operand, err);
+        if (status == PLASMON_OK && operand->graph_offset > part->bytes) {
+            status = pl_err_set(err, PLASMON_EMALFORMED, "it is at byte %llu of %llu",
+                                (unsigned long long)operand->graph_offset,
+                                (unsigned long long)part->bytes);
+        }
+        return status;
+    }
+    status = check_mode(operand->mode, err);
+    if (status == PLASMON_OK && pl_dtype_bytes(operand->dtype) == 0) {
+        status =
+            pl_err_set(err, PLASMON_EMALFORMED, "dtype %u does not exist", operand->dtype);
+    }
+    return status == PLASMON_OK
+               ? check_view_numbers(operand->n_view, operand->view, "view", err)
+               : status;
+}
+
+static plasmon_status_t check_node(const Plasmon__V1__GraphNode *node, uint32_t number,
+                                   const Plasmon__V1__GraphPart *part, struct pl_err *err)
+{
+    const Plasmon__V1__Launch *launch = node->launch;
+    plasmon_status_t status;
+
+    if (launch == NULL || launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
+        launch->n_pieces != 0 || launch->n_set != 0 || node->branch >= part->branches) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "it is no function on one of %u branches", part->branches);
+    }
+    status = check_count(node->n_after, WIRE_GRAPH_NODES_MAX, "after", err);
+    for (size_t i = 0; status == PLASMON_OK && i < node->n_after; i++) {
+        if (node->after[i] >= number) {
+            status =
+                pl_err_set(err, PLASMON_EMALFORMED, "it waits for node %u", node->after[i]);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_launch_counts(launch, err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < launch->n_operands; i++) {
+        status = check_node_operand(launch->operands[i], part, err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "operands", (long)i);
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t check_graph_part(const Plasmon__V1__GraphPart *part,
+                                         struct pl_err *err)
+{
+    plasmon_status_t status = check_count(part->n_nodes, WIRE_TASKS_MAX, "nodes", err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (part->id == 0 || part->operands > WIRE_ARGS_MAX ||
+        part->branches > WIRE_GRAPH_BRANCHES_MAX || part->bytes > WIRE_VALUE_BYTES_MAX ||
+        part->first > WIRE_GRAPH_NODES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "graph %llu: node %u, %u operands, %u branches, %llu bytes",
+                          (unsigned long long)part->id, part->first, part->operands,
+                          part->branches, (unsigned long long)part->bytes);
+    }
+    for (size_t i = 0; i < part->n_nodes; i++) {
+        status = check_node(part->nodes[i], part->first + (uint32_t)i, part, err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "nodes", (long)i);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_graph_parts(const Plasmon__V1__WorkerCommand *command,
+                                          struct pl_err *err)
+{
+    plasmon_status_t status = check_count(command->n_graphs, WIRE_TASKS_MAX, "graphs", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_graphs; i++) {
+        status = check_graph_part(command->graphs[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "graphs", (long)i);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(command->n_graph_free, WIRE_RANGES_MAX, "freed graphs", err);
+    }
+    return status;
 }
 
 plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
@@ -175,6 +284,9 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
         if (status != PLASMON_OK) {
             return check_below(err, status, "launches", (long)i);
         }
+    }
+    if (status == PLASMON_OK) {
+        status = check_graph_parts(command, err);
     }
     if (status == PLASMON_OK && command->welcome != NULL &&
         (command->welcome->device >= WIRE_DEVICES_MAX ||

@@ -32,6 +32,8 @@ plasmon_status_t check_view_numbers(size_t n, const int64_t *numbers, const char
 plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char *name,
                                    struct pl_err *err);
 plasmon_status_t check_mode(uint32_t mode, struct pl_err *err);
+plasmon_status_t check_graph_scalars(size_t n, Plasmon__V1__GraphScalar *const *scalars,
+                                     struct pl_err *err);
 
 plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
                                     struct pl_err *err);

@@ -44,7 +44,8 @@
     XX(EFUNCTION, -34, "function reported an error")                              \
     XX(ELIMIT, -35, "a limit was reached")                                        \
     XX(EUNREACHABLE, -36, "memory cannot be reached from this process")           \
-    XX(EINTERNAL, -37, "internal error")
+    XX(EINTERNAL, -37, "internal error")                                          \
+    XX(EGRAPH, -38, "recorded graph cannot be used so")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),

@@ -225,6 +225,77 @@ static const Plasmon__V1__NodeCommand node_command = {
     .fence   = LIST(uint32_t, 0, 3),
 };
 
+/* ------------------------------------------------------------------------------------------ recorded graphs, index launches */
+
+#define GRAPH_SCALAR                                                               \
+    LIST(Plasmon__V1__GraphScalar *, MESSAGE(GraphScalar, graph_scalar, .task = 7, \
+                                             .position = 1, .value = 0x4000000000000000))
+#define TASK_RECORDED                                                   \
+    MESSAGE(Task, task, .id = 400, .function = 0xdeadbeef, .n_args = 2, \
+            .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT), .graph = 9)
+#define TASK_GRAPH_END                                                             \
+    MESSAGE(Task, task, .id = 401, .kind = PLASMON__V1__TASK_KIND__TASK_GRAPH_END, \
+            .n_args = 1, .args = LIST(Plasmon__V1__Arg *, ARG_OUT), .graph = 9)
+#define TASK_GRAPH_LAUNCH                                                                   \
+    MESSAGE(Task, task, .id = 402, .kind = PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH,       \
+            .graph = 9, .n_bind = 1,                                                        \
+            .bind  = LIST(Plasmon__V1__GraphBinding *,                                      \
+                          MESSAGE(GraphBinding, graph_binding, .recorded = 17, .ref = 19)), \
+            .n_set = 1, .set = GRAPH_SCALAR)
+#define ARG_INDEXED                                                                     \
+    MESSAGE(Arg, arg, .mode = 2, .ref = 302, .shape = SHAPE, .n_view = 6, .view = VIEW, \
+            .n_index_step = 4, .index_step = LIST(int64_t, 0, 16, -8, 0))
+#define TASK_INDEXED                                                                      \
+    MESSAGE(Task, task, .id = 403, .function = 0xdeadbeef, .n_args = 1,                   \
+            .args = LIST(Plasmon__V1__Arg *, ARG_INDEXED), .n_scalars = 1,                \
+            .scalars = LIST(uint64_t, 5),                                                 \
+            .index   = MESSAGE(Index, index, .n_count = 2, .count = LIST(uint64_t, 3, 5), \
+                               .spread = 1, .n_scalar_step = 2,                           \
+                               .scalar_step = LIST(uint64_t, 1, 0), .float_scalars = 1))
+
+static const Plasmon__V1__ClientFrame client_graph = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header  = HEADER(4),
+    .n_tasks = 4,
+    .tasks   = LIST(Plasmon__V1__Task *, TASK_RECORDED, TASK_GRAPH_END, TASK_GRAPH_LAUNCH,
+                    TASK_INDEXED),
+    .n_graph_release = 2,
+    .graph_release   = LIST(uint64_t, 8, 9),
+};
+
+#define NODE_OPERAND                                                                 \
+    MESSAGE(Operand, operand, .mode = 1, .dtype = PL_F32, .n_view = 6, .view = VIEW, \
+            .graph_operand = 1)
+#define NODE_TEMPORARY                                                                \
+    MESSAGE(Operand, operand, .mode = 2, .dtype = PL_F32, .n_frame = 4, .frame = BOX, \
+            .n_view = 6, .view = VIEW, .graph_offset = 4096)
+#define NODE                                                                             \
+    MESSAGE(GraphNode, graph_node,                                                       \
+            .launch = MESSAGE(                                                           \
+                Launch, launch, .function = 0xdeadbeef, .n_operands = 2,                 \
+                .operands  = LIST(Plasmon__V1__Operand *, NODE_OPERAND, NODE_TEMPORARY), \
+                .n_scalars = 1, .scalars = LIST(uint64_t, 5), .label = TEXT("step")),    \
+            .n_after = 2, .after = LIST(uint32_t, 3, 99), .branch = 1)
+
+static const Plasmon__V1__WorkerCommand worker_graph = {
+    .base       = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header     = HEADER(6),
+    .n_graphs   = 1,
+    .graphs     = LIST(Plasmon__V1__GraphPart *,
+                       MESSAGE(GraphPart, graph_part, .id = 3, .first = 100, .n_nodes = 1,
+                               .nodes = LIST(Plasmon__V1__GraphNode *, NODE), .operands = 2,
+                               .branches = 2, .bytes = 65536, .last = 1)),
+    .n_launches = 1,
+    .launches =
+        LIST(Plasmon__V1__Launch *,
+             MESSAGE(Launch, launch, .seq = 13, .order = 35,
+                     .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH, .n_operands = 1,
+                     .operands = LIST(Plasmon__V1__Operand *, OPERAND), .graph = 3,
+                     .n_set = 1, .set = GRAPH_SCALAR)),
+    .n_graph_free = 2,
+    .graph_free   = LIST(uint64_t, 1, 2),
+};
+
 /* ------------------------------------------------------------------------------------------ the table */
 
 #define DECODE(function, type)                                                            \
@@ -261,6 +332,8 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"worker_command", &worker_command.base, sample_worker_command},
     {"node_frame", &node_frame.base, sample_node_frame},
     {"node_command", &node_command.base, sample_node_command},
+    {"client_graph", &client_graph.base, sample_client_frame},
+    {"worker_graph", &worker_graph.base, sample_worker_command},
 };
 
 const struct wire_sample *wire_samples(void)
