@@ -25,6 +25,7 @@ struct worker_watch {
     struct pollfd fds[WORKER_WATCH_FDS];
     uint64_t seen[STORE_STREAM_MAX];
     uint64_t changed_ns; /* when a word was last seen to change */
+    uint64_t polled_ns;  /* when descriptors were last looked at because of that */
 };
 
 void worker_watch_init(struct worker_watch *watch, const struct store_timeline *timeline,
