@@ -132,6 +132,8 @@ plasmon_status_t client_set_devices_locked(struct plasmon_client *client, size_t
         to->host_device = from->host_device;
         to->same_host   = strcmp(from->host, client->host) == 0;
         to->alive       = from->alive;
+        to->usable = from->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED &&
+                     from->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE;
         to->bytes_total = from->bytes_total;
         (void)snprintf(to->name, sizeof(to->name), "%s", from->name);
         (void)snprintf(to->node, sizeof(to->node), "%s", from->node);
@@ -152,6 +154,16 @@ const struct client_device *client_device_locked(const struct plasmon_client *cl
     return NULL;
 }
 
+static void fill_info(const struct client_device *device, struct plasmon_device_info *out)
+{
+    *out = (struct plasmon_device_info){.index       = (int)device->index,
+                                        .kind        = (int)device->kind,
+                                        .bytes_total = device->bytes_total,
+                                        .same_host   = device->same_host};
+    memcpy(out->name, device->name, sizeof(out->name));
+    memcpy(out->node, device->node, sizeof(out->node));
+}
+
 plasmon_status_t plasmon_devices(struct plasmon_client *client,
                                  struct plasmon_device_info *infos, uint32_t capacity,
                                  uint32_t *out_count)
@@ -170,17 +182,18 @@ plasmon_status_t plasmon_devices(struct plasmon_client *client,
     }
 
     pl_mutex_lock(&client->lock);
-    for (uint32_t i = 0; i < client->devices.count && i < capacity; i++) {
+    *out_count = 0;
+    for (size_t i = 0; i < client->devices.count; i++) {
         const struct client_device *device = pl_vec_at(&client->devices, i);
 
-        infos[i] = (struct plasmon_device_info){.index       = (int)device->index,
-                                                .kind        = (int)device->kind,
-                                                .bytes_total = device->bytes_total,
-                                                .same_host   = device->same_host};
-        memcpy(infos[i].name, device->name, sizeof(infos[i].name));
-        memcpy(infos[i].node, device->node, sizeof(infos[i].node));
+        if (!device->usable) {
+            continue;
+        }
+        if (*out_count < capacity) {
+            fill_info(device, &infos[*out_count]);
+        }
+        (*out_count)++;
     }
-    *out_count = (uint32_t)client->devices.count;
     pl_mutex_unlock(&client->lock);
     return PLASMON_OK;
 }

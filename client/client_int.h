@@ -45,6 +45,7 @@ struct client_device {
     uint32_t host_device;
     bool same_host;
     bool alive;
+    bool usable; /* it has come, and is not gone for good */
     uint64_t bytes_total;
     char name[96];
     char node[64];
@@ -111,6 +112,7 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
 plasmon_status_t client_status(struct plasmon_client *client, struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
 const char *status_route_name(uint32_t route);
+const char *status_device_state(const Plasmon__V1__Device *device);
 
 /* submit.c */
 struct submit_scratch *submit_scratch_create(void) PL_MUST_CHECK;

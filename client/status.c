@@ -109,6 +109,15 @@ static void put_text(struct pl_str *out, const char *name, const char *value)
     pl_str_append_json(out, value != NULL ? value : "");
 }
 
+const char *status_device_state(const Plasmon__V1__Device *device)
+{
+    static const char *const names[] = {"", "starting", "up", "down", "gone"};
+
+    return device->state > 0 && device->state < PL_COUNT(names) ? names[device->state]
+           : device->alive                                      ? "up"
+                                                                : "down";
+}
+
 static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
 {
     pl_str_append(out, "{\"index\":%u", device->index);
@@ -120,6 +129,7 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
     put_text(out, "node", device->node);
     put_text(out, "name", device->name);
     pl_str_append(out, ",\"alive\":%s", device->alive ? "true" : "false");
+    put_text(out, "state", status_device_state(device));
     put_number(out, "bytes_total", device->bytes_total);
     put_number(out, "bytes_used", device->bytes_used);
     put_number(out, "bytes_replica", device->bytes_replica);

@@ -327,13 +327,14 @@ plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t sessi
     if (result != PLASMON_OK) {
         return result;
     }
-    out->protocol  = WIRE_PROTOCOL;
-    out->epoch     = core->epoch;
-    out->session   = session;
-    out->client    = client->id;
-    out->devices   = status.devices;
-    out->n_devices = status.n_devices;
-    out->version   = status.version;
+    out->protocol      = WIRE_PROTOCOL;
+    out->epoch         = core->epoch;
+    out->session       = session;
+    out->client        = client->id;
+    core->numbers_told = true;
+    out->devices       = status.devices;
+    out->n_devices     = status.n_devices;
+    out->version       = status.version;
     return PLASMON_OK;
 }
 

@@ -157,6 +157,18 @@ void head_core_destroy(struct head_core *core)
     pl_free(core);
 }
 
+bool head_core_all_joined(struct head_core *core)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && !device->joined) {
+            return false;
+        }
+    }
+    return true;
+}
+
 uint32_t head_core_device_count(const struct head_core *core)
 {
     return (uint32_t)core->devices.count;
@@ -233,6 +245,11 @@ static Plasmon__V1__Device *status_device(const struct head_device *device,
     out->launches       = device->seq_oldest - 1;
     out->queued         = device->unfinished;
     out->restarts       = device->restarts;
+    out->state          = !device->joined && !device->gone
+                              ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
+                          : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
+                          : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE
+                                         : PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
     return out;
 }
 

@@ -78,6 +78,18 @@ void head_core_client_close(struct head_core *core,
 /* Ops that the client may have sent in all, for Header.credit. */
 uint64_t head_core_client_credit(const struct head_core *core, uint64_t session);
 
+/* ---------------------------------------------------------------------------------------------- hosts */
+
+/*
+ * A store announces the devices of its host, which get their numbers now, in the host's own order, whenever their workers come. Saying it
+ * again changes nothing. Stores that come before anybody was told a number are ordered by node name. ELIMIT.
+ */
+plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
+                                   const char *node, uint32_t devices,
+                                   struct pl_err *err) PL_MUST_CHECK;
+/* Have all announced devices come, but for those that never will? */
+bool head_core_all_joined(struct head_core *core);
+
 /* ---------------------------------------------------------------------------------------------- workers */
 
 /*
@@ -96,7 +108,7 @@ void head_core_worker_lost(struct head_core *core,
 /* The store says: dead and fenced. final: no replacement will come. */
 void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
                            bool final, const char *text);
-uint32_t head_core_device_count(const struct head_core *core);
+uint32_t head_core_device_count(const struct head_core *core); /* announced ones too */
 
 /* ---------------------------------------------------------------------------------------------- time, output */
 

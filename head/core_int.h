@@ -55,6 +55,8 @@ struct head_failure {
 
 struct head_device {
     uint32_t index;
+    bool
+        joined; /* its worker has said hello; before that it is only a number that its store announced */
     bool connected;
     bool gone; /* will not come back */
     bool peer_capable;
@@ -264,6 +266,7 @@ struct head_core {
     uint64_t request_last;
     uint32_t round_robin;
     struct pl_vec devices; /* struct head_device * */
+    bool numbers_told;     /* of devices, to anybody: they are final */
     struct pl_list clients;
     struct pl_map sessions; /* session -> head_client */
     struct pl_list dirty_clients;

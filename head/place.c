@@ -76,7 +76,7 @@ static bool reachable(const struct head_want *want, const struct head_device *de
 static bool feasible(const struct head_device *device, const struct head_want *wants,
                      size_t count)
 {
-    if (device->gone) {
+    if (device->gone || !device->joined) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
@@ -215,7 +215,7 @@ static struct head_failure *nowhere(struct head_core *core, const struct head_wa
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 
-        if (!device->gone) {
+        if (!device->gone && device->joined) {
             alive++;
             device_max = pl_max_u64(device_max, device->bytes_total);
         }
@@ -239,6 +239,25 @@ static struct head_failure *nowhere(struct head_core *core, const struct head_wa
                                "tasks that make them on one host");
 }
 
+static struct head_failure *no_such_device(const struct head_core *core,
+                                           const struct head_device *device, uint32_t index)
+{
+    if (device == NULL) {
+        return head_failure_create(
+            PLASMON_EINVAL, 0, 0,
+            "placement hint: there is no device %u; the cluster has %zu", index,
+            core->devices.count);
+    }
+    if (device->gone) {
+        return head_failure_create(
+            PLASMON_EWORKER, 0, 0, "placement hint: device %u on %s is gone: %s", index,
+            device->node, device->death != NULL ? device->death : "its host left");
+    }
+    return head_failure_create(PLASMON_EAGAIN, 0, 0,
+                               "placement hint: device %u on %s has not come up yet", index,
+                               device->node);
+}
+
 struct head_device *head_place(struct head_core *core, const struct head_want *wants,
                                size_t count, uint32_t hint,
                                struct head_failure **out_failure)
@@ -247,11 +266,8 @@ struct head_device *head_place(struct head_core *core, const struct head_want *w
 
     if (hint != 0) {
         device = head_device_at(core, hint - 1);
-        if (device == NULL || device->gone) {
-            *out_failure = head_failure_create(
-                PLASMON_EINVAL, 0, 0,
-                "placement hint: there is no device %u; the cluster has %zu", hint - 1,
-                core->devices.count);
+        if (device == NULL || device->gone || !device->joined) {
+            *out_failure = no_such_device(core, device, hint - 1);
             return NULL;
         }
         if (feasible(device, wants, count)) {

@@ -127,6 +127,7 @@ static void tick(void *user)
     uint64_t now_ms     = serve_now_ms();
 
     head_core_tick(serve->core, now_ms);
+    serve_workers_tick(serve, now_ms);
     serve_clients_tick(serve, now_ms);
     serve_status_tick(serve, now_ms);
     idle(serve);

@@ -24,7 +24,8 @@ enum {
     SERVE_TICK_MS        = 100,
     SERVE_DEVICES_WAIT_MS =
         30000, /* how long a client's welcome waits for devices that are starting */
-    SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
+    SERVE_STATS_WAIT_MS = 500,   /* how long a status waits for figures of the workers */
+    SERVE_STORE_WAIT_MS = 10000, /* how long a worker's hello waits for that of its store */
 };
 
 /* One end of a session, with a client or a worker. stream is NULL while the connection is broken. */
@@ -36,14 +37,18 @@ struct serve_peer {
     uint64_t credit_told;
 };
 
+/* A first frame that has to wait; bytes NULL: none does. */
+struct serve_hello {
+    uint8_t *bytes;
+    size_t length;
+    uint64_t since_ms;
+};
+
 struct serve_client {
     struct serve_peer peer;
     struct serve *serve;
     struct pl_list link;
-    /* A hello that waits for devices. */
-    uint8_t *hello;
-    size_t hello_bytes;
-    uint64_t hello_ms;
+    struct serve_hello hello; /* waits for devices */
 };
 
 struct serve_worker {
@@ -54,6 +59,7 @@ struct serve_worker {
     uint32_t host_device;
     uint32_t incarnation;
     char *host;
+    struct serve_hello hello; /* waits for that of its store, which gives the numbers */
 };
 
 struct serve_node {
@@ -63,8 +69,6 @@ struct serve_node {
     char *host;
     char *name;
     char *store_socket;
-    uint32_t devices;
-    uint32_t lost; /* devices that will not come */
     uint64_t in_seq;
     uint64_t out_seq;
     uint64_t session;
@@ -100,7 +104,6 @@ struct serve {
     uint64_t epoch;
     uint64_t core_ns; /* CPU of this thread inside the core */
     uint64_t stats_request;
-    bool devices_seen; /* everything that was announced is here, or was given up */
 };
 
 plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
@@ -136,6 +139,11 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that 
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
 struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
 bool serve_devices_ready(const struct serve *serve);
+bool serve_host_known(const struct serve *serve,
+                      const char *host); /* has its store said hello? */
+void serve_workers_tick(struct serve *serve, uint64_t now_ms); /* hellos that waited */
+/* A first frame is put aside, and taken out again (the caller frees the bytes). */
+void serve_hello_keep(struct serve_hello *hello, const uint8_t *bytes, size_t length);
 const char *serve_store_socket(const struct serve *serve,
                                const char *host); /* "" when there is none */
 void serve_client_free(struct serve_client *client);

@@ -28,7 +28,7 @@ void serve_client_free(struct serve_client *client)
 {
     pl_list_remove(&client->link);
     wire_link_finish(&client->peer.link);
-    pl_free(client->hello);
+    pl_free(client->hello.bytes);
     pl_free(client);
 }
 
@@ -144,7 +144,7 @@ static void first_frame(struct serve *serve, struct serve_client *client,
         fatal(client, status, err.text);
         return;
     }
-    if (client->hello != NULL) {
+    if (client->hello.bytes != NULL) {
         fatal(client, PLASMON_EMALFORMED, "a frame came before the welcome");
         return;
     }
@@ -152,11 +152,7 @@ static void first_frame(struct serve *serve, struct serve_client *client,
         take_hello(serve, client, frame->hello);
         return;
     }
-    client->hello = pl_alloc(length);
-    PL_CHECK(client->hello != NULL);
-    memcpy(client->hello, bytes, length);
-    client->hello_bytes = length;
-    client->hello_ms    = serve_now_ms();
+    serve_hello_keep(&client->hello, bytes, length);
 }
 
 void serve_clients_tick(struct serve *serve, uint64_t now_ms)
@@ -167,19 +163,19 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
     pl_list_for_each_safe(pos, tmp, &serve->clients) {
         struct serve_client *client = pl_container_of(pos, struct serve_client, link);
         Plasmon__V1__ClientFrame *frame;
-        struct pl_err err = {0};
-        uint8_t *hello    = client->hello;
+        struct pl_err err        = {0};
+        struct serve_hello hello = client->hello;
 
-        if (hello == NULL ||
-            (!ready && now_ms - client->hello_ms < SERVE_DEVICES_WAIT_MS)) {
+        if (hello.bytes == NULL ||
+            (!ready && now_ms - hello.since_ms < SERVE_DEVICES_WAIT_MS)) {
             continue;
         }
-        client->hello = NULL;
+        client->hello = (struct serve_hello){.bytes = NULL};
         if (client->peer.stream != NULL &&
-            decode_hello(serve, hello, client->hello_bytes, &frame, &err) == PLASMON_OK) {
+            decode_hello(serve, hello.bytes, hello.length, &frame, &err) == PLASMON_OK) {
             take_hello(serve, client, frame->hello);
         }
-        pl_free(hello);
+        pl_free(hello.bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 
 /* A length-delimited field 1: every frame's header. Its length is below 128: one byte. */
@@ -14,6 +15,15 @@ static size_t header_pack(const Plasmon__V1__Header *header, uint8_t out[128])
     out[0] = 1 << 3 | 2;
     out[1] = (uint8_t)length;
     return 2 + plasmon__v1__header__pack(header, out + 2);
+}
+
+void serve_hello_keep(struct serve_hello *hello, const uint8_t *bytes, size_t length)
+{
+    hello->bytes = pl_alloc(length);
+    PL_CHECK(hello->bytes != NULL);
+    memcpy(hello->bytes, bytes, length);
+    hello->length   = length;
+    hello->since_ms = serve_now_ms();
 }
 
 void serve_peer_close(struct serve_peer *peer, plasmon_status_t status, const char *why)

@@ -1,6 +1,7 @@
 /*
- * Node streams: what the stores tell. How many devices a host will bring (so that welcomes can wait for them), where its control socket
- * is, and which of its workers died. A death is kept and repeated by the store until it is acknowledged; a repeat changes nothing.
+ * Node streams: what the stores tell. Which devices a host brings (they get their numbers here, and welcomes wait for them), where its
+ * control socket is, and which of its workers died. A death is kept and repeated by the store until it is acknowledged; a repeat changes
+ * nothing.
  */
 #include "head/serve.h"
 
@@ -32,26 +33,26 @@ const char *serve_store_socket(const struct serve *serve, const char *host)
     return "";
 }
 
-bool serve_devices_ready(const struct serve *serve)
+bool serve_host_known(const struct serve *serve, const char *host)
 {
     struct pl_list *pos;
-    uint32_t announced = 0;
-    uint32_t here      = 0;
 
     pl_list_for_each(pos, &serve->nodes) {
         const struct serve_node *node = pl_container_of(pos, struct serve_node, link);
 
-        announced += node->devices > node->lost ? node->devices - node->lost : 0;
+        if (node->host != NULL && strcmp(node->host, host) == 0) {
+            return true;
+        }
     }
-    pl_list_for_each(pos, &serve->workers) {
-        const struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
+    return false;
+}
 
-        here += worker->device != UINT32_MAX;
-    }
-    if (serve->config.embedded && pl_list_empty(&serve->nodes)) {
-        return false;
-    }
-    return here >= announced;
+bool serve_devices_ready(const struct serve *serve)
+{
+    bool none_announced = head_core_device_count(serve->core) == 0;
+
+    /* A private cluster has at least one, which is on its way. */
+    return head_core_all_joined(serve->core) && !(serve->config.embedded && none_announced);
 }
 
 static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command,
@@ -96,13 +97,19 @@ void serve_node_fence(struct serve *serve, uint32_t device)
     }
 }
 
-static void node_hello(struct serve_node *node, const Plasmon__V1__NodeHello *hello)
+static plasmon_status_t node_hello(struct serve_node *node,
+                                   const Plasmon__V1__NodeHello *hello, struct pl_err *err)
 {
     Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
     Plasmon__V1__NodeWelcome welcome = PLASMON__V1__NODE_WELCOME__INIT;
     struct serve *serve              = node->serve;
+    plasmon_status_t status =
+        head_core_node_up(serve->core, hello->host, hello->node, hello->devices, err);
     struct pl_list *pos, *tmp;
 
+    if (status != PLASMON_OK) {
+        return status;
+    }
     pl_list_for_each_safe(pos, tmp, &serve->nodes) {
         struct serve_node *old = pl_container_of(pos, struct serve_node, link);
 
@@ -117,20 +124,21 @@ static void node_hello(struct serve_node *node, const Plasmon__V1__NodeHello *he
     node->name         = pl_strdup(hello->node);
     node->store_socket = pl_strdup(hello->store_socket);
     PL_CHECK(node->host != NULL && node->name != NULL && node->store_socket != NULL);
-    node->devices   = hello->devices;
     node->session   = (uint64_t)(uintptr_t)node;
     welcome.epoch   = serve->epoch;
     welcome.cluster = (char *)"plasmon";
     command.welcome = &welcome;
     node_send(node, &command, false);
-    pl_info("head", "node %s brings %u devices", node->name, node->devices);
+    pl_info("head", "node %s brings %u devices", node->name, hello->devices);
+    serve_workers_tick(serve, serve_now_ms());
+    serve_clients_tick(serve, serve_now_ms());
+    return PLASMON_OK;
 }
 
 static void node_down(struct serve_node *node, const Plasmon__V1__WorkerDown *down)
 {
     struct pl_list *pos;
 
-    node->lost += down->quarantined ? 1 : 0;
     pl_list_for_each(pos, &node->serve->workers) {
         const struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
 
@@ -165,8 +173,11 @@ static void node_message(void *user, struct rpc_stream *stream, const uint8_t *b
             rpc_stream_close(stream, PLASMON_EMALFORMED, "a second hello on one stream");
             return;
         }
-        node_hello(node, frame->hello);
-        serve_clients_tick(serve, serve_now_ms());
+        if (node_hello(node, frame->hello, &err) != PLASMON_OK) {
+            pl_warn("head", "a store is refused: %s", err.text);
+            rpc_stream_close(stream, err.status, err.text);
+        }
+        return;
     }
     if (node->host == NULL) {
         rpc_stream_close(stream, PLASMON_EMALFORMED,

@@ -2,6 +2,8 @@
  * Work streams. A worker is known by host and host device; its session lasts as long as its process (incarnation) and survives a broken
  * connection. A new incarnation starts a new session: what its predecessor had not taken over is owed again by the core, not by the
  * link.
+ *
+ * A device gets its number from its store's hello (serve_nodes.c). A worker that is faster than its store waits for it.
  */
 #include "head/serve.h"
 
@@ -29,6 +31,7 @@ void serve_worker_free(struct serve_worker *worker)
 {
     pl_list_remove(&worker->link);
     wire_link_finish(&worker->peer.link);
+    pl_free(worker->hello.bytes);
     pl_free(worker->host);
     pl_free(worker);
 }
@@ -133,6 +136,65 @@ static plasmon_status_t take_hello(struct serve *serve, struct serve_worker *fre
     return PLASMON_OK;
 }
 
+static void first_frame(struct serve *serve, struct serve_worker *worker,
+                        const uint8_t *bytes, size_t length,
+                        const Plasmon__V1__WorkerFrame *frame)
+{
+    struct rpc_stream *stream = worker->peer.stream;
+    struct pl_err err         = {0};
+    plasmon_status_t status   = PLASMON_OK;
+
+    if (worker->device != UINT32_MAX || worker->hello.bytes != NULL) {
+        status = pl_err_set(&err, PLASMON_EMALFORMED, "a second hello on one stream");
+    } else if (serve_host_known(serve, frame->hello->host)) {
+        status = take_hello(serve, worker, frame->hello, &err);
+    } else {
+        serve_hello_keep(&worker->hello, bytes, length);
+    }
+    if (status != PLASMON_OK) {
+        pl_warn("head", "a worker is refused: %s", err.text);
+        rpc_stream_close(stream, status, err.text);
+    }
+}
+
+/* What the kept hello says. It was checked when it came. */
+static Plasmon__V1__WorkerFrame *decode_kept(struct serve *serve,
+                                             const struct serve_hello *hello)
+{
+    Plasmon__V1__WorkerFrame *frame;
+    struct pl_err err;
+
+    wire_arena_reset(&serve->arena);
+    return wire_decode_worker_frame(&serve->arena, hello->bytes, hello->length, &frame,
+                                    &err) == PLASMON_OK
+               ? frame
+               : NULL;
+}
+
+void serve_workers_tick(struct serve *serve, uint64_t now_ms)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->workers) {
+        struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
+        struct serve_hello hello    = worker->hello;
+        const Plasmon__V1__WorkerFrame *frame =
+            hello.bytes != NULL ? decode_kept(serve, &hello) : NULL;
+
+        if (frame == NULL) {
+            continue;
+        }
+        if (serve_host_known(serve, frame->hello->host)) {
+            worker->hello = (struct serve_hello){.bytes = NULL};
+            first_frame(serve, worker, hello.bytes, hello.length, frame);
+            pl_free(hello.bytes);
+        } else if (now_ms - hello.since_ms >= SERVE_STORE_WAIT_MS) {
+            rpc_stream_close(worker->peer.stream, PLASMON_EAGAIN,
+                             "the store of this worker's host has not joined this head");
+        }
+    }
+}
+
 static void worker_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                            size_t length)
 {
@@ -146,13 +208,7 @@ static void worker_message(void *user, struct rpc_stream *stream, const uint8_t 
     wire_arena_reset(&serve->arena);
     status = wire_decode_worker_frame(&serve->arena, bytes, length, &frame, &err);
     if (status == PLASMON_OK && frame->hello != NULL) {
-        status = worker->device == UINT32_MAX
-                     ? take_hello(serve, worker, frame->hello, &err)
-                     : pl_err_set(&err, PLASMON_EMALFORMED, "a second hello on one stream");
-        if (status != PLASMON_OK) {
-            pl_warn("head", "a worker is refused: %s", err.text);
-            rpc_stream_close(stream, status, err.text);
-        }
+        first_frame(serve, worker, bytes, length, frame);
         return;
     }
     if (status == PLASMON_OK && worker->device == UINT32_MAX) {

@@ -27,31 +27,105 @@ static struct head_device *device_find(struct head_core *core, const char *host,
     return NULL;
 }
 
-static struct head_device *device_create(struct head_core *core,
-                                         const Plasmon__V1__WorkerHello *hello)
+/* Of an announced device, or of one whose worker came without. NULL: there are as many as a buffer's id can name. */
+static struct head_device *device_create(struct head_core *core, const char *host,
+                                         const char *node, uint32_t host_device)
 {
-    struct head_device *device = head_alloc(sizeof(*device));
-    struct head_device **place = pl_vec_push(&core->devices);
+    struct head_device *device;
+    struct head_device **place;
 
+    if (core->devices.count >= WIRE_DEVICES_MAX) {
+        return NULL;
+    }
+    device = head_alloc(sizeof(*device));
+    place  = pl_vec_push(&core->devices);
     PL_CHECK(place != NULL);
-    *place               = device;
-    device->index        = (uint32_t)core->devices.count - 1;
-    device->host         = head_strdup(hello->host);
-    device->node         = head_strdup(hello->node);
+    *place              = device;
+    device->index       = (uint32_t)core->devices.count - 1;
+    device->host        = head_strdup(host);
+    device->node        = head_strdup(node);
+    device->name        = head_strdup("");
+    device->host_device = host_device;
+    device->generations = PL_VEC_INIT(uint32_t);
+    device->resting     = PL_VEC_INIT(uint32_t);
+    device->out_free    = PL_VEC_INIT(uint64_t);
+    device->out_cancel  = PL_VEC_INIT(uint64_t);
+    device->seq_oldest  = 1;
+    device->maps        = core->maps;
+    pl_list_init(&device->buffers);
+    return device;
+}
+
+/* Its first worker says what it is. */
+static void device_join(struct head_device *device, const Plasmon__V1__WorkerHello *hello)
+{
+    pl_free(device->name);
     device->name         = head_strdup(hello->name);
     device->kind         = hello->kind;
     device->ordinal      = hello->ordinal;
-    device->host_device  = hello->host_device;
     device->bytes_total  = hello->bytes_total;
     device->peer_capable = hello->peer_capable;
-    device->generations  = PL_VEC_INIT(uint32_t);
-    device->resting      = PL_VEC_INIT(uint32_t);
-    device->out_free     = PL_VEC_INIT(uint64_t);
-    device->out_cancel   = PL_VEC_INIT(uint64_t);
-    device->seq_oldest   = 1;
-    device->maps         = core->maps;
-    pl_list_init(&device->buffers);
-    return device;
+    device->joined       = true;
+    pl_info("head", "device %u joined: %s on %s", device->index, device->name,
+            device->node);
+    if (hello->enqueued > 0) {
+        /* It served a head that we do not know of: its launches mean nothing here. */
+        device->seq_last = device->seq_sent = hello->enqueued;
+        device->seq_oldest                  = hello->enqueued + 1;
+    }
+}
+
+static int compare_devices(const void *a, const void *b)
+{
+    const struct head_device *x = *(struct head_device *const *)a;
+    const struct head_device *y = *(struct head_device *const *)b;
+    int order                   = strcmp(x->node, y->node);
+
+    if (order == 0) {
+        order = strcmp(x->host, y->host);
+    }
+    return order != 0
+               ? order
+               : (x->host_device > y->host_device) - (x->host_device < y->host_device);
+}
+
+plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
+                                   const char *node, uint32_t devices, struct pl_err *err)
+{
+    bool *known      = head_alloc(devices + 1);
+    uint32_t missing = devices;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && device->host_device < devices &&
+            strcmp(device->host, host) == 0) {
+            known[device->host_device] = true;
+            missing--;
+        }
+    }
+    if (core->devices.count + missing > WIRE_DEVICES_MAX) {
+        pl_free(known);
+        return pl_err_set(
+            err, PLASMON_ELIMIT,
+            "%u more devices on %s: a cluster can number %u, and has given out "
+            "%zu; start it anew",
+            missing, node, (unsigned)WIRE_DEVICES_MAX, core->devices.count);
+    }
+    for (uint32_t i = 0; i < devices; i++) {
+        if (!known[i]) {
+            (void)device_create(core, host, node, i); /* there is room */
+        }
+    }
+    pl_free(known);
+    if (!core->numbers_told) {
+        qsort(core->devices.items, core->devices.count, sizeof(struct head_device *),
+              compare_devices);
+        for (uint32_t i = 0; i < core->devices.count; i++) {
+            head_device_at(core, i)->index = i;
+        }
+    }
+    return PLASMON_OK;
 }
 
 void head_device_destroy(struct head_device *device)
@@ -259,7 +333,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
                                      uint32_t *out_device, struct pl_err *err)
 {
     struct head_device *device = device_find(core, hello->host, hello->host_device);
-    bool restarted;
+    bool restarted             = false;
 
     if (hello->kind != 1 && hello->kind != 2) {
         return pl_err_set(err, PLASMON_EMALFORMED,
@@ -273,15 +347,16 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
                           hello->incarnation, device->index, device->incarnation);
     }
     if (device == NULL) {
-        device = device_create(core, hello);
-        pl_info("head", "device %u joined: %s on %s", device->index, device->name,
-                device->node);
-        restarted = false;
-        if (hello->enqueued > 0) {
-            /* It served a head that we do not know of: its launches mean nothing here. */
-            device->seq_last = device->seq_sent = hello->enqueued;
-            device->seq_oldest                  = hello->enqueued + 1;
+        device = device_create(core, hello->host, hello->node, hello->host_device);
+        if (device == NULL) {
+            return pl_err_set(err, PLASMON_ELIMIT,
+                              "worker hello: the cluster has had %u devices",
+                              (unsigned)WIRE_DEVICES_MAX);
         }
+    }
+    core->numbers_told = true;
+    if (!device->joined) {
+        device_join(device, hello);
     } else {
         restarted = hello->incarnation != device->incarnation;
         if (restarted) {

@@ -323,6 +323,19 @@ static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *
     return cpus_add(daemon, cpus, err);
 }
 
+static plasmon_status_t uplink_start(struct store_daemon *daemon, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    daemon_watch(daemon, &daemon->uplink_events, daemon->uplink->event_fd, EPOLLIN,
+                 uplink_ready);
+    status = daemon->uplink->start(daemon->uplink->user, daemon->node, daemon->socket_path,
+                                   daemon->host.device_count);
+    return status == PLASMON_OK
+               ? status
+               : pl_err_set(err, status, "cannot start the link to the head");
+}
+
 static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err *err)
 {
     plasmon_status_t status = signals_open(daemon);
@@ -340,20 +353,10 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
     if (status == PLASMON_OK && !daemon->options->embedded) {
         status = clients_listen(daemon, err);
     }
-    if (status == PLASMON_OK) {
-        status = workers_start(daemon, err);
+    if (status == PLASMON_OK && daemon->uplink != NULL) {
+        status = uplink_start(daemon, err); /* before the workers, who wait for our hello */
     }
-    if (status != PLASMON_OK || daemon->uplink == NULL) {
-        return status;
-    }
-
-    daemon_watch(daemon, &daemon->uplink_events, daemon->uplink->event_fd, EPOLLIN,
-                 uplink_ready);
-    status = daemon->uplink->start(daemon->uplink->user, daemon->node, daemon->socket_path,
-                                   daemon->host.device_count);
-    return status == PLASMON_OK
-               ? status
-               : pl_err_set(err, status, "cannot start the link to the head");
+    return status == PLASMON_OK ? workers_start(daemon, err) : status;
 }
 
 static void daemon_init(struct store_daemon *daemon, const struct store_options *options,

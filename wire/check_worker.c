@@ -390,8 +390,9 @@ static plasmon_status_t check_node_hello(const Plasmon__V1__NodeHello *hello,
     if (status == PLASMON_OK) {
         status = check_text(hello->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
     }
-    if (status == PLASMON_OK && hello->devices > WIRE_DEVICES_MAX) {
-        status = pl_err_set(err, PLASMON_EMALFORMED, "%u devices", hello->devices);
+    if (status == PLASMON_OK && hello->devices > WIRE_HOST_DEVICES_MAX) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "%u devices; a host has at most %u",
+                            hello->devices, WIRE_HOST_DEVICES_MAX);
     }
     return status;
 }

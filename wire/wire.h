@@ -36,7 +36,9 @@
 #define WIRE_TEXT_BYTES_MAX     4096u /* error texts, signatures */
 #define WIRE_TOKEN_BYTES_MAX    4096u
 #define WIRE_DEVICES_MAX        65535u
-#define WIRE_VALUE_BYTES_MAX    (1ull << 48) /* one array, as in pl_shape_check() */
+#define WIRE_HOST_DEVICES_MAX \
+    64u /* STORE_HOST_DEVICE_MAX: workers keep sets of them in a word */
+#define WIRE_VALUE_BYTES_MAX (1ull << 48) /* one array, as in pl_shape_check() */
 
 /*
  * Bump arena with a cap; its ProtobufCAllocator makes decoding cost no malloc a message. Reset between messages.

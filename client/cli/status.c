@@ -49,14 +49,17 @@ static void print_devices(const Plasmon__V1__StatusReply *reply)
 {
     char used[32], total[32];
 
-    printf("\n  %-4s %-5s %-16s %-28s %-6s %10s %10s %9s %7s %s\n", "#", "kind", "node",
+    printf("\n  %-4s %-5s %-16s %-28s %-8s %10s %10s %9s %7s %s\n", "#", "kind", "node",
            "name", "state", "used", "of", "launches", "queued", "restarts");
     for (size_t i = 0; i < reply->n_devices; i++) {
         const Plasmon__V1__Device *device = reply->devices[i];
 
-        printf("  %-4u %-5s %-16.16s %-28.28s %-6s %10s %10s %9llu %7llu %u\n",
-               device->index, device->kind == 1 ? "cpu" : "cuda", device->node,
-               device->name, device->alive ? "up" : "down",
+        printf("  %-4u %-5s %-16.16s %-28.28s %-8s %10s %10s %9llu %7llu %u\n",
+               device->index,
+               device->kind == 1   ? "cpu"
+               : device->kind == 2 ? "cuda"
+                                   : "?",
+               device->node, device->name, status_device_state(device),
                pl_format_bytes(device->bytes_used, used),
                pl_format_bytes(device->bytes_total, total),
                (unsigned long long)device->launches, (unsigned long long)device->queued,

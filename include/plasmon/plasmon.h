@@ -160,7 +160,10 @@ struct plasmon_device_info {
     uint64_t bytes_total;
     int same_host; /* this process shares its host */
 };
-/** Devices of the cluster: fills up to `capacity`, sets *out_count to how many there are. */
+/**
+ * Devices of the cluster, by index: fills up to `capacity`, sets *out_count to how many there are. Those that have not come yet, or are
+ * gone for good, are left out, so indices may have gaps. The devices of one host are numbered in its own order, in every run.
+ */
 PLASMON_API
 plasmon_status_t plasmon_devices(struct plasmon_client *client,
                                  struct plasmon_device_info *infos, uint32_t capacity,

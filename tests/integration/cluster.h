@@ -34,8 +34,7 @@ unsigned cluster_count(const char *program);
 /* The process of `program` (and, if not negative, of that device on this host). Waits for it. */
 pid_t cluster_find(const char *program, int device);
 /*
- * The worker of a device as calls number them: devices get their numbers in the order in which they joined, which need not
- * be that of their host.
+ * The worker of a device as calls number them.
  */
 pid_t cluster_worker(struct plasmon_client *client, int device);
 void cluster_kill(
@@ -43,6 +42,8 @@ void cluster_kill(
 
 /* Fails the test unless all tagged processes end within `timeout_ms`; then the private folder must be empty, and goes. */
 void cluster_expect_gone(unsigned timeout_ms);
+/* Kill what is left of this test, and remove the private folder with all that is in it. */
+void cluster_remove(void);
 /* Fails the test if a daemon has a file or a socket with a name in /tmp, /dev/shm, /run or the private folder. */
 void cluster_expect_nameless(void);
 

@@ -13,7 +13,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "rpc/rpc.h"
-#include "tests/integration/cluster.h"
+#include "tests/integration/started.h"
 #include "wire/wire.h"
 
 /* ------------------------------------------------------------------------------------------------ calls */
@@ -178,50 +178,19 @@ TEST(wrong_options_are_named)
 
 /* ------------------------------------------------------------------------------------------------ a cluster with names */
 
-static char address[128]; /* of its head */
-static pid_t owner;
-
-static int plasmon_cli(const char *arguments)
-{
-    char command[1024];
-
-    (void)snprintf(command, sizeof(command),
-                   "\"$PLASMON_BIN_DIR/plasmon\" %s >/dev/null 2>&1", arguments);
-    return system(command);
-}
-
-static void stop_cluster(void)
-{
-    if (getpid() == owner) {
-        char command[128];
-
-        (void)plasmon_cli("stop");
-        (void)snprintf(command, sizeof(command), "rm -rf '%s'", cluster_folder());
-        (void)!system(command);
-    }
-}
-
 /* A head with the token "right" and one CPU device; ends with the test. */
 static void start_cluster(void)
 {
-    cluster_tag();
-    owner = getpid();
-    ASSERT_EQ(atexit(stop_cluster), 0);
+    started_begin();
     ASSERT_EQ(setenv("PLASMON_TOKEN", "right", 1), 0);
-    ASSERT_EQ(plasmon_cli("start --head --cpu-devices 1 --gpus none --device-memory 64M"),
-              0);
-    (void)snprintf(address, sizeof(address), "unix:%s/plasmon-%u/head.sock",
-                   cluster_folder(), (unsigned)getuid());
+    started_cluster(1);
 }
 
 static struct plasmon_client *join(const char *token)
 {
-    struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client;
 
-    options.address = address;
-    options.token   = token;
-    CLUSTER_OK(plasmon_init(&options, &client));
+    CLUSTER_OK(started_try_join(started_address(), token, &client));
     return client;
 }
 
@@ -233,14 +202,10 @@ static void expect_works(struct plasmon_client *client)
 
 TEST(a_wrong_token_is_refused_by_name)
 {
-    struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client;
 
     start_cluster();
-    options.address            = address;
-    options.token              = "wrong";
-    options.connect_timeout_ms = 5000;
-    ASSERT_STATUS(plasmon_init(&options, &client), PLASMON_EAUTH);
+    ASSERT_STATUS(started_try_join(started_address(), "wrong", &client), PLASMON_EAUTH);
     ASSERT_CONTAINS(plasmon_error(NULL), "token");
     ASSERT_TRUE(strstr(plasmon_error(NULL), "right") ==
                 NULL); /* the real one is not given away */
@@ -299,7 +264,7 @@ static const struct rpc_stream_ops raw_ops = {.message  = raw_message,
 static void raw_open(struct raw *raw, const char *path)
 {
     struct rpc_channel_config config = {
-        .target = address, .token = "right", .message_bytes_max = 64u << 20};
+        .target = started_address(), .token = "right", .message_bytes_max = 64u << 20};
 
     memset(raw, 0, sizeof(*raw));
     (void)pthread_mutex_init(&raw->lock, NULL);

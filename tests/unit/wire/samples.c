@@ -98,7 +98,7 @@ static const Plasmon__V1__ClientFrame client_hello = {
             .name = TEXT("H100"), .bytes_total = 80ull << 30, .host = TEXT("boot-1"), \
             .host_device = 1, .alive = 1, .bytes_used = 1, .bytes_replica = 2,        \
             .launches = 3, .queued = 4, .restarts = 5, .largest_hole = 6,             \
-            .bytes_reserved = 7)
+            .bytes_reserved = 7, .state = PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP)
 #define FAILURE                                                                            \
     MESSAGE(Failure, failure, .task = 300, .status = -34, .text = TEXT("gemm: k differs"), \
             .first_task = 299, .first_client = 0x42)

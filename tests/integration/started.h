@@ -1,0 +1,45 @@
+/*
+ * Clusters that an operator starts: programs run with arguments, their output, daemons in the background.
+ *
+ * Everything runs in the private folder of cluster_tag() and ends with the test, however it ends: daemons are children that die with
+ * their parent, and what `plasmon start` left in the background is stopped by `plasmon stop`, then killed by its tag.
+ */
+#ifndef TESTS_INTEGRATION_STARTED_H
+#define TESTS_INTEGRATION_STARTED_H
+
+#include "tests/integration/cluster.h"
+
+#define STARTED_ARGS_MAX 24
+
+/* Run a program of the build (argv[0] is its name, NULL at the end); its exit status, and what it printed (cut; may be NULL). */
+int started_run(const char *const *argv, char *out, size_t out_bytes);
+#define STARTED_RUN(out, bytes, ...) \
+    started_run((const char *const[]){__VA_ARGS__, NULL}, out, bytes)
+
+/* In the background; what it prints goes to the file LOG in the private folder. */
+pid_t started_daemon(const char *const *argv, const char *log);
+#define STARTED_DAEMON(log, ...) \
+    started_daemon((const char *const[]){__VA_ARGS__, NULL}, log)
+/* Waits until it has ended; its exit status, or 128 + the signal. */
+int started_wait(pid_t pid);
+/* What a log holds so far. */
+void started_log(const char *log, char *out, size_t out_bytes);
+
+/* The private folder, and that everything ends with the test. The others call it. */
+void started_begin(void);
+/*
+ * `plasmon start --head` with so many CPU devices of 64 MiB, in the private folder (made if need be), and without a token unless
+ * PLASMON_TOKEN is set. Its address: started_address().
+ */
+void started_cluster(unsigned devices);
+const char *started_address(void);
+struct plasmon_client *started_join(void);
+plasmon_status_t started_try_join(const char *address, const char *token,
+                                  struct plasmon_client **out_client);
+
+/* The number after "KEY": of the first object of the status that holds the text `in` ("" any). -1: there is none. */
+long long started_status(struct plasmon_client *client, const char *in, const char *key);
+/* Until the JSON of the status holds the text, or the test fails. */
+void started_wait_status(struct plasmon_client *client, const char *text);
+
+#endif
