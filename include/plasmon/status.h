@@ -45,7 +45,8 @@
     XX(ELIMIT, -35, "a limit was reached")                                        \
     XX(EUNREACHABLE, -36, "memory cannot be reached from this process")           \
     XX(EINTERNAL, -37, "internal error")                                          \
-    XX(EGRAPH, -38, "recorded graph cannot be used so")
+    XX(EGRAPH, -38, "recorded graph cannot be used so")                           \
+    XX(EHEADLOST, -39, "the head does not know this session any more")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),
