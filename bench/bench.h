@@ -4,6 +4,7 @@
  *   tasks.c, tasks_data.c, tasks_scale.c   the control plane, by the names of Ray's microbenchmark
  *   transfer.c                             objects from device to device, by every route
  *   gemm.c                                 a blocked product against one library call
+ *   timelines*.c                           how one device waits for another; parts in timelines.h
  *   echo.c, raw.c, raw_copy.c, raw_gemm.c  the yardsticks: the same machine without Plasmon
  *   report.c, report_json.c, plot.c        rows as a table, as JSON, as a picture
  *
@@ -32,7 +33,7 @@
 #include "plasmon/plasmon.h"
 
 int bench_main(int argc, char **argv);
-extern const struct cli_command bench_tasks, bench_transfer, bench_gemm;
+extern const struct cli_command bench_tasks, bench_transfer, bench_gemm, bench_timelines;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 

@@ -5,7 +5,7 @@
 #include "bench/bench.h"
 
 static const struct cli_command *const benchmarks[] = {&bench_tasks, &bench_transfer,
-                                                       &bench_gemm};
+                                                       &bench_gemm, &bench_timelines};
 
 static void print_help(FILE *out)
 {

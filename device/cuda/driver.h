@@ -67,6 +67,8 @@
     XX(cuEventRecord)                  \
     XX(cuEventQuery)                   \
     XX(cuEventElapsedTime)             \
+    XX(cuIpcGetEventHandle)            \
+    XX(cuIpcOpenEventHandle)           \
     XX(cuLaunchHostFunc)               \
     XX(cuModuleLoadDataEx)             \
     XX(cuModuleUnload)                 \
