@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""The files of deploy/, each by the tool that will read it, and every option in them by the program that will get it.
+
+    test_files.py PLASMON_HOME      (an installed tree)
+
+A tool that is missing fails the check that needs it: tools/setup --deploy installs them. Prints one line a check.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import yaml
+
+HOME = os.path.abspath(sys.argv[1])
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DEPLOY = os.path.join(TOP, "deploy")
+failed = 0
+
+
+def check(name, ok, detail=""):
+    global failed
+    print(("ok   " if ok else "FAIL ") + name + ("" if ok else ": " + detail.strip()))
+    failed += not ok
+
+
+def run(*command, **extra):
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **extra)
+    except FileNotFoundError:
+        return 127, "%s is not installed (tools/setup --deploy)" % command[0]
+    return done.returncode, done.stdout
+
+
+def read(*path):
+    with open(os.path.join(DEPLOY, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def options_of(program, known={}):
+    if program not in known:
+        known[program] = set(re.findall(r"--[a-z][a-z-]*", run(os.path.join(HOME, "bin", program), "--help")[1]))
+    return known[program]
+
+
+def check_options(name, text):
+    """Options after each mention of a program, up to the end of the command."""
+    joined = re.sub(r"\\\n", " ", text)
+    joined = re.sub(r'",\s*"|\["|"\]|",\n?\s*args:', " ", joined)
+    seen = 0
+    for line in joined.splitlines():
+        if line.lstrip().startswith("#"):
+            continue
+        for match in re.finditer(r"\b(plasmon-head|plasmon-store)\b(?!\.)([^|;&]*)", line):
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", match.group(2)):
+                seen += 1
+                check("%s: %s %s" % (name, match.group(1), option), option in options_of(match.group(1)), "no such option")
+    return seen
+
+
+def check_slurm():
+    code, text = run("bash", "-n", os.path.join(DEPLOY, "slurm", "plasmon.sbatch"))
+    check("slurm: bash reads it", code == 0, text)
+    code, text = run("shellcheck", "-S", "warning", os.path.join(DEPLOY, "slurm", "plasmon.sbatch"))
+    check("slurm: shellcheck", code == 0, text)
+    check("slurm: options", check_options("slurm", read("slurm", "plasmon.sbatch")) >= 3, "none were found")
+
+
+def check_systemd():
+    with tempfile.TemporaryDirectory() as folder:
+        for unit in ("plasmon-head.service", "plasmon-store.service"):
+            path = os.path.join(folder, unit)
+            text = read("systemd", unit)
+            check("systemd: %s runs a program of the release" % unit, "/opt/plasmon/bin/" in text)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text.replace("/opt/plasmon", HOME))
+            code, said = run("systemd-analyze", "verify", "--man=no", path)
+            check("systemd: verify " + unit, code == 0 and said.strip() == "", said)
+            check("systemd: options of " + unit, check_options("systemd", text) >= 2, "none were found")
+    names = set(re.findall(r"^([A-Z_]+)=", read("systemd", "plasmon.env"), re.M))
+    used = set(re.findall(r"\$\{?([A-Z_]+)", read("systemd", "plasmon-head.service") + read("systemd", "plasmon-store.service")))
+    check("systemd: every variable is in plasmon.env", used <= names, str(used - names))
+
+
+def check_kubernetes():
+    path = os.path.join(DEPLOY, "kubernetes", "plasmon.yaml")
+    code, text = run(sys.executable, "-m", "kubernetes_validate", "--strict", "-k", "1.31", path)
+    check("kubernetes: schema", code == 0, text)
+    documents = list(yaml.safe_load_all(read("kubernetes", "plasmon.yaml")))
+    seen = 0
+    for document in documents:
+        pods = document["spec"].get("template", {}).get("spec", {})
+        for container in pods.get("containers", []):
+            program = container["command"][-1]
+            check("kubernetes: %s is in the release" % program, os.access(os.path.join(HOME, "bin", program), os.X_OK))
+            for option in [a for a in container["args"] if a.startswith("--")]:
+                seen += 1
+                check("kubernetes: %s %s" % (program, option), option in options_of(program), "no such option")
+            volumes = {v["name"] for v in pods["volumes"]}
+            mounts = {m["name"] for m in container["volumeMounts"]}
+            check("kubernetes: mounts of " + container["name"], mounts <= volumes, str(mounts - volumes))
+        labels = document["spec"].get("selector", {})
+        labels = labels.get("matchLabels", labels)
+        if document["kind"] != "Service":
+            check("kubernetes: %s selects its own pods" % document["metadata"]["name"],
+                  labels.items() <= document["spec"]["template"]["metadata"]["labels"].items())
+    check("kubernetes: options", seen >= 5, "none were found")
+
+
+def check_cloud_init():
+    path = os.path.join(DEPLOY, "cloud-init", "node.yaml")
+    code, text = run("cloud-init", "schema", "--config-file", path)
+    check("cloud-init: schema", code == 0 and "Valid" in text, text)
+    written = {f["path"] for f in yaml.safe_load(read("cloud-init", "node.yaml"))["write_files"]}
+    check("cloud-init: writes what the units read", {"/etc/plasmon/plasmon.env", "/etc/plasmon/token"} <= written, str(written))
+
+
+def container_steps(text):
+    """Instructions of a Containerfile, continued lines joined."""
+    lines = re.sub(r"\\\n", " ", text).splitlines()
+    return [tuple(line.split(None, 1)) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def check_container():
+    steps = container_steps(read("container", "Containerfile"))
+    known = {"ARG", "FROM", "RUN", "ADD", "ENV", "USER", "ENTRYPOINT", "CMD"}
+    check("container: instructions", {s[0] for s in steps} <= known and steps[0][0] == "ARG", str(steps))
+    check("container: does not run as root", [s[1] for s in steps if s[0] == "USER"] == ["plasmon"])
+    for name, command in steps:
+        if name == "RUN":
+            code, text = run("bash", "-n", "-c", command)
+            check("container: bash reads RUN " + command[:30], code == 0, text)
+    sections = re.findall(r"^%(\w+)", read("container", "plasmon.def"), re.M)
+    check("container: sections of plasmon.def", set(sections) <= {"arguments", "files", "post", "environment", "test", "runscript"}
+          and {"files", "post", "runscript"} <= set(sections), str(sections))
+    for body in re.findall(r"^%(?:post|environment|test|runscript)\n((?:    .*\n?)+)", read("container", "plasmon.def"), re.M):
+        code, text = run("bash", "-n", "-c", body)
+        check("container: bash reads a section", code == 0, text)
+    for program in ("plasmon", "plasmon-head", "plasmon-store", "plasmon-worker"):
+        check("container: %s is in the archive" % program, os.access(os.path.join(HOME, "bin", program), os.X_OK))
+
+
+check_slurm()
+check_systemd()
+check_kubernetes()
+check_cloud_init()
+check_container()
+print("%d failed" % failed)
+sys.exit(failed != 0)
