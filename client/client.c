@@ -1,7 +1,7 @@
 /*
  * The life of a client: init, finish, fork, log, devices. See client_int.h for who does what.
  */
-#include "client/client_int.h"
+#include "client/data.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -247,6 +247,10 @@ static plasmon_status_t copy_options(struct plasmon_client *client,
     if (strlen(client->token) > WIRE_TOKEN_BYTES_MAX) {
         return error_set(PLASMON_ELIMIT, "the token is longer than %u bytes",
                          WIRE_TOKEN_BYTES_MAX);
+    }
+    status = data_path_parse(option_or_env(NULL, "PLASMON_CLIENT_PATH"), &client->path);
+    if (status != PLASMON_OK) {
+        return status;
     }
     status =
         client_check_text(client->name_space, WIRE_NAME_BYTES_MAX, "options.name_space");

@@ -6,7 +6,8 @@
  *   dispatch.c           what the head says
  *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
  *   submit.c             calls
- *   put.c, data.c, map.c bytes in and out; copy.c: strided parts; shared.c: the host's object tables and chunks
+ *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
+ *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
  *   views.c, wait.c, status.c  the other calls of plasmon.h
  *   embedded.c, spawn.c  a private cluster
  *
@@ -51,6 +52,9 @@ struct client_device {
     char node[64];
 };
 
+/* How bytes of a device's memory are reached; place.c. */
+enum data_path { DATA_AUTO, DATA_MAPPED, DATA_STAGED, DATA_MESSAGES };
+
 struct submit_scratch; /* submit.c: room for the arguments of a call */
 
 struct plasmon_client {
@@ -60,6 +64,7 @@ struct plasmon_client {
     char *token;
     char *name_space;
     char *label;
+    enum data_path path; /* the one that is allowed; AUTO: whichever is best */
     char host[PL_HOST_ID_BYTES]; /* who shares memory with us */
     struct rpc_loop *loop;
     struct embedded embedded; /* a private cluster; .active says */

@@ -3,7 +3,8 @@
  *
  *   1. Wait until nothing more will be written to what the ref shows.
  *   2. Ask the head where the bytes are; it holds this version for us.
- *   3. Every place is in memory that this process can map: pin, copy, unpin. Nothing goes through a socket.
+ *   3. Every place is on this host: pin, copy (where it is mapped) or fetch through a lane, unpin. Nothing goes through a socket.
+ *      What a lane cannot fetch in a few long runs (strided views, above all) the head has copied together first.
  *   4. Otherwise ask for the bytes, a MiB at a time, a few in flight.
  *
  * Between 2 and 3 the head may move a buffer (a device under pressure): the pin then fails, and we ask again.
@@ -14,249 +15,118 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "client/parallel.h"
 
-#define SEALED_TIMEOUT_NS 2000000000ull
-#define LOCATE_TRIES      3
-#define DEVICES_STALE_NS  2000000000ull
-
-/* ------------------------------------------------------------------------------------------------ places */
-
-/* Every device of this host that has memory which can be mapped; device >= 0: is it that one? */
-static bool any_cpu_device_locked(const struct plasmon_client *client, int device)
-{
-    for (size_t i = 0; i < client->devices.count; i++) {
-        const struct client_device *at = pl_vec_at(&client->devices, i);
-
-        if (at->same_host && at->kind == 1 &&
-            (device == PLASMON_ANYWHERE || at->index == (uint32_t)device)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Devices join while we run, and nothing tells of it: look again when there was nothing to map, but not all the time. */
-static void refresh_now_and_then(struct plasmon_client *client)
-{
-    uint64_t now_ns = pl_now_ns();
-    bool due;
-
-    pl_mutex_lock(&client->lock);
-    due =
-        client->devices.count == 0 || now_ns - client->devices_asked_ns > DEVICES_STALE_NS;
-    if (due) {
-        client->devices_asked_ns = now_ns;
-    }
-    pl_mutex_unlock(&client->lock);
-    if (due && client_refresh_devices(client) != PLASMON_OK) {
-        pl_debug("client", "the list of devices could not be had: %s",
-                 plasmon_error(client));
-    }
-}
-
-bool data_reachable(struct plasmon_client *client, int device)
-{
-    struct pl_err err = {0};
-    char path[sizeof(client->store_socket)];
-    bool present;
-
-    pl_mutex_lock(&client->lock);
-    present = any_cpu_device_locked(client, device);
-    memcpy(path, client->store_socket, sizeof(path));
-    pl_mutex_unlock(&client->lock);
-
-    if (!present) {
-        refresh_now_and_then(client);
-        pl_mutex_lock(&client->lock);
-        present = any_cpu_device_locked(client, device);
-        pl_mutex_unlock(&client->lock);
-    }
-    if (!present) {
-        return false;
-    }
-    if (shared_ensure(&client->shared, path, &err) != PLASMON_OK) {
-        pl_debug("client", "no shared memory with the devices of this host: %s", err.text);
-        return false;
-    }
-    return true;
-}
-
-plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
-                          uint64_t deadline_ns, struct shared_pin *out_pin,
-                          struct pl_err *err)
-{
-    uint32_t index    = wire_buffer_device(place->buffer);
-    uint64_t limit_ns = pl_min_u64(deadline_ns, pl_now_ns() + SEALED_TIMEOUT_NS);
-    const struct client_device *device;
-    uint32_t host_device = 0;
-    bool here, expected;
-    plasmon_status_t status;
-
-    pl_mutex_lock(&client->lock);
-    device = client_device_locked(client, index);
-    here   = device != NULL && device->same_host && device->kind == 1;
-    if (here) {
-        host_device = device->host_device;
-    }
-    pl_mutex_unlock(&client->lock);
-    if (!here) {
-        return pl_err_set(err, PLASMON_EUNREACHABLE,
-                          "it lies on device %u, whose memory this process cannot map",
-                          index);
-    }
-
-    status = shared_pin(&client->shared, host_device, wire_buffer_slot(place->buffer),
-                        wire_buffer_generation(place->buffer), limit_ns, out_pin, err);
-    if (status != PLASMON_OK) {
-        return status;
-    }
-    expected = out_pin->entry.ndim == place->frame.ndim;
-    for (uint32_t i = 0; expected && i < place->frame.ndim; i++) {
-        expected = out_pin->entry.dim[i] == place->frame.count[i];
-    }
-    if (!expected) {
-        shared_unpin(&client->shared, out_pin);
-        return pl_err_set(err, PLASMON_EMALFORMED,
-                          "the head and the table of device %u disagree about a buffer",
-                          index);
-    }
-    return PLASMON_OK;
-}
-
-plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_ref *ref,
-                                  size_t capacity, uint64_t deadline_ns,
-                                  struct held_value *value)
-{
-    struct pl_err err = {0};
-    struct ref_slot *slot;
-    struct pl_shape shape;
-    struct pl_box box;
-    char text[128];
-    plasmon_status_t status;
-
-    pl_mutex_lock(&client->lock);
-    status = refs_find(&client->refs, ref, &slot, &err);
-    if (status == PLASMON_OK && slot->root->is_task) {
-        status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
-    }
-    if (status == PLASMON_OK) {
-        shape        = slot_shape(slot);
-        value->bytes = pl_shape_bytes(&shape);
-        if (capacity < value->bytes) {
-            status = pl_err_set(
-                &err, PLASMON_ESHAPE, "%s has %llu bytes and there is room for %zu",
-                pl_shape_format(&shape, text), (unsigned long long)value->bytes, capacity);
-        }
-    }
-    if (status != PLASMON_OK) {
-        (void)error_from(&err, status);
-    } else { /* the slot may go away while we wait: take what is needed of it first */
-        value->root_id = slot->root->id;
-        value->whole   = slot->view == NULL;
-        value->asked   = slot_view(slot);
-        value->hold    = 0;
-        slot_place(slot, &value->shape, &value->view);
-        status =
-            client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
-    }
-    pl_mutex_unlock(&client->lock);
-    return status;
-}
-
-plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
-                                          struct held_value *value, bool gather,
-                                          uint64_t deadline_ns)
-{
-    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Locate locate = PLASMON__V1__LOCATE__INIT, *list[] = {&locate};
-    int64_t numbers[3 * PL_DIM_MAX];
-    plasmon_status_t status = pl_cond_init(&value->cond);
-
-    if (status != PLASMON_OK) {
-        return error_set(status, "%s", pl_status_text(status));
-    }
-    request_init(&value->request, &value->cond);
-    status = request_open_locked(client, &value->request);
-    if (status != PLASMON_OK) {
-        goto err_close;
-    }
-
-    value->hold     = refs_draw_ref(&client->refs);
-    locate.request  = value->request.number;
-    locate.ref      = value->root_id;
-    locate.hold_ref = value->hold;
-    locate.gather   = gather;
-    if (!value->whole) {
-        locate.n_view = wire_view_put(&value->asked, numbers);
-        locate.view   = numbers;
-    }
-    fields.n_locate = 1;
-    fields.locate   = list;
-    status          = request_send_locked(client, &value->request, FRAME_LOCATE, &fields);
-    if (status != PLASMON_OK) {
-        value->hold = 0;
-        goto err_close;
-    }
-    status = request_wait_locked(client, &value->request, deadline_ns);
-    if (status == PLASMON_OK && !pl_shape_equal(&value->request.shape, &value->shape)) {
-        /* A published view: only the publisher knows of what. The head can still send the bytes. */
-        status = error_set(PLASMON_EUNREACHABLE,
-                           "the object is a part of an array that is not known here");
-    }
-    if (status == PLASMON_OK) {
-        return PLASMON_OK;
-    }
-    /* It may have been taken: perhaps only the answer came too late. */
-    session_release_locked(client, value->hold, true);
-    value->hold = 0;
-
-err_close:
-    request_close_locked(client, &value->request);
-    pl_cond_finish(&value->cond);
-    return status;
-}
-
-void held_value_drop_locked(struct plasmon_client *client, struct held_value *value)
-{
-    if (value->hold == 0) {
-        return;
-    }
-    session_release_locked(
-        client, value->hold,
-        true); /* at once: an INOUT that follows may then work in place */
-    value->hold = 0;
-    request_close_locked(client, &value->request);
-    pl_cond_finish(&value->cond);
-}
+#define LOCATE_TRIES 3
+/* A place is fetched through a lane in this many runs, or in runs of at least this many bytes; else copied together first. */
+#define RUNS_MAX      16
+#define RUN_BYTES_MIN (1u << 20)
 
 /* ------------------------------------------------------------------------------------------------ shared memory */
 
-/* Copy from every place. EUNREACHABLE: not all can be mapped. ELOST: one has moved. */
+struct fetch {
+    struct plasmon_client *client;
+    uint32_t host_device;
+    uint64_t buffer;
+    uint8_t *to;
+    uint64_t deadline_ns;
+    plasmon_status_t status;
+    struct pl_err *err;
+};
+
+static void fetch_run(void *user, uint64_t dst_offset, uint64_t src_offset, uint64_t bytes)
+{
+    struct fetch *fetch = user;
+
+    if (fetch->status == PLASMON_OK) {
+        fetch->status =
+            data_lane_get(fetch->client, fetch->host_device, fetch->buffer, src_offset,
+                          fetch->to + dst_offset, bytes, fetch->deadline_ns, fetch->err);
+    }
+}
+
+/* Few enough runs, of elements that are neighbours in the buffer and in the value? */
+static bool runs_are_long(const struct pl_box *part, const struct pl_box *hull,
+                          const struct pl_box *frame, uint32_t element_bytes)
+{
+    int64_t elements = 1, runs;
+
+    for (uint32_t d = part->ndim; d > 0; d--) {
+        elements *= part->count[d - 1];
+        if (part->count[d - 1] != hull->count[d - 1] ||
+            part->count[d - 1] != frame->count[d - 1]) {
+            break;
+        }
+    }
+    runs = pl_box_elements(part) / elements;
+    return runs <= RUNS_MAX || (uint64_t)elements * element_bytes >= RUN_BYTES_MIN;
+}
+
+/* EAGAIN: not in this form. */
+static plasmon_status_t fetch_place(struct plasmon_client *client,
+                                    const struct held_value *value,
+                                    const struct place *place, void *data,
+                                    uint64_t deadline_ns, struct pl_err *err)
+{
+    uint32_t element_bytes = pl_dtype_bytes(value->shape.dtype);
+    struct pl_box hull     = pl_view_hull(&value->shown), part;
+    struct fetch fetch     = {.client      = client,
+                              .buffer      = place->buffer,
+                              .to          = data,
+                              .deadline_ns = deadline_ns,
+                              .err         = err};
+
+    if (!pl_box_intersection(&place->box, &hull, &part)) {
+        return PLASMON_OK;
+    }
+    if (!pl_view_dense(&value->shown) ||
+        !runs_are_long(&part, &hull, &place->frame, element_bytes)) {
+        return pl_err_set(err, PLASMON_EAGAIN, "it is to be copied together first");
+    }
+    (void)data_path_to(client, wire_buffer_device(place->buffer), &fetch.host_device);
+    pl_box_runs(&part, &hull, &place->frame, element_bytes, fetch_run, &fetch);
+    return fetch.status;
+}
+
+static plasmon_status_t copy_place(struct plasmon_client *client,
+                                   const struct held_value *value,
+                                   const struct place *place, void *data,
+                                   uint64_t deadline_ns, struct pl_err *err)
+{
+    struct shared_pin pin;
+    plasmon_status_t status = data_pin(client, place, false, deadline_ns, &pin, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (pin.data == NULL) {
+        status = fetch_place(client, value, place, data, deadline_ns, err);
+    } else {
+        copy_view_out(data, &value->shown, &place->box, pin.data, &place->frame,
+                      pl_dtype_bytes(value->shape.dtype));
+    }
+    shared_unpin(&client->shared, &pin);
+    return status;
+}
+
+/* From every place. EUNREACHABLE: not all are on this host. ELOST: one has moved. EAGAIN: they must be copied together. */
 static plasmon_status_t copy_places(struct plasmon_client *client,
                                     const struct held_value *value, void *data,
                                     uint64_t deadline_ns, struct pl_err *err)
 {
-    uint32_t element_bytes = pl_dtype_bytes(value->shape.dtype);
+    plasmon_status_t status = PLASMON_OK;
 
-    for (size_t i = 0; i < value->request.places.count; i++) {
-        const struct place *place = pl_vec_at(&value->request.places, i);
-        struct shared_pin pin;
-        plasmon_status_t status = data_pin(client, place, deadline_ns, &pin, err);
-
-        if (status != PLASMON_OK) {
-            return status;
-        }
-        copy_view_out(data, &value->view, &place->box, pin.data, &place->frame,
-                      element_bytes);
-        shared_unpin(&client->shared, &pin);
+    for (size_t i = 0; i < value->request.places.count && status == PLASMON_OK; i++) {
+        status = copy_place(client, value, pl_vec_at(&value->request.places, i), data,
+                            deadline_ns, err);
     }
-    return PLASMON_OK;
+    return status;
 }
 
 /* Do the places show all of the view? They are disjoint boxes, so their parts of the hull must add up to it. */
 static bool places_cover(const struct held_value *value)
 {
-    struct pl_box hull = pl_view_hull(&value->view), part;
+    struct pl_box hull = pl_view_hull(&value->shown), part;
     int64_t covered    = 0;
 
     for (size_t i = 0; i < value->request.places.count; i++) {
@@ -269,31 +139,48 @@ static bool places_cover(const struct held_value *value)
     return covered >= pl_box_elements(&hull);
 }
 
+/* One round. EAGAIN: in another form. */
+static plasmon_status_t get_placed(struct plasmon_client *client, struct held_value *value,
+                                   enum data_form form, void *data, uint64_t deadline_ns,
+                                   bool *out_failed)
+{
+    struct pl_err err = {0};
+    plasmon_status_t status;
+
+    pl_mutex_lock(&client->lock);
+    status = held_value_locate_locked(client, value, form, deadline_ns);
+    pl_mutex_unlock(&client->lock);
+    *out_failed = status != PLASMON_OK && status != PLASMON_EAGAIN;
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = places_cover(value) ? copy_places(client, value, data, deadline_ns, &err)
+                                 : PLASMON_EUNREACHABLE;
+    pl_mutex_lock(&client->lock);
+    held_value_drop_locked(client, value);
+    pl_mutex_unlock(&client->lock);
+    if (status != PLASMON_OK) {
+        pl_debug("client", "ref %llu: %s", (unsigned long long)value->root_id, err.text);
+    }
+    return status;
+}
+
+/* EUNREACHABLE: get it by messages. */
 static plasmon_status_t get_shared(struct plasmon_client *client, struct held_value *value,
                                    void *data, uint64_t deadline_ns)
 {
-    struct pl_err err       = {0};
+    enum data_form form     = DATA_PLACES;
     plasmon_status_t status = PLASMON_ELOST;
+    bool failed             = false;
 
     for (int i = 0; i < LOCATE_TRIES && status == PLASMON_ELOST; i++) {
-        pl_mutex_lock(&client->lock);
-        status = held_value_locate_locked(client, value, false, deadline_ns);
-        pl_mutex_unlock(&client->lock);
-        if (status != PLASMON_OK) {
-            return status;
+        status = get_placed(client, value, form, data, deadline_ns, &failed);
+        if (status == PLASMON_EAGAIN && form == DATA_PLACES) {
+            form   = DATA_COMPACT;
+            status = get_placed(client, value, form, data, deadline_ns, &failed);
         }
-        status = places_cover(value) ? copy_places(client, value, data, deadline_ns, &err)
-                                     : PLASMON_EUNREACHABLE;
-        pl_mutex_lock(&client->lock);
-        held_value_drop_locked(client, value);
-        pl_mutex_unlock(&client->lock);
     }
-    if (status != PLASMON_OK) {
-        pl_debug("client", "ref %llu by messages: %s", (unsigned long long)value->root_id,
-                 err.text);
-        return PLASMON_EUNREACHABLE; /* get by messages instead */
-    }
-    return PLASMON_OK;
+    return status == PLASMON_OK || failed ? status : PLASMON_EUNREACHABLE;
 }
 
 /* ------------------------------------------------------------------------------------------------ messages */

@@ -1,4 +1,4 @@
-/* Between data.c, put.c and map.c: finding the bytes of a ref. */
+/* Between place.c, data.c, put.c and map.c: finding the bytes of a ref, and moving them. */
 #ifndef CLIENT_DATA_H
 #define CLIENT_DATA_H
 
@@ -12,6 +12,7 @@ struct held_value {
     struct pl_view asked;   /* what the ref shows, in its root's coordinates */
     struct pl_shape shape;  /* what the head's coordinates are of */
     struct pl_view view;    /* what the ref shows, in those */
+    struct pl_view shown;   /* what it shows, in the coordinates of the places */
     uint64_t hold;          /* id at the head; 0: none */
     struct request request; /* its places */
     struct pl_cond cond;
@@ -21,16 +22,37 @@ struct held_value {
 plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_ref *ref,
                                   size_t capacity, uint64_t deadline_ns,
                                   struct held_value *value) PL_MUST_CHECK;
-/* Where are the bytes? Takes a hold at the head. With the lock; held_value_drop_locked() ends it, also after a failure. */
+/* In which form are the bytes wanted? */
+enum data_form {
+    DATA_PLACES,   /* wherever they are */
+    DATA_GATHERED, /* all in one buffer */
+    DATA_COMPACT,  /* in a buffer that has them in C order and nothing else between them */
+};
+/*
+ * Where are the bytes? Takes a hold at the head. With the lock; held_value_drop_locked() ends it, also after a failure. EAGAIN: only
+ * the compact form makes sense here.
+ */
 plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
-                                          struct held_value *value, bool gather,
+                                          struct held_value *value, enum data_form form,
                                           uint64_t deadline_ns) PL_MUST_CHECK;
 void held_value_drop_locked(struct plasmon_client *client, struct held_value *value);
-/* Is there a CPU device on this host, so that its memory can be mapped? Connects to the store when first asked. Without the lock. */
+/* PLASMON_CLIENT_PATH; NULL is auto. EINVAL with the text set. */
+plasmon_status_t data_path_parse(const char *text, enum data_path *out_path) PL_MUST_CHECK;
+/* How a device is reached; never DATA_AUTO. Without the lock. */
+enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
+                            uint32_t *out_host_device);
+/* Is there a device on this host that is reached without messages? Connects to the store when first asked. Without the lock. */
 bool data_reachable(struct plasmon_client *client, int device);
-/* Pin one place. Without the lock. */
+/* Pin one place; its data is NULL if it is not mapped. Without the lock. */
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
-                          uint64_t deadline_ns, struct shared_pin *out_pin,
+                          bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,
                           struct pl_err *err) PL_MUST_CHECK;
+/* Through a lane: to a buffer that a put opened; from one that is pinned. Without the lock. */
+plasmon_status_t data_lane_put(struct plasmon_client *client, uint32_t host_device,
+                               uint64_t buffer, const void *data, uint64_t bytes,
+                               struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t data_lane_get(struct plasmon_client *client, uint32_t host_device,
+                               uint64_t buffer, uint64_t offset, void *data, uint64_t bytes,
+                               uint64_t deadline_ns, struct pl_err *err) PL_MUST_CHECK;
 
 #endif

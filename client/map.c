@@ -1,6 +1,6 @@
 /*
  * map: the bytes of a ref where they are. The head holds the version, a pin holds the buffer; both end with plasmon_unmap().
- * A value in several buffers is gathered into one first.
+ * A value in several buffers is gathered into one first; a view that somebody else published is copied out of its array.
  */
 #include "base/alloc.h"
 #include "client/data.h"
@@ -16,7 +16,7 @@ struct plasmon_mapping {
 /* The one place that has all of the view, or NULL. */
 static const struct place *single_place(const struct held_value *value)
 {
-    struct pl_box hull = pl_view_hull(&value->view);
+    struct pl_box hull = pl_view_hull(&value->shown);
 
     for (size_t i = 0; i < value->request.places.count; i++) {
         const struct place *place = pl_vec_at(&value->request.places, i);
@@ -39,30 +39,30 @@ static plasmon_status_t map_place(struct plasmon_client *client, struct held_val
     if (place == NULL) {
         return error_set(PLASMON_EAGAIN, "the object lies in several buffers");
     }
-    status = data_pin(client, place, deadline_ns, &mapping->pin, &err);
+    status = data_pin(client, place, true, deadline_ns, &mapping->pin, &err);
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }
 
     pl_box_strides(&place->frame, mapping->stride);
-    for (uint32_t i = 0; i < value->view.ndim; i++) {
-        mapping->stride[i] *= value->view.step[i];
+    for (uint32_t i = 0; i < value->shown.ndim; i++) {
+        mapping->stride[i] *= value->shown.step[i];
     }
     mapping->data =
         (const uint8_t *)mapping->pin.data +
-        pl_box_offset(&place->frame, value->view.start) * (int64_t)element_bytes;
+        pl_box_offset(&place->frame, value->shown.start) * (int64_t)element_bytes;
     return PLASMON_OK;
 }
 
-/* One round: locate (gathered or not), pin. On success the mapping owns hold and pin. */
+/* One round: locate, pin. On success the mapping owns hold and pin. */
 static plasmon_status_t map_once(struct plasmon_client *client, struct held_value *value,
-                                 bool gather, uint64_t deadline_ns,
+                                 enum data_form form, uint64_t deadline_ns,
                                  struct plasmon_mapping *mapping)
 {
     plasmon_status_t status;
 
     pl_mutex_lock(&client->lock);
-    status = held_value_locate_locked(client, value, gather, deadline_ns);
+    status = held_value_locate_locked(client, value, form, deadline_ns);
     pl_mutex_unlock(&client->lock);
     if (status != PLASMON_OK) {
         return status;
@@ -114,9 +114,11 @@ plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *
         deadline_ns = UINT64_MAX; /* as in plasmon_get() */
     }
 
-    status = map_once(client, &value, false, deadline_ns, mapping);
-    if (status == PLASMON_EAGAIN || status == PLASMON_ELOST) { /* in pieces, or it moved */
-        status = map_once(client, &value, true, deadline_ns, mapping);
+    status = PLASMON_EAGAIN; /* in several pieces, a part of what is not known here, or it moved: try the next form */
+    for (int form = DATA_PLACES;
+         form <= DATA_COMPACT && (status == PLASMON_EAGAIN || status == PLASMON_ELOST);
+         form++) {
+        status = map_once(client, &value, (enum data_form)form, deadline_ns, mapping);
     }
     if (status != PLASMON_OK) {
         pl_free(mapping);

@@ -2,7 +2,8 @@
  * put: host bytes to a new object, three ways.
  *
  *   small                with the task, in one message: no round trip, and the call returns at once
- *   on this host         the head allocates in a chunk that clients may write; we copy there once and say that it is sealed
+ *   on this host         the head allocates; we write the bytes, where they lie (a chunk that clients may map) or through a lane,
+ *                        and say that they are right
  *   anywhere else        in tasks of a MiB each, in order
  */
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "client/data.h"
+#include "client/parallel.h"
 
 #define OPEN_TIMEOUT_NS 10000000000ull
 
@@ -263,29 +265,24 @@ static plasmon_status_t seal_locked(const struct put *put, uint64_t ref_id, bool
 static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
                                        struct pl_err *err)
 {
-    uint32_t index = wire_buffer_device(buffer), host_device = 0;
-    const struct client_device *device;
+    uint32_t index = wire_buffer_device(buffer), host_device;
+    enum data_path path = data_path_to(put->client, index, &host_device);
     void *to;
-    bool here;
     plasmon_status_t status;
 
-    pl_mutex_lock(&put->client->lock);
-    device = client_device_locked(put->client, index);
-    here   = device != NULL && device->same_host && device->kind == 1;
-    if (here) {
-        host_device = device->host_device;
+    if (path == DATA_STAGED) {
+        return data_lane_put(put->client, host_device, buffer, put->data, put->bytes, err);
     }
-    pl_mutex_unlock(&put->client->lock);
-    if (!here) {
+    if (path != DATA_MAPPED) {
         return pl_err_set(err, PLASMON_EUNREACHABLE,
-                          "the head chose device %u, whose memory cannot be mapped here",
+                          "the head chose device %u, whose memory cannot be reached from here",
                           index);
     }
     status = shared_writable(&put->client->shared, host_device, wire_buffer_slot(buffer),
                              wire_buffer_generation(buffer), put->bytes,
                              pl_now_ns() + OPEN_TIMEOUT_NS, &to, err);
     if (status == PLASMON_OK) {
-        memcpy(to, put->data, put->bytes);
+        parallel_copy(to, put->data, put->bytes);
     }
     return status;
 }
@@ -309,7 +306,7 @@ static plasmon_status_t put_shared(const struct put *put, struct plasmon_ref **o
     id     = root->id;
     status = open_locked(put, id, &buffer);
     if (status != PLASMON_OK) {
-        drop_ref_locked(put, ref, false);
+        drop_ref_locked(put, ref, true); /* the head has it, failed */
         pl_mutex_unlock(&client->lock);
         return status == PLASMON_ENOTSUP ? PLASMON_EUNREACHABLE : status;
     }

@@ -21,8 +21,10 @@
 #include "base/fd.h"
 #include "base/log.h"
 
+#define KIND_CPU         1u /* enum device_kind */
 #define SETUP_TIMEOUT_NS 10000000000ull
 #define CHUNK_TIMEOUT_NS 10000000000ull
+#define LANE_AGAIN_NS    1000000000ull /* how often to ask a store that had none left */
 
 struct shared_chunk {
     uint64_t offset; /* in the arena */
@@ -50,6 +52,10 @@ void shared_abandon(struct shared *shared)
         pl_free(chunk);
     }
     pl_map_finish(&shared->chunks);
+    for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
+        lane_destroy(shared->lanes[i]);
+        shared->lanes[i] = NULL;
+    }
     for (uint32_t i = 0; i < shared->device_count; i++) {
         if (shared->tables[i] != NULL) {
             pl_fd_unmap((void *)shared->tables[i], shared->table_bytes);
@@ -259,6 +265,30 @@ err_free:
     return status;
 }
 
+/* Takes what it keeps of fds by setting it to -1. */
+static plasmon_status_t take_lane(struct shared *shared,
+                                  const struct store_control *message, int *fds,
+                                  unsigned count, struct pl_err *err)
+{
+    struct lane *lane;
+    plasmon_status_t status;
+
+    if (count != 2 || message->bytes != STORE_LANE_BYTES ||
+        message->host_device >= shared->device_count) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "plasmon-store sent a lane of %llu bytes with %u descriptors",
+                          (unsigned long long)message->bytes, count);
+    }
+    status = lane_create(fds[0], fds[1], &lane, err);
+    fds[0] = -1;
+    fds[1] = -1;
+    if (status == PLASMON_OK) {
+        lane_destroy(shared->lanes[message->host_device]); /* there is none: one asks at a time */
+        shared->lanes[message->host_device] = lane;
+    }
+    return status;
+}
+
 /* Take one message, whatever it is. */
 static plasmon_status_t control_step(struct shared *shared, uint64_t deadline_ns,
                                      struct pl_err *err)
@@ -277,6 +307,9 @@ static plasmon_status_t control_step(struct shared *shared, uint64_t deadline_ns
         break;
     case STORE_CONTROL_CHUNK:
         status = take_chunk(shared, &message, fds, count, err);
+        break;
+    case STORE_CONTROL_LANE:
+        status = take_lane(shared, &message, fds, count, err);
         break;
     case STORE_CONTROL_HEAD_FD:
         if (count == 1) {
@@ -457,10 +490,10 @@ static plasmon_status_t locate_locked(struct shared *shared, uint32_t host_devic
 
 static plasmon_status_t check_device_locked(const struct shared *shared,
                                             uint32_t host_device, uint32_t slot,
-                                            struct pl_err *err)
+                                            bool map, struct pl_err *err)
 {
     if (!shared->ready || host_device >= shared->device_count ||
-        shared->tables[host_device]->kind != 1) {
+        (map && shared->tables[host_device]->kind != KIND_CPU)) {
         return pl_err_set(err, PLASMON_EUNREACHABLE,
                           "memory of device %u of this host cannot be mapped here",
                           host_device);
@@ -491,16 +524,15 @@ static bool back_off(unsigned *io_round, uint64_t deadline_ns)
     return true;
 }
 
-plasmon_status_t shared_pin(struct shared *shared, uint32_t host_device, uint32_t slot,
-                            uint32_t generation, uint64_t deadline_ns,
+static plasmon_status_t pin(struct shared *shared, uint32_t host_device, uint32_t slot,
+                            uint32_t generation, bool map, uint64_t deadline_ns,
                             struct shared_pin *out_pin, struct pl_err *err)
 {
     unsigned round = 0;
-    void *data     = NULL;
     plasmon_status_t status;
 
     pl_mutex_lock(&shared->lock);
-    status = check_device_locked(shared, host_device, slot, err);
+    status = check_device_locked(shared, host_device, slot, map, err);
     pl_mutex_unlock(&shared->lock);
     if (status != PLASMON_OK) {
         return status;
@@ -517,7 +549,28 @@ plasmon_status_t shared_pin(struct shared *shared, uint32_t host_device, uint32_
                               : "the buffer could not be pinned (limit of pins %u)",
                           STORE_PIN_MAX);
     }
+    out_pin->data = NULL;
+    return PLASMON_OK;
+}
 
+plasmon_status_t shared_hold(struct shared *shared, uint32_t host_device, uint32_t slot,
+                             uint32_t generation, uint64_t deadline_ns,
+                             struct shared_pin *out_pin, struct pl_err *err)
+{
+    return pin(shared, host_device, slot, generation, false, deadline_ns, out_pin, err);
+}
+
+plasmon_status_t shared_pin(struct shared *shared, uint32_t host_device, uint32_t slot,
+                            uint32_t generation, uint64_t deadline_ns,
+                            struct shared_pin *out_pin, struct pl_err *err)
+{
+    void *data = NULL;
+    plasmon_status_t status =
+        pin(shared, host_device, slot, generation, true, deadline_ns, out_pin, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
     pl_mutex_lock(&shared->lock);
     status = locate_locked(shared, host_device, out_pin->entry.offset, out_pin->entry.bytes,
                            false, &data, err);
@@ -560,7 +613,7 @@ plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, ui
     plasmon_status_t status;
 
     pl_mutex_lock(&shared->lock);
-    status = check_device_locked(shared, host_device, slot, err);
+    status = check_device_locked(shared, host_device, slot, true, err);
     pl_mutex_unlock(&shared->lock);
     if (status != PLASMON_OK) {
         return status;
@@ -581,4 +634,66 @@ plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, ui
     status = locate_locked(shared, host_device, entry.offset, bytes, true, out_data, err);
     pl_mutex_unlock(&shared->lock);
     return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ lanes */
+
+uint32_t shared_device_kind(struct shared *shared, uint32_t host_device)
+{
+    uint32_t kind = 0;
+
+    pl_mutex_lock(&shared->lock);
+    if (shared->ready && host_device < shared->device_count) {
+        kind = shared->tables[host_device]->kind;
+    }
+    pl_mutex_unlock(&shared->lock);
+    return kind;
+}
+
+static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_device,
+                                        struct pl_err *err)
+{
+    uint64_t deadline_ns = pl_now_ns() + CHUNK_TIMEOUT_NS;
+    plasmon_status_t status;
+
+    if (shared->lane_refused_ns != 0 &&
+        pl_now_ns() - shared->lane_refused_ns < LANE_AGAIN_NS) {
+        return pl_err_set(err, PLASMON_EAGAIN, "the store had no lane left a moment ago");
+    }
+    status = control_send(shared,
+                          (struct store_control){.type        = STORE_CONTROL_GET_LANE,
+                                                 .host_device = host_device},
+                          err);
+    while (status == PLASMON_OK && shared->lanes[host_device] == NULL) {
+        status = control_step(shared, deadline_ns, err);
+    }
+    shared->lane_refused_ns = status == PLASMON_EAGAIN ? pl_now_ns() : 0;
+    return status;
+}
+
+plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device, struct lane **out_lane,
+                             struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    pl_mutex_lock(&shared->lock);
+    status = check_device_locked(shared, host_device, 0, false, err);
+    if (status == PLASMON_OK && shared->lanes[host_device] == NULL) {
+        status = lane_ask_locked(shared, host_device, err);
+    }
+    if (status == PLASMON_OK) {
+        *out_lane = shared->lanes[host_device];
+    }
+    pl_mutex_unlock(&shared->lock);
+    return status;
+}
+
+bool shared_store_gone(struct shared *shared)
+{
+    struct pollfd poller = {.events = 0}; /* POLLHUP and POLLERR come unasked */
+
+    pl_mutex_lock(&shared->lock);
+    poller.fd = shared->control_fd;
+    pl_mutex_unlock(&shared->lock);
+    return poller.fd < 0 || (poll(&poller, 1, 0) > 0 && poller.revents != 0);
 }

@@ -2,8 +2,8 @@
  * What this process shares with the devices of its host: their object tables, their chunks, a page of pins. All of it comes as
  * descriptors from plasmon-store over its control socket (store/control.h), when it is first needed.
  *
- * Only CPU devices can be reached: their chunks are host memory. Results are mapped read-only; chunks for puts are writable.
- * Mappings stay until the end: chunks outlive their worker, and a pin keeps what is in them.
+ * Memory of CPU devices is host memory and can be mapped: results read-only, chunks for puts writable. Mappings stay until the
+ * end: chunks outlive their worker, and a pin keeps what is in them. To other devices there are lanes (lane.h).
  *
  * Threads: any; `lock` guards the socket and the lists. Pinned bytes are used without it.
  */
@@ -14,6 +14,7 @@
 
 #include "base/lock.h"
 #include "base/map.h"
+#include "client/lane.h"
 #include "store/control.h"
 #include "store/table.h"
 #include "store/timeline.h"
@@ -31,6 +32,8 @@ struct shared {
     struct store_pins *pins;
     uint64_t pins_bytes;
     struct pl_map chunks; /* see chunk_key() -> struct shared_chunk */
+    struct lane *lanes[STORE_HOST_DEVICE_MAX]; /* NULL: none yet; stays until the end */
+    uint64_t lane_refused_ns; /* when the store last had none for us; 0: never */
 };
 
 struct shared_pin {
@@ -53,6 +56,20 @@ plasmon_status_t shared_ensure(struct shared *shared, const char *path,
 plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t deadline_ns,
                                      int *out_fd, struct pl_err *err) PL_MUST_CHECK;
 
+/* Of which kind (enum device_kind) is this device? 0: it is not on this host, or nothing is known of it. */
+uint32_t shared_device_kind(struct shared *shared, uint32_t host_device);
+/* The lane to a device, made when first asked for. EAGAIN: the store has none left just now. */
+plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device, struct lane **out_lane,
+                             struct pl_err *err) PL_MUST_CHECK;
+/* The store has gone, and with it the workers. Any thread. */
+bool shared_store_gone(struct shared *shared);
+
+/*
+ * Pin a sealed buffer of any device, without mapping it: data is NULL. Otherwise as shared_pin().
+ */
+plasmon_status_t shared_hold(struct shared *shared, uint32_t host_device, uint32_t slot,
+                             uint32_t generation, uint64_t deadline_ns,
+                             struct shared_pin *out_pin, struct pl_err *err) PL_MUST_CHECK;
 /*
  * Pin a sealed buffer of a CPU device; data is mapped. Waits while it is not sealed yet. ELOST: gone, ask the head again.
  * ETIMEDOUT, EUNREACHABLE, ELIMIT (STORE_PIN_MAX mappings).

@@ -16,11 +16,11 @@ struct head_wait {
     uint64_t request;   /* the client's number */
     uint32_t remaining; /* tasks that have not ended, +1 while it is being set up */
     uint64_t total;     /* DATA: bytes of the whole value */
-    struct pl_shape shape;
+    struct pl_shape shape;    /* DATA; LOCATED: of a compact value, else no dtype */
     uint64_t buffer;          /* PUT_READY; LOCATED: the one that holds all of it, or 0 */
     struct pl_box frame;      /* LOCATED: of that one */
     uint64_t own_request;     /* DATA: key in core->requests */
-    struct head_array *array; /* LOCATED: held */
+    struct head_array *array; /* LOCATED, PUT_READY: held */
     struct pl_box box;
     bool
         arrived; /* DATA: the bytes came; they are passed on when every task behind them has ended well */
@@ -144,6 +144,10 @@ static void send_located(struct head_core *core, struct head_client *client,
     if (failure != NULL) {
         located.status = failure->status;
         located.text   = failure->text;
+    } else if (wait->buffer != 0 && wait->shape.dtype != 0) { /* compact: the buffer is the value */
+        struct pl_box whole = pl_box_of_shape(&wait->shape);
+
+        add_location(core, &locations, wait->buffer, &whole, &whole);
     } else if (wait->buffer != 0) {
         add_location(core, &locations, wait->buffer, &wait->box, &wait->frame);
     } else {
@@ -160,7 +164,8 @@ static void send_located(struct head_core *core, struct head_client *client,
     if (failure == NULL) {
         located.locations   = locations.items;
         located.n_locations = locations.count;
-        located.shape       = put_shape(core, &wait->array->shape);
+        located.shape =
+            put_shape(core, wait->shape.dtype != 0 ? &wait->shape : &wait->array->shape);
     }
     head_bytes_message(&client->out, 5, &located.base);
     head_client_dirty(core, client);
@@ -209,6 +214,9 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
 
         switch (wait->kind) {
         case WAIT_PUT_READY:
+            if (status != PLASMON_OK) {
+                wait->array->put_offset = UINT64_MAX; /* nothing will be put: it has failed */
+            }
             send_put_ready(core, client, wait->request, wait->buffer, status, text);
             break;
         case WAIT_LOCATED:
@@ -472,6 +480,8 @@ plasmon_status_t head_data_put_open(struct head_core *core, struct head_client *
 
     wait         = wait_create(client, WAIT_PUT_READY, open->request);
     wait->buffer = buffer->id;
+    wait->array  = array;
+    array->refs++;
     wait_for(wait, started, false);
     head_wait_ended(core, wait, NULL); /* set up */
     return PLASMON_OK;
@@ -519,82 +529,6 @@ plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *
 
 /* ------------------------------------------------------------------------------------------- locate */
 
-plasmon_status_t head_data_locate(struct head_core *core, struct head_client *client,
-                                  const Plasmon__V1__Locate *locate, struct pl_err *err)
-{
-    struct head_wait *wait       = wait_create(client, WAIT_LOCATED, locate->request);
-    struct head_failure *failure = NULL;
-    struct pl_err why            = {0};
-    struct head_ref *ref;
-    struct head_array *hold;
-    struct pl_view view;
-    struct pl_list *pos, *it;
-    struct pl_box part;
-    plasmon_status_t status;
-
-    status = head_client_ref_get(client, locate->ref, locate->client, &ref, &why);
-    if (status == PLASMON_OK) {
-        status = head_ref_view(ref, locate->n_view, locate->view, &view, &why);
-    }
-    if (status != PLASMON_OK) {
-        wait->array   = NULL;
-        wait->failure = head_failure_create(status, 0, 0, "%s", why.text);
-        head_wait_ended(core, wait, NULL);
-        return PLASMON_OK;
-    }
-
-    wait->box = pl_view_hull(&view);
-    head_reduce_fold(core, ref->array);
-    hold = head_array_snapshot(core, ref->array, &wait->box);
-    head_array_map(core, hold);
-    hold->refs++;
-    wait->array = hold;
-    status      = head_client_ref_add(core, client, locate->hold_ref, hold, &view, err);
-    if (status != PLASMON_OK) {
-        wait_free(core, wait);
-        return status;
-    }
-
-    failure = head_array_failure(hold, &wait->box);
-    if (failure == NULL && locate->gather) {
-        struct head_want want       = {.array = hold,
-                                       .box   = wait->box,
-                                       .bytes = (uint64_t)pl_box_elements(&wait->box) *
-                                                pl_dtype_bytes(hold->shape.dtype)};
-        struct head_failure *cannot = NULL;
-        struct head_device *device  = head_place(core, &want, 1, 0, &cannot);
-        struct head_buffer *buffer =
-            device != NULL ? head_move_read(core, hold, &wait->box, device, false, &cannot)
-                           : NULL;
-
-        if (buffer == NULL) {
-            wait->failure = cannot;
-        } else {
-            wait_to_map(wait, buffer, &wait->box);
-            wait->buffer = buffer->id;
-            wait->frame  = buffer->frame;
-            head_buffer_release(core, buffer);
-        }
-    }
-    pl_list_for_each(pos, &hold->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        pl_list_for_each(it, &fragment->tile->instances) {
-            const struct head_instance *instance =
-                pl_container_of(it, struct head_instance, tile_link);
-
-            if (pl_box_intersection(&instance->box, &fragment->box, &part)) {
-                wait_to_map(wait, instance->buffer, &part);
-            }
-        }
-    }
-    head_wait_ended(core, wait, NULL); /* set up */
-    return PLASMON_OK;
-}
-
-/* --------------------------------------------------------------------------------------------- read */
-
 /* A strided view is copied together first: into an array of its own. */
 static struct head_array *compact(struct head_core *core, struct head_array *array,
                                   const struct pl_view *view,
@@ -627,6 +561,123 @@ static struct head_array *compact(struct head_core *core, struct head_array *arr
     }
     return dense;
 }
+
+/* Answered now, or when the last of those that it waits for has ended. */
+static void locate_places(struct head_wait *wait, struct head_array *hold)
+{
+    struct pl_list *pos, *it;
+    struct pl_box part;
+
+    pl_list_for_each(pos, &hold->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            const struct head_instance *instance =
+                pl_container_of(it, struct head_instance, tile_link);
+
+            if (pl_box_intersection(&instance->box, &fragment->box, &part)) {
+                wait_to_map(wait, instance->buffer, &part);
+            }
+        }
+    }
+}
+
+/* The box in one buffer. exact: which holds nothing else. */
+static void locate_in_one(struct head_core *core, struct head_wait *wait,
+                          struct head_array *hold, bool exact)
+{
+    struct head_want want        = {.array = hold,
+                                    .box   = wait->box,
+                                    .bytes = (uint64_t)pl_box_elements(&wait->box) *
+                                             pl_dtype_bytes(hold->shape.dtype)};
+    struct head_failure *cannot  = NULL;
+    struct head_device *device   = head_place(core, &want, 1, 0, &cannot);
+    struct head_buffer *buffer   = NULL;
+
+    if (device != NULL) {
+        buffer = head_move_read(core, hold, &wait->box, device, exact, &cannot);
+    }
+    if (buffer == NULL) {
+        wait->failure = cannot;
+        return;
+    }
+    wait_to_map(wait, buffer, &wait->box);
+    wait->buffer = buffer->id;
+    wait->frame  = buffer->frame;
+    head_buffer_release(core, buffer);
+}
+
+/* What the ref shows now, held under the client's name for it. compact and strided: its elements, in an array of their own. */
+static struct head_array *locate_hold(struct head_core *core, struct head_array *array,
+                                      const struct pl_view *view, bool compacted,
+                                      struct head_failure **out_failure)
+{
+    struct pl_box hull = pl_view_hull(view);
+    struct head_array *hold, *dense;
+
+    head_reduce_fold(core, array);
+    hold = head_array_snapshot(core, array, &hull);
+    if (!compacted || pl_view_dense(view) || head_array_failure(hold, &hull) != NULL) {
+        return hold;
+    }
+    dense = compact(core, hold, view, out_failure);
+    if (dense == NULL) {
+        return hold;
+    }
+    head_array_release(core, hold); /* the copy uses its buffers */
+    return dense;
+}
+
+plasmon_status_t head_data_locate(struct head_core *core, struct head_client *client,
+                                  const Plasmon__V1__Locate *locate, struct pl_err *err)
+{
+    struct head_wait *wait = wait_create(client, WAIT_LOCATED, locate->request);
+    struct pl_err why      = {0};
+    struct head_ref *ref;
+    struct head_array *hold;
+    struct pl_view view;
+    plasmon_status_t status;
+
+    status = head_client_ref_get(client, locate->ref, locate->client, &ref, &why);
+    if (status == PLASMON_OK) {
+        status = head_ref_view(ref, locate->n_view, locate->view, &view, &why);
+    }
+    if (status != PLASMON_OK) {
+        wait->failure = head_failure_create(status, 0, 0, "%s", why.text);
+        head_wait_ended(core, wait, NULL);
+        return PLASMON_OK;
+    }
+
+    hold = locate_hold(core, ref->array, &view, locate->compact, &wait->failure);
+    if (locate->compact) {
+        wait->shape = pl_view_shape(&view, hold->shape.dtype);
+        if (!pl_view_dense(&view)) {
+            view = pl_view_whole(&hold->shape);
+        }
+    }
+    wait->box = pl_view_hull(&view);
+    head_array_map(core, hold);
+    hold->refs++;
+    wait->array = hold;
+    status      = head_client_ref_add(core, client, locate->hold_ref, hold, &view, err);
+    if (status != PLASMON_OK) {
+        wait_free(core, wait);
+        return status;
+    }
+
+    if (wait->failure == NULL && head_array_failure(hold, &wait->box) == NULL &&
+        (locate->gather || locate->compact)) {
+        locate_in_one(core, wait, hold, locate->compact);
+    }
+    if (!locate->compact) {
+        locate_places(wait, hold);
+    }
+    head_wait_ended(core, wait, NULL); /* set up */
+    return PLASMON_OK;
+}
+
+/* --------------------------------------------------------------------------------------------- read */
 
 static bool read_start(struct head_core *core, struct head_array *array,
                        const struct pl_box *box, const Plasmon__V1__Read *read,

@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "device/device.h"
+#include "store/lanes.h"
 #include "store/setup.h"
 
 #define CLIENTS_MAX 1024u /* connections; those without a hello yet count too */
@@ -35,6 +36,7 @@ static void client_drop(struct store_daemon *daemon, struct store_client *client
     pl_fd_close(&client->pidfd);
     store_link_finish(&client->link);
     if (client->greeted) {
+        workers_ring(daemon, store_lanes_release(&daemon->host, client->reader));
         store_host_remove_reader(&daemon->host, client->reader);
         workers_tell_reader(daemon, client->reader, false);
     }
@@ -109,6 +111,36 @@ static plasmon_status_t client_get_chunk(struct store_daemon *daemon,
                              &client->link);
 }
 
+static plasmon_status_t client_get_lane(struct store_daemon *daemon,
+                                        struct store_client *client,
+                                        const struct store_control *message)
+{
+    struct store_host_lane *lane;
+    bool made;
+    plasmon_status_t status;
+
+    if (!client->greeted) {
+        return client_error(client, message, PLASMON_EINVAL, "hello comes first");
+    }
+    if (message->host_device >= daemon->host.device_count) {
+        return client_error(client, message, PLASMON_ENOENT, "no such device on this host");
+    }
+    status = store_lanes_take(&daemon->host, message->host_device, client->reader, &lane, &made);
+    if (status != PLASMON_OK) {
+        char text[128];
+
+        (void)snprintf(text, sizeof(text), "no lane to device %u of this host: %s",
+                       message->host_device,
+                       status == PLASMON_EAGAIN ? "all that it may have are in use"
+                                                : pl_status_text(status));
+        return client_error(client, message, status, text);
+    }
+    if (made) {
+        workers_tell_lane(daemon, message->host_device, lane);
+    }
+    return store_setup_lane(&daemon->host, message->host_device, lane, true, &client->link);
+}
+
 static plasmon_status_t client_message(struct store_daemon *daemon,
                                        struct store_client *client,
                                        const struct store_control *message)
@@ -120,6 +152,8 @@ static plasmon_status_t client_message(struct store_daemon *daemon,
         return client_hello(daemon, client, message);
     case STORE_CONTROL_GET_CHUNK:
         return client_get_chunk(daemon, client, message);
+    case STORE_CONTROL_GET_LANE:
+        return client_get_lane(daemon, client, message);
     case STORE_CONTROL_NEW_HEAD_FD:
         return daemon->options->embedded
                    ? embedded_send_head_fd(daemon, &client->link)

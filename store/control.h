@@ -5,9 +5,9 @@
  *
  *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD
  *   store  -> worker  SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
- *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), ERROR
- *   client -> store   CLIENT_HELLO, GET_CHUNK, NEW_HEAD_FD (embedded only)
- *   store  -> client  CLIENT_SETUP .. CLIENT_SETUP(DONE), CHUNK (+fd; rw if the chunk is client-writable), ERROR,
+ *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), ERROR
+ *   client -> store   CLIENT_HELLO, GET_CHUNK, GET_LANE, NEW_HEAD_FD (embedded only)
+ *   store  -> client  CLIENT_SETUP .. CLIENT_SETUP(DONE), CHUNK (+fd; rw if the chunk is client-writable), LANE (+2 fds), ERROR,
  *                     HEAD_FD (+fd; embedded only, the first one unasked right after start)
  *   store  -> head    ADD_CONNECTION (+fd; embedded only): one end of a stream socketpair to be served
  *
@@ -30,6 +30,10 @@
  * CHUNKS. A worker makes a chunk, sends CHUNK_ADD (chunk_id, offset, bytes, client_writable, fd), and only then lists it in its
  * table. If it dies in between, the store has the descriptor and the replacement, which gets it as CHUNK with its own
  * host_device, lists it. chunk_id is its index in table->chunks. CHUNK carries the same fields, host_device says whose.
+ *
+ * LANES (store/lane.h). GET_LANE names a host_device; the answer is LANE with bytes, the slab's descriptor and the doorbell
+ * of the device's worker, which got the slab before, in a LANE of its own. A restarted worker gets all of them before DONE.
+ * ERROR EAGAIN: the device's lanes are all in use; ask again later.
  *
  * PINS_ADD: a page `reader` (+fd read-only, bytes) is in use from now on; a page under a known number replaces the old one.
  * PINS_ADD carries in `offset` the reader epoch that it begins; SETUP's PINS message carries the current one. The store raises
@@ -67,6 +71,8 @@ enum store_control_type {
         13, /* asks for a HEAD_FD: the connection to the head broke */
     STORE_CONTROL_PEER_UP     = 14,
     STORE_CONTROL_PINS_REMOVE = 15,
+    STORE_CONTROL_GET_LANE    = 16,
+    STORE_CONTROL_LANE        = 17,
 };
 
 struct store_control {

@@ -112,6 +112,11 @@ void workers_signal(struct store_daemon *daemon, int signal);
 bool workers_alive(const struct store_daemon *daemon);
 /* A reader came, or went. */
 void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came);
+/* A lane was made. */
+void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
+                       const struct store_host_lane *lane);
+/* Bit i: device i has something to do in its lanes. */
+void workers_ring(struct store_daemon *daemon, uint64_t devices);
 
 /* clients.c */
 plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err);

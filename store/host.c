@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "device/device.h"
+#include "store/lanes.h"
 
 #define PAGE_BYTES 4096u
 
@@ -92,6 +93,7 @@ static void device_close_all(struct store_host_device *device)
         chunk_close(pl_vec_at(&device->chunks, i));
     }
     pl_vec_finish(&device->chunks);
+    store_lanes_finish(device);
     pl_fd_unmap(device->timeline, store_host_timeline_bytes());
     pl_fd_unmap(device->table, store_host_table_bytes());
     device->timeline = NULL;

@@ -15,6 +15,7 @@
 
 #include "base/str.h"
 #include "base/vec.h"
+#include "store/lane.h"
 #include "store/table.h"
 #include "store/timeline.h"
 
@@ -25,6 +26,13 @@ struct store_host_chunk {
     uint64_t bytes;
     int fd;    /* as the worker made it */
     int fd_ro; /* CPU: read-only; CUDA: -1, access is set when mapping */
+};
+
+#define STORE_LANE_FREE UINT32_MAX
+struct store_host_lane {
+    struct store_lane *shared; /* its mailboxes */
+    int fd;
+    uint32_t reader; /* whose; STORE_LANE_FREE */
 };
 
 struct store_host_device {
@@ -41,6 +49,9 @@ struct store_host_device {
     int stage_fd;
     int doorbell_fd;
     struct pl_vec chunks; /* struct store_host_chunk */
+    struct store_host_lane lanes[STORE_LANES_MAX];
+    uint32_t lane_count;
+    bool lanes_closed; /* the device is given up */
 };
 
 struct store_host_reader {

@@ -152,6 +152,34 @@ static plasmon_status_t setup_chunks(const struct setup *setup, uint32_t own)
     return status;
 }
 
+plasmon_status_t store_setup_lane(const struct store_host *host, uint32_t device,
+                                  const struct store_host_lane *lane, bool for_client,
+                                  struct store_link *link)
+{
+    const struct store_host_device *owner = &host->devices[device];
+    struct store_control message          = {.type        = STORE_CONTROL_LANE,
+                                             .host_device = device,
+                                             .total       = host->device_count,
+                                             .count       = for_client ? 2 : 1,
+                                             .bytes       = STORE_LANE_BYTES,
+                                             .kind        = owner->kind,
+                                             .ordinal     = owner->ordinal};
+    int fds[2]                            = {lane->fd, owner->doorbell_fd};
+
+    return store_link_send(link, &message, fds, message.count);
+}
+
+static plasmon_status_t setup_lanes(const struct setup *setup, uint32_t device)
+{
+    const struct store_host_device *own = &setup->host->devices[device];
+    plasmon_status_t status             = PLASMON_OK;
+
+    for (uint32_t i = 0; i < own->lane_count && status == PLASMON_OK; i++) {
+        status = store_setup_lane(setup->host, device, &own->lanes[i], false, setup->link);
+    }
+    return status;
+}
+
 static plasmon_status_t setup_done(const struct setup *setup)
 {
     struct store_control message = setup->base;
@@ -195,6 +223,9 @@ plasmon_status_t store_setup_worker(const struct store_host *host, uint32_t devi
     }
     if (status == PLASMON_OK) {
         status = setup_chunks(&setup, device);
+    }
+    if (status == PLASMON_OK) {
+        status = setup_lanes(&setup, device);
     }
     return status == PLASMON_OK ? setup_done(&setup) : status;
 }

@@ -15,6 +15,10 @@ plasmon_status_t store_setup_client(const struct store_host *host, uint32_t read
 plasmon_status_t store_setup_chunk(const struct store_host *host, uint32_t device,
                                    const struct store_host_chunk *chunk, bool read_only,
                                    struct store_link *link) PL_MUST_CHECK;
+/* One LANE. For a worker the slab; for a client the slab and the doorbell. */
+plasmon_status_t store_setup_lane(const struct store_host *host, uint32_t device,
+                                  const struct store_host_lane *lane, bool for_client,
+                                  struct store_link *link) PL_MUST_CHECK;
 /* One PINS_ADD. */
 plasmon_status_t store_setup_reader(const struct store_host *host, uint32_t reader,
                                     struct store_link *link) PL_MUST_CHECK;

@@ -14,12 +14,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "device/device.h"
+#include "store/lanes.h"
 #include "store/setup.h"
 #include "store/spawn.h"
 
@@ -377,6 +379,9 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
         worker_bury(daemon, worker);
     }
     actions = store_proc_step(&worker->proc, event, pl_now_ns());
+    if (worker->proc.state == STORE_PROC_QUARANTINED) {
+        store_lanes_close(&daemon->host, worker->host_device);
+    }
     if ((actions & STORE_PROC_REPORT) != 0) {
         worker_report(daemon, worker, incarnation, wait_status);
     }
@@ -521,5 +526,28 @@ void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came
         worker_sent(daemon, worker,
                     came ? store_setup_reader(&daemon->host, reader, &worker->link)
                          : store_link_send(&worker->link, &gone, NULL, 0));
+    }
+}
+
+void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
+                       const struct store_host_lane *lane)
+{
+    struct store_worker *worker = &daemon->workers[host_device];
+
+    if (worker->link.fd >= 0) { /* otherwise it is told at its next start */
+        worker_sent(daemon, worker,
+                    store_setup_lane(&daemon->host, host_device, lane, false, &worker->link));
+    }
+}
+
+void workers_ring(struct store_daemon *daemon, uint64_t devices)
+{
+    uint64_t one = 1;
+
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        if ((devices & UINT64_C(1) << i) != 0 &&
+            write(daemon->host.devices[i].doorbell_fd, &one, sizeof(one)) < 0) {
+            pl_debug("store", "doorbell of device %u is full", i); /* it rings */
+        }
     }
 }

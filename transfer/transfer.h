@@ -25,7 +25,8 @@ enum transfer_route {
     TRANSFER_HOST   = 2, /* counted by the receiving half */
     TRANSFER_NCCL   = 3,
     TRANSFER_INLINE = 4, /* puts and reads inside messages */
-    TRANSFER_ROUTES = 5,
+    TRANSFER_LANE   = 5, /* puts and gets through clients' lanes (store/lane.h) */
+    TRANSFER_ROUTES = 6,
 };
 
 struct transfer_counters {

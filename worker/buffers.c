@@ -28,6 +28,7 @@
 #include <string.h>
 
 #define WRITERS_ENDED_WELL 0x8000u
+#define KIND_MAPPABLE      1u /* DEVICE_CPU */
 
 static uint32_t entry_state(const struct store_entry *entry)
 {
@@ -59,6 +60,10 @@ static bool slot_pinned(const struct worker_core *core, uint32_t slot)
     if (core->config.reader_epoch != NULL &&
         __atomic_load_n(&core->timeline->reader_epoch, __ATOMIC_SEQ_CST) >
             *core->config.reader_epoch) {
+        return true;
+    }
+    if (core->config.ops->written != NULL &&
+        core->config.ops->written(core->config.user, slot)) {
         return true;
     }
     return store_table_pinned(core->table, slot, core->config.readers, STORE_READER_MAX);
@@ -138,6 +143,13 @@ static bool entry_survived(const struct store_entry *entry,
            entry->generation == operand->generation && entry->bytes == operand->bytes;
 }
 
+/* Chunks that clients map writable are apart from others, where clients map anything at all. */
+static uint32_t operand_pool(const struct worker_core *core,
+                             const struct worker_operand *operand)
+{
+    return operand->client_writes && core->table->kind == KIND_MAPPABLE ? 1 : 0;
+}
+
 static plasmon_status_t fresh_place(struct worker_core *core, struct worker_launch *launch,
                                     struct worker_operand *operand)
 {
@@ -147,7 +159,9 @@ static plasmon_status_t fresh_place(struct worker_core *core, struct worker_laun
     if (entry_survived(entry, operand)) {
         operand->offset = entry->offset;
         operand->placed = true;
-        store_table_consume(core->table, operand->slot, writer_seq(launch, operand));
+        if (operand->writes || entry_state(entry) != STORE_WRITING) {
+            store_table_consume(core->table, operand->slot, writer_seq(launch, operand));
+        } /* else an ALLOC: its client may be writing already */
         if (operand->writes) {
             core->writers[operand->slot]++;
         }
@@ -164,8 +178,8 @@ static plasmon_status_t fresh_place(struct worker_core *core, struct worker_laun
         return PLASMON_EINTERNAL;
     }
 
-    status =
-        memory_take(core, operand->client_writes ? 1 : 0, operand->bytes, &operand->offset);
+    status = memory_take(core, operand_pool(core, operand), operand->bytes,
+                         &operand->offset);
     if (status == PLASMON_OK) {
         operand->placed    = true;
         operand->allocated = true;

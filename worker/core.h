@@ -95,6 +95,8 @@ struct worker_ops {
     void (*collect)(void *user);
     /* The core stored a word itself (a launch without work on an idle stream). May be NULL. */
     void (*wake)(void *user, uint64_t *word);
+    /* Something beside the launches still writes this slot's memory: it must not be freed yet. May be NULL. */
+    bool (*written)(void *user, uint32_t slot);
     /* Tell workers that wait for us (published something they may wait for). */
     void (*ring_doorbells)(void *user);
     /* Reports for the head, in order; the implementation batches them into WorkerFrames. */

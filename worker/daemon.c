@@ -233,7 +233,7 @@ static void on_tick(void *user)
 {
     struct worker_daemon *daemon = user;
 
-    if (!worker_core_idle(daemon->core)) {
+    if (!worker_core_idle(daemon->core) || worker_lanes_busy(&daemon->executor.lanes)) {
         health_check(daemon);
     }
     if (worker_core_wants_poll(daemon->core)) {
@@ -344,6 +344,9 @@ static void control_take(struct worker_daemon *daemon)
     if (status == PLASMON_EAGAIN) {
         status = worker_memory_take_chunks(daemon->memory, &err);
     }
+    if (status == PLASMON_OK) {
+        status = worker_lanes_take(&daemon->executor.lanes, &err);
+    }
     if (status != PLASMON_OK) {
         worker_daemon_end(daemon, WORKER_EXIT_HEAD_LOST, status, err.text);
     }
@@ -361,6 +364,8 @@ static int wait_ms_locked(const struct worker_daemon *daemon)
 
 static void wake_up_locked(struct worker_daemon *daemon, const struct worker_watch *watch)
 {
+    bool lanes = false;
+
     for (size_t i = 0; i < WORKER_WATCH_FDS; i++) {
         if ((watch->fds[i].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
             continue;
@@ -370,6 +375,10 @@ static void wake_up_locked(struct worker_daemon *daemon, const struct worker_wat
         } else {
             counter_drain(watch->fds[i].fd);
         }
+        lanes |= watch->fds[i].fd != daemon->executor.notify_fd;
+    }
+    if (lanes) { /* a client rang, or its lane came after it had rung */
+        worker_lanes_serve(&daemon->executor.lanes);
     }
 }
 
@@ -383,6 +392,7 @@ void worker_daemon_run(struct worker_daemon *daemon)
     worker_watch_init(&watch, daemon->shared.timelines[own], daemon->executor.stream_count,
                       device_get_info(daemon->device)->notify_stalls, fds);
     pl_mutex_lock(&daemon->lock);
+    worker_lanes_serve(&daemon->executor.lanes); /* what the last worker left undone */
     for (;;) {
         struct meter meter = meter_start();
         int timeout_ms;

@@ -86,6 +86,13 @@ static void op_wake(void *user, uint64_t *word)
  * Only those that wait for us. The fence pairs with the one in main.c (waits_publish): either we see that they wait, or they see
  * what we published.
  */
+static bool op_written(void *user, uint32_t slot)
+{
+    struct worker_executor *executor = user;
+
+    return worker_lanes_write(&executor->lanes, slot);
+}
+
 static void op_ring_doorbells(void *user)
 {
     struct worker_executor *executor = user;
@@ -327,6 +334,7 @@ const struct worker_ops worker_executor_ops = {
     .signal         = op_signal,
     .collect        = op_collect,
     .wake           = op_wake,
+    .written        = op_written,
     .ring_doorbells = op_ring_doorbells,
     .report_done    = op_report_done,
     .report_failed  = op_report_failed,
@@ -382,6 +390,7 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     if (executor->notify_fd < 0) {
         return pl_err_set(err, PLASMON_ELIMIT, "no eventfd for completions");
     }
+    worker_lanes_init(&executor->lanes, device, shared, memory, &executor->counters);
     status = timelines_register(executor);
     if (status == PLASMON_OK) {
         status = streams_create(executor);
@@ -404,6 +413,7 @@ void worker_executor_finish(struct worker_executor *executor)
     for (uint32_t i = 0; i < executor->stream_count; i++) {
         device_stream_destroy(executor->streams[i]);
     }
+    worker_lanes_finish(&executor->lanes);
     worker_inline_finish(&executor->puts);
     worker_inline_finish(&executor->reads);
     if (executor->kernels != NULL) {
@@ -417,6 +427,9 @@ plasmon_status_t worker_executor_health(struct worker_executor *executor,
 {
     plasmon_status_t status = device_health(executor->device, err);
 
+    if (status == PLASMON_OK) {
+        (void)must(executor, worker_lanes_health(&executor->lanes));
+    }
     if (status == PLASMON_OK && executor->broken != PLASMON_OK) {
         status = pl_err_set(err, executor->broken, "the device refused a call: %s",
                             pl_status_text(executor->broken));

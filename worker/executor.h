@@ -10,6 +10,7 @@
 #include "transfer/transfer.h"
 #include "worker/core.h"
 #include "worker/inline.h"
+#include "worker/lanes.h"
 #include "worker/memory.h"
 #include "worker/shared.h"
 
@@ -37,6 +38,7 @@ struct worker_executor {
     struct worker_core *core;
     struct worker_inline puts;
     struct worker_inline reads;
+    struct worker_lanes lanes;
     struct transfer_counters counters;
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */
     plasmon_status_t broken;                /* the device refused what it must not refuse */

@@ -73,6 +73,12 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
 
     wire_ranges_init(&daemon->unfinished);
     status = worker_core_recover(daemon->core, &enqueued, &daemon->unfinished);
+    if (status == PLASMON_OK) {
+        status = worker_lanes_take(&daemon->executor.lanes, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "what the last worker left does not make sense: %s",
                           pl_status_text(status));

@@ -16,6 +16,7 @@ void worker_shared_init(struct worker_shared *shared, int control_fd)
     shared->control_fd = control_fd;
     shared->head_fd    = -1;
     shared->chunks     = PL_VEC_INIT(struct worker_shared_chunk);
+    shared->lanes      = PL_VEC_INIT(int);
     for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
         shared->doorbells[i] = -1;
     }
@@ -38,6 +39,10 @@ void worker_shared_finish(struct worker_shared *shared)
         pl_fd_close(&chunk->fd);
     }
     pl_vec_finish(&shared->chunks);
+    for (size_t i = 0; i < shared->lanes.count; i++) {
+        pl_fd_close(pl_vec_at(&shared->lanes, i));
+    }
+    pl_vec_finish(&shared->lanes);
     pl_fd_close(&shared->head_fd);
 }
 
@@ -139,6 +144,7 @@ static plasmon_status_t message_take(struct worker_shared *shared,
                                      unsigned fd_count)
 {
     struct worker_shared_chunk *chunk;
+    int *lane;
     plasmon_status_t status;
 
     switch (message->type) {
@@ -151,6 +157,17 @@ static plasmon_status_t message_take(struct worker_shared *shared,
             return fd_count == 1 ? PLASMON_ENOMEM : PLASMON_EMALFORMED;
         }
         *chunk = (struct worker_shared_chunk){.message = *message, .fd = fds[0]};
+        fds[0] = -1;
+        return PLASMON_OK;
+    case STORE_CONTROL_LANE:
+        if (fd_count != 1 || message->bytes != STORE_LANE_BYTES) {
+            return PLASMON_EMALFORMED;
+        }
+        lane = pl_vec_push(&shared->lanes);
+        if (lane == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        *lane  = fds[0];
         fds[0] = -1;
         return PLASMON_OK;
     case STORE_CONTROL_PINS_ADD:

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "store/control.h"
+#include "store/lane.h"
 #include "store/table.h"
 #include "store/timeline.h"
 
@@ -30,6 +31,7 @@ struct worker_shared {
     struct store_pins *readers[STORE_READER_MAX]; /* our own page too */
     uint64_t reader_epoch;                        /* readers[] is complete up to here */
     struct pl_vec chunks; /* struct worker_shared_chunk: what came and was not taken yet */
+    struct pl_vec lanes;  /* int descriptors of STORE_LANE_BYTES, likewise */
     int head_fd;          /* a fresh connection to the head; -1: none came */
 };
 struct worker_shared_chunk {

@@ -1,0 +1,348 @@
+/*
+ * Where a value's bytes are, and which way this process reaches them.
+ *
+ *   mapped     memory of a CPU device of this host: pinned in its table and used where it lies
+ *   staged     memory of any device of this host: through a lane (lane.h), with the buffer pinned all the same
+ *   messages   whatever else: the head has the bytes sent
+ *
+ * PLASMON_CLIENT_PATH allows one of them alone (for tests and measurements); a device that cannot be reached so is reached by messages.
+ */
+#include "client/data.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#define SEALED_TIMEOUT_NS 2000000000ull
+#define DEVICES_STALE_NS  2000000000ull
+#define KIND_CPU          1u /* enum device_kind */
+
+/* ------------------------------------------------------------------------------------------------ paths */
+
+plasmon_status_t data_path_parse(const char *text, enum data_path *out_path)
+{
+    static const struct {
+        const char *name;
+        enum data_path path;
+    } names[] = {{"auto", DATA_AUTO},
+                 {"mapped", DATA_MAPPED},
+                 {"staged", DATA_STAGED},
+                 {"messages", DATA_MESSAGES}};
+
+    *out_path = DATA_AUTO;
+    for (size_t i = 0; text != NULL && i < PL_COUNT(names); i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *out_path = names[i].path;
+            return PLASMON_OK;
+        }
+    }
+    return text == NULL ? PLASMON_OK
+                        : error_set(PLASMON_EINVAL,
+                                    "PLASMON_CLIENT_PATH is '%s'; it is auto, mapped, staged "
+                                    "or messages",
+                                    text);
+}
+
+static enum data_path path_of(const struct plasmon_client *client,
+                              const struct client_device *device)
+{
+    if (device == NULL || !device->same_host || client->path == DATA_MESSAGES) {
+        return DATA_MESSAGES;
+    }
+    if (client->path == DATA_STAGED) {
+        return DATA_STAGED;
+    }
+    if (device->kind == KIND_CPU) {
+        return DATA_MAPPED;
+    }
+    return client->path == DATA_MAPPED ? DATA_MESSAGES : DATA_STAGED;
+}
+
+enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
+                            uint32_t *out_host_device)
+{
+    const struct client_device *device;
+    enum data_path path;
+
+    pl_mutex_lock(&client->lock);
+    device           = client_device_locked(client, index);
+    path             = path_of(client, device);
+    *out_host_device = device != NULL ? device->host_device : UINT32_MAX;
+    pl_mutex_unlock(&client->lock);
+    return path;
+}
+
+/* Any device of this host that is reached without messages; device >= 0: is it that one? */
+static bool any_device_locked(const struct plasmon_client *client, int device)
+{
+    for (size_t i = 0; i < client->devices.count; i++) {
+        const struct client_device *at = pl_vec_at(&client->devices, i);
+
+        if (path_of(client, at) != DATA_MESSAGES &&
+            (device == PLASMON_ANYWHERE || at->index == (uint32_t)device)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Devices join while we run, and nothing tells of it: look again when there was nothing to map, but not all the time. */
+static void refresh_now_and_then(struct plasmon_client *client)
+{
+    uint64_t now_ns = pl_now_ns();
+    bool due;
+
+    pl_mutex_lock(&client->lock);
+    due =
+        client->devices.count == 0 || now_ns - client->devices_asked_ns > DEVICES_STALE_NS;
+    if (due) {
+        client->devices_asked_ns = now_ns;
+    }
+    pl_mutex_unlock(&client->lock);
+    if (due && client_refresh_devices(client) != PLASMON_OK) {
+        pl_debug("client", "the list of devices could not be had: %s",
+                 plasmon_error(client));
+    }
+}
+
+bool data_reachable(struct plasmon_client *client, int device)
+{
+    struct pl_err err = {0};
+    char path[sizeof(client->store_socket)];
+    bool present;
+
+    pl_mutex_lock(&client->lock);
+    present = any_device_locked(client, device);
+    memcpy(path, client->store_socket, sizeof(path));
+    pl_mutex_unlock(&client->lock);
+
+    if (!present) {
+        refresh_now_and_then(client);
+        pl_mutex_lock(&client->lock);
+        present = any_device_locked(client, device);
+        pl_mutex_unlock(&client->lock);
+    }
+    if (!present) {
+        return false;
+    }
+    if (shared_ensure(&client->shared, path, &err) != PLASMON_OK) {
+        pl_debug("client", "no shared memory with the devices of this host: %s", err.text);
+        return false;
+    }
+    return true;
+}
+
+plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
+                          bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,
+                          struct pl_err *err)
+{
+    uint32_t index    = wire_buffer_device(place->buffer);
+    uint64_t limit_ns = pl_min_u64(deadline_ns, pl_now_ns() + SEALED_TIMEOUT_NS);
+    uint32_t host_device = 0;
+    enum data_path path  = data_path_to(client, index, &host_device);
+    bool expected;
+    plasmon_status_t status;
+
+    if (path == DATA_MESSAGES || (must_map && path != DATA_MAPPED)) {
+        return pl_err_set(err, PLASMON_EUNREACHABLE,
+                          "it lies on device %u, whose memory this process cannot %s",
+                          index, must_map ? "map: use plasmon_get()" : "reach");
+    }
+    status = (path == DATA_MAPPED ? shared_pin : shared_hold)(
+        &client->shared, host_device, wire_buffer_slot(place->buffer),
+        wire_buffer_generation(place->buffer), limit_ns, out_pin, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    expected = out_pin->entry.ndim == place->frame.ndim;
+    for (uint32_t i = 0; expected && i < place->frame.ndim; i++) {
+        expected = out_pin->entry.dim[i] == place->frame.count[i];
+    }
+    if (!expected) {
+        shared_unpin(&client->shared, out_pin);
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "the head and the table of device %u disagree about a buffer",
+                          index);
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ lanes */
+
+/* A transfer waits for its worker, however often that is replaced, as long as somebody can replace it. */
+static plasmon_status_t hope(void *user, struct pl_err *err)
+{
+    struct plasmon_client *client = user;
+    plasmon_status_t status       = PLASMON_OK;
+
+    pl_mutex_lock(&client->lock);
+    if (client->session.state == SESSION_DEAD) {
+        status = pl_err_set(err, PLASMON_ECLOSED, "%s", client->session.dead_text);
+    }
+    pl_mutex_unlock(&client->lock);
+    if (status == PLASMON_OK && shared_store_gone(&client->shared)) {
+        status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
+    }
+    return status;
+}
+
+static struct lane_transfer transfer_of(struct plasmon_client *client, uint64_t buffer,
+                                        uint64_t offset, uint64_t bytes, uint64_t deadline_ns)
+{
+    return (struct lane_transfer){.buffer_slot = wire_buffer_slot(buffer),
+                                  .generation  = wire_buffer_generation(buffer),
+                                  .offset      = offset,
+                                  .bytes       = bytes,
+                                  .deadline_ns = deadline_ns,
+                                  .hope        = hope,
+                                  .user        = client};
+}
+
+plasmon_status_t data_lane_put(struct plasmon_client *client, uint32_t host_device,
+                               uint64_t buffer, const void *data, uint64_t bytes,
+                               struct pl_err *err)
+{
+    struct lane_transfer transfer = transfer_of(client, buffer, 0, bytes, UINT64_MAX);
+    struct lane *lane;
+    plasmon_status_t status = shared_lane(&client->shared, host_device, &lane, err);
+
+    return status == PLASMON_OK ? lane_put(lane, &transfer, data, err) : status;
+}
+
+plasmon_status_t data_lane_get(struct plasmon_client *client, uint32_t host_device,
+                               uint64_t buffer, uint64_t offset, void *data, uint64_t bytes,
+                               uint64_t deadline_ns, struct pl_err *err)
+{
+    struct lane_transfer transfer = transfer_of(client, buffer, offset, bytes, deadline_ns);
+    struct lane *lane;
+    plasmon_status_t status = shared_lane(&client->shared, host_device, &lane, err);
+
+    return status == PLASMON_OK ? lane_get(lane, &transfer, data, err) : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ a value, held */
+
+plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  size_t capacity, uint64_t deadline_ns,
+                                  struct held_value *value)
+{
+    struct pl_err err = {0};
+    struct ref_slot *slot;
+    struct pl_shape shape;
+    struct pl_box box;
+    char text[128];
+    plasmon_status_t status;
+
+    pl_mutex_lock(&client->lock);
+    status = refs_find(&client->refs, ref, &slot, &err);
+    if (status == PLASMON_OK && slot->root->is_task) {
+        status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
+    }
+    if (status == PLASMON_OK) {
+        shape        = slot_shape(slot);
+        value->bytes = pl_shape_bytes(&shape);
+        if (capacity < value->bytes) {
+            status = pl_err_set(
+                &err, PLASMON_ESHAPE, "%s has %llu bytes and there is room for %zu",
+                pl_shape_format(&shape, text), (unsigned long long)value->bytes, capacity);
+        }
+    }
+    if (status != PLASMON_OK) {
+        (void)error_from(&err, status);
+    } else { /* the slot may go away while we wait: take what is needed of it first */
+        value->root_id = slot->root->id;
+        value->whole   = slot->view == NULL;
+        value->asked   = slot_view(slot);
+        value->hold    = 0;
+        slot_place(slot, &value->shape, &value->view);
+        status =
+            client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+/* What of the answer's array the value is. */
+static plasmon_status_t shown_in(struct held_value *value, enum data_form form)
+{
+    const struct pl_shape *there = &value->request.shape;
+    struct pl_shape compact      = pl_view_shape(&value->view, value->shape.dtype);
+
+    if (form == DATA_COMPACT) {
+        value->shown = pl_view_whole(&compact);
+        return pl_shape_equal(there, &compact)
+                   ? PLASMON_OK
+                   : error_set(PLASMON_EMALFORMED, "the head's answer: it has another shape");
+    }
+    value->shown = value->view;
+    return pl_shape_equal(there, &value->shape)
+               ? PLASMON_OK
+               : error_set(PLASMON_EAGAIN, /* a published view: only the publisher knows of what */
+                           "the object is a part of an array that is not known here");
+}
+
+plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
+                                          struct held_value *value, enum data_form form,
+                                          uint64_t deadline_ns)
+{
+    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Locate locate = PLASMON__V1__LOCATE__INIT, *list[] = {&locate};
+    int64_t numbers[3 * PL_DIM_MAX];
+    plasmon_status_t status = pl_cond_init(&value->cond);
+
+    if (status != PLASMON_OK) {
+        return error_set(status, "%s", pl_status_text(status));
+    }
+    request_init(&value->request, &value->cond);
+    status = request_open_locked(client, &value->request);
+    if (status != PLASMON_OK) {
+        goto err_close;
+    }
+
+    value->hold     = refs_draw_ref(&client->refs);
+    locate.request  = value->request.number;
+    locate.ref      = value->root_id;
+    locate.hold_ref = value->hold;
+    locate.gather   = form == DATA_GATHERED;
+    locate.compact  = form == DATA_COMPACT;
+    if (!value->whole) {
+        locate.n_view = wire_view_put(&value->asked, numbers);
+        locate.view   = numbers;
+    }
+    fields.n_locate = 1;
+    fields.locate   = list;
+    status          = request_send_locked(client, &value->request, FRAME_LOCATE, &fields);
+    if (status != PLASMON_OK) {
+        value->hold = 0;
+        goto err_close;
+    }
+    status = request_wait_locked(client, &value->request, deadline_ns);
+    if (status == PLASMON_OK) {
+        status = shown_in(value, form);
+    }
+    if (status == PLASMON_OK) {
+        return PLASMON_OK;
+    }
+    /* It may have been taken: perhaps only the answer came too late. */
+    session_release_locked(client, value->hold, true);
+    value->hold = 0;
+
+err_close:
+    request_close_locked(client, &value->request);
+    pl_cond_finish(&value->cond);
+    return status;
+}
+
+void held_value_drop_locked(struct plasmon_client *client, struct held_value *value)
+{
+    if (value->hold == 0) {
+        return;
+    }
+    session_release_locked(
+        client, value->hold,
+        true); /* at once: an INOUT that follows may then work in place */
+    value->hold = 0;
+    request_close_locked(client, &value->request);
+    pl_cond_finish(&value->cond);
+}
