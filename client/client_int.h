@@ -64,7 +64,7 @@ struct plasmon_client {
     char *token;
     char *name_space;
     char *label;
-    enum data_path path; /* the one that is allowed; AUTO: whichever is best */
+    enum data_path path;         /* the one that is allowed; AUTO: whichever is best */
     char host[PL_HOST_ID_BYTES]; /* who shares memory with us */
     struct rpc_loop *loop;
     struct embedded embedded; /* a private cluster; .active says */

@@ -302,7 +302,8 @@ static void put_pump(void *user, uint32_t index)
 static void get_pump(void *user, uint32_t index)
 {
     struct job *job = user;
-    uint64_t pieces[TRANSFER_SLOTS_MAX]; /* that were asked for, a slot; piece_count: none */
+    uint64_t
+        pieces[TRANSFER_SLOTS_MAX]; /* that were asked for, a slot; piece_count: none */
     uint32_t mine[TRANSFER_SLOTS_MAX], count = slots_of(job, index, mine), waiting = 0;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -338,8 +339,9 @@ static plasmon_status_t job_run(struct job *job, void (*pump)(void *user, uint32
     uint64_t bytes = job->transfer->bytes;
     plasmon_status_t status;
 
-    job->piece_bytes = pl_min_u64(
-        pl_max_u64(pl_round_up(bytes / 8, 64u << 10), PIECE_BYTES_MIN), STORE_LANE_SLOT_BYTES);
+    job->piece_bytes =
+        pl_min_u64(pl_max_u64(pl_round_up(bytes / 8, 64u << 10), PIECE_BYTES_MIN),
+                   STORE_LANE_SLOT_BYTES);
     job->piece_count = (bytes + job->piece_bytes - 1) / job->piece_bytes;
     status =
         slots_take(job, (uint32_t)pl_min_u64(job->piece_count, TRANSFER_SLOTS_MAX), err);
@@ -347,8 +349,8 @@ static plasmon_status_t job_run(struct job *job, void (*pump)(void *user, uint32
         return status;
     }
     /* A thread with a single slot would wait for the device after each piece. */
-    job->threads = (uint32_t)pl_max_u64(
-        pl_min_u64(parallel_threads(bytes), job->slot_count / 2), 1);
+    job->threads =
+        (uint32_t)pl_max_u64(pl_min_u64(parallel_threads(bytes), job->slot_count / 2), 1);
     parallel_run(job->threads, pump, job);
     slots_give_back(job);
 

@@ -114,7 +114,8 @@ plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *
         deadline_ns = UINT64_MAX; /* as in plasmon_get() */
     }
 
-    status = PLASMON_EAGAIN; /* in several pieces, a part of what is not known here, or it moved: try the next form */
+    status =
+        PLASMON_EAGAIN; /* in several pieces, a part of what is not known here, or it moved: try the next form */
     for (int form = DATA_PLACES;
          form <= DATA_COMPACT && (status == PLASMON_EAGAIN || status == PLASMON_ELOST);
          form++) {

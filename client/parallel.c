@@ -35,8 +35,8 @@ uint32_t parallel_threads(uint64_t bytes)
     if (bytes < PARALLEL_BYTES_MIN) {
         return 1;
     }
-    return (uint32_t)pl_max_u64(
-        pl_min_u64(worth, pl_min_u64(half, PARALLEL_THREADS_MAX)), 1);
+    return (uint32_t)pl_max_u64(pl_min_u64(worth, pl_min_u64(half, PARALLEL_THREADS_MAX)),
+                                1);
 }
 
 static void *part_run(void *user)
@@ -54,7 +54,8 @@ void parallel_run(uint32_t threads, void (*fn)(void *user, uint32_t index), void
 
     PL_CHECK(threads >= 1 && threads <= PARALLEL_THREADS_MAX);
     (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* cannot fail with these arguments */
+    (void)pthread_sigmask(SIG_SETMASK, &all,
+                          &before); /* cannot fail with these arguments */
     for (uint32_t i = 1; i < threads; i++) {
         parts[i]         = (struct part){.fn = fn, .user = user, .index = i};
         parts[i].started = pthread_create(&parts[i].thread, NULL, part_run, &parts[i]) == 0;

@@ -37,11 +37,12 @@ plasmon_status_t data_path_parse(const char *text, enum data_path *out_path)
             return PLASMON_OK;
         }
     }
-    return text == NULL ? PLASMON_OK
-                        : error_set(PLASMON_EINVAL,
-                                    "PLASMON_CLIENT_PATH is '%s'; it is auto, mapped, staged "
-                                    "or messages",
-                                    text);
+    return text == NULL
+               ? PLASMON_OK
+               : error_set(PLASMON_EINVAL,
+                           "PLASMON_CLIENT_PATH is '%s'; it is auto, mapped, staged "
+                           "or messages",
+                           text);
 }
 
 static enum data_path path_of(const struct plasmon_client *client,
@@ -137,8 +138,8 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
                           bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,
                           struct pl_err *err)
 {
-    uint32_t index    = wire_buffer_device(place->buffer);
-    uint64_t limit_ns = pl_min_u64(deadline_ns, pl_now_ns() + SEALED_TIMEOUT_NS);
+    uint32_t index       = wire_buffer_device(place->buffer);
+    uint64_t limit_ns    = pl_min_u64(deadline_ns, pl_now_ns() + SEALED_TIMEOUT_NS);
     uint32_t host_device = 0;
     enum data_path path  = data_path_to(client, index, &host_device);
     bool expected;
@@ -188,7 +189,8 @@ static plasmon_status_t hope(void *user, struct pl_err *err)
 }
 
 static struct lane_transfer transfer_of(struct plasmon_client *client, uint64_t buffer,
-                                        uint64_t offset, uint64_t bytes, uint64_t deadline_ns)
+                                        uint64_t offset, uint64_t bytes,
+                                        uint64_t deadline_ns)
 {
     return (struct lane_transfer){.buffer_slot = wire_buffer_slot(buffer),
                                   .generation  = wire_buffer_generation(buffer),
@@ -273,13 +275,15 @@ static plasmon_status_t shown_in(struct held_value *value, enum data_form form)
         value->shown = pl_view_whole(&compact);
         return pl_shape_equal(there, &compact)
                    ? PLASMON_OK
-                   : error_set(PLASMON_EMALFORMED, "the head's answer: it has another shape");
+                   : error_set(PLASMON_EMALFORMED,
+                               "the head's answer: it has another shape");
     }
     value->shown = value->view;
     return pl_shape_equal(there, &value->shape)
                ? PLASMON_OK
-               : error_set(PLASMON_EAGAIN, /* a published view: only the publisher knows of what */
-                           "the object is a part of an array that is not known here");
+               : error_set(
+                     PLASMON_EAGAIN, /* a published view: only the publisher knows of what */
+                     "the object is a part of an array that is not known here");
 }
 
 plasmon_status_t held_value_locate_locked(struct plasmon_client *client,

@@ -265,7 +265,7 @@ static plasmon_status_t seal_locked(const struct put *put, uint64_t ref_id, bool
 static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
                                        struct pl_err *err)
 {
-    uint32_t index = wire_buffer_device(buffer), host_device;
+    uint32_t index      = wire_buffer_device(buffer), host_device;
     enum data_path path = data_path_to(put->client, index, &host_device);
     void *to;
     plasmon_status_t status;
@@ -274,9 +274,9 @@ static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
         return data_lane_put(put->client, host_device, buffer, put->data, put->bytes, err);
     }
     if (path != DATA_MAPPED) {
-        return pl_err_set(err, PLASMON_EUNREACHABLE,
-                          "the head chose device %u, whose memory cannot be reached from here",
-                          index);
+        return pl_err_set(
+            err, PLASMON_EUNREACHABLE,
+            "the head chose device %u, whose memory cannot be reached from here", index);
     }
     status = shared_writable(&put->client->shared, host_device, wire_buffer_slot(buffer),
                              wire_buffer_generation(buffer), put->bytes,

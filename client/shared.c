@@ -283,7 +283,8 @@ static plasmon_status_t take_lane(struct shared *shared,
     fds[0] = -1;
     fds[1] = -1;
     if (status == PLASMON_OK) {
-        lane_destroy(shared->lanes[message->host_device]); /* there is none: one asks at a time */
+        lane_destroy(
+            shared->lanes[message->host_device]); /* there is none: one asks at a time */
         shared->lanes[message->host_device] = lane;
     }
     return status;
@@ -489,8 +490,8 @@ static plasmon_status_t locate_locked(struct shared *shared, uint32_t host_devic
 }
 
 static plasmon_status_t check_device_locked(const struct shared *shared,
-                                            uint32_t host_device, uint32_t slot,
-                                            bool map, struct pl_err *err)
+                                            uint32_t host_device, uint32_t slot, bool map,
+                                            struct pl_err *err)
 {
     if (!shared->ready || host_device >= shared->device_count ||
         (map && shared->tables[host_device]->kind != KIND_CPU)) {
@@ -660,10 +661,10 @@ static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_dev
         pl_now_ns() - shared->lane_refused_ns < LANE_AGAIN_NS) {
         return pl_err_set(err, PLASMON_EAGAIN, "the store had no lane left a moment ago");
     }
-    status = control_send(shared,
-                          (struct store_control){.type        = STORE_CONTROL_GET_LANE,
-                                                 .host_device = host_device},
-                          err);
+    status = control_send(
+        shared,
+        (struct store_control){.type = STORE_CONTROL_GET_LANE, .host_device = host_device},
+        err);
     while (status == PLASMON_OK && shared->lanes[host_device] == NULL) {
         status = control_step(shared, deadline_ns, err);
     }
@@ -671,8 +672,8 @@ static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_dev
     return status;
 }
 
-plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device, struct lane **out_lane,
-                             struct pl_err *err)
+plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device,
+                             struct lane **out_lane, struct pl_err *err)
 {
     plasmon_status_t status;
 

@@ -31,7 +31,7 @@ struct shared {
     uint64_t table_bytes;
     struct store_pins *pins;
     uint64_t pins_bytes;
-    struct pl_map chunks; /* see chunk_key() -> struct shared_chunk */
+    struct pl_map chunks;                      /* see chunk_key() -> struct shared_chunk */
     struct lane *lanes[STORE_HOST_DEVICE_MAX]; /* NULL: none yet; stays until the end */
     uint64_t lane_refused_ns; /* when the store last had none for us; 0: never */
 };
@@ -59,8 +59,8 @@ plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t d
 /* Of which kind (enum device_kind) is this device? 0: it is not on this host, or nothing is known of it. */
 uint32_t shared_device_kind(struct shared *shared, uint32_t host_device);
 /* The lane to a device, made when first asked for. EAGAIN: the store has none left just now. */
-plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device, struct lane **out_lane,
-                             struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device,
+                             struct lane **out_lane, struct pl_err *err) PL_MUST_CHECK;
 /* The store has gone, and with it the workers. Any thread. */
 bool shared_store_gone(struct shared *shared);
 

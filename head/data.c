@@ -13,9 +13,9 @@ enum wait_kind { WAIT_PUT_READY, WAIT_LOCATED, WAIT_DATA };
 struct head_wait {
     enum wait_kind kind;
     uint64_t session;
-    uint64_t request;   /* the client's number */
-    uint32_t remaining; /* tasks that have not ended, +1 while it is being set up */
-    uint64_t total;     /* DATA: bytes of the whole value */
+    uint64_t request;         /* the client's number */
+    uint32_t remaining;       /* tasks that have not ended, +1 while it is being set up */
+    uint64_t total;           /* DATA: bytes of the whole value */
     struct pl_shape shape;    /* DATA; LOCATED: of a compact value, else no dtype */
     uint64_t buffer;          /* PUT_READY; LOCATED: the one that holds all of it, or 0 */
     struct pl_box frame;      /* LOCATED: of that one */
@@ -144,7 +144,8 @@ static void send_located(struct head_core *core, struct head_client *client,
     if (failure != NULL) {
         located.status = failure->status;
         located.text   = failure->text;
-    } else if (wait->buffer != 0 && wait->shape.dtype != 0) { /* compact: the buffer is the value */
+    } else if (wait->buffer != 0 &&
+               wait->shape.dtype != 0) { /* compact: the buffer is the value */
         struct pl_box whole = pl_box_of_shape(&wait->shape);
 
         add_location(core, &locations, wait->buffer, &whole, &whole);
@@ -215,7 +216,8 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
         switch (wait->kind) {
         case WAIT_PUT_READY:
             if (status != PLASMON_OK) {
-                wait->array->put_offset = UINT64_MAX; /* nothing will be put: it has failed */
+                wait->array->put_offset =
+                    UINT64_MAX; /* nothing will be put: it has failed */
             }
             send_put_ready(core, client, wait->request, wait->buffer, status, text);
             break;
@@ -500,6 +502,10 @@ plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *
     if (status != PLASMON_OK) {
         return status;
     }
+    if (head_array_failure(ref->array, &ref->array->extent) != NULL) {
+        ref->array->put_offset = UINT64_MAX;
+        return PLASMON_OK; /* its failure and this crossed */
+    }
     if (ref->array->put_offset != 0) {
         return pl_err_set(err, PLASMON_EINVAL,
                           "PutSeal of ref %llu, which is not being put",
@@ -587,13 +593,13 @@ static void locate_places(struct head_wait *wait, struct head_array *hold)
 static void locate_in_one(struct head_core *core, struct head_wait *wait,
                           struct head_array *hold, bool exact)
 {
-    struct head_want want        = {.array = hold,
-                                    .box   = wait->box,
-                                    .bytes = (uint64_t)pl_box_elements(&wait->box) *
-                                             pl_dtype_bytes(hold->shape.dtype)};
-    struct head_failure *cannot  = NULL;
-    struct head_device *device   = head_place(core, &want, 1, 0, &cannot);
-    struct head_buffer *buffer   = NULL;
+    struct head_want want       = {.array = hold,
+                                   .box   = wait->box,
+                                   .bytes = (uint64_t)pl_box_elements(&wait->box) *
+                                            pl_dtype_bytes(hold->shape.dtype)};
+    struct head_failure *cannot = NULL;
+    struct head_device *device  = head_place(core, &want, 1, 0, &cannot);
+    struct head_buffer *buffer  = NULL;
 
     if (device != NULL) {
         buffer = head_move_read(core, hold, &wait->box, device, exact, &cannot);

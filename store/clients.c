@@ -125,7 +125,8 @@ static plasmon_status_t client_get_lane(struct store_daemon *daemon,
     if (message->host_device >= daemon->host.device_count) {
         return client_error(client, message, PLASMON_ENOENT, "no such device on this host");
     }
-    status = store_lanes_take(&daemon->host, message->host_device, client->reader, &lane, &made);
+    status =
+        store_lanes_take(&daemon->host, message->host_device, client->reader, &lane, &made);
     if (status != PLASMON_OK) {
         char text[128];
 

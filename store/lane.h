@@ -59,14 +59,17 @@ static_assert(sizeof(struct store_lane_slot) == 128, "shared between processes")
 
 struct store_lane {
     uint64_t magic;
-    uint64_t closed; /* by the store: the device is given up, nothing will be done any more */
+    uint64_t
+        closed; /* by the store: the device is given up, nothing will be done any more */
     struct store_lane_slot slot[STORE_LANE_SLOTS];
 };
 
 /* The slots' bytes follow the mailboxes, on a page of their own. */
-#define STORE_LANE_DATA  ((uint64_t)4096)
-#define STORE_LANE_BYTES (STORE_LANE_DATA + (uint64_t)STORE_LANE_SLOTS * STORE_LANE_SLOT_BYTES)
-static_assert(sizeof(struct store_lane) <= STORE_LANE_DATA, "mailboxes fit before the data");
+#define STORE_LANE_DATA ((uint64_t)4096)
+#define STORE_LANE_BYTES \
+    (STORE_LANE_DATA + (uint64_t)STORE_LANE_SLOTS * STORE_LANE_SLOT_BYTES)
+static_assert(sizeof(struct store_lane) <= STORE_LANE_DATA,
+              "mailboxes fit before the data");
 
 static inline uint8_t *store_lane_data(struct store_lane *lane, uint32_t slot)
 {

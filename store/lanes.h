@@ -15,7 +15,8 @@
  * EUNREACHABLE: the device was given up.
  */
 plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint32_t reader,
-                                  struct store_host_lane **out_lane, bool *out_new) PL_MUST_CHECK;
+                                  struct store_host_lane **out_lane,
+                                  bool *out_new) PL_MUST_CHECK;
 /* The reader is gone. Bit i of the result: device i has something to do that nobody may have told it of. */
 uint64_t store_lanes_release(struct store_host *host, uint32_t reader);
 /* No worker will come for this device any more: whoever waits goes on. */

@@ -65,8 +65,9 @@ struct store_entry {
 static_assert(sizeof(struct store_entry) == 128, "shared between processes");
 
 enum store_entry_flags {
-    STORE_ENTRY_CLIENT_WRITES = 1u << 0, /* a client writes it: where it lies, or through a lane */
-    STORE_ENTRY_REPLICA       = 1u << 1,
+    STORE_ENTRY_CLIENT_WRITES =
+        1u << 0, /* a client writes it: where it lies, or through a lane */
+    STORE_ENTRY_REPLICA = 1u << 1,
 };
 
 struct store_chunk {

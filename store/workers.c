@@ -535,8 +535,9 @@ void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
     struct store_worker *worker = &daemon->workers[host_device];
 
     if (worker->link.fd >= 0) { /* otherwise it is told at its next start */
-        worker_sent(daemon, worker,
-                    store_setup_lane(&daemon->host, host_device, lane, false, &worker->link));
+        worker_sent(
+            daemon, worker,
+            store_setup_lane(&daemon->host, host_device, lane, false, &worker->link));
     }
 }
 

@@ -178,8 +178,8 @@ static plasmon_status_t fresh_place(struct worker_core *core, struct worker_laun
         return PLASMON_EINTERNAL;
     }
 
-    status = memory_take(core, operand_pool(core, operand), operand->bytes,
-                         &operand->offset);
+    status =
+        memory_take(core, operand_pool(core, operand), operand->bytes, &operand->offset);
     if (status == PLASMON_OK) {
         operand->placed    = true;
         operand->allocated = true;

@@ -122,9 +122,9 @@ plasmon_status_t worker_lanes_take(struct worker_lanes *lanes, struct pl_err *er
         pl_fd_close(fd);
     }
     pl_vec_clear(fds);
-    return status == PLASMON_OK ? PLASMON_OK
-                                : pl_err_set(err, status, "a client's lane: %s",
-                                             pl_status_text(status));
+    return status == PLASMON_OK
+               ? PLASMON_OK
+               : pl_err_set(err, status, "a client's lane: %s", pl_status_text(status));
 }
 
 /* ------------------------------------------------------------------------------------------------ requests */
@@ -163,8 +163,8 @@ static plasmon_status_t request_enqueue(struct worker_lanes *lanes,
                                         const struct worker_lane *lane, uint32_t slot,
                                         const struct store_lane_slot *request)
 {
-    uint64_t host = (uint64_t)(uintptr_t)store_lane_data(lane->shared, slot);
-    bool put      = request->kind == STORE_LANE_PUT;
+    uint64_t host                = (uint64_t)(uintptr_t)store_lane_data(lane->shared, slot);
+    bool put                     = request->kind == STORE_LANE_PUT;
     struct device_stream *stream = put ? lanes->in : lanes->out;
     struct device_ptr where      = {.addr = 0};
     plasmon_status_t status      = request_check(lanes, request, &where);
@@ -236,7 +236,8 @@ void worker_lanes_serve(struct worker_lanes *lanes)
             uint64_t asked = store_lane_asked(lane->shared, i);
 
             /* While one is on the device its client has nothing to say: two writes to one word could cross. */
-            if ((lane->running & 1u << i) == 0 && asked > store_lane_done(lane->shared, i)) {
+            if ((lane->running & 1u << i) == 0 &&
+                asked > store_lane_done(lane->shared, i)) {
                 request_take(lanes, lane, i, asked);
             }
         }
