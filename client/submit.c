@@ -184,6 +184,7 @@ static plasmon_status_t look_at_arg(struct submit *submit, uint32_t index)
                              "%s: args[%u]: reduce_op %d is none of SUM, PROD, MIN, MAX",
                              submit->call->function, index, (int)arg->reduce_op);
         }
+        submit->shapes[index].reduce_op = (uint32_t)arg->reduce_op;
         return look_at_ref(submit, index);
     case PLASMON_IN:
     case PLASMON_INOUT:

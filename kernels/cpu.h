@@ -23,8 +23,30 @@ static inline char *cpu_data(const struct kernel_arg *arg)
 /* y = x element by element, any strides, elements of `bytes` bytes; the shapes are equal. */
 void cpu_copy(const struct kernel_arg *y, const struct kernel_arg *x);
 
+/* The same from any dtype to any other, as cast does. */
+void cpu_convert(const struct kernel_arg *y, const struct kernel_arg *x);
+
 /* x = value everywhere. */
 void cpu_fill(const struct kernel_arg *x, const union kernel_value *value);
+
+/* ---- complex numbers, in cpu_complex.c; `s` holds one number of the dtype */
+
+void cpu_complex_unary(uint32_t dtype, int op, const union kernel_value *s, char *y,
+                       int64_t ys, char *x, int64_t as, int64_t n);
+void cpu_complex_binary(uint32_t dtype, int op, const union kernel_value *s, char *y,
+                        int64_t ys, char *a, int64_t as, char *b, int64_t bs, int64_t n);
+void cpu_complex_compare(uint32_t dtype, int op, char *y, int64_t ys, char *a, int64_t as,
+                         char *b, int64_t bs, int64_t n);
+void cpu_complex_reduce(const struct kernel_arg *y, const struct kernel_arg *x,
+                        int64_t axis, int op);
+void cpu_complex_dot(const struct kernel_arg *c, const struct kernel_arg *x,
+                     const struct kernel_arg *y);
+
+/* ---- 16-bit floats, in cpu_half.c */
+
+/* n numbers `stride` bytes apart to and from dense f32. */
+void cpu_half_widen(uint32_t dtype, const char *x, int64_t stride, int64_t n, float *out);
+void cpu_half_narrow(uint32_t dtype, const float *x, int64_t n, char *y, int64_t stride);
 
 /* One group of functions a file. */
 #define CPU_FUNCTIONS(XX) \
@@ -34,6 +56,7 @@ void cpu_fill(const struct kernel_arg *x, const union kernel_value *value);
     XX(arange)            \
     XX(random)            \
     XX(unary)             \
+    XX(part)              \
     XX(scalar)            \
     XX(logical)           \
     XX(binary)            \

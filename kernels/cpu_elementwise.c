@@ -1,9 +1,13 @@
 /*
  * CPU variants of the elementwise functions: unary, binary with broadcasting, comparisons, and those that update their
  * first argument (axpy, add_into, accumulate), which are binary functions with y as first operand. And fold.
+ *
+ * 16-bit floats are widened to f32 a block at a time, and take the loops of f32; complex numbers have loops of their own
+ * (cpu_complex.c).
  */
 #include "kernels/cpu.h"
 #include "kernels/element.h"
+#include "kernels/element_half.h"
 
 #include <assert.h>
 #include <math.h>
@@ -55,7 +59,46 @@ struct elementwise {
     union kernel_value s;
 };
 
+#define BLOCK 256 /* elements of a 16-bit float that are widened at once */
+
+static struct elementwise elementwise_of(int op, uint32_t dtype, double scalar)
+{
+    return (struct elementwise){
+        .op = op, .dtype = dtype, .s = kernel_value_of_f64(dtype, scalar)};
+}
+
+/* The scalar, rounded to the dtype and widened again. */
+static float half_scalar(const struct elementwise *e)
+{
+    float value;
+
+    cpu_half_widen(e->dtype, (const char *)e->s.bytes, 0, 1, &value);
+    return value;
+}
+
+static int64_t block_of(int64_t done, int64_t n)
+{
+    return n - done < BLOCK ? n - done : BLOCK;
+}
+
+#define F32_STEP ((int64_t)sizeof(float))
+
 /* ------------------------------------------------------------------------------------------------ unary */
+
+static void unary_half(const struct elementwise *e, char *y, int64_t ys, const char *x,
+                       int64_t xs, int64_t n)
+{
+    float a[BLOCK];
+    float out[BLOCK];
+
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        int64_t count = block_of(done, n);
+
+        cpu_half_widen(e->dtype, x + done * xs, xs, count, a);
+        unary_f32(e->op, half_scalar(e), (char *)out, F32_STEP, (char *)a, F32_STEP, count);
+        cpu_half_narrow(e->dtype, out, count, y + done * ys, ys);
+    }
+}
 
 static void unary_run(void *user, char *const ptr[], const int64_t stride[], int64_t first,
                       int64_t n)
@@ -73,6 +116,14 @@ static void unary_run(void *user, char *const ptr[], const int64_t stride[], int
     case PL_I32:
         unary_i32(e->op, e->s.i32, ptr[0], stride[0], ptr[1], stride[1], n);
         break;
+    case PL_F16:
+    case PL_BF16:
+        unary_half(e, ptr[0], stride[0], ptr[1], stride[1], n);
+        break;
+    case PL_C64:
+    case PL_C128:
+        cpu_complex_unary(e->dtype, e->op, &e->s, ptr[0], stride[0], ptr[1], stride[1], n);
+        break;
     default:
         unary_i64(e->op, e->s.i64, ptr[0], stride[0], ptr[1], stride[1], n);
         break;
@@ -83,10 +134,9 @@ static plasmon_status_t unary(const struct kernel_call *call, int op, double sca
 {
     const struct kernel_arg *y = kernel_call_arg(call, 0);
     const struct kernel_arg *x = kernel_call_arg(call, 1);
-    struct elementwise e       = {.op = op, .dtype = x->dtype};
+    struct elementwise e       = elementwise_of(op, x->dtype, scalar);
     struct kernel_walk walk;
 
-    e.s = kernel_value_of_f64(x->dtype, scalar);
     kernel_walk_init(&walk, y);
     kernel_walk_add(&walk, x);
     kernel_walk_run(&walk, unary_run, &e);
@@ -107,6 +157,23 @@ plasmon_status_t cpu_scalar(const struct kernel_call *call, int op, struct pl_er
 
 /* ------------------------------------------------------------------------------------------------ binary */
 
+static void binary_half(const struct elementwise *e, char *y, int64_t ys, const char *pa,
+                        int64_t as, const char *pb, int64_t bs, int64_t n)
+{
+    float a[BLOCK];
+    float b[BLOCK];
+
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        int64_t count = block_of(done, n);
+
+        cpu_half_widen(e->dtype, pa + done * as, as, count, a);
+        cpu_half_widen(e->dtype, pb + done * bs, bs, count, b);
+        binary_f32(e->op, half_scalar(e), (char *)a, F32_STEP, (char *)a, F32_STEP,
+                   (char *)b, F32_STEP, count);
+        cpu_half_narrow(e->dtype, a, count, y + done * ys, ys);
+    }
+}
+
 static void binary_inner(const struct elementwise *e, char *y, int64_t ys, char *a,
                          int64_t as, char *b, int64_t bs, int64_t n)
 {
@@ -119,6 +186,14 @@ static void binary_inner(const struct elementwise *e, char *y, int64_t ys, char 
         break;
     case PL_I32:
         binary_i32(e->op, e->s.i32, y, ys, a, as, b, bs, n);
+        break;
+    case PL_F16:
+    case PL_BF16:
+        binary_half(e, y, ys, a, as, b, bs, n);
+        break;
+    case PL_C64:
+    case PL_C128:
+        cpu_complex_binary(e->dtype, e->op, &e->s, y, ys, a, as, b, bs, n);
         break;
     default:
         binary_i64(e->op, e->s.i64, y, ys, a, as, b, bs, n);
@@ -134,10 +209,10 @@ static void binary_run(void *user, char *const ptr[], const int64_t stride[], in
 }
 
 /* y = a op b; a may be y. */
-static void binary(int op, union kernel_value s, const struct kernel_arg *y,
+static void binary(int op, double scalar, const struct kernel_arg *y,
                    const struct kernel_arg *a, const struct kernel_arg *b)
 {
-    struct elementwise e = {.op = op, .dtype = a->dtype, .s = s};
+    struct elementwise e = elementwise_of(op, a->dtype, scalar);
     struct kernel_walk walk;
 
     kernel_walk_init(&walk, y);
@@ -149,8 +224,8 @@ static void binary(int op, union kernel_value s, const struct kernel_arg *y,
 plasmon_status_t cpu_binary(const struct kernel_call *call, int op, struct pl_err *err)
 {
     (void)err;
-    binary(op, (union kernel_value){.i64 = 0}, kernel_call_arg(call, 0),
-           kernel_call_arg(call, 1), kernel_call_arg(call, 2));
+    binary(op, 0, kernel_call_arg(call, 0), kernel_call_arg(call, 1),
+           kernel_call_arg(call, 2));
     return PLASMON_OK;
 }
 
@@ -163,7 +238,7 @@ plasmon_status_t cpu_into(const struct kernel_call *call, int op, struct pl_err 
     if (kernel_id_of(call->function) == KERNEL_ID_accumulate) {
         op = kernel_op_of_reduce(y->reduce_op);
     }
-    binary(op, kernel_value_of_f64(y->dtype, scalar), y, y, kernel_call_arg(call, 1));
+    binary(op, scalar, y, y, kernel_call_arg(call, 1));
     return PLASMON_OK;
 }
 
@@ -179,6 +254,22 @@ static void compare_bool(int op, char *y, int64_t ys, const char *pa, int64_t as
         y[i * ys] = (char)(op == KERNEL_OP_NOT           ? !a
                            : op == KERNEL_OP_LOGICAL_AND ? a && b
                                                          : a || b);
+    }
+}
+
+static void compare_half(const struct elementwise *e, char *y, int64_t ys, const char *pa,
+                         int64_t as, const char *pb, int64_t bs, int64_t n)
+{
+    float a[BLOCK];
+    float b[BLOCK];
+
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        int64_t count = block_of(done, n);
+
+        cpu_half_widen(e->dtype, pa + done * as, as, count, a);
+        cpu_half_widen(e->dtype, pb + done * bs, bs, count, b);
+        compare_f32(e->op, y + done * ys, ys, (char *)a, F32_STEP, (char *)b, F32_STEP,
+                    count);
     }
 }
 
@@ -200,6 +291,15 @@ static void compare_run(void *user, char *const ptr[], const int64_t stride[],
         break;
     case PL_I64:
         compare_i64(e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+        break;
+    case PL_F16:
+    case PL_BF16:
+        compare_half(e, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
+        break;
+    case PL_C64:
+    case PL_C128:
+        cpu_complex_compare(e->dtype, e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2],
+                            stride[2], n);
         break;
     default:
         compare_bool(e->op, ptr[0], stride[0], ptr[1], stride[1], ptr[2], stride[2], n);
@@ -243,9 +343,10 @@ plasmon_status_t cpu_logical(const struct kernel_call *call, int op, struct pl_e
  *   x0 x1 x2 x3 x4  ->  (x0 x1) (x2 x3) x4  ->  ((x0 x1)(x2 x3)) x4  ->  (((x0 x1)(x2 x3)) x4)
  *
  * Which values meet depends only on how many there are, so the result is the same to the bit wherever it is computed.
- * It is done for FOLD_BLOCK elements at a time: 64 partials of 64 elements of 8 bytes are 32 KiB of stack.
+ * It is done for FOLD_BLOCK elements at a time: 64 partials of 32 elements of 16 bytes are 32 KiB of stack. Each step rounds
+ * to the dtype, also for 16-bit floats: that is what separate folds would do.
  */
-#define FOLD_BLOCK 64
+#define FOLD_BLOCK 32
 
 struct fold {
     struct elementwise e;
@@ -286,7 +387,7 @@ static void fold_run(void *user, char *const ptr[], const int64_t stride[], int6
     const struct fold *fold = user;
     uint32_t count          = fold->call->arg_count - 1;
     int64_t bytes           = fold->bytes;
-    _Alignas(64) char level[KERNEL_FOLD_MAX][FOLD_BLOCK * sizeof(double)];
+    _Alignas(64) char level[KERNEL_FOLD_MAX][FOLD_BLOCK * 16];
 
     for (int64_t done = 0; done < n; done += FOLD_BLOCK) {
         int64_t block = n - done < FOLD_BLOCK ? n - done : FOLD_BLOCK;

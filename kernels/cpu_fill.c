@@ -2,7 +2,8 @@
  * CPU variants that make values from nothing (fill, arange, random numbers), and cast.
  */
 #include "kernels/cpu.h"
-#include "kernels/element.h"
+#include "kernels/element_complex.h"
+#include "kernels/element_half.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -10,11 +11,12 @@
 /* ------------------------------------------------------------------------------------------------ one value */
 
 #define BLOCK \
-    256 /* elements that a cast takes at once: two buffers of 2 KiB stay in the first cache */
+    256 /* elements that a cast takes at once: its buffers stay in the first cache */
 
 /* Values on their way from one dtype to another: all the bits that any dtype has. */
 enum wide_kind {
     WIDE_FLOAT,
+    WIDE_COMPLEX,
     WIDE_SIGNED,
     WIDE_UNSIGNED,
 };
@@ -25,24 +27,56 @@ struct wide {
         int64_t i[BLOCK];
         uint64_t u[BLOCK];
     } value;
+    double imaginary[BLOCK]; /* WIDE_COMPLEX only; the real parts are in value.f */
 };
 
-#define LOAD(type, field)                                      \
+#define LOAD_AS(type, field, expression)                       \
     do {                                                       \
         for (int64_t i = 0; i < n; i++) {                      \
             type element;                                      \
             memcpy(&element, x + i * stride, sizeof(element)); \
-            wide->value.field[i] = element;                    \
+            wide->value.field[i] = (expression);               \
         }                                                      \
     } while (0)
+#define LOAD(type, field) LOAD_AS(type, field, element)
+#define LOAD_COMPLEX(type)                                     \
+    do {                                                       \
+        for (int64_t i = 0; i < n; i++) {                      \
+            type element;                                      \
+            memcpy(&element, x + i * stride, sizeof(element)); \
+            wide->value.f[i]   = (double)element.re;           \
+            wide->imaginary[i] = (double)element.im;           \
+        }                                                      \
+    } while (0)
+
+static enum wide_kind wide_kind_of(uint32_t dtype)
+{
+    if (kernel_is_complex(dtype)) {
+        return WIDE_COMPLEX;
+    }
+    if (kernel_is_real_float(dtype)) {
+        return WIDE_FLOAT;
+    }
+    return dtype == PL_U64 ? WIDE_UNSIGNED : WIDE_SIGNED;
+}
 
 static void wide_load(struct wide *wide, uint32_t dtype, const char *x, int64_t stride,
                       int64_t n)
 {
-    wide->kind = dtype == PL_F32 || dtype == PL_F64 ? WIDE_FLOAT
-                 : dtype == PL_U64                  ? WIDE_UNSIGNED
-                                                    : WIDE_SIGNED;
+    wide->kind = wide_kind_of(dtype);
     switch (dtype) {
+    case PL_F16:
+        LOAD_AS(uint16_t, f, (double)kernel_f16_to_f32(element));
+        break;
+    case PL_BF16:
+        LOAD_AS(uint16_t, f, (double)kernel_bf16_to_f32(element));
+        break;
+    case PL_C64:
+        LOAD_COMPLEX(struct kernel_c64);
+        break;
+    case PL_C128:
+        LOAD_COMPLEX(struct kernel_c128);
+        break;
     case PL_F32:
         LOAD(float, f);
         break;
@@ -77,11 +111,12 @@ static void wide_load(struct wide *wide, uint32_t dtype, const char *x, int64_t 
     }
 }
 
+/* A complex number becomes a real one by dropping its imaginary part. */
 #define STORE(type, from_float, from_integer)                  \
     do {                                                       \
         for (int64_t i = 0; i < n; i++) {                      \
             type element;                                      \
-            if (wide->kind == WIDE_FLOAT) {                    \
+            if (wide->kind <= WIDE_COMPLEX) {                  \
                 double f = wide->value.f[i];                   \
                 element  = (type)(from_float);                 \
             } else if (wide->kind == WIDE_SIGNED) {            \
@@ -95,10 +130,87 @@ static void wide_load(struct wide *wide, uint32_t dtype, const char *x, int64_t 
         }                                                      \
     } while (0)
 
+static double wide_real(const struct wide *wide, int64_t i)
+{
+    switch (wide->kind) {
+    case WIDE_SIGNED:
+        return (double)wide->value.i[i];
+    case WIDE_UNSIGNED:
+        return (double)wide->value.u[i];
+    default:
+        return wide->value.f[i];
+    }
+}
+
+/* To the nearest 16-bit float: see element_half.h. */
+static float wide_odd(const struct wide *wide, int64_t i)
+{
+    switch (wide->kind) {
+    case WIDE_SIGNED:
+        return kernel_i64_to_f32_odd(wide->value.i[i]);
+    case WIDE_UNSIGNED:
+        return kernel_u64_to_f32_odd(wide->value.u[i]);
+    default:
+        return kernel_f64_to_f32_odd(wide->value.f[i]);
+    }
+}
+
+static void wide_store_half(const struct wide *wide, uint32_t dtype, char *y,
+                            int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float value = wide_odd(wide, i);
+        uint16_t bits =
+            dtype == PL_F16 ? kernel_f32_to_f16(value) : kernel_f32_to_bf16(value);
+
+        memcpy(y + i * stride, &bits, sizeof(bits));
+    }
+}
+
+static void wide_store_complex(const struct wide *wide, uint32_t dtype, char *y,
+                               int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        struct kernel_c128 z     = {wide_real(wide, i),
+                                wide->kind == WIDE_COMPLEX ? wide->imaginary[i] : 0};
+        struct kernel_c64 narrow = kernel_c128_narrow(z);
+
+        if (dtype == PL_C128) {
+            memcpy(y + i * stride, &z, sizeof(z));
+            continue;
+        }
+        if (wide->kind == WIDE_SIGNED) { /* once, not by way of a double */
+            narrow.re = (float)wide->value.i[i];
+        } else if (wide->kind == WIDE_UNSIGNED) {
+            narrow.re = (float)wide->value.u[i];
+        }
+        memcpy(y + i * stride, &narrow, sizeof(narrow));
+    }
+}
+
+/* A complex number is true when either part is. */
+static void wide_store_bool(const struct wide *wide, char *y, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        bool value = wide_real(wide, i) != 0 ||
+                     (wide->kind == WIDE_COMPLEX && wide->imaginary[i] != 0);
+
+        y[i * stride] = (char)value;
+    }
+}
+
 static void wide_store(const struct wide *wide, uint32_t dtype, char *y, int64_t stride,
                        int64_t n)
 {
     switch (dtype) {
+    case PL_F16:
+    case PL_BF16:
+        wide_store_half(wide, dtype, y, stride, n);
+        break;
+    case PL_C64:
+    case PL_C128:
+        wide_store_complex(wide, dtype, y, stride, n);
+        break;
     case PL_F32:
         STORE(float, f, v);
         break;
@@ -106,7 +218,7 @@ static void wide_store(const struct wide *wide, uint32_t dtype, char *y, int64_t
         STORE(double, f, v);
         break;
     case PL_BOOL:
-        STORE(uint8_t, f != 0, v != 0);
+        wide_store_bool(wide, y, stride, n);
         break;
     case PL_U8:
         STORE(uint8_t, kernel_f64_to_i64(f, 0, UINT8_MAX), v);
@@ -157,9 +269,10 @@ union kernel_value kernel_value_of_i64(uint32_t dtype, int64_t value)
 
 bool kernel_identity(uint32_t dtype, uint32_t reduce_op, union kernel_value *out_value)
 {
-    bool is_float = dtype == PL_F32 || dtype == PL_F64;
+    bool extremes = reduce_op == KERNEL_MIN || reduce_op == KERNEL_MAX;
 
-    if (!is_float && dtype != PL_I32 && dtype != PL_I64) {
+    if ((KERNEL_NUMBERS & KERNEL_DTYPE(dtype)) == 0 ||
+        (extremes && kernel_is_complex(dtype))) {
         return false;
     }
     switch (reduce_op) {
@@ -208,9 +321,14 @@ static void fill_run(void *user, char *const ptr[], const int64_t stride[], int6
             memcpy(x + i * stride[0], fill->value.bytes, 4);
         }
         break;
-    default:
+    case 8:
         for (int64_t i = 0; i < n; i++) {
             memcpy(x + i * stride[0], fill->value.bytes, 8);
+        }
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(x + i * stride[0], fill->value.bytes, 16);
         }
         break;
     }
@@ -279,8 +397,7 @@ static void generate_block(const struct generator *generator, int64_t first, int
             out[i] = kernel_uniform(counter, (uint64_t)s[0].i, s[3].f, s[4].f);
         }
     }
-    if (generator->id == KERNEL_ID_random_uniform && generator->dtype != PL_F32 &&
-        generator->dtype != PL_F64) {
+    if (generator->id == KERNEL_ID_random_uniform && kernel_is_integer(generator->dtype)) {
         for (int64_t i = 0; i < n; i++) {
             out[i] = floor(out[i]); /* or values between -1 and 1 would all become 0 */
         }
@@ -352,17 +469,20 @@ static void cast_run(void *user, char *const ptr[], const int64_t stride[], int6
     }
 }
 
-plasmon_status_t cpu_cast(const struct kernel_call *call, int op, struct pl_err *err)
+void cpu_convert(const struct kernel_arg *y, const struct kernel_arg *x)
 {
-    const struct kernel_arg *y = kernel_call_arg(call, 0);
-    const struct kernel_arg *x = kernel_call_arg(call, 1);
-    struct cast cast           = {.from = x->dtype, .to = y->dtype};
+    struct cast cast = {.from = x->dtype, .to = y->dtype};
     struct kernel_walk walk;
 
-    (void)op;
-    (void)err;
     kernel_walk_init(&walk, y);
     kernel_walk_add(&walk, x);
     kernel_walk_run(&walk, cast_run, &cast);
+}
+
+plasmon_status_t cpu_cast(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    (void)op;
+    (void)err;
+    cpu_convert(kernel_call_arg(call, 0), kernel_call_arg(call, 1));
     return PLASMON_OK;
 }

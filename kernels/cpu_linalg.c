@@ -1,5 +1,6 @@
 /*
- * CPU variants of gemm, gemv and pairwise_distance. Floats go to OpenBLAS, integers through loops that wrap around.
+ * CPU variants of gemm, gemv and pairwise_distance. Floats go to OpenBLAS, integers through loops that wrap around. 16-bit
+ * floats are widened to f32 in scratch, multiplied there, and rounded once.
  *
  * A BLAS takes a matrix whose rows or whose columns are dense. Anything else is made dense in scratch first (and c copied
  * back after), which is n^2 of work beside n^3. Distances of floats in many dimensions are |a|^2 + |b|^2 - 2 ab, cut off at
@@ -86,6 +87,16 @@ static CBLAS_TRANSPOSE blas_transpose(const struct kernel_layout *layout)
     return layout->transposed ? CblasTrans : CblasNoTrans;
 }
 
+static const void *bytes_of(const struct kernel_matrix *m)
+{
+    return (const void *)(uintptr_t)m->data;
+}
+
+static void *result_of(const struct kernel_matrix *m)
+{
+    return (void *)(uintptr_t)m->data;
+}
+
 /* All three have a layout; c's rows are dense. */
 static void product_by_blas(uint32_t dtype, double alpha, const struct kernel_matrix *a,
                             const struct kernel_matrix *b, double beta,
@@ -100,7 +111,19 @@ static void product_by_blas(uint32_t dtype, double alpha, const struct kernel_ma
 
     PL_CHECK(kernel_matrix_layout(a, &la) && kernel_matrix_layout(b, &lb));
     PL_CHECK(kernel_matrix_layout(c, &lc) && !lc.transposed);
-    if (dtype == PL_F32) {
+    if (dtype == PL_C64) {
+        const float scale[4] = {(float)alpha, 0, (float)beta, 0};
+
+        cblas_cgemm(CblasRowMajor, blas_transpose(&la), blas_transpose(&lb), m, n, k, scale,
+                    bytes_of(a), (blasint)la.leading, bytes_of(b), (blasint)lb.leading,
+                    scale + 2, result_of(c), (blasint)lc.leading);
+    } else if (dtype == PL_C128) {
+        const double scale[4] = {alpha, 0, beta, 0};
+
+        cblas_zgemm(CblasRowMajor, blas_transpose(&la), blas_transpose(&lb), m, n, k, scale,
+                    bytes_of(a), (blasint)la.leading, bytes_of(b), (blasint)lb.leading,
+                    scale + 2, result_of(c), (blasint)lc.leading);
+    } else if (dtype == PL_F32) {
         cblas_sgemm(CblasRowMajor, blas_transpose(&la), blas_transpose(&lb), m, n, k,
                     (float)alpha, f32_of(a), (blasint)la.leading, f32_of(b),
                     (blasint)lb.leading, (float)beta, (float *)(uintptr_t)c->data,
@@ -121,22 +144,14 @@ static void matrix_copy(const struct kernel_matrix *to, const struct kernel_matr
     cpu_copy(&y, &x);
 }
 
-/* c = alpha a b + beta c in any layout. `scratch` has what product_bytes() says. */
-static void product(uint32_t dtype, double alpha, const struct kernel_matrix *a,
-                    const struct kernel_matrix *b, double beta,
-                    const struct kernel_matrix *c, uint64_t scratch)
+static void product_of_floats(uint32_t dtype, double alpha, const struct kernel_matrix *a,
+                              const struct kernel_matrix *b, double beta,
+                              const struct kernel_matrix *c, uint64_t scratch)
 {
-    struct kernel_matrix pa;
-    struct kernel_matrix pb;
-    struct kernel_matrix pc;
+    struct kernel_matrix pa = kernel_matrix_pack(a, dtype, false, &scratch);
+    struct kernel_matrix pb = kernel_matrix_pack(b, dtype, false, &scratch);
+    struct kernel_matrix pc = kernel_matrix_pack(c, dtype, true, &scratch);
 
-    if (!kernel_is_float(dtype) || !kernel_matrix_small(a) || !kernel_matrix_small(b)) {
-        product_by_loops(dtype, alpha, a, b, beta, c);
-        return;
-    }
-    pa = kernel_matrix_pack(a, dtype, false, &scratch);
-    pb = kernel_matrix_pack(b, dtype, false, &scratch);
-    pc = kernel_matrix_pack(c, dtype, true, &scratch);
     if (pa.data != a->data) {
         matrix_copy(&pa, a, dtype);
     }
@@ -152,10 +167,63 @@ static void product(uint32_t dtype, double alpha, const struct kernel_matrix *a,
     }
 }
 
+static struct kernel_matrix widened(const struct kernel_matrix *m, uint32_t dtype,
+                                    bool contents, uint64_t *io_scratch)
+{
+    struct kernel_matrix dense = kernel_matrix_dense(m, io_scratch, PL_F32);
+    struct kernel_arg y        = kernel_matrix_arg(&dense, PL_F32);
+    struct kernel_arg x        = kernel_matrix_arg(m, dtype);
+
+    if (contents) {
+        cpu_convert(&y, &x);
+    }
+    return dense;
+}
+
+/* c = alpha a b + beta c in any layout. `scratch` has what product_bytes() says. */
+static plasmon_status_t product(const struct kernel_call *call, uint32_t dtype,
+                                double alpha, const struct kernel_matrix *a,
+                                const struct kernel_matrix *b, double beta,
+                                const struct kernel_matrix *c, uint64_t scratch,
+                                struct pl_err *err)
+{
+    bool small = kernel_matrix_small(a) && kernel_matrix_small(b);
+
+    if (kernel_is_half(dtype)) {
+        struct kernel_matrix wa = widened(a, dtype, true, &scratch);
+        struct kernel_matrix wb = widened(b, dtype, true, &scratch);
+        struct kernel_matrix wc = widened(c, dtype, beta != 0, &scratch);
+        struct kernel_arg x     = kernel_matrix_arg(&wc, PL_F32);
+        struct kernel_arg y     = kernel_matrix_arg(c, dtype);
+        plasmon_status_t status =
+            product(call, PL_F32, alpha, &wa, &wb, beta, &wc, scratch, err);
+
+        if (status == PLASMON_OK) {
+            cpu_convert(&y, &x);
+        }
+        return status;
+    }
+    if (kernel_is_complex(dtype) && !small) {
+        return pl_err_set(err, PLASMON_ENOTSUP,
+                          "%s: a dimension is beyond the 32 bits of BLAS; split the matrix",
+                          call->function->name);
+    }
+    if (kernel_is_integer(dtype) || !small) {
+        product_by_loops(dtype, alpha, a, b, beta, c);
+    } else {
+        product_of_floats(dtype, alpha, a, b, beta, c, scratch);
+    }
+    return PLASMON_OK;
+}
+
 static uint64_t product_bytes(uint32_t dtype, const struct kernel_matrix *a,
                               const struct kernel_matrix *b, const struct kernel_matrix *c)
 {
-    if (!kernel_is_float(dtype)) {
+    if (kernel_is_half(dtype)) {
+        return kernel_matrix_dense_bytes(a, PL_F32) + kernel_matrix_dense_bytes(b, PL_F32) +
+               kernel_matrix_dense_bytes(c, PL_F32);
+    }
+    if (kernel_is_integer(dtype)) {
         return 0;
     }
     return kernel_matrix_scratch(a, dtype, false) + kernel_matrix_scratch(b, dtype, false) +
@@ -170,10 +238,8 @@ plasmon_status_t cpu_gemm(const struct kernel_call *call, int op, struct pl_err 
     struct kernel_matrix b = kernel_matrix_of(kernel_call_arg(call, 2), s.trans_b);
 
     (void)op;
-    (void)err;
-    product(kernel_call_arg(call, 0)->dtype, s.alpha, &a, &b, s.beta, &c,
-            call->scratch.addr);
-    return PLASMON_OK;
+    return product(call, kernel_call_arg(call, 0)->dtype, s.alpha, &a, &b, s.beta, &c,
+                   call->scratch.addr, err);
 }
 
 uint64_t cpu_gemm_scratch(const struct kernel_function *function,
@@ -218,15 +284,13 @@ plasmon_status_t cpu_gemv(const struct kernel_call *call, int op, struct pl_err 
     struct kernel_layout layout;
 
     (void)op;
-    (void)err;
-    if (kernel_is_float(dtype) && kernel_matrix_small(&a) &&
+    if (kernel_is_single(dtype) && kernel_matrix_small(&a) &&
         kernel_matrix_layout(&a, &layout) && x.row_stride <= INT_MAX &&
         y.row_stride <= INT_MAX) {
         vector_by_blas(dtype, &layout, &a, &x, &y);
-    } else {
-        product(dtype, 1, &a, &x, 0, &y, call->scratch.addr);
+        return PLASMON_OK;
     }
-    return PLASMON_OK;
+    return product(call, dtype, 1, &a, &x, 0, &y, call->scratch.addr, err);
 }
 
 uint64_t cpu_gemv_scratch(const struct kernel_function *function,
@@ -265,15 +329,22 @@ static void distance_by_loops(uint32_t dtype, const struct kernel_matrix *a,
 }
 
 /* Scratch: the norms of a's rows, of b's, then what the product needs. */
-static void distance_by_product(uint32_t dtype, const struct kernel_matrix *a,
+static void distance_by_product(const struct kernel_call *call, uint32_t dtype,
+                                const struct kernel_matrix *a,
                                 const struct kernel_matrix *b,
-                                const struct kernel_matrix *d, uint64_t scratch)
+                                const struct kernel_matrix *d)
 {
+    uint64_t scratch                  = call->scratch.addr;
     struct kernel_matrix b_transposed = kernel_matrix_transposed(b);
     double *a_norm                    = (double *)(uintptr_t)scratch;
     double *b_norm                    = a_norm + a->rows;
 
-    product(dtype, -2, a, &b_transposed, 0, d, scratch + kernel_distance_norms(a, b));
+    if (kernel_matrix_small(a) && kernel_matrix_small(b)) {
+        product_of_floats(dtype, -2, a, &b_transposed, 0, d,
+                          scratch + kernel_distance_norms(a, b));
+    } else {
+        product_by_loops(dtype, -2, a, &b_transposed, 0, d);
+    }
     if (dtype == PL_F32) {
         norms_f32(a, a_norm);
         norms_f32(b, b_norm);
@@ -295,7 +366,7 @@ plasmon_status_t cpu_pairwise(const struct kernel_call *call, int op, struct pl_
     (void)op;
     (void)err;
     if (kernel_distance_is_product(dtype, &a)) {
-        distance_by_product(dtype, &a, &b, &d, call->scratch.addr);
+        distance_by_product(call, dtype, &a, &b, &d);
     } else {
         distance_by_loops(dtype, &a, &b, &d);
     }

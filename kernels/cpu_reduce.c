@@ -7,6 +7,7 @@
  * strides only.
  */
 #include "kernels/cpu.h"
+#include "kernels/element_half.h"
 
 #include <assert.h>
 #include <stdint.h>
@@ -17,6 +18,19 @@
 
 #define IS_FLOAT   1
 #define A          double
+#define T          uint16_t
+#define LOAD(x)    kernel_f16_to_f32(x)
+#define NAME(name) name##_f16
+#include "kernels/cpu_reduce_t.h"
+#undef LOAD
+#undef NAME
+#define LOAD(x)    kernel_bf16_to_f32(x)
+#define NAME(name) name##_bf16
+#include "kernels/cpu_reduce_t.h"
+#undef LOAD
+#undef T
+#undef NAME
+#define LOAD(x)    (x)
 #define T          float
 #define NAME(name) name##_f32
 #include "kernels/cpu_reduce_t.h"
@@ -44,6 +58,7 @@
 #undef NAME
 #undef A
 #undef IS_FLOAT
+#undef LOAD
 
 /* An accumulator of any of the types above. */
 union total {
@@ -61,17 +76,16 @@ struct reduction {
     union total total;
 };
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == PL_F32 || dtype == PL_F64;
-}
-
 /* ------------------------------------------------------------------------------------------------ one type of many */
 
 static union total reduce_run(const struct reduction *r, const char *x, int64_t step,
                               int64_t n)
 {
     switch (r->from) {
+    case PL_F16:
+        return (union total){.f = reduce_run_f16(r->op, x, step, n)};
+    case PL_BF16:
+        return (union total){.f = reduce_run_bf16(r->op, x, step, n)};
     case PL_F32:
         return (union total){.f = reduce_run_f32(r->op, x, step, n)};
     case PL_F64:
@@ -85,7 +99,7 @@ static union total reduce_run(const struct reduction *r, const char *x, int64_t 
 
 static union total join(const struct reduction *r, union total a, union total b)
 {
-    if (is_float(r->from)) {
+    if (kernel_is_real_float(r->from)) {
         return (union total){.f = join_f64(r->op, a.f, b.f)};
     }
     return (union total){.i = join_i64(r->op, a.i, b.i)};
@@ -96,6 +110,12 @@ static void reduce_columns(const struct reduction *r, const char *x, int64_t ste
 {
     /* Both members of the union are 8 bytes, so an array of it is an array of either. */
     switch (r->from) {
+    case PL_F16:
+        reduce_columns_f16(r->op, x, step, r->across, r->length, n, &out->f);
+        break;
+    case PL_BF16:
+        reduce_columns_bf16(r->op, x, step, r->across, r->length, n, &out->f);
+        break;
     case PL_F32:
         reduce_columns_f32(r->op, x, step, r->across, r->length, n, &out->f);
         break;
@@ -115,11 +135,17 @@ static_assert(sizeof(union total) == 8, "reduce_columns() counts on it");
 static void store(const struct reduction *r, union total total, char *y)
 {
     if (r->op == KERNEL_REDUCTION_MEAN) {
-        double sum = is_float(r->from) ? total.f : (double)total.i;
+        double sum = kernel_is_real_float(r->from) ? total.f : (double)total.i;
 
         total.f = sum / (double)r->length;
     }
     switch (r->to) {
+    case PL_F16:
+        *(uint16_t *)(void *)y = kernel_f32_to_f16(kernel_f64_to_f32_odd(total.f));
+        break;
+    case PL_BF16:
+        *(uint16_t *)(void *)y = kernel_f32_to_bf16(kernel_f64_to_f32_odd(total.f));
+        break;
     case PL_F32:
         *(float *)(void *)y = (float)total.f;
         break;
@@ -135,7 +161,7 @@ static void store(const struct reduction *r, union total total, char *y)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ sum, min, max, mean */
+/* ------------------------------------------------------------------------------------------------ sum, prod, min, max, mean */
 
 /* A run of outputs; ptr[0] is in y, ptr[1] is the first element of x for it. */
 static void axis_run(void *user, char *const ptr[], const int64_t stride[], int64_t first,
@@ -183,6 +209,10 @@ plasmon_status_t cpu_reduce(const struct kernel_call *call, int op, struct pl_er
     struct kernel_walk walk;
 
     (void)err;
+    if (kernel_is_complex(x->dtype)) {
+        cpu_complex_reduce(y, x, axis, op);
+        return PLASMON_OK;
+    }
     if (axis == -1) {
         r.length = kernel_arg_elements(x);
         kernel_walk_init(&walk, x);
@@ -212,6 +242,12 @@ static void arg_run(struct arg_reduction *r, const char *x, int64_t step, int64_
                     int64_t first)
 {
     switch (r->from) {
+    case PL_F16:
+        arg_run_f16(r->op, x, step, n, first, &r->best.f, &r->index);
+        break;
+    case PL_BF16:
+        arg_run_bf16(r->op, x, step, n, first, &r->best.f, &r->index);
+        break;
     case PL_F32:
         arg_run_f32(r->op, x, step, n, first, &r->best.f, &r->index);
         break;
@@ -283,6 +319,16 @@ plasmon_status_t cpu_dot(const struct kernel_call *call, int op, struct pl_err *
 
     (void)err;
     switch (x->dtype) {
+    case PL_C64:
+    case PL_C128:
+        cpu_complex_dot(c, x, y);
+        return PLASMON_OK;
+    case PL_F16:
+        r.total.f = dot_run_f16(cpu_data(x), xs, cpu_data(y), ys, n);
+        break;
+    case PL_BF16:
+        r.total.f = dot_run_bf16(cpu_data(x), xs, cpu_data(y), ys, n);
+        break;
     case PL_F32:
         r.total.f = dot_run_f32(cpu_data(x), xs, cpu_data(y), ys, n);
         break;

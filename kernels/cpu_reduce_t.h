@@ -1,9 +1,14 @@
 /*
  * Reductions for one element type. Included by cpu_reduce.c once a type, with T (the element type), A (the type that
- * accumulates: double for floats, int64_t for integers), and NAME(f).
+ * accumulates: double for floats, int64_t for integers), LOAD(x) (what a stored x stands for), and NAME(f).
  */
 
-#define AT(ptr, i, step) (*(const T *)(const void *)((ptr) + (i) * (step)))
+#define AT(ptr, i, step) LOAD(*(const T *)(const void *)((ptr) + (i) * (step)))
+
+/* Sums have loops of their own, which are vectorised. */
+#define NOT_A_SUM(op)                                                \
+    ((op) == KERNEL_REDUCTION_MIN || (op) == KERNEL_REDUCTION_MAX || \
+     (op) == KERNEL_REDUCTION_PROD)
 
 /* Sums of integers wrap around: signed overflow is undefined, so they are taken unsigned. */
 #if IS_FLOAT
@@ -25,6 +30,8 @@ static A NAME(join)(int op, A a, A b)
         return BETTER_MIN(b, a) ? b : a;
     case KERNEL_REDUCTION_MAX:
         return BETTER_MAX(b, a) ? b : a;
+    case KERNEL_REDUCTION_PROD:
+        return TIMES(a, b);
     default:
         return PLUS(a, b);
     }
@@ -37,7 +44,7 @@ static A NAME(reduce_run)(int op, const char *x, int64_t step, int64_t n)
     int64_t i = 0;
     A result;
 
-    if (op == KERNEL_REDUCTION_MIN || op == KERNEL_REDUCTION_MAX || n < LANES) {
+    if (NOT_A_SUM(op) || n < LANES) {
         result = (A)AT(x, 0, step);
         for (i = 1; i < n; i++) {
             result = NAME(join)(op, result, (A)AT(x, i, step));
@@ -109,7 +116,7 @@ static void NAME(reduce_columns)(int op, const char *x, int64_t step, int64_t ac
     for (int64_t r = 1; r < length; r++) {
         const char *row = x + r * across;
 
-        if (op == KERNEL_REDUCTION_MIN || op == KERNEL_REDUCTION_MAX) {
+        if (NOT_A_SUM(op)) {
             for (int64_t i = 0; i < n; i++) {
                 out[i] = NAME(join)(op, out[i], (A)AT(row, i, step));
             }
@@ -122,6 +129,7 @@ static void NAME(reduce_columns)(int op, const char *x, int64_t step, int64_t ac
 }
 
 #undef AT
+#undef NOT_A_SUM
 #undef PLUS
 #undef TIMES
 #undef BETTER_MIN

@@ -10,12 +10,14 @@
 
 #include "kernels/cuda_params.h"
 #include "kernels/element.h"
+#include "kernels/element_complex.h"
+#include "kernels/element_half.h"
 #include "kernels/element_ops.h"
 
 #define M(name) name /* CUDA overloads the math functions by type */
 
-#define KERNEL(name, params)                                                                 \
-    extern "C" __global__ void __launch_bounds__(256)                                        \
+#define KERNEL(name, params)                          \
+    extern "C" __global__ void __launch_bounds__(256) \
         plasmon_##name(const __grid_constant__ struct params p)
 
 /* dtypes, as in base/box.h (which nvcc need not see); cuda_run.c asserts that they are the same. */
@@ -29,9 +31,40 @@ enum {
     CUDA_U32  = 7,
     CUDA_I64  = 8,
     CUDA_U64  = 9,
+    CUDA_F16  = 10,
+    CUDA_BF16 = 11,
     CUDA_F32  = 12,
     CUDA_F64  = 13,
+    CUDA_C64  = 14,
+    CUDA_C128 = 15,
 };
+
+/* 16-bit floats as they lie in memory. Arithmetic is done in float. */
+struct half_f16 {
+    uint16_t bits;
+};
+struct half_bf16 {
+    uint16_t bits;
+};
+
+KERNEL_FN float widen(half_f16 x)
+{
+    return kernel_f16_to_f32(x.bits);
+}
+KERNEL_FN float widen(half_bf16 x)
+{
+    return kernel_bf16_to_f32(x.bits);
+}
+
+template <typename Half> KERNEL_FN Half narrow(float x);
+template <> __device__ __forceinline__ half_f16 narrow<half_f16>(float x)
+{
+    return {kernel_f32_to_f16(x)};
+}
+template <> __device__ __forceinline__ half_bf16 narrow<half_bf16>(float x)
+{
+    return {kernel_f32_to_bf16(x)};
+}
 
 /* U: the type that arithmetic is done in (unsigned for integers); A: the type that accumulates. */
 template <typename Element> struct traits;
@@ -55,6 +88,49 @@ template <> struct traits<int64_t> {
     typedef int64_t A;
     static const bool is_float = false;
 };
+
+template <> struct traits<half_f16> {
+    typedef double A;
+};
+template <> struct traits<half_bf16> {
+    typedef double A;
+};
+template <> struct traits<kernel_c64> {
+    typedef kernel_c128 A;
+};
+template <> struct traits<kernel_c128> {
+    typedef kernel_c128 A;
+};
+
+/* A value in the type that accumulates. */
+template <typename T> KERNEL_FN typename traits<T>::A accumulated(T x)
+{
+    return (typename traits<T>::A)x;
+}
+KERNEL_FN double accumulated(half_f16 x)
+{
+    return (double)widen(x);
+}
+KERNEL_FN double accumulated(half_bf16 x)
+{
+    return (double)widen(x);
+}
+KERNEL_FN kernel_c128 accumulated(kernel_c64 x)
+{
+    return kernel_c64_widen(x);
+}
+KERNEL_FN kernel_c128 accumulated(kernel_c128 x)
+{
+    return x;
+}
+
+template <typename T> KERNEL_FN T bits_of(const uint64_t (&bits)[2])
+{
+    T value;
+
+    memcpy(&value, bits, sizeof(value));
+    return value;
+}
 
 template <typename T> KERNEL_FN T bits_as(uint64_t bits)
 {
@@ -122,7 +198,8 @@ KERNEL_FN void walk_at(const struct cuda_walk &walk, int64_t index, int64_t *off
 }
 
 /* 16 bytes that are loaded and stored at once. */
-template <typename T> struct __align__(16) pack {
+template <typename T> struct __align__(16) pack
+{
     static const int count = 16 / sizeof(T);
     T value[16 / sizeof(T)];
 };

@@ -20,9 +20,11 @@ static plasmon_status_t launch(const struct cuda_call *call, uint32_t kernel,
     return cuda_launch(call, kernel, cuda_blocks(call, items), 256, 1, params);
 }
 
-static bool is_heavy(int op)
+static bool is_heavy(int op, uint32_t dtype)
 {
     switch (op) {
+    case KERNEL_OP_SQRT:
+        return kernel_is_complex(dtype);
 #define XX(name, expression) case KERNEL_OP_##name:
         KERNEL_UNARY_HEAVY(XX)
 #undef XX
@@ -41,12 +43,12 @@ static plasmon_status_t unary(const struct cuda_call *call, double scalar)
 
     kernel_walk_init(&walk, &call->args[0]);
     kernel_walk_add(&walk, x);
-    params.walk   = cuda_walk_of(&walk, bytes);
-    params.scalar = cuda_scalar_f64(x->dtype, scalar);
-    return launch(call,
-                  (is_heavy(call->op) ? CUDA_heavy_f32 : CUDA_unary_f32) +
-                      cuda_type_index(x->dtype),
-                  &params, bytes);
+    params.walk = cuda_walk_of(&walk, bytes);
+    cuda_scalar_bits(x->dtype, scalar, params.scalar);
+    if (is_heavy(call->op, x->dtype)) {
+        return launch(call, CUDA_heavy_f32 + cuda_float_index(x->dtype), &params, bytes);
+    }
+    return launch(call, CUDA_unary_f32 + cuda_type_index(x->dtype), &params, bytes);
 }
 
 plasmon_status_t cuda_unary(const struct cuda_call *call)
@@ -59,20 +61,37 @@ plasmon_status_t cuda_scalar(const struct cuda_call *call)
     return unary(call, call->scalars[0].f);
 }
 
+/* y is real. */
+plasmon_status_t cuda_part(const struct cuda_call *call)
+{
+    uint32_t dtype                 = call->args[1].dtype;
+    struct cuda_elementwise params = {.op = call->op};
+    struct kernel_walk walk;
+
+    if (!kernel_is_complex(dtype)) { /* abs of a real number */
+        return unary(call, 0);
+    }
+    kernel_walk_init(&walk, &call->args[0]);
+    kernel_walk_add(&walk, &call->args[1]);
+    params.walk = cuda_walk_of(&walk, 0);
+    return launch(call, dtype == PL_C64 ? CUDA_part_c64 : CUDA_part_c128, &params, 0);
+}
+
 /* y = a op b; a may be y. */
-static plasmon_status_t binary(const struct cuda_call *call, int op, uint64_t scalar,
+static plasmon_status_t binary(const struct cuda_call *call, int op, double scalar,
                                const struct kernel_arg *y, const struct kernel_arg *a,
                                const struct kernel_arg *b)
 {
     uint32_t bytes  = pl_dtype_bytes(a->dtype);
     uint32_t kernel = op == KERNEL_OP_POWER ? CUDA_power_f32 : CUDA_binary_f32;
-    struct cuda_elementwise params = {.op = op, .scalar = scalar};
+    struct cuda_elementwise params = {.op = op};
     struct kernel_walk walk;
 
     kernel_walk_init(&walk, y);
     kernel_walk_add(&walk, a);
     kernel_walk_add(&walk, b);
     params.walk = cuda_walk_of(&walk, bytes);
+    cuda_scalar_bits(a->dtype, scalar, params.scalar);
     return launch(call, kernel + cuda_type_index(a->dtype), &params, bytes);
 }
 
@@ -84,12 +103,9 @@ plasmon_status_t cuda_binary(const struct cuda_call *call)
 plasmon_status_t cuda_into(const struct cuda_call *call)
 {
     const struct kernel_arg *y = &call->args[0];
-    uint64_t scalar            = 0;
     int op                     = call->op;
+    double scalar              = op == KERNEL_OP_AXPY ? call->scalars[0].f : 0;
 
-    if (op == KERNEL_OP_AXPY) {
-        scalar = cuda_scalar_f64(y->dtype, call->scalars[0].f);
-    }
     if (kernel_id_of(call->function) == KERNEL_ID_accumulate) {
         op = kernel_op_of_reduce(y->reduce_op);
     }
@@ -136,7 +152,7 @@ static plasmon_status_t fill(const struct cuda_call *call, union kernel_value va
 
     kernel_walk_init(&walk, x);
     params.walk = cuda_walk_of(&walk, bytes);
-    memcpy(&params.scalar, value.bytes, sizeof(params.scalar));
+    memcpy(params.scalar, value.bytes, sizeof(params.scalar));
     return launch(call, CUDA_fill, &params, bytes);
 }
 
@@ -150,15 +166,21 @@ plasmon_status_t cuda_fill_i64(const struct cuda_call *call)
     return fill(call, kernel_value_of_i64(call->args[0].dtype, call->scalars[0].i));
 }
 
-plasmon_status_t cuda_cast(const struct cuda_call *call)
+plasmon_status_t cuda_convert(const struct cuda_call *call, const struct kernel_arg *y,
+                              const struct kernel_arg *x)
 {
-    struct cuda_elementwise params = {.dtype = {call->args[0].dtype, call->args[1].dtype}};
+    struct cuda_elementwise params = {.dtype = {y->dtype, x->dtype}};
     struct kernel_walk walk;
 
-    kernel_walk_init(&walk, &call->args[0]);
-    kernel_walk_add(&walk, &call->args[1]);
+    kernel_walk_init(&walk, y);
+    kernel_walk_add(&walk, x);
     params.walk = cuda_walk_of(&walk, 0);
     return launch(call, CUDA_cast, &params, 0);
+}
+
+plasmon_status_t cuda_cast(const struct cuda_call *call)
+{
+    return cuda_convert(call, &call->args[0], &call->args[1]);
 }
 
 /* ------------------------------------------------------------------------------------------------ arange, random */

@@ -13,58 +13,87 @@
 #include "kernels/cpu.h" /* the scratch of products is the same */
 #include "kernels/walk.h"
 
-#define CUDA_MODULES(XX) \
-    XX(elementwise)      \
-    XX(move)             \
-    XX(reduce)           \
-    XX(linalg)           \
+#define CUDA_MODULES(XX)    \
+    XX(elementwise)         \
+    XX(elementwise_half)    \
+    XX(elementwise_complex) \
+    XX(convert)             \
+    XX(move)                \
+    XX(reduce)              \
+    XX(reduce_more)         \
+    XX(linalg)              \
     XX(neighbours)
 
-/* The four element types in the order of cuda_type_index(), so that a kernel for a dtype is found by adding. */
+/*
+ * The element types of the kernels that are made for several, so that a kernel for a dtype is found by adding: the order is
+ * that of cuda_type_index(), of cuda_float_index() for FLOATS and INEXACT.
+ */
 #define CUDA_TYPED(XX, module, name) \
     XX(module, name##_f32)           \
     XX(module, name##_f64)           \
     XX(module, name##_i32)           \
     XX(module, name##_i64)
-#define CUDA_FLOATS(XX, module, name) \
-    XX(module, name##_f32)            \
+#define CUDA_HALVES(XX, module, name) \
+    XX(module, name##_f16)            \
+    XX(module, name##_bf16)
+#define CUDA_COMPLEX(XX, module, name) \
+    XX(module, name##_c64)             \
+    XX(module, name##_c128)
+#define CUDA_SINGLES(XX, module, name) \
+    XX(module, name##_f32)             \
     XX(module, name##_f64)
-#define CUDA_KERNELS(XX)                 \
-    CUDA_TYPED(XX, elementwise, unary)   \
-    CUDA_TYPED(XX, elementwise, binary)  \
-    CUDA_TYPED(XX, elementwise, power)   \
-    CUDA_FLOATS(XX, elementwise, heavy)  \
-    CUDA_TYPED(XX, elementwise, compare) \
-    XX(elementwise, compare_bool)        \
-    XX(elementwise, cast)                \
-    XX(elementwise, fill)                \
-    XX(elementwise, generate)            \
-    XX(move, copy)                       \
-    XX(move, transpose_1)                \
-    XX(move, transpose_2)                \
-    XX(move, transpose_4)                \
-    XX(move, transpose_8)                \
-    XX(move, transpose_16)               \
-    CUDA_TYPED(XX, move, fold)           \
-    XX(move, checksum)                   \
-    XX(move, spin)                       \
-    XX(move, trap)                       \
-    XX(move, illegal)                    \
-    CUDA_TYPED(XX, reduce, rows)         \
-    CUDA_TYPED(XX, reduce, columns)      \
-    CUDA_TYPED(XX, reduce, arg_rows)     \
-    CUDA_TYPED(XX, reduce, arg_columns)  \
-    XX(reduce, join_f64)                 \
-    XX(reduce, join_i64)                 \
-    XX(reduce, arg_join_f64)             \
-    XX(reduce, arg_join_i64)             \
-    XX(linalg, product_i32)              \
-    XX(linalg, product_i64)              \
-    CUDA_TYPED(XX, linalg, distance)     \
-    CUDA_FLOATS(XX, linalg, norms)       \
-    CUDA_FLOATS(XX, linalg, add_norms)   \
-    CUDA_TYPED(XX, neighbours, topk)     \
-    CUDA_TYPED(XX, neighbours, merge)    \
+/* i32 i64 and all floats, in their modules; then complex numbers, too. */
+#define CUDA_REALS(XX, module, half, name) \
+    CUDA_TYPED(XX, module, name)           \
+    CUDA_HALVES(XX, half, name)
+#define CUDA_NUMBERS(XX, module, half, complex, name) \
+    CUDA_REALS(XX, module, half, name)                \
+    CUDA_COMPLEX(XX, complex, name)
+#define CUDA_FLOATS(XX, module, half, name) \
+    CUDA_SINGLES(XX, module, name)          \
+    CUDA_HALVES(XX, half, name)
+#define CUDA_INEXACT(XX, module, half, complex, name) \
+    CUDA_FLOATS(XX, module, half, name)               \
+    CUDA_COMPLEX(XX, complex, name)
+
+#define CUDA_KERNELS(XX)                                                          \
+    CUDA_NUMBERS(XX, elementwise, elementwise_half, elementwise_complex, unary)   \
+    CUDA_NUMBERS(XX, elementwise, elementwise_half, elementwise_complex, binary)  \
+    CUDA_REALS(XX, elementwise, elementwise_half, power)                          \
+    CUDA_INEXACT(XX, elementwise, elementwise_half, elementwise_complex, heavy)   \
+    CUDA_NUMBERS(XX, elementwise, elementwise_half, elementwise_complex, compare) \
+    XX(elementwise, compare_bool)                                                 \
+    CUDA_COMPLEX(XX, elementwise_complex, part)                                   \
+    XX(convert, cast)                                                             \
+    XX(convert, fill)                                                             \
+    XX(convert, generate)                                                         \
+    XX(move, copy)                                                                \
+    XX(move, transpose_1)                                                         \
+    XX(move, transpose_2)                                                         \
+    XX(move, transpose_4)                                                         \
+    XX(move, transpose_8)                                                         \
+    XX(move, transpose_16)                                                        \
+    CUDA_NUMBERS(XX, move, move, move, fold)                                      \
+    XX(move, checksum)                                                            \
+    XX(move, spin)                                                                \
+    XX(move, trap)                                                                \
+    XX(move, illegal)                                                             \
+    CUDA_NUMBERS(XX, reduce, reduce_more, reduce_more, rows)                      \
+    CUDA_NUMBERS(XX, reduce, reduce_more, reduce_more, columns)                   \
+    CUDA_REALS(XX, reduce, reduce_more, arg_rows)                                 \
+    CUDA_REALS(XX, reduce, reduce_more, arg_columns)                              \
+    XX(reduce, join_f64)                                                          \
+    XX(reduce, join_i64)                                                          \
+    XX(reduce_more, join_c128)                                                    \
+    XX(reduce, arg_join_f64)                                                      \
+    XX(reduce, arg_join_i64)                                                      \
+    XX(linalg, product_i32)                                                       \
+    XX(linalg, product_i64)                                                       \
+    CUDA_TYPED(XX, linalg, distance)                                              \
+    CUDA_SINGLES(XX, linalg, norms)                                               \
+    CUDA_SINGLES(XX, linalg, add_norms)                                           \
+    CUDA_TYPED(XX, neighbours, topk)                                              \
+    CUDA_TYPED(XX, neighbours, merge)                                             \
     XX(neighbours, vote)
 
 enum cuda_module {
@@ -90,6 +119,13 @@ typedef int (*cuda_sgemm_fn)(void *handle, int trans_a, int trans_b, int m, int 
 typedef int (*cuda_dgemm_fn)(void *handle, int trans_a, int trans_b, int m, int n, int k,
                              const double *alpha, const double *a, int lda, const double *b,
                              int ldb, const double *beta, double *c, int ldc);
+/* Any of the inexact types; types are of cudaDataType_t, `compute` of cublasComputeType_t. */
+typedef int (*cuda_gemm_batched_fn)(void *handle, int trans_a, int trans_b, int m, int n,
+                                    int k, const void *alpha, const void *a, int type_a,
+                                    int lda, long long stride_a, const void *b, int type_b,
+                                    int ldb, long long stride_b, const void *beta, void *c,
+                                    int type_c, int ldc, long long stride_c, int batch,
+                                    int compute, int algorithm);
 typedef int (*cuda_sgemv_fn)(void *handle, int trans, int m, int n, const float *alpha,
                              const float *a, int lda, const float *x, int incx,
                              const float *beta, float *y, int incy);
@@ -105,6 +141,7 @@ struct kernel_cuda {
     void *kernel[CUDA_KERNEL_COUNT];
     cuda_sgemm_fn sgemm; /* all NULL when cuBLAS is missing */
     cuda_dgemm_fn dgemm;
+    cuda_gemm_batched_fn gemm_batched;
     cuda_sgemv_fn sgemv;
     cuda_dgemv_fn dgemv;
 
@@ -126,8 +163,10 @@ struct cuda_call {
 
 /* ---- tools, in cuda_run.c */
 
-/* f32 0, f64 1, i32 2, i64 3; only for those. */
+/* f32 0, f64 1, i32 2, i64 3, f16 4, bf16 5, c64 6, c128 7; only for those. */
 uint32_t cuda_type_index(uint32_t dtype);
+/* f32 0, f64 1, f16 2, bf16 3, c64 4, c128 5; only for those. */
+uint32_t cuda_float_index(uint32_t dtype);
 plasmon_status_t cuda_launch(const struct cuda_call *call, uint32_t kernel, int64_t blocks,
                              uint32_t threads_x, uint32_t threads_y,
                              void *params) PL_MUST_CHECK;
@@ -135,7 +174,12 @@ plasmon_status_t cuda_launch(const struct cuda_call *call, uint32_t kernel, int6
 int64_t cuda_blocks(const struct cuda_call *call, int64_t items);
 /* The merged walk as kernels take it. element_bytes: of all arrays alike, 0 when they differ. */
 struct cuda_walk cuda_walk_of(struct kernel_walk *walk, uint32_t element_bytes);
-uint64_t cuda_scalar_f64(uint32_t dtype, double value);
+/* The bits of one number of that dtype. */
+void cuda_scalar_bits(uint32_t dtype, double value, uint64_t out[2]);
+uint64_t cuda_scalar_f64(uint32_t dtype, double value); /* of up to 8 bytes */
+/* y = x, equal shapes, any strides, any dtypes. */
+plasmon_status_t cuda_convert(const struct cuda_call *call, const struct kernel_arg *y,
+                              const struct kernel_arg *x) PL_MUST_CHECK;
 /* y = x, equal shapes, any strides; y's and x's memory do not overlap. */
 plasmon_status_t cuda_copy(const struct cuda_call *call, const struct kernel_arg *y,
                            const struct kernel_arg *x) PL_MUST_CHECK;
@@ -148,6 +192,7 @@ plasmon_status_t cuda_copy(const struct cuda_call *call, const struct kernel_arg
     XX(cast)               \
     XX(generate)           \
     XX(unary)              \
+    XX(part)               \
     XX(scalar)             \
     XX(logical)            \
     XX(binary)             \

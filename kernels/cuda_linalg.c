@@ -1,6 +1,6 @@
 /*
  * Launching products and distances. Products of floats go to cuBLAS in their own precision (its default math mode: no TF32),
- * those of integers to kernels of ours; see cuda_linalg.cu.
+ * 16-bit floats with sums in f32; those of integers go to kernels of ours (cuda_linalg.cu).
  *
  * cuBLAS counts in columns. A row-major matrix is its own transpose there, and c = a b is c' = b' a': the operands change
  * places, nothing is moved.
@@ -34,6 +34,67 @@ static void blas_unlock(const struct cuda_call *call)
 
 /* ------------------------------------------------------------------------------------------------ products */
 
+/* cudaDataType_t, cublasComputeType_t */
+static int blas_type(uint32_t dtype)
+{
+    switch (dtype) {
+    case PL_F32:
+        return 0;
+    case PL_F64:
+        return 1;
+    case PL_F16:
+        return 2;
+    case PL_BF16:
+        return 14;
+    case PL_C64:
+        return 4;
+    default:
+        return 5; /* c128 */
+    }
+}
+
+#define BLAS_COMPUTE_F32       68
+#define BLAS_COMPUTE_F64       70
+#define BLAS_ALGORITHM_ITS_OWN (-1)
+
+/* Factors come in the type that computes; those of complex numbers are real here. */
+union blas_scale {
+    float f32[2];
+    double f64[2];
+};
+
+static union blas_scale blas_scale(bool wide, double value)
+{
+    union blas_scale scale = {.f64 = {0, 0}};
+
+    if (wide) {
+        scale.f64[0] = value;
+    } else {
+        scale.f32[0] = (float)value;
+    }
+    return scale;
+}
+
+static int gemm_ex_locked(const struct cuda_call *call, void *handle, uint32_t dtype,
+                          double alpha, const struct kernel_matrix *a,
+                          const struct kernel_layout *la, const struct kernel_matrix *b,
+                          const struct kernel_layout *lb, double beta,
+                          const struct kernel_matrix *c, const struct kernel_layout *lc)
+{
+    bool wide                = dtype == PL_F64 || dtype == PL_C128;
+    union blas_scale scale_a = blas_scale(wide, alpha);
+    union blas_scale scale_b = blas_scale(wide, beta);
+    int type                 = blas_type(dtype);
+
+    return call->cuda->gemm_batched(
+        handle, lb->transposed ? BLAS_T : BLAS_N, la->transposed ? BLAS_T : BLAS_N,
+        (int)c->columns, (int)c->rows, (int)a->columns, &scale_a,
+        (const void *)(uintptr_t)b->data, type, (int)lb->leading, 0,
+        (const void *)(uintptr_t)a->data, type, (int)la->leading, 0, &scale_b,
+        (void *)(uintptr_t)c->data, type, (int)lc->leading, 0, 1,
+        wide ? BLAS_COMPUTE_F64 : BLAS_COMPUTE_F32, BLAS_ALGORITHM_ITS_OWN);
+}
+
 /* All three have a layout; c's rows are dense. */
 static int gemm_locked(const struct cuda_call *call, void *handle, uint32_t dtype,
                        double alpha, const struct kernel_matrix *a,
@@ -54,6 +115,9 @@ static int gemm_locked(const struct cuda_call *call, void *handle, uint32_t dtyp
 
     ta = la.transposed ? BLAS_T : BLAS_N;
     tb = lb.transposed ? BLAS_T : BLAS_N;
+    if (!kernel_is_single(dtype)) {
+        return gemm_ex_locked(call, handle, dtype, alpha, a, &la, b, &lb, beta, c, &lc);
+    }
     if (dtype == PL_F32) {
         return call->cuda->sgemm(handle, tb, ta, (int)c->columns, (int)c->rows,
                                  (int)a->columns, &alpha_f32,
@@ -83,7 +147,8 @@ static plasmon_status_t product_by_blas(const struct cuda_call *call, uint32_t d
             call->function->name);
     }
     handle = blas_lock(call);
-    if (handle != NULL && call->cuda->sgemm != NULL && call->cuda->dgemm != NULL) {
+    if (handle != NULL && call->cuda->sgemm != NULL && call->cuda->dgemm != NULL &&
+        call->cuda->gemm_batched != NULL) {
         result = gemm_locked(call, handle, dtype, alpha, a, b, beta, c);
         status = result == 0 ? PLASMON_OK : blas_failed(call, result);
     }
@@ -159,7 +224,7 @@ static plasmon_status_t product(const struct cuda_call *call, uint32_t dtype, do
                                 const struct kernel_matrix *b, double beta,
                                 const struct kernel_matrix *c)
 {
-    if (kernel_is_float(dtype)) {
+    if (!kernel_is_integer(dtype)) {
         return product_of_floats(call, dtype, alpha, a, b, beta, c, call->scratch.addr);
     }
     return launch_tiles(call, dtype == PL_I32 ? CUDA_product_i32 : CUDA_product_i64, dtype,
@@ -176,11 +241,28 @@ plasmon_status_t cuda_gemm(const struct cuda_call *call)
     return product(call, call->args[0].dtype, s.alpha, &a, &b, s.beta, &c);
 }
 
+/* cuBLAS takes all of the inexact types as they are. */
+static uint64_t product_bytes(uint32_t dtype, const struct kernel_matrix *a,
+                              const struct kernel_matrix *b, const struct kernel_matrix *c)
+{
+    if (kernel_is_integer(dtype)) {
+        return 0;
+    }
+    return kernel_matrix_scratch(a, dtype, false) + kernel_matrix_scratch(b, dtype, false) +
+           kernel_matrix_scratch(c, dtype, true);
+}
+
 uint64_t cuda_gemm_scratch(const struct kernel_function *function,
                            const struct kernel_arg *args, uint32_t arg_count,
                            const union kernel_scalar *scalars)
 {
-    return cpu_gemm_scratch(function, args, arg_count, scalars);
+    struct kernel_gemm s   = kernel_gemm_of(function, scalars);
+    struct kernel_matrix c = kernel_matrix_of(&args[0], false);
+    struct kernel_matrix a = kernel_matrix_of(&args[1], s.trans_a);
+    struct kernel_matrix b = kernel_matrix_of(&args[2], s.trans_b);
+
+    (void)arg_count;
+    return product_bytes(args[0].dtype, &a, &b, &c);
 }
 
 /* ------------------------------------------------------------------------------------------------ gemv */
@@ -227,7 +309,7 @@ plasmon_status_t cuda_gemv(const struct cuda_call *call)
     void *handle;
     int result;
 
-    if (!kernel_is_float(dtype) || !kernel_matrix_small(&a) ||
+    if (!kernel_is_single(dtype) || !kernel_matrix_small(&a) ||
         !kernel_matrix_layout(&a, &layout) || !vector_fits_blas(&x) ||
         !vector_fits_blas(&y)) {
         return product(call, dtype, 1, &a, &x, 0, &y);
@@ -245,7 +327,14 @@ uint64_t cuda_gemv_scratch(const struct kernel_function *function,
                            const struct kernel_arg *args, uint32_t arg_count,
                            const union kernel_scalar *scalars)
 {
-    return cpu_gemv_scratch(function, args, arg_count, scalars);
+    struct kernel_matrix y = kernel_matrix_of(&args[0], false);
+    struct kernel_matrix a = kernel_matrix_of(&args[1], false);
+    struct kernel_matrix x = kernel_matrix_of(&args[2], false);
+
+    (void)function;
+    (void)arg_count;
+    (void)scalars;
+    return product_bytes(args[0].dtype, &a, &x, &y);
 }
 
 /* ------------------------------------------------------------------------------------------------ distances */

@@ -195,7 +195,7 @@ plasmon_status_t cuda_checksum(const struct cuda_call *call)
 {
     const struct kernel_arg *x     = &call->args[1];
     struct cuda_elementwise params = {.bytes  = pl_dtype_bytes(x->dtype),
-                                      .scalar = call->args[0].data.addr};
+                                      .scalar = {call->args[0].data.addr}};
     struct kernel_walk walk;
     plasmon_status_t status;
 

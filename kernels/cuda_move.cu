@@ -4,7 +4,8 @@
 #include "kernels/cuda_common.cuh"
 
 /* 16-byte elements. */
-struct __align__(16) word16 {
+struct __align__(16) word16
+{
     uint64_t low;
     uint64_t high;
 };
@@ -48,10 +49,11 @@ KERNEL(copy, cuda_elementwise)
  * loads and the stores of a warp are 32 neighbours; the extra column keeps a tile's columns in different banks.
  * Blocks of 32 x 8 threads, a tile a block at a time.
  */
-#define TILE 32
+#define TILE      32
 #define TILE_ROWS 8
 
-template <typename Word> KERNEL_FN void transpose_tiles(const cuda_transpose &p, Word (*tile)[TILE + 1])
+template <typename Word>
+KERNEL_FN void transpose_tiles(const cuda_transpose &p, Word (*tile)[TILE + 1])
 {
     int64_t tiles_across = (p.columns + TILE - 1) / TILE;
     int64_t tiles_down   = (p.rows + TILE - 1) / TILE;
@@ -63,7 +65,8 @@ template <typename Word> KERNEL_FN void transpose_tiles(const cuda_transpose &p,
         int64_t at[2];
 
         offsets_of<2>(t / tiles_across / tiles_down, p.ndim, p.dim, p.stride, at);
-        for (int i = threadIdx.y; i < TILE; i += TILE_ROWS) { /* x is dense along the rows */
+        for (int i = threadIdx.y; i < TILE;
+             i += TILE_ROWS) { /* x is dense along the rows */
             int64_t row    = first_row + threadIdx.x;
             int64_t column = first_column + i;
 
@@ -78,7 +81,8 @@ template <typename Word> KERNEL_FN void transpose_tiles(const cuda_transpose &p,
             int64_t column = first_column + threadIdx.x;
 
             if (row < p.rows && column < p.columns) {
-                *pointer<Word>(p.y, at[0] + row * p.y_stride + column * (int64_t)sizeof(Word)) =
+                *pointer<Word>(p.y,
+                               at[0] + row * p.y_stride + column * (int64_t)sizeof(Word)) =
                     tile[threadIdx.x][i];
             }
         }
@@ -86,12 +90,12 @@ template <typename Word> KERNEL_FN void transpose_tiles(const cuda_transpose &p,
     }
 }
 
-#define TRANSPOSE_KERNEL(Word, bytes)                                                        \
-    KERNEL(transpose_##bytes, cuda_transpose)                                                \
-    {                                                                                        \
-        __shared__ Word tile[TILE][TILE + 1];                                                \
-                                                                                             \
-        transpose_tiles<Word>(p, tile);                                                      \
+#define TRANSPOSE_KERNEL(Word, bytes)         \
+    KERNEL(transpose_##bytes, cuda_transpose) \
+    {                                         \
+        __shared__ Word tile[TILE][TILE + 1]; \
+                                              \
+        transpose_tiles<Word>(p, tile);       \
     }
 TRANSPOSE_KERNEL(uint8_t, 1)
 TRANSPOSE_KERNEL(uint16_t, 2)
@@ -115,6 +119,34 @@ template <typename T> KERNEL_FN T fold_join(int op, T a, T b)
     default:
         return (a > b || a != a) ? a : b;
     }
+}
+
+/* Each step rounds to the element type, as separate folds would. */
+template <typename Half> KERNEL_FN Half fold_halves(int op, Half a, Half b)
+{
+    return narrow<Half>(fold_join<float>(op, widen(a), widen(b)));
+}
+template <>
+__device__ __forceinline__ half_f16 fold_join<half_f16>(int op, half_f16 a, half_f16 b)
+{
+    return fold_halves(op, a, b);
+}
+template <>
+__device__ __forceinline__ half_bf16 fold_join<half_bf16>(int op, half_bf16 a, half_bf16 b)
+{
+    return fold_halves(op, a, b);
+}
+template <>
+__device__ __forceinline__ kernel_c64 fold_join<kernel_c64>(int op, kernel_c64 a,
+                                                            kernel_c64 b)
+{
+    return op == KERNEL_OP_ADD ? kernel_c64_add(a, b) : kernel_c64_mul(a, b);
+}
+template <>
+__device__ __forceinline__ kernel_c128 fold_join<kernel_c128>(int op, kernel_c128 a,
+                                                              kernel_c128 b)
+{
+    return op == KERNEL_OP_ADD ? kernel_c128_add(a, b) : kernel_c128_mul(a, b);
 }
 
 /*
@@ -142,22 +174,26 @@ template <typename T> KERNEL_FN T fold_tree(const cuda_fold &p, int64_t at)
     return stack[0];
 }
 
-#define FOLD_KERNEL(T, suffix)                                                               \
-    KERNEL(fold_##suffix, cuda_fold)                                                         \
-    {                                                                                        \
-        for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {            \
-            int64_t at[2];                                                                   \
-            T *y;                                                                            \
-                                                                                             \
-            walk_at<2>(p.walk, i, at);                                                       \
-            y  = pointer<T>(p.walk.base[0], at[0]);                                          \
-            *y = fold_join<T>(p.op, *y, fold_tree<T>(p, at[1]));                             \
-        }                                                                                    \
+#define FOLD_KERNEL(T, suffix)                                                    \
+    KERNEL(fold_##suffix, cuda_fold)                                              \
+    {                                                                             \
+        for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) { \
+            int64_t at[2];                                                        \
+            T *y;                                                                 \
+                                                                                  \
+            walk_at<2>(p.walk, i, at);                                            \
+            y  = pointer<T>(p.walk.base[0], at[0]);                               \
+            *y = fold_join<T>(p.op, *y, fold_tree<T>(p, at[1]));                  \
+        }                                                                         \
     }
 FOLD_KERNEL(float, f32)
 FOLD_KERNEL(double, f64)
 FOLD_KERNEL(int32_t, i32)
 FOLD_KERNEL(int64_t, i64)
+FOLD_KERNEL(half_f16, f16)
+FOLD_KERNEL(half_bf16, bf16)
+FOLD_KERNEL(kernel_c64, c64)
+FOLD_KERNEL(kernel_c128, c128)
 
 /* ------------------------------------------------------------------------------------------------ checksum */
 
@@ -196,7 +232,7 @@ KERNEL(checksum, cuda_elementwise)
         sum += __shfl_down_sync(0xffffffffu, sum, step);
     }
     if (threadIdx.x % 32 == 0) {
-        atomicAdd(pointer<unsigned long long>(p.scalar, 0), sum);
+        atomicAdd(pointer<unsigned long long>(p.scalar[0], 0), sum);
     }
 }
 
@@ -224,5 +260,6 @@ KERNEL(trap, cuda_spin)
 
 KERNEL(illegal, cuda_spin)
 {
-    *pointer<volatile uint32_t>(p.nanoseconds, 16) = 1; /* nothing is mapped there: nanoseconds is 0 */
+    *pointer<volatile uint32_t>(p.nanoseconds, 16) =
+        1; /* nothing is mapped there: nanoseconds is 0 */
 }

@@ -12,14 +12,14 @@
 #define CUDA_DIM_MAX  8
 #define CUDA_FOLD_MAX 64
 
-/* Up to three arrays of one shape, merged (walk.h). */
+/* Up to four arrays of one shape, merged (walk.h). */
 struct cuda_walk {
     int64_t count; /* of elements */
     uint32_t ndim;
     uint32_t dense; /* one dimension, all arrays contiguous and on 16-byte addresses */
     int64_t dim[CUDA_DIM_MAX];
-    int64_t stride[3][CUDA_DIM_MAX];
-    uint64_t base[3];
+    int64_t stride[4][CUDA_DIM_MAX];
+    uint64_t base[4];
 };
 
 struct cuda_elementwise {
@@ -27,7 +27,8 @@ struct cuda_elementwise {
     int32_t op;            /* enum kernel_op */
     uint32_t dtype[2];     /* cast: to, from */
     uint32_t bytes;        /* copy, checksum: of an element */
-    uint64_t scalar;       /* bits of the element type; fill: the value */
+    uint64_t scalar
+        [2]; /* bits of the element type; fill: the value; checksum: address of the sum */
 };
 
 /* Values by flat index. */
@@ -87,11 +88,12 @@ struct cuda_reduce {
     int64_t reduced_stride[2][CUDA_DIM_MAX]; /* of x and, for dot, of x2 */
     uint64_t y;
     uint64_t x;
-    uint64_t x2;      /* dot; otherwise 0 */
-    uint64_t partial; /* 8 bytes each: values, then, for arg reductions, indices */
-    int32_t op;       /* enum kernel_reduction */
-    uint32_t to;      /* dtype of y */
-    uint32_t group;   /* threads that work on one output: 32 or 256 */
+    uint64_t x2; /* dot; otherwise 0 */
+    uint64_t
+        partial;    /* what a segment comes to: a state of the kernel's (cuda_reduce.cuh) */
+    int32_t op;     /* enum kernel_reduction */
+    uint32_t to;    /* dtype of y */
+    uint32_t group; /* threads that work on one output: 32 or 256 */
     uint32_t unused;
 };
 

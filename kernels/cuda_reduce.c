@@ -1,10 +1,9 @@
 /*
- * Launching reductions: which way, and into how many segments; see cuda_reduce.cu.
+ * Launching reductions: which way, and into how many segments; see cuda_reduce.cuh.
  *
  * The plan depends on shapes and strides alone, never on the GPU, so that results do not either.
  */
 #include "kernels/cuda_int.h"
-#include "kernels/matrix.h"
 
 #include <string.h>
 
@@ -22,6 +21,7 @@ struct plan {
     struct cuda_reduce params;
     bool by_rows;
     bool is_arg;
+    uint32_t state_bytes; /* what the kernels keep of a segment */
 };
 
 static int64_t divide_up(int64_t a, int64_t b)
@@ -86,7 +86,8 @@ static void plan_segments(struct plan *plan)
 static struct plan plan_of(const struct kernel_arg *args, int op, bool is_arg,
                            const struct kernel_arg *x2, int64_t axis)
 {
-    struct plan plan      = {.is_arg = is_arg};
+    struct plan plan      = {.is_arg      = is_arg,
+                             .state_bytes = is_arg || kernel_is_complex(args[1].dtype) ? 16 : 8};
     struct cuda_reduce *p = &plan.params;
     int64_t across;
     int64_t beside;
@@ -104,13 +105,14 @@ static uint64_t plan_scratch(const struct plan *plan)
 {
     uint64_t slots = (uint64_t)(plan->params.outputs * plan->params.segments);
 
-    return plan->params.segments == 1 ? 0 : slots * (plan->is_arg ? 16 : 8);
+    return plan->params.segments == 1 ? 0 : slots * plan->state_bytes;
 }
 
 static plasmon_status_t plan_run(const struct cuda_call *call, struct plan *plan)
 {
     struct cuda_reduce *p = &plan->params;
-    uint32_t type         = cuda_type_index(call->args[1].dtype);
+    uint32_t dtype        = call->args[1].dtype;
+    uint32_t type         = cuda_type_index(dtype);
     uint32_t join         = plan->is_arg ? CUDA_arg_join_f64 : CUDA_join_f64;
     int64_t work          = p->outputs * p->segments;
     uint32_t kernel;
@@ -127,8 +129,12 @@ static plasmon_status_t plan_run(const struct cuda_call *call, struct plan *plan
     if (status != PLASMON_OK || p->segments == 1) {
         return status;
     }
-    return cuda_launch(call, join + !kernel_is_float(call->args[1].dtype),
-                       cuda_blocks(call, p->outputs * 256), 256, 1, p);
+    if (kernel_is_complex(dtype)) {
+        join = CUDA_join_c128;
+    } else if (kernel_is_integer(dtype)) {
+        join++;
+    }
+    return cuda_launch(call, join, cuda_blocks(call, p->outputs * 256), 256, 1, p);
 }
 
 plasmon_status_t cuda_reduce(const struct cuda_call *call)

@@ -14,8 +14,9 @@
 
 static_assert(CUDA_DIM_MAX == PL_DIM_MAX, "cuda_params.h repeats it for nvcc");
 static_assert(CUDA_FOLD_MAX == KERNEL_FOLD_MAX, "cuda_params.h repeats it for nvcc");
-static_assert(PL_BOOL == 1 && PL_U8 == 3 && PL_I32 == 6 && PL_U64 == 9 && PL_F32 == 12 &&
-                  PL_F64 == 13,
+static_assert(PL_BOOL == 1 && PL_U8 == 3 && PL_I32 == 6 && PL_U64 == 9 && PL_F16 == 10 &&
+                  PL_BF16 == 11 && PL_F32 == 12 && PL_F64 == 13 && PL_C64 == 14 &&
+                  PL_C128 == 15,
               "cuda_common.cuh repeats them for nvcc");
 static_assert(sizeof(struct cuda_reduce) <= 4096, "kernel parameters of every driver");
 
@@ -41,7 +42,7 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW(random_uniform, generate),
     ROW(random_normal, generate),
     ROW(negative, unary),
-    ROW(abs, unary),
+    ROW(abs, part),
     ROW(sign, unary),
     ROW(square, unary),
     ROW(sqrt, unary),
@@ -54,6 +55,9 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW(sigmoid, unary),
     ROW(floor, unary),
     ROW(ceil, unary),
+    ROW(conj, unary),
+    ROW(real, part),
+    ROW(imag, part),
     ROW(not, logical),
     ROW(add, binary),
     ROW(subtract, binary),
@@ -74,6 +78,7 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW(accumulate, into),
     ROW_SCRATCH(fold, fold),
     ROW_SCRATCH(sum, reduce),
+    ROW_SCRATCH(prod, reduce),
     ROW_SCRATCH(min, reduce),
     ROW_SCRATCH(max, reduce),
     ROW_SCRATCH(mean, reduce),
@@ -159,6 +164,8 @@ static void find_blas(struct kernel_cuda *cuda)
     cuda->dgemm = (cuda_dgemm_fn)device_cublas_symbol(cuda->device, "cublasDgemm_v2");
     cuda->sgemv = (cuda_sgemv_fn)device_cublas_symbol(cuda->device, "cublasSgemv_v2");
     cuda->dgemv = (cuda_dgemv_fn)device_cublas_symbol(cuda->device, "cublasDgemv_v2");
+    cuda->gemm_batched = (cuda_gemm_batched_fn)device_cublas_symbol(
+        cuda->device, "cublasGemmStridedBatchedEx");
 }
 
 plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **out_cuda,
@@ -261,10 +268,26 @@ uint32_t cuda_type_index(uint32_t dtype)
         return 1;
     case PL_I32:
         return 2;
-    default:
-        assert(dtype == PL_I64);
+    case PL_I64:
         return 3;
+    case PL_F16:
+        return 4;
+    case PL_BF16:
+        return 5;
+    case PL_C64:
+        return 6;
+    default:
+        assert(dtype == PL_C128);
+        return 7;
     }
+}
+
+uint32_t cuda_float_index(uint32_t dtype)
+{
+    uint32_t index = cuda_type_index(dtype);
+
+    assert(index < 2 || index > 3);
+    return index < 2 ? index : index - 2;
 }
 
 plasmon_status_t cuda_launch(const struct cuda_call *call, uint32_t kernel, int64_t blocks,
@@ -315,11 +338,17 @@ struct cuda_walk cuda_walk_of(struct kernel_walk *walk, uint32_t element_bytes)
     return result;
 }
 
-uint64_t cuda_scalar_f64(uint32_t dtype, double value)
+void cuda_scalar_bits(uint32_t dtype, double value, uint64_t out[2])
 {
     union kernel_value bits = kernel_value_of_f64(dtype, value);
-    uint64_t result;
 
-    memcpy(&result, bits.bytes, sizeof(result));
-    return result;
+    memcpy(out, bits.bytes, sizeof(bits.bytes));
+}
+
+uint64_t cuda_scalar_f64(uint32_t dtype, double value)
+{
+    uint64_t bits[2];
+
+    cuda_scalar_bits(dtype, value, bits);
+    return bits[0];
 }

@@ -71,6 +71,10 @@ enum kernel_op {
     KERNEL_UNARY_FLOAT(XX) KERNEL_UNARY_HEAVY(XX) KERNEL_BINARY_FLOAT(XX)
         KERNEL_POWER_FLOAT(XX) KERNEL_COMPARE(XX)
 #undef XX
+    /* Of complex numbers only; their expressions are in element_complex.h. */
+    KERNEL_OP_CONJ,
+    KERNEL_OP_REAL,
+    KERNEL_OP_IMAG,
 };
 
 /* What a reduction does to the running value; the same numbers as enum kernel_reduce_op where they overlap. */
@@ -81,6 +85,10 @@ enum kernel_reduction {
     KERNEL_REDUCTION_MAX  = 4,
     KERNEL_REDUCTION_MEAN = 5,
     KERNEL_REDUCTION_DOT  = 6,
+    /* Norms: by the sum of magnitudes, of their squares, and the largest. */
+    KERNEL_REDUCTION_NORM_1   = 7,
+    KERNEL_REDUCTION_NORM_2   = 8,
+    KERNEL_REDUCTION_NORM_INF = 9,
 };
 
 #endif

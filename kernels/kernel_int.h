@@ -48,6 +48,29 @@ struct kernel_arg kernel_arg_compact(const struct kernel_arg *x, struct device_p
 /* Of x, only the dimensions that a reduction takes away (axis -1: all). */
 struct kernel_arg kernel_arg_reduced(const struct kernel_arg *x, int64_t axis);
 
+/* 16 bits. */
+static inline bool kernel_is_half(uint32_t dtype)
+{
+    return dtype == PL_F16 || dtype == PL_BF16;
+}
+/* 32 and 64 bits. */
+static inline bool kernel_is_single(uint32_t dtype)
+{
+    return dtype == PL_F32 || dtype == PL_F64;
+}
+static inline bool kernel_is_real_float(uint32_t dtype)
+{
+    return kernel_is_half(dtype) || kernel_is_single(dtype);
+}
+static inline bool kernel_is_complex(uint32_t dtype)
+{
+    return dtype == PL_C64 || dtype == PL_C128;
+}
+static inline bool kernel_is_integer(uint32_t dtype)
+{
+    return !kernel_is_real_float(dtype) && !kernel_is_complex(dtype);
+}
+
 /* The elementwise operation that joins two values under a reduction; -1: no such reduction. */
 static inline int kernel_op_of_reduce(int64_t reduce_op)
 {
@@ -71,7 +94,8 @@ union kernel_value {
     double f64;
     int32_t i32;
     int64_t i64;
-    uint8_t bytes[8];
+    double pair[2]; /* c128; c64 is two floats in the first eight bytes */
+    uint8_t bytes[16];
 };
 union kernel_value kernel_value_of_f64(uint32_t dtype, double value);
 union kernel_value kernel_value_of_i64(uint32_t dtype, int64_t value);

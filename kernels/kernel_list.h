@@ -32,6 +32,9 @@
     XX(sigmoid)           \
     XX(floor)             \
     XX(ceil)              \
+    XX(conj)              \
+    XX(real)              \
+    XX(imag)              \
     XX(not)               \
     XX(add)               \
     XX(subtract)          \
@@ -52,6 +55,7 @@
     XX(accumulate)        \
     XX(fold)              \
     XX(sum)               \
+    XX(prod)              \
     XX(min)               \
     XX(max)               \
     XX(mean)              \

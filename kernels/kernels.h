@@ -36,8 +36,12 @@ enum kernel_reduce_op {
 
 /* Sets of dtypes a parameter takes. */
 #define KERNEL_DTYPE(d) (1u << (d))
-#define KERNEL_FLOATS   (KERNEL_DTYPE(PL_F32) | KERNEL_DTYPE(PL_F64))
-#define KERNEL_NUMBERS  (KERNEL_FLOATS | KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_I64))
+#define KERNEL_HALVES   (KERNEL_DTYPE(PL_F16) | KERNEL_DTYPE(PL_BF16))
+#define KERNEL_SINGLES  (KERNEL_DTYPE(PL_F32) | KERNEL_DTYPE(PL_F64)) /* that LAPACK takes */
+#define KERNEL_FLOATS   (KERNEL_HALVES | KERNEL_SINGLES)
+#define KERNEL_PAIRS    (KERNEL_DTYPE(PL_C64) | KERNEL_DTYPE(PL_C128))
+#define KERNEL_REALS    (KERNEL_FLOATS | KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_I64))
+#define KERNEL_NUMBERS  (KERNEL_REALS | KERNEL_PAIRS)
 
 struct kernel_param {
     const char *name;
@@ -54,6 +58,7 @@ struct kernel_arg_shape {
     uint32_t mode;
     struct pl_shape shape; /* of what the function sees: the view's shape */
     bool given;            /* OUT only: the caller stated it; otherwise infer fills it in */
+    uint32_t reduce_op;    /* REDUCE only */
 };
 union kernel_scalar {
     int64_t i;

@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <cblas.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -238,10 +239,13 @@ plasmon_status_t kernel_fill_identity(struct kernel_context *context,
     if (!kernel_identity(arg->dtype, arg->reduce_op, &value)) {
         return PLASMON_EINVAL;
     }
-    /* The identities of integers may need all 64 bits; those of floats are 0, 1 and the infinities. */
-    if (arg->dtype == PL_F32 || arg->dtype == PL_F64) {
+    /* The identities of integers may need all 64 bits; those of the others are 0, 1 and the infinities. */
+    if (!kernel_is_integer(arg->dtype)) {
         fill     = kernel_at(KERNEL_ID_fill);
-        scalar.f = arg->dtype == PL_F32 ? (double)value.f32 : value.f64;
+        scalar.f = arg->reduce_op == KERNEL_SUM    ? 0
+                   : arg->reduce_op == KERNEL_PROD ? 1
+                   : arg->reduce_op == KERNEL_MIN  ? (double)INFINITY
+                                                   : -(double)INFINITY;
     } else {
         fill     = kernel_at(KERNEL_ID_fill_int);
         scalar.i = arg->dtype == PL_I32 ? value.i32 : value.i64;

@@ -3,27 +3,31 @@
  *
  * In signatures, a dtype letter stands for one dtype of a set, the same wherever the letter stands in one call:
  *
- *   T    f32 f64 i32 i64            S    any dtype (moved as bytes)         L    bool f32 f64 i32 i64
- *   F    f32 f64
+ *   N    i32 i64 f16 bf16 f32 f64 c64 c128       L    bool and N
+ *   R    the real ones of N                      T    i32 i64 f32 f64
+ *   Z    N without the integers                  F    f16 bf16 f32 f64
+ *   C    c64 c128                                E    f32 f64
+ *   S    any dtype (moved as bytes)
  *
- * while `any` (any dtype) and `num` (bool, the integers, f32, f64) may differ from argument to argument. [...] is any
- * shape, [] is 0-d. `inout|reduce` takes either mode; with REDUCE the operation must be the sum.
+ * while `any` (any dtype) may differ from argument to argument. [...] is any shape, [] is 0-d. `inout|reduce` takes either
+ * mode; with REDUCE the operation must be the sum.
  *
- * Integers wrap around on overflow. Integer division rounds towards zero; x / 0 is 0.
+ * Integers wrap around on overflow. Integer division rounds towards zero; x / 0 is 0. 16-bit floats are computed in f32 (sums
+ * in f64) and rounded once. Complex numbers are as in element_complex.h.
  */
 #include "kernels/kernels.h"
 
 #include "kernels/kernel_list.h"
 #include "kernels/shape_rules.h"
 
-#define ANY ((KERNEL_DTYPE(PL_C128 + 1) - 1) & ~KERNEL_DTYPE(0))
-#define INTS                                                              \
-    (KERNEL_DTYPE(PL_I8) | KERNEL_DTYPE(PL_U8) | KERNEL_DTYPE(PL_I16) |   \
-     KERNEL_DTYPE(PL_U16) | KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_U32) | \
-     KERNEL_DTYPE(PL_I64) | KERNEL_DTYPE(PL_U64))
-#define NUM     (KERNEL_DTYPE(PL_BOOL) | INTS | KERNEL_FLOATS)
-#define T       KERNEL_NUMBERS
+#define ANY     ((KERNEL_DTYPE(PL_C128 + 1) - 1) & ~KERNEL_DTYPE(0))
+#define N       KERNEL_NUMBERS
+#define R       KERNEL_REALS
+#define Z       (KERNEL_FLOATS | KERNEL_PAIRS)
+#define C       KERNEL_PAIRS
+#define T       (KERNEL_SINGLES | KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_I64))
 #define F       KERNEL_FLOATS
+#define E       KERNEL_SINGLES
 #define S       ANY
 #define L       (KERNEL_DTYPE(PL_BOOL) | KERNEL_NUMBERS)
 #define BOOL    KERNEL_DTYPE(PL_BOOL)
@@ -75,18 +79,18 @@
 #define UNARY(id, set, docs)                                                           \
     FUNCTION(id, "(out " #set "[...] y, in " #set "[...] x)", like, docs, OUT(y, set), \
              IN(x, set))
-#define BINARY(id, docs)                                                              \
-    FUNCTION(id, "(out T[...] y, in T[...] a, in T[...] b)", binary, docs, OUT(y, T), \
-             IN(a, T), IN(b, T))
+#define BINARY(id, set, docs)                                                             \
+    FUNCTION(id, "(out " #set "[...] y, in " #set "[...] a, in " #set "[...] b)", binary, \
+             docs, OUT(y, set), IN(a, set), IN(b, set))
 #define COMPARE(id, set, docs)                                                         \
     FUNCTION(id, "(out bool[...] y, in " #set "[...] a, in " #set "[...] b)", compare, \
              docs, OUT(y, BOOL), IN(a, set), IN(b, set))
-#define REDUCTION(id, docs)                                                           \
-    FUNCTION(id, "(out T[...] y, in T[...] x, i64 axis, i64 keepdims)", reduce, docs, \
-             OUT(y, T), IN(x, T), I64(axis), I64(keepdims))
+#define REDUCTION(id, set, docs)                                                      \
+    FUNCTION(id, "(out " #set "[...] y, in " #set "[...] x, i64 axis, i64 keepdims)", \
+             reduce, docs, OUT(y, set), IN(x, set), I64(axis), I64(keepdims))
 #define ARG_REDUCTION(id, docs)                                                       \
-    FUNCTION(id, "(out i64[...] y, in T[...] x, i64 axis, i64 keepdims)", arg_reduce, \
-             docs, OUT(y, ONLY(I64)), IN(x, T), I64(axis), I64(keepdims))
+    FUNCTION(id, "(out i64[...] y, in R[...] x, i64 axis, i64 keepdims)", arg_reduce, \
+             docs, OUT(y, ONLY(I64)), IN(x, R), I64(axis), I64(keepdims))
 
 static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
     [KERNEL_ID_noop] =
@@ -98,110 +102,120 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
         },
     FUNCTION(touch, "(in any[...]... x)", none, "Does nothing; depends on its arguments.",
              IN_MANY(x, ANY)),
-    FUNCTION(fill, "(out num[...] x, f64 value)", stated,
-             "x = value, cast to x's dtype as cast does.", OUT(x, NUM), F64(value)),
-    FUNCTION(fill_int, "(out num[...] x, i64 value)", stated,
-             "x = value, exact for 64-bit integers.", OUT(x, NUM), I64(value)),
+    FUNCTION(fill, "(out any[...] x, f64 value)", stated,
+             "x = value, cast to x's dtype as cast does.", OUT(x, ANY), F64(value)),
+    FUNCTION(fill_int, "(out any[...] x, i64 value)", stated,
+             "x = value, exact for 64-bit integers.", OUT(x, ANY), I64(value)),
     FUNCTION(copy, "(out S[...] y, in S[...] x)", like, "y = x, any dtype.", OUT(y, S),
              IN(x, S)),
-    FUNCTION(cast, "(out num[...] y, in num[...] x)", cast,
+    FUNCTION(cast, "(out any[...] y, in any[...] x)", cast,
              "y = x in y's dtype. Floats become integers by truncation, saturated, NaN as "
-             "0; integers wrap; bool is x != 0.",
-             OUT(y, NUM), IN(x, NUM)),
-    FUNCTION(arange, "(out T[...] x, f64 start, f64 step)", stated,
+             "0; integers wrap; bool is x != 0; a complex number loses its imaginary part. "
+             "Floats are rounded once, to nearest even.",
+             OUT(y, ANY), IN(x, ANY)),
+    FUNCTION(arange, "(out N[...] x, f64 start, f64 step)", stated,
              "x[i] = start + i * step, i the flat index; computed in f64, then cast.",
-             OUT(x, T), F64(start), F64(step)),
+             OUT(x, N), F64(start), F64(step)),
     FUNCTION(random_uniform,
-             "(out T[...] x, i64 seed, i64 offset, i64 row_stride, f64 low, f64 high)",
+             "(out R[...] x, i64 seed, i64 offset, i64 row_stride, f64 low, f64 high)",
              stated,
              "Uniform in [low, high), Philox4x32-10. The element in row r and column c "
              "(the last dimension) has counter "
              "offset + r * row_stride + c; row_stride 0 is the width of x. So tiles of one "
              "array get its numbers, to the bit.",
-             OUT(x, T), I64(seed), I64(offset), I64(row_stride), F64(low), F64(high)),
+             OUT(x, R), I64(seed), I64(offset), I64(row_stride), F64(low), F64(high)),
     FUNCTION(random_normal,
              "(out F[...] x, i64 seed, i64 offset, i64 row_stride, f64 mean, f64 stddev)",
              stated, "Normal by Box-Muller on the same counters as random_uniform.",
              OUT(x, F), I64(seed), I64(offset), I64(row_stride), F64(mean), F64(stddev)),
 
-    UNARY(negative, T, "y = -x."),
-    UNARY(abs, T, "y = |x|."),
-    UNARY(sign, T, "y = -1, 0 or 1; NaN stays NaN."),
-    UNARY(square, T, "y = x * x."),
-    UNARY(sqrt, F, "y = the square root of x."),
-    UNARY(reciprocal, F, "y = 1 / x."),
-    UNARY(exp, F, "y = e to the x."),
-    UNARY(log, F, "y = the natural logarithm of x."),
+    UNARY(negative, N, "y = -x."),
+    FUNCTION(abs, "(out R[...] y, in N[...] x)", part,
+             "y = |x|, real: the length of a complex number.", OUT(y, R), IN(x, N)),
+    UNARY(sign, R, "y = -1, 0 or 1; NaN stays NaN."),
+    UNARY(square, N, "y = x * x."),
+    UNARY(sqrt, Z, "y = the square root of x."),
+    UNARY(reciprocal, Z, "y = 1 / x."),
+    UNARY(exp, Z, "y = e to the x."),
+    UNARY(log, Z, "y = the natural logarithm of x."),
     UNARY(sin, F, "y = sin x."),
     UNARY(cos, F, "y = cos x."),
     UNARY(tanh, F, "y = tanh x."),
     UNARY(sigmoid, F, "y = 1 / (1 + exp(-x))."),
     UNARY(floor, F, "y = x rounded down."),
     UNARY(ceil, F, "y = x rounded up."),
+    UNARY(conj, C, "y = the complex conjugate of x."),
+    FUNCTION(real, "(out E[...] y, in C[...] x)", part, "y = the real part of x.",
+             OUT(y, E), IN(x, C)),
+    FUNCTION(imag, "(out E[...] y, in C[...] x)", part, "y = the imaginary part of x.",
+             OUT(y, E), IN(x, C)),
     FUNCTION(not, "(out bool[...] y, in L[...] x)", logical, "y = x == 0.", OUT(y, BOOL),
              IN(x, L)),
 
-    BINARY(add, "y = a + b, broadcast."),
-    BINARY(subtract, "y = a - b, broadcast."),
-    BINARY(multiply, "y = a * b, broadcast."),
-    BINARY(divide, "y = a / b, broadcast; integers towards zero, x / 0 is 0."),
-    BINARY(minimum, "y = the smaller of a and b, broadcast; NaN wins."),
-    BINARY(maximum, "y = the larger of a and b, broadcast; NaN wins."),
-    BINARY(power, "y = a to the b, broadcast; for integers a negative b gives 0 unless a "
-                  "is 1 or -1."),
-    COMPARE(equal, T, "y = a == b, broadcast."),
-    COMPARE(less, T, "y = a < b, broadcast."),
-    COMPARE(less_equal, T, "y = a <= b, broadcast."),
+    BINARY(add, N, "y = a + b, broadcast."),
+    BINARY(subtract, N, "y = a - b, broadcast."),
+    BINARY(multiply, N, "y = a * b, broadcast."),
+    BINARY(divide, N, "y = a / b, broadcast; integers towards zero, x / 0 is 0."),
+    BINARY(minimum, R, "y = the smaller of a and b, broadcast; NaN wins."),
+    BINARY(maximum, R, "y = the larger of a and b, broadcast; NaN wins."),
+    BINARY(power, R,
+           "y = a to the b, broadcast; for integers a negative b gives 0 unless a "
+           "is 1 or -1."),
+    COMPARE(equal, N, "y = a == b, broadcast."),
+    COMPARE(less, R, "y = a < b, broadcast."),
+    COMPARE(less_equal, R, "y = a <= b, broadcast."),
     COMPARE(logical_and, L, "y = a != 0 and b != 0, broadcast."),
     COMPARE(logical_or, L, "y = a != 0 or b != 0, broadcast."),
-    FUNCTION(add_scalar, "(out T[...] y, in T[...] x, f64 value)", like,
-             "y = x + value (cast to the dtype first).", OUT(y, T), IN(x, T), F64(value)),
-    FUNCTION(multiply_scalar, "(out T[...] y, in T[...] x, f64 value)", like,
-             "y = x * value (cast to the dtype first).", OUT(y, T), IN(x, T), F64(value)),
+    FUNCTION(add_scalar, "(out N[...] y, in N[...] x, f64 value)", like,
+             "y = x + value (cast to the dtype first).", OUT(y, N), IN(x, N), F64(value)),
+    FUNCTION(multiply_scalar, "(out N[...] y, in N[...] x, f64 value)", like,
+             "y = x * value (cast to the dtype first).", OUT(y, N), IN(x, N), F64(value)),
 
-    FUNCTION(axpy, "(inout|reduce T[...] y, in T[...] x, f64 a)", into,
-             "y = y + a * x (a cast to the dtype first), x broadcast to y.", SUMMED(y, T),
-             IN(x, T), F64(a)),
-    FUNCTION(add_into, "(inout|reduce T[...] y, in T[...] x)", into,
-             "y = y + x, x broadcast to y.", SUMMED(y, T), IN(x, T)),
-    FUNCTION(accumulate, "(reduce T[...] y, in T[...] x)", into,
-             "y = y op x with the argument's reduction, x broadcast to y.", REDUCE(y, T),
-             IN(x, T)),
-    FUNCTION(fold, "(inout T[...] y, in T[...]... x, i64 op)", fold,
+    FUNCTION(axpy, "(inout|reduce N[...] y, in N[...] x, f64 a)", into,
+             "y = y + a * x (a cast to the dtype first), x broadcast to y.", SUMMED(y, N),
+             IN(x, N), F64(a)),
+    FUNCTION(add_into, "(inout|reduce N[...] y, in N[...] x)", into,
+             "y = y + x, x broadcast to y.", SUMMED(y, N), IN(x, N)),
+    FUNCTION(accumulate, "(reduce N[...] y, in N[...] x)", into,
+             "y = y op x with the argument's reduction, x broadcast to y.", REDUCE(y, N),
+             IN(x, N)),
+    FUNCTION(fold, "(inout N[...] y, in N[...]... x, i64 op)", fold,
              "y = y op tree, the tree joining neighbours of x pairwise, level by level, in "
              "the order given. At most 64.",
-             INOUT(y, T), IN_MANY(x, T), I64(op)),
+             INOUT(y, N), IN_MANY(x, N), I64(op)),
 
-    REDUCTION(sum,
+    REDUCTION(sum, N,
               "Sum over an axis; -1: over all. With keepdims the axis stays, of length 1."),
-    REDUCTION(min, "Smallest over an axis; NaN wins."),
-    REDUCTION(max, "Largest over an axis; NaN wins."),
-    FUNCTION(mean, "(out F[...] y, in T[...] x, i64 axis, i64 keepdims)", mean,
-             "Mean over an axis; f64 for integers.", OUT(y, F), IN(x, T), I64(axis),
+    REDUCTION(prod, N, "Product over an axis."),
+    REDUCTION(min, R, "Smallest over an axis; NaN wins."),
+    REDUCTION(max, R, "Largest over an axis; NaN wins."),
+    FUNCTION(mean, "(out Z[...] y, in N[...] x, i64 axis, i64 keepdims)", mean,
+             "Mean over an axis; f64 for integers.", OUT(y, Z), IN(x, N), I64(axis),
              I64(keepdims)),
     ARG_REDUCTION(argmin, "Index of the smallest along an axis (-1: flat index); the "
                           "lowest index of equals, the first NaN wins."),
     ARG_REDUCTION(argmax, "Index of the largest along an axis (-1: flat index); the lowest "
                           "index of equals, the first NaN wins."),
 
-    FUNCTION(dot, "(out T[] c, in T[n] x, in T[n] y)", dot,
-             "c = the inner product of x and y.", OUT(c, T), IN(x, T), IN(y, T)),
-    FUNCTION(gemv, "(out T[m] y, in T[m,n] a, in T[n] x)", gemv, "y = a x.", OUT(y, T),
-             IN(a, T), IN(x, T)),
+    FUNCTION(dot, "(out N[] c, in N[n] x, in N[n] y)", dot,
+             "c = the sum of x * y; complex numbers are not conjugated.", OUT(c, N),
+             IN(x, N), IN(y, N)),
+    FUNCTION(gemv, "(out N[m] y, in N[m,n] a, in N[n] x)", gemv, "y = a x.", OUT(y, N),
+             IN(a, N), IN(x, N)),
     FUNCTION(
         gemm,
-        "(out T[m,n] c, in T[m,k] a, in T[k,n] b, f64 alpha, i64 trans_a, i64 trans_b)",
+        "(out N[m,n] c, in N[m,k] a, in N[k,n] b, f64 alpha, i64 trans_a, i64 trans_b)",
         gemm,
         "c = alpha a b; with trans_a, a is given as [k,m]; with trans_b, b is given as "
         "[n,k].",
-        OUT(c, T), IN(a, T), IN(b, T), F64(alpha), I64(trans_a), I64(trans_b)),
+        OUT(c, N), IN(a, N), IN(b, N), F64(alpha), I64(trans_a), I64(trans_b)),
     FUNCTION(
         gemm_into,
-        "(inout|reduce T[m,n] c, in T[m,k] a, in T[k,n] b, f64 alpha, f64 beta, i64 "
+        "(inout|reduce N[m,n] c, in N[m,k] a, in N[k,n] b, f64 alpha, f64 beta, i64 "
         "trans_a, i64 trans_b)",
         gemm_into,
         "c = alpha a b + beta c, transposed as in gemm. A REDUCE argument needs beta 1.",
-        SUMMED(c, T), IN(a, T), IN(b, T), F64(alpha), F64(beta), I64(trans_a),
+        SUMMED(c, N), IN(a, N), IN(b, N), F64(alpha), F64(beta), I64(trans_a),
         I64(trans_b)),
     FUNCTION(transpose, "(out S[...] y, in S[...] x)", transpose,
              "Swaps the last two dimensions.", OUT(y, S), IN(x, S)),

@@ -72,7 +72,7 @@ uint64_t kernel_matrix_scratch(const struct kernel_matrix *m, uint32_t dtype,
     if (kernel_matrix_layout(m, &layout) && !(is_result && layout.transposed)) {
         return 0;
     }
-    return pl_round_up((uint64_t)(m->rows * m->columns) * pl_dtype_bytes(dtype), 64);
+    return kernel_matrix_dense_bytes(m, dtype);
 }
 
 struct kernel_matrix kernel_matrix_pack(const struct kernel_matrix *m, uint32_t dtype,
@@ -83,6 +83,20 @@ struct kernel_matrix kernel_matrix_pack(const struct kernel_matrix *m, uint32_t 
 
     *io_scratch += bytes;
     return bytes == 0 ? *m : dense;
+}
+
+uint64_t kernel_matrix_dense_bytes(const struct kernel_matrix *m, uint32_t dtype)
+{
+    return pl_round_up((uint64_t)(m->rows * m->columns) * pl_dtype_bytes(dtype), 64);
+}
+
+struct kernel_matrix kernel_matrix_dense(const struct kernel_matrix *m,
+                                         uint64_t *io_scratch, uint32_t dtype)
+{
+    struct kernel_matrix dense = {*io_scratch, m->rows, m->columns, m->columns, 1};
+
+    *io_scratch += kernel_matrix_dense_bytes(m, dtype);
+    return dense;
 }
 
 struct kernel_gemm kernel_gemm_of(const struct kernel_function *function,
@@ -96,7 +110,7 @@ struct kernel_gemm kernel_gemm_of(const struct kernel_function *function,
 
 bool kernel_distance_is_product(uint32_t dtype, const struct kernel_matrix *a)
 {
-    return kernel_is_float(dtype) && a->columns > KERNEL_DISTANCE_LOOP_MAX;
+    return kernel_is_single(dtype) && a->columns > KERNEL_DISTANCE_LOOP_MAX;
 }
 
 uint64_t kernel_distance_norms(const struct kernel_matrix *a, const struct kernel_matrix *b)

@@ -37,6 +37,11 @@ uint64_t kernel_matrix_scratch(const struct kernel_matrix *m, uint32_t dtype,
 struct kernel_matrix kernel_matrix_pack(const struct kernel_matrix *m, uint32_t dtype,
                                         bool is_result, uint64_t *io_scratch);
 
+/* The same whatever m's layout: for a copy in another dtype. */
+uint64_t kernel_matrix_dense_bytes(const struct kernel_matrix *m, uint32_t dtype);
+struct kernel_matrix kernel_matrix_dense(const struct kernel_matrix *m,
+                                         uint64_t *io_scratch, uint32_t dtype);
+
 /* The scalars of gemm and of gemm_into. */
 struct kernel_gemm {
     double alpha;
@@ -54,9 +59,10 @@ bool kernel_distance_is_product(uint32_t dtype, const struct kernel_matrix *a);
 uint64_t kernel_distance_norms(const struct kernel_matrix *a,
                                const struct kernel_matrix *b);
 
-static inline bool kernel_is_float(uint32_t dtype)
+/* What a BLAS multiplies as it is. */
+static inline bool kernel_is_blas(uint32_t dtype)
 {
-    return dtype == PL_F32 || dtype == PL_F64;
+    return kernel_is_single(dtype) || kernel_is_complex(dtype);
 }
 
 #endif

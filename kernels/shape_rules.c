@@ -206,6 +206,20 @@ RULE(like)
     return output(self, args, 0, &args[1].shape, err);
 }
 
+static uint32_t real_of(uint32_t dtype)
+{
+    return dtype == PL_C64 ? PL_F32 : dtype == PL_C128 ? PL_F64 : dtype;
+}
+
+RULE(part)
+{
+    struct pl_shape want = args[1].shape;
+
+    RULE_UNUSED();
+    want.dtype = real_of(want.dtype);
+    return output(self, args, 0, &want, err);
+}
+
 RULE(cast)
 {
     struct pl_shape want = args[1].shape;
@@ -262,6 +276,23 @@ RULE(compare)
     return status;
 }
 
+/* Complex numbers have no order. */
+static plasmon_status_t needs_order(const struct kernel_function *self,
+                                    const struct kernel_arg_shape *args, uint32_t index,
+                                    int64_t reduce_op, struct pl_err *err)
+{
+    uint32_t dtype = args[index].shape.dtype;
+
+    if ((reduce_op != KERNEL_MIN && reduce_op != KERNEL_MAX) ||
+        (dtype != PL_C64 && dtype != PL_C128)) {
+        return PLASMON_OK;
+    }
+    return pl_err_set(
+        err, PLASMON_EDTYPE,
+        "%s, which has no smallest and no largest; reduce it by sum or product",
+        is(self, args, index).text);
+}
+
 RULE(into)
 {
     struct pl_shape both;
@@ -277,6 +308,9 @@ RULE(into)
         status =
             pl_err_set(err, PLASMON_ESHAPE, "%s, needs a shape that broadcasts to y %s",
                        is(self, args, 1).text, pl_shape_format(&args[0].shape, shape));
+    }
+    if (status == PLASMON_OK && args[0].mode == KERNEL_REDUCE) {
+        status = needs_order(self, args, 0, args[0].reduce_op, err);
     }
     return status;
 }
@@ -295,6 +329,10 @@ RULE(fold)
     if (arg_count - 1 > KERNEL_FOLD_MAX) {
         return pl_err_set(err, PLASMON_EARITY, "%s: got %u partials, takes at most %u",
                           self->name, arg_count - 1, KERNEL_FOLD_MAX);
+    }
+    status = needs_order(self, args, 0, scalars[0].i, err);
+    if (status != PLASMON_OK) {
+        return status;
     }
     for (uint32_t i = 1; i < arg_count; i++) {
         status = same_dtype(self, args, 0, i, err);
@@ -358,7 +396,9 @@ RULE(mean)
     if (status != PLASMON_OK) {
         return status;
     }
-    want.dtype = want.dtype == PL_F32 ? PL_F32 : PL_F64;
+    if (want.dtype == PL_I32 || want.dtype == PL_I64) {
+        want.dtype = PL_F64;
+    }
     return output(self, args, 0, &want, err);
 }
 

@@ -20,6 +20,7 @@ typedef plasmon_status_t (*kernel_rule_fn)(const struct kernel_function *self,
     XX(none)       /* nothing to check: no outputs */                 \
     XX(stated)     /* the caller states the output */                 \
     XX(like)       /* y as x */                                       \
+    XX(part)       /* y is real, of x's shape */                      \
     XX(cast)       /* y has x's shape, the caller states the dtype */ \
     XX(logical)    /* y is bool of x's shape */                       \
     XX(binary)     /* y is a and b broadcast */                       \

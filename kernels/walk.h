@@ -11,7 +11,7 @@
 
 #include "kernels/kernel_int.h"
 
-#define KERNEL_WALK_MAX 3
+#define KERNEL_WALK_MAX 4
 
 struct kernel_walk {
     uint32_t ndim;

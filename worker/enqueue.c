@@ -40,10 +40,11 @@ static void run_check(struct worker_core *core, struct worker_launch *launch)
     for (uint32_t i = 0; i < launch->operand_count; i++) {
         const struct kernel_arg *arg = &launch->operands[i].arg;
 
-        args[i]         = *arg;
-        shapes[i].mode  = arg->mode;
-        shapes[i].shape = (struct pl_shape){.dtype = arg->dtype, .ndim = arg->ndim};
-        shapes[i].given = true;
+        args[i]             = *arg;
+        shapes[i].mode      = arg->mode;
+        shapes[i].shape     = (struct pl_shape){.dtype = arg->dtype, .ndim = arg->ndim};
+        shapes[i].given     = true;
+        shapes[i].reduce_op = arg->reduce_op;
         memcpy(shapes[i].shape.dim, arg->dim, sizeof(arg->dim));
     }
 

@@ -28,7 +28,8 @@
     XX(set_stream, cublasSetStream_v2)       \
     XX(set_workspace, cublasSetWorkspace_v2) \
     XX(sgemm, cublasSgemm_v2)                \
-    XX(dgemm, cublasDgemm_v2)
+    XX(dgemm, cublasDgemm_v2)                \
+    XX(gemm_ex, cublasGemmStridedBatchedEx)
 
 struct device_cuda_blas {
     void *library;
@@ -148,6 +149,14 @@ static plasmon_status_t warm_products(struct device_cuda *cuda,
                                          WARM_SIZE, WARM_SIZE, &onef, a, WARM_SIZE, b,
                                          WARM_SIZE, &zerof, c, WARM_SIZE),
                              "cublasSgemm", err);
+    }
+    if (status == PLASMON_OK) { /* 16-bit floats, with sums in f32 */
+        status = blas_status(blas->gemm_ex(blas->handle, CUBLAS_OP_N, CUBLAS_OP_N,
+                                           WARM_SIZE, WARM_SIZE, WARM_SIZE, &onef, a,
+                                           CUDA_R_16F, WARM_SIZE, 0, b, CUDA_R_16F,
+                                           WARM_SIZE, 0, &zerof, c, CUDA_R_16F, WARM_SIZE,
+                                           0, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                             "cublasGemmStridedBatchedEx", err);
     }
     if (status == PLASMON_OK &&
         DEVICE_CU(cuda, cuStreamSynchronize(cuda->idle_stream)) != PLASMON_OK) {

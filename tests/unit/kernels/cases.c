@@ -4,15 +4,21 @@
  *
  * Error bounds. eps is half the distance from 1 to the next number of the output's dtype. One correctly rounded operation
  * has eps |want|; functions of the math libraries get 8 eps |want|; sums, products and norms of n terms get n + 8 times
- * eps times the sum of the terms' magnitudes, which is the classical bound for any order of summation.
+ * eps times the sum of the terms' magnitudes, which is the classical bound for any order of summation. Where the catalogue
+ * computes in a wider type and rounds once, the n eps are those of the wider type. Bounds of complex numbers are on the
+ * pair: an arithmetic operation has 8 eps of the result's length, a sum n + 8 eps of the sum of lengths.
  */
 #include "cases_int.h"
 
 #include <math.h>
 
 #define NUMBERS  KERNEL_NUMBERS
+#define REALS    KERNEL_REALS
 #define FLOATS   KERNEL_FLOATS
+#define PAIRS    KERNEL_PAIRS
+#define INEXACT  (FLOATS | PAIRS)
 #define D(d)     KERNEL_DTYPE(PL_##d)
+#define FOURS    (KERNEL_SINGLES | D(I32) | D(I64))
 #define LOGICALS (KERNEL_NUMBERS | D(BOOL))
 #define CASTS    (LOGICALS | D(I8) | D(U8) | D(I16) | D(U16) | D(U32) | D(U64))
 #define STORAGE  (D(BOOL) | D(F16) | D(F32) | D(F64) | D(I64) | D(C64) | D(C128))
@@ -46,7 +52,17 @@ void case_want_rounded(struct trial *trial, uint32_t index, int64_t flat, double
 {
     double eps = trial_epsilon(trial->array[index].arg.dtype);
 
-    trial_want(trial, index, flat, want, eps_count * eps * fabs(want) + 1e-300);
+    trial_want(trial, index, flat, want,
+               eps_count * eps * fabs(want) + trial_tiny(trial->array[index].arg.dtype));
+}
+
+void case_want_complex(struct trial *trial, uint32_t index, int64_t flat,
+                       double complex want, double eps_count)
+{
+    uint32_t dtype = trial->array[index].arg.dtype;
+
+    trial_want_z(trial, index, flat, want,
+                 eps_count * trial_epsilon(dtype) * cabs(want) + trial_tiny(dtype));
 }
 
 /* ------------------------------------------------------------------------------------------------ the list */
@@ -59,33 +75,36 @@ static const struct kernel_case cases[] = {
     {"copy", STORAGE, CASE_SAME_BITS, case_build_copy, case_expect_copy},
     {"cast", CASTS, CASE_SAME_BITS, case_build_cast, case_expect_cast},
     {"arange", NUMBERS, CASE_SAME_BITS, case_build_arange, case_expect_arange},
-    {"random_uniform", NUMBERS, CASE_SAME_BITS, case_build_random, case_expect_random},
+    {"random_uniform", REALS, CASE_SAME_BITS, case_build_random, case_expect_random},
     {"random_normal", FLOATS, 0, case_build_random, case_expect_random},
     {"negative", NUMBERS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
-    {"abs", NUMBERS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
-    {"sign", NUMBERS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
+    {"abs", NUMBERS, CASE_SAME_BITS, case_build_unary, case_expect_part},
+    {"sign", REALS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
     {"square", NUMBERS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
-    {"sqrt", FLOATS, CASE_SAME_BITS, case_build_unary_positive, case_expect_unary},
-    {"reciprocal", FLOATS, CASE_SAME_BITS, case_build_unary_positive, case_expect_unary},
-    {"exp", FLOATS, 0, case_build_unary_small, case_expect_unary},
-    {"log", FLOATS, 0, case_build_unary_positive, case_expect_unary},
+    {"sqrt", INEXACT, CASE_SAME_BITS, case_build_unary_positive, case_expect_unary},
+    {"reciprocal", INEXACT, CASE_SAME_BITS, case_build_unary_positive, case_expect_unary},
+    {"exp", INEXACT, 0, case_build_unary_small, case_expect_unary},
+    {"log", INEXACT, 0, case_build_unary_positive, case_expect_unary},
     {"sin", FLOATS, 0, case_build_unary_small, case_expect_unary},
     {"cos", FLOATS, 0, case_build_unary_small, case_expect_unary},
     {"tanh", FLOATS, 0, case_build_unary_small, case_expect_unary},
     {"sigmoid", FLOATS, 0, case_build_unary_small, case_expect_unary},
     {"floor", FLOATS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
     {"ceil", FLOATS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
+    {"conj", PAIRS, CASE_SAME_BITS, case_build_unary, case_expect_unary},
+    {"real", PAIRS, CASE_SAME_BITS, case_build_unary, case_expect_part},
+    {"imag", PAIRS, CASE_SAME_BITS, case_build_unary, case_expect_part},
     {"not", LOGICALS, 0, case_build_not, case_expect_not},
     {"add", NUMBERS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
     {"subtract", NUMBERS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
     {"multiply", NUMBERS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
     {"divide", NUMBERS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
-    {"minimum", NUMBERS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
-    {"maximum", NUMBERS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
-    {"power", NUMBERS, 0, case_build_power, case_expect_binary},
+    {"minimum", REALS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
+    {"maximum", REALS, CASE_SAME_BITS, case_build_binary, case_expect_binary},
+    {"power", REALS, 0, case_build_power, case_expect_binary},
     {"equal", NUMBERS, 0, case_build_compare, case_expect_compare},
-    {"less", NUMBERS, 0, case_build_compare, case_expect_compare},
-    {"less_equal", NUMBERS, 0, case_build_compare, case_expect_compare},
+    {"less", REALS, 0, case_build_compare, case_expect_compare},
+    {"less_equal", REALS, 0, case_build_compare, case_expect_compare},
     {"logical_and", LOGICALS, 0, case_build_compare, case_expect_compare},
     {"logical_or", LOGICALS, 0, case_build_compare, case_expect_compare},
     {"add_scalar", NUMBERS, CASE_SAME_BITS, case_build_scalar, case_expect_scalar},
@@ -95,11 +114,12 @@ static const struct kernel_case cases[] = {
     {"accumulate", NUMBERS, CASE_SAME_BITS, case_build_into, case_expect_into},
     {"fold", NUMBERS, CASE_SAME_BITS, case_build_fold, case_expect_fold},
     {"sum", NUMBERS, 0, case_build_reduce, case_expect_sum},
-    {"min", NUMBERS, CASE_SAME_BITS, case_build_reduce, case_expect_extreme},
-    {"max", NUMBERS, CASE_SAME_BITS, case_build_reduce, case_expect_extreme},
+    {"prod", NUMBERS, 0, case_build_prod, case_expect_prod},
+    {"min", REALS, CASE_SAME_BITS, case_build_reduce, case_expect_extreme},
+    {"max", REALS, CASE_SAME_BITS, case_build_reduce, case_expect_extreme},
     {"mean", NUMBERS, 0, case_build_reduce, case_expect_sum},
-    {"argmin", NUMBERS, 0, case_build_reduce, case_expect_extreme},
-    {"argmax", NUMBERS, 0, case_build_reduce, case_expect_extreme},
+    {"argmin", REALS, 0, case_build_reduce, case_expect_extreme},
+    {"argmax", REALS, 0, case_build_reduce, case_expect_extreme},
     {"dot", NUMBERS, 0, case_build_dot, case_expect_dot},
     {"gemv", NUMBERS, 0, case_build_gemv, case_expect_product},
     {"gemm", NUMBERS, 0, case_build_gemm, case_expect_product},
@@ -108,9 +128,9 @@ static const struct kernel_case cases[] = {
     {"permute", STORAGE, CASE_SAME_BITS, case_build_permute, case_expect_permuted},
     {"concatenate", STORAGE, CASE_SAME_BITS, case_build_concatenate,
      case_expect_concatenate},
-    {"pairwise_distance", NUMBERS, 0, case_build_pairwise, case_expect_pairwise},
-    {"topk_min", NUMBERS, CASE_SAME_BITS, case_build_topk_min, case_expect_topk_min},
-    {"topk_merge", NUMBERS, CASE_SAME_BITS, case_build_topk_merge, case_expect_topk_merge},
+    {"pairwise_distance", FOURS, 0, case_build_pairwise, case_expect_pairwise},
+    {"topk_min", FOURS, CASE_SAME_BITS, case_build_topk_min, case_expect_topk_min},
+    {"topk_merge", FOURS, CASE_SAME_BITS, case_build_topk_merge, case_expect_topk_merge},
     {"vote", D(I32), 0, case_build_vote, case_expect_vote},
     {"checksum", STORAGE, 0, case_build_checksum, case_expect_checksum},
     {"spin", STORAGE, 0, case_build_spin, case_expect_nothing},

@@ -77,6 +77,29 @@ static double unary_float(const char *name, double x)
     }
 }
 
+/* In the extended precision of the host. */
+static double complex unary_complex(const char *name, double complex x)
+{
+    long double complex z = x;
+
+    switch (name[0] * 256 + name[1]) {
+    case 'n' * 256 + 'e':
+        return -x;
+    case 's' * 256 + 'q':
+        return (double complex)(strcmp(name, "sqrt") == 0 ? csqrtl(z) : z * z);
+    case 'r' * 256 + 'e':
+        return (double complex)(1 / z);
+    case 'e' * 256 + 'x':
+        return (double complex)cexpl(z);
+    case 'l' * 256 + 'o':
+        return (double complex)clogl(z);
+    case 'c' * 256 + 'o':
+        return conj(x);
+    default:
+        test_fail(__FILE__, __LINE__, "no reference for %s", name);
+    }
+}
+
 static int64_t unary_int(const char *name, uint32_t dtype, int64_t x)
 {
     if (strcmp(name, "negative") == 0) {
@@ -99,10 +122,32 @@ void case_expect_unary(struct trial *trial)
         if (trial_is_float(trial->dtype)) {
             case_want_rounded(trial, 0, i, unary_float(name, trial_get(trial, 1, i)),
                               MATH_ULPS);
+        } else if (trial_is_complex(trial->dtype)) {
+            case_want_complex(trial, 0, i, unary_complex(name, trial_get_z(trial, 1, i)),
+                              2 * MATH_ULPS);
         } else {
             trial_want_int(trial, 0, i,
                            unary_int(name, trial->dtype, trial_get_int(trial, 1, i)));
         }
+    }
+}
+
+void case_expect_part(struct trial *trial)
+{
+    const char *name = trial->function->name;
+
+    if (!trial_is_complex(trial->dtype)) {
+        case_expect_unary(trial);
+        return;
+    }
+    for (int64_t i = 0; i < trial_elements(trial, 0); i++) {
+        double complex z = trial_get_z(trial, 1, i);
+
+        case_want_rounded(trial, 0, i,
+                          strcmp(name, "real") == 0   ? creal(z)
+                          : strcmp(name, "imag") == 0 ? cimag(z)
+                                                      : cabs(z),
+                          strcmp(name, "abs") == 0 ? MATH_ULPS : 0);
     }
 }
 
@@ -116,7 +161,7 @@ void case_build_not(struct trial *trial)
 void case_expect_not(struct trial *trial)
 {
     for (int64_t i = 0; i < trial_elements(trial, 0); i++) {
-        trial_want_int(trial, 0, i, trial_get(trial, 1, i) == 0);
+        trial_want_int(trial, 0, i, trial_get_z(trial, 1, i) == 0);
     }
 }
 
@@ -137,6 +182,10 @@ void case_expect_scalar(struct trial *trial)
             double x = trial_get(trial, 1, i);
 
             case_want_rounded(trial, 0, i, add ? x + value : x * value, 1);
+        } else if (trial_is_complex(trial->dtype)) {
+            double complex z = trial_get_z(trial, 1, i);
+
+            case_want_complex(trial, 0, i, add ? z + value : z * value, 8);
         } else {
             int64_t x = trial_get_int(trial, 1, i);
 
@@ -204,6 +253,25 @@ static double binary_float(const char *name, double a, double b)
     }
 }
 
+static double complex binary_complex(const char *name, double complex a, double complex b)
+{
+    long double complex x = a;
+    long double complex y = b;
+
+    switch (name[0] * 256 + name[1]) {
+    case 'a' * 256 + 'd':
+        return a + b;
+    case 's' * 256 + 'u':
+        return a - b;
+    case 'm' * 256 + 'u':
+        return (double complex)(x * y);
+    case 'd' * 256 + 'i':
+        return (double complex)(x / y);
+    default:
+        test_fail(__FILE__, __LINE__, "no reference for %s", name);
+    }
+}
+
 static int64_t binary_int(const char *name, uint32_t dtype, int64_t a, int64_t b)
 {
     uint64_t result = 1;
@@ -245,6 +313,11 @@ void case_expect_binary(struct trial *trial)
             case_want_rounded(
                 trial, 0, i,
                 binary_float(name, trial_get(trial, 1, a), trial_get(trial, 2, b)), ulps);
+        } else if (trial_is_complex(trial->dtype)) {
+            case_want_complex(
+                trial, 0, i,
+                binary_complex(name, trial_get_z(trial, 1, a), trial_get_z(trial, 2, b)),
+                8);
         } else {
             trial_want_int(trial, 0, i,
                            binary_int(name, trial->dtype, trial_get_int(trial, 1, a),
@@ -260,7 +333,9 @@ void case_build_compare(struct trial *trial)
     for (uint32_t index = 1; index < 3;
          index++) { /* so that floats are equal now and then */
         for (int64_t i = 0; i < trial_elements(trial, index); i++) {
-            trial_set(trial, index, i, floor(trial_get(trial, index, i)));
+            if (trial_int(trial, 0, 1) || !trial_is_complex(trial->dtype)) {
+                trial_set(trial, index, i, floor(trial_get(trial, index, i)));
+            }
         }
     }
     trial_prepare(trial);
@@ -271,20 +346,22 @@ void case_expect_compare(struct trial *trial)
     const char *name = trial->function->name;
 
     for (int64_t i = 0; i < trial_elements(trial, 0); i++) {
-        double a = trial_get(trial, 1, trial_broadcast(trial, 1, 0, i));
-        double b = trial_get(trial, 2, trial_broadcast(trial, 2, 0, i));
+        double complex za = trial_get_z(trial, 1, trial_broadcast(trial, 1, 0, i));
+        double complex zb = trial_get_z(trial, 2, trial_broadcast(trial, 2, 0, i));
+        double a          = creal(za);
+        double b          = creal(zb);
         bool want;
 
         if (strcmp(name, "equal") == 0) {
-            want = a == b;
+            want = za == zb;
         } else if (strcmp(name, "less") == 0) {
             want = a < b;
         } else if (strcmp(name, "less_equal") == 0) {
             want = a <= b;
         } else if (strcmp(name, "logical_and") == 0) {
-            want = a != 0 && b != 0;
+            want = za != 0 && zb != 0;
         } else {
-            want = a != 0 || b != 0;
+            want = za != 0 || zb != 0;
         }
         trial_want_int(trial, 0, i, want);
     }
@@ -309,7 +386,8 @@ void case_build_into(struct trial *trial)
     (void)trial_array(trial, mode, trial->dtype, ndim, dim, -30, 30);
     (void)trial_array(trial, KERNEL_IN, trial->dtype, ndim - skip, part, -30, 30);
     if (accumulate) {
-        trial->array[0].arg.reduce_op = (uint32_t)trial_int(trial, KERNEL_SUM, KERNEL_MAX);
+        trial->array[0].arg.reduce_op = (uint32_t)trial_int(
+            trial, KERNEL_SUM, trial_is_complex(trial->dtype) ? KERNEL_PROD : KERNEL_MAX);
     }
     if (strcmp(trial->function->name, "axpy") == 0) {
         trial_f64(trial, (double)trial_int(trial, -12, 12) / 2);
@@ -338,6 +416,13 @@ void case_expect_into(struct trial *trial)
             trial_want(trial, 0, i, binary_float(name, y, x),
                        2 * trial_epsilon(trial->dtype) *
                            (fabs(y) + fabs(x) + fabs(binary_float(name, y, x))));
+        } else if (trial_is_complex(trial->dtype)) {
+            double complex y = trial_get_z(trial, 0, i);
+            double complex x = scale * trial_get_z(trial, 1, at);
+            double complex z = binary_complex(name, y, x);
+
+            trial_want_z(trial, 0, i, z,
+                         8 * trial_epsilon(trial->dtype) * (cabs(y) + cabs(x) + cabs(z)));
         } else {
             trial_want_int(trial, 0, i,
                            binary_int(name, trial->dtype, trial_get_int(trial, 0, i),
@@ -357,15 +442,15 @@ void case_build_fold(struct trial *trial)
     for (int64_t i = 0; i < partials; i++) {
         (void)trial_array(trial, KERNEL_IN, trial->dtype, ndim, dim, -3, 3);
     }
-    trial_i64(trial, trial_int(trial, KERNEL_SUM, KERNEL_MAX));
+    trial_i64(trial, trial_int(trial, KERNEL_SUM,
+                               trial_is_complex(trial->dtype) ? KERNEL_SUM : KERNEL_MAX));
     trial_prepare(trial);
 }
 
 /* In the dtype itself: the result must be this to the bit. */
 static double fold_join(uint32_t dtype, const char *name, double a, double b)
 {
-    return dtype == PL_F32 ? (double)(float)binary_float(name, a, b)
-                           : binary_float(name, a, b);
+    return trial_rounded(dtype, binary_float(name, a, b));
 }
 
 void case_expect_fold(struct trial *trial)
@@ -376,11 +461,14 @@ void case_expect_fold(struct trial *trial)
 
     for (int64_t i = 0; i < trial_elements(trial, 0); i++) {
         double f[KERNEL_FOLD_MAX];
+        double im[KERNEL_FOLD_MAX];
         int64_t v[KERNEL_FOLD_MAX];
         uint32_t width = trial->count - 1;
 
         for (uint32_t j = 0; j < width; j++) {
-            f[j] = trial_get(trial, j + 1, i);
+            f[j]  = trial_get(trial, j + 1, i);
+            im[j] = cimag(
+                trial_get_z(trial, j + 1, i)); /* of complex numbers only sums: by parts */
             v[j] = trial_get_int(trial, j + 1, i);
         }
         while (width > 1) {
@@ -388,15 +476,21 @@ void case_expect_fold(struct trial *trial)
 
             for (uint32_t j = 0; j + 1 < width; j += 2) {
                 f[next]   = fold_join(dtype, name, f[j], f[j + 1]);
+                im[next]  = fold_join(dtype, name, im[j], im[j + 1]);
                 v[next++] = binary_int(name, dtype, v[j], v[j + 1]);
             }
             if (width % 2 != 0) {
                 f[next]   = f[width - 1];
+                im[next]  = im[width - 1];
                 v[next++] = v[width - 1];
             }
             width = next;
         }
-        trial_want(trial, 0, i, fold_join(dtype, name, trial_get(trial, 0, i), f[0]), 0);
+        trial_want_z(
+            trial, 0, i,
+            trial_z(fold_join(dtype, name, trial_get(trial, 0, i), f[0]),
+                    fold_join(dtype, name, cimag(trial_get_z(trial, 0, i)), im[0])),
+            0);
         trial_want_int(trial, 0, i,
                        binary_int(name, dtype, trial_get_int(trial, 0, i), v[0]));
     }

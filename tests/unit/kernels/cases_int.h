@@ -15,6 +15,9 @@ int64_t case_wrapped(uint32_t dtype, uint64_t value);
 /* A value that is exact but for eps_count roundings. */
 void case_want_rounded(struct trial *trial, uint32_t index, int64_t flat, double want,
                        double eps_count);
+/* The same for complex numbers, in eps of the whole. */
+void case_want_complex(struct trial *trial, uint32_t index, int64_t flat,
+                       double complex want, double eps_count);
 /* An output and one input of a random shape, values in [low, high]. */
 void case_build_input(struct trial *trial, uint32_t dtype, double low, double high);
 
@@ -38,6 +41,7 @@ void case_build_not(struct trial *trial);
 void case_build_pairwise(struct trial *trial);
 void case_build_permute(struct trial *trial);
 void case_build_power(struct trial *trial);
+void case_build_prod(struct trial *trial);
 void case_build_random(struct trial *trial);
 void case_build_reduce(struct trial *trial);
 void case_build_scalar(struct trial *trial);
@@ -67,6 +71,8 @@ void case_expect_not(struct trial *trial);
 void case_expect_nothing(struct trial *trial);
 void case_expect_pairwise(struct trial *trial);
 void case_expect_permuted(struct trial *trial);
+void case_expect_part(struct trial *trial);
+void case_expect_prod(struct trial *trial);
 void case_expect_product(struct trial *trial);
 void case_expect_random(struct trial *trial);
 void case_expect_scalar(struct trial *trial);

@@ -54,26 +54,71 @@ void case_expect_sum(struct trial *trial)
     uint32_t out = trial->array[0].arg.dtype;
 
     for (int64_t i = 0; i < trial_elements(trial, 0); i++) {
-        struct lane lane = lane_of(trial, i);
-        long double sum  = 0;
-        double magnitude = 0;
-        int64_t total    = 0;
-        double n         = mean ? (double)lane.length : 1;
+        struct lane lane        = lane_of(trial, i);
+        long double complex sum = 0;
+        double magnitude        = 0;
+        int64_t total           = 0;
+        double n                = mean ? (double)lane.length : 1;
 
         for (int64_t j = 0; j < lane.length; j++) {
-            sum += (long double)trial_get(trial, 1, lane.first + j * lane.step);
-            magnitude += fabs(trial_get(trial, 1, lane.first + j * lane.step));
+            double complex z = trial_get_z(trial, 1, lane.first + j * lane.step);
+
+            sum += (long double complex)z;
+            magnitude += cabs(z);
             total += trial_get_int(trial, 1, lane.first + j * lane.step);
         }
-        if (!trial_is_float(trial->dtype)) {
+        if (!trial_is_float(trial->dtype) && !trial_is_complex(trial->dtype)) {
             sum = (long double)total;
         }
-        /* Sums are taken in double also for f32, and rounded once. */
-        trial_want(trial, 0, i, (double)(sum / (long double)n),
-                   (((double)lane.length + 8) * 0x1p-53 * magnitude +
-                    2 * trial_epsilon(out) * fabs((double)sum)) /
-                       n);
+        /* Sums are taken in double whatever the dtype, and rounded once. */
+        trial_want_z(trial, 0, i, (double complex)(sum / (long double)n),
+                     (((double)lane.length + 8) * 0x1p-53 * magnitude +
+                      2 * trial_epsilon(out) * cabs((double complex)sum)) /
+                             n +
+                         trial_tiny(out));
         trial_want_int(trial, 0, i, case_wrapped(out, (uint64_t)total));
+    }
+}
+
+/* Factors around 1, so that products stay in range; those of complex numbers shrink. */
+void case_build_prod(struct trial *trial)
+{
+    uint32_t ndim = (uint32_t)trial_int(trial, 0, 4);
+    int64_t axis  = trial_int(trial, -1, (int64_t)ndim - 1);
+    double low    = trial_is_float(trial->dtype) ? 0.9 : -0.7;
+    double high   = trial_is_float(trial->dtype) ? 1.1 : 0.7;
+    int64_t dim[PL_DIM_MAX];
+
+    if (trial->dtype == PL_I32 || trial->dtype == PL_I64) {
+        low  = -9;
+        high = 9;
+    }
+    trial_out(trial);
+    trial_dims(trial, ndim, dim);
+    (void)trial_array(trial, KERNEL_IN, trial->dtype, ndim, dim, low, high);
+    trial_i64(trial, axis);
+    trial_i64(trial, trial_int(trial, 0, 1));
+    trial_prepare(trial);
+}
+
+void case_expect_prod(struct trial *trial)
+{
+    for (int64_t i = 0; i < trial_elements(trial, 0); i++) {
+        struct lane lane            = lane_of(trial, i);
+        long double complex product = 1;
+        uint64_t total              = 1;
+
+        for (int64_t j = 0; j < lane.length; j++) {
+            product *=
+                (long double complex)trial_get_z(trial, 1, lane.first + j * lane.step);
+            total *= (uint64_t)trial_get_int(trial, 1, lane.first + j * lane.step);
+        }
+        trial_want_z(
+            trial, 0, i, (double complex)product,
+            (((double)lane.length + 8) * 8 * 0x1p-53 + 2 * trial_epsilon(trial->dtype)) *
+                    cabs((double complex)product) +
+                trial_tiny(trial->dtype));
+        trial_want_int(trial, 0, i, case_wrapped(trial->dtype, total));
     }
 }
 
@@ -145,21 +190,22 @@ void case_build_dot(struct trial *trial)
 
 void case_expect_dot(struct trial *trial)
 {
-    int64_t n        = trial_elements(trial, 1);
-    long double sum  = 0;
-    double magnitude = 0;
-    uint64_t total   = 0;
+    int64_t n               = trial_elements(trial, 1);
+    long double complex sum = 0;
+    double magnitude        = 0;
+    uint64_t total          = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double term = trial_get(trial, 1, i) * trial_get(trial, 2, i);
+        double complex term = trial_get_z(trial, 1, i) * trial_get_z(trial, 2, i);
 
-        sum += (long double)trial_get(trial, 1, i) * (long double)trial_get(trial, 2, i);
-        magnitude += fabs(term);
+        sum += (long double complex)trial_get_z(trial, 1, i) *
+               (long double complex)trial_get_z(trial, 2, i);
+        magnitude += cabs(term);
         total += (uint64_t)(trial_get_int(trial, 1, i) * trial_get_int(trial, 2, i));
     }
-    trial_want(trial, 0, 0, (double)sum,
-               ((double)n + 8) * 0x1p-53 * magnitude +
-                   2 * trial_epsilon(trial->dtype) * fabs((double)sum));
+    trial_want_z(trial, 0, 0, (double complex)sum,
+                 (4 * (double)n + 8) * 0x1p-53 * magnitude +
+                     2 * trial_epsilon(trial->dtype) * cabs((double complex)sum));
     trial_want_int(trial, 0, 0, case_wrapped(trial->dtype, total));
 }
 
@@ -226,27 +272,29 @@ void case_expect_product(struct trial *trial)
     double beta                = into ? trial->scalar[1].f : 0;
     int64_t n                  = vector ? 1 : c->dim[1];
     int64_t k                  = trial->array[1].arg.dim[ta ? 0 : 1];
+    double accumulated = fmin(trial_epsilon(trial->dtype), 0x1p-24); /* 16 bits: in f32 */
 
     for (int64_t i = 0; i < trial_elements(trial, 0); i++) {
-        long double sum  = 0;
-        double magnitude = 0;
-        uint64_t total   = 0;
-        double old       = into ? beta * trial_get(trial, 0, i) : 0;
-        double want;
+        long double complex sum = 0;
+        double magnitude        = 0;
+        uint64_t total          = 0;
+        double complex old      = into ? beta * trial_get_z(trial, 0, i) : 0;
+        double complex want;
 
         for (int64_t p = 0; p < k; p++) {
             int64_t a = factor_at(trial, 1, i / n, p, ta);
             int64_t b = factor_at(trial, 2, p, i % n, tb);
 
-            sum +=
-                (long double)trial_get(trial, 1, a) * (long double)trial_get(trial, 2, b);
-            magnitude += fabs(trial_get(trial, 1, a) * trial_get(trial, 2, b));
+            sum += (long double complex)trial_get_z(trial, 1, a) *
+                   (long double complex)trial_get_z(trial, 2, b);
+            magnitude += cabs(trial_get_z(trial, 1, a) * trial_get_z(trial, 2, b));
             total += (uint64_t)(trial_get_int(trial, 1, a) * trial_get_int(trial, 2, b));
         }
-        want = alpha * (double)sum + old;
-        trial_want(trial, 0, i, want,
-                   ((double)k + 8) * trial_epsilon(trial->dtype) *
-                       (fabs(alpha) * magnitude + fabs(old)));
+        want = alpha * (double complex)sum + old;
+        trial_want_z(trial, 0, i, want,
+                     (2 * (double)k + 8) * accumulated *
+                             (fabs(alpha) * magnitude + cabs(old)) +
+                         trial_epsilon(trial->dtype) * cabs(want));
         total = (uint64_t)(int64_t)alpha * total;
         if (into) {
             total += (uint64_t)((int64_t)beta * trial_get_int(trial, 0, i));

@@ -13,31 +13,43 @@
 
 static uint32_t dtypes_of(const char *word, size_t length)
 {
-    uint32_t numbers = KERNEL_NUMBERS;
+    uint32_t halves  = KERNEL_DTYPE(PL_F16) | KERNEL_DTYPE(PL_BF16);
+    uint32_t singles = KERNEL_DTYPE(PL_F32) | KERNEL_DTYPE(PL_F64);
+    uint32_t ints    = KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_I64);
+    uint32_t pairs   = KERNEL_DTYPE(PL_C64) | KERNEL_DTYPE(PL_C128);
     uint32_t all     = 0;
-    uint32_t casts   = 0;
 
     for (uint32_t d = PL_BOOL; d <= PL_C128; d++) {
         all |= KERNEL_DTYPE(d);
-        casts |= d <= PL_U64 || d == PL_F32 || d == PL_F64 ? KERNEL_DTYPE(d) : 0;
         if (strlen(pl_dtype_name(d)) == length &&
             strncmp(word, pl_dtype_name(d), length) == 0) {
             return KERNEL_DTYPE(d);
         }
     }
-    if (strncmp(word, "any", length) == 0 || strncmp(word, "S", length) == 0) {
+    if (strncmp(word, "any", length) == 0) {
         return all;
     }
-    if (strncmp(word, "num", length) == 0) {
-        return casts;
-    }
-    switch (word[0]) {
-    case 'T':
-        return numbers;
-    case 'F':
-        return KERNEL_FLOATS;
+    switch (length == 1 ? word[0] : 0) {
+    case 'S':
+        return all;
+    case 'N':
+        return halves | singles | ints | pairs;
     case 'L':
-        return numbers | KERNEL_DTYPE(PL_BOOL);
+        return halves | singles | ints | pairs | KERNEL_DTYPE(PL_BOOL);
+    case 'R':
+        return halves | singles | ints;
+    case 'Z':
+        return halves | singles | pairs;
+    case 'C':
+        return pairs;
+    case 'T':
+        return singles | ints;
+    case 'I':
+        return ints;
+    case 'F':
+        return halves | singles;
+    case 'E':
+        return singles;
     default:
         test_fail(__FILE__, __LINE__, "no dtype: %s", word);
     }
@@ -246,6 +258,11 @@ static const struct call good[] = {
      "f32[5,4]"},
     {"vote", {"-", "i64[5,3]", "i32[100]"}, {0}, PLASMON_OK, "i32[5]"},
     {"cast", {"u8[3]", "f64[3]"}, {0}, PLASMON_OK, "u8[3]"},
+    {"cast", {"c64[3]", "f16[3]"}, {0}, PLASMON_OK, "c64[3]"},
+    {"abs", {"-", "c128[3]"}, {0}, PLASMON_OK, "f64[3]"},
+    {"imag", {"-", "c64[3]"}, {0}, PLASMON_OK, "f32[3]"},
+    {"mean", {"-", "bf16[2,3]"}, {0}, PLASMON_OK, "bf16[3]"},
+    {"prod", {"-", "c64[2,3]"}, {0}, PLASMON_OK, "c64[3]"},
     {"accumulate", {"f32[2,3]", "f32[3]"}, {0}, PLASMON_OK, "f32[2,3]"},
     {"checksum", {"-", "c128[2,3]"}, {0}, PLASMON_OK, "u64[]"},
 };
@@ -299,7 +316,7 @@ static const struct call bad[] = {
      {"-", "u8[2,3]", "u8[3,4]"},
      {1},
      PLASMON_EDTYPE,
-     "gemm: a is u8, needs i32, i64, f32 or f64"},
+     "gemm: a is u8, needs i32, i64, f16, bf16, f32, f64, c64 or c128"},
     {"gemm_into",
      {"f32[2,5]", "f32[2,3]", "f32[3,4]"},
      {1},
@@ -320,7 +337,11 @@ static const struct call bad[] = {
      {0},
      PLASMON_ESHAPE,
      "add: b is f32[2], needs a shape that broadcasts with a f32[2,3]"},
-    {"exp", {"-", "i32[2]"}, {0}, PLASMON_EDTYPE, "exp: x is i32, needs f32 or f64"},
+    {"exp",
+     {"-", "i32[2]"},
+     {0},
+     PLASMON_EDTYPE,
+     "exp: x is i32, needs f16, bf16, f32, f64, c64 or c128"},
     {"less",
      {"f32[2]", "f32[2]", "f32[2]"},
      {0},
@@ -358,7 +379,13 @@ static const struct call bad[] = {
      PLASMON_ESHAPE,
      "fill: x is an output that nothing tells the shape of"},
     {"cast", {"-", "f32[3]"}, {0}, PLASMON_EDTYPE, "cast: nothing tells the dtype of y"},
-    {"cast", {"c64[3]", "f32[3]"}, {0}, PLASMON_EDTYPE, "cast: y is c64, needs bool, i8,"},
+    {"minimum",
+     {"-", "c64[3]", "c64[3]"},
+     {0},
+     PLASMON_EDTYPE,
+     "minimum: a is c64, needs i32, i64, f16, bf16, f32 or f64"},
+    {"fold", {"c64[3]", "c64[3]"}, {3}, PLASMON_EDTYPE, "which has no smallest"},
+    {"real", {"-", "f32[3]"}, {0}, PLASMON_EDTYPE, "real: x is f32, needs c64 or c128"},
     {"transpose",
      {"-", "f32[3]"},
      {0},

@@ -33,6 +33,7 @@ void trial_end(struct trial *trial)
         free(trial->array[i].root);
         free(trial->array[i].before);
         free(trial->array[i].want);
+        free(trial->array[i].want_im);
         free(trial->array[i].bound);
         free(trial->array[i].want_int);
     }
@@ -42,31 +43,137 @@ void trial_end(struct trial *trial)
 
 bool trial_is_float(uint32_t dtype)
 {
-    return dtype == PL_F32 || dtype == PL_F64;
+    return dtype == PL_F16 || dtype == PL_BF16 || dtype == PL_F32 || dtype == PL_F64;
+}
+
+bool trial_is_complex(uint32_t dtype)
+{
+    return dtype == PL_C64 || dtype == PL_C128;
+}
+
+/* Bits of the significand, and the exponent of the smallest normal number. */
+struct precision {
+    int bits;
+    int exponent_min;
+    double largest;
+};
+
+static struct precision precision_of(uint32_t dtype)
+{
+    switch (dtype) {
+    case PL_F16:
+        return (struct precision){11, -14, 65504};
+    case PL_BF16:
+        return (struct precision){8, -126, 0x1.fep127};
+    case PL_F32:
+    case PL_C64:
+        return (struct precision){24, -126, 0x1.fffffep127};
+    default:
+        return (struct precision){53, -1022, 0x1.fffffffffffffp1023};
+    }
 }
 
 double trial_epsilon(uint32_t dtype)
 {
-    return dtype == PL_F32 ? 0x1p-24 : 0x1p-53;
+    return ldexp(1, -precision_of(dtype).bits);
 }
 
-static void element_set(char *at, uint32_t dtype, double value)
+double trial_tiny(uint32_t dtype)
 {
-    int64_t i = trial_is_float(dtype) ? 0 : (int64_t)value;
-    float f   = (float)value;
+    struct precision p = precision_of(dtype);
 
-    if (dtype == PL_F32) {
-        memcpy(at, &f, sizeof(f));
-    } else if (dtype == PL_F64) {
-        memcpy(at, &value, sizeof(value));
-    } else if (dtype == PL_BOOL) {
-        *at = (char)(i != 0);
-    } else { /* little-endian: the low bytes are the narrower number */
-        memcpy(at, &i, pl_dtype_bytes(dtype) < 8 ? pl_dtype_bytes(dtype) : 8);
+    return ldexp(1, p.exponent_min - p.bits + (p.bits < 53));
+}
+
+double trial_rounded(uint32_t dtype, double value)
+{
+    struct precision p = precision_of(dtype);
+    double step;
+    int exponent;
+
+    if (p.bits == 53 || !isfinite(value) || value == 0) {
+        return value;
     }
-    if (pl_dtype_bytes(dtype) == 16) { /* moved as bytes: the other half is checked too */
-        i = ~i;
-        memcpy(at + 8, &i, 8);
+    (void)frexp(value, &exponent);
+    exponent = exponent - 1 < p.exponent_min ? p.exponent_min : exponent - 1;
+    step     = ldexp(1, exponent - p.bits + 1);
+    value    = nearbyint(value / step) * step;
+    return fabs(value) <= p.largest ? value : copysign((double)INFINITY, value);
+}
+
+/* The bits of a 16-bit float from its definition, for values that it has. */
+static uint16_t half_encode(uint32_t dtype, double value)
+{
+    struct precision p = precision_of(dtype);
+    int fraction_bits  = p.bits - 1;
+    double magnitude   = fabs(trial_rounded(dtype, value));
+    uint16_t sign      = signbit(value) ? 0x8000 : 0;
+    int exponent;
+
+    if (isnan(value)) {
+        return 0x7fff;
+    }
+    if (isinf(magnitude)) {
+        return (uint16_t)(sign | (dtype == PL_F16 ? 0x7c00 : 0x7f80));
+    }
+    (void)frexp(magnitude, &exponent);
+    exponent--;
+    if (magnitude == 0 || exponent < p.exponent_min) {
+        return (uint16_t)(sign |
+                          (uint16_t)ldexp(magnitude, fraction_bits - p.exponent_min));
+    }
+    return (
+        uint16_t)(sign | ((exponent - p.exponent_min + 1) << fraction_bits) |
+                  ((int)ldexp(magnitude, fraction_bits - exponent) - (1 << fraction_bits)));
+}
+
+static double half_decode(uint32_t dtype, uint16_t bits)
+{
+    struct precision p = precision_of(dtype);
+    int fraction_bits  = p.bits - 1;
+    int field          = (bits & 0x7fff) >> fraction_bits;
+    int fraction       = bits & ((1 << fraction_bits) - 1);
+    int top            = (1 << (15 - fraction_bits)) - 1;
+    double value       = ldexp(fraction, p.exponent_min - fraction_bits);
+
+    if (field == top) {
+        value = fraction != 0 ? (double)NAN : (double)INFINITY;
+    } else if (field > 0) {
+        value = ldexp((1 << fraction_bits) + fraction,
+                      field - 1 + p.exponent_min - fraction_bits);
+    }
+    return (bits & 0x8000) != 0 ? -value : value;
+}
+
+static void element_set(char *at, uint32_t dtype, double complex z)
+{
+    double value = creal(z);
+    int64_t i    = 0;
+    float f[2]   = {(float)value, (float)cimag(z)};
+    double d[2]  = {value, cimag(z)};
+    uint16_t half;
+
+    switch (dtype) {
+    case PL_F16:
+    case PL_BF16:
+        half = half_encode(dtype, value);
+        memcpy(at, &half, sizeof(half));
+        break;
+    case PL_F32:
+    case PL_C64:
+        memcpy(at, f, pl_dtype_bytes(dtype));
+        break;
+    case PL_F64:
+    case PL_C128:
+        memcpy(at, d, pl_dtype_bytes(dtype));
+        break;
+    case PL_BOOL:
+        *at = (char)(value != 0);
+        break;
+    default: /* little-endian: the low bytes are the narrower number */
+        i = (int64_t)value;
+        memcpy(at, &i, pl_dtype_bytes(dtype));
+        break;
     }
 }
 
@@ -87,20 +194,28 @@ static int64_t element_int(const char *at, uint32_t dtype)
     }
 }
 
-static double element_float(const char *at, uint32_t dtype)
+static double complex element_z(const char *at, uint32_t dtype)
 {
-    double value;
-    float f;
+    double d[2] = {0, 0};
+    float f[2]  = {0, 0};
+    uint16_t half;
 
-    if (dtype == PL_F32) {
-        memcpy(&f, at, sizeof(f));
-        return (double)f;
+    switch (dtype) {
+    case PL_F16:
+    case PL_BF16:
+        memcpy(&half, at, sizeof(half));
+        return half_decode(dtype, half);
+    case PL_F32:
+    case PL_C64:
+        memcpy(f, at, pl_dtype_bytes(dtype));
+        return trial_z((double)f[0], (double)f[1]);
+    case PL_F64:
+    case PL_C128:
+        memcpy(d, at, pl_dtype_bytes(dtype));
+        return trial_z(d[0], d[1]);
+    default:
+        return (double)element_int(at, dtype);
     }
-    if (dtype == PL_F64) {
-        memcpy(&value, at, sizeof(value));
-        return value;
-    }
-    return (double)element_int(at, dtype);
 }
 
 const char *trial_at(const struct trial_array *array, const char *root, int64_t flat)
@@ -125,19 +240,26 @@ double trial_get(const struct trial *trial, uint32_t index, int64_t flat)
 {
     const struct trial_array *array = &trial->array[index];
 
-    return element_float(trial_at(array, array->before, flat), array->arg.dtype);
+    return creal(element_z(trial_at(array, array->before, flat), array->arg.dtype));
+}
+
+double complex trial_get_z(const struct trial *trial, uint32_t index, int64_t flat)
+{
+    const struct trial_array *array = &trial->array[index];
+
+    return element_z(trial_at(array, array->before, flat), array->arg.dtype);
 }
 
 int64_t trial_get_int(const struct trial *trial, uint32_t index, int64_t flat)
 {
     const struct trial_array *array = &trial->array[index];
 
-    return trial_is_float(array->arg.dtype)
+    return trial_is_float(array->arg.dtype) || trial_is_complex(array->arg.dtype)
                ? 0
                : element_int(trial_at(array, array->before, flat), array->arg.dtype);
 }
 
-void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value)
+static void set_z(struct trial *trial, uint32_t index, int64_t flat, double complex value)
 {
     struct trial_array *array = &trial->array[index];
 
@@ -145,6 +267,11 @@ void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value)
                 value);
     element_set((char *)(uintptr_t)trial_at(array, array->before, flat), array->arg.dtype,
                 value);
+}
+
+void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value)
+{
+    set_z(trial, index, flat, value);
 }
 
 int64_t trial_broadcast(const struct trial *trial, uint32_t index, uint32_t shape_of,
@@ -208,6 +335,15 @@ static void array_lay_out(struct trial *trial, struct trial_array *array)
     arg->data.addr = (uint64_t)(uintptr_t)(array->root + margin * bytes);
 }
 
+static double random_value(struct trial *trial, uint32_t dtype, double low, double high)
+{
+    double unit = (double)(test_random(&trial->random) >> 11) * 0x1p-53;
+
+    return trial_is_float(dtype) || trial_is_complex(dtype)
+               ? low + unit * (high - low)
+               : (double)trial_int(trial, (int64_t)low, (int64_t)high);
+}
+
 uint32_t trial_array(struct trial *trial, uint32_t mode, uint32_t dtype, uint32_t ndim,
                      const int64_t *dim, double low, double high)
 {
@@ -228,12 +364,10 @@ uint32_t trial_array(struct trial *trial, uint32_t mode, uint32_t dtype, uint32_
         return index;
     }
     for (int64_t i = 0; i < trial_elements(trial, index); i++) {
-        double unit = (double)(test_random(&trial->random) >> 11) * 0x1p-53;
+        double re = random_value(trial, dtype, low, high);
+        double im = trial_is_complex(dtype) ? random_value(trial, dtype, low, high) : 0;
 
-        trial_set(trial, index, i,
-                  trial_is_float(dtype)
-                      ? low + unit * (high - low)
-                      : (double)trial_int(trial, (int64_t)low, (int64_t)high));
+        set_z(trial, index, i, trial_z(re, im));
     }
     return index;
 }
@@ -268,6 +402,7 @@ void trial_prepare(struct trial *trial)
         shape[i].given       = trial->array[i].root != NULL;
         shape[i].shape.dtype = arg->dtype;
         shape[i].shape.ndim  = arg->ndim;
+        shape[i].reduce_op   = arg->reduce_op;
         memcpy(shape[i].shape.dim, arg->dim, sizeof(arg->dim));
     }
     if (kernel_check(trial->function, shape, trial->count, trial->scalar,
@@ -287,6 +422,7 @@ void trial_prepare(struct trial *trial)
         if (array->is_output) {
             elements        = (uint64_t)trial_elements(trial, i);
             array->want     = allocate(elements * sizeof(double));
+            array->want_im  = allocate(elements * sizeof(double));
             array->bound    = allocate(elements * sizeof(double));
             array->want_int = allocate(elements * sizeof(int64_t));
         }
@@ -298,6 +434,20 @@ void trial_want(struct trial *trial, uint32_t index, int64_t flat, double want,
 {
     trial->array[index].want[flat]  = want;
     trial->array[index].bound[flat] = bound;
+}
+
+void trial_want_z(struct trial *trial, uint32_t index, int64_t flat, double complex want,
+                  double bound)
+{
+    trial_want(trial, index, flat, creal(want), bound);
+    trial->array[index].want_im[flat] = cimag(want);
+}
+
+void trial_want_same(struct trial *trial, uint32_t index, int64_t flat, uint32_t from,
+                     int64_t from_flat)
+{
+    trial_want_z(trial, index, flat, trial_get_z(trial, from, from_flat), 0);
+    trial_want_int(trial, index, flat, trial_get_int(trial, from, from_flat));
 }
 
 void trial_want_int(struct trial *trial, uint32_t index, int64_t flat, int64_t want)
@@ -318,34 +468,42 @@ plasmon_status_t trial_run_cpu(struct trial *trial, struct pl_err *err)
                               trial->scalar_count, err);
 }
 
-static void verify_values(const struct trial *trial, uint32_t index, const char *where)
+/* Within the bound, or what the wanted number becomes in the dtype: an infinity where it is too large. */
+static bool close_enough(uint32_t dtype, double got, double want, double bound)
+{
+    return got == want || fabs(got - want) <= bound || got == trial_rounded(dtype, want) ||
+           (isnan(got) && isnan(want));
+}
+
+static void verify_element(const struct trial *trial, uint32_t index, int64_t i,
+                           const char *where)
 {
     const struct trial_array *array = &trial->array[index];
+    const char *at                  = trial_at(array, array->root, i);
     uint32_t dtype                  = array->arg.dtype;
+    double complex got              = element_z(at, dtype);
 
+    if (trial_is_float(dtype) || trial_is_complex(dtype)) {
+        /* A complex number is as good as the pair of its parts: each within the bound on the whole. */
+        if (!close_enough(dtype, creal(got), array->want[i], array->bound[i]) ||
+            !close_enough(dtype, cimag(got), array->want_im[i], array->bound[i])) {
+            FAIL(
+                "%s %s on %s: argument %u[%lld] is %.17g%+.17gi, wants %.17g%+.17gi within "
+                "%.3g",
+                trial->function->name, pl_dtype_name(dtype), where, index, (long long)i,
+                creal(got), cimag(got), array->want[i], array->want_im[i], array->bound[i]);
+        }
+    } else if (element_int(at, dtype) != array->want_int[i]) {
+        FAIL("%s %s on %s: argument %u[%lld] is %lld, wants %lld", trial->function->name,
+             pl_dtype_name(dtype), where, index, (long long)i,
+             (long long)element_int(at, dtype), (long long)array->want_int[i]);
+    }
+}
+
+static void verify_values(const struct trial *trial, uint32_t index, const char *where)
+{
     for (int64_t i = 0; i < trial_elements(trial, index); i++) {
-        const char *at = trial_at(array, array->root, i);
-
-        if (trial_is_float(dtype)) {
-            double got  = element_float(at, dtype);
-            double want = array->want[i];
-
-            if (got != want && !(fabs(got - want) <= array->bound[i]) &&
-                !(isnan(got) && isnan(want))) {
-                FAIL("%s %s on %s: argument %u[%lld] is %.17g, wants %.17g within %.3g",
-                     trial->function->name, pl_dtype_name(dtype), where, index,
-                     (long long)i, got, want, array->bound[i]);
-            }
-        } else if (element_int(at, dtype) != array->want_int[i]) {
-            FAIL("%s %s on %s: argument %u[%lld] is %lld, wants %lld",
-                 trial->function->name, pl_dtype_name(dtype), where, index, (long long)i,
-                 (long long)element_int(at, dtype), (long long)array->want_int[i]);
-        }
-        if (pl_dtype_bytes(dtype) == 16 &&
-            element_int(at + 8, PL_I64) != ~array->want_int[i]) {
-            FAIL("%s on %s: the second half of argument %u[%lld] is wrong",
-                 trial->function->name, where, index, (long long)i);
-        }
+        verify_element(trial, index, i, where);
     }
 }
 

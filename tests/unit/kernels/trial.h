@@ -10,6 +10,9 @@
 
 #include "kernels/kernel_int.h"
 
+#include <complex.h>
+#include <string.h>
+
 #define TRIAL_ARRAYS_MAX (KERNEL_FOLD_MAX + 2)
 
 struct trial_array {
@@ -18,7 +21,8 @@ struct trial_array {
     char *before; /* root as it was before the run */
     uint64_t root_bytes;
     bool is_output;    /* OUT, INOUT or REDUCE */
-    double *want;      /* by flat index; floats */
+    double *want;      /* by flat index; floats, and the real part of complex numbers */
+    double *want_im;   /* the imaginary part */
     double *bound;     /* |got - want| may be this much */
     int64_t *want_int; /* the other dtypes */
 };
@@ -43,7 +47,7 @@ void trial_end(struct trial *trial);
 int64_t trial_int(struct trial *trial, int64_t low, int64_t high); /* both included */
 /* ndim dimensions, their product bounded by the size of the trial. */
 void trial_dims(struct trial *trial, uint32_t ndim, int64_t out[PL_DIM_MAX]);
-/* Random values in [low, high]; integers for the integer dtypes. */
+/* Random values in [low, high], both parts of complex numbers; integers for the integer dtypes. */
 uint32_t trial_array(struct trial *trial, uint32_t mode, uint32_t dtype, uint32_t ndim,
                      const int64_t *dim, double low, double high);
 void trial_out(struct trial *trial); /* shape left to the shape rule */
@@ -56,19 +60,37 @@ void trial_prepare(struct trial *trial);
 
 int64_t trial_elements(const struct trial *trial, uint32_t index);
 double trial_get(const struct trial *trial, uint32_t index, int64_t flat);
-/* 0 for f32 and f64; other dtypes that are no integers: their (first) bits. */
+static inline double complex trial_z(double re, double im)
+{
+    double part[2] = {re, im}; /* the macro of C11 is missing in clang 14 */
+    double complex z;
+
+    memcpy(&z, part, sizeof(z));
+    return z;
+}
+double complex trial_get_z(const struct trial *trial, uint32_t index, int64_t flat);
 int64_t trial_get_int(const struct trial *trial, uint32_t index, int64_t flat);
 const char *trial_at(const struct trial_array *array, const char *root, int64_t flat);
 void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value);
-bool trial_is_float(uint32_t dtype);
-double trial_epsilon(uint32_t dtype); /* half the distance from 1 to the next number */
+bool trial_is_float(uint32_t dtype); /* a real one */
+bool trial_is_complex(uint32_t dtype);
+double trial_epsilon(
+    uint32_t dtype); /* half the distance from 1 to the next number; of the parts */
+double trial_tiny(uint32_t dtype); /* half the smallest number */
+double trial_rounded(uint32_t dtype,
+                     double value); /* to the nearest number, ties to even */
 /* Flat index in array `index` of what broadcasts to element `flat` of array `shape_of`. */
 int64_t trial_broadcast(const struct trial *trial, uint32_t index, uint32_t shape_of,
                         int64_t flat);
 
 void trial_want(struct trial *trial, uint32_t index, int64_t flat, double want,
                 double bound);
+void trial_want_z(struct trial *trial, uint32_t index, int64_t flat, double complex want,
+                  double bound);
 void trial_want_int(struct trial *trial, uint32_t index, int64_t flat, int64_t want);
+/* Just what was in argument `from`, whatever the dtype. */
+void trial_want_same(struct trial *trial, uint32_t index, int64_t flat, uint32_t from,
+                     int64_t from_flat);
 
 /* ---- running */
 
