@@ -57,8 +57,8 @@ struct kernel_param {
 struct kernel_arg_shape {
     uint32_t mode;
     struct pl_shape shape; /* of what the function sees: the view's shape */
-    bool given;            /* OUT only: the caller stated it; otherwise infer fills it in */
-    uint32_t reduce_op;    /* REDUCE only */
+    bool given; /* OUT, SCRATCH: the caller stated it; otherwise infer fills it in */
+    uint32_t reduce_op; /* REDUCE only */
 };
 union kernel_scalar {
     int64_t i;
@@ -78,6 +78,7 @@ struct kernel_function {
                               struct kernel_arg_shape *args, uint32_t arg_count,
                               const union kernel_scalar *scalars, uint32_t scalar_count,
                               struct pl_err *err);
+    bool defined; /* by a client: part of a struct kernel_signature */
 };
 
 uint32_t kernel_count(void);

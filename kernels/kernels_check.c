@@ -192,7 +192,7 @@ static plasmon_status_t check_arg(const struct kernel_function *function,
                           function->name, param->name, mode_name(arg->mode),
                           mode_name(param->modes));
     }
-    if (arg->mode == KERNEL_OUT && !arg->given) {
+    if ((arg->mode == KERNEL_OUT || arg->mode == KERNEL_SCRATCH) && !arg->given) {
         return PLASMON_OK;
     }
     if (pl_shape_check(&arg->shape, &inner) != PLASMON_OK) {
@@ -215,7 +215,7 @@ static plasmon_status_t check_outputs(const struct kernel_function *function,
     struct pl_err inner = {0};
 
     for (uint32_t i = 0; i < arg_count; i++) {
-        if (args[i].mode == KERNEL_OUT &&
+        if ((args[i].mode == KERNEL_OUT || args[i].mode == KERNEL_SCRATCH) &&
             pl_shape_check(&args[i].shape, &inner) != PLASMON_OK) {
             return pl_err_set(err, inner.status, "%s: output %u: %s", function->name, i,
                               inner.text);

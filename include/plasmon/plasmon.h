@@ -114,10 +114,13 @@ struct plasmon_options {
     uint32_t connect_timeout_ms; /* 0: 20000 */
     const char *
         bin_dir; /* where plasmon-store and the others are; NULL: $PLASMON_BIN_DIR, beside libplasmon, then PATH */
+    int check_functions; /* private cluster: check what functions write (docs/functions.md); 0: as $PLASMON_CHECK says */
+    const char *
+        library_dir; /* private cluster: where library functions may come from; NULL: nowhere */
 };
-#define PLASMON_OPTIONS_INIT                                            \
-    {                                                                   \
-        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define PLASMON_OPTIONS_INIT                                                  \
+    {                                                                         \
+        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 
 /**
@@ -277,10 +280,18 @@ struct plasmon_call {
     const char *label; /* shown in errors and status */
     int device;        /* placement hint: PLASMON_ANYWHERE or a device index */
     int retries;       /* after system failures; -1: the cluster's default */
+    /*
+     * Source and library functions only; built-in ones choose for themselves. All 0: a block as the occupancy heuristic suggests and
+     * min(ceil(elements of the largest tensor / block), 32 a multiprocessor) blocks, in one dimension. block alone: as many such
+     * blocks. A 0 behind a number counts as 1.
+     */
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes; /* dynamic shared memory a block */
 };
-#define PLASMON_CALL_INIT                                                   \
-    {                                                                       \
-        sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1 \
+#define PLASMON_CALL_INIT                                                                \
+    {                                                                                    \
+        sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1, {0}, {0}, 0 \
     }
 
 /**
@@ -332,6 +343,71 @@ plasmon_status_t plasmon_on_ready(struct plasmon_client *client, struct plasmon_
 /** A descriptor that polls readable whenever refs became ready since the last read of its 8 bytes (an eventfd). Owned by the client. */
 PLASMON_API
 plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd);
+
+/* ------------------------------------------------------------------------------------------------ functions of one's own */
+
+/*
+ * A function of the session, besides the built-in ones. docs/functions.md has the whole story. Its signature:
+ *
+ *   saxpy(inout f32[n] y, in f32[n] x, f32 a, i64 n := n)
+ *
+ *   tensors     MODE DTYPE[DIM, ..] NAME        MODE is in, out, inout, reduce(sum|prod|min|max) or scratch
+ *   scalars     DTYPE NAME                      given by the caller: .i for integers and bool, .f for f32 and f64
+ *   computed    INTEGER-DTYPE NAME := DIM       passed to the kernel at its place, not given by the caller
+ *   DIM         names, integers, + - * / and parentheses, over dimensions and the integer scalars of the call. A name is bound by
+ *               the first argument that shows it; outputs and scratch get their shapes from it
+ *
+ * A kernel gets exactly these parameters, in this order: for a tensor a pointer to its first element, for the rest the value. Tensors
+ * are contiguous, unless written f32[n,m]~ NAME: then one i64 stride (in elements) a dimension follows the pointer.
+ */
+struct plasmon_source_options {
+    size_t size;
+    const char *
+        c_text; /* variant for CPU devices: a C function NAME with these parameters, void or int (0: well); NULL: none */
+    const char *nvrtc_options; /* more options for the CUDA compiler, separated by spaces */
+    const char *
+        entry; /* name of the __global__ and of the C function; NULL: the function's name */
+};
+#define PLASMON_SOURCE_OPTIONS_INIT                    \
+    {                                                  \
+        sizeof(struct plasmon_source_options), 0, 0, 0 \
+    }
+
+/**
+ * Make a function of source text: CUDA C for GPUs, C for CPU devices. From the next submit on it is called by its name, like a
+ * built-in one. Returns without waiting for the compiler: what it objects to fails the calls that use the function with ECOMPILE and
+ * its log (plasmon_function_wait asks at once). Compiled once for each content and architecture, and kept on disk.
+ *
+ * @param cuda_c_text  With a __global__ function `name` (extern "C" or not). NULL: CPU devices only.
+ * @param options      NULL: CUDA only.
+ * @return PLASMON_OK (also when the name has this very content already), EEXIST (the name has other content, or is a built-in
+ *         function's), EINVAL (signature, texts), ELIMIT (a text over 1 MiB, over 1024 functions), ECLOSED, EFORKED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_function_source(struct plasmon_client *client, const char *name,
+                                         const char *cuda_c_text, const char *signature,
+                                         const struct plasmon_source_options *options);
+/**
+ * Make a function of a shared object that lies in the library folder of the workers (--library-dir); its entry point is in
+ * plasmon/function.h. A worker without such a folder is not used for it.
+ *
+ * @param path    Inside that folder.
+ * @param symbol  The entry point.
+ * @return As plasmon_function_source.
+ */
+PLASMON_API
+plasmon_status_t plasmon_function_library(struct plasmon_client *client, const char *name,
+                                          const char *path, const char *symbol,
+                                          const char *signature);
+/**
+ * Wait until one device of each kind that the function is for has compiled (loaded) it.
+ *
+ * @return PLASMON_OK, ECOMPILE (plasmon_error has the log), ENOFUNCTION, ENOTSUP or EPERM (no device can or may run it), ENOLIB,
+ *         ENOENT (no such library or symbol), ETIMEDOUT.
+ */
+PLASMON_API
+plasmon_status_t plasmon_function_wait(struct plasmon_client *client, const char *name,
+                                       uint32_t timeout_ms);
 
 /* ------------------------------------------------------------------------------------------------ functions, status */
 

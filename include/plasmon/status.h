@@ -46,7 +46,8 @@
     XX(EUNREACHABLE, -36, "memory cannot be reached from this process")           \
     XX(EINTERNAL, -37, "internal error")                                          \
     XX(EGRAPH, -38, "recorded graph cannot be used so")                           \
-    XX(EHEADLOST, -39, "the head does not know this session any more")
+    XX(EHEADLOST, -39, "the head does not know this session any more")            \
+    XX(ECOMPILE, -40, "source text does not compile")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),

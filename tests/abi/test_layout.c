@@ -13,7 +13,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_shape, ndim, 4);
     EXPECT_AT(plasmon_shape, dim, 8);
 
-    ASSERT_EQ(sizeof(struct plasmon_options), 96);
+    ASSERT_EQ(sizeof(struct plasmon_options), 112);
     EXPECT_AT(plasmon_options, size, 0);
     EXPECT_AT(plasmon_options, address, 8);
     EXPECT_AT(plasmon_options, token, 16);
@@ -26,6 +26,8 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_options, policy, 72);
     EXPECT_AT(plasmon_options, connect_timeout_ms, 80);
     EXPECT_AT(plasmon_options, bin_dir, 88);
+    EXPECT_AT(plasmon_options, check_functions, 96);
+    EXPECT_AT(plasmon_options, library_dir, 104);
 
     ASSERT_EQ(sizeof(struct plasmon_put_options), 24);
     EXPECT_AT(plasmon_put_options, device, 8);
@@ -38,7 +40,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_arg, reduce_op, 24);
     EXPECT_AT(plasmon_arg, relaxed, 28);
 
-    ASSERT_EQ(sizeof(struct plasmon_call), 64);
+    ASSERT_EQ(sizeof(struct plasmon_call), 96);
     EXPECT_AT(plasmon_call, function, 8);
     EXPECT_AT(plasmon_call, args, 16);
     EXPECT_AT(plasmon_call, arg_count, 24);
@@ -47,6 +49,9 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_call, label, 48);
     EXPECT_AT(plasmon_call, device, 56);
     EXPECT_AT(plasmon_call, retries, 60);
+    EXPECT_AT(plasmon_call, grid, 64);
+    EXPECT_AT(plasmon_call, block, 76);
+    EXPECT_AT(plasmon_call, shared_bytes, 88);
 
     ASSERT_EQ(sizeof(struct plasmon_device_info), 184);
     EXPECT_AT(plasmon_device_info, kind, 4);
@@ -56,6 +61,11 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_device_info, same_host, 176);
     ASSERT_EQ(sizeof(struct plasmon_function_info), 24);
     ASSERT_EQ(sizeof(plasmon_scalar_t), 8);
+
+    ASSERT_EQ(sizeof(struct plasmon_source_options), 32);
+    EXPECT_AT(plasmon_source_options, c_text, 8);
+    EXPECT_AT(plasmon_source_options, nvrtc_options, 16);
+    EXPECT_AT(plasmon_source_options, entry, 24);
 }
 
 TEST(numbers_of_statuses_and_dtypes_are_frozen)
@@ -66,6 +76,7 @@ TEST(numbers_of_statuses_and_dtypes_are_frozen)
     ASSERT_EQ(PLASMON_EINTERNAL, -37);
     ASSERT_EQ(PLASMON_EGRAPH, -38);
     ASSERT_EQ(PLASMON_EHEADLOST, -39);
+    ASSERT_EQ(PLASMON_ECOMPILE, -40);
     ASSERT_EQ(PLASMON_BOOL, 1);
     ASSERT_EQ(PLASMON_F32, 12);
     ASSERT_EQ(PLASMON_C128, 15);
