@@ -296,6 +296,8 @@ plasmon_status_t head_core_client_open(struct head_core *core,
     client->host  = head_strdup(hello->host);
     pl_map_init(&client->refs);
     pl_map_init(&client->tasks);
+    pl_map_init(&client->graphs);
+    pl_map_init(&client->groups);
     wire_ranges_init(&client->done);
     client->failed = PL_VEC_INIT(struct head_failed);
     pl_list_init(&client->link);
@@ -384,9 +386,17 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     for (size_t i = 0; i < frame->n_cancel; i++) {
         struct head_task *task = pl_map_get(&client->tasks, frame->cancel[i]);
 
+        struct head_group *group = pl_map_get(&client->groups, frame->cancel[i]);
+
         if (task != NULL) {
             head_task_cancel(core, task);
         }
+        if (group != NULL) {
+            head_group_cancel(core, group);
+        }
+    }
+    for (size_t i = 0; i < frame->n_graph_release; i++) {
+        head_graph_release(core, client, frame->graph_release[i]);
     }
     for (size_t i = 0; i < frame->n_release; i++) {
         refs_remove(core, client, frame->release[i]->first, frame->release[i]->count);
@@ -471,7 +481,9 @@ void head_core_client_close(struct head_core *core, uint64_t session)
         }
         ref_remove(core, client, key);
     }
+    head_graphs_release(core, client);
     skip_unwanted(core, client);
+    head_groups_forget(client);
     (void)pl_map_remove(&core->sessions, session);
     head_client_destroy(core, client);
     core->config.ops->session_ended(core->config.user, session);
@@ -489,6 +501,8 @@ void head_client_destroy(struct head_core *core, struct head_client *client)
     wire_ranges_finish(&client->done);
     pl_map_finish(&client->refs);
     pl_map_finish(&client->tasks);
+    pl_map_finish(&client->graphs);
+    pl_map_finish(&client->groups);
     pl_free(client->out.data);
     pl_free(client->name_space);
     pl_free(client->label);

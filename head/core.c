@@ -122,6 +122,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_list_init(&core->dirty_clients);
     pl_list_init(&core->unfinished);
     pl_list_init(&core->names);
+    pl_list_init(&core->plans);
     pl_map_init(&core->sessions);
     pl_map_init(&core->requests);
     *out_core = core;

@@ -10,6 +10,9 @@
  *   submit.c    a client's task becomes a launch
  *   reduce.c    partial results and how they are folded
  *   place.c     placement policies
+ *   group.c     several launches that are one task for the client
+ *   graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_nodes.c, graph_launch.c
+ *   index.c     one task a point of an index space
  *   data.c      put, read, locate
  *   client.c    sessions, refs, names, what clients are told
  *   core.c      create, tick, flush, status, check
@@ -96,6 +99,7 @@ struct head_device {
     struct head_bytes out;          /* WorkerCommand fields, encoded */
     uint32_t out_launches;          /* launches in it: a frame may carry WIRE_TASKS_MAX */
     struct pl_vec out_free;         /* uint64_t buffers */
+    struct pl_vec out_graph_free;   /* uint64_t graphs */
     struct pl_vec out_cancel;       /* uint64_t seqs */
     Plasmon__V1__WorkerStats stats; /* last report; routes apart */
     Plasmon__V1__RouteStats routes[8];
@@ -207,6 +211,10 @@ struct head_task {
     bool cancelled;
     uint64_t request; /* READ, ALLOC: whom to answer */
     struct head_failure *failure;
+    struct head_group
+        *group; /* held: what it is a part of for the client; NULL: a task of its own */
+    struct pl_list group_link; /* group->tasks, until it is resolved */
+    struct head_plan *plan;    /* held: GRAPH */
     struct pl_list order_link; /* core->unfinished */
     struct pl_vec
         dependents; /* struct head_task *, owned references: they read what this makes */
@@ -231,8 +239,10 @@ struct head_client {
     uint64_t lost_ms;
     uint64_t ops_taken;
     uint64_t tasks_open;
-    struct pl_map refs;  /* id -> head_ref */
-    struct pl_map tasks; /* id -> head_task, unfinished */
+    struct pl_map refs;   /* id -> head_ref */
+    struct pl_map tasks;  /* id -> head_task, unfinished */
+    struct pl_map graphs; /* id -> head_graph */
+    struct pl_map groups; /* id -> head_group, not resolved */
     /* Outbox. */
     struct wire_ranges done;
     struct pl_vec failed;  /* struct head_failed */
@@ -277,6 +287,8 @@ struct head_core {
     bool finishing;
     struct pl_map requests; /* request -> head_wait (reads) */
     struct pl_list names;
+    struct pl_list plans;    /* head_plan.link */
+    uint64_t step_last;      /* number of the last segment of a plan, for workers */
     struct wire_arena arena; /* for building messages; reset for each */
     uint64_t tasks_done, tasks_failed, tasks_queued;
     struct head_core_counts counts;
@@ -369,6 +381,9 @@ void head_device_relieve(struct head_core *core); /* answers starved devices */
 /* ---- worker.c */
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
 void head_device_destroy(struct head_device *device);
+/* An encoded GraphPart, ahead of the launches that follow. */
+void head_device_tell(struct head_core *core, struct head_device *device,
+                      const struct head_bytes *part);
 
 /* ---- task.c */
 /* What a launch is made of, before it has a number. */
@@ -413,7 +428,17 @@ struct head_launch {
     uint64_t order;         /* 0: the next one */
     struct head_task *twin; /* RECV: its SEND, whose failure is its own */
     uint32_t retries_max;
+    struct head_group *group;
+    struct head_plan *plan; /* GRAPH, with the number of the segment at the worker .. */
+    uint64_t graph;
+    Plasmon__V1__GraphScalar *const *set; /* .. and the scalars that differ */
+    size_t set_count;
 };
+/* What a launch says about a function apart from its operands: the same for a launch and for a node of a graph. */
+void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out);
+int64_t *head_wire_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n);
+int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view,
+                        size_t *out_n);
 /* Number it, find its edges, encode it, queue it. The task is owned by the core until it finishes. */
 struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch);
 void head_task_makes(struct head_task *task,
@@ -475,7 +500,16 @@ struct head_run {
     size_t scalar_count;
     uint32_t place; /* device index + 1; 0: anywhere */
     uint32_t retries;
+    struct head_group *group;           /* it is a part of this */
+    const struct head_segment *segment; /* not a function but these nodes */
+    Plasmon__V1__GraphScalar *const *set;
+    size_t set_count;
 };
+/* What a client's task says apart from its arguments. Label and scalars are lent by the task. */
+struct head_run head_run_of_task(struct head_core *core, struct head_client *client,
+                                 const Plasmon__V1__Task *task);
+/* Settings of the launch that a run becomes; the caller adds device, operands and pieces. */
+struct head_launch head_launch_of_run(const struct head_run *run);
 /* Start it on some device. false: nothing was started; *out_failure (owned) says why. */
 bool head_run_start(struct head_core *core, struct head_run *run,
                     struct head_failure **out_failure);
@@ -488,7 +522,8 @@ void head_reduce_add(struct head_core *core, struct head_array *array,
                      const struct pl_box *box, struct head_tile *tile, uint32_t op);
 void head_reduce_fold(struct head_core *core, struct head_array *array);
 struct head_want {
-    struct head_array *array; /* input: box of it; NULL: fresh memory */
+    struct head_array *array;     /* input: box of it; NULL: fresh memory */
+    const struct head_device *at; /* instead of array: it will have been made there */
     struct pl_box box;
     uint64_t bytes;
 };
@@ -502,6 +537,45 @@ const struct head_policy *head_policy_find(const char *name);
 struct head_device *head_place(struct head_core *core, const struct head_want *wants,
                                size_t count, uint32_t hint,
                                struct head_failure **out_failure);
+
+/* ---- group.c */
+/* Launches that are one task of a client. It is told when all of them are resolved; the first failure is the task's. */
+struct head_group {
+    uint32_t refs;              /* its tasks; whoever starts them */
+    uint32_t open;              /* not resolved, and one while more may be started */
+    struct head_client *client; /* NULL: gone */
+    uint64_t id;
+    struct head_failure *failure;
+    struct pl_list tasks; /* head_task.group_link */
+};
+/* refs 1 and open 1, for the caller until head_group_close. */
+struct head_group *head_group_create(struct head_client *client, uint64_t id);
+void head_group_add(struct head_group *group, struct head_task *task);
+/* One part was refused, or ended so. NULL: well. */
+void head_group_resolved(struct head_core *core, struct head_group *group,
+                         struct head_failure *failure);
+void head_group_fail(struct head_group *group, struct head_failure *failure);
+void head_group_close(struct head_core *core, struct head_group *group);
+void head_group_release(struct head_group *group);
+void head_group_cancel(struct head_core *core, struct head_group *group);
+void head_groups_forget(struct head_client *client); /* it is gone */
+
+/* ---- graph_record.c, graph_plan.c, graph_launch.c: graph.h has what they share */
+plasmon_status_t head_graph_record(struct head_core *core, struct head_client *client,
+                                   const Plasmon__V1__Task *task, struct pl_err *err);
+plasmon_status_t head_graph_end(struct head_core *core, struct head_client *client,
+                                const Plasmon__V1__Task *task, struct pl_err *err);
+plasmon_status_t head_graph_launch(struct head_core *core, struct head_client *client,
+                                   const Plasmon__V1__Task *task, struct pl_err *err);
+void head_graph_release(struct head_core *core, struct head_client *client, uint64_t id);
+void head_graphs_release(struct head_core *core, struct head_client *client);
+void head_plan_release(struct head_core *core, struct head_plan *plan);
+/* A worker of the device began anew: it knows no graph. */
+void head_plans_tell(struct head_core *core, struct head_device *device);
+
+/* ---- index.c */
+plasmon_status_t head_index_submit(struct head_core *core, struct head_client *client,
+                                   const Plasmon__V1__Task *task, struct pl_err *err);
 
 /* ---- data.c */
 plasmon_status_t head_data_put(struct head_core *core, struct head_client *client,

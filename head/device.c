@@ -15,7 +15,14 @@
 
 #include <string.h>
 
-enum { FIELD_LAUNCHES = 3, FIELD_FREE = 4, FIELD_CANCEL = 5, FIELD_STARVE = 6 };
+enum {
+    FIELD_LAUNCHES   = 3,
+    FIELD_FREE       = 4,
+    FIELD_CANCEL     = 5,
+    FIELD_STARVE     = 6,
+    FIELD_GRAPHS     = 9,
+    FIELD_GRAPH_FREE = 10
+};
 
 struct head_device *head_device_at(struct head_core *core, uint32_t index)
 {
@@ -132,6 +139,15 @@ void head_device_send(struct head_core *core, struct head_device *device,
     }
 }
 
+void head_device_tell(struct head_core *core, struct head_device *device,
+                      const struct head_bytes *part)
+{
+    head_bytes_field(&device->out, FIELD_GRAPHS, part->data, part->length);
+    if (device->out.length > HEAD_BODY_BYTES_MAX) {
+        head_device_flush(core, device);
+    }
+}
+
 void head_device_pump(struct head_core *core, struct head_device *device)
 {
     while (device->connected && device->seq_sent < device->seq_last &&
@@ -164,6 +180,11 @@ void head_device_flush(struct head_core *core, struct head_device *device)
         head_bytes_varint(&device->out, *(uint64_t *)pl_vec_at(&device->out_cancel, i));
     }
     pl_vec_clear(&device->out_cancel);
+    for (size_t i = 0; i < device->out_graph_free.count; i++) {
+        head_bytes_varint(&device->out, FIELD_GRAPH_FREE << 3);
+        head_bytes_varint(&device->out, *(uint64_t *)pl_vec_at(&device->out_graph_free, i));
+    }
+    pl_vec_clear(&device->out_graph_free);
     if (device->out.length == 0) {
         return;
     }

@@ -16,13 +16,22 @@
 
 enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
 
+static bool is_input(const struct head_want *want)
+{
+    return want->array != NULL || want->at != NULL;
+}
+
 static uint64_t missing_bytes(const struct head_want *want,
                               const struct head_device *device)
 {
-    uint64_t element = pl_dtype_bytes(want->array->shape.dtype);
     uint64_t missing = 0;
+    uint64_t element;
     struct pl_list *pos;
 
+    if (want->at != NULL) {
+        return want->at == device ? 0 : want->bytes;
+    }
+    element = pl_dtype_bytes(want->array->shape.dtype);
     pl_list_for_each(pos, &want->array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
@@ -54,6 +63,9 @@ static bool reachable(const struct head_want *want, const struct head_device *de
 {
     struct pl_list *pos, *it;
 
+    if (want->at != NULL) {
+        return head_move_possible(want->at, device);
+    }
     pl_list_for_each(pos, &want->array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
@@ -81,7 +93,7 @@ static bool feasible(const struct head_device *device, const struct head_want *w
     }
     for (size_t i = 0; i < count; i++) {
         if (wants[i].bytes > device->bytes_total ||
-            (wants[i].array != NULL && !reachable(&wants[i], device))) {
+            (is_input(&wants[i]) && !reachable(&wants[i], device))) {
             return false;
         }
     }
@@ -97,7 +109,7 @@ static uint64_t transfer_ns(const struct head_core *core, const struct head_devi
     uint64_t missing = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (wants[i].array != NULL) {
+        if (is_input(&wants[i])) {
             missing += missing_bytes(&wants[i], device);
         }
     }
@@ -114,7 +126,7 @@ static uint64_t memory_ns(const struct head_device *device, const struct head_wa
     uint64_t limit  = device->bytes_total - device->bytes_total / 10;
 
     for (size_t i = 0; i < count; i++) {
-        wanted += wants[i].array == NULL ? wants[i].bytes : 0;
+        wanted += is_input(&wants[i]) ? 0 : wants[i].bytes;
     }
     return wanted <= limit
                ? 0

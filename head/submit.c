@@ -20,7 +20,7 @@
  *   REDUCE   a private accumulator
  *   SCRATCH  a fresh buffer that nobody keeps
  */
-#include "head/core_int.h"
+#include "head/graph.h"
 
 #include <string.h>
 
@@ -90,7 +90,10 @@ static bool covers_array(const struct head_arg *arg)
     return pl_box_equal(&arg->hull, &arg->array->extent) && pl_view_dense(&arg->view);
 }
 
-/* OUT and INOUT. */
+/*
+ * OUT and INOUT. A segment of a graph also writes all of an array where it is: then it finds the same addresses the next time, at the
+ * price of waiting for those who still read the last launch's.
+ */
 static bool gather_written(struct start *start, struct head_operand *operand,
                            struct head_arg *arg, uint32_t number)
 {
@@ -98,7 +101,7 @@ static bool gather_written(struct start *start, struct head_operand *operand,
 
     operand->writes = true;
     operand->reads  = keeps;
-    if (keeps || !covers_array(arg)) {
+    if (keeps || !covers_array(arg) || start->run->segment != NULL) {
         arg->buffer = head_move_common(arg->array, &arg->hull, start->device, true);
     }
     if (arg->buffer != NULL) {
@@ -246,28 +249,43 @@ static void release_held(struct start *start)
     }
 }
 
+struct head_launch head_launch_of_run(const struct head_run *run)
+{
+    return (struct head_launch){
+        .kind         = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
+        .client       = run->client,
+        .id           = run->id,
+        .function     = run->function,
+        .label        = run->label,
+        .scalars      = run->scalars,
+        .scalar_count = run->scalar_count,
+        .retries_max  = run->retries,
+        .group        = run->group,
+    };
+}
+
 static struct head_task *start_task(struct start *start,
                                     const struct head_operand *operands)
 {
     const struct head_run *run = start->run;
-    struct head_launch launch  = {
-         .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
-         .device        = start->device,
-         .client        = run->client,
-         .id            = run->id,
-         .function      = run->function,
-         .label         = run->label,
-         .operands      = operands,
-         .operand_count = run->arg_count,
-         .pieces        = start->pieces.items,
-         .piece_count   = start->pieces.count,
-         .scalars       = run->scalars,
-         .scalar_count  = run->scalar_count,
-         .retries_max   = run->retries,
-    };
-    struct head_task *task = head_task_start(start->core, &launch);
+    struct head_launch launch  = head_launch_of_run(run);
+    struct head_task *task;
 
-    task->cost_ns = estimate_ns(run, start->device);
+    launch.device        = start->device;
+    launch.operands      = operands;
+    launch.operand_count = run->arg_count;
+    launch.pieces        = start->pieces.items;
+    launch.piece_count   = start->pieces.count;
+    if (run->segment != NULL) {
+        launch.kind      = PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
+        launch.plan      = run->segment->plan;
+        launch.graph     = run->segment->id;
+        launch.set       = run->set;
+        launch.set_count = run->set_count;
+    }
+    task = head_task_start(start->core, &launch);
+    task->cost_ns =
+        run->segment != NULL ? run->segment->cost_ns : estimate_ns(run, start->device);
     start->device->load_ns += task->cost_ns;
     return task;
 }
@@ -447,22 +465,28 @@ static plasmon_status_t submit_snapshot(struct head_core *core, struct head_clie
     return status;
 }
 
+struct head_run head_run_of_task(struct head_core *core, struct head_client *client,
+                                 const Plasmon__V1__Task *task)
+{
+    return (struct head_run){
+        .client       = client,
+        .id           = task->id,
+        .function     = task->function,
+        .label        = task->label,
+        .scalars      = task->scalars,
+        .scalar_count = task->n_scalars,
+        .place        = task->place,
+        .retries      = task->retries == 0 ? core->config.retries : task->retries - 1,
+    };
+}
+
 static plasmon_status_t submit_run(struct head_core *core, struct head_client *client,
                                    const Plasmon__V1__Task *task, struct pl_err *err)
 {
     static _Thread_local struct pl_vec args = {.item_bytes = sizeof(struct head_arg)};
-    struct head_run run                     = {
-                            .client       = client,
-                            .id           = task->id,
-                            .function     = task->function,
-                            .label        = task->label,
-                            .scalars      = task->scalars,
-                            .scalar_count = task->n_scalars,
-                            .place        = task->place,
-                            .retries      = task->retries == 0 ? core->config.retries : task->retries - 1,
-    };
-    struct head_failure *failure = NULL;
-    plasmon_status_t status      = PLASMON_OK;
+    struct head_run run                     = head_run_of_task(core, client, task);
+    struct head_failure *failure            = NULL;
+    plasmon_status_t status                 = PLASMON_OK;
 
     pl_vec_clear(&args);
     for (size_t i = 0; i < task->n_args; i++) {
@@ -505,13 +529,21 @@ plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
 {
     plasmon_status_t status;
 
-    if (task->id == 0 || pl_map_get(&client->tasks, task->id) != NULL) {
+    if (task->id == 0 || pl_map_get(&client->tasks, task->id) != NULL ||
+        pl_map_get(&client->groups, task->id) != NULL) {
         return pl_err_set(err, PLASMON_EMALFORMED, "task id %llu is 0 or in use",
                           (unsigned long long)task->id);
     }
     switch (task->kind) {
     case PLASMON__V1__TASK_KIND__TASK_RUN:
-        return submit_run(core, client, task, err);
+        return task->graph != 0      ? head_graph_record(core, client, task, err)
+               : task->index != NULL ? head_index_submit(core, client, task, err)
+                                     : submit_run(core, client, task, err);
+    case PLASMON__V1__TASK_KIND__TASK_GRAPH_END:
+        return head_graph_end(core, client, task, err);
+    case PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH:
+        status = head_graph_launch(core, client, task, err);
+        break;
     case PLASMON__V1__TASK_KIND__TASK_PUT:
         status = head_data_put(core, client, task, err);
         break;

@@ -10,7 +10,7 @@
  * failure when it happens and not when the last launch behind it has drained. A task that only waits (write after read) is not
  * concerned.
  */
-#include "head/core_int.h"
+#include "head/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,12 +30,21 @@ static _Thread_local struct builder builder = {
     .producers = {.item_bytes = sizeof(struct head_task *)},
 };
 
-static int64_t *arena_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n)
+int64_t *head_wire_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n)
 {
     int64_t *numbers = wire_arena_alloc(arena, 2 * PL_DIM_MAX * sizeof(int64_t));
 
     PL_CHECK(numbers != NULL);
     *out_n = wire_box_put(box, numbers);
+    return numbers;
+}
+
+int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view, size_t *out_n)
+{
+    int64_t *numbers = wire_arena_alloc(arena, 3 * PL_DIM_MAX * sizeof(int64_t));
+
+    PL_CHECK(numbers != NULL);
+    *out_n = wire_view_put(view, numbers);
     return numbers;
 }
 
@@ -46,15 +55,13 @@ static Plasmon__V1__Operand *encode_operand(struct wire_arena *arena,
 
     PL_CHECK(out != NULL);
     plasmon__v1__operand__init(out);
-    out->mode    = operand->mode;
-    out->buffer  = operand->buffer->id;
-    out->fresh   = operand->fresh;
-    out->consume = operand->consume;
-    out->dtype   = operand->buffer->dtype;
-    out->frame   = arena_box(arena, &operand->buffer->frame, &out->n_frame);
-    out->view    = wire_arena_alloc(arena, 3 * PL_DIM_MAX * sizeof(int64_t));
-    PL_CHECK(out->view != NULL);
-    out->n_view             = wire_view_put(&operand->view, out->view);
+    out->mode               = operand->mode;
+    out->buffer             = operand->buffer->id;
+    out->fresh              = operand->fresh;
+    out->consume            = operand->consume;
+    out->dtype              = operand->buffer->dtype;
+    out->frame              = head_wire_box(arena, &operand->buffer->frame, &out->n_frame);
+    out->view               = head_wire_view(arena, &operand->view, &out->n_view);
     out->reduce_op          = operand->reduce_op;
     out->writable_by_client = operand->client_writes;
     out->replica            = operand->buffer->replica;
@@ -69,8 +76,8 @@ static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena,
     PL_CHECK(out != NULL);
     plasmon__v1__piece__init(out);
     out->src       = piece->src->id;
-    out->src_frame = arena_box(arena, &piece->src->frame, &out->n_src_frame);
-    out->box       = arena_box(arena, &piece->box, &out->n_box);
+    out->src_frame = head_wire_box(arena, &piece->src->frame, &out->n_src_frame);
+    out->box       = head_wire_box(arena, &piece->box, &out->n_box);
     out->operand   = piece->operand;
     return out;
 }
@@ -86,6 +93,16 @@ static void keep_encoded(struct head_task *task, const Plasmon__V1__Launch *laun
     task->bytes_length = length;
 }
 
+void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out)
+{
+    out->function  = launch->function;
+    out->scalars   = (uint64_t *)launch->scalars;
+    out->n_scalars = launch->scalar_count;
+    if (launch->label != NULL) {
+        out->label = (char *)launch->label;
+    }
+}
+
 static void encode(struct head_core *core, struct head_task *task,
                    const struct head_launch *launch, const uint64_t *after,
                    size_t after_count)
@@ -94,10 +111,10 @@ static void encode(struct head_core *core, struct head_task *task,
     Plasmon__V1__Launch out  = PLASMON__V1__LAUNCH__INIT;
 
     wire_arena_reset(arena);
-    out.seq      = task->seq;
-    out.order    = task->order;
-    out.kind     = (Plasmon__V1__LaunchKind)launch->kind;
-    out.function = launch->function;
+    out.seq   = task->seq;
+    out.order = task->order;
+    out.kind  = (Plasmon__V1__LaunchKind)launch->kind;
+    head_launch_settings(launch, &out);
     if (launch->operand_count > 0) {
         out.operands =
             wire_arena_alloc(arena, launch->operand_count * sizeof(*out.operands));
@@ -115,8 +132,6 @@ static void encode(struct head_core *core, struct head_task *task,
             out.pieces[i] = encode_piece(arena, &launch->pieces[i]);
         }
     }
-    out.scalars   = (uint64_t *)launch->scalars;
-    out.n_scalars = launch->scalar_count;
     out.after     = (uint64_t *)after;
     out.n_after   = after_count;
     out.data.data = (uint8_t *)launch->data;
@@ -127,9 +142,9 @@ static void encode(struct head_core *core, struct head_task *task,
     out.request   = launch->request;
     out.client    = launch->client != NULL ? launch->client->id : 0;
     out.task      = launch->id;
-    if (launch->label != NULL) {
-        out.label = (char *)launch->label;
-    }
+    out.graph     = launch->graph;
+    out.set       = (Plasmon__V1__GraphScalar **)launch->set;
+    out.n_set     = launch->set_count;
 
     keep_encoded(task, &out);
 }
@@ -157,6 +172,8 @@ void head_task_skip(struct head_core *core, struct head_task *task)
     out->n_operands = kept;
     out->n_pieces   = 0;
     out->n_scalars  = 0;
+    out->n_set      = 0;
+    out->graph      = 0;
     out->data.len   = 0;
     out->kind       = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
     task->kind      = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
@@ -238,7 +255,12 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
     if (launch->label != NULL && launch->label[0] != '\0') {
         task->label = head_strdup(launch->label);
     }
+    if (launch->plan != NULL) {
+        task->plan = launch->plan;
+        task->plan->refs++;
+    }
     pl_list_init(&task->order_link);
+    pl_list_init(&task->group_link);
     return task;
 }
 
@@ -322,7 +344,9 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     }
 
     encode(core, task, launch, builder.after.items, after_count);
-    if (task->client != NULL && task->id != 0) {
+    if (launch->group != NULL) {
+        head_group_add(launch->group, task);
+    } else if (task->client != NULL && task->id != 0) {
         PL_CHECK(pl_map_set(&task->client->tasks, task->id, task) == PLASMON_OK);
         task->client->tasks_open++;
     }
@@ -378,6 +402,11 @@ static void resolve(struct head_core *core, struct head_task *task)
         return;
     }
     task->resolved = true;
+    if (task->group != NULL) {
+        pl_list_remove(&task->group_link);
+        head_group_resolved(core, task->group, task->failure);
+        return;
+    }
     if (task->id == 0) {
         return;
     }
@@ -483,7 +512,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
     core->tasks_queued--;
     core->counts.tasks--;
 
-    if (task->client != NULL && task->id != 0) {
+    if (task->group == NULL && task->client != NULL && task->id != 0) {
         (void)pl_map_remove(&task->client->tasks,
                             task->id); /* was put in by head_task_start */
         task->client->tasks_open--;
@@ -521,6 +550,14 @@ static void finish_one(struct head_core *core, struct head_task *task,
     pl_vec_clear(&task->dependents);
     pl_vec_clear(&task->outputs);
     pl_vec_clear(&task->waits);
+    if (task->plan != NULL) {
+        head_plan_release(core, task->plan);
+    }
+    if (task->group != NULL) {
+        head_group_release(task->group);
+    }
+    task->plan  = NULL;
+    task->group = NULL;
     head_task_release(task);
 }
 
@@ -586,7 +623,7 @@ void head_task_cancel(struct head_core *core, struct head_task *task)
 void head_task_describe(const struct head_task *task, char out[160])
 {
     static const char *const kinds[] = {"task", "copy", "send", "receive", "put",
-                                        "read", "put",  "put",  "task"};
+                                        "read", "put",  "put",  "task",    "graph"};
     const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 
     if (task->id == 0) {

@@ -40,18 +40,19 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device = head_alloc(sizeof(*device));
     place  = pl_vec_push(&core->devices);
     PL_CHECK(place != NULL);
-    *place              = device;
-    device->index       = (uint32_t)core->devices.count - 1;
-    device->host        = head_strdup(host);
-    device->node        = head_strdup(node);
-    device->name        = head_strdup("");
-    device->host_device = host_device;
-    device->generations = PL_VEC_INIT(uint32_t);
-    device->resting     = PL_VEC_INIT(uint32_t);
-    device->out_free    = PL_VEC_INIT(uint64_t);
-    device->out_cancel  = PL_VEC_INIT(uint64_t);
-    device->seq_oldest  = 1;
-    device->maps        = core->maps;
+    *place                 = device;
+    device->index          = (uint32_t)core->devices.count - 1;
+    device->host           = head_strdup(host);
+    device->node           = head_strdup(node);
+    device->name           = head_strdup("");
+    device->host_device    = host_device;
+    device->generations    = PL_VEC_INIT(uint32_t);
+    device->resting        = PL_VEC_INIT(uint32_t);
+    device->out_free       = PL_VEC_INIT(uint64_t);
+    device->out_cancel     = PL_VEC_INIT(uint64_t);
+    device->out_graph_free = PL_VEC_INIT(uint64_t);
+    device->seq_oldest     = 1;
+    device->maps           = core->maps;
     pl_list_init(&device->buffers);
     return device;
 }
@@ -140,6 +141,7 @@ void head_device_destroy(struct head_device *device)
     pl_vec_finish(&device->resting);
     pl_vec_finish(&device->out_free);
     pl_vec_finish(&device->out_cancel);
+    pl_vec_finish(&device->out_graph_free);
     pl_free(device);
 }
 
@@ -377,7 +379,9 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
         device->out.length   = 0;
         device->out_launches = 0;
+        pl_vec_clear(&device->out_graph_free);
         free_again(device);
+        head_plans_tell(core, device); /* before the launches that need them */
         /* Unfinished launches go out again, oldest first, under their numbers. */
         for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
              seq <= hello->enqueued && seq <= device->seq_last; seq++) {

@@ -215,10 +215,14 @@ static plasmon_status_t scratch_place(struct worker_core *core,
     if (launch->scratch_wanted != 0) {
         status = memory_take(core, 0, launch->scratch_wanted, &launch->scratch_offset);
     }
-    if (status == PLASMON_OK) {
-        launch->scratch_bytes = launch->scratch_wanted;
+    if (status != PLASMON_OK) {
+        return status;
     }
-    return status;
+    launch->scratch_bytes = launch->scratch_wanted;
+    if (launch->graph != NULL && launch->scratch_bytes != 0) {
+        worker_graph_memory_swap(launch);
+    }
+    return PLASMON_OK;
 }
 
 static uint64_t bytes_wanted(const struct worker_launch *launch)
@@ -269,6 +273,10 @@ enum worker_buffers_result worker_buffers_place(struct worker_core *core,
     core->waits_memory = false;
 
     status = all_place(core, launch);
+    if (status == PLASMON_EDEVMEM && worker_graphs_trim(core)) {
+        worker_buffers_undo(core, launch);
+        status = all_place(core, launch);
+    }
     if (status == PLASMON_OK) {
         launch->memory = true;
         return WORKER_BUFFERS_READY;
@@ -372,6 +380,9 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
         operand->consumed  = false;
         operand->allocated = false;
         operand->placed    = false;
+    }
+    if (launch->graph_memory) {
+        worker_graph_memory_swap(launch);
     }
     if (launch->scratch_bytes != 0) {
         store_arena_free(core->arena, launch->scratch_offset);

@@ -47,6 +47,7 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     core->args         = PL_VEC_INIT(struct kernel_arg);
     core->shapes       = PL_VEC_INIT(struct kernel_arg_shape);
     wire_ranges_init(&core->unfinished);
+    pl_map_init(&core->graphs);
     assert(core->table != NULL && core->timeline != NULL);
 
     status         = PLASMON_ENOMEM;
@@ -72,6 +73,7 @@ void worker_core_destroy(struct worker_core *core)
     for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
         queue_clear(core, &core->streams[i].running);
     }
+    worker_graphs_finish(core);
     for (unsigned class = 0; class < WORKER_SIZE_CLASSES; class ++) {
         while (core->spare[class] != NULL) {
             struct worker_launch *launch = core->spare[class];
@@ -161,6 +163,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     for (size_t i = 0; i < command->n_free; i++) {
         worker_buffers_free(core, command->free[i]);
     }
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_graphs; i++) {
+        status = worker_graph_take(core, command->graphs[i], err);
+    }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
         status = launch_take(core, command->launches[i], err);
     }
@@ -172,6 +177,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     }
     for (size_t i = 0; i < command->n_starve; i++) {
         launch_starve(core, command->starve[i]);
+    }
+    for (size_t i = 0; i < command->n_graph_free; i++) {
+        worker_graph_free(core, command->graph_free[i]);
     }
     return PLASMON_OK;
 }

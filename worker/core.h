@@ -41,6 +41,9 @@ struct worker_core;
 /* Streams 0 .. run_streams-1 run functions; then one each for copies in, sends and receives. */
 enum { WORKER_RUN_STREAMS_MAX = 8 };
 
+/* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
+enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
+
 /* Instead of an offset in stage_send and stage_recv: move the ring's words, no bytes. */
 #define WORKER_NOWHERE UINT64_MAX
 /* In host_device_of: nobody told us yet what that device is. A launch that names it waits. */
@@ -89,6 +92,21 @@ struct worker_ops {
                             struct pl_err *err);
     plasmon_status_t (*fill_identity)(void *user, uint32_t stream,
                                       const struct kernel_arg *arg, uint64_t tag);
+    /*
+     * Recorded graphs; record_begin may be NULL: nodes are then enqueued one by one. What run() puts on branches between begin and end is
+     * recorded and not run. mark: remember what is on the branch now; after: what follows on the branch comes after that mark.
+     * end: *io_exec becomes what replay() enqueues (an earlier one is changed, or replaced); keep false: throw the recording away.
+     * *io_recorder is made by the first begin and, like what end makes, ends with record_drop. ENOTSUP: not on this device.
+     */
+    plasmon_status_t (*record_begin)(void *user, void **io_recorder, uint32_t branches,
+                                     struct pl_err *err);
+    plasmon_status_t (*record_mark)(void *user, uint32_t branch, uint32_t mark);
+    plasmon_status_t (*record_after)(void *user, uint32_t branch, uint32_t mark);
+    plasmon_status_t (*record_end)(void *user, bool keep, void **io_exec,
+                                   struct pl_err *err);
+    /* Launches of one exec are ordered by the caller. tag: as of run(), for every node. */
+    plasmon_status_t (*replay)(void *user, uint32_t stream, void *exec, uint64_t tag);
+    void (*record_drop)(void *user, void *recorder, void *exec); /* either may be NULL */
     /* Enqueue: this stream's word of our timeline := seq; then wake whoever calls worker_core_complete(). */
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
     /* The words were read: call worker_core_failed() for what failed before. Then completions are taken. May be NULL. */

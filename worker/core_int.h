@@ -5,6 +5,7 @@
  *   queue.c     the front of the queue: may it go?          streams.c   where it goes, waits, signals
  *   enqueue.c   the device work of each kind of launch      buffers.c   memory and table entries of its operands
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
+ *   graph.c     recorded graphs: nodes, memory, what is replayed
  *
  * LIFE OF A LAUNCH
  *
@@ -16,6 +17,7 @@
 
 #include "worker/core.h"
 
+#include "base/map.h"
 #include "base/vec.h"
 
 /* Copies in (COPY, PUT), bytes that leave (SEND, READ), and host-route receives: a stream each, behind the run streams. */
@@ -50,6 +52,10 @@ struct worker_operand {
     uint64_t offset;
     struct pl_box frame;
     struct kernel_arg arg; /* data.addr: byte offset inside the buffer */
+    /* Of a node: it is operand number (this - 1) of the launch, and shows this view of it; 0: it lies in the graph's memory, here. */
+    uint32_t graph_operand;
+    uint64_t graph_offset;
+    struct pl_view view;
 };
 
 struct worker_piece {
@@ -57,6 +63,15 @@ struct worker_piece {
     uint64_t src;
     struct pl_box src_frame;
     struct pl_box box;
+};
+
+struct worker_graph;
+
+/* A scalar that one launch of a graph changes. */
+struct worker_set {
+    uint32_t node;
+    uint32_t position;
+    union kernel_scalar value;
 };
 
 struct worker_launch {
@@ -89,11 +104,16 @@ struct worker_launch {
     uint64_t scratch_bytes; /* in hand: none or all */
     uint64_t data_bytes;
 
+    struct worker_graph *graph; /* GRAPH: counted in its launches */
+    bool graph_memory; /* the graph's memory is new; scratch is what it had before */
+    uint32_t set_count;
+
     /* All in the same allocation. */
     struct worker_operand *operands;
     struct worker_piece *pieces;
     union kernel_scalar *scalars;
     uint64_t *after;
+    struct worker_set *set;
     uint8_t *data;
     char *label;
 };
@@ -161,9 +181,16 @@ struct worker_core {
     struct pl_vec shapes; /* struct kernel_arg_shape */
     struct worker_launch *spare[WORKER_SIZE_CLASSES];
     uint64_t launch_count;
+    struct pl_map graphs; /* id -> struct worker_graph */
 };
 
 /* launch.c */
+/* A node: operands as a GraphNode has them, nothing but a function. */
+plasmon_status_t worker_node_create(struct worker_core *core,
+                                    const Plasmon__V1__Launch *message,
+                                    struct worker_launch **out_launch, struct pl_err *err);
+/* Place and strides of a view in a buffer that holds operand->frame. */
+void worker_operand_aim(struct worker_operand *operand, size_t n_view, const int64_t *view);
 plasmon_status_t worker_launch_create(struct worker_core *core,
                                       const Plasmon__V1__Launch *message,
                                       struct worker_launch **out_launch,
@@ -214,7 +241,33 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream);
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
 void worker_streams_flush(struct worker_core *core);
 
+/* graph.c */
+plasmon_status_t worker_graph_take(struct worker_core *core,
+                                   const Plasmon__V1__GraphPart *part, struct pl_err *err);
+void worker_graph_free(struct worker_core *core, uint64_t id);
+void worker_graphs_finish(struct worker_core *core);
+/* A launch names it: counted until worker_graph_drop(). EMALFORMED: there is no such graph, or it has other operands. */
+plasmon_status_t worker_graph_hold(struct worker_core *core, struct worker_launch *launch,
+                                   uint64_t id, struct pl_err *err);
+void worker_graph_drop(struct worker_core *core, struct worker_launch *launch);
+/* Its nodes fit these operands and scalars; how much memory is missing goes into scratch_wanted. Otherwise the launch fails. */
+void worker_graph_check(struct worker_core *core, struct worker_launch *launch);
+/* The launch has its memory: it becomes the graph's, and what that had before is returned when the launch is done. And back. */
+void worker_graph_memory_swap(struct worker_launch *launch);
+/* The last launch of the graph that was enqueued; 0: none. */
+uint64_t worker_graph_last(const struct worker_graph *graph);
+/* Memory of graphs that are not in use: true: some came back. */
+bool worker_graphs_trim(struct worker_core *core);
+plasmon_status_t worker_graph_enqueue(struct worker_core *core,
+                                      struct worker_launch *launch, uint32_t stream,
+                                      struct pl_err *err);
+
 /* enqueue.c */
+/* The function of a launch, or of a node, checked against its operands; *out_scratch is what it needs. */
+plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
+                                  uint64_t *out_scratch, struct pl_err *err);
+plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_launch *launch,
+                                    uint32_t stream, struct pl_err *err);
 /* The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. */
 void worker_launch_check(struct worker_core *core, struct worker_launch *launch);
 /* Publish, and put everything into its stream. */

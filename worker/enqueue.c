@@ -25,17 +25,21 @@ static void *room(struct pl_vec *vec, size_t count)
     return count == 0 ? NULL : pl_vec_push_n(vec, count);
 }
 
-static void run_check(struct worker_core *core, struct worker_launch *launch)
+plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
+                                  uint64_t *out_scratch, struct pl_err *err)
 {
     struct kernel_arg_shape *shapes = room(&core->shapes, launch->operand_count);
     struct kernel_arg *args         = room(&core->args, launch->operand_count);
-    struct pl_err err               = {.status = PLASMON_OK};
     plasmon_status_t status;
 
+    launch->function = kernel_by_id(launch->function_id);
+    if (launch->function == NULL) {
+        return pl_err_set(err, PLASMON_ENOFUNCTION,
+                          "this worker has no function with id %08x", launch->function_id);
+    }
     if (launch->operand_count != 0 && (shapes == NULL || args == NULL)) {
-        worker_launch_fail(launch, PLASMON_ENOMEM, "no memory to check %u arguments",
-                           launch->operand_count);
-        return;
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory to check %u arguments",
+                          launch->operand_count);
     }
     for (uint32_t i = 0; i < launch->operand_count; i++) {
         const struct kernel_arg *arg = &launch->operands[i].arg;
@@ -49,28 +53,31 @@ static void run_check(struct worker_core *core, struct worker_launch *launch)
     }
 
     status = kernel_check(launch->function, shapes, launch->operand_count, launch->scalars,
-                          launch->scalar_count, &err);
-    if (status != PLASMON_OK) {
-        worker_launch_fail(launch, status, "%s", err.text);
-        return;
+                          launch->scalar_count, err);
+    if (status == PLASMON_OK) {
+        *out_scratch = core->config.ops->scratch_bytes(
+            core->config.user, launch->function, args, launch->operand_count,
+            launch->scalars, launch->scalar_count);
     }
-    launch->scratch_wanted = core->config.ops->scratch_bytes(
-        core->config.user, launch->function, args, launch->operand_count, launch->scalars,
-        launch->scalar_count);
+    return status;
 }
 
 void worker_launch_check(struct worker_core *core, struct worker_launch *launch)
 {
+    struct pl_err err = {.status = PLASMON_OK};
+    plasmon_status_t status;
+
+    if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) {
+        worker_graph_check(core, launch);
+        return;
+    }
     if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN || launch->without_work) {
         return;
     }
-    launch->function = kernel_by_id(launch->function_id);
-    if (launch->function == NULL) {
-        worker_launch_fail(launch, PLASMON_ENOFUNCTION,
-                           "this worker has no function with id %08x", launch->function_id);
-        return;
+    status = worker_run_check(core, launch, &launch->scratch_wanted, &err);
+    if (status != PLASMON_OK) {
+        worker_launch_fail(launch, status, "%s", err.text);
     }
-    run_check(core, launch);
 }
 
 /* ------------------------------------------------------------------------------------------------ work, a kind each */
@@ -90,7 +97,7 @@ static struct kernel_arg accumulator(const struct worker_operand *operand)
     return arg;
 }
 
-static plasmon_status_t run_enqueue(struct worker_core *core, struct worker_launch *launch,
+plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t stream, struct pl_err *err)
 {
     const struct worker_ops *ops = core->config.ops;
@@ -193,7 +200,12 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
             return PLASMON_OK;
         }
         status = pieces_enqueue(core, launch, stream, err);
-        return status == PLASMON_OK ? run_enqueue(core, launch, stream, err) : status;
+        return status == PLASMON_OK ? worker_run_enqueue(core, launch, stream, err)
+                                    : status;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH:
+        status = pieces_enqueue(core, launch, stream, err);
+        return status == PLASMON_OK ? worker_graph_enqueue(core, launch, stream, err)
+                                    : status;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
         return pieces_enqueue(core, launch, stream, err);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:

@@ -80,6 +80,9 @@ static struct worker_launch *launch_alloc(struct worker_core *core, size_t bytes
 
 void worker_launch_destroy(struct worker_core *core, struct worker_launch *launch)
 {
+    if (launch->graph != NULL) {
+        worker_graph_drop(core, launch);
+    }
     pl_free(launch->failure_text);
     launch->failure_text = NULL;
     if (launch->size_class < WORKER_SIZE_CLASSES) {
@@ -106,6 +109,7 @@ static struct worker_launch *launch_layout(struct worker_core *core,
     size_t pieces       = part(&bytes, message->n_pieces, sizeof(struct worker_piece));
     size_t scalars      = part(&bytes, message->n_scalars, sizeof(union kernel_scalar));
     size_t after        = part(&bytes, message->n_after, sizeof(uint64_t));
+    size_t set          = part(&bytes, message->n_set, sizeof(struct worker_set));
     size_t data         = part(&bytes, message->data.len, 1);
     size_t label        = part(&bytes, label_length + 1, 1);
     struct worker_launch *launch = launch_alloc(core, bytes);
@@ -119,6 +123,8 @@ static struct worker_launch *launch_layout(struct worker_core *core,
     launch->pieces        = (struct worker_piece *)(void *)(base + pieces);
     launch->scalars       = (union kernel_scalar *)(void *)(base + scalars);
     launch->after         = (uint64_t *)(void *)(base + after);
+    launch->set           = (struct worker_set *)(void *)(base + set);
+    launch->set_count     = (uint32_t)message->n_set;
     launch->data          = (uint8_t *)base + data;
     launch->label         = base + label;
     launch->operand_count = (uint32_t)message->n_operands;
@@ -129,6 +135,11 @@ static struct worker_launch *launch_layout(struct worker_core *core,
 
     copy_in(launch->scalars, message->scalars, message->n_scalars * sizeof(uint64_t));
     copy_in(launch->after, message->after, message->n_after * sizeof(uint64_t));
+    for (size_t i = 0; i < message->n_set; i++) {
+        launch->set[i] = (struct worker_set){.node     = message->set[i]->task,
+                                             .position = message->set[i]->position,
+                                             .value    = {.bits = message->set[i]->value}};
+    }
     copy_in(launch->data, message->data.data, message->data.len);
     copy_in(launch->label, message->label == NULL ? "" : message->label, label_length + 1);
     return launch;
@@ -147,29 +158,33 @@ static void box_get(size_t n, const int64_t *numbers, struct pl_box *out_box)
 }
 
 /* What the kernel sees: the view's counts, strides of the frame times the view's steps, the place of its first element. */
-static void arg_get(const Plasmon__V1__Operand *message, struct worker_operand *operand)
+void worker_operand_aim(struct worker_operand *operand, size_t n_view, const int64_t *view)
 {
     struct kernel_arg *arg = &operand->arg;
-    uint64_t element_bytes = pl_dtype_bytes(message->dtype);
+    uint64_t element_bytes = pl_dtype_bytes(arg->dtype);
     int64_t first          = 0;
     int64_t stride[PL_DIM_MAX];
 
     pl_box_strides(&operand->frame, stride);
     for (uint32_t i = 0; i < operand->frame.ndim; i++) {
-        bool whole     = message->n_view == 0;
-        arg->dim[i]    = whole ? operand->frame.count[i] : message->view[3 * i + 1];
-        arg->stride[i] = stride[i] * (whole ? 1 : message->view[3 * i + 2]);
+        bool whole     = n_view == 0;
+        arg->dim[i]    = whole ? operand->frame.count[i] : view[3 * i + 1];
+        arg->stride[i] = stride[i] * (whole ? 1 : view[3 * i + 2]);
         if (!whole) {
-            first += (message->view[3 * i] - operand->frame.start[i]) * stride[i];
+            first += (view[3 * i] - operand->frame.start[i]) * stride[i];
         }
     }
-
-    arg->mode      = message->mode;
-    arg->dtype     = message->dtype;
     arg->ndim      = operand->frame.ndim;
-    arg->reduce_op = message->reduce_op;
     arg->data.addr = (uint64_t)first * element_bytes;
     operand->bytes = (uint64_t)pl_box_elements(&operand->frame) * element_bytes;
+}
+
+static void arg_get(const Plasmon__V1__Operand *message, struct worker_operand *operand)
+{
+    operand->arg.mode      = message->mode;
+    operand->arg.dtype     = message->dtype;
+    operand->arg.reduce_op = message->reduce_op;
+    worker_operand_aim(operand, message->n_view, message->view);
 }
 
 static plasmon_status_t operand_get(const struct worker_core *core,
@@ -256,7 +271,7 @@ static bool only_operand_fits(const struct worker_launch *launch)
 }
 
 static plasmon_status_t kind_check(struct worker_core *core, struct worker_launch *launch,
-                                   struct pl_err *err)
+                                   uint64_t graph, struct pl_err *err)
 {
     switch (launch->kind) {
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN:
@@ -270,6 +285,8 @@ static plasmon_status_t kind_check(struct worker_core *core, struct worker_launc
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEAL:
         launch->without_work = true;
         break;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH:
+        return worker_graph_hold(core, launch, graph, err);
     default:
         break;
     }
@@ -325,12 +342,9 @@ static plasmon_status_t launch_fill(struct worker_core *core,
         status = piece_get(launch, message->pieces[i], &launch->pieces[i], err);
     }
     if (status == PLASMON_OK) {
-        status = kind_check(core, launch, err);
-    }
-    if (status == PLASMON_OK) {
         status = after_check(core, launch, err);
     }
-    return status;
+    return status == PLASMON_OK ? kind_check(core, launch, message->graph, err) : status;
 }
 
 plasmon_status_t worker_launch_create(struct worker_core *core,
@@ -350,6 +364,59 @@ plasmon_status_t worker_launch_create(struct worker_core *core,
         worker_launch_destroy(core, launch);
         return pl_err_set(err, status, "launch %llu: %s", (unsigned long long)message->seq,
                           cause.text);
+    }
+    *out_launch = launch;
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ nodes of graphs */
+
+static plasmon_status_t node_operand_get(const Plasmon__V1__Operand *message,
+                                         struct worker_operand *operand, struct pl_err *err)
+{
+    memset(operand, 0, sizeof(*operand));
+    operand->graph_operand = message->graph_operand;
+    operand->graph_offset  = message->graph_offset;
+    if (message->n_view > 3 * PL_DIM_MAX || pl_dtype_bytes(message->dtype) == 0 ||
+        (message->graph_operand == 0 && message->n_view != 0 &&
+         message->n_view / 3 != message->n_frame / 2)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a node's operand with dtype %u",
+                          message->dtype);
+    }
+    operand->view.ndim = (uint32_t)(message->n_view / 3);
+    for (uint32_t i = 0; i < operand->view.ndim; i++) {
+        operand->view.start[i] = message->view[3 * i];
+        operand->view.count[i] = message->view[3 * i + 1];
+        operand->view.step[i]  = message->view[3 * i + 2];
+    }
+    if (message->graph_operand == 0) {
+        box_get(message->n_frame, message->frame, &operand->frame);
+        arg_get(message, operand);
+    } else {
+        operand->arg.mode  = message->mode;
+        operand->arg.dtype = message->dtype;
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t worker_node_create(struct worker_core *core,
+                                    const Plasmon__V1__Launch *message,
+                                    struct worker_launch **out_launch, struct pl_err *err)
+{
+    struct worker_launch *launch = launch_layout(core, message);
+    plasmon_status_t status      = PLASMON_OK;
+
+    if (launch == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for a node");
+    }
+    launch->kind        = (uint32_t)message->kind;
+    launch->function_id = message->function;
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
+        status = node_operand_get(message->operands[i], &launch->operands[i], err);
+    }
+    if (status != PLASMON_OK) {
+        worker_launch_destroy(core, launch);
+        return status;
     }
     *out_launch = launch;
     return PLASMON_OK;
@@ -384,7 +451,7 @@ bool worker_launch_is_half(const struct worker_launch *launch)
 static const char *kind_name(uint32_t kind)
 {
     static const char *const names[] = {"run",  "copy",  "send", "receive", "put",
-                                        "read", "alloc", "seal", "skip"};
+                                        "read", "alloc", "seal", "skip",    "graph"};
 
     return kind < PL_COUNT(names) ? names[kind] : "?";
 }

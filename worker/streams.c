@@ -126,6 +126,10 @@ uint32_t worker_stream_choose(struct worker_core *core, const struct worker_laun
         break;
     }
 
+    if (launch->graph != NULL && worker_graph_last(launch->graph) != 0 &&
+        !store_timeline_done(core->timeline, worker_graph_last(launch->graph))) {
+        return stream_of_seq(core, worker_graph_last(launch->graph));
+    }
     if (follow_one(core, launch, &stream)) {
         return stream;
     }
@@ -258,6 +262,10 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
                                         &value) == STORE_POINT_ENQUEUED) {
             wait_collect(core, launch, host_device, word, value);
         }
+    }
+    if (launch->graph != NULL && worker_graph_last(launch->graph) != 0) {
+        /* Its memory, and what is replayed, serve one launch at a time. */
+        order_local(core, launch, stream, worker_graph_last(launch->graph), &clear);
     }
     waits_enqueue(core, launch, stream, &clear);
     return clear;

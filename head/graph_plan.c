@@ -1,0 +1,498 @@
+/*
+ * The plan of a recorded graph: where each task runs, and which tasks are launched together.
+ *
+ *   1. place    each task by the policy, as if it were submitted now: arrays lie where they are, results of earlier tasks lie
+ *               where those were placed, and devices are loaded with what was placed on them
+ *   2. depend   edges between tasks, by boxes of slots: the rules of hazard.c, applied once
+ *   3. cut      runs of tasks on one device become segments
+ *   4. encode   each segment as its worker is told it (graph_nodes.c)
+ *
+ * WHERE A RUN IS CUT. A task joins the open segment of its device, unless
+ *
+ *   - it needs a step of which the segment does not wait already: the segment would have to stop in the middle, and with a wait
+ *     captured in it could not be replayed;
+ *   - the last task of the segment is needed by another step, and this one is not: who waits for the segment should not
+ *     wait for this one too;
+ *   - it has a REDUCE argument: then it is a step by itself.
+ *
+ * WHY THE ORDER OF STEPS IS RIGHT. Steps are launched in the order in which they were opened. A task in a step depends on tasks
+ * of the same step, on earlier steps of its device, and on steps that its own step waited for when it was opened, which
+ * were opened before it. So every dependence points back, and what docs/ordering.md asks of launches holds for segments.
+ */
+#include "head/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------- edges */
+
+/* A use of a slot that later ones may depend on. */
+struct graph_use {
+    uint32_t task;
+    bool write;
+    struct pl_box box;
+};
+
+static void dep_add(struct graph_task *task, uint32_t on)
+{
+    uint32_t *place;
+
+    for (size_t i = task->deps.count; i-- > 0;) {
+        if (*(uint32_t *)pl_vec_at(&task->deps, i) == on) {
+            return;
+        }
+    }
+    place = pl_vec_push(&task->deps);
+    PL_CHECK(place != NULL);
+    *place = on;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/*
+ * A REDUCE is a write here: partial results of one array are folded in the order of submission, so two tasks that add to it must
+ * stay in their order.
+ */
+static void use_collect(struct pl_vec *uses, const struct graph_arg *arg,
+                        struct graph_task *task)
+{
+    bool write = graph_writes(arg->mode);
+
+    for (size_t i = 0; i < uses->count; i++) {
+        const struct graph_use *use = pl_vec_at(uses, i);
+
+        if ((write || use->write) && pl_box_intersects(&use->box, &arg->hull)) {
+            dep_add(task, use->task);
+        }
+    }
+}
+
+static void use_add(struct pl_vec *uses, const struct graph_arg *arg, uint32_t number)
+{
+    bool write = graph_writes(arg->mode);
+    struct graph_use *place;
+
+    for (size_t i = uses->count; write && i-- > 0;) {
+        const struct graph_use *use = pl_vec_at(uses, i);
+
+        if (pl_box_contains(&arg->hull, &use->box)) {
+            pl_vec_remove_unordered(uses, i); /* whoever meets it meets the new one */
+        }
+    }
+    place = pl_vec_push(uses);
+    PL_CHECK(place != NULL);
+    *place = (struct graph_use){.task = number, .write = write, .box = arg->hull};
+}
+
+static struct pl_vec *uses_create(const struct head_graph *graph)
+{
+    struct pl_vec *uses = head_alloc((graph->slots.count + 1) * sizeof(*uses));
+
+    for (size_t i = 0; i < graph->slots.count; i++) {
+        uses[i] = PL_VEC_INIT(struct graph_use);
+    }
+    return uses;
+}
+
+static void uses_destroy(const struct head_graph *graph, struct pl_vec *uses)
+{
+    for (size_t i = 0; i < graph->slots.count; i++) {
+        pl_vec_finish(&uses[i]);
+    }
+    pl_free(uses);
+}
+
+static void depend(struct head_graph *graph, struct pl_vec *uses, uint32_t number)
+{
+    struct graph_task *task = graph_task_at(graph, number);
+
+    pl_vec_clear(&task->deps);
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        use_collect(&uses[task->args[i].slot], &task->args[i], task);
+    }
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        use_add(&uses[task->args[i].slot], &task->args[i], number);
+    }
+    if (task->deps.count > 1) {
+        qsort(task->deps.items, task->deps.count, sizeof(uint32_t), compare_numbers);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- placement */
+
+/* Where what an argument shows will have been made; NULL: it was there before. */
+static const struct head_device *maker(const struct head_graph *graph,
+                                       const struct pl_vec *uses,
+                                       const struct graph_arg *arg)
+{
+    for (size_t i = uses->count; i-- > 0;) {
+        const struct graph_use *use = pl_vec_at(uses, i);
+
+        if (use->write && pl_box_intersects(&use->box, &arg->hull)) {
+            return graph_task_at(graph, use->task)->device;
+        }
+    }
+    return NULL;
+}
+
+static void want_fill(struct head_client *client, const struct head_graph *graph,
+                      const struct pl_vec *uses, const struct graph_arg *arg,
+                      struct head_want *want)
+{
+    const struct graph_slot *slot = graph_slot_at(graph, arg->slot);
+    const struct head_ref *ref;
+    bool reads = arg->mode == PLASMON__V1__MODE__MODE_IN ||
+                 arg->mode == PLASMON__V1__MODE__MODE_INOUT;
+
+    want->box   = arg->hull;
+    want->bytes = (uint64_t)pl_box_elements(&arg->hull) * pl_dtype_bytes(slot->shape.dtype);
+    want->at    = maker(graph, &uses[arg->slot], arg);
+    if (want->at == NULL && slot->kind == GRAPH_EXTERNAL && reads) {
+        ref         = head_client_ref(client, slot->ref);
+        want->array = ref != NULL && !ref->based ? ref->array : NULL;
+    } else if (!reads && slot->kind == GRAPH_TEMPORARY) {
+        want->at = NULL;
+    }
+}
+
+static bool place(struct head_core *core, struct head_client *client,
+                  struct head_graph *graph, const struct pl_vec *uses,
+                  struct graph_task *task, struct head_failure **out_failure)
+{
+    static _Thread_local struct pl_vec wants = {.item_bytes = sizeof(struct head_want)};
+    uint64_t bytes                           = 0;
+
+    pl_vec_clear(&wants);
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        struct head_want *want = pl_vec_push(&wants);
+
+        PL_CHECK(want != NULL);
+        memset(want, 0, sizeof(*want));
+        want_fill(client, graph, uses, &task->args[i], want);
+        bytes += want->bytes;
+    }
+    task->device = head_place(core, wants.items, wants.count, task->run.place, out_failure);
+    if (task->device == NULL) {
+        return false;
+    }
+    /* What is placed here counts as load for those that follow; taken off again below. */
+    task->device->load_ns += 2000 + bytes / (task->device->kind == 1 ? 4 : 2000);
+    return true;
+}
+
+static bool place_all(struct head_core *core, struct head_client *client,
+                      struct head_graph *graph, struct head_failure **out_failure)
+{
+    struct pl_vec *uses = uses_create(graph);
+    uint64_t *load      = head_alloc((core->devices.count + 1) * sizeof(uint64_t));
+    bool ok             = true;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        load[i] = head_device_at(core, i)->load_ns;
+    }
+    for (uint32_t i = 0; ok && i < graph->tasks.count; i++) {
+        ok = place(core, client, graph, uses, graph_task_at(graph, i), out_failure);
+        if (ok) {
+            depend(graph, uses, i);
+        }
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        head_device_at(core, i)->load_ns = load[i];
+    }
+    pl_free(load);
+    uses_destroy(graph, uses);
+    return ok;
+}
+
+/* --------------------------------------------------------------------------------------------- cutting */
+
+static bool alone(const struct graph_task *task)
+{
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        if (task->args[i].mode == PLASMON__V1__MODE__MODE_REDUCE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void exports_mark(struct head_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->tasks.count; i++) {
+        graph_task_at(graph, i)->exports = false;
+    }
+    for (uint32_t i = 0; i < graph->tasks.count; i++) {
+        const struct graph_task *task = graph_task_at(graph, i);
+
+        for (size_t k = 0; k < task->deps.count; k++) {
+            struct graph_task *on =
+                graph_task_at(graph, *(uint32_t *)pl_vec_at(&task->deps, k));
+
+            on->exports |= on->device != task->device || alone(task);
+        }
+    }
+}
+
+static struct head_segment *step_open(struct head_core *core, struct head_plan *plan,
+                                      const struct graph_task *task)
+{
+    struct head_segment *step   = head_alloc(sizeof(*step));
+    struct head_segment **place = pl_vec_push(&plan->steps);
+
+    PL_CHECK(place != NULL);
+    *place         = step;
+    step->plan     = plan;
+    step->device   = task->device;
+    step->id       = alone(task) ? 0 : ++core->step_last;
+    step->tasks    = PL_VEC_INIT(uint32_t);
+    step->waits    = PL_VEC_INIT(uint32_t);
+    step->operands = PL_VEC_INIT(struct graph_operand);
+    step->parts    = PL_VEC_INIT(struct head_bytes);
+    return step;
+}
+
+static bool waits_for(const struct head_segment *step, uint32_t other)
+{
+    for (size_t i = 0; i < step->waits.count; i++) {
+        if (*(uint32_t *)pl_vec_at(&step->waits, i) == other) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May it join the open segment of its device, which is step `open`? */
+static bool joins(const struct head_graph *graph, const struct head_plan *plan,
+                  uint32_t open, const struct graph_task *task, uint32_t touched)
+{
+    const struct head_segment *step = graph_step_at(plan, open);
+    uint32_t last_number = *(uint32_t *)pl_vec_at(&step->tasks, step->tasks.count - 1);
+    const struct graph_task *last = graph_task_at(graph, last_number);
+
+    if (alone(task) || (last->exports && !task->exports) ||
+        touched + task->arg_count > GRAPH_SEGMENT_OPERANDS_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < task->deps.count; i++) {
+        const struct graph_task *on =
+            graph_task_at(graph, *(uint32_t *)pl_vec_at(&task->deps, i));
+        const struct head_segment *from = graph_step_at(plan, on->step);
+
+        if (on->step != open && (from->device != step->device || from->id == 0) &&
+            !waits_for(step, on->step)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void step_join(struct head_graph *graph, struct head_plan *plan, uint32_t number,
+                      uint32_t step_number)
+{
+    struct head_segment *step = graph_step_at(plan, step_number);
+    struct graph_task *task   = graph_task_at(graph, number);
+    uint32_t *place           = pl_vec_push(&step->tasks);
+
+    PL_CHECK(place != NULL);
+    *place        = number;
+    task->step    = step_number;
+    task->node    = (uint32_t)step->tasks.count - 1;
+    step->retries = (uint32_t)pl_max_u64(step->retries, task->run.retries);
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        struct graph_slot *slot = graph_slot_at(graph, task->args[i].slot);
+
+        slot->step = slot->step == GRAPH_STEP_NONE || slot->step == step_number
+                         ? step_number
+                         : GRAPH_STEPS;
+        step->cost_ns += (uint64_t)pl_box_elements(&task->args[i].hull) *
+                         pl_dtype_bytes(slot->shape.dtype) /
+                         (step->device->kind == 1 ? 4 : 2000);
+    }
+    step->cost_ns += 2000;
+}
+
+static void waits_note(const struct head_graph *graph, struct head_plan *plan,
+                       const struct graph_task *task, struct head_segment *step)
+{
+    for (size_t i = 0; i < task->deps.count; i++) {
+        uint32_t from = graph_task_at(graph, *(uint32_t *)pl_vec_at(&task->deps, i))->step;
+        uint32_t *place;
+
+        if (graph_step_at(plan, from) == step || waits_for(step, from)) {
+            continue;
+        }
+        place = pl_vec_push(&step->waits);
+        PL_CHECK(place != NULL);
+        *place = from;
+    }
+}
+
+static void cut(struct head_core *core, struct head_graph *graph, struct head_plan *plan)
+{
+    uint32_t *open    = head_alloc((core->devices.count + 1) * sizeof(uint32_t));
+    uint32_t *touched = head_alloc((core->devices.count + 1) * sizeof(uint32_t));
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        open[i] = GRAPH_STEP_NONE;
+    }
+    for (uint32_t i = 0; i < graph->slots.count; i++) {
+        graph_slot_at(graph, i)->step = GRAPH_STEP_NONE;
+    }
+    exports_mark(graph);
+    for (uint32_t i = 0; i < graph->tasks.count; i++) {
+        struct graph_task *task = graph_task_at(graph, i);
+        uint32_t device         = task->device->index;
+        uint32_t step           = open[device];
+
+        if (step == GRAPH_STEP_NONE || !joins(graph, plan, step, task, touched[device])) {
+            step            = (uint32_t)plan->steps.count;
+            touched[device] = 0;
+            task->step      = step;
+            waits_note(graph, plan, task, step_open(core, plan, task));
+            open[device] = alone(task) ? GRAPH_STEP_NONE : step;
+        }
+        touched[device] += task->arg_count;
+        step_join(graph, plan, i, step);
+    }
+    pl_free(open);
+    pl_free(touched);
+}
+
+static void shared_collect(struct head_graph *graph, struct head_plan *plan)
+{
+    for (uint32_t i = 0; i < graph->slots.count; i++) {
+        struct graph_slot *slot = graph_slot_at(graph, i);
+        uint32_t *place;
+
+        if (slot->kind != GRAPH_TEMPORARY || slot->ref == 0 ||
+            slot->step == GRAPH_STEP_NONE) {
+            continue; /* SCRATCH is memory of its launch */
+        }
+        if (slot->step != GRAPH_STEPS && graph_step_at(plan, slot->step)->id != 0) {
+            continue; /* memory of one segment */
+        }
+        slot->step = GRAPH_STEPS;
+        place      = pl_vec_push(&plan->shared);
+        PL_CHECK(place != NULL);
+        *place = i;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+struct head_plan *graph_plan_create(struct head_core *core, struct head_client *client,
+                                    struct head_graph *graph,
+                                    struct head_failure **out_failure)
+{
+    struct head_plan *plan;
+
+    if (!place_all(core, client, graph, out_failure)) {
+        return NULL;
+    }
+    plan         = head_alloc(sizeof(*plan));
+    plan->refs   = 1;
+    plan->steps  = PL_VEC_INIT(struct head_segment *);
+    plan->shared = PL_VEC_INIT(uint32_t);
+    pl_list_init(&plan->link);
+    pl_list_add_tail(&core->plans, &plan->link);
+    cut(core, graph, plan);
+    shared_collect(graph, plan);
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        struct head_segment *step = graph_step_at(plan, i);
+
+        if (step->id != 0) {
+            graph_segment_build(core, graph, step);
+        }
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        for (uint32_t k = 0; k < plan->steps.count; k++) {
+            const struct head_segment *step = graph_step_at(plan, k);
+
+            for (size_t p = 0; step->device == device && p < step->parts.count; p++) {
+                head_device_tell(core, device, pl_vec_at(&step->parts, p));
+            }
+        }
+    }
+    return plan;
+}
+
+bool graph_plan_holds(const struct head_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        if (graph_step_at(plan, i)->device->gone) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void step_destroy(struct head_segment *step)
+{
+    if (step->id != 0 && !step->device->gone) {
+        uint64_t *freed = pl_vec_push(&step->device->out_graph_free);
+
+        PL_CHECK(freed != NULL);
+        *freed = step->id;
+    }
+    for (size_t i = 0; i < step->parts.count; i++) {
+        pl_free(((struct head_bytes *)pl_vec_at(&step->parts, i))->data);
+    }
+    pl_vec_finish(&step->tasks);
+    pl_vec_finish(&step->waits);
+    pl_vec_finish(&step->operands);
+    pl_vec_finish(&step->parts);
+    pl_free(step);
+}
+
+void head_plan_release(struct head_core *core, struct head_plan *plan)
+{
+    (void)core;
+    PL_CHECK(plan->refs > 0);
+    if (--plan->refs > 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        step_destroy(graph_step_at(plan, i));
+    }
+    pl_list_remove(&plan->link);
+    pl_vec_finish(&plan->steps);
+    pl_vec_finish(&plan->shared);
+    pl_free(plan);
+}
+
+void head_plans_tell(struct head_core *core, struct head_device *device)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->plans) {
+        const struct head_plan *plan = pl_container_of(pos, struct head_plan, link);
+
+        for (uint32_t i = 0; i < plan->steps.count; i++) {
+            const struct head_segment *step = graph_step_at(plan, i);
+
+            for (size_t p = 0; step->device == device && p < step->parts.count; p++) {
+                head_device_tell(core, device, pl_vec_at(&step->parts, p));
+            }
+        }
+    }
+}
+
+void graph_arrays_release(struct head_core *core, struct head_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->slots.count; i++) {
+        struct graph_slot *slot = graph_slot_at(graph, i);
+
+        if (slot->array != NULL) {
+            head_array_release(core, slot->array);
+            slot->array = NULL;
+        }
+    }
+}
