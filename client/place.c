@@ -71,7 +71,9 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
     path             = path_of(client, device);
     *out_host_device = device != NULL ? device->host_device : UINT32_MAX;
     pl_mutex_unlock(&client->lock);
-    return path;
+    return path == DATA_MESSAGES || shared_serves(&client->shared, *out_host_device, index)
+               ? path
+               : DATA_MESSAGES;
 }
 
 /* Any device of this host that is reached without messages; device >= 0: is it that one? */

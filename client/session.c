@@ -276,11 +276,11 @@ static plasmon_status_t welcome_locked(struct plasmon_client *client,
     struct session *session = &client->session;
 
     if (session->session != 0 && welcome->session != session->session) {
-        session_die_locked(client, PLASMON_ECLOSED,
+        session_die_locked(client, PLASMON_EHEADLOST,
                            "the head no longer knows this session: it was restarted, or "
                            "the connection was "
                            "away for longer than its lease");
-        return PLASMON_ECLOSED;
+        return PLASMON_EHEADLOST;
     }
     if (client_set_devices_locked(client, welcome->n_devices, welcome->devices) !=
         PLASMON_OK) {
@@ -397,7 +397,7 @@ static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t st
     if (session->ending) {
         session_die_locked(client, PLASMON_ECLOSED, "the client has ended");
     } else if (session->state == SESSION_CONNECTING || status == PLASMON_EAUTH ||
-               status == PLASMON_EVERSION) {
+               status == PLASMON_EVERSION || status == PLASMON_EHEADLOST) {
         session_die_locked(client, status == PLASMON_OK ? PLASMON_ECONNECT : status, why);
     } else if (session->state != SESSION_DEAD) {
         if (session->broken_at_ns == 0) {

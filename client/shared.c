@@ -505,6 +505,18 @@ static plasmon_status_t check_device_locked(const struct shared *shared,
     return PLASMON_OK;
 }
 
+bool shared_serves(struct shared *shared, uint32_t host_device, uint32_t index)
+{
+    uint64_t said = 0;
+
+    pl_mutex_lock(&shared->lock);
+    if (shared->ready && host_device < shared->device_count) {
+        said = __atomic_load_n(&shared->tables[host_device]->device, __ATOMIC_RELAXED);
+    }
+    pl_mutex_unlock(&shared->lock);
+    return said == 0 || said == index + 1ull;
+}
+
 /*
  * The head tells of a buffer when its worker reported it, so what is missing is a store of another core on its way here:
  * back off gently, from a spin to a tenth of a millisecond.

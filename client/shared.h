@@ -71,6 +71,11 @@ plasmon_status_t shared_hold(struct shared *shared, uint32_t host_device, uint32
                              uint32_t generation, uint64_t deadline_ns,
                              struct shared_pin *out_pin, struct pl_err *err) PL_MUST_CHECK;
 /*
+ * May device number `host_device` of the store that we are connected to be the cluster's device `index`? No: its worker says that it is
+ * another, for the store of this host has been replaced since. When nobody said, what follows finds out.
+ */
+bool shared_serves(struct shared *shared, uint32_t host_device, uint32_t index);
+/*
  * Pin a sealed buffer of a CPU device; data is mapped. Waits while it is not sealed yet. ELOST: gone, ask the head again.
  * ETIMEDOUT, EUNREACHABLE, ELIMIT (STORE_PIN_MAX mappings).
  */

@@ -87,6 +87,8 @@ uint64_t head_core_client_credit(const struct head_core *core, uint64_t session)
 plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
                                    const char *node, uint32_t devices,
                                    struct pl_err *err) PL_MUST_CHECK;
+/* It will not come back. Its devices are gone, with what lay only there and what was to run there; the text says why. */
+void head_core_node_gone(struct head_core *core, const char *host, const char *text);
 /* Have all announced devices come, but for those that never will? */
 bool head_core_all_joined(struct head_core *core);
 

@@ -39,6 +39,8 @@ static const struct option_text options[] = {
     {"policy", "NAME", "placement: auto (default), locality, round-robin"},
     {"transfer", "ROUTE", "between devices of one host: auto (default), peer, host"},
     {"window", "N", "launches outstanding at a worker (default 8192)"},
+    {"node-lease", "SECONDS",
+     "a store that is away for longer is given up, with its devices (default 10)"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
     {"embedded", NULL, "private cluster: connections come over --control-fd"},
     {"control-fd", "FD", "the store's socket (with --embedded)"},
@@ -109,6 +111,22 @@ static int parse_transfer(const char *text, enum head_transfer *out)
     return 0;
 }
 
+static int parse_lease(const char *text, uint32_t *out_ms)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 86400)) {
+        fprintf(stderr,
+                "plasmon-head: --node-lease %s is not a number of seconds between 0.1 and "
+                "86400\n",
+                text);
+        return 0;
+    }
+    *out_ms = (uint32_t)(seconds * 1000);
+    return 1;
+}
+
 static int apply(struct settings *settings, const char *name, char *value)
 {
     enum pl_log_level level;
@@ -132,6 +150,8 @@ static int apply(struct settings *settings, const char *name, char *value)
                     value);
             return 0;
         }
+    } else if (strcmp(name, "node-lease") == 0) {
+        return parse_lease(value, &settings->config.node_lease_ms);
     } else if (strcmp(name, "log") == 0) {
         if (pl_log_level_parse(value, &level) != PLASMON_OK) {
             fprintf(stderr, "plasmon-head: no log level '%s'\n", value);

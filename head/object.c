@@ -113,10 +113,12 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
 
     PL_CHECK(pl_list_empty(&buffer->instances));
     PL_CHECK(pl_list_empty(&buffer->readers) && pl_list_empty(&buffer->writers));
-    freed = pl_vec_push(&device->out_free);
-    PL_CHECK(freed != NULL);
-    *freed = buffer->id;
-    head_device_slot_rest(device, buffer->id);
+    if (!device->gone) {
+        freed = pl_vec_push(&device->out_free);
+        PL_CHECK(freed != NULL);
+        *freed = buffer->id;
+        head_device_slot_rest(device, buffer->id);
+    }
     device->bytes_planned -= buffer->bytes;
     core->object_bytes -= buffer->bytes;
     core->counts.buffers--;

@@ -18,6 +18,27 @@ uint64_t serve_now_ms(void)
     return pl_now_ns() / 1000000;
 }
 
+uint64_t serve_session_new(struct serve *serve)
+{
+    return serve->epoch ^ ++serve->session_last << 1; /* the epoch is random, and odd */
+}
+
+plasmon_status_t serve_session_unknown(const struct serve *serve, uint64_t its_epoch,
+                                       const char *whose, struct pl_err *err)
+{
+    return its_epoch != 0 && its_epoch != serve->epoch
+               ? pl_err_set(err, PLASMON_EHEADLOST,
+                            "the head was started anew (epoch %016llx, before it was "
+                            "%016llx) and does not know %s: what was in the cluster is "
+                            "lost; begin again",
+                            (unsigned long long)serve->epoch, (unsigned long long)its_epoch,
+                            whose)
+               : pl_err_set(err, PLASMON_EHEADLOST,
+                            "the head has given up %s, which was away for longer than its "
+                            "lease: what it had is lost; begin again",
+                            whose);
+}
+
 /* ------------------------------------------------------------------------------------------ ops of the core */
 
 static void op_client_frame(void *user, uint64_t session, const uint8_t *body,
@@ -127,6 +148,7 @@ static void tick(void *user)
     uint64_t now_ms     = serve_now_ms();
 
     head_core_tick(serve->core, now_ms);
+    serve_nodes_tick(serve, now_ms);
     serve_workers_tick(serve, now_ms);
     serve_clients_tick(serve, now_ms);
     serve_status_tick(serve, now_ms);
@@ -169,9 +191,12 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     serve->config = *config;
-    serve->loop   = loop;
-    serve->epoch  = op_random64(NULL) | 1;
-    head.epoch    = serve->epoch;
+    if (serve->config.node_lease_ms == 0) {
+        serve->config.node_lease_ms = SERVE_NODE_LEASE_MS;
+    }
+    serve->loop  = loop;
+    serve->epoch = op_random64(NULL) | 1;
+    head.epoch   = serve->epoch;
     pl_list_init(&serve->clients);
     pl_list_init(&serve->workers);
     pl_list_init(&serve->nodes);

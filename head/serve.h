@@ -24,7 +24,8 @@ enum {
     SERVE_TICK_MS        = 100,
     SERVE_DEVICES_WAIT_MS =
         30000, /* how long a client's welcome waits for devices that are starting */
-    SERVE_STATS_WAIT_MS = 500,   /* how long a status waits for figures of the workers */
+    SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
+    SERVE_NODE_LEASE_MS = 10000,
     SERVE_STORE_WAIT_MS = 10000, /* how long a worker's hello waits for that of its store */
 };
 
@@ -64,7 +65,8 @@ struct serve_worker {
 
 struct serve_node {
     struct serve *serve;
-    struct rpc_stream *stream;
+    struct rpc_stream *stream; /* NULL: it is away since lost_ms */
+    uint64_t lost_ms;
     struct pl_list link;
     char *host;
     char *name;
@@ -89,6 +91,7 @@ struct serve_config {
     enum head_transfer transfer;
     bool embedded;
     uint32_t window;
+    uint32_t node_lease_ms; /* a store that is away for longer is given up */
 };
 
 struct serve {
@@ -104,6 +107,7 @@ struct serve {
     uint64_t epoch;
     uint64_t core_ns; /* CPU of this thread inside the core */
     uint64_t stats_request;
+    uint64_t session_last;
 };
 
 plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
@@ -111,6 +115,11 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
 void serve_destroy(struct serve *serve); /* after the loop stopped */
 plasmon_status_t serve_add_fd(struct serve *serve, int fd) PL_MUST_CHECK; /* takes fd */
 uint64_t serve_now_ms(void);
+/* For a worker or a store; no other head ever drew the same. */
+uint64_t serve_session_new(struct serve *serve);
+/* Why a peer that says hello with a session is not known here. EHEADLOST */
+plasmon_status_t serve_session_unknown(const struct serve *serve, uint64_t its_epoch,
+                                       const char *whose, struct pl_err *err);
 
 /* ---- serve_link.c */
 /* Frame = header (field 1) + body. Numbered and kept when numbered is true. */
@@ -140,7 +149,12 @@ struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
 struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
 bool serve_devices_ready(const struct serve *serve);
 bool serve_host_known(const struct serve *serve,
-                      const char *host); /* has its store said hello? */
+                      const char *host);                     /* has its store said hello? */
+void serve_nodes_tick(struct serve *serve, uint64_t now_ms); /* leases */
+/* The worker's device is gone: its connection ends with this text, and its session is forgotten. Of one, or of all devices of the host. */
+void serve_worker_drop(struct serve *serve, const char *host, uint32_t host_device,
+                       const char *why);
+void serve_workers_drop(struct serve *serve, const char *host, const char *why);
 void serve_workers_tick(struct serve *serve, uint64_t now_ms); /* hellos that waited */
 /* A first frame is put aside, and taken out again (the caller frees the bytes). */
 void serve_hello_keep(struct serve_hello *hello, const uint8_t *bytes, size_t length);

@@ -68,14 +68,15 @@ static void fatal(struct serve_client *client, plasmon_status_t status, const ch
 
 /* A client that has its session moves to this stream; `fresh` was made for the stream and goes. */
 static void resume(struct serve *serve, struct serve_client *fresh,
-                   const Plasmon__V1__Hello *hello)
+                   const Plasmon__V1__Hello *hello, uint64_t its_epoch)
 {
     struct serve_client *client = serve_client_of(serve, hello->resume_session);
 
     if (client == NULL || !head_core_client_known(serve->core, hello->resume_session)) {
-        fatal(fresh, PLASMON_ECLOSED,
-              "the session is unknown: its lease ran out or the head was restarted; start "
-              "a new one");
+        struct pl_err err = {0};
+
+        fatal(fresh, serve_session_unknown(serve, its_epoch, "this session", &err),
+              err.text);
         return;
     }
     if (client->peer.stream != NULL) {
@@ -94,15 +95,16 @@ static void resume(struct serve *serve, struct serve_client *fresh,
 static const struct rpc_stream_ops client_ops;
 
 static void take_hello(struct serve *serve, struct serve_client *client,
-                       const Plasmon__V1__Hello *hello)
+                       const Plasmon__V1__ClientFrame *frame)
 {
-    struct pl_err err = {0};
+    const Plasmon__V1__Hello *hello = frame->hello;
+    struct pl_err err               = {0};
     plasmon_status_t status;
 
     if (hello->resume_session != 0) {
         struct rpc_stream *stream = client->peer.stream;
 
-        resume(serve, client, hello);
+        resume(serve, client, hello, frame->header->epoch);
         if (client->peer.stream == NULL) { /* it moved */
             rpc_stream_set_user(stream, &client_ops,
                                 serve_client_of(serve, hello->resume_session));
@@ -149,7 +151,7 @@ static void first_frame(struct serve *serve, struct serve_client *client,
         return;
     }
     if (frame->hello->resume_session != 0 || serve_devices_ready(serve)) {
-        take_hello(serve, client, frame->hello);
+        take_hello(serve, client, frame);
         return;
     }
     serve_hello_keep(&client->hello, bytes, length);
@@ -173,7 +175,7 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
         client->hello = (struct serve_hello){.bytes = NULL};
         if (client->peer.stream != NULL &&
             decode_hello(serve, hello.bytes, hello.length, &frame, &err) == PLASMON_OK) {
-            take_hello(serve, client, frame->hello);
+            take_hello(serve, client, frame);
         }
         pl_free(hello.bytes);
     }

@@ -2,9 +2,17 @@
  * Node streams: what the stores tell. Which devices a host brings (they get their numbers here, and welcomes wait for them), where its
  * control socket is, and which of its workers died. A death is kept and repeated by the store until it is acknowledged; a repeat changes
  * nothing.
+ *
+ * A HOST HAS ONE STORE, the memory of its devices. It is known by host and control socket, and its session outlives its connection:
+ *
+ *   hello -> connected -> (broken -> hello with that session -> connected ...) -> given up
+ *
+ * It is given up when it stays away for longer than the lease, or when another store of the host says hello meanwhile: its devices are
+ * gone then, with what lay there, and a store that comes later joins as a fresh one. A second store beside a connected one is refused.
  */
 #include "head/serve.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,32 +27,30 @@ void serve_node_free(struct serve_node *node)
     pl_free(node);
 }
 
-const char *serve_store_socket(const struct serve *serve, const char *host)
+static struct serve_node *node_of(const struct serve *serve, const char *host)
 {
     struct pl_list *pos;
 
     pl_list_for_each(pos, &serve->nodes) {
-        const struct serve_node *node = pl_container_of(pos, struct serve_node, link);
+        struct serve_node *node = pl_container_of(pos, struct serve_node, link);
 
         if (node->host != NULL && strcmp(node->host, host) == 0) {
-            return node->store_socket;
+            return node;
         }
     }
-    return "";
+    return NULL;
+}
+
+const char *serve_store_socket(const struct serve *serve, const char *host)
+{
+    const struct serve_node *node = node_of(serve, host);
+
+    return node != NULL ? node->store_socket : "";
 }
 
 bool serve_host_known(const struct serve *serve, const char *host)
 {
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &serve->nodes) {
-        const struct serve_node *node = pl_container_of(pos, struct serve_node, link);
-
-        if (node->host != NULL && strcmp(node->host, host) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return node_of(serve, host) != NULL;
 }
 
 bool serve_devices_ready(const struct serve *serve)
@@ -62,6 +68,9 @@ static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command
     uint8_t *buffer;
     size_t length;
 
+    if (node->stream == NULL) {
+        return; /* it is away: what it has to know it asks for when it comes back */
+    }
     header.protocol = WIRE_PROTOCOL;
     header.epoch    = node->serve->epoch;
     header.session  = node->session;
@@ -97,39 +106,120 @@ void serve_node_fence(struct serve *serve, uint32_t device)
     }
 }
 
-static plasmon_status_t node_hello(struct serve_node *node,
+static const struct rpc_stream_ops node_ops;
+
+/* It will not come back: neither do its devices, nor their workers. */
+static void node_give_up(struct serve_node *node, const char *why)
+{
+    struct serve *serve = node->serve;
+    char text[512];
+
+    (void)snprintf(text, sizeof(text), "node %.200s left the cluster: %.200s", node->name,
+                   why);
+    pl_warn("head", "%s", text);
+    serve_workers_drop(serve, node->host, text);
+    head_core_node_gone(serve->core, node->host, text);
+    if (node->stream != NULL) {
+        rpc_stream_set_user(node->stream, &serve_orphan_ops, NULL);
+        rpc_stream_close(node->stream, PLASMON_ECLOSED, text);
+    }
+    serve_node_free(node);
+}
+
+void serve_nodes_tick(struct serve *serve, uint64_t now_ms)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->nodes) {
+        struct serve_node *node = pl_container_of(pos, struct serve_node, link);
+        char why[96];
+
+        if (node->stream == NULL && now_ms - node->lost_ms >= serve->config.node_lease_ms) {
+            (void)snprintf(why, sizeof(why), "its store did not come back within %u ms",
+                           serve->config.node_lease_ms);
+            node_give_up(node, why);
+        }
+    }
+}
+
+static plasmon_status_t refuse_second(const struct serve_node *there,
+                                      const Plasmon__V1__NodeHello *hello,
+                                      struct pl_err *err)
+{
+    return pl_err_set(
+        err, PLASMON_EEXIST,
+        "this host has a store in this cluster already: node %.100s, socket "
+        "%.200s; the one with socket %.200s must not join beside it. End the "
+        "first with `plasmon stop`, or start this one in a cluster of its own "
+        "(another --head)",
+        there->name, there->store_socket, hello->store_socket);
+}
+
+/* The store came back over another connection: it goes on as it was. */
+static struct serve_node *node_resume(struct serve_node *known, struct serve_node *fresh)
+{
+    if (known->stream != NULL) {
+        rpc_stream_set_user(known->stream, &serve_orphan_ops, NULL);
+        rpc_stream_close(known->stream, PLASMON_ECLOSED,
+                         "the store came back over another connection");
+    }
+    known->stream = fresh->stream;
+    known->in_seq = known->out_seq = 0; /* of a connection */
+    fresh->stream                  = NULL;
+    rpc_stream_set_user(known->stream, &node_ops, known);
+    serve_node_free(fresh);
+    pl_info("head", "node %s is back", known->name);
+    return known;
+}
+
+/* Whose hello is it? A node that joins takes the stream of `fresh`, which may be freed by that. */
+static plasmon_status_t node_identify(struct serve_node *fresh,
+                                      const Plasmon__V1__NodeHello *hello,
+                                      struct serve_node **out_node, struct pl_err *err)
+{
+    struct serve_node *known = node_of(fresh->serve, hello->host);
+
+    if (known != NULL && strcmp(known->store_socket, hello->store_socket) != 0 &&
+        known->stream != NULL) {
+        return refuse_second(known, hello, err);
+    }
+    if (known != NULL && hello->resume_session == known->session) {
+        *out_node = node_resume(known, fresh);
+        return PLASMON_OK;
+    }
+    if (known != NULL) {
+        node_give_up(known, "another store of its host took its place");
+    }
+    fresh->host         = pl_strdup(hello->host);
+    fresh->name         = pl_strdup(hello->node);
+    fresh->store_socket = pl_strdup(hello->store_socket);
+    PL_CHECK(fresh->host != NULL && fresh->name != NULL && fresh->store_socket != NULL);
+    fresh->session = serve_session_new(fresh->serve);
+    pl_info("head", "node %s brings %u devices", fresh->name, hello->devices);
+    *out_node = fresh;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t node_hello(struct serve_node *fresh,
                                    const Plasmon__V1__NodeHello *hello, struct pl_err *err)
 {
     Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
     Plasmon__V1__NodeWelcome welcome = PLASMON__V1__NODE_WELCOME__INIT;
-    struct serve *serve              = node->serve;
-    plasmon_status_t status =
-        head_core_node_up(serve->core, hello->host, hello->node, hello->devices, err);
-    struct pl_list *pos, *tmp;
+    struct serve *serve              = fresh->serve;
+    struct serve_node *node          = NULL;
+    plasmon_status_t status          = node_identify(fresh, hello, &node, err);
 
+    if (status == PLASMON_OK) {
+        status =
+            head_core_node_up(serve->core, hello->host, hello->node, hello->devices, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
-    pl_list_for_each_safe(pos, tmp, &serve->nodes) {
-        struct serve_node *old = pl_container_of(pos, struct serve_node, link);
-
-        if (old != node && old->host != NULL && strcmp(old->host, hello->host) == 0) {
-            rpc_stream_set_user(old->stream, &serve_orphan_ops, NULL);
-            rpc_stream_close(old->stream, PLASMON_ECLOSED,
-                             "the store came back over another connection");
-            serve_node_free(old);
-        }
-    }
-    node->host         = pl_strdup(hello->host);
-    node->name         = pl_strdup(hello->node);
-    node->store_socket = pl_strdup(hello->store_socket);
-    PL_CHECK(node->host != NULL && node->name != NULL && node->store_socket != NULL);
-    node->session   = (uint64_t)(uintptr_t)node;
     welcome.epoch   = serve->epoch;
     welcome.cluster = (char *)"plasmon";
     command.welcome = &welcome;
     node_send(node, &command, false);
-    pl_info("head", "node %s brings %u devices", node->name, hello->devices);
     serve_workers_tick(serve, serve_now_ms());
     serve_clients_tick(serve, serve_now_ms());
     return PLASMON_OK;
@@ -148,6 +238,9 @@ static void node_down(struct serve_node *node, const Plasmon__V1__WorkerDown *do
             worker->incarnation > down->incarnation) {
             return;
         }
+    }
+    if (down->quarantined) {
+        serve_worker_drop(node->serve, node->host, down->host_device, down->text);
     }
     head_core_worker_down(node->serve->core, node->host, down->host_device,
                           down->quarantined, down->text);
@@ -205,8 +298,13 @@ static void node_closed(void *user, struct rpc_stream *stream, plasmon_status_t 
 
     (void)stream;
     (void)status;
-    pl_debug("head", "node %s: %s", node->name != NULL ? node->name : "?", why);
-    serve_node_free(node);
+    node->stream = NULL;
+    if (node->host == NULL) {
+        serve_node_free(node);
+        return;
+    }
+    node->lost_ms = serve_now_ms();
+    pl_info("head", "node %s lost its connection: %s", node->name, why);
 }
 
 static const struct rpc_stream_ops node_ops = {

@@ -26,7 +26,7 @@ static void answer(struct serve *serve, struct serve_status *status)
     if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK) {
         out.core_ns = serve->core_ns;
         pl_list_for_each(pos, &serve->nodes) {
-            out.nodes++;
+            out.nodes += pl_container_of(pos, struct serve_node, link)->stream != NULL;
         }
         reply(status->call, &out.base);
     } else {

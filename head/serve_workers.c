@@ -36,6 +36,43 @@ void serve_worker_free(struct serve_worker *worker)
     pl_free(worker);
 }
 
+static void worker_drop(struct serve_worker *worker, const char *why)
+{
+    if (worker->peer.stream != NULL) {
+        rpc_stream_set_user(worker->peer.stream, &serve_orphan_ops, NULL);
+        rpc_stream_close(worker->peer.stream, PLASMON_EHEADLOST, why);
+    }
+    serve_worker_free(worker);
+}
+
+void serve_worker_drop(struct serve *serve, const char *host, uint32_t host_device,
+                       const char *why)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->workers) {
+        struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
+
+        if (worker->device != UINT32_MAX && strcmp(worker->host, host) == 0 &&
+            worker->host_device == host_device) {
+            worker_drop(worker, why);
+        }
+    }
+}
+
+void serve_workers_drop(struct serve *serve, const char *host, const char *why)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->workers) {
+        struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
+
+        if (worker->device != UINT32_MAX && strcmp(worker->host, host) == 0) {
+            worker_drop(worker, why);
+        }
+    }
+}
+
 static const struct rpc_stream_ops worker_ops;
 
 static struct serve_worker *worker_known(struct serve *serve,
@@ -73,29 +110,22 @@ static void send_welcome(struct serve *serve, struct serve_worker *worker)
                     plasmon__v1__worker_command__pack(&command, body), false);
 }
 
-static uint64_t new_session(void)
-{
-    static uint64_t last;
-
-    return ++last << 16 | 0x57; /* only has to differ between sessions of one head */
-}
-
 /* The stream of `fresh` becomes that of the worker that said hello. */
 static plasmon_status_t take_hello(struct serve *serve, struct serve_worker *fresh,
-                                   const Plasmon__V1__WorkerHello *hello,
+                                   const Plasmon__V1__WorkerFrame *frame,
                                    struct pl_err *err)
 {
-    struct serve_worker *worker = worker_known(serve, hello, fresh);
-    struct rpc_stream *stream   = fresh->peer.stream;
-    bool resumed                = worker != NULL && hello->resume_session != 0 &&
+    const Plasmon__V1__WorkerHello *hello = frame->hello;
+    struct serve_worker *worker           = worker_known(serve, hello, fresh);
+    struct rpc_stream *stream             = fresh->peer.stream;
+    bool resumed                          = worker != NULL && hello->resume_session != 0 &&
                    hello->resume_session == worker->peer.session &&
                    hello->incarnation == worker->incarnation;
     plasmon_status_t status;
     uint32_t device;
 
     if (hello->resume_session != 0 && !resumed) {
-        return pl_err_set(err, PLASMON_ECLOSED,
-                          "the worker's session is unknown to this head; start it anew");
+        return serve_session_unknown(serve, frame->header->epoch, "this worker", err);
     }
     status = head_core_worker_up(serve->core, hello, &device, err);
     if (status != PLASMON_OK) {
@@ -116,7 +146,7 @@ static plasmon_status_t take_hello(struct serve *serve, struct serve_worker *fre
     if (!resumed) {
         wire_link_finish(&worker->peer.link);
         wire_link_init(&worker->peer.link, SERVE_KEPT_BYTES_MAX);
-        worker->peer.session = new_session();
+        worker->peer.session = serve_session_new(serve);
     }
     worker->device      = device;
     worker->host_device = hello->host_device;
@@ -146,8 +176,9 @@ static void first_frame(struct serve *serve, struct serve_worker *worker,
 
     if (worker->device != UINT32_MAX || worker->hello.bytes != NULL) {
         status = pl_err_set(&err, PLASMON_EMALFORMED, "a second hello on one stream");
-    } else if (serve_host_known(serve, frame->hello->host)) {
-        status = take_hello(serve, worker, frame->hello, &err);
+    } else if (frame->hello->resume_session != 0 ||
+               serve_host_known(serve, frame->hello->host)) {
+        status = take_hello(serve, worker, frame, &err);
     } else {
         serve_hello_keep(&worker->hello, bytes, length);
     }

@@ -408,11 +408,35 @@ void head_core_worker_lost(struct head_core *core, uint32_t index)
     }
 }
 
+/* Its bytes are gone. */
+static void buffer_lose(struct head_core *core, struct head_buffer *buffer,
+                        const char *text)
+{
+    while (!pl_list_empty(&buffer->instances)) {
+        struct head_instance *instance =
+            pl_list_first(&buffer->instances, struct head_instance, buffer_link);
+        struct head_tile *tile = instance->tile;
+        struct pl_box box      = instance->box;
+
+        head_instance_remove(core, instance);
+        if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
+            tile->failure = head_failure_create(
+                PLASMON_ELOST, 0, 0,
+                "the only copy was on device %u on %s, which is gone: %s",
+                buffer->device->index, buffer->device->node, text);
+        }
+    }
+}
+
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text)
 {
+    struct pl_list *pos, *tmp;
+
     device->gone      = true;
     device->connected = false;
-    pl_warn("head", "device %u is gone: %s", device->index, text);
+    pl_free(device->death);
+    device->death = head_strdup(text);
+    pl_warn("head", "device %u on %s is gone: %s", device->index, device->node, text);
 
     /* Whatever was to run there fails; it is closed in order, so that readers find their failure. */
     for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
@@ -426,35 +450,31 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
         head_task_describe(task, what);
         failure = head_failure_create(
             PLASMON_EWORKER, task->id, task->client != NULL ? task->client->id : 0,
-            "%s: device %u is gone: %s", what, device->index, text);
+            "%s: device %u on %s is gone: %s", what, device->index, device->node, text);
         head_task_finish(core, task, failure);
         head_failure_release(failure);
     }
 
-    /* And so is what lay there: tiles that have no other instance are lost. */
-    while (!pl_list_empty(&device->buffers)) {
-        struct head_buffer *buffer =
-            pl_list_first(&device->buffers, struct head_buffer, device_link);
+    /* And so is what lay there: tiles that have no other instance are lost. Launches of other devices may still use a buffer. */
+    pl_list_for_each_safe(pos, tmp, &device->buffers) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
 
         head_buffer_hold(buffer);
-        while (!pl_list_empty(&buffer->instances)) {
-            struct head_instance *instance =
-                pl_list_first(&buffer->instances, struct head_instance, buffer_link);
-            struct head_tile *tile = instance->tile;
-            struct pl_box box      = instance->box;
-
-            head_instance_remove(core, instance);
-            if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
-                tile->failure =
-                    head_failure_create(PLASMON_ELOST, 0, 0,
-                                        "the only copy was on device %u, which is gone: %s",
-                                        device->index, text);
-            }
-        }
-        PL_CHECK(buffer->refs == 1);
+        buffer_lose(core, buffer, text);
         head_buffer_release(core, buffer);
     }
     pl_vec_clear(&device->out_free);
+}
+
+void head_core_node_gone(struct head_core *core, const char *host, const char *text)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && strcmp(device->host, host) == 0) {
+            head_device_gone(core, device, text);
+        }
+    }
 }
 
 void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
@@ -465,12 +485,12 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
     if (device == NULL) {
         return;
     }
-    device->connected = false;
-    pl_free(device->death);
-    device->death = head_strdup(text);
     if (final) {
         head_device_gone(core, device, text);
     } else {
+        device->connected = false;
+        pl_free(device->death);
+        device->death = head_strdup(text);
         pl_warn("head", "worker of device %u died: %s", device->index, text);
     }
 }

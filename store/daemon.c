@@ -170,6 +170,9 @@ static void uplink_ready(struct store_daemon *daemon, struct store_source *sourc
             workers_fence(daemon, host_device, "the head wants it fenced");
         } else if (event == STORE_UPLINK_STOP) {
             daemon_stop(daemon, 0, "the head says so");
+        } else if (event == STORE_UPLINK_REFUSED) {
+            pl_error("store", "%s", uplink->refusal(uplink->user));
+            daemon_stop(daemon, 1, "the head refuses this store");
         } else if (!daemon->stopping) {
             int fd;
 

@@ -21,6 +21,7 @@ enum store_uplink_event {
     STORE_UPLINK_FENCE, /* the head wants this host device's worker killed and restarted */
     STORE_UPLINK_STOP,  /* the head wants this host to end */
     STORE_UPLINK_NEED_FD, /* embedded: connect me */
+    STORE_UPLINK_REFUSED, /* the head does not want this store: refusal() says why */
 };
 struct store_uplink_down {
     uint32_t host_device;
@@ -40,6 +41,8 @@ struct store_uplink {
     void (*ending)(
         void *user); /* the host is about to end: a lost connection is no news any more */
     enum store_uplink_event (*next)(void *user, uint32_t *out_host_device);
+    const char *(*refusal)(
+        void *user); /* after STORE_UPLINK_REFUSED; lasts as long as the uplink */
 };
 
 /* Runs until told to stop, or, embedded, until the client is gone. Returns the exit status. uplink NULL: nobody to report to. */

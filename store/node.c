@@ -5,6 +5,10 @@
  * deaths that it has not acknowledged. A death names device and incarnation, so telling it twice does no harm; it is kept
  * until acknowledged, and a quarantine is told again on every connection, because a new head does not know of it.
  *
+ * The session of the last welcome is shown at the next hello. A head that welcomes us with another one does not know us any more - it was
+ * started anew, or has given us up - and has told our workers the same, each of which ends, is started again and drops what lay there
+ * (worker/daemon.c). So nothing is to be done here but to go on. A head that refuses us for good is told to the daemon, which ends.
+ *
  * THREADS. `lock` guards the mailboxes between the daemon's thread and rpc's loop: deaths and descriptors one way, events the other.
  * Everything else belongs to the loop's thread. Nothing of rpc is called with the lock held.
  */
@@ -30,7 +34,7 @@
 #define TICK_MS           100u
 #define BEAT_NS           1000000000ull
 #define PAUSE_MIN_NS      100000000ull
-#define PAUSE_MAX_NS      5000000000ull
+#define PAUSE_MAX_NS      2000000000ull
 #define CONNECT_MS        5000u
 #define DOWNS_KEPT_MAX    256u
 #define FRAME_DOWNS_MAX   64u
@@ -64,8 +68,9 @@ struct store_node {
     struct pl_vec downs_in; /* struct store_uplink_down, for the loop */
     struct pl_vec events;   /* struct posted_event, for the daemon; from event_next on */
     size_t event_next;
-    int fd_in;   /* a connection for us; -1: none */
-    bool ending; /* the daemon ends */
+    char refusal[512]; /* why STORE_UPLINK_REFUSED; written once, before it is posted */
+    int fd_in;         /* a connection for us; -1: none */
+    bool ending;       /* the daemon ends */
 
     /* The loop's thread. */
     struct rpc_channel *channel;
@@ -77,6 +82,7 @@ struct store_node {
     bool quitting;
     uint64_t epoch;
     uint64_t session;
+    uint64_t joined; /* session of the last welcome; 0: there was none */
     uint64_t out_seq;
     uint64_t in_seq;
     uint64_t in_acked;
@@ -224,13 +230,14 @@ static void node_send_hello(struct store_node *node)
     Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
     Plasmon__V1__NodeHello hello = PLASMON__V1__NODE_HELLO__INIT;
 
-    hello.token.data   = (uint8_t *)(uintptr_t)node->token;
-    hello.token.len    = strlen(node->token);
-    hello.host         = node->host_id;
-    hello.node         = node->name;
-    hello.store_socket = node->store_socket;
-    hello.devices      = node->devices;
-    frame.hello        = &hello;
+    hello.token.data     = (uint8_t *)(uintptr_t)node->token;
+    hello.token.len      = strlen(node->token);
+    hello.host           = node->host_id;
+    hello.node           = node->name;
+    hello.store_socket   = node->store_socket;
+    hello.devices        = node->devices;
+    hello.resume_session = node->joined;
+    frame.hello          = &hello;
     node_send(node, &frame, 0);
 }
 
@@ -304,6 +311,11 @@ static void node_welcome(struct store_node *node, const Plasmon__V1__NodeCommand
     node->pause_ns = PAUSE_MIN_NS;
     node->epoch    = command->welcome->epoch;
     node->session  = command->header->session;
+    if (node->joined != 0 && node->joined != node->session) {
+        pl_warn("store", "the head does not know this store any more: it joins as a fresh "
+                         "one, and what was in its memory is given up");
+    }
+    node->joined = node->session;
     pl_info("store", "joined cluster %s",
             command->welcome->cluster[0] != '\0' ? command->welcome->cluster : "(no name)");
 }
@@ -380,6 +392,18 @@ static void node_retry_later(struct store_node *node)
     node->pause_ns       = pl_min_u64(node->pause_ns * 2, PAUSE_MAX_NS);
 }
 
+static const char *node_refusal(void *user)
+{
+    return ((struct store_node *)user)->refusal;
+}
+
+/* Asking again would not help: not beside another store, and not with what the head did not accept even once. */
+static bool node_refused(const struct store_node *node, plasmon_status_t status)
+{
+    return status == PLASMON_EEXIST ||
+           (node->joined == 0 && (status == PLASMON_EAUTH || status == PLASMON_EVERSION));
+}
+
 static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
                           const char *why)
 {
@@ -388,6 +412,11 @@ static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_
     (void)stream;
     node->stream   = NULL;
     node->welcomed = false;
+    if (node_refused(node, status) && node->refusal[0] == '\0') {
+        (void)snprintf(node->refusal, sizeof(node->refusal), "%s", why);
+        node_post(node, STORE_UPLINK_REFUSED, 0);
+        node->told = true;
+    }
     if (!node->told && !node_is_ending(node)) {
         pl_warn("store", "no connection to the head: %s%s%s; trying again",
                 pl_status_text(status), why != NULL && why[0] != '\0' ? ": " : "",
@@ -560,7 +589,8 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
                                         .worker_down = node_worker_down,
                                         .give_fd     = node_give_fd,
                                         .ending      = node_ending,
-                                        .next        = node_next};
+                                        .next        = node_next,
+                                        .refusal     = node_refusal};
     *out_node   = node;
     return PLASMON_OK;
 

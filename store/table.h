@@ -86,7 +86,9 @@ struct store_table {
     uint64_t arena_bytes;         /* of reserved address space */
     _Atomic uint32_t slot_high;   /* entries at and above it were never used; only grows */
     uint32_t reserved_word;
-    uint64_t reserved[3];
+    uint64_t device; /* of the cluster, + 1, once its worker knows; written before epoch */
+    uint64_t epoch;  /* of the head whose number that is; release by the worker */
+    uint64_t reserved;
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };

@@ -16,9 +16,6 @@
 #include "worker/watch.h"
 
 #define PIN_POLL_MS 1
-/* Where a worker says in its table which device of the cluster it is, and of which head's cluster. */
-#define TABLE_DEVICE 0 /* index in table->reserved: device + 1 */
-#define TABLE_EPOCH  1
 
 /* ------------------------------------------------------------------------------------------------ ends */
 
@@ -82,10 +79,10 @@ static void devices_refresh(struct worker_daemon *daemon)
         return;
     }
     for (uint32_t i = 0; i < daemon->shared.host_device_count; i++) {
-        const uint64_t *said = daemon->shared.tables[i]->reserved;
+        const struct store_table *said = daemon->shared.tables[i];
         /* Acquire: pairs with the release in device_announce(). */
-        uint64_t epoch  = __atomic_load_n(&said[TABLE_EPOCH], __ATOMIC_ACQUIRE);
-        uint64_t device = __atomic_load_n(&said[TABLE_DEVICE], __ATOMIC_RELAXED);
+        uint64_t epoch  = __atomic_load_n(&said->epoch, __ATOMIC_ACQUIRE);
+        uint64_t device = __atomic_load_n(&said->device, __ATOMIC_RELAXED);
 
         if (epoch == daemon->epoch && device != 0 && device <= WORKER_DEVICES_MAX) {
             daemon->host_device_of[device - 1] = i;
@@ -104,10 +101,10 @@ static void devices_refresh(struct worker_daemon *daemon)
 
 static void device_announce(struct worker_daemon *daemon)
 {
-    uint64_t *said = daemon->shared.tables[daemon->shared.host_device]->reserved;
+    struct store_table *table = daemon->shared.tables[daemon->shared.host_device];
 
-    __atomic_store_n(&said[TABLE_DEVICE], daemon->device_index + 1ull, __ATOMIC_RELAXED);
-    __atomic_store_n(&said[TABLE_EPOCH], daemon->epoch, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->device, daemon->device_index + 1ull, __ATOMIC_RELAXED);
+    __atomic_store_n(&table->epoch, daemon->epoch, __ATOMIC_RELEASE);
     worker_executor_ops.ring_doorbells(&daemon->executor);
 }
 
@@ -157,12 +154,17 @@ static void meter_stop(struct worker_daemon *daemon, struct meter started)
 
 /* ------------------------------------------------------------------------------------------------ the head */
 
-/* Another head than the one that our memory knows: it knows nothing of what lies here. */
+/*
+ * Another head than the one that our memory knows, or one that has given this device up and now calls it another: it knows nothing of what
+ * lies here.
+ */
 static void forget_all(struct worker_daemon *daemon)
 {
     struct store_timeline *timeline = daemon->shared.timelines[daemon->shared.host_device];
 
-    pl_info("worker", "a new head: what lay in device %u of this host is given up",
+    pl_info("worker",
+            "the head does not know this device: what lay in device %u of this host is "
+            "given up",
             daemon->shared.host_device);
     worker_core_forget(daemon->core);
     for (uint32_t i = 0; i < STORE_STAGE_SLOTS; i++) { /* its chunk numbers start at 0 */
@@ -174,16 +176,16 @@ static void forget_all(struct worker_daemon *daemon)
 static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome *welcome,
                                    struct pl_err *err)
 {
-    struct worker_daemon *daemon = user;
-    uint64_t said =
-        daemon->shared.tables[daemon->shared.host_device]->reserved[TABLE_EPOCH];
+    struct worker_daemon *daemon   = user;
+    const struct store_table *said = daemon->shared.tables[daemon->shared.host_device];
 
     if (welcome->device >= WORKER_DEVICES_MAX || welcome->epoch == 0) {
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "the head calls us device %u, epoch %llu", welcome->device,
                           (unsigned long long)welcome->epoch);
     }
-    if (said != 0 && said != welcome->epoch) {
+    if (said->epoch != 0 &&
+        (said->epoch != welcome->epoch || said->device != welcome->device + 1ull)) {
         forget_all(daemon);
     }
     daemon->epoch        = welcome->epoch;

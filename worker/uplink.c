@@ -329,7 +329,7 @@ static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t st
             uplink->config.ops->want_fd(uplink->config.user);
         }
         if (status == PLASMON_EAUTH || status == PLASMON_EEXIST ||
-            status == PLASMON_EVERSION) {
+            status == PLASMON_EVERSION || status == PLASMON_EHEADLOST) {
             lost(uplink, status, why); /* asking again would not help */
         }
     }

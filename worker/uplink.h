@@ -5,8 +5,7 @@
  *
  *   connect -> WorkerHello -> Welcome -> up -> (broken: again, with resume_session)
  *
- * A Welcome for another session than ours after a reconnect, or from another head than before, means that what we have reported
- * may be lost: `lost` is called, and the process ends and is started again, for a fresh start tells everything anew.
+ * A head that does not know our session any more (EHEADLOST, or a Welcome with another one) has lost what we reported: `lost` is called, and the process ends and is started again, for a fresh start tells everything anew.
  *
  * Threads: callbacks come on the loop's thread, without the lock; they take it. All functions are called with it held, but for
  * create.

@@ -289,6 +289,16 @@ static uint32_t ask_store(struct plasmon_client *client)
                : 1;
 }
 
+/* The head knows of one store a host: is it the one that we started (the last process of the node)? */
+static bool is_ours(const struct cli_node *node, const struct plasmon_client *client)
+{
+    char ours[160];
+
+    (void)snprintf(ours, sizeof(ours), "%s/store-%d.sock", node->dir,
+                   node->processes[node->process_count - 1].pid);
+    return strcmp(client->store_socket, ours) == 0;
+}
+
 /* Until the devices of this machine are there, all of them. */
 static plasmon_status_t wait_devices(const struct cli_node *node, const char *token,
                                      int pidfd, uint32_t *out_count, struct pl_err *err)
@@ -303,9 +313,10 @@ static plasmon_status_t wait_devices(const struct cli_node *node, const char *to
         status = count_here(client, out_count, err);
         if (status == PLASMON_OK && *out_count > 0 && expected == 0) {
             plasmon_finish(client); /* a new session hears where the store's socket is */
-            client   = NULL;
-            status   = connect_head(node, token, &client, err);
-            expected = status == PLASMON_OK ? ask_store(client) : 0;
+            client = NULL;
+            status = connect_head(node, token, &client, err);
+            expected =
+                status == PLASMON_OK && is_ours(node, client) ? ask_store(client) : 0;
         }
         if (status != PLASMON_OK || (expected > 0 && *out_count >= expected)) {
             break;

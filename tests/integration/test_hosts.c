@@ -3,9 +3,11 @@
  */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "tests/integration/started.h"
 
 /* ------------------------------------------------------------------------------------------------ numbers */
@@ -37,6 +39,216 @@ TEST(a_started_cluster_numbers_its_devices_in_the_hosts_order)
     started_cluster(6);
     client = started_join();
     expect_numbers(client, 6);
+    plasmon_finish(client);
+}
+
+/* ------------------------------------------------------------------------------------------------ what works */
+
+static void expect_works(struct plasmon_client *client)
+{
+    cluster_expect_ramp(client, cluster_put(client, 1000, 1, PLASMON_ANYWHERE), 1000, 1, 1);
+    cluster_expect_all(client, cluster_fill(client, 1000, 3, PLASMON_ANYWHERE), 1000, 3);
+}
+
+static void expect_failure(struct plasmon_client *client, struct plasmon_ref *ref,
+                           plasmon_status_t status, const char *part)
+{
+    CLUSTER_OK(plasmon_wait(client, &ref, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    ASSERT_STATUS(plasmon_state(client, ref), status);
+    ASSERT_CONTAINS(plasmon_error(client), part);
+}
+
+/* A program of README, as somebody types it. */
+static void expect_program_works(const char *to)
+{
+    char said[1024];
+
+    ASSERT_EQ(setenv("PLASMON_ADDRESS", to, 1), 0);
+    if (STARTED_RUN(said, sizeof(said), "../examples/01_hello") != 0) {
+        test_fail(__FILE__, __LINE__, "01_hello: %s", said);
+    }
+    ASSERT_CONTAINS(said, "19 22");
+    ASSERT_EQ(unsetenv("PLASMON_ADDRESS"), 0);
+}
+
+/* ------------------------------------------------------------------------------------------------ one store a host */
+
+static const char *folder_in(const char *name)
+{
+    static char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", cluster_folder(), name);
+    return path;
+}
+
+TEST(a_second_store_of_a_host_is_refused_and_ends_with_the_reason)
+{
+    struct plasmon_client *client;
+    char said[8192];
+
+    started_cluster(1);
+    client = started_join();
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon-store", "--head", started_address(),
+                          "--socket-dir", folder_in("second"), "--cpu-devices", "1",
+                          "--gpus", "none", "--device-memory", "16M"),
+              1);
+    ASSERT_CONTAINS(said, "has a store in this cluster already");
+    ASSERT_CONTAINS(said, "plasmon stop");
+    ASSERT_CONTAINS(said, folder_in("plasmon-")); /* the first one's socket */
+    ASSERT_EQ(cluster_count("plasmon-worker"), 1);
+    expect_works(client);
+    plasmon_finish(client);
+}
+
+TEST(plasmon_start_tells_of_a_second_store_and_leaves_nothing)
+{
+    const char *second = folder_in("second");
+    struct plasmon_client *client;
+    char said[8192];
+
+    started_cluster(1);
+    second = folder_in("second");
+    ASSERT_EQ(mkdir(second, 0700), 0);
+    ASSERT_EQ(setenv("XDG_RUNTIME_DIR", second, 1), 0);
+    ASSERT_TRUE(STARTED_RUN(said, sizeof(said), "plasmon", "start", "--address",
+                            started_address(), "--cpu-devices", "1", "--gpus",
+                            "none") != 0);
+    ASSERT_CONTAINS(said, "has a store in this cluster already");
+    ASSERT_EQ(setenv("XDG_RUNTIME_DIR", cluster_folder(), 1), 0);
+    ASSERT_EQ(cluster_count("plasmon-store"), 1);
+    client = started_join();
+    expect_works(client);
+    plasmon_finish(client);
+}
+
+TEST(two_clusters_on_one_host_do_not_meet)
+{
+    struct plasmon_client *first, *second;
+    struct plasmon_ref *unused;
+    char said[4096], to[160];
+
+    started_cluster(1);
+    first = started_join();
+    ASSERT_EQ(mkdir(folder_in("second"), 0700), 0);
+    ASSERT_EQ(setenv("XDG_RUNTIME_DIR", folder_in("second"), 1), 0);
+    if (STARTED_RUN(said, sizeof(said), "plasmon", "start", "--head", "--cpu-devices", "2",
+                    "--gpus", "none", "--device-memory", "16M") != 0) {
+        test_fail(__FILE__, __LINE__, "plasmon start: %s", said);
+    }
+    (void)snprintf(to, sizeof(to), "unix:%s/plasmon-%u/head.sock", folder_in("second"),
+                   (unsigned)getuid());
+    CLUSTER_OK(started_try_join(to, NULL, &second));
+    ASSERT_EQ(started_status(first, "", "nodes"), 1);
+    ASSERT_EQ(started_status(second, "", "nodes"), 1);
+    CLUSTER_OK(
+        plasmon_publish(first, "name", cluster_fill(first, 10, 1, PLASMON_ANYWHERE)));
+    ASSERT_STATUS(plasmon_lookup(second, "name", &unused), PLASMON_ENOENT);
+    expect_works(first);
+    expect_works(second);
+    plasmon_finish(second);
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "stop"), 0);
+    ASSERT_EQ(setenv("XDG_RUNTIME_DIR", cluster_folder(), 1), 0);
+    expect_works(first);
+    plasmon_finish(first);
+}
+
+/* ------------------------------------------------------------------------------------------------ the head goes */
+
+static void wait_head(const char *socket_path)
+{
+    uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * 1000000ull;
+    struct plasmon_client *client;
+
+    ASSERT_TRUE(strncmp(socket_path, "unix:", 5) == 0);
+    while (started_try_join(socket_path, NULL, &client) != PLASMON_OK) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+    }
+    plasmon_finish(client);
+}
+
+TEST(a_head_that_was_killed_and_started_again_gets_the_hosts_back_and_old_clients_are_told)
+{
+    struct plasmon_client *old, *fresh;
+    struct plasmon_ref *kept, *spinning, *task;
+    char said[8192];
+
+    test_set_timeout(90);
+    test_expect_log();
+    started_cluster(2);
+    old      = started_join();
+    kept     = cluster_put(old, 1000, 1, 0);
+    spinning = cluster_put(old, 10, 1, 1);
+    cluster_spin(old, spinning, 30000000, 1, &task); /* until its worker ends */
+    cluster_expect_ramp(old, kept, 1000, 1, 1);
+
+    cluster_kill(cluster_find("plasmon-head", -1));
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", started_address());
+    expect_failure(old, task, PLASMON_EHEADLOST, "started anew");
+    ASSERT_STATUS(plasmon_get(old, kept, said, sizeof(said), CLUSTER_WAIT_MS),
+                  PLASMON_EHEADLOST);
+    plasmon_finish(old);
+
+    wait_head(started_address());
+    fresh = started_join();
+    started_wait_status(fresh, "\"nodes\":1");
+    started_wait_status(fresh, "\"index\":1,");
+    plasmon_finish(fresh);
+    fresh = started_join(); /* when all devices have joined */
+    expect_numbers(fresh, 2);
+    ASSERT_EQ(started_status(fresh, "", "objects"), 0);
+    ASSERT_EQ(started_status(fresh, "{\"index\":0,", "bytes_used"), 0);
+    ASSERT_EQ(started_status(fresh, "{\"index\":1,", "bytes_used"), 0);
+    expect_works(fresh);
+    plasmon_finish(fresh);
+    expect_program_works(started_address());
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "status"), 0);
+    ASSERT_CONTAINS(said, "1 nodes, 2 devices");
+}
+
+/* ------------------------------------------------------------------------------------------------ a store goes */
+
+TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
+{
+    struct plasmon_client *client;
+    struct plasmon_ref *kept, *busy, *task;
+    float byte[1000];
+    char to[160];
+
+    test_set_timeout(90);
+    test_expect_log();
+    started_begin();
+    (void)snprintf(to, sizeof(to), "unix:%s/head.sock", cluster_folder());
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", to, "--node-lease", "0.5");
+    (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", to, "--socket-dir",
+                         folder_in("first"), "--cpu-devices", "2", "--gpus", "none",
+                         "--device-memory", "16M", "--node", "mine");
+    wait_head(to);
+    CLUSTER_OK(started_try_join(to, NULL, &client));
+    started_wait_status(client, "\"index\":1,");
+    started_wait_status(client, "\"state\":\"up\"");
+    plasmon_finish(client);
+    CLUSTER_OK(started_try_join(to, NULL, &client));
+
+    kept = cluster_put(client, 1000, 1, 0);
+    busy = cluster_put(client, 10, 1, 1);
+    cluster_expect_ramp(client, kept, 1000, 1, 1); /* both puts are done */
+    cluster_expect_ramp(client, busy, 10, 1, 1);
+    cluster_spin(client, busy, 30000000, 1, &task);
+    cluster_kill(cluster_find("plasmon-store", -1));
+
+    expect_failure(client, task, PLASMON_EWORKER, "mine");
+    ASSERT_STATUS(plasmon_get(client, kept, byte, sizeof(byte), CLUSTER_WAIT_MS),
+                  PLASMON_ELOST);
+    ASSERT_CONTAINS(plasmon_error(client), "mine");
+    started_wait_status(client, "\"state\":\"gone\"");
+    ASSERT_EQ(cluster_count("plasmon-worker"), 0); /* they ended with their store */
+
+    (void)STARTED_DAEMON("store2.log", "plasmon-store", "--head", to, "--socket-dir",
+                         folder_in("second"), "--cpu-devices", "2", "--gpus", "none",
+                         "--device-memory", "16M", "--node", "mine");
+    started_wait_status(client, "\"index\":3,");
+    started_wait_status(client, "\"state\":\"up\"");
+    expect_works(client); /* the same client goes on, on the new devices */
     plasmon_finish(client);
 }
 

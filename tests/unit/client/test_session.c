@@ -141,7 +141,7 @@ TEST(a_thread_that_waits_for_credit_hears_that_the_session_died)
     fake_head_wait(head, seen_tasks, 2);
     fake_head_drop(head, true);
     ASSERT_EQ(pthread_join(thread, &result), 0);
-    ASSERT_EQ((intptr_t)result, PLASMON_ECLOSED);
+    ASSERT_EQ((intptr_t)result, PLASMON_EHEADLOST);
     plasmon_finish(client);
     fake_head_stop(head);
 }
@@ -194,10 +194,10 @@ TEST(a_head_that_forgot_the_session_ends_it)
 
     fake_head_wait(head, seen_tasks, 1);
     fake_head_drop(head, true);
-    ASSERT_STATUS(plasmon_get(client, ref, data, sizeof(data), 10000), PLASMON_ECLOSED);
+    ASSERT_STATUS(plasmon_get(client, ref, data, sizeof(data), 10000), PLASMON_EHEADLOST);
     ASSERT_CONTAINS(plasmon_error(client), "no longer knows this session");
-    ASSERT_STATUS(plasmon_state(client, ref), PLASMON_ECLOSED);
-    ASSERT_STATUS(plasmon_flush(client), PLASMON_ECLOSED);
+    ASSERT_STATUS(plasmon_state(client, ref), PLASMON_EHEADLOST);
+    ASSERT_STATUS(plasmon_flush(client), PLASMON_EHEADLOST);
     plasmon_finish(client);
     fake_head_stop(head);
 }

@@ -158,8 +158,15 @@ static void ask_again_then_wait(int control)
     PL_CHECK(raise(SIGKILL) == 0);
 }
 
+/* Closes when it is told to, by SIGUSR1, which is blocked in the test and so from its first moment here. */
 static void close_then_wait(int control)
 {
+    sigset_t told;
+    int number;
+
+    sigemptyset(&told);
+    sigaddset(&told, SIGUSR1);
+    PL_CHECK(sigwait(&told, &number) == 0);
     (void)close(control);
     wait_for_ever(control);
 }
@@ -188,10 +195,17 @@ TEST(a_client_that_exits_takes_everything_with_it)
 TEST(a_client_that_hangs_up_but_lives_on_ends_the_cluster)
 {
     uint64_t begin = pl_now_ns();
+    sigset_t told;
+    pid_t store;
 
+    sigemptyset(&told);
+    sigaddset(&told, SIGUSR1);
+    ASSERT_EQ(sigprocmask(SIG_BLOCK, &told, NULL), 0);
     cluster_launch(close_then_wait);
+    store = store_pid(); /* while there is a worker to tell it */
+    ASSERT_EQ(kill(client_pid, SIGUSR1), 0);
     (void)cluster_wait(&cluster, "ending: the client closed its socket");
-    ASSERT_EQ(waitpid(store_pid(), NULL, WNOHANG), -1); /* its child, not ours yet */
+    ASSERT_EQ(waitpid(store, NULL, WNOHANG), -1); /* its child, not ours yet */
     ASSERT_EQ(kill(client_pid, SIGKILL), 0);
     expect_nothing_left(begin);
 }

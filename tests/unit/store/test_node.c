@@ -31,6 +31,9 @@ static struct {
     unsigned quarantined;
     unsigned beats;
     uint64_t last_seq;
+    uint64_t session;         /* that it welcomes with */
+    uint64_t shown;           /* by the last hello */
+    plasmon_status_t refuses; /* OK: nobody */
     uint64_t acked_by_store;
     char host[PL_HOST_ID_BYTES];
     char node[64];
@@ -54,7 +57,7 @@ static void head_send(Plasmon__V1__NodeCommand *command, uint64_t seq, uint64_t 
 
     header.protocol = WIRE_PROTOCOL;
     header.epoch    = head.epoch;
-    header.session  = 77;
+    header.session  = head.session;
     header.seq      = seq;
     header.ack      = ack;
     command->header = &header;
@@ -80,6 +83,7 @@ static void head_take_hello(const Plasmon__V1__NodeHello *hello)
 {
     head.hellos++;
     head.devices = hello->devices;
+    head.shown   = hello->resume_session;
     (void)snprintf(head.host, sizeof(head.host), "%s", hello->host);
     (void)snprintf(head.node, sizeof(head.node), "%s", hello->node);
     (void)snprintf(head.socket, sizeof(head.socket), "%s", hello->store_socket);
@@ -107,7 +111,11 @@ static void head_message(void *user, struct rpc_stream *stream, const uint8_t *b
     head.acked_by_store = frame->header->ack;
     if (frame->hello != NULL) {
         head_take_hello(frame->hello);
-        head_welcome();
+        if (head.refuses == PLASMON_OK) {
+            head_welcome();
+        } else {
+            rpc_stream_close(stream, head.refuses, "not you");
+        }
     }
     for (size_t i = 0; i < frame->n_down; i++) {
         head.downs++;
@@ -171,7 +179,8 @@ static void head_start(uint64_t epoch)
         .addresses = addresses, .token = "secret", .methods = methods, .method_count = 1};
     struct pl_err err;
 
-    head.epoch = epoch;
+    head.epoch   = epoch;
+    head.session = epoch * 10;
     ASSERT_OK(rpc_loop_create(&head.loop));
     ASSERT_OK(rpc_server_create(head.loop, &config, &head.server, &err));
     ASSERT_OK(rpc_loop_start(head.loop, "head"));
@@ -308,6 +317,39 @@ TEST(a_death_is_told_again_until_it_is_acknowledged)
     head.beats = 0;
     head_wait(&head.beats, 2);
     ASSERT_EQ(head.downs, 2);
+    end();
+}
+
+TEST(a_hello_shows_the_session_of_the_last_welcome)
+{
+    begin();
+    head_start(5);
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
+    head_wait(&head.beats, 1); /* it was welcomed */
+    ASSERT_EQ(head.shown, 0);
+    head_stop();
+    head_start(6);
+    head_wait(&head.hellos, 2);
+    ASSERT_EQ(head.shown, 50);
+    head.beats = 0;
+    head_wait(&head.beats, 1);
+    head_stop();
+    head_start(7);
+    head_wait(&head.hellos, 3);
+    ASSERT_EQ(head.shown, 60);
+    end();
+}
+
+TEST(a_store_that_is_refused_beside_another_is_told_to_end)
+{
+    uint32_t unused;
+
+    begin();
+    head.refuses = PLASMON_EEXIST;
+    head_start(5);
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
+    ASSERT_EQ(wait_event(&unused), STORE_UPLINK_REFUSED);
+    ASSERT_STR(uplink.refusal(uplink.user), "not you");
     end();
 }
 

@@ -207,9 +207,10 @@ static const Plasmon__V1__WorkerFrame worker_frame = {
 static const Plasmon__V1__NodeFrame node_frame = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__node_frame__descriptor),
     .header = HEADER(7),
-    .hello  = MESSAGE(NodeHello, node_hello, .token = BYTES("secret"),
-                      .host = TEXT("boot-1"), .node = TEXT("n1"),
-                      .store_socket = TEXT("/run/plasmon/store"), .devices = 8),
+    .hello =
+        MESSAGE(NodeHello, node_hello, .token = BYTES("secret"), .host = TEXT("boot-1"),
+                .node = TEXT("n1"), .store_socket = TEXT("/run/plasmon/store"),
+                .devices = 8, .resume_session = 0x7777),
     .n_down = 1,
     .down   = LIST(Plasmon__V1__WorkerDown *,
                    MESSAGE(WorkerDown, worker_down, .host_device = 1, .incarnation = 2,

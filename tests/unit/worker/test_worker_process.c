@@ -417,7 +417,7 @@ TEST(launches_run_and_are_reported)
     ASSERT_TRUE(read_element(1) == 3.5f);
     ASSERT_EQ(world.failed, 0);
     ASSERT_EQ(world.host.tables[0]->entries[1].state, STORE_SEALED);
-    ASSERT_EQ(world.host.tables[0]->reserved[0], DEVICE + 1); /* where peers look */
+    ASSERT_EQ(world.host.tables[0]->device, DEVICE + 1); /* where peers look */
 
     command.stats_request = 1;
     pl_mutex_lock(&world.lock);
