@@ -168,6 +168,9 @@ typedef plasmon_status_t (*bench_raw_fn)(const void *config, double *result, siz
                                          struct pl_err *err);
 void bench_must_run_raw(bench_raw_fn measure, const void *config, double *result,
                         size_t count);
+/* The same for who can go on without: err says how the child failed. */
+plasmon_status_t bench_run_raw(bench_raw_fn measure, const void *config, double *result,
+                               size_t count, struct pl_err *err);
 
 /* Copies between devices of one host, through device/ alone. */
 #define BENCH_SIZES_MAX 16

@@ -1,5 +1,6 @@
 /* Yardsticks in a child of their own: it opens the devices alone, says its figures through a pipe, and leaves nothing behind. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -62,15 +63,15 @@ static _Noreturn void child(int fd, pid_t parent, bench_raw_fn measure, const vo
     _exit(told ? 0 : 1);
 }
 
-void bench_must_run_raw(bench_raw_fn measure, const void *config, double *result,
-                        size_t count)
+plasmon_status_t bench_run_raw(bench_raw_fn measure, const void *config, double *result,
+                               size_t count, struct pl_err *err)
 {
     struct answer answer = {0};
     pid_t parent         = getpid(), pid;
     int fds[2], status;
     bool told;
 
-    if (pipe2(fds, 0) != 0 || (pid = fork()) < 0) {
+    if (pipe2(fds, O_CLOEXEC) != 0 || (pid = fork()) < 0) {
         bench_die("cannot start a process: %s", strerror(errno));
     }
     if (pid == 0) {
@@ -83,10 +84,23 @@ void bench_must_run_raw(bench_raw_fn measure, const void *config, double *result
     (void)close(fds[0]);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    if (!told) {
-        bench_die("the process that measures the bare machine died");
+    if (!told && WIFSIGNALED(status)) {
+        return pl_err_set(err, PLASMON_EDEVICE,
+                          "the process that measures died of signal %d", WTERMSIG(status));
     }
-    if (answer.status != PLASMON_OK) {
-        bench_die("measuring the bare machine: %s", answer.text);
+    if (!told) {
+        return pl_err_set(err, PLASMON_EDEVICE, "the process that measures gave up");
+    }
+    return answer.status == PLASMON_OK ? PLASMON_OK
+                                       : pl_err_set(err, answer.status, "%s", answer.text);
+}
+
+void bench_must_run_raw(bench_raw_fn measure, const void *config, double *result,
+                        size_t count)
+{
+    struct pl_err err = {0};
+
+    if (bench_run_raw(measure, config, result, count, &err) != PLASMON_OK) {
+        bench_die("measuring the bare machine: %s", err.text);
     }
 }

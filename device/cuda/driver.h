@@ -75,7 +75,15 @@
     XX(cuModuleGetFunction)            \
     XX(cuModuleGetLoadingMode)         \
     XX(cuFuncSetAttribute)             \
-    XX(cuLaunchKernel)
+    XX(cuLaunchKernel)                 \
+    XX(cuCtxEnablePeerAccess)          \
+    XX(cuMemcpyPeerAsync)              \
+    XX(cuStreamBeginCapture)           \
+    XX(cuStreamEndCapture)             \
+    XX(cuGraphInstantiate)             \
+    XX(cuGraphLaunch)                  \
+    XX(cuGraphExecDestroy)             \
+    XX(cuGraphDestroy)
 
 struct device_cuda_driver {
 #define XX(name) __typeof__(name) *name;

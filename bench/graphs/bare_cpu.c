@@ -1,0 +1,256 @@
+/*
+ * A graph on a CPU without Plasmon: the C text through the system's compiler, and its functions called one after the other by one
+ * thread. The text does not say in C how a function of a name is called with parameters from a list, so one is written for each
+ * kernel, from its signature, and stands after the text.
+ */
+#include "bench/graphs/bare.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+typedef void (*call_fn)(void *const *params);
+
+struct bare {
+    const struct graphs_run *run;
+    const struct graphs_graph *graph;
+    call_fn *call; /* a kernel each */
+    void **memory; /* an array each */
+    bool cold;
+};
+
+/* ------------------------------------------------------------------------------------------------ the text */
+
+static const char *c_type(enum graphs_param_kind kind)
+{
+    switch (kind) {
+    case GRAPHS_I64:
+        return "int64_t";
+    case GRAPHS_F32:
+        return "float";
+    case GRAPHS_F64:
+        return "double";
+    default:
+        return NULL; /* tensors go as they are */
+    }
+}
+
+/* The first step that runs the kernel knows its parameters. */
+static const struct graphs_step *step_of(const struct graphs_graph *graph, uint32_t kernel)
+{
+    for (uint32_t i = 0; i < graph->steps.count; i++) {
+        if (graphs_step_at(graph, i)->kernel == kernel) {
+            return graphs_step_at(graph, i);
+        }
+    }
+    return NULL;
+}
+
+static void write_call(struct pl_str *out, const char *name, const struct graphs_step *step)
+{
+    pl_str_append(out, "void call_%s(void *const *params)\n{\n    %s(", name, name);
+    for (uint32_t i = 0; i < step->param_count; i++) {
+        const char *type = c_type(step->param[i].kind);
+
+        pl_str_append(out, "%s", i > 0 ? ", " : "");
+        if (type != NULL) {
+            pl_str_append(out, "*(const %s *)params[%u]", type, i);
+        } else {
+            pl_str_append(out, "params[%u]", i);
+        }
+    }
+    pl_str_append(out, ");\n}\n");
+}
+
+static bool run_compiler(const char *source, const char *library)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void)execlp("cc", "cc", "-O3", "-march=native", "-shared", "-fPIC", "-x", "c",
+                     source, "-o", library, "-lm", (char *)NULL);
+        _exit(127);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* In files of this process alone, which are gone when this returns. */
+static void *compile(const char *text, struct pl_err *err)
+{
+    char folder[] = "/tmp/plasmon-bench-XXXXXX";
+    char source[64], path[64];
+    void *library = NULL;
+    FILE *file;
+    bool written;
+
+    if (mkdtemp(folder) == NULL) {
+        (void)pl_err_set(err, PLASMON_EIO, "no folder for the compiler: %s",
+                         strerror(errno));
+        return NULL;
+    }
+    (void)snprintf(source, sizeof(source), "%s/graph.c", folder);
+    (void)snprintf(path, sizeof(path), "%s/graph.so", folder);
+    file    = fopen(source, "we");
+    written = file != NULL && fputs(text, file) >= 0;
+    if (file != NULL && fclose(file) != 0) {
+        written = false;
+    }
+    if (!written || !run_compiler(source, path)) {
+        (void)pl_err_set(err, PLASMON_ENOTSUP,
+                         "the system's C compiler (cc) made no library");
+    } else if ((library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL) {
+        (void)pl_err_set(err, PLASMON_ENOTSUP, "%s", dlerror());
+    }
+    (void)unlink(path); /* may not be there */
+    (void)unlink(source);
+    (void)rmdir(folder);
+    return library;
+}
+
+static plasmon_status_t load_calls(struct bare *bare, struct pl_err *err)
+{
+    const struct graphs_definition *definition = bare->graph->definition;
+    struct pl_str text;
+    void *library;
+
+    pl_str_init(&text);
+    pl_str_append(&text, "%s\n", definition->c_text());
+    for (uint32_t i = 0; i < definition->kernel_count; i++) {
+        const struct graphs_step *step = step_of(bare->graph, i);
+
+        if (step != NULL) {
+            write_call(&text, definition->kernels[i].name, step);
+        }
+    }
+    library = compile(pl_str_text(&text), err);
+    pl_str_finish(&text);
+    if (library == NULL) {
+        return err->status;
+    }
+    for (uint32_t i = 0; i < definition->kernel_count; i++) {
+        char name[64];
+        void *symbol;
+
+        if (step_of(bare->graph, i) == NULL) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "call_%s", definition->kernels[i].name);
+        symbol = dlsym(library, name);
+        if (symbol == NULL) {
+            return pl_err_set(err, PLASMON_ENOENT, "the C text has no %s", name);
+        }
+        memcpy(&bare->call[i], &symbol, sizeof(symbol)); /* ISO C has no such cast */
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ runs */
+
+static void run_step(struct bare *bare, const struct graphs_step *step)
+{
+    union {
+        int64_t i;
+        float f;
+        double d;
+    } value[GRAPHS_PARAMS_MAX];
+    void *params[GRAPHS_PARAMS_MAX];
+
+    for (uint32_t i = 0; i < step->param_count; i++) {
+        const struct graphs_param *param = &step->param[i];
+
+        params[i] = &value[i];
+        switch (param->kind) {
+        case GRAPHS_TENSOR:
+            params[i] = bare->memory[param->array];
+            break;
+        case GRAPHS_I64:
+            value[i].i = param->value.i;
+            break;
+        case GRAPHS_F32:
+            value[i].f = (float)param->value.f;
+            break;
+        case GRAPHS_F64:
+            value[i].d = param->value.f;
+            break;
+        }
+    }
+    bare->call[step->kernel](params);
+}
+
+static plasmon_status_t once(void *user, struct pl_err *err)
+{
+    struct bare *bare = user;
+
+    (void)err;
+    for (uint32_t i = 0; i < bare->graph->arrays.count; i++) {
+        const struct graphs_array *array = graphs_array_at(bare->graph, i);
+
+        if (bare->cold && array->data != NULL) {
+            memcpy(bare->memory[i], array->data, array->bytes);
+        }
+    }
+    for (uint32_t i = 0; i < bare->graph->steps.count; i++) {
+        run_step(bare, graphs_step_at(bare->graph, i));
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t measure(struct bare *bare, double *out_seconds, struct pl_err *err)
+{
+    for (uint32_t i = 0; i < bare->graph->arrays.count; i++) {
+        const struct graphs_array *array = graphs_array_at(bare->graph, i);
+
+        if (array->role != GRAPHS_STATE && (bare->cold || array->data == NULL)) {
+            memset(bare->memory[i], 0xff, array->bytes); /* no number */
+        }
+    }
+    (void)once(bare, err); /* has nothing that fails */
+    for (size_t i = 0; i < bare->graph->expects.count; i++) {
+        const struct graphs_expect *expect = pl_vec_at(&bare->graph->expects, i);
+
+        if (!graphs_compare(bare->graph, expect, bare->memory[expect->array], err)) {
+            return PLASMON_EDEVICE;
+        }
+    }
+    return graphs_time(bare->run, once, bare, out_seconds, err);
+}
+
+plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
+                                 struct pl_err *err)
+{
+    struct bare bare = {.run = run, .graph = run->graph};
+    plasmon_status_t status;
+
+    bare.call = bench_must_alloc(run->graph->definition->kernel_count * sizeof(*bare.call));
+    bare.memory = bench_must_alloc(run->graph->arrays.count * sizeof(*bare.memory));
+    for (uint32_t i = 0; i < run->graph->arrays.count; i++) {
+        const struct graphs_array *array = graphs_array_at(run->graph, i);
+
+        bare.memory[i] = bench_must_alloc(array->bytes);
+        if (array->data != NULL) {
+            memcpy(bare.memory[i], array->data, array->bytes);
+        }
+    }
+    status = load_calls(&bare, err);
+    for (uint32_t mode = 0;
+         mode <= (run->cold ? GRAPHS_COLD : GRAPHS_RESIDENT) && status == PLASMON_OK;
+         mode++) {
+        bare.cold = mode == GRAPHS_COLD;
+        status    = measure(&bare, &result[mode * GRAPHS_CONTESTANTS + GRAPHS_SERIAL], err);
+    }
+    for (uint32_t i = 0; i < run->graph->arrays.count; i++) {
+        pl_free(bare.memory[i]);
+    }
+    pl_free(bare.memory);
+    pl_free(bare.call);
+    return status;
+}

@@ -1,0 +1,452 @@
+/*
+ * A graph on a GPU without Plasmon, as CUDA programs do it: through the driver's own calls, with all memory, streams, events and
+ * parameters made before anything is timed.
+ *
+ *   serial   launch, synchronise, launch, synchronise
+ *   events   the streams and waits that the graph's author wrote down; an event only where somebody waits
+ *   graph    the same, captured once and launched
+ *
+ * COLD  In serial all inputs are copied first. In the other two an input is copied in the stream of its first reader, just before it, and
+ *       readers in other streams wait for that: kernels that have their inputs run while others' are on the way.
+ */
+#include "bench/graphs/bare.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "bench/graphs/nvrtc.h"
+
+#ifndef PLASMON_HAVE_CUDA
+
+plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,
+                                  struct pl_err *err)
+{
+    (void)run;
+    (void)result;
+    return pl_err_set(err, PLASMON_ENOTSUP, "this build has no CUDA");
+}
+
+#else
+
+#include "device/cuda/driver.h"
+
+#define CU(call) DEVICE_CU(NULL, call)
+
+struct bare_array {
+    CUdeviceptr memory;
+    CUevent copied;       /* cold: for readers in other streams */
+    uint32_t copy_stream; /* of this run */
+    bool has_copy;        /* in this run */
+};
+struct bare_step {
+    CUfunction function;
+    CUevent done; /* NULL: nobody waits for it */
+    union {
+        CUdeviceptr pointer;
+        int64_t i;
+        float f;
+        double d;
+    } value[GRAPHS_PARAMS_MAX];
+    void *params[GRAPHS_PARAMS_MAX];
+};
+struct bare {
+    const struct graphs_run *run;
+    const struct graphs_graph *graph;
+    CUstream stream[GRAPHS_STREAMS];
+    CUevent fork, join[GRAPHS_STREAMS];
+    CUmodule module;
+    struct bare_array *array;
+    struct bare_step *step;
+    CUgraphExec exec; /* captured for the mode under way */
+    bool cold;
+};
+
+static plasmon_status_t fail(plasmon_status_t status, const char *what, struct pl_err *err)
+{
+    return status == PLASMON_OK
+               ? status
+               : pl_err_set(err, status, "%s: %s", what, device_cuda_last_error());
+}
+
+/* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
+
+static plasmon_status_t open_context(struct bare *bare, struct pl_err *err)
+{
+    CUdevice device;
+    CUcontext context;
+    plasmon_status_t status;
+
+    if (device_cuda_driver_load(err) == 0) {
+        return err->status;
+    }
+    status = CU(cuDeviceGet(&device, 0));
+    if (status == PLASMON_OK) {
+        status = CU(cuDevicePrimaryCtxRetain(&context, device));
+    }
+    if (status == PLASMON_OK) {
+        status = CU(cuCtxSetCurrent(context));
+    }
+    for (uint32_t i = 0; i < bare->graph->streams && status == PLASMON_OK; i++) {
+        status =
+            CU(cuStreamCreateWithPriority(&bare->stream[i], CU_STREAM_NON_BLOCKING, 0));
+        if (status == PLASMON_OK) {
+            status = CU(cuEventCreate(&bare->join[i], CU_EVENT_DISABLE_TIMING));
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = CU(cuEventCreate(&bare->fork, CU_EVENT_DISABLE_TIMING));
+    }
+    return fail(status, "opening the GPU", err);
+}
+
+static plasmon_status_t compile(struct bare *bare, struct pl_err *err)
+{
+    int major = 0, minor = 0;
+    void *image = NULL;
+    size_t bytes;
+    plasmon_status_t status =
+        CU(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+
+    if (status == PLASMON_OK) {
+        status = CU(
+            cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+    }
+    if (status != PLASMON_OK) {
+        return fail(status, "asking the GPU", err);
+    }
+    status = graphs_nvrtc(bare->graph->definition->cuda_text(),
+                          (unsigned)(10 * major + minor), &image, &bytes, err);
+    if (status == PLASMON_OK) {
+        status = fail(CU(cuModuleLoadDataEx(&bare->module, image, 0, NULL, NULL)),
+                      "loading the kernels", err);
+    }
+    pl_free(image);
+    return status;
+}
+
+static plasmon_status_t make_array(struct bare *bare, uint32_t number, struct pl_err *err)
+{
+    const struct graphs_array *array = graphs_array_at(bare->graph, number);
+    struct bare_array *it            = &bare->array[number];
+    plasmon_status_t status          = CU(cuMemAlloc(&it->memory, array->bytes));
+
+    if (status == PLASMON_OK) {
+        status = CU(cuEventCreate(&it->copied, CU_EVENT_DISABLE_TIMING));
+    }
+    if (status == PLASMON_OK) { /* what nobody writes is no number */
+        status = CU(cuMemsetD8Async(it->memory, array->role == GRAPHS_STATE ? 0 : 0xff,
+                                    array->bytes, bare->stream[0]));
+    }
+    if (status == PLASMON_OK && array->data != NULL) {
+        status =
+            CU(cuMemHostRegister(array->data, array->bytes, CU_MEMHOSTREGISTER_PORTABLE));
+        if (status == PLASMON_OK) {
+            status = CU(
+                cuMemcpyHtoDAsync(it->memory, array->data, array->bytes, bare->stream[0]));
+        }
+    }
+    return fail(status, "memory for an array", err);
+}
+
+static plasmon_status_t make_step(struct bare *bare, uint32_t number, struct pl_err *err)
+{
+    const struct graphs_step *step = graphs_step_at(bare->graph, number);
+    struct bare_step *it           = &bare->step[number];
+    plasmon_status_t status        = CU(cuModuleGetFunction(
+               &it->function, bare->module, bare->graph->definition->kernels[step->kernel].name));
+
+    for (uint32_t i = 0; i < step->param_count; i++) {
+        const struct graphs_param *param = &step->param[i];
+
+        switch (param->kind) {
+        case GRAPHS_TENSOR:
+            it->value[i].pointer = bare->array[param->array].memory;
+            break;
+        case GRAPHS_I64:
+            it->value[i].i = param->value.i;
+            break;
+        case GRAPHS_F32:
+            it->value[i].f = (float)param->value.f;
+            break;
+        case GRAPHS_F64:
+            it->value[i].d = param->value.f;
+            break;
+        }
+        it->params[i] = &it->value[i];
+    }
+    for (uint32_t i = 0; i < step->after_count && status == PLASMON_OK; i++) {
+        struct bare_step *other = &bare->step[step->after[i]];
+
+        if (other->done == NULL) {
+            status = CU(cuEventCreate(&other->done, CU_EVENT_DISABLE_TIMING));
+        }
+    }
+    return fail(status, "a kernel", err);
+}
+
+static plasmon_status_t set_up(struct bare *bare, struct pl_err *err)
+{
+    size_t arrays = bare->graph->arrays.count, steps = bare->graph->steps.count;
+    plasmon_status_t status;
+
+    bare->array = bench_must_alloc(arrays * sizeof(*bare->array));
+    bare->step  = bench_must_alloc(steps * sizeof(*bare->step));
+    status      = open_context(bare, err);
+    if (status == PLASMON_OK) {
+        status = compile(bare, err);
+    }
+    for (uint32_t i = 0; i < arrays && status == PLASMON_OK; i++) {
+        status = make_array(bare, i, err);
+    }
+    for (uint32_t i = 0; i < steps && status == PLASMON_OK; i++) {
+        status = make_step(bare, i, err);
+    }
+    return status == PLASMON_OK
+               ? fail(CU(cuStreamSynchronize(bare->stream[0])), "set-up", err)
+               : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ one run */
+
+static plasmon_status_t launch(struct bare *bare, uint32_t number, CUstream stream)
+{
+    const struct graphs_launch *shape = &graphs_step_at(bare->graph, number)->launch;
+    struct bare_step *it              = &bare->step[number];
+
+    return CU(cuLaunchKernel(it->function, shape->grid[0], shape->grid[1], shape->grid[2],
+                             shape->block[0], shape->block[1], shape->block[2],
+                             shape->shared_bytes, stream, it->params, NULL));
+}
+
+static plasmon_status_t copy_in(struct bare *bare, uint32_t number, CUstream stream)
+{
+    const struct graphs_array *array = graphs_array_at(bare->graph, number);
+
+    return CU(
+        cuMemcpyHtoDAsync(bare->array[number].memory, array->data, array->bytes, stream));
+}
+
+static plasmon_status_t once_serial(void *user, struct pl_err *err)
+{
+    struct bare *bare       = user;
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < bare->graph->arrays.count && status == PLASMON_OK; i++) {
+        if (bare->cold && graphs_array_at(bare->graph, i)->role == GRAPHS_INPUT) {
+            status = copy_in(bare, i, bare->stream[0]);
+        }
+    }
+    for (uint32_t i = 0; i < bare->graph->steps.count && status == PLASMON_OK; i++) {
+        status = launch(bare, i, bare->stream[0]);
+        if (status == PLASMON_OK) {
+            status = CU(cuStreamSynchronize(bare->stream[0]));
+        }
+    }
+    return fail(status, "a run", err);
+}
+
+/* Cold: the inputs of a step are on their way in its stream, or its stream waits for the one that has them. */
+static plasmon_status_t copy_inputs(struct bare *bare, const struct graphs_step *step)
+{
+    CUstream stream         = bare->stream[step->stream];
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < step->param_count && status == PLASMON_OK; i++) {
+        uint32_t number       = step->param[i].array;
+        struct bare_array *it = &bare->array[number];
+
+        if (step->param[i].kind != GRAPHS_TENSOR ||
+            graphs_array_at(bare->graph, number)->role != GRAPHS_INPUT) {
+            continue;
+        }
+        if (!it->has_copy) {
+            it->has_copy    = true;
+            it->copy_stream = step->stream;
+            status          = copy_in(bare, number, stream);
+            if (status == PLASMON_OK) {
+                status = CU(cuEventRecord(it->copied, stream));
+            }
+        } else if (it->copy_stream != step->stream) {
+            status = CU(cuStreamWaitEvent(stream, it->copied, 0));
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t enqueue_step(struct bare *bare, uint32_t number)
+{
+    const struct graphs_step *step = graphs_step_at(bare->graph, number);
+    struct bare_step *it           = &bare->step[number];
+    CUstream stream                = bare->stream[step->stream];
+    plasmon_status_t status        = PLASMON_OK;
+
+    if (bare->cold) {
+        status = copy_inputs(bare, step);
+    }
+    for (uint32_t i = 0; i < step->after_count && status == PLASMON_OK; i++) {
+        status = CU(cuStreamWaitEvent(stream, bare->step[step->after[i]].done, 0));
+    }
+    if (status == PLASMON_OK) {
+        status = launch(bare, number, stream);
+    }
+    if (status == PLASMON_OK && it->done != NULL) {
+        status = CU(cuEventRecord(it->done, stream));
+    }
+    return status;
+}
+
+static plasmon_status_t enqueue_all(struct bare *bare)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < bare->graph->arrays.count; i++) {
+        bare->array[i].has_copy = false;
+    }
+    for (uint32_t i = 0; i < bare->graph->steps.count && status == PLASMON_OK; i++) {
+        status = enqueue_step(bare, i);
+    }
+    return status;
+}
+
+static plasmon_status_t once_events(void *user, struct pl_err *err)
+{
+    struct bare *bare       = user;
+    plasmon_status_t status = enqueue_all(bare);
+
+    for (uint32_t i = 0; i < bare->graph->streams && status == PLASMON_OK; i++) {
+        status = CU(cuStreamSynchronize(bare->stream[i]));
+    }
+    return fail(status, "a run", err);
+}
+
+static plasmon_status_t once_graph(void *user, struct pl_err *err)
+{
+    struct bare *bare       = user;
+    plasmon_status_t status = CU(cuGraphLaunch(bare->exec, bare->stream[0]));
+
+    if (status == PLASMON_OK) {
+        status = CU(cuStreamSynchronize(bare->stream[0]));
+    }
+    return fail(status, "a run", err);
+}
+
+/* All streams hang off the first, and end in it. */
+static plasmon_status_t capture(struct bare *bare, struct pl_err *err)
+{
+    CUgraph graph = NULL;
+    plasmon_status_t status =
+        CU(cuStreamBeginCapture(bare->stream[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+
+    if (status == PLASMON_OK) {
+        status = CU(cuEventRecord(bare->fork, bare->stream[0]));
+    }
+    for (uint32_t i = 1; i < bare->graph->streams && status == PLASMON_OK; i++) {
+        status = CU(cuStreamWaitEvent(bare->stream[i], bare->fork, 0));
+    }
+    if (status == PLASMON_OK) {
+        status = enqueue_all(bare);
+    }
+    for (uint32_t i = 1; i < bare->graph->streams && status == PLASMON_OK; i++) {
+        status = CU(cuEventRecord(bare->join[i], bare->stream[i]));
+        if (status == PLASMON_OK) {
+            status = CU(cuStreamWaitEvent(bare->stream[0], bare->join[i], 0));
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = CU(cuStreamEndCapture(bare->stream[0], &graph));
+    }
+    if (status == PLASMON_OK) {
+        status = CU(cuGraphInstantiate(&bare->exec, graph, 0));
+    }
+    if (status == PLASMON_OK) {
+        status = CU(cuGraphDestroy(graph));
+    }
+    return fail(status, "capturing the graph", err);
+}
+
+/* ------------------------------------------------------------------------------------------------ right before fast */
+
+/* Outputs and what lies between are no numbers; cold: the inputs too. */
+static plasmon_status_t forget(struct bare *bare)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < bare->graph->arrays.count && status == PLASMON_OK; i++) {
+        const struct graphs_array *array = graphs_array_at(bare->graph, i);
+
+        if (array->role != GRAPHS_STATE && (bare->cold || array->role != GRAPHS_INPUT)) {
+            status = CU(cuMemsetD8Async(bare->array[i].memory, 0xff, array->bytes,
+                                        bare->stream[0]));
+        }
+    }
+    return status == PLASMON_OK ? CU(cuStreamSynchronize(bare->stream[0])) : status;
+}
+
+static plasmon_status_t check_output(struct bare *bare, const struct graphs_expect *expect,
+                                     struct pl_err *err)
+{
+    uint64_t bytes          = graphs_array_at(bare->graph, expect->array)->bytes;
+    void *got               = bench_must_alloc(bytes);
+    plasmon_status_t status = CU(
+        cuMemcpyDtoHAsync(got, bare->array[expect->array].memory, bytes, bare->stream[0]));
+
+    if (status == PLASMON_OK) {
+        status = CU(cuStreamSynchronize(bare->stream[0]));
+    }
+    status = fail(status, "copying a result", err);
+    if (status == PLASMON_OK && !graphs_compare(bare->graph, expect, got, err)) {
+        status = PLASMON_EDEVICE;
+    }
+    pl_free(got);
+    return status;
+}
+
+typedef plasmon_status_t (*once_fn)(void *user, struct pl_err *err);
+
+static plasmon_status_t measure(struct bare *bare, once_fn once, double *out_seconds,
+                                struct pl_err *err)
+{
+    plasmon_status_t status = fail(forget(bare), "clearing the results", err);
+
+    if (status == PLASMON_OK) {
+        status = once(bare, err);
+    }
+    for (size_t i = 0; i < bare->graph->expects.count && status == PLASMON_OK; i++) {
+        status = check_output(bare, pl_vec_at(&bare->graph->expects, i), err);
+    }
+    return status == PLASMON_OK ? graphs_time(bare->run, once, bare, out_seconds, err)
+                                : status;
+}
+
+static plasmon_status_t measure_mode(struct bare *bare, double *result, struct pl_err *err)
+{
+    plasmon_status_t status = measure(bare, once_serial, &result[GRAPHS_SERIAL], err);
+
+    if (status == PLASMON_OK) {
+        status = measure(bare, once_events, &result[GRAPHS_EVENTS], err);
+    }
+    if (status == PLASMON_OK) {
+        status = capture(bare, err);
+    }
+    if (status == PLASMON_OK) {
+        status = measure(bare, once_graph, &result[GRAPHS_GRAPH], err);
+    }
+    return status == PLASMON_OK ? CU(cuGraphExecDestroy(bare->exec)) : status;
+}
+
+plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,
+                                  struct pl_err *err)
+{
+    struct bare bare        = {.run = run, .graph = run->graph};
+    plasmon_status_t status = set_up(&bare, err);
+
+    for (uint32_t mode = 0;
+         mode <= (run->cold ? GRAPHS_COLD : GRAPHS_RESIDENT) && status == PLASMON_OK;
+         mode++) {
+        bare.cold = mode == GRAPHS_COLD;
+        status    = measure_mode(&bare, &result[mode * GRAPHS_CONTESTANTS], err);
+    }
+    return status;
+}
+
+#endif
