@@ -16,7 +16,7 @@
 #define RUN_STREAMS_CUDA 4u
 #define RUN_STREAMS_CPU  2u
 
-uint32_t worker_executor_run_streams(enum device_kind kind)
+static uint32_t run_streams_of(enum device_kind kind)
 {
     return kind == DEVICE_CUDA ? RUN_STREAMS_CUDA : RUN_STREAMS_CPU;
 }
@@ -345,8 +345,9 @@ const struct worker_ops worker_executor_ops = {
 
 static plasmon_status_t streams_create(struct worker_executor *executor)
 {
-    executor->run_streams =
-        worker_executor_run_streams(device_get_info(executor->device)->kind);
+    if (executor->run_streams == 0) {
+        executor->run_streams = run_streams_of(device_get_info(executor->device)->kind);
+    }
     for (uint32_t i = 0; i < executor->run_streams + 3; i++) {
         unsigned flags = i < executor->run_streams ? 0 : DEVICE_STREAM_HIGH_PRIORITY;
         plasmon_status_t status =
@@ -374,17 +375,18 @@ static plasmon_status_t timelines_register(struct worker_executor *executor)
 
 plasmon_status_t worker_executor_init(struct worker_executor *executor,
                                       struct device *device, struct worker_shared *shared,
-                                      struct worker_memory *memory,
+                                      struct worker_memory *memory, uint32_t run_streams,
                                       const struct worker_reports *reports,
                                       struct pl_err *err)
 {
     plasmon_status_t status;
 
     memset(executor, 0, sizeof(*executor));
-    executor->device  = device;
-    executor->shared  = shared;
-    executor->memory  = memory;
-    executor->reports = reports;
+    executor->device      = device;
+    executor->shared      = shared;
+    executor->memory      = memory;
+    executor->reports     = reports;
+    executor->run_streams = run_streams;
 
     executor->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (executor->notify_fd < 0) {

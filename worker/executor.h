@@ -46,11 +46,10 @@ struct worker_executor {
 
 extern const struct worker_ops worker_executor_ops;
 
-/* How many run streams a device of this kind has. A restarted worker must have as many: words belong to streams. */
-uint32_t worker_executor_run_streams(enum device_kind kind);
+/* run_streams 0: as many as suit the kind of device. A restarted worker must have as many: words belong to streams. */
 plasmon_status_t worker_executor_init(struct worker_executor *executor,
                                       struct device *device, struct worker_shared *shared,
-                                      struct worker_memory *memory,
+                                      struct worker_memory *memory, uint32_t run_streams,
                                       const struct worker_reports *reports,
                                       struct pl_err *err) PL_MUST_CHECK;
 void worker_executor_finish(struct worker_executor *executor); /* waits for the streams */

@@ -166,8 +166,9 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
         status = device_start(daemon, err);
     }
     if (status == PLASMON_OK) {
-        status = worker_executor_init(&daemon->executor, daemon->device, &daemon->shared,
-                                      daemon->memory, reports, err);
+        status =
+            worker_executor_init(&daemon->executor, daemon->device, &daemon->shared,
+                                 daemon->memory, daemon->options.run_streams, reports, err);
     }
     if (status == PLASMON_OK) {
         status = core_start(daemon, err);

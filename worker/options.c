@@ -1,5 +1,7 @@
 #include "worker/options.h"
 
+#include "worker/core.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,8 @@ static const struct option option_table[] = {
     {"--host-device", OPTION_NUMBER, FIELD(host_device), "N", "its number on this host"},
     {"--device-memory", OPTION_NUMBER, FIELD(device_memory), "BYTES",
      "how much of its memory to use; 0: all"},
+    {"--run-streams", OPTION_NUMBER, FIELD(run_streams), "N",
+     "streams for functions, 1 to 8; 0: by the kind of device [$PLASMON_RUN_STREAMS]"},
     {"--node", OPTION_TEXT, FIELD(node), "NAME", "name of this host, for people"},
     {"--incarnation", OPTION_NUMBER, FIELD(incarnation), "N", "how often it was started"},
     {"--probe", OPTION_FLAG, FIELD(probe), NULL,
@@ -104,12 +108,29 @@ static plasmon_status_t option_set(const struct option *option, const char *text
     return PLASMON_EINTERNAL;
 }
 
+/* Every incarnation inherits the same environment from the store, as it must: words belong to streams. */
+static plasmon_status_t run_streams_from_environment(uint32_t *out_count,
+                                                     struct pl_err *err)
+{
+    static const struct option variable = {.name  = "PLASMON_RUN_STREAMS",
+                                           .bytes = sizeof(uint32_t)};
+    const char *text                    = getenv(variable.name);
+
+    return text == NULL || *text == '\0' ? PLASMON_OK
+                                         : number_set(&variable, text, out_count, err);
+}
+
 plasmon_status_t worker_options_parse(int argc, char **argv,
                                       struct worker_options *out_options,
                                       struct pl_err *err)
 {
     struct worker_options options = {
         .control_fd = -1, .head_fd = -1, .kind = DEVICE_CPU, .node = "?", .incarnation = 1};
+    plasmon_status_t read = run_streams_from_environment(&options.run_streams, err);
+
+    if (read != PLASMON_OK) {
+        return read;
+    }
 
     for (int i = 1; i < argc; i++) {
         const struct option *option = option_find(argv[i]);
@@ -134,6 +155,11 @@ plasmon_status_t worker_options_parse(int argc, char **argv,
             err, PLASMON_EINVAL,
             "it wants --control-fd and --head or --head-fd: plasmon-store starts "
             "it, not people");
+    }
+    if (options.run_streams > WORKER_RUN_STREAMS_MAX) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--run-streams (PLASMON_RUN_STREAMS) is at most %d, not %u",
+                          WORKER_RUN_STREAMS_MAX, options.run_streams);
     }
     *out_options = options;
     return PLASMON_OK;

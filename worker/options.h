@@ -17,6 +17,7 @@ struct worker_options {
     uint32_t ordinal;
     uint32_t host_device;
     uint64_t device_memory; /* 0: all there is */
+    uint32_t run_streams;   /* 0: as many as suit the kind of device */
     const char *node;
     uint32_t incarnation;
     bool probe;

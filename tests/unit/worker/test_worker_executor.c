@@ -121,7 +121,7 @@ static void worker_start(struct worker *worker)
                                                      .starved = on_starved,
                                                      .data    = on_data};
     ASSERT_OK(worker_executor_init(&worker->executor, worker->device, &worker->shared,
-                                   worker->memory, &reports[worker->index], &err));
+                                   worker->memory, 0, &reports[worker->index], &err));
     config.run_streams = worker->executor.run_streams;
     ASSERT_OK(worker_core_create(&config, &worker->core));
     worker->executor.core = worker->core;

@@ -1,4 +1,6 @@
 /* The worker's command line: what the store writes is understood, and what is wrong is named. */
+#include <stdlib.h>
+
 #include "tests/harness/test.h"
 #include "worker/options.h"
 
@@ -49,6 +51,23 @@ TEST(what_is_wrong_is_named)
     ASSERT_CONTAINS(err.text, "--node wants a value");
     ASSERT_STATUS(PARSE("--frobnicate"), PLASMON_EINVAL);
     ASSERT_CONTAINS(err.text, "--frobnicate");
+}
+
+TEST(run_streams_come_from_the_environment_and_the_option_wins)
+{
+    struct worker_options options;
+    struct pl_err err;
+
+    ASSERT_EQ(setenv("PLASMON_RUN_STREAMS", "3", 1), 0);
+    ASSERT_OK(PARSE("--help"));
+    ASSERT_EQ(options.run_streams, 3);
+    ASSERT_OK(PARSE("--help", "--run-streams", "1"));
+    ASSERT_EQ(options.run_streams, 1);
+    ASSERT_STATUS(PARSE("--help", "--run-streams", "9"), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "at most 8, not 9");
+    ASSERT_EQ(setenv("PLASMON_RUN_STREAMS", "many", 1), 0);
+    ASSERT_STATUS(PARSE("--help"), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "PLASMON_RUN_STREAMS wants a number, not 'many'");
 }
 
 TEST(it_cannot_serve_without_a_store_and_a_head)
