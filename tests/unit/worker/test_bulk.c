@@ -1,0 +1,402 @@
+/*
+ * The host route between hosts: two bulk channels in one process, each with its CPU device, over loopback. What arrives is compared; a
+ * sender that comes back, a receiver that comes back, a peer that is given up, and hostile connections.
+ */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/harness/test.h"
+#include "transfer/bulk.h"
+#include "transfer/bulk_int.h"
+
+#define SLOT  ((uint64_t)STORE_STAGE_SLOT_BYTES)
+#define LARGE (23 * SLOT + 4093) /* more than the rings of both sides hold */
+
+struct host {
+    struct device *device;
+    struct device_stream *stream;
+    struct device_ptr base;
+    uint64_t bytes;
+    uint8_t *memory;
+    struct transfer_ring ring;
+    struct transfer_bulk *bulk;
+    struct transfer_bulk_endpoint endpoint;
+    struct transfer_counters counters;
+};
+
+static void *zero_pages(uint64_t bytes)
+{
+    void *ptr =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    ASSERT_TRUE(ptr != MAP_FAILED);
+    return ptr;
+}
+
+static void channel_open(struct host *host, uint32_t index)
+{
+    struct transfer_bulk_config config = {.device       = host->device,
+                                          .device_index = index,
+                                          .ring         = host->ring,
+                                          .listen       = "127.0.0.1"};
+    struct pl_err err                  = {.status = PLASMON_OK};
+
+    ASSERT_OK(transfer_bulk_create(&config, &host->bulk, &host->endpoint, &err));
+}
+
+static void host_open(struct host *host, uint32_t index, uint64_t bytes)
+{
+    struct device_config config = {.bytes_max = UINT64_C(1) << 30};
+    struct pl_err err;
+    int fd;
+
+    memset(host, 0, sizeof(*host));
+    ASSERT_OK(device_open(DEVICE_CPU, index, &config, &host->device, &err));
+    host->bytes = pl_round_up(bytes, device_get_info(host->device)->chunk_granularity);
+    ASSERT_OK(device_stream_create(host->device, 0, &host->stream));
+    ASSERT_OK(device_range_reserve(host->device, host->bytes, &host->base));
+    ASSERT_OK(device_chunk_create(host->device, host->bytes, &fd));
+    ASSERT_OK(device_chunk_map(host->device, fd, host->bytes, index, true, host->base));
+    host->memory        = device_ptr_host(host->device, host->base);
+    host->ring.timeline = zero_pages(sizeof(struct store_timeline));
+    host->ring.slab     = zero_pages(STORE_STAGE_SLOTS * SLOT);
+    store_timeline_init(host->ring.timeline, index);
+    ASSERT_OK(device_host_register(host->device, host->ring.timeline,
+                                   sizeof(struct store_timeline)));
+    ASSERT_OK(
+        device_host_register(host->device, host->ring.slab, STORE_STAGE_SLOTS * SLOT));
+    channel_open(host, index);
+}
+
+static void host_close(struct host *host)
+{
+    transfer_bulk_destroy(host->bulk);
+    device_stream_destroy(host->stream);
+    device_chunk_unmap(host->device, host->base, host->bytes);
+    device_range_release(host->device, host->base, host->bytes);
+    device_close(host->device);
+}
+
+static void fill(struct host *host, uint64_t bytes, uint64_t seed)
+{
+    for (uint64_t i = 0; i < bytes; i++) {
+        host->memory[i] = (uint8_t)((i * 2654435761u + seed) >> 9);
+    }
+}
+
+static void compare(const struct host *host, uint64_t bytes, uint64_t seed)
+{
+    for (uint64_t i = 0; i < bytes; i++) {
+        if (host->memory[i] != (uint8_t)((i * 2654435761u + seed) >> 9)) {
+            ASSERT_EQ(i, bytes); /* the first wrong byte */
+        }
+    }
+}
+
+static void send_half(struct host *from, uint32_t to, uint64_t first, uint64_t bytes)
+{
+    ASSERT_OK(
+        transfer_bulk_send(from->bulk, from->stream, to, first, from->base, bytes, true));
+}
+
+static void recv_half(struct host *to, uint64_t first, uint64_t bytes)
+{
+    ASSERT_OK(transfer_stage_recv(to->stream, &to->ring, first, to->base, bytes, true,
+                                  &to->counters));
+}
+
+static void finish_half(struct host *host)
+{
+    struct pl_err err;
+
+    ASSERT_OK(device_stream_sync(host->stream, &err));
+}
+
+TEST(transfers_of_any_size_arrive_whole)
+{
+    static const uint64_t sizes[] = {1, 4096, SLOT - 1, SLOT, SLOT + 1, LARGE};
+    struct host a, b;
+    uint64_t chunk = 0;
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    for (size_t i = 0; i < PL_COUNT(sizes); i++) {
+        fill(&a, sizes[i], i);
+        memset(b.memory, 0, sizes[i]);
+        if (i % 2 == 0) { /* whichever half comes first */
+            send_half(&a, 1, chunk, sizes[i]);
+            recv_half(&b, chunk, sizes[i]);
+        } else {
+            recv_half(&b, chunk, sizes[i]);
+            send_half(&a, 1, chunk, sizes[i]);
+        }
+        finish_half(&a);
+        finish_half(&b);
+        compare(&b, sizes[i], i);
+        chunk += transfer_chunks(sizes[i]);
+    }
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(both_directions_at_once)
+{
+    struct host a, b;
+
+    host_open(&a, 0, 2 * LARGE);
+    host_open(&b, 1, 2 * LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    ASSERT_OK(transfer_bulk_peer(b.bulk, 0, &a.endpoint));
+    fill(&a, LARGE, 1);
+    fill(&b, LARGE, 2);
+    send_half(&a, 1, 0, LARGE);
+    send_half(&b, 0, 0, LARGE);
+    {
+        struct device_ptr upper_a = device_ptr_add(a.base, LARGE),
+                          upper_b = device_ptr_add(b.base, LARGE);
+        struct device_stream *second_a, *second_b;
+        struct pl_err err;
+
+        ASSERT_OK(device_stream_create(a.device, 0, &second_a));
+        ASSERT_OK(device_stream_create(b.device, 0, &second_b));
+        ASSERT_OK(
+            transfer_stage_recv(second_a, &a.ring, 0, upper_a, LARGE, true, &a.counters));
+        ASSERT_OK(
+            transfer_stage_recv(second_b, &b.ring, 0, upper_b, LARGE, true, &b.counters));
+        ASSERT_OK(device_stream_sync(second_a, &err));
+        ASSERT_OK(device_stream_sync(second_b, &err));
+        device_stream_destroy(second_a);
+        device_stream_destroy(second_b);
+    }
+    finish_half(&a);
+    finish_half(&b);
+    for (uint64_t i = 0; i < LARGE; i++) {
+        if (a.memory[LARGE + i] != b.memory[i] || b.memory[LARGE + i] != a.memory[i]) {
+            ASSERT_EQ(i, LARGE);
+        }
+    }
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(a_sender_that_is_started_again_sends_again_and_nothing_arrives_twice)
+{
+    struct host a, b;
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    fill(&a, LARGE, 7);
+    send_half(&a, 1, 0, 3 * SLOT); /* of LARGE: then its worker dies */
+    recv_half(&b, 0, LARGE);
+    finish_half(&a);
+    transfer_bulk_destroy(a.bulk);
+    channel_open(&a, 0);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    send_half(&a, 1, 0, LARGE);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, LARGE, 7);
+    ASSERT_EQ(b.ring.timeline->stage_taken.value, transfer_chunks(LARGE));
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(a_receiver_that_is_started_again_gets_the_rest_at_its_new_address)
+{
+    struct host a, b;
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    fill(&a, LARGE, 9);
+    send_half(&a, 1, 0, LARGE); /* the ring takes 16 chunks; nobody takes them out yet */
+    while (b.ring.timeline->stage_ready[3].value == 0) {
+        pl_cpu_relax();
+    }
+    transfer_bulk_destroy(b.bulk);
+    channel_open(&b, 1);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    recv_half(&b, 0, LARGE);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, LARGE, 9);
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(a_peer_that_is_given_up_holds_up_neither_half)
+{
+    struct host a, b;
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    send_half(&a, 1, 0, LARGE); /* b's device takes nothing out */
+    recv_half(&a, 0, LARGE);    /* and b sends nothing */
+    transfer_bulk_gone(a.bulk, 1);
+    ASSERT_OK(transfer_bulk_fill(a.bulk, 5, transfer_chunks(LARGE) - 5));
+    ASSERT_OK(transfer_bulk_fill(a.bulk, 0, 5)); /* what the first fill waits for */
+    finish_half(&a);
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(nobody_waits_for_ever_for_a_peer_that_was_never_there)
+{
+    struct transfer_bulk_endpoint nobody = {.address = "127.0.0.1:1"};
+    struct host a;
+
+    host_open(&a, 0, LARGE);
+    ASSERT_EQ(transfer_bulk_send(a.bulk, a.stream, 5, 0, a.base, SLOT, true),
+              PLASMON_EUNREACHABLE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 5, &nobody));
+    send_half(&a, 5, 0, LARGE);
+    transfer_bulk_gone(a.bulk, 5);
+    finish_half(&a);
+    host_close(&a);
+}
+
+/* ------------------------------------------------------------------------------------------------ hostile */
+
+static int connect_to(const struct host *host)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    int fd                = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const char *port      = strrchr(host->endpoint.address, ':');
+
+    ASSERT_NOT_NULL(port);
+    to.sin_port        = htons((uint16_t)strtoul(port + 1, NULL, 10));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+static struct bulk_hello hello_of(const struct host *host)
+{
+    struct bulk_hello hello = {.magic = BULK_MAGIC, .version = BULK_VERSION, .from = 0};
+
+    memcpy(hello.secret, host->endpoint.secret, sizeof(hello.secret));
+    return hello;
+}
+
+/* The other side ends the connection, without an answer that begins it. */
+static void assert_refused(int fd)
+{
+    struct bulk_answer answer;
+
+    ASSERT_TRUE(recv(fd, &answer, sizeof(answer), MSG_WAITALL) <= 0);
+    (void)close(fd);
+}
+
+static void send_all(int fd, const void *data, size_t bytes)
+{
+    ASSERT_EQ(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+}
+
+TEST(strangers_are_refused)
+{
+    struct bulk_hello hello;
+    struct host b;
+    int fd;
+
+    host_open(&b, 1, SLOT);
+    hello = hello_of(&b);
+    hello.secret[15] ^= 1;
+    fd = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    assert_refused(fd);
+
+    hello         = hello_of(&b);
+    hello.version = 2;
+    fd            = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    assert_refused(fd);
+
+    fd = connect_to(&b);
+    send_all(fd, "GET / HTTP/1.1\r\nHost: anybody\r\n\r\n", 34);
+    assert_refused(fd);
+    ASSERT_EQ(b.ring.timeline->stage_ready[0].value, 0);
+    host_close(&b);
+}
+
+TEST(a_sender_that_breaks_the_protocol_is_disconnected_and_writes_nothing)
+{
+    static const struct bulk_frame wrong[] = {
+        {.chunk = 0, .bytes = STORE_STAGE_SLOT_BYTES + 1},
+        {.chunk = UINT64_MAX, .bytes = 8},
+        {.chunk = 0, .bytes = UINT32_MAX},
+    };
+    struct host b;
+
+    host_open(&b, 1, SLOT);
+    for (size_t i = 0; i < PL_COUNT(wrong); i++) {
+        struct bulk_hello hello = hello_of(&b);
+        struct bulk_answer answer;
+        int fd = connect_to(&b);
+
+        send_all(fd, &hello, sizeof(hello));
+        ASSERT_EQ(recv(fd, &answer, sizeof(answer), MSG_WAITALL), (ssize_t)sizeof(answer));
+        ASSERT_EQ(answer.chunk, BULK_MAGIC);
+        send_all(fd, &wrong[i], sizeof(wrong[i]));
+        assert_refused(fd);
+        ASSERT_EQ(b.ring.timeline->stage_ready[0].value, 0);
+    }
+    host_close(&b);
+}
+
+TEST(half_a_chunk_is_no_chunk)
+{
+    struct bulk_frame frame = {.chunk = 0, .bytes = 1000};
+    struct bulk_hello hello;
+    struct bulk_answer answer;
+    struct host a, b;
+    int fd;
+
+    host_open(&a, 0, SLOT);
+    host_open(&b, 1, SLOT);
+    hello = hello_of(&b);
+    fd    = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    ASSERT_EQ(recv(fd, &answer, sizeof(answer), MSG_WAITALL), (ssize_t)sizeof(answer));
+    send_all(fd, &frame, sizeof(frame));
+    send_all(fd, a.memory, 999);
+    (void)close(fd);
+
+    fill(&a, 1000, 3);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    recv_half(&b, 0, 1000);
+    send_half(&a, 1, 0, 1000);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, 1000, 3);
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(an_address_that_cannot_be_listened_on_says_why)
+{
+    struct transfer_bulk_config config = {.listen = "203.0.113.7"};
+    struct transfer_bulk_endpoint endpoint;
+    struct transfer_bulk *bulk;
+    struct pl_err err = {.status = PLASMON_OK};
+    struct host a;
+
+    host_open(&a, 0, SLOT);
+    config.device = a.device;
+    config.ring   = a.ring;
+    ASSERT_TRUE(transfer_bulk_create(&config, &bulk, &endpoint, &err) != PLASMON_OK);
+    ASSERT_NOT_NULL(strstr(err.text, "203.0.113.7"));
+    config.listen = "somewhere";
+    ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_EINVAL);
+    ASSERT_NOT_NULL(strstr(err.text, "somewhere"));
+    host_close(&a);
+}
+
+TEST_MAIN()

@@ -1,0 +1,246 @@
+/* The bulk channel: life, who sends to whom, and what our own device does for a transfer to another host. */
+#include "transfer/bulk.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "transfer/bulk_int.h"
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+static void raise_fd(int fd)
+{
+    uint64_t one = 1;
+
+    if (fd >= 0 && write(fd, &one, sizeof(one)) < 0) { /* full: it is raised */
+        pl_debug("bulk", "eventfd: %s", strerror(errno));
+    }
+}
+
+static plasmon_status_t open_all(struct transfer_bulk *bulk,
+                                 struct transfer_bulk_endpoint *out_endpoint,
+                                 struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (getrandom(bulk->secret, sizeof(bulk->secret), 0) != (ssize_t)sizeof(bulk->secret)) {
+        return pl_err_set(err, PLASMON_EAGAIN, "no random numbers: %s", strerror(errno));
+    }
+    bulk->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (bulk->stop_fd < 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "eventfd: %s", strerror(errno));
+    }
+    status = bulk_listen(&bulk->config, &bulk->listen_fd, out_endpoint->address, err);
+    memcpy(out_endpoint->secret, bulk->secret, sizeof(bulk->secret));
+    return status;
+}
+
+plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
+                                      struct transfer_bulk **out_bulk,
+                                      struct transfer_bulk_endpoint *out_endpoint,
+                                      struct pl_err *err)
+{
+    struct transfer_bulk *bulk = PL_NEW(struct transfer_bulk);
+    plasmon_status_t status;
+
+    if (bulk == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory");
+    }
+    bulk->config    = *config;
+    bulk->listen_fd = -1;
+    bulk->stop_fd   = -1;
+    bulk->ins       = PL_VEC_INIT(struct bulk_in *);
+    bulk->fills     = PL_VEC_INIT(struct bulk_fill);
+    pl_map_init(&bulk->outs);
+    pl_map_init(&bulk->gone);
+    status = open_all(bulk, out_endpoint, err);
+    if (status != PLASMON_OK) {
+        goto err_close;
+    }
+    status = pl_mutex_init(&bulk->lock, PL_RANK_LEAF);
+    if (status != PLASMON_OK) {
+        goto err_close;
+    }
+    status = pl_cond_init(&bulk->changed);
+    if (status != PLASMON_OK) {
+        goto err_finish_lock;
+    }
+    if (pthread_create(&bulk->acceptor, NULL, bulk_accept_run, bulk) != 0) {
+        status = pl_err_set(err, PLASMON_EAGAIN, "no thread");
+        goto err_finish_cond;
+    }
+    if (pthread_create(&bulk->filler, NULL, bulk_fill_run, bulk) != 0) {
+        status = pl_err_set(err, PLASMON_EAGAIN, "no thread");
+        goto err_join;
+    }
+    *out_bulk = bulk;
+    return PLASMON_OK;
+
+err_join:
+    atomic_store(&bulk->stop, true);
+    raise_fd(bulk->stop_fd);
+    (void)pthread_join(bulk->acceptor, NULL);
+err_finish_cond:
+    pl_cond_finish(&bulk->changed);
+err_finish_lock:
+    pl_mutex_finish(&bulk->lock);
+err_close:
+    pl_fd_close(&bulk->listen_fd);
+    pl_fd_close(&bulk->stop_fd);
+    pl_free(bulk);
+    return status;
+}
+
+void transfer_bulk_destroy(struct transfer_bulk *bulk)
+{
+    size_t i = 0;
+    uint64_t key;
+    void *out;
+
+    if (bulk == NULL) {
+        return;
+    }
+    pl_mutex_lock(&bulk->lock);
+    atomic_store(&bulk->stop, true);
+    pl_cond_broadcast(&bulk->changed);
+    pl_mutex_unlock(&bulk->lock);
+    raise_fd(bulk->stop_fd);
+    (void)pthread_join(bulk->filler, NULL);
+    (void)pthread_join(bulk->acceptor, NULL);
+    while (pl_map_next(&bulk->outs, &i, &key, &out)) {
+        bulk_out_destroy(out);
+    }
+    pl_map_finish(&bulk->outs);
+    pl_map_finish(&bulk->gone);
+    pl_vec_finish(&bulk->ins);
+    pl_vec_finish(&bulk->fills);
+    pl_cond_finish(&bulk->changed);
+    pl_mutex_finish(&bulk->lock);
+    pl_fd_close(&bulk->listen_fd);
+    pl_fd_close(&bulk->stop_fd);
+    pl_free(bulk);
+}
+
+/* ------------------------------------------------------------------------------------------------ peers */
+
+plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
+                                    const struct transfer_bulk_endpoint *endpoint)
+{
+    struct bulk_out *out = pl_map_get(&bulk->outs, peer + 1ull);
+    plasmon_status_t status;
+
+    if (out == NULL) {
+        status = bulk_out_create(bulk, peer, &out);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+        status = pl_map_set(&bulk->outs, peer + 1ull, out);
+        PL_CHECK(status == PLASMON_OK); /* a map that cannot grow ends the process */
+    }
+    pl_mutex_lock(&out->lock);
+    out->endpoint = *endpoint;
+    out->endpoint_version++;
+    pl_mutex_unlock(&out->lock);
+    raise_fd(out->wake_fd);
+    return PLASMON_OK;
+}
+
+void transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer)
+{
+    struct bulk_out *out = pl_map_get(&bulk->outs, peer + 1ull);
+
+    if (out != NULL) {
+        pl_mutex_lock(&out->lock);
+        out->gone = true;
+        pl_mutex_unlock(&out->lock);
+        raise_fd(out->wake_fd);
+    }
+    pl_mutex_lock(&bulk->lock);
+    PL_CHECK(pl_map_set(&bulk->gone, peer + 1ull, bulk) == PLASMON_OK);
+    bulk_in_end_locked(bulk, peer);
+    pl_mutex_unlock(&bulk->lock);
+}
+
+plasmon_status_t transfer_bulk_fill(struct transfer_bulk *bulk, uint64_t first,
+                                    uint64_t count)
+{
+    struct bulk_fill *fill;
+
+    pl_mutex_lock(&bulk->lock);
+    fill = pl_vec_push(&bulk->fills);
+    if (fill != NULL) {
+        *fill = (struct bulk_fill){.first = first, .count = count};
+        pl_cond_broadcast(&bulk->changed);
+    }
+    pl_mutex_unlock(&bulk->lock);
+    return fill != NULL ? PLASMON_OK : PLASMON_ENOMEM;
+}
+
+/* ------------------------------------------------------------------------------------------------ our device's half */
+
+/* Known to the thread before the device is done with it: it looks at the word. */
+static plasmon_status_t item_add(struct bulk_out *out, uint64_t chunk, uint32_t bytes)
+{
+    struct bulk_item *item;
+
+    pl_mutex_lock(&out->lock);
+    item = pl_vec_push(&out->items);
+    if (item != NULL) {
+        *item = (struct bulk_item){.chunk = chunk, .own = out->own_next, .bytes = bytes};
+    }
+    pl_mutex_unlock(&out->lock);
+    return item != NULL ? PLASMON_OK : PLASMON_ENOMEM;
+}
+
+static plasmon_status_t chunk_enqueue(struct bulk_out *out, struct device_stream *stream,
+                                      struct device_ptr src, uint64_t bytes)
+{
+    uint64_t own  = out->own_next++;
+    uint64_t slot = own % TRANSFER_BULK_OUT_SLOTS;
+    uint64_t host = (uint64_t)(uintptr_t)out->slab + slot * STORE_STAGE_SLOT_BYTES;
+    plasmon_status_t status = PLASMON_OK;
+
+    if (own >= TRANSFER_BULK_OUT_SLOTS) {
+        status =
+            device_wait(stream, &out->words->sent.value, own + 1 - TRANSFER_BULK_OUT_SLOTS);
+    }
+    if (status == PLASMON_OK && bytes != 0) {
+        status = device_copy(stream, DEVICE_COPY_DEVICE_TO_HOST, host, src.addr, bytes);
+    }
+    return status == PLASMON_OK
+               ? device_signal(stream, &out->words->ready[slot].value, own + 1)
+               : status;
+}
+
+plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
+                                    struct device_stream *stream, uint32_t peer,
+                                    uint64_t first, struct device_ptr src, uint64_t bytes,
+                                    bool with_bytes)
+{
+    struct bulk_out *out    = pl_map_get(&bulk->outs, peer + 1ull);
+    plasmon_status_t status = PLASMON_OK;
+
+    if (out == NULL) {
+        return PLASMON_EUNREACHABLE;
+    }
+    if (out->slab == NULL) {
+        status = bulk_out_start(out);
+    }
+    for (uint64_t i = 0; status == PLASMON_OK && i < transfer_chunks(bytes); i++) {
+        uint64_t done   = i * STORE_STAGE_SLOT_BYTES;
+        uint64_t length = with_bytes ? pl_min_u64(bytes - done, STORE_STAGE_SLOT_BYTES) : 0;
+
+        status = item_add(out, first + i, (uint32_t)length);
+        if (status == PLASMON_OK) {
+            status = chunk_enqueue(out, stream, device_ptr_add(src, done), length);
+        }
+    }
+    raise_fd(out->wake_fd);
+    return status;
+}

@@ -1,0 +1,76 @@
+/*
+ * The host route between hosts: chunks of a transfer go over a TCP connection from the sender's staging slots to the receiver's.
+ *
+ *   sender's device      copies a chunk into a slot of the connection's own ring, and writes that slot's word
+ *   sender's thread      sends it with its number: the receiver's ring counts chunks, whoever sends them (transfer.h)
+ *   receiver's thread    waits until the slot of that number is empty, reads the bytes right into it, writes its word, answers
+ *   receiver's device    takes it out: transfer_stage_recv(), the same as within a host
+ *
+ * Bytes never pass through gRPC. A connection joins one sending device with one receiving device, so nobody waits for the traffic of others.
+ *
+ * NOTHING HANGS. What a device waits for is a word that a thread of its own process writes, and the thread always gets on: while the
+ * other side is silent it connects again and sends what was not answered; a chunk that was delivered twice is read and dropped,
+ * because its word says that it is there. When the head gives the other device up (transfer_bulk_gone), the threads move the words
+ * without bytes, as halves that failed do within a host. The launches have failed by then, so nobody believes the content.
+ *
+ * TRUST. The receiver makes a secret of 128 bits, which the head hands to who may send. It goes over the connection in the clear: the
+ * network must be the operator's own. Every field that arrives is checked; a sender that breaks the protocol is disconnected.
+ *
+ * Threads: one accepts, one a connection on either side. The functions below are the worker's, under its lock.
+ */
+#ifndef TRANSFER_BULK_H
+#define TRANSFER_BULK_H
+
+#include "base/str.h"
+#include "transfer/transfer.h"
+
+#define TRANSFER_BULK_SECRET_BYTES  16u
+#define TRANSFER_BULK_ADDRESS_BYTES 64u
+#define TRANSFER_BULK_OUT_SLOTS     8u /* of STORE_STAGE_SLOT_BYTES, pinned, a connection */
+
+struct transfer_bulk_config {
+    struct device *device;     /* whose transfers these are */
+    uint32_t device_index;     /* in the cluster */
+    struct transfer_ring ring; /* that others send into */
+    const char *listen;        /* "ADDRESS" or "[ADDRESS]" of the interface; numeric */
+    uint16_t port_first;       /* 0: any port */
+    uint16_t port_last;
+};
+
+struct transfer_bulk_endpoint {
+    char address[TRANSFER_BULK_ADDRESS_BYTES]; /* "10.0.0.1:7071" or "[fe80::1]:7071" */
+    uint8_t secret[TRANSFER_BULK_SECRET_BYTES];
+};
+
+struct transfer_bulk;
+
+/*
+ * Listens from now on. EADDRINUSE-like failures name the ports that were tried.
+ * @param out_endpoint  what others need to send to us.
+ */
+plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
+                                      struct transfer_bulk **out_bulk,
+                                      struct transfer_bulk_endpoint *out_endpoint,
+                                      struct pl_err *err) PL_MUST_CHECK;
+void transfer_bulk_destroy(struct transfer_bulk *bulk);
+/* Where device `peer` of the cluster listens; again after its worker was restarted. */
+plasmon_status_t
+transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
+                   const struct transfer_bulk_endpoint *endpoint) PL_MUST_CHECK;
+/*
+ * It will not come back. What is to be sent to it is taken as sent. What it should have sent: transfer_bulk_fill(), for each transfer.
+ */
+void transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer);
+/* The receiver's half of chunks first .. first + count - 1 will get no bytes: move the words. */
+plasmon_status_t transfer_bulk_fill(struct transfer_bulk *bulk, uint64_t first,
+                                    uint64_t count) PL_MUST_CHECK;
+/*
+ * Enqueue the sender's half of a transfer to device `peer`, as transfer_stage_send(). EUNREACHABLE: no endpoint is known.
+ * with_bytes false: only the words move.
+ */
+plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
+                                    struct device_stream *stream, uint32_t peer,
+                                    uint64_t first, struct device_ptr src, uint64_t bytes,
+                                    bool with_bytes) PL_MUST_CHECK;
+
+#endif

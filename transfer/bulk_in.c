@@ -1,0 +1,350 @@
+/*
+ * Receiving: a thread that accepts, a thread a connection, and one that moves words for transfers that will get no bytes.
+ *
+ * WHO WRITES A SLOT. A chunk of a number is sent by one device, and there is one connection of a device at a time: a new one (after a
+ * stall, or from a restarted worker) ends the old one and waits for its thread before it is welcomed. When a device is given up, its
+ * connection is ended and it is not welcomed again, so the filler is alone with the chunks that it should have sent.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "transfer/bulk_int.h"
+
+#define FILL_LOOK_NS UINT64_C(1000000)
+
+void bulk_pause(uint32_t *io_looks)
+{
+    uint32_t looks      = (*io_looks)++;
+    struct timespec nap = {.tv_nsec = looks < 2000 ? 20000 : 200000};
+
+    if (looks < 500) {
+        pl_cpu_relax();
+    } else {
+        (void)nanosleep(&nap, NULL); /* cut short is as good */
+    }
+}
+
+static uint64_t *ready_word(struct transfer_bulk *bulk, uint64_t chunk)
+{
+    return &bulk->config.ring.timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
+}
+
+static bool chunk_there(struct transfer_bulk *bulk, uint64_t chunk)
+{
+    return __atomic_load_n(ready_word(bulk, chunk), __ATOMIC_ACQUIRE) > chunk;
+}
+
+static uint64_t chunks_taken(struct transfer_bulk *bulk)
+{
+    /* Acquire: pairs with the device's write after it copied the chunk out. */
+    return __atomic_load_n(&bulk->config.ring.timeline->stage_taken.value,
+                           __ATOMIC_ACQUIRE);
+}
+
+/* The chunk that was in its slot has been taken out. */
+static bool slot_empty(struct transfer_bulk *bulk, uint64_t chunk)
+{
+    return chunk < STORE_STAGE_SLOTS || chunks_taken(bulk) >= chunk + 1 - STORE_STAGE_SLOTS;
+}
+
+/* Until chunk may be written into its slot; false: it is there or was taken already, or the connection ends. */
+static bool slot_wait(struct transfer_bulk *bulk, uint64_t chunk, const atomic_bool *closed)
+{
+    uint32_t looks = 0;
+
+    while (!slot_empty(bulk, chunk)) {
+        if (atomic_load(&bulk->stop) || atomic_load(closed)) {
+            return false;
+        }
+        bulk_pause(&looks);
+    }
+    return !chunk_there(bulk, chunk);
+}
+
+static void slot_ready(struct transfer_bulk *bulk, uint64_t chunk)
+{
+    /* Release: the bytes in the slot are there before the word. */
+    __atomic_store_n(ready_word(bulk, chunk), chunk + 1, __ATOMIC_RELEASE);
+    device_word_wake(ready_word(bulk, chunk));
+}
+
+/* ------------------------------------------------------------------------------------------------ a connection */
+
+static bool secret_equal(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t difference = 0; /* no early end: its time tells nothing */
+
+    for (size_t i = 0; i < TRANSFER_BULK_SECRET_BYTES; i++) {
+        difference |= (uint8_t)(a[i] ^ b[i]);
+    }
+    return difference == 0;
+}
+
+/* Bytes of a chunk that is here already. */
+static plasmon_status_t read_nowhere(struct bulk_in *in, uint32_t bytes)
+{
+    uint8_t nowhere[16384];
+    plasmon_status_t status = PLASMON_OK;
+
+    while (bytes > 0 && status == PLASMON_OK) {
+        uint32_t part = (uint32_t)pl_min_u64(bytes, sizeof(nowhere));
+
+        status = bulk_read(in->fd, in->bulk->stop_fd, nowhere, part, BULK_STALL_NS);
+        bytes -= part;
+    }
+    return status;
+}
+
+static bool in_closed(struct bulk_in *in)
+{
+    return atomic_load(&in->closed) || atomic_load(&in->bulk->stop);
+}
+
+static plasmon_status_t chunk_receive(struct bulk_in *in, const struct bulk_frame *frame)
+{
+    struct transfer_bulk *bulk = in->bulk;
+    uint8_t *slot              = bulk->config.ring.slab +
+                    frame->chunk % STORE_STAGE_SLOTS * (uint64_t)STORE_STAGE_SLOT_BYTES;
+    plasmon_status_t status;
+
+    if (frame->bytes > STORE_STAGE_SLOT_BYTES ||
+        frame->chunk > chunks_taken(bulk) + BULK_CHUNKS_AHEAD) {
+        return PLASMON_EMALFORMED;
+    }
+    if (!slot_wait(bulk, frame->chunk, &in->closed)) {
+        return in_closed(in) ? PLASMON_ECLOSED : read_nowhere(in, frame->bytes);
+    }
+    status = bulk_read(in->fd, bulk->stop_fd, slot, frame->bytes, BULK_STALL_NS);
+    if (status == PLASMON_OK) {
+        slot_ready(bulk, frame->chunk);
+    }
+    return status;
+}
+
+void bulk_in_end_locked(struct transfer_bulk *bulk, uint32_t from)
+{
+    for (;;) {
+        struct bulk_in *old = NULL;
+
+        for (size_t i = 0; i < bulk->ins.count && old == NULL; i++) {
+            struct bulk_in *in = *(struct bulk_in **)pl_vec_at(&bulk->ins, i);
+
+            old = in->registered && in->from == from ? in : NULL;
+        }
+        if (old == NULL) {
+            return;
+        }
+        atomic_store(&old->closed, true);
+        (void)shutdown(old->fd, SHUT_RDWR);
+        pl_cond_wait(&bulk->changed, &bulk->lock); /* its thread says when it is over */
+    }
+}
+
+/* One connection of a device at a time; a device that was given up has none. */
+static bool in_register(struct bulk_in *in)
+{
+    struct transfer_bulk *bulk = in->bulk;
+    bool welcome;
+
+    pl_mutex_lock(&bulk->lock);
+    bulk_in_end_locked(bulk, in->from);
+    welcome = pl_map_get(&bulk->gone, in->from + 1ull) == NULL && !atomic_load(&bulk->stop);
+    if (welcome) {
+        in->registered = true;
+    }
+    pl_mutex_unlock(&bulk->lock);
+    return welcome;
+}
+
+static plasmon_status_t welcome(struct bulk_in *in)
+{
+    struct bulk_answer answer = {.chunk = BULK_MAGIC};
+    struct bulk_hello hello;
+    plasmon_status_t status =
+        bulk_read(in->fd, in->bulk->stop_fd, &hello, sizeof(hello), BULK_STALL_NS);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (hello.magic != BULK_MAGIC || hello.version != BULK_VERSION) {
+        return PLASMON_EVERSION;
+    }
+    if (!secret_equal(hello.secret, in->bulk->secret)) {
+        return PLASMON_EAUTH;
+    }
+    in->from = hello.from;
+    if (!in_register(in)) {
+        return PLASMON_ECLOSED;
+    }
+    return bulk_write(in->fd, in->bulk->stop_fd, &answer, sizeof(answer), BULK_STALL_NS);
+}
+
+/* Between two frames a connection may be silent for ever; in the middle of one it may not. */
+static void *in_run(void *user)
+{
+    struct bulk_in *in         = user;
+    struct transfer_bulk *bulk = in->bulk;
+    plasmon_status_t status    = welcome(in);
+
+    while (status == PLASMON_OK && !in_closed(in)) {
+        struct bulk_frame frame;
+        struct bulk_answer answer;
+
+        status = bulk_read(in->fd, bulk->stop_fd, &frame, sizeof(frame), 0);
+        if (status == PLASMON_OK) {
+            status = chunk_receive(in, &frame);
+        }
+        if (status == PLASMON_OK) {
+            answer.chunk = frame.chunk;
+            status =
+                bulk_write(in->fd, bulk->stop_fd, &answer, sizeof(answer), BULK_STALL_NS);
+        }
+    }
+    if (status == PLASMON_EAUTH || status == PLASMON_EVERSION ||
+        status == PLASMON_EMALFORMED) {
+        pl_warn("bulk", "a connection was refused: %s", pl_status_text(status));
+    }
+    (void)shutdown(in->fd, SHUT_RDWR); /* the acceptor closes it some time */
+    pl_mutex_lock(&bulk->lock);
+    in->registered = false;
+    in->ended      = true;
+    pl_cond_broadcast(&bulk->changed);
+    pl_mutex_unlock(&bulk->lock);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ accepting */
+
+static void in_free(struct bulk_in *in)
+{
+    (void)pthread_join(in->thread, NULL);
+    pl_fd_close(&in->fd);
+    pl_free(in);
+}
+
+/* Those that are over; how many have not said who they are. */
+static uint32_t ins_tidy(struct transfer_bulk *bulk)
+{
+    uint32_t strangers = 0;
+    size_t kept        = 0;
+
+    pl_mutex_lock(&bulk->lock);
+    for (size_t i = 0; i < bulk->ins.count; i++) {
+        struct bulk_in **place = pl_vec_at(&bulk->ins, i);
+        struct bulk_in *in     = *place;
+
+        if (in->ended) {
+            in_free(in); /* its thread has nothing left to do but to return */
+            continue;
+        }
+        strangers += !in->registered;
+        *(struct bulk_in **)pl_vec_at(&bulk->ins, kept++) = in;
+    }
+    bulk->ins.count = kept;
+    pl_mutex_unlock(&bulk->lock);
+    return strangers;
+}
+
+static void in_start(struct transfer_bulk *bulk, int fd)
+{
+    struct bulk_in *in = PL_NEW(struct bulk_in);
+    struct bulk_in **place;
+
+    if (in == NULL) {
+        (void)close(fd);
+        return;
+    }
+    in->bulk = bulk;
+    in->fd   = fd;
+    pl_mutex_lock(&bulk->lock);
+    place = pl_vec_push(&bulk->ins);
+    if (place == NULL || pthread_create(&in->thread, NULL, in_run, in) != 0) {
+        bulk->ins.count -= place != NULL;
+        (void)close(fd); /* the sender comes again */
+        pl_free(in);
+    } else {
+        *place = in;
+    }
+    pl_mutex_unlock(&bulk->lock);
+}
+
+void *bulk_accept_run(void *user)
+{
+    struct transfer_bulk *bulk = user;
+    struct pollfd fds[2]       = {{.fd = bulk->listen_fd, .events = POLLIN},
+                                  {.fd = bulk->stop_fd, .events = POLLIN}};
+
+    while (!atomic_load(&bulk->stop)) {
+        int fd;
+
+        (void)poll(fds, 2, -1);
+        if (ins_tidy(bulk) >= BULK_HANDSHAKE_MAX) {
+            (void)poll(&fds[1], 1,
+                       100); /* strangers have BULK_STALL_NS to say who they are */
+            continue;
+        }
+        fd = accept4(bulk->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            in_start(bulk, fd);
+        } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+            (void)poll(&fds[1], 1, 100); /* out of descriptors: some may come back */
+        }
+    }
+    for (size_t i = 0; i < bulk->ins.count; i++) { /* nobody else adds any now */
+        in_free(*(struct bulk_in **)pl_vec_at(&bulk->ins, i));
+    }
+    bulk->ins.count = 0;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ words without bytes */
+
+/* As many as have an empty slot. Fills come in any order, and a later one may be what an earlier one waits for. */
+static bool fills_step_locked(struct transfer_bulk *bulk)
+{
+    bool moved = false;
+
+    for (size_t i = 0; i < bulk->fills.count;) {
+        struct bulk_fill *fill = pl_vec_at(&bulk->fills, i);
+
+        while (fill->count > 0 && slot_empty(bulk, fill->first)) {
+            if (!chunk_there(bulk, fill->first)) {
+                slot_ready(bulk, fill->first);
+            }
+            fill->first++;
+            fill->count--;
+            moved = true;
+        }
+        if (fill->count == 0) {
+            pl_vec_remove_unordered(&bulk->fills, i);
+        } else {
+            i++;
+        }
+    }
+    return moved;
+}
+
+void *bulk_fill_run(void *user)
+{
+    struct transfer_bulk *bulk = user;
+
+    pl_mutex_lock(&bulk->lock);
+    while (!atomic_load(&bulk->stop)) {
+        if (bulk->fills.count == 0) {
+            pl_cond_wait(&bulk->changed, &bulk->lock);
+        } else if (!fills_step_locked(bulk)) {
+            (void)pl_cond_wait_until(&bulk->changed, &bulk->lock,
+                                     pl_now_ns() + FILL_LOOK_NS);
+        }
+    }
+    pl_mutex_unlock(&bulk->lock);
+    return NULL;
+}

@@ -1,0 +1,211 @@
+/* Sockets of the bulk channel: numeric addresses, non-blocking, every wait with an end. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "transfer/bulk_int.h"
+
+union any_address {
+    struct sockaddr_storage storage;
+    struct sockaddr any;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+};
+
+/* "1.2.3.4:5", "[::1]:5"; with_port false: without ":5". */
+static bool parse(const char *text, bool with_port, union any_address *out,
+                  socklen_t *out_bytes)
+{
+    char host[TRANSFER_BULK_ADDRESS_BYTES], port[8] = "0";
+    struct addrinfo hints = {.ai_flags    = AI_NUMERICHOST | AI_NUMERICSERV,
+                             .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    size_t length     = strnlen(text, sizeof(host));
+    const char *colon = with_port ? strrchr(text, ':') : NULL;
+    const char *end   = colon != NULL ? colon : text + length;
+
+    if (length == sizeof(host) || (with_port && colon == NULL) ||
+        (colon != NULL && strlen(colon + 1) >= sizeof(port))) {
+        return false;
+    }
+    if (colon != NULL) {
+        memcpy(port, colon + 1, strlen(colon + 1) + 1);
+    }
+    if (*text == '[' && end > text + 1 && end[-1] == ']') {
+        text++, end--;
+    }
+    memcpy(host, text, (size_t)(end - text));
+    host[end - text] = '\0';
+    if (getaddrinfo(host, port, &hints, &found) != 0) {
+        return false;
+    }
+    memcpy(&out->storage, found->ai_addr, found->ai_addrlen);
+    *out_bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+static void format(const union any_address *address, char *out)
+{
+    char host[INET6_ADDRSTRLEN] = "";
+    bool six                    = address->any.sa_family == AF_INET6;
+
+    (void)inet_ntop(address->any.sa_family,
+                    six ? (const void *)&address->in6.sin6_addr
+                        : (const void *)&address->in.sin_addr,
+                    host, sizeof(host));
+    (void)snprintf(out, TRANSFER_BULK_ADDRESS_BYTES, six ? "[%s]:%u" : "%s:%u", host,
+                   (unsigned)ntohs(six ? address->in6.sin6_port : address->in.sin_port));
+}
+
+static void set_port(union any_address *address, uint16_t port)
+{
+    if (address->any.sa_family == AF_INET6) {
+        address->in6.sin6_port = htons(port);
+    } else {
+        address->in.sin_port = htons(port);
+    }
+}
+
+static void tune(int fd)
+{
+    int one = 1, bytes = BULK_SOCKET_BYTES;
+
+    /* Refused ones leave the defaults, which work. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
+plasmon_status_t bulk_listen(const struct transfer_bulk_config *config, int *out_fd,
+                             char *out_address, struct pl_err *err)
+{
+    union any_address address;
+    socklen_t bytes;
+    uint32_t port = config->port_first;
+    int error     = 0;
+
+    if (!parse(config->listen, false, &address, &bytes)) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "\"%s\" is not a numeric address of this machine to listen on "
+                          "for objects of other machines",
+                          config->listen);
+    }
+    for (; port <= config->port_last; port++) {
+        int fd =
+            socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        set_port(&address, (uint16_t)port);
+        tune(fd); /* before listen: what it accepts inherits the buffers */
+        if (fd >= 0 && bind(fd, &address.any, bytes) == 0 && listen(fd, 64) == 0 &&
+            getsockname(fd, &address.any, &bytes) == 0) {
+            format(&address, out_address);
+            *out_fd = fd;
+            return PLASMON_OK;
+        }
+        error = errno;
+        pl_fd_close(&fd);
+    }
+    return pl_err_set(err, pl_status_from_errno(error),
+                      "no port from %u to %u of %s can be listened on: %s",
+                      config->port_first, config->port_last, config->listen,
+                      strerror(error));
+}
+
+/* EAGAIN: not within timeout_ms. ECLOSED: stop. */
+static plasmon_status_t wait_for(int fd, short events, int stop_fd, int timeout_ms)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = events},
+                            {.fd = stop_fd, .events = POLLIN}};
+    int count;
+
+    do {
+        count = poll(fds, 2, timeout_ms);
+    } while (count < 0 && errno == EINTR);
+    if (count == 0) {
+        return PLASMON_EAGAIN;
+    }
+    return count < 0 || fds[1].revents != 0 ? PLASMON_ECLOSED : PLASMON_OK;
+}
+
+plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,
+                              struct pl_err *err)
+{
+    union any_address address;
+    socklen_t bytes, error_bytes = sizeof(int);
+    plasmon_status_t status = PLASMON_OK;
+    int error               = 0, fd;
+
+    if (!parse(text, true, &address, &bytes)) {
+        return pl_err_set(err, PLASMON_EINVAL, "\"%s\" is not an address with a port",
+                          text);
+    }
+    fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "socket: %s", strerror(errno));
+    }
+    tune(fd);
+    if (connect(fd, &address.any, bytes) != 0) {
+        error = errno;
+        if (error == EINPROGRESS) {
+            status = wait_for(fd, POLLOUT, stop_fd, BULK_CONNECT_MS);
+            error  = status == PLASMON_OK ? 0 : ETIMEDOUT;
+            if (status == PLASMON_OK) {
+                (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+            }
+        }
+    }
+    if (error != 0) {
+        pl_fd_close(&fd);
+        return pl_err_set(err,
+                          status == PLASMON_ECLOSED ? status : pl_status_from_errno(error),
+                          "%s: %s", text, strerror(error));
+    }
+    *out_fd = fd;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t transfer_all(int fd, int stop_fd, uint8_t *data, size_t bytes,
+                                     uint64_t stall_ns, bool out)
+{
+    while (bytes > 0) {
+        ssize_t done = out ? send(fd, data, bytes, MSG_NOSIGNAL) : recv(fd, data, bytes, 0);
+        plasmon_status_t status;
+
+        if (done > 0) {
+            data += done;
+            bytes -= (size_t)done;
+            continue;
+        }
+        if (done == 0 || (errno != EAGAIN && errno != EINTR)) {
+            return PLASMON_ECONNECT;
+        }
+        status = wait_for(fd, out ? POLLOUT : POLLIN, stop_fd,
+                          stall_ns == 0 ? -1 : (int)(stall_ns / 1000000));
+        if (status != PLASMON_OK) {
+            return status == PLASMON_EAGAIN ? PLASMON_ETIMEDOUT : status;
+        }
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t bulk_read(int fd, int stop_fd, void *data, size_t bytes, uint64_t stall_ns)
+{
+    return transfer_all(fd, stop_fd, data, bytes, stall_ns, false);
+}
+
+plasmon_status_t bulk_write(int fd, int stop_fd, const void *data, size_t bytes,
+                            uint64_t stall_ns)
+{
+    return transfer_all(fd, stop_fd, (uint8_t *)(uintptr_t)data, bytes, stall_ns, true);
+}
