@@ -179,6 +179,10 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
     if (status != PLASMON_OK) {
         return status;
     }
+    status = check_launch_shape(task->n_launch_shape, task->launch_shape, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
     status = check_task_kind(task, err);
     if (status != PLASMON_OK) {
         return status;
@@ -359,6 +363,13 @@ plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
     }
     if (status == PLASMON_OK) {
         status = check_count(frame->n_cancel, WIRE_RANGES_MAX, "cancels", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_function_defines(frame->n_define, frame->define, "define", err);
+    }
+    if (status == PLASMON_OK) {
+        status =
+            check_count(frame->n_function_wait, WIRE_FUNCTIONS_MAX, "function_waits", err);
     }
     if (status == PLASMON_OK) {
         status =

@@ -133,6 +133,9 @@ static plasmon_status_t check_launch_counts(const Plasmon__V1__Launch *launch,
     if (status == PLASMON_OK) {
         status = check_text(launch->label, WIRE_LABEL_BYTES_MAX, "label", err);
     }
+    if (status == PLASMON_OK) {
+        status = check_launch_shape(launch->n_launch_shape, launch->launch_shape, err);
+    }
     return status;
 }
 
@@ -288,6 +291,14 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
     if (status == PLASMON_OK) {
         status = check_graph_parts(command, err);
     }
+    if (status == PLASMON_OK) {
+        status = check_function_defines(command->n_functions, command->functions,
+                                        "functions", err);
+    }
+    if (status == PLASMON_OK) {
+        status =
+            check_count(command->n_function_free, WIRE_RANGES_MAX, "function_frees", err);
+    }
     if (status == PLASMON_OK && command->welcome != NULL &&
         (command->welcome->device >= WIRE_DEVICES_MAX ||
          command->welcome->host_device_count > WIRE_DEVICES_MAX)) {
@@ -360,6 +371,13 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_failed; i++) {
         status =
             check_text(frame->failed[i]->text, WIRE_TEXT_BYTES_MAX, "failed text", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_functions, WIRE_RANGES_MAX, "functions", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_functions; i++) {
+        status = check_text(frame->functions[i]->text, WIRE_TEXT_BYTES_MAX,
+                            "functions text", err);
     }
     if (status == PLASMON_OK) {
         status = check_count(frame->n_starved, WIRE_RANGES_MAX, "starved", err);

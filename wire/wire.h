@@ -40,6 +40,20 @@
     64u /* STORE_HOST_DEVICE_MAX: workers keep sets of them in a word */
 #define WIRE_VALUE_BYTES_MAX (1ull << 48) /* one array, as in pl_shape_check() */
 
+/* Defined functions: their ids, and what a session may have. */
+#define WIRE_FUNCTION_FIRST \
+    0xfff00000u /* to the end of 32 bits; tests see that no built-in one is there */
+#define WIRE_FUNCTIONS_MAX      1024u /* of one session */
+#define WIRE_SOURCE_BYTES_MAX   (1u << 20)
+#define WIRE_HASH_BYTES         32u
+#define WIRE_LAUNCH_SHAPE_COUNT 7u
+#define WIRE_SHARED_BYTES_MAX   (1u << 24) /* of a launch; devices have far less */
+enum {
+    WIRE_RUNS_CUDA_TEXT = 1u << 0,
+    WIRE_RUNS_C_TEXT    = 1u << 1,
+    WIRE_RUNS_LIBRARY   = 1u << 2,
+};
+
 /*
  * Bump arena with a cap; its ProtobufCAllocator makes decoding cost no malloc a message. Reset between messages.
  * It must not move after wire_arena_init(): the allocator points back to it.
@@ -91,6 +105,17 @@ plasmon_status_t wire_decode_node_frame(struct wire_arena *arena, const uint8_t 
 plasmon_status_t wire_decode_node_command(struct wire_arena *arena, const uint8_t *bytes,
                                           size_t length, Plasmon__V1__NodeCommand **out,
                                           struct pl_err *err) PL_MUST_CHECK;
+
+/*
+ * What identifies the content of a definition: everything but its id. Both sides compute it, so that a damaged text never
+ * runs under a good name.
+ */
+void wire_function_hash(const Plasmon__V1__FunctionDefine *define,
+                        uint8_t out_hash[WIRE_HASH_BYTES]);
+static inline bool wire_function_defined(uint32_t function)
+{
+    return function >= WIRE_FUNCTION_FIRST;
+}
 
 /* Geometry. Lists of numbers as they are on the wire. */
 plasmon_status_t wire_shape_get(const Plasmon__V1__Shape *shape, struct pl_shape *out,

@@ -35,6 +35,14 @@ plasmon_status_t check_mode(uint32_t mode, struct pl_err *err);
 plasmon_status_t check_graph_scalars(size_t n, Plasmon__V1__GraphScalar *const *scalars,
                                      struct pl_err *err);
 
+/* function.c */
+plasmon_status_t check_function_define(const Plasmon__V1__FunctionDefine *define,
+                                       struct pl_err *err);
+plasmon_status_t check_function_defines(size_t n,
+                                        Plasmon__V1__FunctionDefine *const *defines,
+                                        const char *name, struct pl_err *err);
+plasmon_status_t check_launch_shape(size_t n, const uint32_t *shape, struct pl_err *err);
+
 plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
                                     struct pl_err *err);
 plasmon_status_t check_head_frame(const Plasmon__V1__HeadFrame *frame, struct pl_err *err);

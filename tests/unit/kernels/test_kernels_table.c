@@ -144,6 +144,14 @@ TEST(every_function_is_found_by_its_name_and_its_id)
     ASSERT_NULL(kernel_by_id(0));
 }
 
+TEST(no_built_in_function_has_an_id_that_is_kept_for_defined_ones)
+{
+    for (uint32_t i = 0; i < kernel_count(); i++) {
+        ASSERT_TRUE(pl_hash_name(kernel_at(i)->name) <
+                    0xfff00000u); /* WIRE_FUNCTION_FIRST */
+    }
+}
+
 TEST(a_misspelt_name_gets_the_nearest_one)
 {
     ASSERT_STR(kernel_suggest("gemmm"), "gemm");

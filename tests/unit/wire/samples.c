@@ -297,6 +297,69 @@ static const Plasmon__V1__WorkerCommand worker_graph = {
     .graph_free   = LIST(uint64_t, 1, 2),
 };
 
+/* ------------------------------------------------------------------------------------------ defined functions */
+
+#define DEFINE_SOURCE                                                                      \
+    MESSAGE(                                                                               \
+        FunctionDefine, function_define, .id = WIRE_FUNCTION_FIRST + 2,                    \
+        .name      = TEXT("saxpy"),                                                        \
+        .signature = TEXT("saxpy(inout f32[n] y, in f32[n] x, f32 a)"),                    \
+        .cuda_text = BYTES("__global__ void saxpy(float *y, const float *x, float a) {}"), \
+        .c_text    = BYTES("void saxpy(float *y, const float *x, float a) {}"),            \
+        .options = TEXT("-use_fast_math"), .entry = TEXT("saxpy"),                         \
+        .hash = BYTES("\x7d\x5e\xbb\xd5\x7f\xde\x58\xec\x7e\x3e\x4d\xd6\x60\xe3\x4e\xcb"   \
+                      "\x2b\x33\x05\x1f\x2e\xc6\x21\x6c\xa3\xc2\x07\x88\x23\xf7\x0d\xe3"))
+#define DEFINE_LIBRARY                                                                   \
+    MESSAGE(FunctionDefine, function_define, .id = WIRE_FUNCTION_FIRST + 3,              \
+            .name = TEXT("solve"), .signature = TEXT("solve(inout f64[n,n] a)"),         \
+            .library = TEXT("libsolve.so"), .symbol = TEXT("solve_entry"),               \
+            .hash =                                                                      \
+                BYTES("\x17\xe4\xc2\xac\xde\x90\x6d\x35\x0d\x47\xf3\xc9\x0b\x17\x86\x9d" \
+                      "\x85\x82\x3e\xda\xe0\xeb\x81\xce\xf1\x2b\xd8\xcb\x7e\x3e\xd2\x35"))
+#define DEFINES    LIST(Plasmon__V1__FunctionDefine *, DEFINE_SOURCE, DEFINE_LIBRARY)
+#define GRID_BLOCK LIST(uint32_t, 132, 1, 1, 256, 1, 1, 65536)
+#define ARG_DENSE  MESSAGE(Arg, arg, .mode = 1, .ref = 17, .dense = 1)
+
+static const Plasmon__V1__ClientFrame client_function = {
+    .base            = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header          = HEADER(5),
+    .n_define        = 2,
+    .define          = DEFINES,
+    .n_tasks         = 1,
+    .tasks           = LIST(Plasmon__V1__Task *,
+                            MESSAGE(Task, task, .id = 404, .function = WIRE_FUNCTION_FIRST + 2,
+                                    .n_args = 1, .args = LIST(Plasmon__V1__Arg *, ARG_DENSE),
+                                    .n_launch_shape = 7, .launch_shape = GRID_BLOCK)),
+    .n_function_wait = 1,
+    .function_wait =
+        LIST(Plasmon__V1__FunctionWait *, MESSAGE(FunctionWait, function_wait, .request = 6,
+                                                  .function = WIRE_FUNCTION_FIRST + 2)),
+};
+
+static const Plasmon__V1__WorkerCommand worker_function = {
+    .base            = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header          = HEADER(7),
+    .n_functions     = 2,
+    .functions       = DEFINES,
+    .n_launches      = 1,
+    .launches        = LIST(Plasmon__V1__Launch *,
+                            MESSAGE(Launch, launch, .seq = 14, .order = 36,
+                                    .function = WIRE_FUNCTION_FIRST + 2, .n_launch_shape = 7,
+                                    .launch_shape = GRID_BLOCK)),
+    .n_function_free = 2,
+    .function_free   = LIST(uint32_t, WIRE_FUNCTION_FIRST, WIRE_FUNCTION_FIRST + 1),
+};
+
+static const Plasmon__V1__WorkerFrame worker_report = {
+    .base        = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header      = HEADER(8),
+    .n_functions = 1,
+    .functions =
+        LIST(Plasmon__V1__FunctionReport *,
+             MESSAGE(FunctionReport, function_report, .id = WIRE_FUNCTION_FIRST + 2,
+                     .status = -40, .text = TEXT("saxpy(3): error: expected a \";\""))),
+};
+
 /* ------------------------------------------------------------------------------------------ the table */
 
 #define DECODE(function, type)                                                            \
@@ -335,6 +398,9 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"node_command", &node_command.base, sample_node_command},
     {"client_graph", &client_graph.base, sample_client_frame},
     {"worker_graph", &worker_graph.base, sample_worker_command},
+    {"client_function", &client_function.base, sample_client_frame},
+    {"worker_function", &worker_function.base, sample_worker_command},
+    {"worker_report", &worker_report.base, sample_worker_frame},
 };
 
 const struct wire_sample *wire_samples(void)
