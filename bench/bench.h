@@ -113,6 +113,7 @@ struct bench_cluster_config {
     const char *gpus;
     uint32_t cpu_devices;
     const char *transfer;
+    bool driver_time; /* workers of a private cluster tell time inside the driver apart */
 };
 void bench_must_start(struct bench_cluster *cluster,
                       const struct bench_cluster_config *config);
@@ -144,6 +145,7 @@ struct plasmon_shape bench_shape(plasmon_dtype_t dtype, uint32_t ndim, int64_t r
 struct bench_status {
     uint64_t tasks_queued, core_ns, worker_cpu_ns, worker_driver_ns, task_bytes;
     uint64_t peer_copies, host_copies;
+    bool driver_counted; /* worker_driver_ns is not part of worker_cpu_ns */
 };
 void bench_must_status(struct bench_cluster *cluster, struct bench_status *out);
 

@@ -26,6 +26,9 @@ void bench_must_start(struct bench_cluster *cluster,
         /* A route is a property of a cluster, so both are made here. */
         (void)unsetenv("PLASMON_ADDRESS");
     }
+    if (config->driver_time) {
+        (void)setenv("PLASMON_DRIVER_TIME", "1", 1); /* no memory: less is told */
+    }
     options.label       = "plasmon bench";
     options.gpus        = config->gpus;
     options.cpu_devices = config->cpu_devices;
@@ -164,6 +167,7 @@ void bench_must_status(struct bench_cluster *cluster, struct bench_status *out)
         .task_bytes       = find_number(json, "task_bytes"),
         .peer_copies      = find_copies(json, "peer"),
         .host_copies      = find_copies(json, "host"),
+        .driver_counted   = strstr(json, "\"worker_driver_counted\":true") != NULL,
     };
     free(json);
 }

@@ -135,7 +135,8 @@ static void add_costs(struct bench_tasks_run *run, const struct bench_status *be
         {"head_cpu_per_task", after->core_ns - before->core_ns,
          "the head's own work: without gRPC and the kernel"},
         {"worker_cpu_per_task", after->worker_cpu_ns - before->worker_cpu_ns,
-         "without the driver's calls"},
+         after->driver_counted ? "without the driver's calls"
+                               : "the driver's calls included"},
         {"worker_driver_per_task", after->worker_driver_ns - before->worker_driver_ns,
          "inside the driver's calls"},
         {"client_cpu_per_task", client_ns, "all threads of this process, gRPC included"},
@@ -145,7 +146,9 @@ static void add_costs(struct bench_tasks_run *run, const struct bench_status *be
         struct bench_row row = {.unit = "us", .value = (double)costs[i].ns * 1e-3 / tasks};
 
         if (costs[i].ns == 0) {
-            bench_report_remark(&run->report, "%s: the status gives no figure",
+            bench_report_remark(&run->report,
+                                "%s: none was counted (CPU devices have no "
+                                "driver; a worker counts with PLASMON_DRIVER_TIME)",
                                 costs[i].name);
             continue;
         }
@@ -175,6 +178,11 @@ static void async_tasks(struct bench_tasks_run *run, struct plasmon_ref **refs)
                    run->tasks);
     bench_report_add(&run->report, &row);
     add_costs(run, &before, &after, client_ns, (double)run->tasks * ROUNDS);
+    bench_report_add(&run->report, &(struct bench_row){.name  = "head_memory_per_task",
+                                                       .unit  = "bytes",
+                                                       .value = (double)after.task_bytes,
+                                                       .limit = 1024,
+                                                       .note = "when most were in flight"});
 }
 
 /* The line of the picture: how the rate grows with what is in flight. */
@@ -312,10 +320,11 @@ static int run_tasks(int argc, char **argv)
         return cli_usage(&bench_tasks,
                          "--tasks is at least 100 and --object-mib at least 1");
     }
-    run             = (struct bench_tasks_run){.tasks        = given.tasks,
-                                               .scale_tasks  = given.scale ? given.scale_tasks : 0,
-                                               .object_bytes = (uint64_t)given.object_mib << 20};
-    config.transfer = NULL;
+    run                = (struct bench_tasks_run){.tasks        = given.tasks,
+                                                  .scale_tasks  = given.scale ? given.scale_tasks : 0,
+                                                  .object_bytes = (uint64_t)given.object_mib << 20};
+    config.transfer    = NULL;
+    config.driver_time = true;
     config.gpus = given.gpus != NULL ? given.gpus : bench_machine_gpus() > 0 ? "1" : "none";
     config.cpu_devices = given.cpu_devices; /* 0 is 1 without GPUs */
 

@@ -177,6 +177,8 @@ static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
     put_number(out, "core_ns", reply->core_ns);
     put_number(out, "worker_cpu_ns", reply->worker_cpu_ns);
     put_number(out, "worker_driver_ns", reply->worker_driver_ns);
+    pl_str_append(out, ",\"worker_driver_counted\":%s",
+                  reply->worker_driver_counted ? "true" : "false");
     put_number(out, "task_bytes", reply->task_bytes);
     pl_str_append(out, ",\"devices\":[");
     for (size_t i = 0; i < reply->n_devices; i++) {

@@ -196,6 +196,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
 
 void head_core_flush(struct head_core *core)
 {
+    head_memory_note(core);
     head_device_relieve(core);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
@@ -274,6 +275,8 @@ static plasmon_status_t status_routes(const struct head_core *core,
 
         out->worker_cpu_ns += device->stats.cpu_ns;
         out->worker_driver_ns += device->stats.driver_ns;
+        out->worker_driver_counted = (i == 0 || out->worker_driver_counted) &&
+                                     (device->gone || device->stats.driver_counted);
         for (size_t r = 0; r < device->stats.n_routes; r++) {
             uint32_t route = device->routes[r].route;
 
@@ -306,6 +309,7 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
     out->tasks_failed = core->tasks_failed;
     out->objects      = core->counts.buffers;
     out->object_bytes = core->object_bytes;
+    out->task_bytes   = core->memory.bytes_a_task;
     out->policy       = (char *)core->policy->name;
     out->transfer     = (char *)transfers[core->config.transfer];
     if (core->devices.count > 0) {

@@ -5,6 +5,7 @@
  *   hazard.c    uses of buffers, and the edges that follow from them
  *   device.c    slots, launch numbers, windows, outboxes, starvation
  *   worker.c    devices join, come back, and go
+ *   memory.c    what tasks in flight cost
  *   task.c      the life of a task: numbered, encoded, sent, finished, failed onwards
  *   move.c      bringing a box to a device: common buffer, replica, gather, host route
  *   submit.c    a client's task becomes a launch
@@ -200,7 +201,8 @@ struct head_task {
     uint64_t seq;
     uint64_t order;
     uint32_t function;
-    uint64_t cost_ns; /* estimate, part of device->load_ns */
+    uint64_t cost_ns;       /* estimate, part of device->load_ns */
+    uint64_t counted_bytes; /* part of core->memory.bytes */
     uint8_t attempts;
     uint8_t attempts_max;
     bool consumes; /* overwrites something in place: cannot run twice */
@@ -266,6 +268,12 @@ struct head_name {
 
 struct head_policy;
 
+struct head_memory {
+    uint64_t bytes;        /* of the blocks of unfinished tasks */
+    uint64_t most;         /* unfinished tasks at a time, so far */
+    uint64_t bytes_a_task; /* then */
+};
+
 struct head_core {
     struct head_config config;
     const struct head_policy *policy;
@@ -291,6 +299,7 @@ struct head_core {
     uint64_t step_last;      /* number of the last segment of a plan, for workers */
     struct wire_arena arena; /* for building messages; reset for each */
     uint64_t tasks_done, tasks_failed, tasks_queued;
+    struct head_memory memory;
     struct head_core_counts counts;
     uint64_t object_bytes;
 };
@@ -385,6 +394,12 @@ void head_device_destroy(struct head_device *device);
 void head_device_tell(struct head_core *core, struct head_device *device,
                       const struct head_bytes *part);
 
+/* ---- memory.c */
+void head_memory_count(struct head_core *core,
+                       struct head_task *task); /* again, when its blocks have changed */
+void head_memory_forget(struct head_core *core, const struct head_task *task);
+void head_memory_note(struct head_core *core); /* when the input ran dry */
+
 /* ---- task.c */
 /* What a launch is made of, before it has a number. */
 struct head_operand {
@@ -441,7 +456,7 @@ int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view,
                         size_t *out_n);
 /* Number it, find its edges, encode it, queue it. The task is owned by the core until it finishes. */
 struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch);
-void head_task_makes(struct head_task *task,
+void head_task_makes(struct head_core *core, struct head_task *task,
                      struct head_tile *tile); /* if the task fails, so does the tile */
 void head_task_release(struct head_task *task);
 /* Its worker is done with it. It finishes now, or when the last task finishes whose result it read. */

@@ -437,7 +437,7 @@ plasmon_status_t head_data_put(struct head_core *core, struct head_client *clien
     launch.offset        = task->put_offset;
     launch.retries_max   = core->config.retries;
     started              = head_task_start(core, &launch);
-    head_task_makes(started, tile);
+    head_task_makes(core, started, tile);
     head_tile_release(core, tile);
     return PLASMON_OK;
 }
@@ -477,7 +477,7 @@ plasmon_status_t head_data_put_open(struct head_core *core, struct head_client *
     launch.label          = open->label;
     launch.retries_max    = core->config.retries;
     started               = head_task_start(core, &launch);
-    head_task_makes(started, tile);
+    head_task_makes(core, started, tile);
     head_tile_release(core, tile);
 
     wait         = wait_create(client, WAIT_PUT_READY, open->request);
@@ -529,7 +529,7 @@ plasmon_status_t head_data_put_seal(struct head_core *core, struct head_client *
     launch.operands      = &operand;
     launch.operand_count = 1;
     launch.retries_max   = 250;
-    head_task_makes(head_task_start(core, &launch), tile);
+    head_task_makes(core, head_task_start(core, &launch), tile);
     return PLASMON_OK;
 }
 

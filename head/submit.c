@@ -169,7 +169,7 @@ static void commit(struct head_core *core, struct head_task *task, struct head_a
     }
     tile = head_tile_create(core, &arg->hull);
     head_instance_add(core, tile, arg->buffer, &arg->hull);
-    head_task_makes(task, tile);
+    head_task_makes(core, task, tile);
     if (arg->mode == PLASMON__V1__MODE__MODE_REDUCE) {
         head_reduce_add(core, arg->array, &arg->hull, tile, arg->reduce_op);
     } else {

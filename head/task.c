@@ -178,6 +178,7 @@ void head_task_skip(struct head_core *core, struct head_task *task)
     out->kind       = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
     task->kind      = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
     keep_encoded(task, out);
+    head_memory_count(core, task);
 }
 
 /* ---------------------------------------------------------------------------------------------- start */
@@ -206,7 +207,8 @@ static size_t unique_points(struct pl_vec *after)
     return kept;
 }
 
-static void add_dependent(struct head_task *producer, struct head_task *task)
+static void add_dependent(struct head_core *core, struct head_task *producer,
+                          struct head_task *task)
 {
     struct head_task **place;
 
@@ -220,6 +222,7 @@ static void add_dependent(struct head_task *producer, struct head_task *task)
     *place = task;
     task->refs++;
     task->producers_open++;
+    head_memory_count(core, producer);
 }
 
 struct head_operand head_operand_whole(struct head_buffer *buffer, bool fresh, bool writes)
@@ -292,6 +295,7 @@ static size_t wait_behind_gates(struct head_core *core, struct head_device *devi
 
         task_number(core, task, 0);
         encode(core, task, &gate, points + first, pl_min_u64(GATE_POINTS, count - first));
+        head_memory_count(core, task);
         points[kept++] = wire_point(device->index, task->seq); /* behind what is read */
     }
     return kept;
@@ -337,10 +341,10 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     for (size_t i = 0; i < builder.producers.count; i++) {
         struct head_task *producer = *(struct head_task **)pl_vec_at(&builder.producers, i);
 
-        add_dependent(producer, task);
+        add_dependent(core, producer, task);
     }
     if (launch->twin != NULL) {
-        add_dependent(launch->twin, task);
+        add_dependent(core, launch->twin, task);
     }
 
     encode(core, task, launch, builder.after.items, after_count);
@@ -360,11 +364,12 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
             break;
         }
     }
+    head_memory_count(core, task);
     head_device_pump(core, task->device);
     return task;
 }
 
-void head_task_makes(struct head_task *task, struct head_tile *tile)
+void head_task_makes(struct head_core *core, struct head_task *task, struct head_tile *tile)
 {
     struct head_tile **place = pl_vec_push(&task->outputs);
 
@@ -375,6 +380,7 @@ void head_task_makes(struct head_task *task, struct head_tile *tile)
     if (task->failure != NULL && tile->failure == NULL) {
         tile->failure = head_failure_hold(task->failure);
     }
+    head_memory_count(core, task);
 }
 
 void head_task_release(struct head_task *task)
@@ -511,6 +517,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
     resolve(core, task);
     core->tasks_queued--;
     core->counts.tasks--;
+    head_memory_forget(core, task);
 
     if (task->group == NULL && task->client != NULL && task->id != 0) {
         (void)pl_map_remove(&task->client->tasks,

@@ -264,8 +264,9 @@ static void on_stats(void *user, Plasmon__V1__WorkerStats *out)
     struct worker_daemon *daemon = user;
 
     worker_core_stats(daemon->core, out);
-    out->cpu_ns    = daemon->cpu_ns;
-    out->driver_ns = daemon->driver_ns;
+    out->cpu_ns         = daemon->cpu_ns;
+    out->driver_ns      = daemon->driver_ns;
+    out->driver_counted = daemon->driver_time;
 }
 
 static size_t on_routes(void *user, Plasmon__V1__RouteStats *out, size_t max)

@@ -29,6 +29,7 @@ struct worker_daemon {
     struct wire_ranges unfinished;
     Plasmon__V1__WorkerHello hello;
     char host_id[PL_HOST_ID_BYTES];
+    bool driver_time; /* driver_ns is counted; if not, that time is in cpu_ns */
 
     struct pl_mutex lock; /* rank PL_RANK_WORKER */
 

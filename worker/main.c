@@ -33,7 +33,9 @@ static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err
     status = device_open(daemon->options.kind, daemon->options.ordinal, &config,
                          &daemon->device, err);
     if (status == PLASMON_OK) {
-        device_driver_time_enable(true);
+        /* Two looks at the clock a call: only where somebody measures. */
+        daemon->driver_time = getenv("PLASMON_DRIVER_TIME") != NULL;
+        device_driver_time_enable(daemon->driver_time);
         status = worker_memory_create(daemon->device, &daemon->shared,
                                       daemon->options.device_memory, &daemon->memory, err);
     }

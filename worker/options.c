@@ -50,7 +50,8 @@ void worker_options_print_help(FILE *out)
                 option->value == NULL ? "" : option->value, option->help);
     }
     fputs("\nPLASMON_TOKEN is the cluster's token, PLASMON_LOG the log level (error .. "
-          "trace).\n",
+          "trace). With PLASMON_DRIVER_TIME set the\nstatus tells time inside the driver's "
+          "calls apart; two looks at the clock a call.\n",
           out);
 }
 

@@ -468,4 +468,27 @@ TEST(threads_submit_at_the_same_time)
     plasmon_finish(client);
 }
 
+static void expect_status(struct plasmon_client *client, const char *part)
+{
+    char *text;
+
+    CLUSTER_OK(plasmon_status_json(client, &text));
+    ASSERT_CONTAINS(text, part);
+    free(text);
+}
+
+TEST(the_status_tells_driver_time_apart_only_where_it_is_asked_to)
+{
+    struct plasmon_client *client;
+
+    ASSERT_EQ(unsetenv("PLASMON_DRIVER_TIME"), 0);
+    client = cluster_start(2);
+    expect_status(client, "\"worker_driver_counted\":false");
+    plasmon_finish(client);
+    ASSERT_EQ(setenv("PLASMON_DRIVER_TIME", "1", 1), 0);
+    client = cluster_start(2);
+    expect_status(client, "\"worker_driver_counted\":true");
+    plasmon_finish(client);
+}
+
 TEST_MAIN()

@@ -1,0 +1,64 @@
+/*
+ * What tasks in flight cost the head: every unfinished task counts the blocks that exist for it - itself with its uses, its encoded
+ * launch, its label, its lists - and for each output what was made for it. Tables that grow with the tasks (the ring of a device's
+ * launches, a client's ids) are added when somebody asks. They never shrink, so a figure a task only means something while there are
+ * many: it is taken whenever there are more than there ever were.
+ */
+#include "head/core_int.h"
+
+#include <malloc.h>
+
+/* The allocator's own word included. */
+static uint64_t block_bytes(const void *block)
+{
+    return block != NULL ? malloc_usable_size((void *)(uintptr_t)block) + sizeof(size_t)
+                         : 0;
+}
+
+enum {
+    OUTPUT_BYTES = sizeof(struct head_array) + sizeof(struct head_fragment) +
+                   sizeof(struct head_tile) + sizeof(struct head_instance) +
+                   sizeof(struct head_buffer) + sizeof(struct head_ref) +
+                   6 * sizeof(size_t) + 2 * sizeof(struct pl_map_slot)
+};
+
+void head_memory_count(struct head_core *core, struct head_task *task)
+{
+    uint64_t bytes = block_bytes(task) + block_bytes(task->bytes) +
+                     block_bytes(task->label) + block_bytes(task->dependents.items) +
+                     block_bytes(task->outputs.items) + block_bytes(task->waits.items) +
+                     task->outputs.count * (uint64_t)OUTPUT_BYTES;
+
+    core->memory.bytes += bytes - task->counted_bytes;
+    task->counted_bytes = bytes;
+}
+
+void head_memory_forget(struct head_core *core, const struct head_task *task)
+{
+    PL_CHECK(core->memory.bytes >= task->counted_bytes);
+    core->memory.bytes -= task->counted_bytes;
+}
+
+static uint64_t tables_bytes(struct head_core *core)
+{
+    struct pl_list *pos;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        bytes += block_bytes(head_device_at(core, i)->by_seq);
+    }
+    pl_list_for_each(pos, &core->clients) {
+        bytes += block_bytes(pl_container_of(pos, struct head_client, link)->tasks.slots);
+    }
+    return bytes;
+}
+
+void head_memory_note(struct head_core *core)
+{
+    struct head_memory *memory = &core->memory;
+
+    if (core->counts.tasks > memory->most) {
+        memory->most         = core->counts.tasks;
+        memory->bytes_a_task = (memory->bytes + tables_bytes(core)) / memory->most;
+    }
+}
