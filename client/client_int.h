@@ -7,6 +7,7 @@
  *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
  *   submit.c             calls
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
+ *   ahead.c              small values before they are asked for
  *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
  *   views.c, wait.c, status.c  the other calls of plasmon.h
  *   embedded.c, spawn.c  a private cluster
@@ -55,6 +56,12 @@ struct client_device {
 /* How bytes of a device's memory are reached; place.c. */
 enum data_path { DATA_AUTO, DATA_MAPPED, DATA_STAGED, DATA_MESSAGES };
 
+/* Who gets small values one after the other; ahead.c. */
+struct ahead {
+    uint64_t last_id; /* root of the last small get */
+    uint32_t window;  /* how many more to ask for with the next one */
+};
+
 struct submit_scratch; /* submit.c: room for the arguments of a call */
 
 struct plasmon_client {
@@ -80,6 +87,7 @@ struct plasmon_client {
     struct pl_vec devices;     /* struct client_device */
     uint64_t devices_asked_ns; /* when the head was last asked for want of a device */
     struct submit_scratch *scratch;
+    struct ahead ahead;
     char store_socket[108];
     int ready_fd; /* -1: nobody asked */
 
@@ -127,6 +135,10 @@ void submit_scratch_destroy(struct submit_scratch *scratch);
 plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root,
                                         const struct pl_box *box,
                                         uint64_t deadline_ns) PL_MUST_CHECK;
+
+/* The ref failed, or (status ETIMEDOUT) is pending: that, with its text as this thread's error. Else `status`. */
+plasmon_status_t client_tell_state_locked(const struct root *root, const struct pl_box *box,
+                                          plasmon_status_t status) PL_MUST_CHECK;
 
 /* views.c: a snapshot of what the slot shows, as a new root with one handle. */
 plasmon_status_t client_snapshot_locked(struct plasmon_client *client,

@@ -1,8 +1,8 @@
 /*
  * get: bytes of a ref to host memory.
  *
- *   1. Wait until nothing more will be written to what the ref shows.
- *   2. Ask the head where the bytes are; it holds this version for us.
+ *   1. Few bytes that were put or got before are kept with the ref, until it is written: done.
+ *   2. Ask the head where the bytes are; it answers when they are right, and holds this version for us.
  *   3. Every place is on this host: pin, copy (where it is mapped) or fetch through a lane, unpin. Nothing goes through a socket.
  *      What a lane cannot fetch in a few long runs (strided views, above all) the head has copied together first.
  *   4. Otherwise ask for the bytes, a MiB at a time, a few in flight.
@@ -18,6 +18,7 @@
 #include "client/parallel.h"
 
 #define LOCATE_TRIES 3
+#define AHEAD_NS     2000000u /* for a value that nobody asked for yet */
 /* A place is fetched through a lane in this many runs, or in runs of at least this many bytes; else copied together first. */
 #define RUNS_MAX      16
 #define RUN_BYTES_MIN (1u << 20)
@@ -141,14 +142,20 @@ static bool places_cover(const struct held_value *value)
 
 /* One round. EAGAIN: in another form. */
 static plasmon_status_t get_placed(struct plasmon_client *client, struct held_value *value,
-                                   enum data_form form, void *data, uint64_t deadline_ns,
-                                   bool *out_failed)
+                                   struct ahead_values *ahead, enum data_form form,
+                                   void *data, uint64_t deadline_ns, bool *out_failed)
 {
-    struct pl_err err = {0};
+    struct held_value *values[DATA_VALUES_MAX] = {value};
+    uint32_t count                             = 1;
+    struct pl_err err                          = {0};
     plasmon_status_t status;
 
+    for (uint32_t i = 0; !ahead->asked && i < ahead->count; i++) {
+        values[count++] = &ahead->values[i];
+    }
+    ahead->asked = true;
     pl_mutex_lock(&client->lock);
-    status = held_value_locate_locked(client, value, form, deadline_ns);
+    status = held_values_locate_locked(client, values, count, form, deadline_ns);
     pl_mutex_unlock(&client->lock);
     *out_failed = status != PLASMON_OK && status != PLASMON_EAGAIN;
     if (status != PLASMON_OK) {
@@ -167,17 +174,18 @@ static plasmon_status_t get_placed(struct plasmon_client *client, struct held_va
 
 /* EUNREACHABLE: get it by messages. */
 static plasmon_status_t get_shared(struct plasmon_client *client, struct held_value *value,
-                                   void *data, uint64_t deadline_ns)
+                                   struct ahead_values *ahead, void *data,
+                                   uint64_t deadline_ns)
 {
     enum data_form form     = DATA_PLACES;
     plasmon_status_t status = PLASMON_ELOST;
     bool failed             = false;
 
     for (int i = 0; i < LOCATE_TRIES && status == PLASMON_ELOST; i++) {
-        status = get_placed(client, value, form, data, deadline_ns, &failed);
+        status = get_placed(client, value, ahead, form, data, deadline_ns, &failed);
         if (status == PLASMON_EAGAIN && form == DATA_PLACES) {
             form   = DATA_COMPACT;
-            status = get_placed(client, value, form, data, deadline_ns, &failed);
+            status = get_placed(client, value, ahead, form, data, deadline_ns, &failed);
         }
     }
     return status == PLASMON_OK || failed ? status : PLASMON_EUNREACHABLE;
@@ -300,12 +308,136 @@ static plasmon_status_t get_large_by_messages(struct plasmon_client *client,
 
 /* ------------------------------------------------------------------------------------------------ get */
 
+/* From the bytes that are kept with the root, if there are any. */
+static bool get_kept_locked(const struct ref_slot *slot, void *data)
+{
+    const struct root *root = slot->root;
+    struct pl_box all       = pl_box_of_shape(&root->shape);
+    struct pl_view view     = slot_view(slot);
+
+    if (root->value == NULL) {
+        return false;
+    }
+    copy_view_out(data, &view, &all, root->value, &all, pl_dtype_bytes(root->shape.dtype));
+    return true;
+}
+
+/* Few bytes are kept: the next get of this version costs no message. */
+static void keep(struct plasmon_client *client, struct plasmon_ref *ref,
+                 const struct held_value *value, const void *data)
+{
+    struct pl_err unused = {0};
+    struct ref_slot *slot;
+
+    if (!value->whole || value->bytes > VALUE_BYTES_MAX) {
+        return;
+    }
+    pl_mutex_lock(&client->lock);
+    if (refs_find(&client->refs, ref, &slot, &unused) == PLASMON_OK &&
+        slot->root->id == value->root_id && slot->root->version == value->version) {
+        root_keep_value(&client->refs, slot->root, data);
+    }
+    pl_mutex_unlock(&client->lock);
+}
+
+/* What a get says that has asked before the ref was decided is what waiting for it would have said. */
+static plasmon_status_t explain(struct plasmon_client *client, struct plasmon_ref *ref,
+                                plasmon_status_t status)
+{
+    struct pl_err unused = {0};
+    struct ref_slot *slot;
+    struct pl_box box;
+
+    pl_mutex_lock(&client->lock);
+    if (refs_find(&client->refs, ref, &slot, &unused) == PLASMON_OK) {
+        status = client_tell_state_locked(slot->root, slot_box(slot, &box), status);
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+/* The small values that came along: kept with their refs. */
+static void take_ahead(struct plasmon_client *client, struct ahead_values *ahead)
+{
+    uint64_t bytes[VALUE_BYTES_MAX / 8];
+
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        struct held_value *value = &ahead->values[i];
+        struct pl_err unused     = {0};
+        bool good;
+
+        if (value->hold == 0) {
+            continue;
+        }
+        good = places_cover(value) &&
+               copy_places(client, value, bytes, pl_now_ns() + AHEAD_NS, &unused) ==
+                   PLASMON_OK;
+        pl_mutex_lock(&client->lock);
+        held_value_drop_locked(client, value);
+        pl_mutex_unlock(&client->lock);
+        if (good) {
+            keep(client, ahead->refs[i], value, bytes);
+        }
+    }
+}
+
+static plasmon_status_t get_value(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  struct held_value *value, struct ahead_values *ahead,
+                                  void *data, uint64_t deadline_ns)
+{
+    plasmon_status_t status;
+
+    if (data_reachable(client, PLASMON_ANYWHERE)) {
+        status = get_shared(client, value, ahead, data, deadline_ns);
+        take_ahead(client, ahead);
+        if (status != PLASMON_EUNREACHABLE) {
+            return status;
+        }
+    }
+    if (value->bytes > READ_CHUNK_BYTES) {
+        return get_large_by_messages(client, ref, data, value->bytes, deadline_ns);
+    }
+    return get_by_messages(client, value->root_id, value->whole ? NULL : &value->asked,
+                           data, value->bytes, deadline_ns);
+}
+
+/* Either all is done (*out_got, or a failure), or `value` says what to ask the head for. */
+static plasmon_status_t get_begin(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  void *data, size_t capacity, bool poll,
+                                  struct held_value *value, struct ahead_values *ahead,
+                                  bool *out_got)
+{
+    struct ref_slot *slot;
+    struct pl_box box;
+    plasmon_status_t status;
+
+    *out_got = false;
+    pl_mutex_lock(&client->lock);
+    status = held_value_begin_locked(client, ref, capacity, value, &slot);
+    if (status == PLASMON_OK) {
+        status = root_state(slot->root, slot_box(slot, &box), NULL);
+        if (status == PLASMON_OK) {
+            *out_got = get_kept_locked(slot, data);
+            ahead_plan_locked(client, slot->root, *out_got, ahead);
+        } else if (status == PLASMON_INPROGRESS && !poll) {
+            status =
+                PLASMON_OK; /* ask at once: the answer comes with the end of the task */
+        } else {
+            status = client_wait_ref_locked(client, slot->root, slot_box(slot, &box), 0);
+        }
+    }
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
 plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *ref,
                              void *data, size_t bytes, uint32_t timeout_ms)
 {
-    uint64_t deadline_ns    = client_deadline(timeout_ms);
-    struct held_value value = {.hold = 0};
-    plasmon_status_t status = client_enter(client);
+    uint64_t deadline_ns      = client_deadline(timeout_ms);
+    struct held_value value   = {.hold = 0};
+    struct ahead_values ahead = {.count = 0};
+    plasmon_status_t status   = client_enter(client);
+    bool got;
 
     if (status != PLASMON_OK) {
         return status;
@@ -317,24 +449,19 @@ plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *
         return error_set(PLASMON_EINVAL,
                          "this call waits for the head and cannot be made in a callback");
     }
-    status = held_value_begin(client, ref, bytes, deadline_ns, &value);
-    if (status != PLASMON_OK) {
+    status = get_begin(client, ref, data, bytes, timeout_ms == 0, &value, &ahead, &got);
+    if (status != PLASMON_OK || got) {
         return status;
     }
     if (timeout_ms ==
         0) { /* polling meant not to wait for the task; moving the bytes takes its time */
         deadline_ns = UINT64_MAX;
     }
-
-    if (data_reachable(client, PLASMON_ANYWHERE)) {
-        status = get_shared(client, &value, data, deadline_ns);
-        if (status != PLASMON_EUNREACHABLE) {
-            return status;
-        }
+    status = get_value(client, ref, &value, &ahead, data, deadline_ns);
+    ahead_finish(client, &ahead);
+    if (status != PLASMON_OK) {
+        return explain(client, ref, status);
     }
-    if (value.bytes > READ_CHUNK_BYTES) {
-        return get_large_by_messages(client, ref, data, value.bytes, deadline_ns);
-    }
-    return get_by_messages(client, value.root_id, value.whole ? NULL : &value.asked, data,
-                           value.bytes, deadline_ns);
+    keep(client, ref, &value, data);
+    return PLASMON_OK;
 }

@@ -7,6 +7,7 @@
 /* A value whose present version is held: what a get or a map works on. */
 struct held_value {
     uint64_t root_id;
+    uint64_t version; /* of the root */
     bool whole;
     uint64_t bytes;
     struct pl_view asked;   /* what the ref shows, in its root's coordinates */
@@ -22,6 +23,12 @@ struct held_value {
 plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_ref *ref,
                                   size_t capacity, uint64_t deadline_ns,
                                   struct held_value *value) PL_MUST_CHECK;
+/* The same without waiting, with the lock. The slot is good as long as the lock is held. */
+plasmon_status_t held_value_begin_locked(struct plasmon_client *client,
+                                         struct plasmon_ref *ref, size_t capacity,
+                                         struct held_value *value,
+                                         struct ref_slot **out_slot) PL_MUST_CHECK;
+void held_value_of_slot(const struct ref_slot *slot, struct held_value *value);
 /* In which form are the bytes wanted? */
 enum data_form {
     DATA_PLACES,   /* wherever they are */
@@ -35,7 +42,31 @@ enum data_form {
 plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
                                           struct held_value *value, enum data_form form,
                                           uint64_t deadline_ns) PL_MUST_CHECK;
+/*
+ * The same for several values at once, and one answer's wait: for the first. The others, which are wholes, are held (hold is not 0) if their
+ * answers came by then.
+ */
+#define DATA_VALUES_MAX 65u
+plasmon_status_t held_values_locate_locked(struct plasmon_client *client,
+                                           struct held_value *const *values, uint32_t count,
+                                           enum data_form form,
+                                           uint64_t deadline_ns) PL_MUST_CHECK;
 void held_value_drop_locked(struct plasmon_client *client, struct held_value *value);
+/* Small values that are asked for before the program does (ahead.c). */
+struct ahead_values {
+    uint32_t count;
+    struct held_value *values; /* wholes; not held yet */
+    struct plasmon_ref **refs; /* a handle of our own each */
+    bool asked;                /* once is enough */
+};
+/*
+ * A get of `root` begins; it is small or not, and its bytes are at hand (got) or not. What else to ask for with it: *out is the
+ * caller's, and ahead_finish() ends it.
+ */
+void ahead_plan_locked(struct plasmon_client *client, const struct root *root, bool got,
+                       struct ahead_values *out);
+void ahead_finish(struct plasmon_client *client, struct ahead_values *ahead);
+
 /* PLASMON_CLIENT_PATH; NULL is auto. EINVAL with the text set. */
 plasmon_status_t data_path_parse(const char *text, enum data_path *out_path) PL_MUST_CHECK;
 /* How a device is reached; never DATA_AUTO. Without the lock. */

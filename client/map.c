@@ -153,7 +153,7 @@ void plasmon_unmap(struct plasmon_mapping *mapping)
         PLASMON_OK) { /* in a forked child the pin and the hold are the parent's */
         shared_unpin(&client->shared, &mapping->pin);
         pl_mutex_lock(&client->lock);
-        session_release_locked(client, mapping->hold, true);
+        session_release_locked(client, mapping->hold, RELEASE_AT_ONCE);
         pl_mutex_unlock(&client->lock);
     }
     pl_free(mapping);

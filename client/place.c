@@ -16,6 +16,7 @@
 
 #define SEALED_TIMEOUT_NS 2000000000ull
 #define DEVICES_STALE_NS  2000000000ull
+#define SMALL_BYTES       4096u
 #define KIND_CPU          1u /* enum device_kind */
 
 /* ------------------------------------------------------------------------------------------------ paths */
@@ -227,18 +228,30 @@ plasmon_status_t data_lane_get(struct plasmon_client *client, uint32_t host_devi
 
 /* ------------------------------------------------------------------------------------------------ a value, held */
 
-plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_ref *ref,
-                                  size_t capacity, uint64_t deadline_ns,
-                                  struct held_value *value)
+void held_value_of_slot(const struct ref_slot *slot, struct held_value *value)
+{
+    struct pl_shape shape = slot_shape(slot);
+
+    value->root_id = slot->root->id;
+    value->version = slot->root->version;
+    value->bytes   = pl_shape_bytes(&shape);
+    value->whole   = slot->view == NULL;
+    value->asked   = slot_view(slot);
+    value->hold    = 0;
+    slot_place(slot, &value->shape, &value->view);
+}
+
+plasmon_status_t held_value_begin_locked(struct plasmon_client *client,
+                                         struct plasmon_ref *ref, size_t capacity,
+                                         struct held_value *value,
+                                         struct ref_slot **out_slot)
 {
     struct pl_err err = {0};
     struct ref_slot *slot;
     struct pl_shape shape;
-    struct pl_box box;
     char text[128];
     plasmon_status_t status;
 
-    pl_mutex_lock(&client->lock);
     status = refs_find(&client->refs, ref, &slot, &err);
     if (status == PLASMON_OK && slot->root->is_task) {
         status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
@@ -253,13 +266,25 @@ plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_
         }
     }
     if (status != PLASMON_OK) {
-        (void)error_from(&err, status);
-    } else { /* the slot may go away while we wait: take what is needed of it first */
-        value->root_id = slot->root->id;
-        value->whole   = slot->view == NULL;
-        value->asked   = slot_view(slot);
-        value->hold    = 0;
-        slot_place(slot, &value->shape, &value->view);
+        return error_from(&err, status);
+    }
+    /* The slot may go away while somebody waits: take what is needed of it first. */
+    held_value_of_slot(slot, value);
+    *out_slot = slot;
+    return PLASMON_OK;
+}
+
+plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_ref *ref,
+                                  size_t capacity, uint64_t deadline_ns,
+                                  struct held_value *value)
+{
+    struct ref_slot *slot;
+    struct pl_box box;
+    plasmon_status_t status;
+
+    pl_mutex_lock(&client->lock);
+    status = held_value_begin_locked(client, ref, capacity, value, &slot);
+    if (status == PLASMON_OK) {
         status =
             client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
     }
@@ -288,13 +313,12 @@ static plasmon_status_t shown_in(struct held_value *value, enum data_form form)
                      "the object is a part of an array that is not known here");
 }
 
-plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
-                                          struct held_value *value, enum data_form form,
-                                          uint64_t deadline_ns)
+/* With `locate` filled in, `value` holds, unless what comes next fails. */
+static plasmon_status_t locate_open_locked(struct plasmon_client *client,
+                                           struct held_value *value, enum data_form form,
+                                           Plasmon__V1__Locate *locate,
+                                           int64_t numbers[3 * PL_DIM_MAX])
 {
-    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Locate locate = PLASMON__V1__LOCATE__INIT, *list[] = {&locate};
-    int64_t numbers[3 * PL_DIM_MAX];
     plasmon_status_t status = pl_cond_init(&value->cond);
 
     if (status != PLASMON_OK) {
@@ -303,41 +327,89 @@ plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
     request_init(&value->request, &value->cond);
     status = request_open_locked(client, &value->request);
     if (status != PLASMON_OK) {
-        goto err_close;
+        request_close_locked(client, &value->request);
+        pl_cond_finish(&value->cond);
+        return status;
     }
-
-    value->hold     = refs_draw_ref(&client->refs);
-    locate.request  = value->request.number;
-    locate.ref      = value->root_id;
-    locate.hold_ref = value->hold;
-    locate.gather   = form == DATA_GATHERED;
-    locate.compact  = form == DATA_COMPACT;
+    value->hold = refs_draw_ref(&client->refs);
+    plasmon__v1__locate__init(locate);
+    locate->request  = value->request.number;
+    locate->ref      = value->root_id;
+    locate->hold_ref = value->hold;
+    locate->gather   = form == DATA_GATHERED;
+    locate->compact  = form == DATA_COMPACT;
     if (!value->whole) {
-        locate.n_view = wire_view_put(&value->asked, numbers);
-        locate.view   = numbers;
+        locate->n_view = wire_view_put(&value->asked, numbers);
+        locate->view   = numbers;
     }
-    fields.n_locate = 1;
-    fields.locate   = list;
-    status          = request_send_locked(client, &value->request, FRAME_LOCATE, &fields);
-    if (status != PLASMON_OK) {
-        value->hold = 0;
-        goto err_close;
-    }
-    status = request_wait_locked(client, &value->request, deadline_ns);
+    return PLASMON_OK;
+}
+
+static void locate_close_locked(struct plasmon_client *client, struct held_value *value)
+{
+    value->hold = 0;
+    request_close_locked(client, &value->request);
+    pl_cond_finish(&value->cond);
+}
+
+/* What the answer says of the value. Not OK: it is not held any more. */
+static plasmon_status_t locate_end_locked(struct plasmon_client *client,
+                                          struct held_value *value, enum data_form form,
+                                          uint64_t deadline_ns)
+{
+    plasmon_status_t status = request_wait_locked(client, &value->request, deadline_ns);
+
     if (status == PLASMON_OK) {
         status = shown_in(value, form);
     }
-    if (status == PLASMON_OK) {
-        return PLASMON_OK;
+    if (status !=
+        PLASMON_OK) { /* it may have been taken: perhaps only the answer came too late */
+        session_release_locked(client, value->hold, RELEASE_AT_ONCE);
+        locate_close_locked(client, value);
     }
-    /* It may have been taken: perhaps only the answer came too late. */
-    session_release_locked(client, value->hold, true);
-    value->hold = 0;
-
-err_close:
-    request_close_locked(client, &value->request);
-    pl_cond_finish(&value->cond);
     return status;
+}
+
+plasmon_status_t held_values_locate_locked(struct plasmon_client *client,
+                                           struct held_value *const *values, uint32_t count,
+                                           enum data_form form, uint64_t deadline_ns)
+{
+    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Locate locates[DATA_VALUES_MAX], *list[DATA_VALUES_MAX];
+    int64_t numbers[3 * PL_DIM_MAX]; /* only the first may be a view */
+    plasmon_status_t status = PLASMON_OK;
+
+    PL_CHECK(count >= 1 && count <= DATA_VALUES_MAX);
+    for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
+        PL_CHECK(i == 0 || values[i]->whole);
+        status = locate_open_locked(client, values[i], form, &locates[i], numbers);
+        if (status == PLASMON_OK) {
+            list[fields.n_locate++] = &locates[i];
+        }
+    }
+    fields.locate = list;
+    if (status == PLASMON_OK) {
+        status = request_send_locked(client, &values[0]->request, FRAME_LOCATE, &fields);
+    }
+    if (status != PLASMON_OK) {
+        for (size_t i = 0; i < fields.n_locate; i++) {
+            locate_close_locked(client, values[i]);
+        }
+        return status;
+    }
+
+    status = locate_end_locked(client, values[0], form, deadline_ns);
+    for (uint32_t i = 1; i < count; i++) { /* those that are answered by now */
+        (void)locate_end_locked(client, values[i], form, 0);
+    }
+    return status;
+}
+
+plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
+                                          struct held_value *value, enum data_form form,
+                                          uint64_t deadline_ns)
+{
+    return held_values_locate_locked(client, &value, 1, form, deadline_ns);
 }
 
 void held_value_drop_locked(struct plasmon_client *client, struct held_value *value)
@@ -345,9 +417,9 @@ void held_value_drop_locked(struct plasmon_client *client, struct held_value *va
     if (value->hold == 0) {
         return;
     }
-    session_release_locked(
-        client, value->hold,
-        true); /* at once: an INOUT that follows may then work in place */
+    /* At once: an INOUT that follows may then work in place. A little that it must copy is cheaper than a message. */
+    session_release_locked(client, value->hold,
+                           value->bytes > SMALL_BYTES ? RELEASE_AT_ONCE : RELEASE_LATER);
     value->hold = 0;
     request_close_locked(client, &value->request);
     pl_cond_finish(&value->cond);

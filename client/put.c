@@ -133,6 +133,9 @@ static plasmon_status_t put_piece_locked(const struct put *put, struct root *roo
         return error_set(status, "%s", pl_status_text(status));
     }
     task_commit(&client->refs, task);
+    if (length == put->bytes) {
+        root_keep_value(&client->refs, root, put->data);
+    }
     client->session.tasks_sent++;
     session_kick_locked(client);
     return PLASMON_OK;
@@ -168,7 +171,7 @@ static void drop_ref_locked(const struct put *put, struct plasmon_ref *ref, bool
         return; /* nobody else has the handle yet: cannot be */
     }
     if (refs_close(&put->client->refs, ref, slot, &id, &at_once) && at_head) {
-        session_release_locked(put->client, id, false);
+        session_release_locked(put->client, id, RELEASE_SOON);
     }
 }
 

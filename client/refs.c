@@ -295,6 +295,36 @@ struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *
     return root;
 }
 
+static void value_drop(struct refs *refs, struct root *root)
+{
+    if (root->value != NULL) {
+        refs->value_bytes -= pl_shape_bytes(&root->shape);
+        pl_free(root->value);
+        root->value = NULL;
+    }
+}
+
+void root_keep_value(struct refs *refs, struct root *root, const void *bytes)
+{
+    uint64_t length = pl_shape_bytes(&root->shape);
+
+    if (root->value != NULL || root->is_task || length > VALUE_BYTES_MAX ||
+        refs->value_bytes + length > VALUES_BYTES_MAX) {
+        return;
+    }
+    root->value = pl_alloc(length);
+    if (root->value != NULL) { /* otherwise it is asked for again */
+        memcpy(root->value, bytes, length);
+        refs->value_bytes += length;
+    }
+}
+
+void root_new_version(struct refs *refs, struct root *root)
+{
+    root->version++;
+    value_drop(refs, root);
+}
+
 void root_drop(struct refs *refs, struct root *root)
 {
     struct pl_list *at, *next;
@@ -311,6 +341,7 @@ void root_drop(struct refs *refs, struct root *root)
     pl_vec_clear(&root->failures);
     pl_free(root->base);
     root->base = NULL;
+    value_drop(refs, root);
 
     pl_list_remove(&root->all);
     if (refs->roots_free_count < ROOTS_FREE_MAX) {

@@ -59,7 +59,9 @@ struct root {
     struct pl_list writes; /* struct write.in_root, in submission order */
     struct pl_list watches;
     struct pl_vec failures; /* struct root_failure */
-    struct pl_list all;     /* in refs->roots, or refs->roots_free */
+    uint64_t version;       /* counts the tasks that were submitted to write it */
+    uint8_t *value; /* its bytes in this version, when they are few and known; else NULL */
+    struct pl_list all; /* in refs->roots, or refs->roots_free */
 };
 
 struct root_failure {
@@ -151,6 +153,7 @@ struct refs {
     struct pl_list roots_free;
     uint32_t roots_free_count;
     uint64_t tasks_live;
+    uint64_t value_bytes;    /* of all roots' values */
     uint64_t resolved_count; /* tasks that ended, for ready_fd */
 
     struct pl_list
@@ -190,6 +193,13 @@ void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape,
 /* `copy` shows what `from` shows of `box` now: it waits for the same tasks and has the same failures. */
 plasmon_status_t root_inherit(struct root *copy, const struct root *from,
                               const struct pl_box *box) PL_MUST_CHECK;
+/*
+ * Keep a copy of its bytes (all of them), which are right for its present version, until it is written or goes. Large ones, and more than
+ * VALUES_BYTES_MAX in all, are not kept.
+ */
+#define VALUE_BYTES_MAX  1024u
+#define VALUES_BYTES_MAX (16u << 20)
+void root_keep_value(struct refs *refs, struct root *root, const void *bytes);
 /* OK ready, INPROGRESS, or *out_failure's status (out may be NULL; borrowed). box NULL: the whole. */
 plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
                             struct failure **out_failure);
@@ -229,6 +239,8 @@ void watch_stop(struct watch *watch); /* fine if decided; its failure goes */
 /* --- between refs.c, tasks.c and watch.c */
 void root_watches_check(struct refs *refs,
                         struct root *root); /* something about it was decided */
+void root_new_version(struct refs *refs,
+                      struct root *root); /* a task that writes it was submitted */
 void tasks_finish(struct refs *refs);
 void root_watches_release(struct refs *refs,
                           struct root *root); /* the root ends: ERELEASED to who waits */

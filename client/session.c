@@ -246,7 +246,8 @@ plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tas
     }
 }
 
-void session_release_locked(struct plasmon_client *client, uint64_t ref, bool at_once)
+void session_release_locked(struct plasmon_client *client, uint64_t ref,
+                            enum release_when when)
 {
     struct session *session = &client->session;
 
@@ -261,9 +262,9 @@ void session_release_locked(struct plasmon_client *client, uint64_t ref, bool at
                 (unsigned long long)ref);
         return;
     }
-    if (at_once) {
+    if (when == RELEASE_AT_ONCE) {
         cut_locked(client);
-    } else {
+    } else if (when == RELEASE_SOON) {
         session_kick_locked(client);
     }
 }

@@ -99,8 +99,14 @@ plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tas
 void session_kick_locked(struct plasmon_client *client);
 /* Send the batch now. */
 void session_flush_locked(struct plasmon_client *client);
+enum release_when {
+    RELEASE_AT_ONCE, /* before anything that is sent from now on */
+    RELEASE_SOON,    /* when the stream is free */
+    RELEASE_LATER,   /* with whatever is sent next */
+};
 /* Let the ref go at the head. Never waits, never fails (without memory the head learns it at the session's end). */
-void session_release_locked(struct plasmon_client *client, uint64_t ref, bool at_once);
+void session_release_locked(struct plasmon_client *client, uint64_t ref,
+                            enum release_when when);
 
 /* --- request.c. Ask: number it, add `fields` (the caller filled in `number`), send. Then session_wait_locked(). */
 void request_init(struct request *request, struct pl_cond *cond);

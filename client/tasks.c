@@ -287,6 +287,7 @@ void task_commit(struct refs *refs, struct task *task)
     for (struct write *write = task->writes; write != NULL; write = write->next) {
         struct root *root = write->root;
 
+        root_new_version(refs, root);
         if (write->effect != WRITE_ADDS) {
             supersede_writes(root, write);
         }

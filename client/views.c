@@ -99,7 +99,7 @@ void client_close_ref_locked(struct plasmon_client *client, struct plasmon_ref *
     bool at_once;
 
     if (refs_close(&client->refs, ref, slot, &id, &at_once) && id != 0) {
-        session_release_locked(client, id, at_once);
+        session_release_locked(client, id, at_once ? RELEASE_AT_ONCE : RELEASE_SOON);
     }
 }
 
@@ -369,7 +369,7 @@ static plasmon_status_t lookup_locked(struct plasmon_client *client, const char 
         }
         root_drop(&client->refs, root);
     }
-    session_release_locked(client, lookup.new_ref, false);
+    session_release_locked(client, lookup.new_ref, RELEASE_SOON);
     return error_set(PLASMON_ENOMEM, "out of host memory");
 }
 

@@ -14,6 +14,24 @@ static plasmon_status_t tell_state(const struct root *root, const struct pl_box 
     return failure != NULL ? error_set(status, "%s", failure->text) : status;
 }
 
+static plasmon_status_t tell_pending(const struct root *root, const struct pl_box *box)
+{
+    return error_set(PLASMON_ETIMEDOUT,
+                     "the ref is still pending: task %llu is yet to write it",
+                     (unsigned long long)root_writer(root, box));
+}
+
+plasmon_status_t client_tell_state_locked(const struct root *root, const struct pl_box *box,
+                                          plasmon_status_t status)
+{
+    plasmon_status_t state = root_state(root, box, NULL);
+
+    if (state == PLASMON_INPROGRESS) {
+        return status == PLASMON_ETIMEDOUT ? tell_pending(root, box) : status;
+    }
+    return state == PLASMON_OK ? status : tell_state(root, box);
+}
+
 plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root,
                                         const struct pl_box *box, uint64_t deadline_ns)
 {
@@ -44,9 +62,7 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
             pl_cond_wait(&waiter.cond, &client->lock);
         } else if (!pl_cond_wait_until(&waiter.cond, &client->lock, deadline_ns) &&
                    watch.status == PLASMON_INPROGRESS) {
-            status = error_set(PLASMON_ETIMEDOUT,
-                               "the ref is still pending: task %llu is yet to write it",
-                               (unsigned long long)root_writer(root, box));
+            status = tell_pending(root, box);
             break;
         }
     }

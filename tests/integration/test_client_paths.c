@@ -309,6 +309,83 @@ TEST(a_name_published_from_a_view_can_be_mapped)
     published_view("mapped");
 }
 
+/* ------------------------------------------------------------------------------------------------ small values */
+
+static struct plasmon_ref *small_result(struct plasmon_client *client, double value,
+                                        int device)
+{
+    return cluster_fill(client, 2, value, device);
+}
+
+static void expect_small(struct plasmon_client *client, struct plasmon_ref *ref,
+                         float value)
+{
+    float got[2] = {0, 0};
+
+    CLUSTER_OK(plasmon_get(client, ref, got, sizeof(got), PLASMON_FOREVER));
+    if (got[0] != value || got[1] != value) {
+        test_fail(__FILE__, __LINE__, "got %g, %g and not %g", (double)got[0],
+                  (double)got[1], (double)value);
+    }
+}
+
+/* In the order in which they were made: these are read ahead. And then what a later task makes of them. */
+static void small_values(const char *path)
+{
+    struct plasmon_client *client = start(path, 2);
+    struct plasmon_ref *refs[500];
+
+    for (int i = 0; i < 500; i++) {
+        refs[i] = small_result(client, i, i % 2);
+    }
+    CLUSTER_OK(plasmon_wait(client, refs, 500, 500, CLUSTER_WAIT_MS, NULL, NULL));
+    for (int i = 0; i < 250; i++) {
+        expect_small(client, refs[i], (float)i);
+    }
+    for (int i = 100; i < 400; i++) { /* some were got, some only read ahead, some not */
+        CLUSTER_OK(cluster_axpy(client, refs[i], refs[0], 0, i % 2));
+        CLUSTER_OK(cluster_axpy(client, refs[i], refs[1], 1000, i % 2));
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 500; i++) {
+            expect_small(client, refs[i], (float)(i < 100 || i >= 400 ? i : i + 1000));
+        }
+    }
+    for (int i = 0; i < 500; i++) {
+        CLUSTER_OK(plasmon_release(client, refs[i]));
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+TEST(small_values_are_those_of_the_present_version_mapped)
+{
+    small_values("mapped");
+}
+
+TEST(small_values_are_those_of_the_present_version_staged)
+{
+    small_values("staged");
+}
+
+TEST(a_get_of_what_will_fail_says_why)
+{
+    struct plasmon_client *client = start("auto", 1);
+    struct plasmon_ref *x         = cluster_fill(client, 2, 1, 0), *failed;
+    float got[2];
+
+    cluster_spin(client, x, 200000, 0, NULL); /* so that the get comes before the failure */
+    failed = cluster_copy(client, x, 0);
+    CLUSTER_OK(plasmon_cancel(client, failed));
+    ASSERT_STATUS(plasmon_get(client, failed, got, sizeof(got), PLASMON_FOREVER),
+                  PLASMON_ECANCELLED);
+    ASSERT_CONTAINS(plasmon_error(client), "(copy)");
+    cluster_spin(client, x, 1000000, 0, NULL);
+    ASSERT_STATUS(plasmon_get(client, x, got, sizeof(got), 1), PLASMON_ETIMEDOUT);
+    ASSERT_CONTAINS(plasmon_error(client), "pending");
+    plasmon_finish(client);
+}
+
 /* ------------------------------------------------------------------------------------------------ at the same time */
 
 struct user {

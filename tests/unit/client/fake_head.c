@@ -192,6 +192,9 @@ static void answer_reads_locked(struct fake_head *head,
         Plasmon__V1__HeadFrame out = PLASMON__V1__HEAD_FRAME__INIT;
         Plasmon__V1__Data data = PLASMON__V1__DATA__INIT, *list[] = {&data};
 
+        if (head->config.value == NULL && !head->config.end_tasks) {
+            continue; /* a head answers when the tasks behind the value have ended */
+        }
         data.request = frame->read[i]->request;
         if (head->config.value == NULL) {
             data.status = PLASMON_ELOST;

@@ -20,8 +20,8 @@ struct fake_head_config {
     uint64_t device_bytes;    /* of the one device; 0: 1 GiB */
     const char *device_host;  /* NULL: another host, so that nothing can be mapped */
     const char *store_socket; /* NULL: none */
-    const uint8_t *value;     /* what every Read reads from; NULL: they fail */
-    const char *token;        /* NULL: none is needed */
+    const uint8_t *value; /* what every Read reads from; NULL: they fail, once tasks end */
+    const char *token;    /* NULL: none is needed */
     /* Called for each frame, on the fake's thread, before anything else is done with it. NULL: none. */
     void (*frame)(void *user, struct fake_head *head,
                   const Plasmon__V1__ClientFrame *frame);

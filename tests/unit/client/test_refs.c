@@ -290,6 +290,44 @@ TEST(a_waiter_hears_of_a_ref_that_is_released_under_it)
 }
 
 /* The rules of refs.h, by the book: every element remembers its last writer. Against random programs. */
+TEST(kept_bytes_go_with_the_version_and_with_the_ref)
+{
+    struct refs refs;
+    struct plasmon_ref *ref, *large_ref;
+    struct root *root, *large;
+    struct pl_shape more = {.dtype = PL_F32, .ndim = 1, .dim = {VALUE_BYTES_MAX}};
+    struct pl_box low    = box(0, 10);
+    float bytes[100]     = {1, 2, 3};
+    struct ref_slot *slot;
+    struct pl_err err = {0};
+    uint64_t id;
+    bool at_once;
+
+    refs_init(&refs, 1);
+    root = new_root(&refs, &ref);
+    ASSERT_NULL(root->value);
+    root_keep_value(&refs, root, bytes);
+    ASSERT_NOT_NULL(root->value);
+    ASSERT_EQ(memcmp(root->value, bytes, sizeof(bytes)), 0);
+    ASSERT_EQ(refs.value_bytes, sizeof(bytes));
+    refs_resolve(&refs, submit(&refs, root, &low, WRITE_UPDATES), NULL);
+    ASSERT_NULL(root->value); /* a part was written: another version */
+    ASSERT_EQ(refs.value_bytes, 0);
+
+    large = root_create(&refs, refs_draw_ref(&refs), &more);
+    ASSERT_NOT_NULL(large);
+    large_ref = refs_open(&refs, large, NULL);
+    ASSERT_NOT_NULL(large_ref);
+    root_keep_value(&refs, large, bytes);
+    ASSERT_NULL(large->value);
+
+    root_keep_value(&refs, root, bytes);
+    ASSERT_OK(refs_find(&refs, ref, &slot, &err));
+    ASSERT_TRUE(refs_close(&refs, ref, slot, &id, &at_once));
+    ASSERT_EQ(refs.value_bytes, 0);
+    refs_finish(&refs);
+}
+
 TEST(readiness_agrees_with_a_model_that_looks_at_every_element)
 {
     enum { N = 24, STEPS = 60, RUNS = 300 };
