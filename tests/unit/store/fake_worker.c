@@ -140,7 +140,7 @@ static void work(void)
     for (uint32_t slot = 0; slot < 3; slot++) {
         store_table_alloc(fake.table, slot, 1, slot * 4096, &frame, 0, 1);
     }
-    (void)strcpy(fake.chunk, "written by the first");
+    (void)snprintf(fake.chunk, CHUNK_BYTES, "written by the first");
     store_table_seal(fake.table, 0);
     store_table_seal(fake.table, 1);
     store_table_doom(fake.table, 1); /* and never freed: the store must */
