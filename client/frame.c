@@ -31,6 +31,7 @@ enum {
     TAG_TASK_PLACE      = 9 << 3 | 0,
     TAG_TASK_RETRIES    = 10 << 3 | 0,
     TAG_TASK_DONATABLE  = 11 << 3 | 0,
+    TAG_TASK_TIME_LIMIT = 20 << 3 | 0, /* two bytes */
     TAG_ARG_MODE        = 1 << 3 | 0,
     TAG_ARG_REF         = 2 << 3 | 0,
     TAG_ARG_VIEW        = 4 << 3 | 2,
@@ -117,13 +118,12 @@ static inline uint8_t *put_varint(uint8_t *at, uint64_t value)
     return at;
 }
 
-static inline uint8_t *put_number(uint8_t *at, uint8_t tag, uint64_t value)
+static inline uint8_t *put_number(uint8_t *at, uint32_t tag, uint64_t value)
 {
     if (value == 0) {
         return at; /* proto3: zero is not sent */
     }
-    *at++ = tag;
-    return put_varint(at, value);
+    return put_varint(put_varint(at, tag), value); /* a tag below field 16 is one byte */
 }
 
 /* Close a nested message whose tag stands at `tag_at` and whose body was written VARINT_MAX bytes behind it. */
@@ -223,7 +223,8 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
     }
     at = put_number(at, TAG_TASK_PLACE, task->place);
     at = put_number(at, TAG_TASK_RETRIES, task->retries);
-    return put_number(at, TAG_TASK_DONATABLE, task->donatable);
+    at = put_number(at, TAG_TASK_DONATABLE, task->donatable);
+    return put_number(at, TAG_TASK_TIME_LIMIT, task->time_limit_ms);
 }
 
 /* ------------------------------------------------------------------------------------------------ adding */

@@ -24,16 +24,17 @@
 #define FRAME_BYTES_CUT (64u << 10) /* and 64 KiB bound the latency of what waits behind */
 
 enum frame_kind {
-    FRAME_TASK     = 0,
-    FRAME_RELEASE  = 1,
-    FRAME_LOCATE   = 5, /* from here on: field numbers of ClientFrame */
-    FRAME_READ     = 6,
-    FRAME_CANCEL   = 7,
-    FRAME_PUT_OPEN = 8,
-    FRAME_PUT_SEAL = 9,
-    FRAME_PUBLISH  = 10,
-    FRAME_LOOKUP   = 11,
-    FRAME_BYE      = 13,
+    FRAME_TASK         = 0,
+    FRAME_RELEASE      = 1,
+    FRAME_LOCATE       = 5, /* from here on: field numbers of ClientFrame */
+    FRAME_READ         = 6,
+    FRAME_CANCEL       = 7,
+    FRAME_PUT_OPEN     = 8,
+    FRAME_PUT_SEAL     = 9,
+    FRAME_PUBLISH      = 10,
+    FRAME_LOOKUP       = 11,
+    FRAME_BYE          = 13,
+    FRAME_CANCEL_FORCE = 20,
 };
 
 struct frame {
@@ -70,6 +71,7 @@ struct frame_task {
     uint32_t place;
     uint32_t retries;
     bool donatable;
+    uint32_t time_limit_ms; /* 0: none */
 };
 
 void frame_init(struct frame *frame);

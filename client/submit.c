@@ -415,15 +415,16 @@ static plasmon_status_t encode(struct submit *submit)
     struct pl_vec *wire             = &submit->client->scratch->wire;
     struct frame_arg *args          = NULL;
     struct frame_task task          = {
-                 .id           = submit->id,
-                 .kind         = PLASMON__V1__TASK_KIND__TASK_RUN,
-                 .function     = pl_hash_name(submit->function->name),
-                 .arg_count    = call->arg_count,
-                 .scalars      = &submit->scalars[0].bits,
-                 .scalar_count = call->scalar_count,
-                 .label        = call->label,
-                 .place        = (uint32_t)(call->device + 1),
-                 .retries      = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
+                 .id            = submit->id,
+                 .kind          = PLASMON__V1__TASK_KIND__TASK_RUN,
+                 .function      = pl_hash_name(submit->function->name),
+                 .arg_count     = call->arg_count,
+                 .scalars       = &submit->scalars[0].bits,
+                 .scalar_count  = call->scalar_count,
+                 .label         = call->label,
+                 .place         = (uint32_t)(call->device + 1),
+                 .retries       = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
+                 .time_limit_ms = call->time_limit_ms,
     };
 
     pl_vec_clear(wire);

@@ -288,30 +288,91 @@ plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd)
                : error_set(PLASMON_ELIMIT, "cannot make an eventfd: too many descriptors");
 }
 
-plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref)
+/* Appends the task that makes this ref, if it is not known to be over: too late is no error. */
+static plasmon_status_t cancel_collect(struct plasmon_client *client,
+                                       struct plasmon_ref *ref, struct pl_vec *writers)
 {
-    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
-    struct pl_err err               = {0};
+    struct pl_err err = {0};
     struct ref_slot *slot;
     struct pl_box box;
-    uint64_t writer;
+    uint64_t writer, *place;
+    plasmon_status_t status = refs_find(&client->refs, ref, &slot, &err);
+
+    if (status != PLASMON_OK) {
+        return error_from(&err, status);
+    }
+    writer = root_writer(slot->root, slot_box(slot, &box));
+    if (writer == 0) {
+        return PLASMON_OK;
+    }
+    place = pl_vec_push(writers);
+    if (place == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    *place = writer;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t cancel_send(struct plasmon_client *client,
+                                    const struct pl_vec *writers, bool force)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; i < writers->count && status == PLASMON_OK; i += WIRE_RANGES_MAX) {
+        Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+        size_t count                    = pl_min_u64(writers->count - i, WIRE_RANGES_MAX);
+        uint64_t *first                 = pl_vec_at(writers, i);
+
+        if (force) {
+            fields.n_cancel_force = count;
+            fields.cancel_force   = first;
+        } else {
+            fields.n_cancel = count;
+            fields.cancel   = first;
+        }
+        status = request_send_locked(client, NULL,
+                                     force ? FRAME_CANCEL_FORCE : FRAME_CANCEL, &fields);
+    }
+    return status;
+}
+
+static plasmon_status_t cancel(struct plasmon_client *client,
+                               struct plasmon_ref *const *refs, uint32_t count, bool force)
+{
+    struct pl_vec writers   = PL_VEC_INIT(uint64_t);
     plasmon_status_t status = client_enter(client);
 
     if (status != PLASMON_OK) {
         return status;
     }
+    if (refs == NULL && count > 0) {
+        return error_set(PLASMON_EINVAL, "refs is NULL");
+    }
     pl_mutex_lock(&client->lock);
-    status = refs_find(&client->refs, ref, &slot, &err);
-    if (status != PLASMON_OK) {
-        status = error_from(&err, status);
-    } else {
-        writer = root_writer(slot->root, slot_box(slot, &box));
-        if (writer != 0) { /* otherwise it is too late, which is no error */
-            fields.n_cancel = 1;
-            fields.cancel   = &writer;
-            status          = request_send_locked(client, NULL, FRAME_CANCEL, &fields);
-        }
+    for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
+        status = cancel_collect(client, refs[i], &writers);
+    }
+    if (status == PLASMON_OK) {
+        status = cancel_send(client, &writers, force);
     }
     pl_mutex_unlock(&client->lock);
+    pl_vec_finish(&writers);
     return status;
+}
+
+plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref)
+{
+    return cancel(client, &ref, 1, false);
+}
+
+plasmon_status_t plasmon_cancel_many(struct plasmon_client *client,
+                                     struct plasmon_ref *const *refs, uint32_t count)
+{
+    return cancel(client, refs, count, false);
+}
+
+plasmon_status_t plasmon_cancel_force(struct plasmon_client *client,
+                                      struct plasmon_ref *ref)
+{
+    return cancel(client, &ref, 1, true);
 }

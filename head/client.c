@@ -348,6 +348,20 @@ uint64_t head_core_client_credit(const struct head_core *core, uint64_t session)
                           : client->ops_taken - client->tasks_open + core->config.credit;
 }
 
+static void cancel(struct head_core *core, struct head_client *client, uint64_t id,
+                   bool force)
+{
+    struct head_task *task   = pl_map_get(&client->tasks, id);
+    struct head_group *group = pl_map_get(&client->groups, id);
+
+    if (task != NULL) {
+        head_task_cancel(core, task, force);
+    }
+    if (group != NULL) {
+        head_group_cancel(core, group, force);
+    }
+}
+
 plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session,
                                         const Plasmon__V1__ClientFrame *frame,
                                         struct pl_err *err)
@@ -384,16 +398,10 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
         lookup(core, client, frame->lookup[i]);
     }
     for (size_t i = 0; i < frame->n_cancel; i++) {
-        struct head_task *task = pl_map_get(&client->tasks, frame->cancel[i]);
-
-        struct head_group *group = pl_map_get(&client->groups, frame->cancel[i]);
-
-        if (task != NULL) {
-            head_task_cancel(core, task);
-        }
-        if (group != NULL) {
-            head_group_cancel(core, group);
-        }
+        cancel(core, client, frame->cancel[i], false);
+    }
+    for (size_t i = 0; i < frame->n_cancel_force; i++) {
+        cancel(core, client, frame->cancel_force[i], true);
     }
     for (size_t i = 0; i < frame->n_graph_release; i++) {
         head_graph_release(core, client, frame->graph_release[i]);

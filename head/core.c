@@ -183,6 +183,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
         core->started_ms = now_ms;
     }
     core->now_ms = now_ms;
+    head_device_fence_again(core);
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 

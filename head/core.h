@@ -107,9 +107,9 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t device,
                                         struct pl_err *err) PL_MUST_CHECK;
 void head_core_worker_lost(struct head_core *core,
                            uint32_t device); /* connection broke; it may come back */
-/* The store says: dead and fenced. final: no replacement will come. */
+/* The store says: dead and fenced. final: no replacement will come. status: what it had said was wrong with its device, or OK. */
 void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
-                           bool final, const char *text);
+                           bool final, plasmon_status_t status, const char *text);
 uint32_t head_core_device_count(const struct head_core *core); /* announced ones too */
 
 /* ---------------------------------------------------------------------------------------------- time, output */

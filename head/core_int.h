@@ -6,6 +6,7 @@
  *   device.c    slots, launch numbers, windows, outboxes, starvation
  *   worker.c    devices join, come back, and go
  *   memory.c    what tasks in flight cost
+ *   condemn.c   launches that must not go on, and fencing
  *   task.c      the life of a task: numbered, encoded, sent, finished, failed onwards
  *   move.c      bringing a box to a device: common buffer, replica, gather, host route
  *   submit.c    a client's task becomes a launch
@@ -97,11 +98,21 @@ struct head_device {
     uint64_t stage_next; /* next chunk number of its staging ring */
     uint32_t maps;       /* mapped arrays in the cluster; 0 spares the search for them */
 
+    /* Its worker is to be ended (condemn.c), or was replaced (worker.c). */
+    bool fencing; /* the store was asked to kill it */
+    uint64_t fence_ms;
+    uint64_t barrier;             /* while this launch is not done ... */
+    struct wire_ranges untouched; /* ... these have not begun */
+    uint64_t
+        alone_until; /* launches up to here are done one at a time, for they come again */
+    plasmon_status_t death_status; /* what the dead one said of its device, or OK */
+
     struct head_bytes out;          /* WorkerCommand fields, encoded */
     uint32_t out_launches;          /* launches in it: a frame may carry WIRE_TASKS_MAX */
     struct pl_vec out_free;         /* uint64_t buffers */
     struct pl_vec out_graph_free;   /* uint64_t graphs */
     struct pl_vec out_cancel;       /* uint64_t seqs */
+    struct pl_vec out_force;        /* uint64_t seqs */
     Plasmon__V1__WorkerStats stats; /* last report; routes apart */
     Plasmon__V1__RouteStats routes[8];
     struct pl_list buffers; /* head_buffer.device_link, least recently used first */
@@ -211,6 +222,8 @@ struct head_task {
     bool finished;
     bool resolved;
     bool cancelled;
+    bool forced; /* cancelled by force */
+    uint32_t time_limit_ms;
     uint64_t request; /* READ, ALLOC: whom to answer */
     struct head_failure *failure;
     struct head_group
@@ -387,6 +400,15 @@ void head_device_starved(struct head_core *core, struct head_device *device, uin
                          uint64_t bytes, uint64_t hole);
 void head_device_relieve(struct head_core *core); /* answers starved devices */
 
+/* ---- condemn.c */
+void head_device_condemned(struct head_core *core, struct head_device *device,
+                           const Plasmon__V1__Condemned *report);
+void head_device_fence_again(struct head_core *core); /* time went by */
+/* Another incarnation is here: had we asked for the end of the last one? */
+bool head_device_fenced(struct head_device *device, const Plasmon__V1__WorkerHello *hello);
+/* It had been enqueued at the incarnation that was fenced, and had not begun. */
+bool head_device_untouched(const struct head_device *device, uint64_t seq);
+
 /* ---- worker.c */
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
 void head_device_destroy(struct head_device *device);
@@ -448,6 +470,7 @@ struct head_launch {
     uint64_t graph;
     Plasmon__V1__GraphScalar *const *set; /* .. and the scalars that differ */
     size_t set_count;
+    uint32_t time_limit_ms;
 };
 /* What a launch says about a function apart from its operands: the same for a launch and for a node of a graph. */
 void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out);
@@ -469,8 +492,8 @@ void head_task_doom(struct head_core *core, struct head_task *task,
                     struct head_failure *failure);
 void head_task_skip(struct head_core *core,
                     struct head_task *task); /* its launch only signals */
-/* A client asks that it not run. Unsent: it fails at once. Sent: the worker decides. */
-void head_task_cancel(struct head_core *core, struct head_task *task);
+/* A client asks that it not run. Unsent: it fails at once. Sent: the worker decides; by force: it fails, even if it runs. */
+void head_task_cancel(struct head_core *core, struct head_task *task, bool force);
 void head_task_describe(const struct head_task *task, char out[160]);
 
 /* ---- move.c */
@@ -519,6 +542,7 @@ struct head_run {
     const struct head_segment *segment; /* not a function but these nodes */
     Plasmon__V1__GraphScalar *const *set;
     size_t set_count;
+    uint32_t time_limit_ms;
 };
 /* What a client's task says apart from its arguments. Label and scalars are lent by the task. */
 struct head_run head_run_of_task(struct head_core *core, struct head_client *client,
@@ -572,7 +596,7 @@ void head_group_resolved(struct head_core *core, struct head_group *group,
 void head_group_fail(struct head_group *group, struct head_failure *failure);
 void head_group_close(struct head_core *core, struct head_group *group);
 void head_group_release(struct head_group *group);
-void head_group_cancel(struct head_core *core, struct head_group *group);
+void head_group_cancel(struct head_core *core, struct head_group *group, bool force);
 void head_groups_forget(struct head_client *client); /* it is gone */
 
 /* ---- graph_record.c, graph_plan.c, graph_launch.c: graph.h has what they share */

@@ -16,12 +16,13 @@
 #include <string.h>
 
 enum {
-    FIELD_LAUNCHES   = 3,
-    FIELD_FREE       = 4,
-    FIELD_CANCEL     = 5,
-    FIELD_STARVE     = 6,
-    FIELD_GRAPHS     = 9,
-    FIELD_GRAPH_FREE = 10
+    FIELD_LAUNCHES     = 3,
+    FIELD_FREE         = 4,
+    FIELD_CANCEL       = 5,
+    FIELD_STARVE       = 6,
+    FIELD_GRAPHS       = 9,
+    FIELD_GRAPH_FREE   = 10,
+    FIELD_CANCEL_FORCE = 20
 };
 
 struct head_device *head_device_at(struct head_core *core, uint32_t index)
@@ -185,6 +186,11 @@ void head_device_flush(struct head_core *core, struct head_device *device)
         head_bytes_varint(&device->out, *(uint64_t *)pl_vec_at(&device->out_graph_free, i));
     }
     pl_vec_clear(&device->out_graph_free);
+    for (size_t i = 0; i < device->out_force.count; i++) {
+        head_bytes_varint(&device->out, FIELD_CANCEL_FORCE << 3);
+        head_bytes_varint(&device->out, *(uint64_t *)pl_vec_at(&device->out_force, i));
+    }
+    pl_vec_clear(&device->out_force);
     if (device->out.length == 0) {
         return;
     }

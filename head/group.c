@@ -89,18 +89,18 @@ void head_group_close(struct head_core *core, struct head_group *group)
     head_group_release(group);
 }
 
-void head_group_cancel(struct head_core *core, struct head_group *group)
+void head_group_cancel(struct head_core *core, struct head_group *group, bool force)
 {
     group->refs++;
     /* A part that is cancelled now leaves the list, and so may others that need its result: begin anew after each. */
     for (struct pl_list *pos = group->tasks.next; pos != &group->tasks;) {
         struct head_task *task = pl_container_of(pos, struct head_task, group_link);
 
-        if (task->cancelled) {
+        if (force ? task->forced : task->cancelled) {
             pos = pos->next;
             continue;
         }
-        head_task_cancel(core, task);
+        head_task_cancel(core, task, force);
         pos = group->tasks.next;
     }
     head_group_release(group);

@@ -97,10 +97,13 @@ void serve_node_fence(struct serve *serve, uint32_t device)
         struct serve_node *node          = pl_container_of(pos, struct serve_node, link);
         Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
         uint32_t fence                   = worker != NULL ? worker->host_device : 0;
+        uint32_t incarnation             = worker != NULL ? worker->incarnation : 0;
 
         if (worker != NULL && node->host != NULL && strcmp(node->host, worker->host) == 0) {
-            command.fence   = &fence;
-            command.n_fence = 1;
+            command.fence               = &fence;
+            command.n_fence             = 1;
+            command.fence_incarnation   = &incarnation;
+            command.n_fence_incarnation = 1;
             node_send(node, &command, true);
         }
     }
@@ -243,7 +246,7 @@ static void node_down(struct serve_node *node, const Plasmon__V1__WorkerDown *do
         serve_worker_drop(node->serve, node->host, down->host_device, down->text);
     }
     head_core_worker_down(node->serve->core, node->host, down->host_device,
-                          down->quarantined, down->text);
+                          down->quarantined, (plasmon_status_t)down->status, down->text);
     serve_clients_tick(node->serve, serve_now_ms());
 }
 

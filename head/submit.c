@@ -252,15 +252,16 @@ static void release_held(struct start *start)
 struct head_launch head_launch_of_run(const struct head_run *run)
 {
     return (struct head_launch){
-        .kind         = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
-        .client       = run->client,
-        .id           = run->id,
-        .function     = run->function,
-        .label        = run->label,
-        .scalars      = run->scalars,
-        .scalar_count = run->scalar_count,
-        .retries_max  = run->retries,
-        .group        = run->group,
+        .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
+        .client        = run->client,
+        .id            = run->id,
+        .function      = run->function,
+        .label         = run->label,
+        .scalars       = run->scalars,
+        .scalar_count  = run->scalar_count,
+        .retries_max   = run->retries,
+        .time_limit_ms = run->time_limit_ms,
+        .group         = run->group,
     };
 }
 
@@ -469,14 +470,15 @@ struct head_run head_run_of_task(struct head_core *core, struct head_client *cli
                                  const Plasmon__V1__Task *task)
 {
     return (struct head_run){
-        .client       = client,
-        .id           = task->id,
-        .function     = task->function,
-        .label        = task->label,
-        .scalars      = task->scalars,
-        .scalar_count = task->n_scalars,
-        .place        = task->place,
-        .retries      = task->retries == 0 ? core->config.retries : task->retries - 1,
+        .client        = client,
+        .id            = task->id,
+        .function      = task->function,
+        .label         = task->label,
+        .scalars       = task->scalars,
+        .scalar_count  = task->n_scalars,
+        .place         = task->place,
+        .retries       = task->retries == 0 ? core->config.retries : task->retries - 1,
+        .time_limit_ms = task->time_limit_ms,
     };
 }
 

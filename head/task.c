@@ -132,19 +132,20 @@ static void encode(struct head_core *core, struct head_task *task,
             out.pieces[i] = encode_piece(arena, &launch->pieces[i]);
         }
     }
-    out.after     = (uint64_t *)after;
-    out.n_after   = after_count;
-    out.data.data = (uint8_t *)launch->data;
-    out.data.len  = launch->data_length;
-    out.offset    = launch->offset;
-    out.length    = launch->length;
-    out.peer      = launch->peer;
-    out.request   = launch->request;
-    out.client    = launch->client != NULL ? launch->client->id : 0;
-    out.task      = launch->id;
-    out.graph     = launch->graph;
-    out.set       = (Plasmon__V1__GraphScalar **)launch->set;
-    out.n_set     = launch->set_count;
+    out.after         = (uint64_t *)after;
+    out.n_after       = after_count;
+    out.data.data     = (uint8_t *)launch->data;
+    out.data.len      = launch->data_length;
+    out.offset        = launch->offset;
+    out.length        = launch->length;
+    out.peer          = launch->peer;
+    out.request       = launch->request;
+    out.client        = launch->client != NULL ? launch->client->id : 0;
+    out.task          = launch->id;
+    out.graph         = launch->graph;
+    out.set           = (Plasmon__V1__GraphScalar **)launch->set;
+    out.n_set         = launch->set_count;
+    out.time_limit_ms = launch->time_limit_ms;
 
     keep_encoded(task, &out);
 }
@@ -448,11 +449,21 @@ static void forget_replica(struct head_core *core, struct head_task *task)
     }
 }
 
+/* Functions, recorded graphs of them included: what may run for ever, and is not worth running once it has failed. */
+static bool is_function(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
+           task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
+}
+
 static void doom_one(struct head_core *core, struct head_task *task,
                      struct head_failure *failure)
 {
     task->failure = head_failure_hold(failure);
     forget_replica(core, task);
+    if (is_function(task) && task->seq > task->device->seq_sent && task->bytes != NULL) {
+        head_task_skip(core, task); /* not worth running */
+    }
     for (size_t i = 0; i < task->outputs.count; i++) {
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
 
@@ -602,28 +613,40 @@ void head_task_ended(struct head_core *core, struct head_task *task)
     head_task_finish(core, task, NULL);
 }
 
-void head_task_cancel(struct head_core *core, struct head_task *task)
+/* What was sent: the worker drops it if it has not been enqueued; by force, it ends it even then. */
+static void cancel_sent(struct head_task *task, bool force)
 {
+    uint64_t *seq =
+        pl_vec_push(force ? &task->device->out_force : &task->device->out_cancel);
+
+    PL_CHECK(seq != NULL);
+    *seq = task->seq;
+}
+
+void head_task_cancel(struct head_core *core, struct head_task *task, bool force)
+{
+    bool sent = task->seq <= task->device->seq_sent;
     struct head_failure *failure;
-    uint64_t *seq;
     char what[160];
 
-    if (task->finished || task->failure != NULL || task->cancelled) {
+    if (task->finished || task->failure != NULL || task->forced ||
+        (task->cancelled && !force)) {
         return;
     }
     task->cancelled = true;
-    if (task->seq <= task->device->seq_sent) {
-        seq = pl_vec_push(&task->device->out_cancel);
-        PL_CHECK(seq != NULL);
-        *seq = task->seq;
+    task->forced    = force;
+    force           = force && is_function(task);
+    if (sent) {
+        cancel_sent(task, force);
+    }
+    if (sent && !force) {
         return;
     }
     head_task_describe(task, what);
-    failure = head_failure_create(PLASMON_ECANCELLED, task->id,
-                                  task->client != NULL ? task->client->id : 0,
-                                  "%s was cancelled before it ran", what);
-    head_task_doom(core, task, failure);
-    head_task_skip(core, task);
+    failure = head_failure_create(
+        PLASMON_ECANCELLED, task->id, task->client != NULL ? task->client->id : 0,
+        sent ? "%s was cancelled by force" : "%s was cancelled before it ran", what);
+    head_task_doom(core, task, failure); /* and what is not sent, is skipped */
     head_failure_release(failure);
 }
 
@@ -711,6 +734,9 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
                 head_task_ended(core, task);
             }
         }
+    }
+    for (size_t i = 0; i < frame->n_condemned; i++) {
+        head_device_condemned(core, device, frame->condemned[i]);
     }
     for (size_t i = 0; i < frame->n_starved; i++) {
         head_device_starved(core, device, frame->starved[i]->seq, frame->starved[i]->bytes,

@@ -4,7 +4,12 @@
  * A WORKER COMES BACK. Its timeline and table outlived it (store/timeline.h). It tells up to which seq it had enqueued and which of
  * those did not complete. The head closes the completed ones, sends the others again under their old numbers - other devices
  * may be waiting for exactly those - and sends SKIP for those that overwrote an input in place: that input is gone, so the task
- * fails with ECONSUMED. The earliest unfinished launches may be what killed the worker, so their attempts are counted.
+ * fails with ECONSUMED. What has failed already (condemned, cancelled by force, an input failed) comes as SKIP, too.
+ *
+ * WHOSE FAULT. A worker that dies had many launches on its device, and one of them may be why. What comes again is done one at a time
+ * (worker/queue.c), so if the worker dies then, the earliest unfinished one was it, and that attempt is counted; so is the only
+ * unfinished one of a first death. Otherwise nobody is blamed: innocents are repeated without being counted, and the guilty one
+ * shows itself when it does it again. A worker that we had fenced died by our will.
  *
  * A DEVICE IS GONE. What was to run there fails, and so does what lay only there; its number is not given out again.
  */
@@ -40,16 +45,18 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device = head_alloc(sizeof(*device));
     place  = pl_vec_push(&core->devices);
     PL_CHECK(place != NULL);
-    *place                 = device;
-    device->index          = (uint32_t)core->devices.count - 1;
-    device->host           = head_strdup(host);
-    device->node           = head_strdup(node);
-    device->name           = head_strdup("");
-    device->host_device    = host_device;
-    device->generations    = PL_VEC_INIT(uint32_t);
-    device->resting        = PL_VEC_INIT(uint32_t);
-    device->out_free       = PL_VEC_INIT(uint64_t);
-    device->out_cancel     = PL_VEC_INIT(uint64_t);
+    *place              = device;
+    device->index       = (uint32_t)core->devices.count - 1;
+    device->host        = head_strdup(host);
+    device->node        = head_strdup(node);
+    device->name        = head_strdup("");
+    device->host_device = host_device;
+    device->generations = PL_VEC_INIT(uint32_t);
+    device->resting     = PL_VEC_INIT(uint32_t);
+    device->out_free    = PL_VEC_INIT(uint64_t);
+    device->out_cancel  = PL_VEC_INIT(uint64_t);
+    device->out_force   = PL_VEC_INIT(uint64_t);
+    wire_ranges_init(&device->untouched);
     device->out_graph_free = PL_VEC_INIT(uint64_t);
     device->seq_oldest     = 1;
     device->maps           = core->maps;
@@ -142,6 +149,8 @@ void head_device_destroy(struct head_device *device)
     pl_vec_finish(&device->out_free);
     pl_vec_finish(&device->out_cancel);
     pl_vec_finish(&device->out_graph_free);
+    pl_vec_finish(&device->out_force);
+    wire_ranges_finish(&device->untouched);
     pl_free(device);
 }
 
@@ -193,6 +202,9 @@ static void collect_overwritten(struct head_device *device, uint64_t enqueued,
          seq++) {
         const struct head_task *task = head_device_task(device, seq);
 
+        if (head_device_untouched(device, seq)) {
+            continue;
+        }
         for (uint32_t i = 0; task != NULL && !task->ended && i < task->use_count; i++) {
             struct overwritten *place;
 
@@ -258,45 +270,98 @@ static void give_up(struct head_core *core, struct head_task *task,
     head_failure_release(failure);
 }
 
-/* The worker was replaced: of what it had enqueued, decide what can run again. */
-static void judge(struct head_core *core, struct head_device *device, uint64_t enqueued)
+/* Unfinished for the dead worker, and still to be done. */
+static bool open_task(const struct head_task *task)
 {
-    struct pl_vec overwritten = PL_VEC_INIT(struct overwritten);
-    bool first                = true;
+    return task != NULL && !task->ended &&
+           task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+}
+
+/* The task that killed the worker, if there can be no doubt. */
+static struct head_task *guilty(struct head_device *device, uint64_t enqueued)
+{
+    struct head_task *first = NULL;
+
+    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
+         seq++) {
+        struct head_task *task = head_device_task(device, seq);
+
+        if (!open_task(task)) {
+            continue;
+        }
+        if (first != NULL) {
+            return first->seq <= device->alone_until ? first : NULL;
+        }
+        first = task;
+    }
+    return first;
+}
+
+static void give_up_consumed(struct head_core *core, struct head_device *device,
+                             struct head_task *task)
+{
     char what[160];
+
+    head_task_describe(task, what);
+    give_up(core, task,
+            head_failure_create(PLASMON_ECONSUMED, task->id,
+                                task->client != NULL ? task->client->id : 0,
+                                "%s: the worker of device %u died while its input was "
+                                "overwritten in place, which therefore cannot be read "
+                                "again; keep a snapshot of the input, or make it anew and "
+                                "submit again",
+                                what, device->index));
+}
+
+static void give_up_guilty(struct head_core *core, struct head_device *device,
+                           struct head_task *task)
+{
+    bool device_error = device->death_status == PLASMON_EDEVICE;
+    char what[160];
+
+    head_task_describe(task, what);
+    give_up(core, task,
+            head_failure_create(
+                device_error ? PLASMON_EDEVICE : PLASMON_EWORKER, task->id,
+                task->client != NULL ? task->client->id : 0,
+                "%s: the worker of device %u died %u times while it ran, the last time: "
+                "%s; %s",
+                what, device->index, task->attempts,
+                device->death != NULL ? device->death : "no word from its store",
+                device_error ? "correct the function"
+                             : "give the call more retries if that was not its own doing"));
+}
+
+/* The worker was replaced: of what it had enqueued, decide what can run again. */
+static void judge(struct head_core *core, struct head_device *device,
+                  const Plasmon__V1__WorkerHello *hello)
+{
+    struct pl_vec overwritten        = PL_VEC_INIT(struct overwritten);
+    uint64_t enqueued                = hello->enqueued;
+    bool fenced                      = head_device_fenced(device, hello);
+    const struct head_task *to_blame = fenced ? NULL : guilty(device, enqueued);
 
     collect_overwritten(device, enqueued, &overwritten);
     for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
          seq++) {
         struct head_task *task = head_device_task(device, seq);
-        uint64_t client = task != NULL && task->client != NULL ? task->client->id : 0;
 
-        if (task == NULL || task->ended ||
-            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP) {
+        if (!open_task(task)) {
             continue;
         }
-        head_task_describe(task, what);
-        if (!pl_bug("head.run_again") &&
-            (task->consumes || input_overwritten(task, &overwritten))) {
-            give_up(core, task,
-                    head_failure_create(PLASMON_ECONSUMED, task->id, client,
-                                        "%s: the worker of device %u died while its input "
-                                        "was overwritten in place, which therefore "
-                                        "cannot be read again; keep a snapshot of the "
-                                        "input, or make it anew and submit again",
-                                        what, device->index));
-        } else if (first && ++task->attempts > task->attempts_max) {
-            give_up(core, task,
-                    head_failure_create(PLASMON_EWORKER, task->id, client,
-                                        "%s: the worker of device %u died %u times while "
-                                        "it ran, the last time: %s; give the "
-                                        "call more retries if that was not its own doing",
-                                        what, device->index, task->attempts,
-                                        device->death != NULL ? device->death
-                                                              : "no word from its store"));
+        if (task->failure != NULL) {
+            if (!is_half(task)) {
+                head_task_skip(core, task);
+            }
+        } else if (!pl_bug("head.run_again") &&
+                   ((task->consumes && !head_device_untouched(device, seq)) ||
+                    input_overwritten(task, &overwritten))) {
+            give_up_consumed(core, device, task);
+        } else if (task == to_blame && ++task->attempts > task->attempts_max) {
+            give_up_guilty(core, device, task);
         }
-        first = false;
     }
+    device->alone_until = enqueued;
     pl_vec_finish(&overwritten);
 }
 
@@ -373,7 +438,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     if (restarted) {
         device->starved_seq = 0;
         settle(core, device, hello);
-        judge(core, device, hello->enqueued);
+        judge(core, device, hello);
     }
     if (restarted || hello->resume_session == 0) {
         /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
@@ -478,7 +543,7 @@ void head_core_node_gone(struct head_core *core, const char *host, const char *t
 }
 
 void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
-                           bool final, const char *text)
+                           bool final, plasmon_status_t status, const char *text)
 {
     struct head_device *device = device_find(core, host, host_device);
 
@@ -490,7 +555,8 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
     } else {
         device->connected = false;
         pl_free(device->death);
-        device->death = head_strdup(text);
+        device->death        = head_strdup(text);
+        device->death_status = status;
         pl_warn("head", "worker of device %u died: %s", device->index, text);
     }
 }

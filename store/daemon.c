@@ -159,15 +159,16 @@ static void uplink_ready(struct store_daemon *daemon, struct store_source *sourc
 {
     const struct store_uplink *uplink = daemon->uplink;
     enum store_uplink_event event;
-    uint32_t host_device;
+    uint32_t host_device, incarnation;
     uint64_t count;
 
     (void)events;
     (void)!read(source->fd, &count,
                 sizeof(count)); /* only the wake-up; next() has the content */
-    while ((event = uplink->next(uplink->user, &host_device)) != STORE_UPLINK_NONE) {
+    while ((event = uplink->next(uplink->user, &host_device, &incarnation)) !=
+           STORE_UPLINK_NONE) {
         if (event == STORE_UPLINK_FENCE) {
-            workers_fence(daemon, host_device, "the head wants it fenced");
+            workers_fence(daemon, host_device, incarnation, "the head wants it fenced");
         } else if (event == STORE_UPLINK_STOP) {
             daemon_stop(daemon, 0, "the head says so");
         } else if (event == STORE_UPLINK_REFUSED) {

@@ -28,6 +28,7 @@ struct store_uplink_down {
     uint32_t incarnation;
     int32_t wait_status;
     bool quarantined;
+    plasmon_status_t status; /* what it said was wrong with its device, or OK */
     char text[256];
 };
 struct store_uplink {
@@ -40,7 +41,9 @@ struct store_uplink {
     void (*give_fd)(void *user, int fd); /* takes fd */
     void (*ending)(
         void *user); /* the host is about to end: a lost connection is no news any more */
-    enum store_uplink_event (*next)(void *user, uint32_t *out_host_device);
+    /* *out_incarnation: whom to fence; 0: whoever runs. */
+    enum store_uplink_event (*next)(void *user, uint32_t *out_host_device,
+                                    uint32_t *out_incarnation);
     const char *(*refusal)(
         void *user); /* after STORE_UPLINK_REFUSED; lasts as long as the uplink */
 };

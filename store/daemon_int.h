@@ -36,7 +36,8 @@ struct store_worker {
     struct store_child child;
     struct store_link link;
     struct store_source control;
-    char last_words[256]; /* of FATAL, or why we fenced it */
+    char last_words[256];         /* of FATAL, or why we fenced it */
+    plasmon_status_t last_status; /* of FATAL */
 };
 
 struct store_client {
@@ -58,6 +59,7 @@ struct store_daemon {
     struct store_host host;
     struct store_worker *workers; /* host.device_count of them */
     char worker_path[4096];
+    uint64_t beats_due_ns; /* look at their beats then */
 
     int epoll_fd;
     int signal_fd;
@@ -105,7 +107,9 @@ plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err);
 void workers_finish(struct store_daemon *daemon);
 void workers_tick(struct store_daemon *daemon, uint64_t now_ns);
 uint64_t workers_due(const struct store_daemon *daemon);
-void workers_fence(struct store_daemon *daemon, uint32_t host_device, const char *why);
+/* incarnation 0: whichever runs. Another one than that is left alone. */
+void workers_fence(struct store_daemon *daemon, uint32_t host_device, uint32_t incarnation,
+                   const char *why);
 void workers_check_stopped(struct store_daemon *daemon); /* on SIGCHLD */
 void workers_shutdown(struct store_daemon *daemon);
 void workers_signal(struct store_daemon *daemon, int signal);

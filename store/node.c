@@ -48,6 +48,7 @@ struct kept_down {
 struct posted_event {
     enum store_uplink_event event;
     uint32_t host_device;
+    uint32_t incarnation;
 };
 
 struct store_node {
@@ -96,7 +97,7 @@ struct store_node {
 /* ------------------------------------------------------------------------------------------------ mailboxes */
 
 static void node_post(struct store_node *node, enum store_uplink_event event,
-                      uint32_t host_device)
+                      uint32_t host_device, uint32_t incarnation)
 {
     struct posted_event *posted;
     uint64_t one = 1;
@@ -104,14 +105,15 @@ static void node_post(struct store_node *node, enum store_uplink_event event,
     pl_mutex_lock(&node->lock);
     posted = pl_vec_push(&node->events);
     if (posted != NULL) {
-        *posted = (struct posted_event){event, host_device};
+        *posted = (struct posted_event){event, host_device, incarnation};
     }
     pl_mutex_unlock(&node->lock);
     (void)!write(node->event_fd, &one,
                  sizeof(one)); /* full means that it is readable anyway */
 }
 
-static enum store_uplink_event node_next(void *user, uint32_t *out_host_device)
+static enum store_uplink_event node_next(void *user, uint32_t *out_host_device,
+                                         uint32_t *out_incarnation)
 {
     struct store_node *node       = user;
     enum store_uplink_event event = STORE_UPLINK_NONE;
@@ -122,6 +124,7 @@ static enum store_uplink_event node_next(void *user, uint32_t *out_host_device)
 
         event            = posted->event;
         *out_host_device = posted->host_device;
+        *out_incarnation = posted->incarnation;
     } else {
         pl_vec_clear(&node->events);
         node->event_next = 0;
@@ -269,6 +272,7 @@ static void node_send_downs(struct store_node *node)
         down[count].wait_status = kept->down.wait_status;
         down[count].text        = kept->down.text;
         down[count].quarantined = kept->down.quarantined;
+        down[count].status      = kept->down.status;
         list[count]             = &down[count];
         kept->sent_seq          = node->out_seq + 1;
         count++;
@@ -352,10 +356,11 @@ static void node_command(struct store_node *node, const Plasmon__V1__NodeCommand
         return;
     }
     for (size_t i = 0; i < command->n_fence; i++) {
-        node_post(node, STORE_UPLINK_FENCE, command->fence[i]);
+        node_post(node, STORE_UPLINK_FENCE, command->fence[i],
+                  command->n_fence_incarnation == 0 ? 0 : command->fence_incarnation[i]);
     }
     if (command->stop) {
-        node_post(node, STORE_UPLINK_STOP, 0);
+        node_post(node, STORE_UPLINK_STOP, 0, 0);
     }
 }
 
@@ -414,7 +419,7 @@ static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_
     node->welcomed = false;
     if (node_refused(node, status) && node->refusal[0] == '\0') {
         (void)snprintf(node->refusal, sizeof(node->refusal), "%s", why);
-        node_post(node, STORE_UPLINK_REFUSED, 0);
+        node_post(node, STORE_UPLINK_REFUSED, 0, 0);
         node->told = true;
     }
     if (!node->told && !node_is_ending(node)) {
@@ -452,7 +457,7 @@ static bool node_take_fd(struct store_node *node, int *out_fd)
     }
     if (!node->fd_asked) {
         node->fd_asked = true;
-        node_post(node, STORE_UPLINK_NEED_FD, 0);
+        node_post(node, STORE_UPLINK_NEED_FD, 0, 0);
     }
     return false;
 }

@@ -12,6 +12,7 @@ enum kind {
     OPTION_TEXT,
     OPTION_COUNT, /* a number, or "auto" */
     OPTION_GPUS,  /* a number, "auto" or "none" */
+    OPTION_MS,    /* a whole number, not 0 */
     OPTION_BYTES, /* 4096, 512M, 8G */
     OPTION_FD,
     OPTION_FLAG,
@@ -47,6 +48,8 @@ static const struct option options[] = {
     {"--node", "NAME", OPTION_TEXT, AT(node), "host name", "name of this host, for people"},
     {"--log", "LEVEL", OPTION_TEXT, AT(log), "$PLASMON_LOG or info",
      "error, warn, info, debug or trace; workers use it too"},
+    {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",
+     "a worker whose main loop stands still for so long is killed and replaced"},
     {"--embedded", NULL, OPTION_FLAG, AT(embedded), NULL,
      "private cluster of one client: start the head too, have no names, end with the "
      "client"},
@@ -154,6 +157,12 @@ static bool option_set(const struct option *option, const char *value,
         return count_parse(value, false, field);
     case OPTION_GPUS:
         return count_parse(value, true, field);
+    case OPTION_MS:
+        if (!number_parse(value, false, 86400000u, &number) || number == 0) {
+            return false;
+        }
+        *(uint32_t *)field = (uint32_t)number;
+        return true;
     case OPTION_BYTES:
         return number_parse(value, true, UINT64_MAX >> 16, field);
     case OPTION_FD:
@@ -214,8 +223,11 @@ static plasmon_status_t options_check(const struct store_options *options_in,
 plasmon_status_t store_options_parse(int argc, char **argv,
                                      struct store_options *out_options, struct pl_err *err)
 {
-    *out_options = (struct store_options){
-        .cpu_devices = STORE_AUTO, .gpus = STORE_AUTO, .client_pidfd = -1, .client_fd = -1};
+    *out_options = (struct store_options){.cpu_devices     = STORE_AUTO,
+                                          .gpus            = STORE_AUTO,
+                                          .worker_lease_ms = STORE_WORKER_LEASE_MS,
+                                          .client_pidfd    = -1,
+                                          .client_fd       = -1};
 
     for (int i = 1; i < argc; i++) {
         const char *text   = argv[i];

@@ -8,8 +8,9 @@
 
 #include "base/str.h"
 
-#define STORE_HEAD_ARGS_MAX 32u
-#define STORE_AUTO          UINT32_MAX
+#define STORE_HEAD_ARGS_MAX   32u
+#define STORE_AUTO            UINT32_MAX
+#define STORE_WORKER_LEASE_MS 30000u /* far longer than any call into a driver takes */
 
 struct store_options {
     const char *head;       /* NULL in the embedded default */
@@ -20,6 +21,7 @@ struct store_options {
     const char *socket_dir; /* NULL: the default */
     const char *node;       /* NULL: the host's name */
     const char *log;
+    uint32_t worker_lease_ms;
     bool embedded;
     int client_pidfd; /* -1: none */
     int client_fd;    /* -1: none */

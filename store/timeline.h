@@ -10,6 +10,12 @@
  * The memory belongs to plasmon-store and outlives workers: a restarted worker reads from it what had completed, enqueues the
  * rest again under the same numbers on the same streams, and nobody who waits notices more than a delay.
  *
+ * BEGUN. A launch that must not run for ever is marked: the device writes its seq into `begun` of its stream when everything before it in the
+ * stream is done, and its word right behind it. So whoever watches knows when it began, and that nothing behind it has begun before
+ * its word is written.
+ *
+ * BEAT. The worker's main loop counts it up; the store fences a worker whose beat stands still.
+ *
  * The host route's staging ring (transfer/host.c) has its words here too: both halves of a transfer wait for each other's.
  *
  * All words are plain 64-bit integers because a GPU writes them; the host reads them with acquire.
@@ -22,7 +28,7 @@
 
 #include "base/base.h"
 
-#define STORE_TIMELINE_MAGIC   0x706c736d746c3031ull /* "plsmtl01" */
+#define STORE_TIMELINE_MAGIC   0x706c736d746c3032ull /* "plsmtl02" */
 #define STORE_STREAM_MAX       16u
 #define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
@@ -45,7 +51,10 @@ struct store_timeline {
         reader_epoch; /* by the store: counts the pages of pins that came (control.h, PINS_ADD) */
     uint64_t
         waits_for; /* bit i: our next launch waits until host device i publishes; by the worker, read by publishers */
+    uint64_t
+        beat; /* by the worker's main loop, from 1 when it is up; 0: not yet. Reset by the store */
     struct store_word stream[STORE_STREAM_MAX]; /* written by the device */
+    struct store_word begun[STORE_STREAM_MAX];  /* written by the device */
     struct store_word stage_ready
         [STORE_STAGE_SLOTS]; /* chunk number + 1 that lies in the slot; by the sender's device */
     struct store_word stage_taken; /* chunks taken out, in order; by this device */

@@ -18,6 +18,8 @@ static unsigned proc_spawn(struct store_proc *proc)
     proc->state  = STORE_PROC_RUNNING;
     proc->due_ns = UINT64_MAX;
     proc->incarnation++;
+    proc->beat       = 0;
+    proc->silence_ns = 0;
     return STORE_PROC_SPAWN;
 }
 
@@ -79,8 +81,10 @@ static unsigned running_step(struct store_proc *proc, enum store_proc_event even
     case STORE_PROC_SPAWN_FAILED:
         return proc_died(proc, now_ns);
     case STORE_PROC_FENCE:
-        proc->state  = STORE_PROC_FENCING;
-        proc->due_ns = now_ns + STORE_PROC_REAP_TIMEOUT_NS;
+    case STORE_PROC_END:
+        proc->state     = STORE_PROC_FENCING;
+        proc->blameless = event == STORE_PROC_END;
+        proc->due_ns    = now_ns + STORE_PROC_REAP_TIMEOUT_NS;
         return STORE_PROC_KILL;
     default:
         return 0;
@@ -91,13 +95,29 @@ static unsigned fencing_step(struct store_proc *proc, enum store_proc_event even
                              uint64_t now_ns)
 {
     if (event == STORE_PROC_EXITED) {
-        return proc_died(proc, now_ns);
+        return proc->blameless ? STORE_PROC_REPORT | proc_spawn(proc)
+                               : proc_died(proc, now_ns);
     }
     if (event == STORE_PROC_TICK && now_ns >= proc->due_ns) {
         proc_quarantine(proc);
         return STORE_PROC_REPORT;
     }
     return 0;
+}
+
+bool store_proc_beat(struct store_proc *proc, uint64_t beat, uint64_t now_ns,
+                     uint64_t lease_ns)
+{
+    uint64_t gone_ns = pl_min_u64(now_ns - proc->beat_ns, lease_ns / 4);
+
+    proc->beat_ns = now_ns;
+    if (proc->state != STORE_PROC_RUNNING || beat == 0 || beat != proc->beat) {
+        proc->beat       = beat;
+        proc->silence_ns = 0;
+        return false;
+    }
+    proc->silence_ns += gone_ns;
+    return proc->silence_ns >= lease_ns;
 }
 
 unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,

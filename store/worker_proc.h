@@ -7,7 +7,12 @@
  * A death is reported to the head once. The first restart is immediate; then the pause is 0.1 s, doubling up to 5 s, by the number
  * of deaths in the last minute; more than 10 in a minute quarantine the device. A worker that stopped (SIGSTOP, a debugger), that
  * broke the control protocol, or that the head wants fenced, is killed; nothing replaces it before it was reaped, because its
- * kernels may write until then. 10 s without being reaped quarantine the device.
+ * kernels may write until then. 10 s without being reaped quarantine the device. What the head wants ended does not count as a death:
+ * tasks may run into their time limits as often as they like.
+ *
+ * LEASE. A worker counts up a beat (store/timeline.h) in its main loop. One whose beat stands still for the length of its lease is
+ * stopped, or stuck in a call that does not return; it is fenced like any other. Time counts only as we see it go by: a store that
+ * was itself stopped for an hour does not kill everybody when it goes on.
  *
  * Threads: owner only.
  */
@@ -38,7 +43,8 @@ enum store_proc_event {
     STORE_PROC_START,
     STORE_PROC_EXITED,       /* reaped */
     STORE_PROC_SPAWN_FAILED, /* the SPAWN action could not be done */
-    STORE_PROC_FENCE,        /* stopped, broke the protocol, or the head says so */
+    STORE_PROC_FENCE,        /* stopped, stuck, or it broke the protocol */
+    STORE_PROC_END,          /* the head ends what runs in it: no fault of its own */
     STORE_PROC_TICK,         /* time went by */
     STORE_PROC_SHUTDOWN,
 };
@@ -56,12 +62,19 @@ struct store_proc {
     uint64_t due_ns;      /* WAITING: start; FENCING: give up; otherwise UINT64_MAX */
     uint64_t deaths_ns[STORE_PROC_DEATHS_MAX + 1]; /* ring of the latest */
     uint64_t death_count;
+    bool blameless;      /* FENCING: this death does not count */
+    uint64_t beat;       /* last seen; 0: it is not up yet */
+    uint64_t beat_ns;    /* when it was last looked at */
+    uint64_t silence_ns; /* for how long it stood still */
 };
 
 void store_proc_init(struct store_proc *proc);
 /* Returns the actions as bits of enum store_proc_action. */
 unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,
                          uint64_t now_ns);
+/* What its beat is now. True: its lease is over. To be asked several times a lease. */
+bool store_proc_beat(struct store_proc *proc, uint64_t beat, uint64_t now_ns,
+                     uint64_t lease_ns);
 /* Is there a process that has not been reaped (as far as we decided)? */
 bool store_proc_alive(const struct store_proc *proc);
 

@@ -41,8 +41,8 @@ static void worker_note(struct store_worker *worker, const char *text)
     }
 }
 
-static void worker_fence(struct store_daemon *daemon, struct store_worker *worker,
-                         const char *why)
+static void worker_fence_by(struct store_daemon *daemon, struct store_worker *worker,
+                            enum store_proc_event event, const char *why)
 {
     if (worker->proc.state != STORE_PROC_RUNNING) {
         return;
@@ -50,7 +50,13 @@ static void worker_fence(struct store_daemon *daemon, struct store_worker *worke
     pl_warn("store", "worker of device %u (pid %d) is fenced: %s", worker->host_device,
             (int)worker->child.pid, why);
     worker_note(worker, why);
-    worker_act(daemon, worker, STORE_PROC_FENCE, 0);
+    worker_act(daemon, worker, event, 0);
+}
+
+static void worker_fence(struct store_daemon *daemon, struct store_worker *worker,
+                         const char *why)
+{
+    worker_fence_by(daemon, worker, STORE_PROC_FENCE, why);
 }
 
 /* Every send to a worker ends here. */
@@ -128,6 +134,7 @@ static void worker_message(struct store_daemon *daemon, struct store_worker *wor
         break;
     case STORE_CONTROL_FATAL:
         worker_note(worker, message->text);
+        worker->last_status = (plasmon_status_t)message->status;
         break;
     case STORE_CONTROL_NEW_HEAD_FD:
         if (daemon->options->embedded && worker->proc.state == STORE_PROC_RUNNING) {
@@ -298,9 +305,12 @@ static plasmon_status_t worker_spawn(struct store_daemon *daemon,
                           strerror(errno));
     }
     worker->last_words[0] = '\0';
+    worker->last_status   = PLASMON_OK;
     /* Before it starts, so that whoever sees its work sees its number. */
     __atomic_store_n(&daemon->host.devices[worker->host_device].timeline->incarnation,
                      worker->proc.incarnation, __ATOMIC_RELEASE);
+    __atomic_store_n(&daemon->host.devices[worker->host_device].timeline->beat, 0,
+                     __ATOMIC_RELEASE);
 
     status = worker_spawn_with(daemon, worker, pair[1], err);
     pl_fd_close(&pair[1]);
@@ -349,6 +359,7 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
         .incarnation = incarnation,
         .wait_status = wait_status,
         .quarantined = worker->proc.state == STORE_PROC_QUARANTINED,
+        .status      = worker->last_status,
     };
     char end[64];
 
@@ -448,18 +459,48 @@ void workers_finish(struct store_daemon *daemon)
     daemon->workers = NULL;
 }
 
+static uint64_t lease_ns(const struct store_daemon *daemon)
+{
+    return daemon->options->worker_lease_ms * UINT64_C(1000000);
+}
+
+/* Does its main loop still go round? */
+static void worker_check_beat(struct store_daemon *daemon, struct store_worker *worker,
+                              uint64_t now_ns)
+{
+    uint64_t beat = __atomic_load_n(
+        &daemon->host.devices[worker->host_device].timeline->beat, __ATOMIC_ACQUIRE);
+    char why[96];
+
+    if (store_proc_beat(&worker->proc, beat, now_ns, lease_ns(daemon))) {
+        (void)snprintf(why, sizeof(why), "its main loop made no progress for %u ms",
+                       daemon->options->worker_lease_ms);
+        worker_fence(daemon, worker, why);
+    }
+}
+
 void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
 {
+    if (daemon->workers == NULL) {
+        return;
+    }
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
         if (daemon->workers[i].proc.due_ns <= now_ns) {
             worker_act(daemon, &daemon->workers[i], STORE_PROC_TICK, 0);
         }
     }
+    if (now_ns < daemon->beats_due_ns || daemon->stopping) {
+        return;
+    }
+    daemon->beats_due_ns = now_ns + lease_ns(daemon) / 8;
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        worker_check_beat(daemon, &daemon->workers[i], now_ns);
+    }
 }
 
 uint64_t workers_due(const struct store_daemon *daemon)
 {
-    uint64_t due_ns = UINT64_MAX;
+    uint64_t due_ns = daemon->beats_due_ns;
 
     for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
         due_ns = pl_min_u64(due_ns, daemon->workers[i].proc.due_ns);
@@ -467,10 +508,13 @@ uint64_t workers_due(const struct store_daemon *daemon)
     return due_ns;
 }
 
-void workers_fence(struct store_daemon *daemon, uint32_t host_device, const char *why)
+void workers_fence(struct store_daemon *daemon, uint32_t host_device, uint32_t incarnation,
+                   const char *why)
 {
-    if (host_device < daemon->host.device_count) {
-        worker_fence(daemon, &daemon->workers[host_device], why);
+    if (host_device < daemon->host.device_count &&
+        (incarnation == 0 ||
+         incarnation == daemon->workers[host_device].proc.incarnation)) {
+        worker_fence_by(daemon, &daemon->workers[host_device], STORE_PROC_END, why);
     }
 }
 

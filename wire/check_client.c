@@ -375,6 +375,9 @@ plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
         status =
             check_count(frame->n_graph_release, WIRE_RANGES_MAX, "released graphs", err);
     }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_cancel_force, WIRE_RANGES_MAX, "cancels", err);
+    }
     return status;
 }
 

@@ -299,6 +299,13 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
         status =
             check_count(command->n_function_free, WIRE_RANGES_MAX, "function_frees", err);
     }
+    if (status == PLASMON_OK) {
+        status = check_count(command->n_cancel_force, WIRE_RANGES_MAX, "launches to cancel",
+                             err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(command->n_cancel, WIRE_RANGES_MAX, "launches to cancel", err);
+    }
     if (status == PLASMON_OK && command->welcome != NULL &&
         (command->welcome->device >= WIRE_DEVICES_MAX ||
          command->welcome->host_device_count > WIRE_DEVICES_MAX)) {
@@ -351,6 +358,30 @@ static plasmon_status_t check_worker_data(const Plasmon__V1__WorkerFrame *frame,
     return status;
 }
 
+static plasmon_status_t check_condemned(const Plasmon__V1__WorkerFrame *frame,
+                                        struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(frame->n_condemned, WIRE_RANGES_MAX, "condemned", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_condemned; i++) {
+        const Plasmon__V1__Condemned *condemned = frame->condemned[i];
+
+        status =
+            condemned->status >= 0
+                ? pl_err_set(err, PLASMON_EMALFORMED, "its status is %d", condemned->status)
+                : check_text(condemned->text, WIRE_TEXT_BYTES_MAX, "text", err);
+        if (status == PLASMON_OK) {
+            status = check_ranges(condemned->n_untouched, condemned->untouched, "untouched",
+                                  err);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "condemned", (long)i);
+        }
+    }
+    return status;
+}
+
 plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
                                     struct pl_err *err)
 {
@@ -381,6 +412,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK) {
         status = check_count(frame->n_starved, WIRE_RANGES_MAX, "starved", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_condemned(frame, err);
     }
     if (status == PLASMON_OK) {
         status = check_worker_data(frame, err);
@@ -448,6 +482,12 @@ plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
     }
     if (status == PLASMON_OK) {
         status = check_count(command->n_fence, WIRE_DEVICES_MAX, "devices to fence", err);
+    }
+    if (status == PLASMON_OK && command->n_fence_incarnation != 0 &&
+        command->n_fence_incarnation != command->n_fence) {
+        status =
+            pl_err_set(err, PLASMON_EMALFORMED, "%zu devices to fence, %zu incarnations",
+                       command->n_fence, command->n_fence_incarnation);
     }
     return status;
 }

@@ -30,9 +30,12 @@ static void range_report(struct worker_core *core, struct wire_range *range)
     range->count = 0;
 }
 
-static void launch_done(struct worker_core *core, struct worker_launch *launch,
+static void launch_done(struct worker_core *core, struct worker_stream *stream,
                         struct wire_range *io_range)
 {
+    struct worker_launch *launch = worker_fifo_pop(&stream->running);
+
+    worker_condemn_done(core, launch, stream);
     worker_buffers_done(core, launch);
     if (launch->failure != PLASMON_OK) {
         range_report(core, io_range);
@@ -62,12 +65,12 @@ void worker_core_complete(struct worker_core *core)
         core->config.ops->collect(core->config.user);
     }
     while ((stream = next_done(core, words)) != NULL) {
-        launch_done(core, worker_fifo_pop(&stream->running), &range);
+        launch_done(core, stream, &range);
     }
     range_report(core, &range);
 
     worker_buffers_free_doomed(core);
-    if (core->waits_unpin ||
+    if (core->waits_unpin || core->waits_running ||
         (core->waits_memory && core->freed_count != core->starved_at)) {
         worker_core_advance(core);
     }

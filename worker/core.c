@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 static void queue_clear(struct worker_core *core, struct worker_fifo *fifo)
 {
@@ -19,7 +20,8 @@ static bool ops_complete(const struct worker_ops *ops)
            ops->copy != NULL && ops->stage_send != NULL && ops->stage_recv != NULL &&
            ops->put != NULL && ops->read != NULL && ops->scratch_bytes != NULL &&
            ops->run != NULL && ops->fill_identity != NULL && ops->signal != NULL &&
-           ops->ring_doorbells != NULL && ops->report_done != NULL &&
+           ops->ring_doorbells != NULL && ops->begin != NULL &&
+           ops->report_condemned != NULL && ops->report_done != NULL &&
            ops->report_failed != NULL && ops->report_starved != NULL;
 }
 
@@ -134,13 +136,43 @@ static plasmon_status_t launch_take(struct worker_core *core,
     return PLASMON_OK;
 }
 
-static void launch_cancel(struct worker_core *core, uint64_t seq)
+static int compare_seqs(const void *a, const void *b)
 {
-    for (struct worker_launch *launch = core->queue.first; launch != NULL;
-         launch                       = launch->next) {
-        if (launch->seq == seq) {
-            worker_launch_fail(launch, PLASMON_ECANCELLED, "cancelled before it started");
-            return;
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* It keeps its place, behind all that is before it; that it will not run is told now. */
+static void launch_cancel(struct worker_core *core, struct worker_launch *launch)
+{
+    struct worker_condemned condemned = {.seq    = launch->seq,
+                                         .status = PLASMON_ECANCELLED,
+                                         .text   = "cancelled before it started"};
+
+    if (launch->failure == PLASMON_OK) {
+        worker_launch_fail(launch, condemned.status, "%s", condemned.text);
+        core->config.ops->report_condemned(core->config.user, &condemned);
+    }
+}
+
+/* Those of the queue, in one pass over it; it is in order of seq. The list is ours to sort. */
+static void launches_cancel(struct worker_core *core, uint64_t *seqs, size_t count)
+{
+    struct worker_launch *launch = core->queue.first;
+
+    if (count > 1) {
+        qsort(seqs, count, sizeof(*seqs), compare_seqs);
+    }
+    for (size_t i = 0; i < count && launch != NULL;) {
+        if (launch->seq < seqs[i]) {
+            launch = launch->next;
+        } else {
+            if (launch->seq == seqs[i]) {
+                launch_cancel(core, launch);
+            }
+            i++;
         }
     }
 }
@@ -172,8 +204,10 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     if (status != PLASMON_OK) {
         return status;
     }
-    for (size_t i = 0; i < command->n_cancel; i++) {
-        launch_cancel(core, command->cancel[i]);
+    launches_cancel(core, command->cancel, command->n_cancel);
+    launches_cancel(core, command->cancel_force, command->n_cancel_force);
+    for (size_t i = 0; i < command->n_cancel_force; i++) {
+        worker_condemn_force(core, command->cancel_force[i]);
     }
     for (size_t i = 0; i < command->n_starve; i++) {
         launch_starve(core, command->starve[i]);

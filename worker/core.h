@@ -17,6 +17,10 @@
  *   - a failed launch keeps its place, its waits and its word, and does nothing else, so that nobody waits for it for ever and
  *     "done" still means that everything before it is done; what it should have written is never sealed. Half a transfer
  *     that failed still moves the words of the staging ring.
+ *   - a launch with a time limit is marked as it begins, and its word follows right behind it (condemn.c).
+ *   - at most WORKER_DEPTH launches are on the device at a time: a driver whose queues are full blocks the thread that enqueues, and
+ *     with it whoever could still end a kernel that never ends.
+ *   - what a restarted worker is sent again is done one launch at a time, so that if it dies again there is one to blame.
  *   - restart: launches that the timeline shows complete are sealed; the head sends the rest again with the same seqs; a launch
  *     that the ring already names keeps its stream; one that the head leaves out (it is over for it) is passed as SKIP.
  *
@@ -44,12 +48,28 @@ enum { WORKER_RUN_STREAMS_MAX = 8 };
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
 
+/*
+ * CUDA's queues take about a thousand operations a stream before a call blocks; a launch has up to four (wait, begin, kernel, signal). 256
+ * kernels of 2 us last ten times as long as it takes to hear of a completion and enqueue more.
+ */
+enum { WORKER_DEPTH = 256 };
+
 /* Instead of an offset in stage_send and stage_recv: move the ring's words, no bytes. */
 #define WORKER_NOWHERE UINT64_MAX
 /* In host_device_of: nobody told us yet what that device is. A launch that names it waits. */
 #define WORKER_DEVICE_PENDING (UINT32_MAX - 1)
 /* Sequence number of no launch: an entry of the table that bears it is not made right by any. */
 #define WORKER_SEQ_NEVER (UINT64_MAX >> 16)
+
+/* A launch that must not go on (condemn.c); lent for the call. */
+struct worker_condemned {
+    uint64_t seq;
+    plasmon_status_t status;
+    const char *text;
+    bool fence;
+    uint64_t barrier;
+    const struct wire_ranges *untouched;
+};
 
 /* What the core needs of the world. Addresses are offsets in arenas: (host device, offset). */
 struct worker_ops {
@@ -109,6 +129,8 @@ struct worker_ops {
     void (*record_drop)(void *user, void *recorder, void *exec); /* either may be NULL */
     /* Enqueue: this stream's word of our timeline := seq; then wake whoever calls worker_core_complete(). */
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
+    /* Enqueue: `begun` of this stream of our timeline := seq. */
+    plasmon_status_t (*begin)(void *user, uint32_t stream, uint64_t seq);
     /* The words were read: call worker_core_failed() for what failed before. Then completions are taken. May be NULL. */
     void (*collect)(void *user);
     /* The core stored a word itself (a launch without work on an idle stream). May be NULL. */
@@ -122,6 +144,7 @@ struct worker_ops {
     void (*report_failed)(void *user, uint64_t seq, plasmon_status_t status,
                           const char *text);
     void (*report_starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
+    void (*report_condemned)(void *user, const struct worker_condemned *condemned);
 };
 
 struct worker_core_config {
@@ -169,6 +192,11 @@ void worker_core_complete(struct worker_core *core);
 /* A launch failed on the device (CPU: function error). Before the completion that covers it is processed. */
 void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t status,
                         const char *text);
+/*
+ * Time went by: does a launch run longer than it may? Returns when to ask again; UINT64_MAX: not before something new is enqueued. Any
+ * clock that goes on evenly will do.
+ */
+uint64_t worker_core_tick(struct worker_core *core, uint64_t now_ns);
 /* The context is lost: what of our launches was running? Text for people: the earliest unfinished launch a stream. */
 void worker_core_describe_running(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);

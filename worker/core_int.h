@@ -6,6 +6,7 @@
  *   enqueue.c   the device work of each kind of launch      buffers.c   memory and table entries of its operands
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
  *   graph.c     recorded graphs: nodes, memory, what is replayed
+ *   condemn.c   launches that must not go on
  *
  * LIFE OF A LAUNCH
  *
@@ -85,6 +86,9 @@ struct worker_launch {
     bool memory;              /* every fresh buffer and the scratch are in hand */
     bool starved;             /* the head was told */
     bool without_work;        /* nothing for the device to do but the word */
+    bool signalled;           /* the word is written right behind it */
+    bool forced;              /* its client ends it by force */
+    uint32_t time_limit_ms;   /* 0: none */
     plasmon_status_t failure; /* OK: none */
     char *failure_text;       /* owned; NULL: the status says it all */
 
@@ -132,6 +136,9 @@ struct worker_stream {
     uint32_t unsignalled; /* launches since the last signal */
     uint64_t signalled;   /* a write of the word up to this seq went in, or was made */
     bool woken;           /* the core stored the word since the last wake */
+    uint32_t limited;     /* enqueued launches with a time limit */
+    uint64_t watched;     /* the last one that was seen to have begun ... */
+    uint64_t watched_ns;  /* ... at this time */
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
     uint64_t joined_word
@@ -143,6 +150,15 @@ struct worker_wait {
     uint32_t host_device;
     uint64_t *word;
     uint64_t value;
+};
+
+/* The launch that is being ended (condemn.c). Nothing is enqueued meanwhile. */
+struct worker_condemning {
+    uint64_t seq; /* 0: none */
+    uint32_t stream;
+    plasmon_status_t status;
+    uint64_t since_ns;
+    bool fence_asked;
 };
 
 struct worker_core {
@@ -166,14 +182,19 @@ struct worker_core {
     /* Memory. */
     uint16_t *
         writers; /* a slot: launches that marked it and are not done; top bit: one ended well */
-    uint8_t *followed;    /* a ring position: somebody took over its stream already */
+    uint8_t *
+        followed; /* a ring position: bit 0: somebody took over its stream already; others: condemn.c */
     struct pl_vec doomed; /* uint32_t slots that wait for a reader */
     uint64_t
         freed_count; /* counts returns of memory, so that a starved front tries again only after one */
-    uint64_t starved_at; /* freed_count when the front found no memory */
-    bool waits_memory;   /* the front does */
-    bool waits_unpin;    /* the front does */
-    uint64_t waits_for;  /* the front does: bit i, for host device i */
+    uint64_t starved_at;    /* freed_count when the front found no memory */
+    uint32_t running_count; /* enqueued, not seen complete: all streams */
+    bool waits_running;     /* the front waits until fewer are */
+    struct worker_condemning condemned;
+    uint32_t forced;    /* running launches that are to be condemned one after the other */
+    bool waits_memory;  /* the front does */
+    bool waits_unpin;   /* the front does */
+    uint64_t waits_for; /* the front does: bit i, for host device i */
     uint64_t bytes_replica;
 
     struct pl_vec waits;  /* struct worker_wait: of the launch being enqueued */
@@ -199,7 +220,8 @@ void worker_launch_destroy(struct worker_core *core, struct worker_launch *launc
 void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
                         const char *format, ...)
     PL_PRINTF(3, 4); /* the first failure stays */
-bool worker_launch_is_half(const struct worker_launch *launch); /* SEND or RECV */
+bool worker_launch_is_function(const struct worker_launch *launch); /* RUN or GRAPH */
+bool worker_launch_is_half(const struct worker_launch *launch);     /* SEND or RECV */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
 void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch);
 struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo);
@@ -272,6 +294,13 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
 void worker_launch_check(struct worker_core *core, struct worker_launch *launch);
 /* Publish, and put everything into its stream. */
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch);
+
+/* condemn.c */
+/* Its client ends it by force: condemned at the next look, if it runs. */
+void worker_condemn_force(struct worker_core *core, uint64_t seq);
+bool worker_condemn_frozen(const struct worker_core *core);
+void worker_condemn_done(struct worker_core *core, const struct worker_launch *launch,
+                         struct worker_stream *stream);
 
 /* recover.c */
 /* Is this the launch that is due? Duplicates: *out_take is false. A gap: EMALFORMED. */

@@ -11,11 +11,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "worker/watch.h"
 
 #define PIN_POLL_MS 1
+#define BEAT_MS     500 /* a fraction of the store's STORE_WORKER_LEASE_MS */
 
 /* ------------------------------------------------------------------------------------------------ ends */
 
@@ -124,6 +126,17 @@ static bool waits_publish(struct worker_daemon *daemon)
     return waits_for != 0;
 }
 
+/* Launches that run too long. The main thread sleeps no longer than until the next look is due. */
+static void limits_look(struct worker_daemon *daemon)
+{
+    uint64_t due_ns = worker_core_tick(daemon->core, pl_now_ns());
+
+    daemon->limit_due_ns = due_ns;
+    if (due_ns < daemon->sleeps_until_ns) {
+        counter_raise(daemon->executor.notify_fd);
+    }
+}
+
 static void step_locked(struct worker_daemon *daemon)
 {
     do {
@@ -131,6 +144,7 @@ static void step_locked(struct worker_daemon *daemon)
         worker_core_advance(daemon->core);
         worker_core_complete(daemon->core);
     } while (waits_publish(daemon));
+    limits_look(daemon);
 }
 
 struct meter {
@@ -317,6 +331,11 @@ static void report_starved(void *user, uint64_t seq, uint64_t bytes, uint64_t la
     worker_uplink_starved(((struct worker_daemon *)user)->uplink, seq, bytes, largest_hole);
 }
 
+static void report_condemned(void *user, const struct worker_condemned *condemned)
+{
+    worker_uplink_condemned(((struct worker_daemon *)user)->uplink, condemned);
+}
+
 static void report_data(void *user, uint64_t request, const uint8_t *bytes, uint64_t length)
 {
     worker_uplink_data(((struct worker_daemon *)user)->uplink, request, bytes, length);
@@ -324,11 +343,12 @@ static void report_data(void *user, uint64_t request, const uint8_t *bytes, uint
 
 struct worker_reports worker_daemon_reports(struct worker_daemon *daemon)
 {
-    return (struct worker_reports){.user    = daemon,
-                                   .done    = report_done,
-                                   .failed  = report_failed,
-                                   .starved = report_starved,
-                                   .data    = report_data};
+    return (struct worker_reports){.user      = daemon,
+                                   .done      = report_done,
+                                   .failed    = report_failed,
+                                   .starved   = report_starved,
+                                   .condemned = report_condemned,
+                                   .data      = report_data};
 }
 
 /* ------------------------------------------------------------------------------------------------ the main thread */
@@ -359,10 +379,35 @@ static void control_take(struct worker_daemon *daemon)
     }
 }
 
-/* For a pin that may go at any moment; everything else wakes us, or is seen by the tick. */
-static int wait_ms_locked(const struct worker_daemon *daemon)
+/*
+ * How long the main thread may sleep: a pin may go at any moment, a launch may be over its limit, and the store wants to see that
+ * we are alive. Everything else wakes us, or is seen by the tick.
+ */
+static int wait_ms_locked(struct worker_daemon *daemon)
 {
-    return worker_core_wants_poll(daemon->core) ? PIN_POLL_MS : -1;
+    uint64_t now_ns = pl_now_ns();
+    uint64_t ms     = worker_core_wants_poll(daemon->core) ? PIN_POLL_MS : BEAT_MS;
+
+    if (daemon->limit_due_ns <= now_ns) {
+        ms = 0;
+    } else if (daemon->limit_due_ns - now_ns < ms * 1000000) {
+        ms = (daemon->limit_due_ns - now_ns + 999999) / 1000000;
+    }
+    daemon->sleeps_until_ns = now_ns + ms * 1000000;
+    return (int)ms;
+}
+
+/* The store fences a worker whose beat stands still. */
+static void beat(struct worker_daemon *daemon)
+{
+    struct store_timeline *timeline = daemon->shared.timelines[daemon->shared.host_device];
+
+    if (daemon->options.incarnation == 1 && pl_fault_point("worker.hang")) {
+        for (;;) {
+            (void)pause(); /* tests: what a thread that is stuck in a call looks like */
+        }
+    }
+    __atomic_store_n(&timeline->beat, timeline->beat + 1, __ATOMIC_RELEASE);
 }
 
 static void wake_up_locked(struct worker_daemon *daemon, const struct worker_watch *watch)
@@ -401,6 +446,8 @@ void worker_daemon_run(struct worker_daemon *daemon)
         int timeout_ms;
         bool busy;
 
+        daemon->sleeps_until_ns = 0;
+        beat(daemon);
         wake_up_locked(daemon, &watch);
         step_locked(daemon);
         worker_uplink_flush(daemon->uplink);

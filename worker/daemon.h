@@ -39,8 +39,10 @@ struct worker_daemon {
     bool devices_known; /* host_device_of is final */
     bool sleeps;        /* the main thread waits for descriptors alone */
     uint32_t *host_device_of;
-    uint64_t cpu_ns;    /* of both threads, inside steps, our own code */
-    uint64_t driver_ns; /* of both threads, inside steps, in the driver */
+    uint64_t limit_due_ns;    /* worker_core_tick() wants to be called then */
+    uint64_t sleeps_until_ns; /* the main thread; 0: it does not sleep */
+    uint64_t cpu_ns;          /* of both threads, inside steps, our own code */
+    uint64_t driver_ns;       /* of both threads, inside steps, in the driver */
 };
 
 extern const struct worker_uplink_ops worker_daemon_uplink_ops;

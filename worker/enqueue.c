@@ -222,6 +222,15 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
     }
 }
 
+/* The device says when it begins, behind all that it waits for. */
+static plasmon_status_t mark_begin(struct worker_core *core,
+                                   const struct worker_launch *launch, uint32_t stream)
+{
+    return launch->time_limit_ms == 0
+               ? PLASMON_OK
+               : core->config.ops->begin(core->config.user, stream, launch->seq);
+}
+
 static void work_or_failure(struct worker_core *core, struct worker_launch *launch,
                             uint32_t stream)
 {
@@ -229,7 +238,8 @@ static void work_or_failure(struct worker_core *core, struct worker_launch *laun
     plasmon_status_t status = launch->failure;
 
     if (status == PLASMON_OK) {
-        status = work_enqueue(core, launch, stream, &err);
+        status = mark_begin(core, launch, stream);
+        status = status == PLASMON_OK ? work_enqueue(core, launch, stream, &err) : status;
     } else if (worker_launch_is_half(launch)) {
         (void)stage_enqueue(core, launch, stream, WORKER_NOWHERE, &err); /* failed anyway */
     }
@@ -251,6 +261,15 @@ static void word_store(struct worker_core *core, struct worker_launch *launch,
     core->streams[stream].signalled   = launch->seq;
 }
 
+static void launch_running(struct worker_core *core, struct worker_stream *stream,
+                           struct worker_launch *launch)
+{
+    worker_fifo_push(&stream->running, launch);
+    core->launch_count++;
+    core->running_count++;
+    stream->limited += launch->time_limit_ms != 0;
+}
+
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch)
 {
     uint32_t stream            = worker_stream_choose(core, launch);
@@ -261,8 +280,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     core->followed[launch->seq % STORE_RING] = 0;
     if (launch->seq <= worker_stream_word(core, stream)) {
         /* Over before a restart, and failed: only the report is owed. */
-        worker_fifo_push(&mine->running, launch);
-        core->launch_count++;
+        launch_running(core, mine, launch);
         return;
     }
     worker_buffers_enqueued(core, launch);
@@ -285,11 +303,10 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
 
     mine->last = launch->seq;
     mine->unsignalled++;
-    worker_fifo_push(&mine->running, launch);
-    core->launch_count++;
+    launch_running(core, mine, launch);
     if (without_work && idle && clear) {
         word_store(core, launch, stream);
-    } else if (mine->unsignalled >= WORKER_SIGNAL_EVERY) {
+    } else if (mine->unsignalled >= WORKER_SIGNAL_EVERY || launch->time_limit_ms != 0) {
         worker_stream_signal(core, stream);
     }
 }

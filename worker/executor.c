@@ -76,6 +76,14 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
     return must(executor, status);
 }
 
+static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
+{
+    struct worker_executor *executor = user;
+
+    return must(executor, device_signal(executor->streams[stream],
+                                        &own_timeline(executor)->begun[stream].value, seq));
+}
+
 static void op_wake(void *user, uint64_t *word)
 {
     (void)user;
@@ -305,6 +313,13 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
     executor->reports->starved(executor->reports->user, seq, bytes, largest_hole);
 }
 
+static void op_report_condemned(void *user, const struct worker_condemned *condemned)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->condemned(executor->reports->user, condemned);
+}
+
 /* After the words were read: a launch that the words cover has left its failure and its bytes by now. */
 static void op_collect(void *user)
 {
@@ -320,25 +335,27 @@ static void op_collect(void *user)
 }
 
 const struct worker_ops worker_executor_ops = {
-    .grow           = op_grow,
-    .wait           = op_wait,
-    .join           = op_join,
-    .copy           = op_copy,
-    .stage_send     = op_stage_send,
-    .stage_recv     = op_stage_recv,
-    .put            = op_put,
-    .read           = op_read,
-    .scratch_bytes  = op_scratch_bytes,
-    .run            = op_run,
-    .fill_identity  = op_fill_identity,
-    .signal         = op_signal,
-    .collect        = op_collect,
-    .wake           = op_wake,
-    .written        = op_written,
-    .ring_doorbells = op_ring_doorbells,
-    .report_done    = op_report_done,
-    .report_failed  = op_report_failed,
-    .report_starved = op_report_starved,
+    .grow             = op_grow,
+    .wait             = op_wait,
+    .join             = op_join,
+    .copy             = op_copy,
+    .stage_send       = op_stage_send,
+    .stage_recv       = op_stage_recv,
+    .put              = op_put,
+    .read             = op_read,
+    .scratch_bytes    = op_scratch_bytes,
+    .run              = op_run,
+    .fill_identity    = op_fill_identity,
+    .begin            = op_begin,
+    .signal           = op_signal,
+    .collect          = op_collect,
+    .wake             = op_wake,
+    .written          = op_written,
+    .ring_doorbells   = op_ring_doorbells,
+    .report_done      = op_report_done,
+    .report_failed    = op_report_failed,
+    .report_starved   = op_report_starved,
+    .report_condemned = op_report_condemned,
 };
 
 /* ------------------------------------------------------------------------------------------------ life */

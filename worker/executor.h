@@ -20,6 +20,7 @@ struct worker_reports {
     void (*done)(void *user, uint64_t first, uint64_t count);
     void (*failed)(void *user, uint64_t seq, plasmon_status_t status, const char *text);
     void (*starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
+    void (*condemned)(void *user, const struct worker_condemned *condemned);
     void (*data)(void *user, uint64_t request, const uint8_t *bytes, uint64_t length);
 };
 

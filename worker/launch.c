@@ -334,6 +334,9 @@ static plasmon_status_t launch_fill(struct worker_core *core,
     launch->request     = message->request;
     launch->client      = message->client;
     launch->task        = message->task;
+    if (worker_launch_is_function(launch)) {
+        launch->time_limit_ms = message->time_limit_ms;
+    }
 
     for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
         status = operand_get(core, message->operands[i], &launch->operands[i], err);
@@ -440,6 +443,12 @@ void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
     va_end(args);
     launch->failure      = status;
     launch->failure_text = pl_strdup(err.text); /* NULL: the status has to do */
+}
+
+bool worker_launch_is_function(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
+           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
 }
 
 bool worker_launch_is_half(const struct worker_launch *launch)

@@ -5,6 +5,7 @@
  *   2. its function exists and takes its arguments
  *   3. memory for all its fresh buffers and its scratch is in hand, all or nothing
  *   4. no reader holds a buffer that it overwrites
+ *   5. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
  *
  * A launch that failed (here, cancelled, or starved) skips 2 to 4 but not 1: "done" must still mean that all it names is done.
  * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
@@ -87,13 +88,30 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     return true;
 }
 
+/*
+ * Is there room on the device for one more? What a restarted worker is sent again goes one at a time, and the first new launch after
+ * it. Whatever is waited for here has a smaller number.
+ */
+static bool room(struct worker_core *core)
+{
+    uint32_t most = core->queue.first->seq <= core->recovered + 1 ? 1 : WORKER_DEPTH;
+
+    if (core->running_count >= most) {
+        worker_streams_flush(core);
+        worker_core_complete(core); /* perhaps they are done */
+    }
+    core->waits_running = core->running_count >= most;
+    return !core->waits_running;
+}
+
 void worker_core_advance(struct worker_core *core)
 {
     if (core->advancing) {
-        return; /* ops->grow added a chunk: the loop below is at it */
+        return; /* ops->grow added a chunk, or room() looks: the loop below is at it */
     }
     core->advancing = true;
-    while (core->queue.first != NULL && front_ready(core, core->queue.first)) {
+    while (core->queue.first != NULL && !worker_condemn_frozen(core) && room(core) &&
+           front_ready(core, core->queue.first)) {
         worker_launch_enqueue(core, worker_fifo_pop(&core->queue));
     }
     worker_streams_flush(core);

@@ -122,6 +122,8 @@ plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enq
 
     for (uint32_t i = 0; i < core->stream_count; i++) {
         core->streams[i].last = worker_stream_word(core, i);
+        /* What the old device work said of its begin is no begin of ours. It was fenced: nobody else writes here. */
+        __atomic_store_n(&core->timeline->begun[i].value, 0, __ATOMIC_RELEASE);
     }
     core->recovered = enqueued;
 

@@ -20,6 +20,15 @@ struct report_starved {
     uint64_t largest_hole;
 };
 
+struct report_condemned {
+    uint64_t seq;
+    plasmon_status_t status;
+    char *text;
+    bool fence;
+    uint64_t barrier;
+    struct wire_ranges untouched;
+};
+
 struct report_data {
     uint64_t request;
     uint8_t *bytes;
@@ -30,9 +39,10 @@ void worker_report_batch_init(struct worker_report_batch *batch)
 {
     memset(batch, 0, sizeof(*batch));
     wire_ranges_init(&batch->done);
-    batch->failed  = PL_VEC_INIT(struct report_failure);
-    batch->starved = PL_VEC_INIT(struct report_starved);
-    batch->data    = PL_VEC_INIT(struct report_data);
+    batch->failed    = PL_VEC_INIT(struct report_failure);
+    batch->starved   = PL_VEC_INIT(struct report_starved);
+    batch->data      = PL_VEC_INIT(struct report_data);
+    batch->condemned = PL_VEC_INIT(struct report_condemned);
 }
 
 static void remove_front(struct pl_vec *vec, size_t count)
@@ -52,6 +62,19 @@ static void failed_forget(struct worker_report_batch *batch, size_t count)
     }
 }
 
+static void condemned_forget(struct worker_report_batch *batch, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct report_condemned *condemned = pl_vec_at(&batch->condemned, i);
+
+        pl_free(condemned->text);
+        wire_ranges_finish(&condemned->untouched);
+    }
+    if (count != 0) {
+        remove_front(&batch->condemned, count);
+    }
+}
+
 static void data_forget(struct worker_report_batch *batch, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -66,6 +89,7 @@ void worker_report_batch_clear(struct worker_report_batch *batch)
 {
     failed_forget(batch, batch->failed.count);
     data_forget(batch, batch->data.count);
+    condemned_forget(batch, batch->condemned.count);
     wire_ranges_clear(&batch->done);
     pl_vec_clear(&batch->starved);
     batch->stats_request = 0;
@@ -78,12 +102,14 @@ void worker_report_batch_finish(struct worker_report_batch *batch)
     pl_vec_finish(&batch->failed);
     pl_vec_finish(&batch->starved);
     pl_vec_finish(&batch->data);
+    pl_vec_finish(&batch->condemned);
 }
 
 bool worker_report_batch_empty(const struct worker_report_batch *batch)
 {
     return batch->done.items.count == 0 && batch->failed.count == 0 &&
-           batch->starved.count == 0 && batch->data.count == 0 && batch->stats_request == 0;
+           batch->starved.count == 0 && batch->data.count == 0 &&
+           batch->condemned.count == 0 && batch->stats_request == 0;
 }
 
 /* ------------------------------------------------------------------------------------------------ gathering */
@@ -134,6 +160,32 @@ void worker_report_batch_starved(struct worker_report_batch *batch, uint64_t seq
     }
     *starved =
         (struct report_starved){.seq = seq, .bytes = bytes, .largest_hole = largest_hole};
+}
+
+void worker_report_batch_condemned(struct worker_report_batch *batch,
+                                   const struct worker_condemned *condemned)
+{
+    struct report_condemned *report = pl_vec_push(&batch->condemned);
+
+    if (report == NULL) {
+        batch->incomplete = true;
+        return;
+    }
+    *report = (struct report_condemned){.seq     = condemned->seq,
+                                        .status  = condemned->status,
+                                        .text    = pl_strdup(condemned->text),
+                                        .fence   = condemned->fence,
+                                        .barrier = condemned->barrier};
+    wire_ranges_init(&report->untouched);
+    for (size_t i = 0;
+         condemned->untouched != NULL && i < condemned->untouched->items.count; i++) {
+        struct wire_range *range = pl_vec_push(&report->untouched.items);
+
+        if (range == NULL) {
+            return; /* fewer are spared */
+        }
+        *range = *(struct wire_range *)pl_vec_at(&condemned->untouched->items, i);
+    }
 }
 
 void worker_report_batch_data(struct worker_report_batch *batch, uint64_t request,
@@ -237,6 +289,54 @@ static plasmon_status_t fill_starved(struct worker_report_batch *batch,
     return PLASMON_OK;
 }
 
+static plasmon_status_t fill_untouched(const struct wire_ranges *ranges,
+                                       struct wire_arena *arena,
+                                       Plasmon__V1__Condemned *out)
+{
+    size_t count = ranges->items.count;
+
+    out->untouched = (Plasmon__V1__Range **)rows(arena, count, sizeof(**out->untouched));
+    if (out->untouched == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    out->n_untouched = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct wire_range *range = pl_vec_at(&ranges->items, i);
+
+        plasmon__v1__range__init(out->untouched[i]);
+        out->untouched[i]->first = range->first;
+        out->untouched[i]->count = range->count;
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t fill_condemned(struct worker_report_batch *batch,
+                                       struct wire_arena *arena,
+                                       Plasmon__V1__WorkerFrame *frame)
+{
+    size_t count            = pl_min_u64(batch->condemned.count, FRAME_ITEMS_MAX);
+    plasmon_status_t status = PLASMON_OK;
+
+    frame->condemned =
+        (Plasmon__V1__Condemned **)rows(arena, count, sizeof(**frame->condemned));
+    if (frame->condemned == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    frame->n_condemned = count;
+    for (size_t i = 0; i < count && status == PLASMON_OK; i++) {
+        const struct report_condemned *report = pl_vec_at(&batch->condemned, i);
+
+        plasmon__v1__condemned__init(frame->condemned[i]);
+        frame->condemned[i]->seq     = report->seq;
+        frame->condemned[i]->status  = report->status;
+        frame->condemned[i]->text    = report->text != NULL ? report->text : "";
+        frame->condemned[i]->fence   = report->fence;
+        frame->condemned[i]->barrier = report->barrier;
+        status = fill_untouched(&report->untouched, arena, frame->condemned[i]);
+    }
+    return status;
+}
+
 static size_t data_that_fits(const struct worker_report_batch *batch)
 {
     uint64_t bytes = 0;
@@ -283,6 +383,9 @@ plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
     if (status == PLASMON_OK) {
         status = fill_starved(batch, arena, frame);
     }
+    if (status == PLASMON_OK) {
+        status = fill_condemned(batch, arena, frame);
+    }
     /* A read's bytes are told before or together with its end. */
     if (status == PLASMON_OK && frame->n_data == batch->data.count) {
         status = fill_done(batch, arena, frame);
@@ -295,6 +398,7 @@ void worker_report_batch_sent(struct worker_report_batch *batch,
 {
     data_forget(batch, frame->n_data);
     failed_forget(batch, frame->n_failed);
+    condemned_forget(batch, frame->n_condemned);
     if (frame->n_starved != 0) {
         remove_front(&batch->starved, frame->n_starved);
     }

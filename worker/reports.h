@@ -6,13 +6,15 @@
 
 #include "base/vec.h"
 #include "wire/wire.h"
+#include "worker/core.h"
 
 struct worker_report_batch {
     struct wire_ranges done;
-    struct pl_vec failed;   /* struct report_failure */
-    struct pl_vec starved;  /* struct report_starved */
-    struct pl_vec data;     /* struct report_data */
-    uint64_t stats_request; /* 0: nobody asked */
+    struct pl_vec failed;    /* struct report_failure */
+    struct pl_vec starved;   /* struct report_starved */
+    struct pl_vec data;      /* struct report_data */
+    struct pl_vec condemned; /* struct report_condemned */
+    uint64_t stats_request;  /* 0: nobody asked */
     bool
         incomplete; /* no memory to note a report: it is lost, and the worker must start anew */
 };
@@ -27,6 +29,8 @@ void worker_report_batch_failed(struct worker_report_batch *batch, uint64_t seq,
                                 plasmon_status_t status, const char *text);
 void worker_report_batch_starved(struct worker_report_batch *batch, uint64_t seq,
                                  uint64_t bytes, uint64_t largest_hole);
+void worker_report_batch_condemned(struct worker_report_batch *batch,
+                                   const struct worker_condemned *condemned);
 void worker_report_batch_data(struct worker_report_batch *batch, uint64_t request,
                               const uint8_t *bytes, uint64_t length);
 /*

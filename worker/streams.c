@@ -21,6 +21,8 @@
 
 #include <assert.h>
 
+#define FOLLOWED 0x1u /* bit of core->followed */
+
 uint32_t worker_host_device_of(const struct worker_core *core, uint32_t device)
 {
     return device < core->config.device_max ? core->config.host_device_of[device]
@@ -68,13 +70,13 @@ static bool follow_one(struct worker_core *core, const struct worker_launch *lau
         uint8_t *followed = &core->followed[seq % STORE_RING];
         uint32_t stream;
 
-        if (!point_local(core, launch->after[i]) || *followed != 0 ||
+        if (!point_local(core, launch->after[i]) || (*followed & FOLLOWED) != 0 ||
             store_timeline_done(core->timeline, seq)) {
             continue;
         }
         stream = stream_of_seq(core, seq);
         if (stream < core->config.run_streams) {
-            *followed   = 1;
+            *followed |= FOLLOWED;
             *out_stream = stream;
             return true;
         }
@@ -282,6 +284,9 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     if (status != PLASMON_OK) { /* the device is lost: who runs us sees its health */
         pl_error("worker", "signal of stream %u at launch %llu failed: %s", stream,
                  (unsigned long long)mine->last, pl_status_text(status));
+    }
+    if (mine->running.count != 0 && mine->running.last->seq == mine->last) {
+        mine->running.last->signalled = true;
     }
     mine->unsignalled = 0;
     mine->signalled   = mine->last;

@@ -189,6 +189,12 @@ void worker_uplink_starved(struct worker_uplink *uplink, uint64_t seq, uint64_t 
     worker_report_batch_starved(&uplink->batch, seq, bytes, largest_hole);
 }
 
+void worker_uplink_condemned(struct worker_uplink *uplink,
+                             const struct worker_condemned *condemned)
+{
+    worker_report_batch_condemned(&uplink->batch, condemned);
+}
+
 void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
                         const uint8_t *bytes, uint64_t length)
 {

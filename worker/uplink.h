@@ -16,6 +16,7 @@
 #include "base/lock.h"
 #include "rpc/rpc.h"
 #include "wire/wire.h"
+#include "worker/core.h"
 
 struct worker_uplink;
 
@@ -59,6 +60,8 @@ void worker_uplink_failed(struct worker_uplink *uplink, uint64_t seq,
                           plasmon_status_t status, const char *text);
 void worker_uplink_starved(struct worker_uplink *uplink, uint64_t seq, uint64_t bytes,
                            uint64_t largest_hole);
+void worker_uplink_condemned(struct worker_uplink *uplink,
+                             const struct worker_condemned *condemned);
 void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
                         const uint8_t *bytes, uint64_t length);
 /* Send what was gathered, unless a frame is on its way (then it goes when that is out). */

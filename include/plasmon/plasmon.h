@@ -288,10 +288,13 @@ struct plasmon_call {
     uint32_t grid[3];
     uint32_t block[3];
     uint32_t shared_bytes; /* dynamic shared memory a block */
+    uint32_t
+        time_limit_ms; /* from when it begins on the device: then it is ended and fails with ETIMELIMIT; 0: none */
 };
-#define PLASMON_CALL_INIT                                                                \
-    {                                                                                    \
-        sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1, {0}, {0}, 0 \
+#define PLASMON_CALL_INIT                                                                 \
+    {                                                                                     \
+        sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1, {0}, {0}, 0, \
+            0                                                                             \
     }
 
 /**
@@ -328,9 +331,24 @@ plasmon_status_t plasmon_wait(struct plasmon_client *client,
 /** PLASMON_OK ready, INPROGRESS, or how it failed (plasmon_error has the text with the first failing task). Never waits. */
 PLASMON_API
 plasmon_status_t plasmon_state(struct plasmon_client *client, struct plasmon_ref *ref);
-/** Ask that the task that makes this ref not run. Too late is no error: the ref then becomes ready. */
+/**
+ * Ask that the task that makes this ref not run: it then fails with ECANCELLED, and what needs its result with EDEPENDENCY. Too late (it
+ * is on the device already) is no error: it runs, and the ref becomes ready.
+ */
 PLASMON_API
 plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref);
+/** The same for many at once, in one message. A ref that is released or foreign fails the call, and nothing is cancelled. */
+PLASMON_API
+plasmon_status_t plasmon_cancel_many(struct plasmon_client *client,
+                                     struct plasmon_ref *const *refs, uint32_t count);
+/**
+ * End the task that makes this ref even if it runs. It fails with ECANCELLED at once. On the device only the end of its worker ends a
+ * running kernel: other work there has a second to finish, then the worker is killed and replaced. Objects live on, and what had
+ * not finished runs again; a task that was overwriting its input in place then cannot, and fails with ECONSUMED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_cancel_force(struct plasmon_client *client,
+                                      struct plasmon_ref *ref);
 
 typedef void (*plasmon_ready_fn)(void *user, plasmon_status_t status);
 /**

@@ -47,7 +47,8 @@
     XX(EINTERNAL, -37, "internal error")                                          \
     XX(EGRAPH, -38, "recorded graph cannot be used so")                           \
     XX(EHEADLOST, -39, "the head does not know this session any more")            \
-    XX(ECOMPILE, -40, "source text does not compile")
+    XX(ECOMPILE, -40, "source text does not compile")                             \
+    XX(ETIMELIMIT, -41, "ran longer than its time limit")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),

@@ -52,6 +52,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_call, grid, 64);
     EXPECT_AT(plasmon_call, block, 76);
     EXPECT_AT(plasmon_call, shared_bytes, 88);
+    EXPECT_AT(plasmon_call, time_limit_ms, 92);
 
     ASSERT_EQ(sizeof(struct plasmon_device_info), 184);
     EXPECT_AT(plasmon_device_info, kind, 4);
@@ -77,6 +78,7 @@ TEST(numbers_of_statuses_and_dtypes_are_frozen)
     ASSERT_EQ(PLASMON_EGRAPH, -38);
     ASSERT_EQ(PLASMON_EHEADLOST, -39);
     ASSERT_EQ(PLASMON_ECOMPILE, -40);
+    ASSERT_EQ(PLASMON_ETIMELIMIT, -41);
     ASSERT_EQ(PLASMON_BOOL, 1);
     ASSERT_EQ(PLASMON_F32, 12);
     ASSERT_EQ(PLASMON_C128, 15);

@@ -226,9 +226,10 @@ struct sim_worker {
     struct sim_pipe to_head;
     struct sim_pipe from_head;
     struct wire_ranges done;
-    struct pl_vec failed;  /* struct sim_report */
-    struct pl_vec starved; /* struct sim_report */
-    struct pl_vec data;    /* struct sim_read_back */
+    struct pl_vec failed;    /* struct sim_report */
+    struct pl_vec starved;   /* struct sim_report */
+    struct pl_vec condemned; /* struct sim_report */
+    struct pl_vec data;      /* struct sim_read_back */
     bool flush_pending;
     bool wake_pending;
     bool doorbell_pending;

@@ -365,7 +365,7 @@ static void worker_downed(void *user, uint64_t arg, void *data)
     /* The store names the incarnation that died; a newer one has said hello when this comes too late. */
     if (sim->head_workers[worker->host_device].incarnation == arg) {
         sim->head_workers[worker->host_device].connected = false;
-        head_core_worker_down(sim->head, "simhost", worker->host_device, false,
+        head_core_worker_down(sim->head, "simhost", worker->host_device, false, PLASMON_OK,
                               "it crashed");
         sim_head_flush_soon(sim);
     }

@@ -210,6 +210,17 @@ static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
     return PLASMON_OK;
 }
 
+static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
+{
+    struct sim_worker *worker = user;
+    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_SIGNAL);
+
+    op->word  = &worker->timeline->begun[stream].value;
+    op->value = seq;
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
 static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
 {
     struct sim_worker *worker = user;
@@ -497,22 +508,42 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
     sim_worker_flush_soon(worker);
 }
 
+/* No task of these programs has a limit or is cancelled by force, so what comes here was cancelled in the queue. */
+static void op_report_condemned(void *user, const struct worker_condemned *condemned)
+{
+    struct sim_worker *worker = user;
+    struct sim_report *report = pl_vec_push(&worker->condemned);
+
+    PL_CHECK(report != NULL);
+    if (condemned->fence) {
+        sim_fail(worker->sim, "device %u: wants to be fenced because of launch %llu",
+                 worker->host_device, (unsigned long long)condemned->seq);
+    }
+    *report = (struct sim_report){.seq    = condemned->seq,
+                                  .status = condemned->status,
+                                  .text   = pl_strdup(condemned->text)};
+    PL_CHECK(report->text != NULL);
+    sim_worker_flush_soon(worker);
+}
+
 const struct worker_ops sim_worker_ops = {
-    .grow           = op_grow,
-    .wait           = op_wait,
-    .join           = op_join,
-    .copy           = op_copy,
-    .stage_send     = op_stage_send,
-    .stage_recv     = op_stage_recv,
-    .put            = op_put,
-    .read           = op_read,
-    .scratch_bytes  = op_scratch_bytes,
-    .run            = op_run,
-    .fill_identity  = op_fill_identity,
-    .signal         = op_signal,
-    .wake           = op_wake,
-    .ring_doorbells = op_ring_doorbells,
-    .report_done    = op_report_done,
-    .report_failed  = op_report_failed,
-    .report_starved = op_report_starved,
+    .grow             = op_grow,
+    .wait             = op_wait,
+    .join             = op_join,
+    .copy             = op_copy,
+    .stage_send       = op_stage_send,
+    .stage_recv       = op_stage_recv,
+    .put              = op_put,
+    .read             = op_read,
+    .scratch_bytes    = op_scratch_bytes,
+    .run              = op_run,
+    .fill_identity    = op_fill_identity,
+    .begin            = op_begin,
+    .signal           = op_signal,
+    .wake             = op_wake,
+    .ring_doorbells   = op_ring_doorbells,
+    .report_done      = op_report_done,
+    .report_failed    = op_report_failed,
+    .report_starved   = op_report_starved,
+    .report_condemned = op_report_condemned,
 };

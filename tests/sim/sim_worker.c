@@ -91,6 +91,17 @@ static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *fram
         frame->starved[i]->bytes        = report->bytes;
         frame->starved[i]->largest_hole = report->hole;
     }
+    frame->n_condemned = worker->condemned.count;
+    frame->condemned   = arena_take(sim, frame->n_condemned, sizeof(*frame->condemned));
+    for (size_t i = 0; i < frame->n_condemned; i++) {
+        const struct sim_report *report = pl_vec_at(&worker->condemned, i);
+
+        frame->condemned[i] = arena_take(sim, 1, sizeof(Plasmon__V1__Condemned));
+        plasmon__v1__condemned__init(frame->condemned[i]);
+        frame->condemned[i]->seq    = report->seq;
+        frame->condemned[i]->status = report->status;
+        frame->condemned[i]->text   = report->text;
+    }
     frame->n_data = worker->data.count;
     frame->data   = arena_take(sim, frame->n_data, sizeof(*frame->data));
     for (size_t i = 0; i < frame->n_data; i++) {
@@ -110,6 +121,10 @@ static void reports_clear(struct sim_worker *worker)
     for (size_t i = 0; i < worker->failed.count; i++) {
         pl_free(((struct sim_report *)pl_vec_at(&worker->failed, i))->text);
     }
+    for (size_t i = 0; i < worker->condemned.count; i++) {
+        pl_free(((struct sim_report *)pl_vec_at(&worker->condemned, i))->text);
+    }
+    pl_vec_clear(&worker->condemned);
     for (size_t i = 0; i < worker->data.count; i++) {
         pl_free(((struct sim_read_back *)pl_vec_at(&worker->data, i))->data);
     }
@@ -150,7 +165,8 @@ static void worker_flush(void *user, uint64_t arg, void *data)
     }
     wire_arena_reset(&worker->sim->arena);
     frame_fill(worker, &frame);
-    if (frame.n_done + frame.n_failed + frame.n_starved + frame.n_data > 0) {
+    if (frame.n_done + frame.n_failed + frame.n_starved + frame.n_condemned + frame.n_data >
+        0) {
         body_send(worker, &frame, false);
         reports_clear(worker);
     } else if (wire_link_owes_ack(&worker->link)) {
@@ -564,6 +580,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .blocks_before = PL_VEC_INIT(struct sim_block),
                                   .failed        = PL_VEC_INIT(struct sim_report),
                                   .starved       = PL_VEC_INIT(struct sim_report),
+                                  .condemned     = PL_VEC_INIT(struct sim_report),
                                   .data          = PL_VEC_INIT(struct sim_read_back)};
 
     worker->table    = map_zero(sizeof(*worker->table));
@@ -603,6 +620,7 @@ void sim_worker_finish(struct sim_worker *worker)
     pl_vec_finish(&worker->blocks_before);
     pl_vec_finish(&worker->failed);
     pl_vec_finish(&worker->starved);
+    pl_vec_finish(&worker->condemned);
     pl_vec_finish(&worker->data);
     (void)munmap(worker->table, sizeof(*worker->table));
     (void)munmap(worker->timeline, sizeof(*worker->timeline));

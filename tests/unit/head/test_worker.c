@@ -61,7 +61,7 @@ TEST(a_device_that_never_comes_is_not_waited_for)
     core_announce(core, "a", 2);
     (void)core_join(core, "a", 0);
     test_expect_log();
-    head_core_worker_down(core, "a", 1, true, "it could not be started");
+    head_core_worker_down(core, "a", 1, true, PLASMON_OK, "it could not be started");
     ASSERT_TRUE(head_core_all_joined(core));
     head_core_destroy(core);
 }

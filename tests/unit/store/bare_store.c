@@ -34,10 +34,12 @@ static void ending(void *user)
     (void)user;
 }
 
-static enum store_uplink_event next(void *user, uint32_t *out_host_device)
+static enum store_uplink_event next(void *user, uint32_t *out_host_device,
+                                    uint32_t *out_incarnation)
 {
     (void)user;
     *out_host_device = 0;
+    *out_incarnation = 0;
     return STORE_UPLINK_NONE;
 }
 

@@ -7,6 +7,7 @@
  *   garbage    its first incarnation sends a broken message once it is ready
  *   stubborn   ignores SIGTERM and end of file
  *   mute       does not even read its set-up
+ *   stuck      its first incarnation shows one beat and never another
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -157,6 +158,9 @@ static void ready(void)
                    fake.table->entries[1].state, fake.table->entries[2].state,
                    fake.timeline->incarnation, fake.chunk != NULL ? fake.chunk : "-");
     say(STORE_CONTROL_READY, &message, NULL, 0);
+    if (fake.incarnation == 1 && is("stuck")) {
+        __atomic_store_n(&fake.timeline->beat, 1, __ATOMIC_RELEASE);
+    }
     if (fake.incarnation == 1 && is("garbage")) {
         (void)!write(fake.control, "nonsense", 8);
     }

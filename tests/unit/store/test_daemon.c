@@ -41,6 +41,15 @@ TEST(a_stopped_worker_is_killed_and_replaced)
     ASSERT_EQ(cluster_end(&cluster), 0);
 }
 
+TEST(a_worker_whose_main_loop_stands_still_is_killed_and_replaced)
+{
+    cluster_start(&cluster, 1, "stuck"); /* with a lease of a second, see cluster.c */
+    ASSERT_CONTAINS(cluster_wait(&cluster, "down: device 0 incarnation 1 status 9"),
+                    "its main loop made no progress for 1000 ms");
+    (void)cluster_wait(&cluster, "device 0 is ready: incarnation 2");
+    ASSERT_EQ(cluster_end(&cluster), 0);
+}
+
 TEST(a_worker_that_breaks_the_protocol_is_fenced_and_replaced)
 {
     cluster_start(&cluster, 1, "garbage");

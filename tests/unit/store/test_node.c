@@ -260,12 +260,13 @@ static void tell_down(uint32_t incarnation, bool quarantined)
     uplink.worker_down(uplink.user, &down);
 }
 
-static enum store_uplink_event wait_event(uint32_t *out_device)
+static enum store_uplink_event wait_event(uint32_t *out_device, uint32_t *out_incarnation)
 {
     struct pollfd waiting = {.fd = uplink.event_fd, .events = POLLIN};
 
     for (;;) {
-        enum store_uplink_event event = uplink.next(uplink.user, out_device);
+        enum store_uplink_event event =
+            uplink.next(uplink.user, out_device, out_incarnation);
         uint64_t count;
 
         if (event != STORE_UPLINK_NONE) {
@@ -348,7 +349,7 @@ TEST(a_store_that_is_refused_beside_another_is_told_to_end)
     head.refuses = PLASMON_EEXIST;
     head_start(5);
     ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
-    ASSERT_EQ(wait_event(&unused), STORE_UPLINK_REFUSED);
+    ASSERT_EQ(wait_event(&unused, &unused), STORE_UPLINK_REFUSED);
     ASSERT_STR(uplink.refusal(uplink.user), "not you");
     end();
 }
@@ -371,29 +372,36 @@ TEST(fences_and_stop_come_back_as_events)
 {
     Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
     uint32_t devices[]               = {1, 0};
+    uint32_t incarnations[]          = {4, 0};
     uint32_t device                  = 9;
+    uint32_t incarnation             = 9;
 
     begin();
     head_start(5);
     ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
     head_wait(&head.hellos, 1);
 
-    command.n_fence = 2;
-    command.fence   = devices;
+    command.n_fence             = 2;
+    command.fence               = devices;
+    command.n_fence_incarnation = 2;
+    command.fence_incarnation   = incarnations;
     pl_mutex_lock(&head.lock);
     head_send(&command, 1, 0);
     head_send(&command, 1, 0); /* a repeat: once is enough */
-    command.n_fence = 0;
-    command.stop    = true;
+    command.n_fence             = 0;
+    command.n_fence_incarnation = 0;
+    command.stop                = true;
     head_send(&command, 2, 0);
     pl_mutex_unlock(&head.lock);
 
-    ASSERT_EQ(wait_event(&device), STORE_UPLINK_FENCE);
+    ASSERT_EQ(wait_event(&device, &incarnation), STORE_UPLINK_FENCE);
     ASSERT_EQ(device, 1);
-    ASSERT_EQ(wait_event(&device), STORE_UPLINK_FENCE);
+    ASSERT_EQ(incarnation, 4);
+    ASSERT_EQ(wait_event(&device, &incarnation), STORE_UPLINK_FENCE);
     ASSERT_EQ(device, 0);
-    ASSERT_EQ(wait_event(&device), STORE_UPLINK_STOP);
-    ASSERT_EQ(uplink.next(uplink.user, &device), STORE_UPLINK_NONE);
+    ASSERT_EQ(incarnation, 0);
+    ASSERT_EQ(wait_event(&device, &incarnation), STORE_UPLINK_STOP);
+    ASSERT_EQ(uplink.next(uplink.user, &device, &incarnation), STORE_UPLINK_NONE);
     end();
 }
 

@@ -77,6 +77,56 @@ TEST(a_fenced_worker_is_replaced_only_after_it_was_reaped)
     ASSERT_EQ(proc.incarnation, 2);
 }
 
+TEST(what_the_head_ends_never_quarantines_and_is_replaced_at_once)
+{
+    struct store_proc proc = started();
+
+    for (uint64_t i = 1; i < 100; i++) {
+        ASSERT_EQ(store_proc_step(&proc, STORE_PROC_END, i * MS), STORE_PROC_KILL);
+        ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, i * MS),
+                  STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    }
+    ASSERT_EQ(proc.death_count, 0);
+}
+
+TEST(a_beat_that_stands_still_for_a_lease_is_noticed)
+{
+    struct store_proc proc = started();
+
+    ASSERT_TRUE(!store_proc_beat(&proc, 0, 100 * S, S)); /* not up yet: no lease */
+    ASSERT_TRUE(!store_proc_beat(&proc, 0, 200 * S, S));
+    for (uint64_t i = 1; i <= 3; i++) { /* it goes on */
+        ASSERT_TRUE(!store_proc_beat(&proc, i, 200 * S + i * S / 4, S));
+    }
+    for (uint64_t i = 4; i <= 6; i++) {
+        ASSERT_TRUE(!store_proc_beat(&proc, 3, 200 * S + i * S / 4, S));
+    }
+    ASSERT_TRUE(store_proc_beat(&proc, 3, 202 * S, S));
+}
+
+TEST(the_stores_own_sleep_is_not_held_against_a_worker)
+{
+    struct store_proc proc = started();
+
+    ASSERT_TRUE(!store_proc_beat(&proc, 7, S, S));
+    ASSERT_TRUE(!store_proc_beat(&proc, 7, 3600 * S, S)); /* an hour, all at once */
+    ASSERT_TRUE(!store_proc_beat(&proc, 8, 3600 * S + MS, S));
+}
+
+TEST(a_replacement_has_a_lease_of_its_own)
+{
+    struct store_proc proc = started();
+
+    for (uint64_t i = 1; i <= 4; i++) {
+        ASSERT_TRUE(!store_proc_beat(&proc, 5, i * S / 4, S));
+    }
+    ASSERT_TRUE(store_proc_beat(&proc, 5, 5 * S / 4, S));
+    (void)store_proc_step(&proc, STORE_PROC_FENCE, 2 * S);
+    ASSERT_TRUE(!store_proc_beat(&proc, 5, 3 * S, S)); /* fenced once is enough */
+    (void)store_proc_step(&proc, STORE_PROC_EXITED, 3 * S);
+    ASSERT_TRUE(!store_proc_beat(&proc, 5, 4 * S, S));
+}
+
 TEST(a_worker_that_cannot_be_reaped_quarantines_its_device_for_good)
 {
     struct store_proc proc = started();

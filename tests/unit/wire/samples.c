@@ -40,7 +40,8 @@
     MESSAGE(Task, task, .id = 300, .function = 0xdeadbeef, .n_args = 3,                    \
             .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT, ARG_REDUCE), .n_scalars = 2, \
             .scalars = LIST(uint64_t, 5, 0x3ff0000000000000),                              \
-            .label = TEXT("gemm \xc3\xa9"), .place = 2, .retries = 3)
+            .label = TEXT("gemm \xc3\xa9"), .place = 2, .retries = 3,                      \
+            .time_limit_ms = 500)
 #define TASK_PUT                                                                          \
     MESSAGE(Task, task, .id = 302, .kind = PLASMON__V1__TASK_KIND__TASK_PUT, .n_args = 1, \
             .args = LIST(Plasmon__V1__Arg *, ARG_OUT), .data = BYTES("\0\1\2three"),      \
@@ -64,13 +65,15 @@ static const Plasmon__V1__ClientFrame client_frame = {
     .read =
         LIST(Plasmon__V1__Read *, MESSAGE(Read, read, .request = 2, .ref = 17, .n_view = 6,
                                           .view = VIEW, .offset = 8, .length = 1 << 20)),
-    .n_cancel   = 2,
-    .cancel     = LIST(uint64_t, 300, 302),
-    .n_put_open = 1,
-    .put_open   = LIST(Plasmon__V1__PutOpen *,
-                       MESSAGE(PutOpen, put_open, .request = 3, .ref = 306, .shape = SHAPE,
-                               .place = 1, .donatable = 1, .label = TEXT("weights"))),
-    .n_put_seal = 1,
+    .n_cancel       = 2,
+    .cancel         = LIST(uint64_t, 300, 302),
+    .n_cancel_force = 1,
+    .cancel_force   = LIST(uint64_t, 304),
+    .n_put_open     = 1,
+    .put_open       = LIST(Plasmon__V1__PutOpen *,
+                           MESSAGE(PutOpen, put_open, .request = 3, .ref = 306, .shape = SHAPE,
+                                   .place = 1, .donatable = 1, .label = TEXT("weights"))),
+    .n_put_seal     = 1,
     .put_seal =
         LIST(Plasmon__V1__PutSeal *, MESSAGE(PutSeal, put_seal, .ref = 306, .abandon = 1)),
     .n_publish = 1,
@@ -154,23 +157,25 @@ static const Plasmon__V1__HeadFrame head_frame = {
             .after = LIST(uint64_t, 0x1000000000007, 0x2000000000008), .n_pieces = 1,    \
             .pieces = LIST(Plasmon__V1__Piece *, PIECE), .data = BYTES("data"),          \
             .offset = 4, .length = 5, .peer = 2, .request = 6, .client = 7, .task = 300, \
-            .label = TEXT("copy"))
+            .label = TEXT("copy"), .time_limit_ms = 250)
 
 static const Plasmon__V1__WorkerCommand worker_command = {
     .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
     .header  = HEADER(5),
     .welcome = MESSAGE(WorkerWelcome, worker_welcome, .epoch = 3, .session = 4, .device = 1,
                        .host_device_count = 8, .resumed_seq = 2),
-    .n_launches    = 1,
-    .launches      = LIST(Plasmon__V1__Launch *, LAUNCH),
-    .n_free        = 1,
-    .free          = LIST(uint64_t, 0x1000002000003),
-    .n_cancel      = 1,
-    .cancel        = LIST(uint64_t, 12),
-    .n_starve      = 1,
-    .starve        = LIST(uint64_t, 13),
-    .stats_request = 1,
-    .stop          = 1,
+    .n_launches     = 1,
+    .launches       = LIST(Plasmon__V1__Launch *, LAUNCH),
+    .n_free         = 1,
+    .free           = LIST(uint64_t, 0x1000002000003),
+    .n_cancel       = 1,
+    .cancel         = LIST(uint64_t, 12),
+    .n_starve       = 1,
+    .starve         = LIST(uint64_t, 13),
+    .stats_request  = 1,
+    .stop           = 1,
+    .n_cancel_force = 1,
+    .cancel_force   = LIST(uint64_t, 14),
 };
 static const Plasmon__V1__WorkerFrame worker_frame = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
@@ -191,15 +196,20 @@ static const Plasmon__V1__WorkerFrame worker_frame = {
     .starved =
         LIST(Plasmon__V1__Starved *,
              MESSAGE(Starved, starved, .seq = 13, .bytes = 1 << 20, .largest_hole = 4096)),
-    .n_data = 1,
-    .data   = LIST(Plasmon__V1__WorkerData *,
-                   MESSAGE(WorkerData, worker_data, .request = 6, .bytes = BYTES("bytes"))),
-    .stats  = MESSAGE(WorkerStats, worker_stats, .request = 1, .bytes_used = 2,
-                      .bytes_reserved = 3, .bytes_replica = 4, .largest_hole = 5,
-                      .launches = 6, .cpu_ns = 7, .driver_ns = 8, .n_routes = 1,
-                      .routes = LIST(Plasmon__V1__RouteStats *,
-                                     MESSAGE(RouteStats, route_stats, .route = 1,
-                                             .copies = 2, .bytes = 3))),
+    .n_data      = 1,
+    .data        = LIST(Plasmon__V1__WorkerData *,
+                        MESSAGE(WorkerData, worker_data, .request = 6, .bytes = BYTES("bytes"))),
+    .stats       = MESSAGE(WorkerStats, worker_stats, .request = 1, .bytes_used = 2,
+                           .bytes_reserved = 3, .bytes_replica = 4, .largest_hole = 5,
+                           .launches = 6, .cpu_ns = 7, .driver_ns = 8, .n_routes = 1,
+                           .routes = LIST(Plasmon__V1__RouteStats *,
+                                          MESSAGE(RouteStats, route_stats, .route = 1,
+                                                  .copies = 2, .bytes = 3))),
+    .n_condemned = 1,
+    .condemned   = LIST(Plasmon__V1__Condemned *,
+                        MESSAGE(Condemned, condemned, .seq = 14, .status = -41,
+                                .text = TEXT("too long"), .fence = 1, .barrier = 14,
+                                .n_untouched = 2, .untouched = RANGES)),
 };
 
 /* ------------------------------------------------------------------------------------------ stores */
@@ -214,7 +224,8 @@ static const Plasmon__V1__NodeFrame node_frame = {
     .n_down = 1,
     .down   = LIST(Plasmon__V1__WorkerDown *,
                    MESSAGE(WorkerDown, worker_down, .host_device = 1, .incarnation = 2,
-                           .wait_status = 9, .text = TEXT("killed"), .quarantined = 1)),
+                           .wait_status = 9, .text = TEXT("killed"), .quarantined = 1,
+                           .status = -5)),
     .beat   = 5,
 };
 static const Plasmon__V1__NodeCommand node_command = {
@@ -224,6 +235,8 @@ static const Plasmon__V1__NodeCommand node_command = {
     .stop    = 1,
     .n_fence = 2,
     .fence   = LIST(uint32_t, 0, 3),
+    .n_fence_incarnation = 2,
+    .fence_incarnation   = LIST(uint32_t, 1, 7),
 };
 
 /* ------------------------------------------------------------------------------------------ recorded graphs, index launches */

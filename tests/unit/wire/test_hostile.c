@@ -109,8 +109,8 @@ TEST(tasks_are_checked)
     one_init();
     one.task.id = 0;
     refuse_one(PLASMON_EMALFORMED, "tasks[0]: its id is 0");
-    one.task.kind = (Plasmon__V1__TaskKind)3;
-    refuse_one(PLASMON_EMALFORMED, "tasks[0]: its kind is 3");
+    one.task.kind = (Plasmon__V1__TaskKind)9;
+    refuse_one(PLASMON_EMALFORMED, "tasks[0]: its kind is 9");
     one.task.place = 1 << 20;
     refuse_one(PLASMON_EMALFORMED, "place");
     one.task.n_scalars = PL_COUNT(scalars);

@@ -164,6 +164,37 @@ static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
     return refuse(fake, "identity");
 }
 
+static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
+{
+    struct fake *fake = user;
+
+    CALL("begin", ":%u:%llu", stream, (unsigned long long)seq);
+    return refuse(fake, "begin");
+}
+
+/* "condemned:7:ETIMELIMIT", then "fence:7:<barrier>:<first>+<count>,..." */
+static void op_report_condemned(void *user, const struct worker_condemned *condemned)
+{
+    struct fake *fake = user;
+
+    if (!condemned->fence) {
+        (void)snprintf(fake->last_text, sizeof(fake->last_text), "%s", condemned->text);
+        pl_str_append(
+            &fake->reports, "%scondemned:%llu:%s", fake->reports.length == 0 ? "" : " ",
+            (unsigned long long)condemned->seq, pl_status_name(condemned->status));
+        return;
+    }
+    pl_str_append(&fake->reports, "%sfence:%llu:%llu", fake->reports.length == 0 ? "" : " ",
+                  (unsigned long long)condemned->seq,
+                  (unsigned long long)condemned->barrier);
+    for (size_t i = 0; i < condemned->untouched->items.count; i++) {
+        const struct wire_range *range = pl_vec_at(&condemned->untouched->items, i);
+
+        pl_str_append(&fake->reports, "%c%llu+%llu", i == 0 ? ':' : ',',
+                      (unsigned long long)range->first, (unsigned long long)range->count);
+    }
+}
+
 static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
 {
     struct fake *fake = user;
@@ -217,23 +248,25 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
 }
 
 static const struct worker_ops fake_ops = {
-    .grow           = op_grow,
-    .wait           = op_wait,
-    .join           = op_join,
-    .copy           = op_copy,
-    .stage_send     = op_stage_send,
-    .stage_recv     = op_stage_recv,
-    .put            = op_put,
-    .read           = op_read,
-    .scratch_bytes  = op_scratch_bytes,
-    .run            = op_run,
-    .fill_identity  = op_fill_identity,
-    .signal         = op_signal,
-    .wake           = op_wake,
-    .ring_doorbells = op_ring_doorbells,
-    .report_done    = op_report_done,
-    .report_failed  = op_report_failed,
-    .report_starved = op_report_starved,
+    .grow             = op_grow,
+    .wait             = op_wait,
+    .join             = op_join,
+    .copy             = op_copy,
+    .stage_send       = op_stage_send,
+    .stage_recv       = op_stage_recv,
+    .put              = op_put,
+    .read             = op_read,
+    .scratch_bytes    = op_scratch_bytes,
+    .run              = op_run,
+    .fill_identity    = op_fill_identity,
+    .signal           = op_signal,
+    .begin            = op_begin,
+    .report_condemned = op_report_condemned,
+    .wake             = op_wake,
+    .ring_doorbells   = op_ring_doorbells,
+    .report_done      = op_report_done,
+    .report_failed    = op_report_failed,
+    .report_starved   = op_report_starved,
 };
 
 /* ------------------------------------------------------------------------------------------------ the world */

@@ -138,7 +138,7 @@ TEST(cancelled_overwrite_keeps_the_old_content)
     add_into(&launch, 3, 1, 2);
     ASSERT_OK(fake_send(fake, &launch));
     fake_cancel(fake, 3);
-    ASSERT_STR(fake_reports(fake), "failed:3:ECANCELLED");
+    ASSERT_STR(fake_reports(fake), "condemned:3:ECANCELLED failed:3:ECANCELLED");
     ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
     store_table_unpin(fake->readers[1], pin);
     fake_destroy(fake);

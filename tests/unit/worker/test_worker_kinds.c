@@ -302,7 +302,9 @@ TEST(cancelled_launch_keeps_its_waits)
     fake_launch_after(&launch, FAKE_BASE, 1);
     ASSERT_OK(fake_send(fake, &launch));
     fake_cancel(fake, 1);
-    ASSERT_STR(fake_reports(fake), ""); /* done must mean that what it waits for is done */
+    ASSERT_STR(
+        fake_reports(fake),
+        "condemned:1:ECANCELLED"); /* told now, over only when what it waits for is */
     fake_peer_publish(fake, 0, 1, 0);
     ASSERT_STR(fake_calls(fake), "wait:0:0.0>=1 signal:0:1");
     fake_finish(fake, 0, 1);

@@ -1,0 +1,299 @@
+/* Launches that must not go on: when the clock runs, who is condemned, what else on the device is spared. */
+#include "tests/unit/worker/fake.h"
+
+#define RUN PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN
+#define MS  UINT64_C(1000000)
+
+/* A fill of a fresh buffer with a limit, after launches of ours; 0: none. */
+static void limited(struct fake *fake, uint64_t seq, uint32_t slot, uint32_t limit_ms,
+                    uint64_t after)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, slot, 4);
+    if (after != 0) {
+        fake_launch_after(&launch, FAKE_BASE + FAKE_US, after);
+    }
+    launch.message.time_limit_ms = limit_ms;
+    launch.message.task          = 77;
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+static void begins(struct fake *fake, uint32_t stream, uint64_t seq)
+{
+    __atomic_store_n(&fake->timelines[FAKE_US]->begun[stream].value, seq, __ATOMIC_RELEASE);
+}
+
+static void force(struct fake *fake, uint64_t seq)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct pl_err err                  = {0};
+
+    command.cancel_force   = &seq;
+    command.n_cancel_force = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, &err));
+}
+
+TEST(a_launch_with_a_limit_is_marked_and_its_word_follows_at_once)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0);
+    ASSERT_STR(fake_calls(fake), "begin:0:1 run:0:fill signal:0:1");
+    fake_destroy(fake);
+}
+
+TEST(without_limits_nobody_has_to_watch)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    ASSERT_TRUE(worker_core_tick(fake->core, MS) == UINT64_MAX);
+    limited(fake, 2, 2, 100, 0);
+    ASSERT_TRUE(worker_core_tick(fake->core, MS) <= 10 * MS);
+    fake_destroy(fake);
+}
+
+TEST(the_clock_runs_from_the_begin_on_the_device)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0);
+    (void)worker_core_tick(fake->core, 5 * MS); /* enqueued, and waits for ten minutes */
+    (void)worker_core_tick(fake->core, 600000 * MS);
+    ASSERT_STR(fake_reports(fake), "");
+    begins(fake, 0, 1);
+    (void)worker_core_tick(fake->core, 600001 * MS);
+    (void)worker_core_tick(fake->core, 600100 * MS);
+    ASSERT_STR(fake_reports(fake), "");
+    (void)worker_core_tick(fake->core, 600101 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ETIMELIMIT fence:1:1");
+    ASSERT_CONTAINS(fake->last_text, "limit of 100 ms");
+    ASSERT_CONTAINS(fake->last_text, "fill");
+    ASSERT_CONTAINS(fake->last_text, "task 77");
+    fake_destroy(fake);
+}
+
+TEST(the_next_one_in_the_stream_has_a_clock_of_its_own)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0);
+    limited(fake, 2, 2, 100, 1);
+    begins(fake, 0, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 100 * MS);
+    fake_finish(fake, 0, 1);
+    begins(fake, 0, 2);
+    (void)worker_core_tick(fake->core, 105 * MS);
+    (void)worker_core_tick(fake->core, 200 * MS);
+    ASSERT_STR(fake_reports(fake), "done:1+1");
+    (void)worker_core_tick(fake->core, 205 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:2:ETIMELIMIT fence:2:2");
+    fake_destroy(fake);
+}
+
+TEST(others_on_the_device_may_finish_before_the_worker_is_fenced)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0); /* stream 0 */
+    fake_fill(fake, 2, 2, 4);    /* stream 1 */
+    begins(fake, 0, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    ASSERT_TRUE(worker_core_tick(fake->core, 110 * MS) <= 120 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ETIMELIMIT");
+    fake_finish(fake, 1, 2);
+    (void)worker_core_tick(fake->core, 115 * MS);
+    ASSERT_STR(fake_reports(fake), "done:2+1 fence:1:1");
+    ASSERT_TRUE(worker_core_tick(fake->core, 120 * MS) == UINT64_MAX); /* asked once */
+    ASSERT_STR(fake_reports(fake), "");
+    fake_destroy(fake);
+}
+
+TEST(what_takes_too_long_beside_it_is_not_waited_for)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0);
+    fake_fill(fake, 2, 2, 4);
+    begins(fake, 0, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 110 * MS);
+    (void)worker_core_tick(fake->core, 1100 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ETIMELIMIT");
+    (void)worker_core_tick(fake->core, 1110 * MS);
+    ASSERT_STR(fake_reports(fake), "fence:1:1"); /* 2 is not said to be untouched */
+    fake_destroy(fake);
+}
+
+TEST(what_waits_behind_it_is_untouched)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0);       /* stream 0 */
+    fake_fill(fake, 2, 2, 4);          /* stream 1: done */
+    fake_fill_after(fake, 3, 3, 1, 0); /* stream 0: behind it */
+    fake_fill_after(fake, 4, 4, 3, 0); /* stream 0: behind that */
+    fake_fill_after(fake, 5, 5, 3, 2); /* another stream, after 3 and 2 */
+    fake_finish(fake, 1, 2);
+    begins(fake, 0, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 110 * MS);
+    ASSERT_STR(fake_reports(fake), "done:2+1 condemned:1:ETIMELIMIT fence:1:1:3+3");
+    fake_destroy(fake);
+}
+
+TEST(nothing_is_enqueued_once_a_launch_is_condemned)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0);
+    begins(fake, 0, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 110 * MS);
+    (void)fake_calls(fake);
+    fake_fill(fake, 2, 2, 4);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_destroy(fake);
+}
+
+TEST(one_that_ends_in_time_after_all_fails_and_the_device_goes_on)
+{
+    struct fake *fake = fake_create();
+
+    limited(fake, 1, 1, 100, 0);
+    fake_fill(fake, 2, 2, 4);
+    begins(fake, 0, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 110 * MS);
+    fake_fill(fake, 3, 3, 4); /* waits in the queue */
+    (void)fake_calls(fake);
+    (void)fake_reports(fake);
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(fake_reports(fake), "failed:1:ETIMELIMIT");
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:3");
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_SEALED);
+    ASSERT_TRUE(worker_core_tick(fake->core, 200 * MS) == UINT64_MAX);
+    fake_destroy(fake);
+}
+
+TEST(a_begin_of_the_last_incarnation_is_no_begin)
+{
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+    struct fake *fake = fake_create();
+
+    wire_ranges_init(&unfinished);
+    limited(fake, 1, 1, 100, 0);
+    begins(fake, 0, 1);
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(unfinished.items.count, 1);
+    limited(fake, 1, 1, 100, 0);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 1000 * MS);
+    ASSERT_STR(fake_reports(fake), "");
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(force_condemns_a_running_launch_and_drops_a_queued_one)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    force(fake, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ECANCELLED fence:1:1");
+    fake_destroy(fake);
+}
+
+TEST(force_that_comes_too_late_does_nothing)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    (void)fake_reports(fake);
+    force(fake, 1);
+    ASSERT_TRUE(worker_core_tick(fake->core, 10 * MS) == UINT64_MAX);
+    ASSERT_STR(fake_reports(fake), "");
+    fake_destroy(fake);
+}
+
+TEST(the_barrier_is_the_first_launch_whose_word_follows_it)
+{
+    struct fake *fake = fake_create();
+
+    /* One batch behind a wait: 1, 2 and 3 go at once, with one word behind the last. */
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        struct fake_launch launch;
+
+        fake_launch_init(&launch, seq, RUN);
+        fake_launch_function(&launch, "fill");
+        fake_launch_scalar(&launch, 1.0);
+        fake_launch_fresh(&launch, (uint32_t)seq, 4);
+        if (seq == 1) {
+            fake_launch_after(&launch, FAKE_BASE + 0, 1);
+        } else {
+            fake_launch_after(&launch, FAKE_BASE + FAKE_US, seq - 1);
+        }
+        ASSERT_OK(fake_send(fake, &launch));
+    }
+    fake_peer_publish(fake, 0, 1, 5);
+    ASSERT_STR(fake_calls(fake),
+               "wait:0:0.5>=1 run:0:fill run:0:fill run:0:fill signal:0:3");
+    fake_fill_after(fake, 4, 4, 3, 0);
+    force(fake, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ECANCELLED fence:1:3:4+1");
+    fake_destroy(fake);
+}
+
+TEST(no_more_than_the_depth_is_on_the_device)
+{
+    struct fake *fake = fake_create();
+
+    for (uint64_t seq = 1; seq <= WORKER_DEPTH + 10; seq++) {
+        fake_fill(fake, seq, (uint32_t)seq, 4);
+    }
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, WORKER_DEPTH);
+    fake_finish(fake, 0, 1);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, WORKER_DEPTH + 1);
+    fake_finish(fake, 0, WORKER_DEPTH); /* every second one */
+    fake_finish(fake, 1, WORKER_DEPTH);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, WORKER_DEPTH + 10);
+    fake_destroy(fake);
+}
+
+TEST(what_comes_again_runs_one_at_a_time)
+{
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+    struct fake *fake = fake_create();
+
+    wire_ranges_init(&unfinished);
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        fake_fill(fake, seq, (uint32_t)seq, 4);
+    }
+    fake_restart(fake, &enqueued, &unfinished);
+    (void)fake_calls(fake);
+    for (uint64_t seq = 1; seq <= 5; seq++) { /* 4 and 5 are new */
+        fake_fill(fake, seq, (uint32_t)seq, 4);
+    }
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1");
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(fake_calls(fake), "run:1:fill signal:1:2");
+    fake_finish(fake, 1, 2);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:3");
+    fake_finish(fake, 0, 3);
+    ASSERT_STR(fake_calls(fake),
+               "run:0:fill run:1:fill signal:0:4 signal:1:5"); /* at once */
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST_MAIN()
