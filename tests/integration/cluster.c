@@ -162,6 +162,11 @@ unsigned cluster_count(const char *program)
     return scan(program, NULL, 0);
 }
 
+unsigned cluster_list(const char *program, pid_t *pids, unsigned capacity)
+{
+    return scan(program, pids, capacity);
+}
+
 pid_t cluster_find(const char *program, int device)
 {
     uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * 1000000ull;

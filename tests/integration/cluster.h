@@ -31,6 +31,8 @@ struct plasmon_client *cluster_start_sized(uint32_t devices, uint64_t device_mem
 
 /* How many processes of this test run `program`; "" counts all. */
 unsigned cluster_count(const char *program);
+/* Up to `capacity` of them; returns how many there are. */
+unsigned cluster_list(const char *program, pid_t *pids, unsigned capacity);
 /* The process of `program` (and, if not negative, of that device on this host). Waits for it. */
 pid_t cluster_find(const char *program, int device);
 /*

@@ -1,0 +1,185 @@
+/*
+ * Random graphs on real clusters, compared to the bit with what they mean. For docs/ordering.md: it looks for waits that are missing,
+ * and for waits that never end.
+ *
+ *   stress_program.c   a thread's program: one random step after another, and what each means on plain arrays
+ *   stress_submit.c    the same step through the public API
+ *   stress_run.c       clusters of all kinds, threads, workers that are killed, the watchdog
+ *   stress_main.c      --seed, --graphs, --seconds
+ *
+ * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows what is in them: a step is applied to the model in
+ * the order of submission, which is what the API promises. All functions are exact on integers, so results are compared to
+ * the bit, whatever ran where. Threads share the cluster, its devices and their memory, but no array.
+ *
+ * WHAT MAY FAIL. Nothing, unless a worker was killed since the graph began. Then a read may fail with ECONSUMED, or with EDEPENDENCY
+ * of such a failure, if an array from which its bytes come was ever overwritten in place (INOUT, REDUCE, OUT through a view). A read that
+ * succeeds must be right in any case.
+ *
+ * A SEED gives the same programs and the same kinds of clusters; how threads interleave and when a worker dies is the machine's.
+ */
+#ifndef TESTS_STRESS_STRESS_H
+#define TESTS_STRESS_STRESS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plasmon/plasmon.h"
+
+enum {
+    STRESS_ARRAYS_MAX   = 14, /* of a thread, at a time */
+    STRESS_FRESH_MAX    = 64, /* of a graph: one bit each */
+    STRESS_THREADS_MAX  = 4,
+    STRESS_DEVICES_MAX  = 8,
+    STRESS_MAPPINGS_MAX = 3,
+    STRESS_TEXT_BYTES   = 2048,
+    STRESS_LOG_LINES    = 96, /* the last steps of a thread, for a failure's report */
+    STRESS_LINE_BYTES   = 120,
+};
+
+/* ------------------------------------------------------------------------------------------------ a thread's program */
+
+struct stress_view {
+    int64_t start[2], count[2], step[2];
+};
+
+struct stress_array {
+    bool live;
+    int64_t rows, columns;
+    uint64_t *value;         /* what must be in it; rows * columns */
+    uint64_t ancestors;      /* bits of arrays that its bytes come from, its own too */
+    uint32_t bit;            /* its own */
+    struct plasmon_ref *ref; /* of the cluster */
+};
+
+enum stress_kind {
+    STRESS_FILL,
+    STRESS_PUT,
+    STRESS_UNARY,
+    STRESS_BINARY,
+    STRESS_ADD_INTO, /* INOUT */
+    STRESS_REDUCE,
+    STRESS_SPIN, /* INOUT: what comes after it on the device has to wait */
+    STRESS_SNAPSHOT,
+    STRESS_GET,
+    STRESS_MAP,
+    STRESS_UNMAP,
+    STRESS_RELEASE,
+    STRESS_LARGE,
+    STRESS_KINDS
+};
+
+/* operand 0 is what is written; 1 and 2 are read. */
+struct stress_step {
+    enum stress_kind kind;
+    const char *function;
+    uint32_t array[3];
+    struct stress_view view[3];
+    uint32_t operands;
+    bool fresh; /* array[0] is made by it */
+    bool donatable;
+    int device;
+    uint64_t number;   /* fill's value, put's seed, large's bytes */
+    uint32_t delay_us; /* spin */
+    uint32_t mapping;  /* place */
+    uint32_t repeat;   /* reduce: how often, each on another device */
+};
+
+struct stress_mapping {
+    struct plasmon_mapping *mapping;
+    struct stress_view view;
+    uint64_t *value; /* what was there when it was mapped */
+};
+
+struct stress_run;
+struct stress_thread {
+    struct stress_run *run;
+    uint32_t index;
+    uint64_t random;
+    pthread_t id;
+    uint64_t graph;         /* its seed */
+    uint64_t deaths_before; /* that had ended when the graph began */
+    struct stress_array array[STRESS_ARRAYS_MAX];
+    uint32_t fresh_count;
+    uint64_t consumable; /* bits of arrays that something overwrote in place */
+    struct stress_mapping mapping[STRESS_MAPPINGS_MAX];
+    uint64_t *scratch,
+        *want; /* STRESS_ELEMENTS_MAX each: what was read, and what it must be */
+
+    /* Written by the thread, read by whoever reports a failure. */
+    char log[STRESS_LOG_LINES][STRESS_LINE_BYTES];
+    _Atomic uint32_t log_count;
+    _Atomic uint32_t steps;  /* finished */
+    _Atomic uint32_t graphs; /* finished */
+    _Atomic bool done;
+};
+
+#define STRESS_ROWS_MAX     48
+#define STRESS_COLUMNS_MAX  512
+#define STRESS_ELEMENTS_MAX (STRESS_ROWS_MAX * STRESS_COLUMNS_MAX)
+
+uint64_t stress_draw(struct stress_thread *thread, uint64_t bound); /* 0 .. bound - 1 */
+bool stress_chance(struct stress_thread *thread, uint32_t percent);
+/* The next step of the thread's graph, which the arrays there are allow. */
+void stress_step_make(struct stress_thread *thread, struct stress_step *out_step);
+/* What it means. Before the submit, but for reads, which change nothing. */
+void stress_step_apply(struct stress_thread *thread, const struct stress_step *step);
+/* What a view of an array shows now, dense. */
+void stress_show(const struct stress_array *array, const struct stress_view *view,
+                 uint64_t *out);
+void stress_describe(const struct stress_step *step, char out[STRESS_LINE_BYTES]);
+void stress_array_drop(
+    struct stress_array *array); /* of the model; the ref is gone already */
+
+/* ------------------------------------------------------------------------------------------------ on the cluster */
+
+/* Submit, read, compare. Does not return when something is wrong. */
+void stress_step_play(struct stress_thread *thread, const struct stress_step *step);
+/* Read and compare all that is there, release everything. */
+void stress_graph_end(struct stress_thread *thread);
+
+/* ------------------------------------------------------------------------------------------------ runs */
+
+struct stress_profile {
+    bool gpu;
+    bool kills;       /* workers, on the way */
+    uint32_t seconds; /* 0: until `graphs` are done */
+    uint64_t graphs;  /* 0: until the time is over */
+    uint64_t seed;
+    uint32_t devices_max; /* CPU devices; on GPUs as many as there are, at most that */
+    uint64_t large_bytes; /* the most that one object has */
+};
+
+/* One cluster of some kind, and the threads on it. */
+struct stress_run {
+    const struct stress_profile *profile;
+    struct plasmon_client *client;
+    uint32_t devices;
+    uint32_t cluster; /* number of the cluster in this run */
+    char about[160];  /* "2 devices, 1 run stream, transfer host, 3 threads" */
+    bool kills;
+    uint64_t deadline_ns; /* of this cluster */
+    uint32_t thread_count;
+    struct stress_thread *thread;
+    _Atomic uint64_t deaths_begun,
+        deaths_ended;                   /* of workers; a kill lies between the two */
+    _Atomic uint64_t compared, excused; /* elements; reads that failed as they may */
+    uint64_t graphs, steps;             /* finished, of earlier clusters too */
+    _Atomic uint64_t graphs_left;       /* may be begun; all threads */
+    _Atomic bool stop;
+};
+
+/* Plays graphs on one cluster after another until time or graphs are over. Fails the test with a report when something is wrong. */
+void stress_play(const struct stress_profile *profile);
+/* Something is wrong in this thread: prints the cluster, the last steps of the thread, and fails the test. */
+_Noreturn void stress_fail(struct stress_thread *thread, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A call that must not fail. */
+void stress_must(struct stress_thread *thread, plasmon_status_t status, const char *what);
+
+/* stress_main.c: what was asked for on the command line, over these defaults. */
+struct stress_profile stress_profile_from(const struct stress_profile *defaults);
+int stress_main(int argc, char **argv);
+
+#endif
