@@ -2,6 +2,7 @@
  * The life of a client: init, finish, fork, log, devices. See client_int.h for who does what.
  */
 #include "client/data.h"
+#include "client/graph.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -426,6 +427,7 @@ static plasmon_status_t prepare(struct plasmon_client *client)
     if (status != PLASMON_OK) {
         goto err_finish_shared;
     }
+    pl_list_init(&client->graphs);
     client->scratch = submit_scratch_create();
     if (client->scratch == NULL) {
         status = PLASMON_ENOMEM;
@@ -457,6 +459,7 @@ static void destroy(struct plasmon_client *client)
     session_finish(client);
     refs_finish(&client->refs);
     pl_vec_finish(&client->devices);
+    graphs_finish(client);
     submit_scratch_destroy(client->scratch);
     pl_fd_close(&client->ready_fd);
     pl_mutex_finish(&client->lock);

@@ -5,7 +5,7 @@
  *   session.c            the stream: in order, once; request.c: questions that wait for an answer
  *   dispatch.c           what the head says
  *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
- *   submit.c             calls
+ *   submit.c             calls; index.c: many instances of one; graph.c: recorded ones
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
  *   ahead.c              small values before they are asked for
  *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
@@ -88,6 +88,8 @@ struct plasmon_client {
     uint64_t devices_asked_ns; /* when the head was last asked for want of a device */
     struct submit_scratch *scratch;
     struct ahead ahead;
+    struct pl_list graphs; /* struct plasmon_graph.link */
+    uint64_t graph_last;   /* number of the last one */
     char store_socket[108];
     int ready_fd; /* -1: nobody asked */
 

@@ -32,20 +32,38 @@ enum {
     TAG_TASK_RETRIES    = 10 << 3 | 0,
     TAG_TASK_DONATABLE  = 11 << 3 | 0,
     TAG_TASK_TIME_LIMIT = 20 << 3 | 0, /* two bytes */
+    TAG_TASK_GRAPH      = 12 << 3 | 0,
+    TAG_TASK_BIND       = 13 << 3 | 2,
+    TAG_TASK_SET        = 14 << 3 | 2,
+    TAG_TASK_INDEX      = 15 << 3 | 2,
+    TAG_BIND_RECORDED   = 1 << 3 | 0,
+    TAG_BIND_REF        = 2 << 3 | 0,
+    TAG_SET_TASK        = 1 << 3 | 0,
+    TAG_SET_POSITION    = 2 << 3 | 0,
+    TAG_SET_VALUE       = 3 << 3 | 1,
+    TAG_INDEX_COUNT     = 1 << 3 | 2,
+    TAG_INDEX_SPREAD    = 2 << 3 | 0,
+    TAG_INDEX_STEPS     = 3 << 3 | 2,
+    TAG_INDEX_FLOATS    = 4 << 3 | 0,
     TAG_ARG_MODE        = 1 << 3 | 0,
     TAG_ARG_REF         = 2 << 3 | 0,
     TAG_ARG_VIEW        = 4 << 3 | 2,
     TAG_ARG_SHAPE       = 5 << 3 | 2,
     TAG_ARG_REDUCE_OP   = 6 << 3 | 0,
     TAG_ARG_RELAXED     = 7 << 3 | 0,
+    TAG_ARG_INDEX_STEP  = 8 << 3 | 2,
     TAG_SHAPE_DTYPE     = 1 << 3 | 0,
     TAG_SHAPE_DIM       = 2 << 3 | 2,
 };
 
 /* Bounds on what the encoder writes, so that room is checked once a task and not once a byte. */
 #define SHAPE_BYTES_MAX (2 + VARINT_MAX + 3 + PL_DIM_MAX * VARINT_MAX)
-#define ARG_BYTES_MAX   (128 + 3 * PL_DIM_MAX * VARINT_MAX + SHAPE_BYTES_MAX)
-#define TASK_BYTES_MAX  128
+#define ARG_BYTES_MAX \
+    (128 + (3 + WIRE_INDEX_DIM_MAX) * PL_DIM_MAX * VARINT_MAX + SHAPE_BYTES_MAX)
+#define TASK_BYTES_MAX  192
+#define BIND_BYTES_MAX  (4 + 3 * VARINT_MAX)
+#define SET_BYTES_MAX   (4 + 3 * VARINT_MAX + 8)
+#define INDEX_BYTES_MAX (64 + WIRE_INDEX_DIM_MAX * VARINT_MAX)
 
 void frame_init(struct frame *frame)
 {
@@ -177,7 +195,20 @@ static uint8_t *put_view(uint8_t *at, const struct pl_view *view)
     return close_nested(tag_at, body, at);
 }
 
-static uint8_t *put_arg(uint8_t *at, const struct frame_arg *arg)
+/* Negative numbers take ten bytes, as int64 does on the wire. */
+static uint8_t *put_index_step(uint8_t *at, const int64_t *steps, uint32_t count)
+{
+    uint8_t *tag_at = at, *body = at + 1 + VARINT_MAX;
+
+    *tag_at = TAG_ARG_INDEX_STEP;
+    at      = body;
+    for (uint32_t i = 0; i < count; i++) {
+        at = put_varint(at, (uint64_t)steps[i]);
+    }
+    return close_nested(tag_at, body, at);
+}
+
+static uint8_t *put_arg(uint8_t *at, const struct frame_arg *arg, uint32_t index_dims)
 {
     uint8_t *tag_at = at, *body = at + 1 + VARINT_MAX;
 
@@ -192,6 +223,9 @@ static uint8_t *put_arg(uint8_t *at, const struct frame_arg *arg)
     }
     at = put_number(at, TAG_ARG_REDUCE_OP, arg->reduce_op);
     at = put_number(at, TAG_ARG_RELAXED, arg->relaxed);
+    if (arg->index_step != NULL && arg->view != NULL && arg->view->ndim > 0) {
+        at = put_index_step(at, arg->index_step, arg->view->ndim * index_dims);
+    }
     return close_nested(tag_at, body, at);
 }
 
@@ -204,6 +238,59 @@ static uint8_t *put_scalars(uint8_t *at, const uint64_t *scalars, uint32_t count
     return put_bytes(at, TAG_TASK_SCALARS, scalars, count * sizeof(scalars[0]));
 }
 
+static uint8_t *put_graph(uint8_t *at, const struct frame_task *task)
+{
+    at = put_number(at, TAG_TASK_GRAPH, task->graph);
+    for (uint32_t i = 0; i < task->binding_count; i++) {
+        uint8_t *tag_at = at, *body = at + 1 + VARINT_MAX;
+
+        *tag_at = TAG_TASK_BIND;
+        at      = put_number(body, TAG_BIND_RECORDED, task->bindings[i].recorded);
+        at      = put_number(at, TAG_BIND_REF, task->bindings[i].ref);
+        at      = close_nested(tag_at, body, at);
+    }
+    for (uint32_t i = 0; i < task->set_count; i++) {
+        uint8_t *tag_at = at, *body = at + 1 + VARINT_MAX;
+
+        *tag_at = TAG_TASK_SET;
+        at      = put_number(body, TAG_SET_TASK, task->set[i].task);
+        at      = put_number(at, TAG_SET_POSITION, task->set[i].position);
+        if (task->set[i].bits != 0) {
+            *at++ = TAG_SET_VALUE;
+            memcpy(at, &task->set[i].bits, sizeof(task->set[i].bits));
+            at += sizeof(task->set[i].bits);
+        }
+        at = close_nested(tag_at, body, at);
+    }
+    return at;
+}
+
+static uint8_t *put_index(uint8_t *at, const struct frame_task *task)
+{
+    const struct frame_index *index = task->index;
+    uint8_t *tag_at = at, *body = at + 1 + VARINT_MAX, *count_at, *counts;
+
+    if (index == NULL) {
+        return at;
+    }
+    *tag_at   = TAG_TASK_INDEX;
+    count_at  = body;
+    counts    = body + 1 + VARINT_MAX;
+    *count_at = TAG_INDEX_COUNT;
+    at        = counts;
+    for (uint32_t i = 0; i < index->ndim; i++) {
+        at = put_varint(at, index->count[i]);
+    }
+    at = close_nested(count_at, counts, at);
+    at = put_number(at, TAG_INDEX_SPREAD, index->spread);
+    if (index->scalar_steps != NULL && task->scalar_count > 0) {
+        at = put_bytes(at, TAG_INDEX_STEPS, index->scalar_steps,
+                       (size_t)task->scalar_count * index->ndim * sizeof(uint64_t));
+    }
+    at = put_number(at, TAG_INDEX_FLOATS, index->float_scalars);
+    return close_nested(tag_at, body, at);
+}
+
 static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
 {
     at = put_number(at, TAG_TASK_ID, task->id);
@@ -214,7 +301,7 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
         at += sizeof(task->function);
     }
     for (uint32_t i = 0; i < task->arg_count; i++) {
-        at = put_arg(at, &task->args[i]);
+        at = put_arg(at, &task->args[i], task->index != NULL ? task->index->ndim : 0);
     }
     at = put_scalars(at, task->scalars, task->scalar_count);
     at = put_number(at, TAG_TASK_PUT_OFFSET, task->put_offset);
@@ -224,7 +311,9 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
     at = put_number(at, TAG_TASK_PLACE, task->place);
     at = put_number(at, TAG_TASK_RETRIES, task->retries);
     at = put_number(at, TAG_TASK_DONATABLE, task->donatable);
-    return put_number(at, TAG_TASK_TIME_LIMIT, task->time_limit_ms);
+    at = put_number(at, TAG_TASK_TIME_LIMIT, task->time_limit_ms);
+    at = put_graph(at, task);
+    return put_index(at, task);
 }
 
 /* ------------------------------------------------------------------------------------------------ adding */
@@ -233,10 +322,16 @@ plasmon_status_t frame_add_task(struct frame *frame, const struct frame_task *ta
 {
     size_t room = TASK_BYTES_MAX + (size_t)task->arg_count * ARG_BYTES_MAX +
                   task->scalar_count * sizeof(uint64_t) + task->data_bytes +
-                  (task->label != NULL ? strlen(task->label) : 0);
+                  (task->label != NULL ? strlen(task->label) : 0) +
+                  (size_t)task->binding_count * BIND_BYTES_MAX +
+                  (size_t)task->set_count * SET_BYTES_MAX;
     uint8_t *tag_at, *body, *at, data_head[1 + VARINT_MAX];
     size_t small, data_head_bytes = 0;
 
+    if (task->index != NULL) {
+        room += INDEX_BYTES_MAX +
+                (size_t)task->scalar_count * WIRE_INDEX_DIM_MAX * sizeof(uint64_t);
+    }
     if (frame_reserve(frame, room) != PLASMON_OK) {
         return PLASMON_ENOMEM;
     }

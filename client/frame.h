@@ -24,17 +24,18 @@
 #define FRAME_BYTES_CUT (64u << 10) /* and 64 KiB bound the latency of what waits behind */
 
 enum frame_kind {
-    FRAME_TASK         = 0,
-    FRAME_RELEASE      = 1,
-    FRAME_LOCATE       = 5, /* from here on: field numbers of ClientFrame */
-    FRAME_READ         = 6,
-    FRAME_CANCEL       = 7,
-    FRAME_PUT_OPEN     = 8,
-    FRAME_PUT_SEAL     = 9,
-    FRAME_PUBLISH      = 10,
-    FRAME_LOOKUP       = 11,
-    FRAME_BYE          = 13,
-    FRAME_CANCEL_FORCE = 20,
+    FRAME_TASK          = 0,
+    FRAME_RELEASE       = 1,
+    FRAME_LOCATE        = 5, /* from here on: field numbers of ClientFrame */
+    FRAME_READ          = 6,
+    FRAME_CANCEL        = 7,
+    FRAME_PUT_OPEN      = 8,
+    FRAME_PUT_SEAL      = 9,
+    FRAME_PUBLISH       = 10,
+    FRAME_LOOKUP        = 11,
+    FRAME_BYE           = 13,
+    FRAME_CANCEL_FORCE  = 20,
+    FRAME_GRAPH_RELEASE = 14,
 };
 
 struct frame {
@@ -54,6 +55,25 @@ struct frame_arg {
     const struct pl_shape *shape; /* NULL: not sent */
     uint32_t reduce_op;
     bool relaxed;
+    const int64_t *
+        index_step; /* view->ndim numbers for each dimension of the task's index; NULL: none */
+};
+
+struct frame_binding {
+    uint64_t recorded;
+    uint64_t ref;
+};
+struct frame_scalar {
+    uint32_t task;
+    uint32_t position;
+    uint64_t bits;
+};
+struct frame_index {
+    uint32_t ndim;
+    uint64_t count[WIRE_INDEX_DIM_MAX];
+    uint32_t spread;
+    const uint64_t *scalar_steps; /* ndim a scalar; NULL: none */
+    uint64_t float_scalars;
 };
 
 struct frame_task {
@@ -72,6 +92,12 @@ struct frame_task {
     uint32_t retries;
     bool donatable;
     uint32_t time_limit_ms; /* 0: none */
+    uint64_t graph;         /* 0: none */
+    const struct frame_binding *bindings;
+    uint32_t binding_count;
+    const struct frame_scalar *set;
+    uint32_t set_count;
+    const struct frame_index *index; /* NULL: one instance */
 };
 
 void frame_init(struct frame *frame);

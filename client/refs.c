@@ -285,6 +285,7 @@ struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *
     root->id          = id;
     root->is_task     = shape == NULL;
     root->is_snapshot = false;
+    root->recording   = 0;
     if (shape != NULL) {
         root->shape = *shape;
     } else {
@@ -323,6 +324,17 @@ void root_new_version(struct refs *refs, struct root *root)
 {
     root->version++;
     value_drop(refs, root);
+}
+
+plasmon_status_t root_begin_failed(struct root *root, struct failure *failure)
+{
+    struct root_failure *failed = pl_vec_push(&root->failures);
+
+    if (failed == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    *failed = (struct root_failure){.whole = true, .failure = failure_hold(failure)};
+    return PLASMON_OK;
 }
 
 void root_drop(struct refs *refs, struct root *root)

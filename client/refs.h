@@ -54,6 +54,8 @@ struct root {
     struct pl_shape shape;
     struct root_base *base; /* NULL: its own coordinates */
     bool is_task; /* a future: id is the task's, no bytes, nothing to release at the head */
+    uint64_t
+        recording;    /* the graph whose recording makes it, while that goes on; 0: none */
     bool is_snapshot; /* its release may let an INOUT work in place: it is sent at once */
     uint32_t handle_count; /* slots that show it */
     struct pl_list writes; /* struct write.in_root, in submission order */
@@ -168,6 +170,8 @@ void refs_finish(struct refs *refs);
 /* --- ids */
 uint64_t refs_draw_task(struct refs *refs);
 uint64_t refs_draw_ref(struct refs *refs);
+/* The first of `count` ids in a row. */
+uint64_t refs_draw_tasks(struct refs *refs, uint32_t count);
 
 /* --- handles. err texts say what is wrong: ERELEASED, EFOREIGN, EINVAL (NULL) */
 plasmon_status_t refs_find(struct refs *refs, struct plasmon_ref *handle,
@@ -187,6 +191,9 @@ const struct pl_box *slot_box(const struct ref_slot *slot, struct pl_box *storag
 struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *shape)
     PL_MUST_CHECK; /* shape NULL: a task */
 void root_drop(struct refs *refs, struct root *root);
+/* It has failed so, until something overwrites it. */
+plasmon_status_t root_begin_failed(struct root *root,
+                                   struct failure *failure) PL_MUST_CHECK;
 /* Where the head has it: the view in the head's coordinates, and the shape that these are of. */
 void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape,
                 struct pl_view *out_view);

@@ -8,38 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "client/client_int.h"
-
-/* One argument while the call is being looked at. */
-struct submit_arg {
-    struct ref_slot *slot; /* NULL: OUT of a new ref, SCRATCH */
-    struct root *made;     /* OUT of a new ref */
-    struct pl_view view;   /* of slot, when it is one */
-    struct pl_box hull;
-    bool whole;
-};
-
-/* Room for the arguments of one call; grows, never shrinks. Guarded by the client's lock. */
-struct submit_scratch {
-    struct pl_vec args;   /* struct submit_arg */
-    struct pl_vec shapes; /* struct kernel_arg_shape */
-    struct pl_vec wire;   /* struct frame_arg */
-    struct pl_vec refs;   /* struct plasmon_ref *: what was made */
-};
-
-/* A call on its way through the steps. */
-struct submit {
-    struct plasmon_client *client;
-    const struct plasmon_call *call;
-    const struct kernel_function *function;
-    struct submit_arg *args;
-    struct kernel_arg_shape *shapes;
-    uint32_t new_count; /* OUT of new refs */
-    union kernel_scalar scalars[KERNEL_SCALARS_MAX];
-    uint64_t id;
-    struct task *task;
-    struct root *task_root; /* out_task */
-};
+#include "client/graph.h"
+#include "client/submit_int.h"
 
 struct submit_scratch *submit_scratch_create(void)
 {
@@ -66,15 +36,14 @@ void submit_scratch_destroy(struct submit_scratch *scratch)
     pl_free(scratch);
 }
 
-static bool writes(plasmon_mode_t mode)
+bool submit_writes(plasmon_mode_t mode)
 {
     return mode == PLASMON_OUT || mode == PLASMON_INOUT || mode == PLASMON_REDUCE;
 }
 
 /* ------------------------------------------------------------------------------------------------ look */
 
-/* What needs no lock: the struct itself and the function. */
-static plasmon_status_t check_call(const struct plasmon_call *call,
+plasmon_status_t submit_check_call(const struct plasmon_call *call,
                                    const struct kernel_function **out_function)
 {
     const char *suggestion;
@@ -130,6 +99,9 @@ static plasmon_status_t look_at_ref(struct submit *submit, uint32_t index)
     if (status == PLASMON_OK && out->slot->root->is_task) {
         status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
     }
+    if (status == PLASMON_OK) {
+        status = graph_check_use(submit->client, out->slot->root, &err);
+    }
     if (status != PLASMON_OK) {
         return error_set(status, "%s: args[%u]: %s", submit->call->function, index,
                          err.text);
@@ -167,7 +139,7 @@ static plasmon_status_t look_at_stated(struct submit *submit, uint32_t index)
     return PLASMON_OK;
 }
 
-static plasmon_status_t look_at_arg(struct submit *submit, uint32_t index)
+plasmon_status_t submit_look_at_arg(struct submit *submit, uint32_t index)
 {
     const struct plasmon_arg *arg = &submit->call->args[index];
 
@@ -220,12 +192,12 @@ static bool overlap(const struct submit_arg *a, const struct submit_arg *b)
  * What a task writes may be seen by none of its other arguments: a function is free to write before it has read. (In place is
  * one INOUT argument.)
  */
-static plasmon_status_t check_aliasing(const struct submit *submit)
+plasmon_status_t submit_check_aliasing(const struct submit *submit)
 {
     const struct plasmon_arg *args = submit->call->args;
 
     for (uint32_t i = 0; i < submit->call->arg_count; i++) {
-        if (!writes(args[i].mode) || submit->args[i].slot == NULL) {
+        if (!submit_writes(args[i].mode) || submit->args[i].slot == NULL) {
             continue;
         }
         for (uint32_t j = 0; j < submit->call->arg_count; j++) {
@@ -254,7 +226,7 @@ static uint64_t largest_device_locked(const struct plasmon_client *client)
 }
 
 /* Could any device that we know of hold what the call makes? No devices known: the head will say. */
-static plasmon_status_t check_sizes(const struct submit *submit)
+plasmon_status_t submit_check_sizes(const struct submit *submit)
 {
     uint64_t largest = largest_device_locked(submit->client);
     char asked[32], there[32];
@@ -272,25 +244,34 @@ static plasmon_status_t check_sizes(const struct submit *submit)
     return PLASMON_OK;
 }
 
-static plasmon_status_t look(struct submit *submit)
+plasmon_status_t submit_room(struct submit *submit)
 {
-    const struct plasmon_call *call = submit->call;
-    struct submit_scratch *scratch  = submit->client->scratch;
-    struct pl_err err               = {0};
-    plasmon_status_t status;
+    struct submit_scratch *scratch = submit->client->scratch;
 
     pl_vec_clear(&scratch->args);
     pl_vec_clear(&scratch->shapes);
-    if (call->arg_count > 0) {
-        submit->args   = pl_vec_push_n(&scratch->args, call->arg_count);
-        submit->shapes = pl_vec_push_n(&scratch->shapes, call->arg_count);
+    if (submit->call->arg_count > 0) {
+        submit->args   = pl_vec_push_n(&scratch->args, submit->call->arg_count);
+        submit->shapes = pl_vec_push_n(&scratch->shapes, submit->call->arg_count);
         if (submit->args == NULL || submit->shapes == NULL) {
             return error_set(PLASMON_ENOMEM, "out of host memory");
         }
     }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t look(struct submit *submit)
+{
+    const struct plasmon_call *call = submit->call;
+    struct pl_err err               = {0};
+    plasmon_status_t status         = submit_room(submit);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
     submit->new_count = 0;
     for (uint32_t i = 0; i < call->arg_count; i++) {
-        status = look_at_arg(submit, i);
+        status = submit_look_at_arg(submit, i);
         if (status != PLASMON_OK) {
             return status;
         }
@@ -303,13 +284,13 @@ static plasmon_status_t look(struct submit *submit)
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }
-    status = check_aliasing(submit);
-    return status == PLASMON_OK ? check_sizes(submit) : status;
+    status = submit_check_aliasing(submit);
+    return status == PLASMON_OK ? submit_check_sizes(submit) : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ make */
 
-static plasmon_status_t make_ref(struct submit *submit, struct submit_arg *arg,
+plasmon_status_t submit_make_ref(struct submit *submit, struct submit_arg *arg,
                                  const struct pl_shape *shape)
 {
     struct refs *refs        = &submit->client->refs;
@@ -332,7 +313,7 @@ static plasmon_status_t make_ref(struct submit *submit, struct submit_arg *arg,
     return PLASMON_OK;
 }
 
-static enum write_effect effect_of(const struct plasmon_arg *arg,
+enum write_effect submit_effect_of(const struct plasmon_arg *arg,
                                    const struct submit_arg *at)
 {
     if (arg->mode == PLASMON_INOUT) {
@@ -343,7 +324,7 @@ static enum write_effect effect_of(const struct plasmon_arg *arg,
                : WRITE_ADDS;
 }
 
-/* The refs that the call makes, and the task with all that it writes. On failure undo_make() follows. */
+/* The refs that the call makes, and the task with all that it writes. On failure submit_undo_make() follows. */
 static plasmon_status_t make(struct submit *submit, bool with_task_ref)
 {
     const struct plasmon_call *call = submit->call;
@@ -359,23 +340,23 @@ static plasmon_status_t make(struct submit *submit, bool with_task_ref)
     for (uint32_t i = 0; i < call->arg_count && status == PLASMON_OK; i++) {
         struct submit_arg *arg = &submit->args[i];
 
-        if (!writes(call->args[i].mode)) {
+        if (!submit_writes(call->args[i].mode)) {
             continue;
         }
         if (arg->slot == NULL) {
-            status = make_ref(submit, arg, &submit->shapes[i].shape);
+            status = submit_make_ref(submit, arg, &submit->shapes[i].shape);
             if (status != PLASMON_OK) {
                 break;
             }
         }
-        status =
-            task_writes(submit->task, arg->made != NULL ? arg->made : arg->slot->root,
-                        arg->whole ? NULL : &arg->hull, effect_of(&call->args[i], arg));
+        status = task_writes(submit->task, arg->made != NULL ? arg->made : arg->slot->root,
+                             arg->whole ? NULL : &arg->hull,
+                             submit_effect_of(&call->args[i], arg));
     }
     if (status == PLASMON_OK && with_task_ref) {
         struct submit_arg future = {0};
 
-        status = make_ref(submit, &future, NULL);
+        status = submit_make_ref(submit, &future, NULL);
         if (status == PLASMON_OK) {
             submit->task_root     = future.made;
             submit->task_root->id = submit->id;
@@ -385,7 +366,7 @@ static plasmon_status_t make(struct submit *submit, bool with_task_ref)
     return status;
 }
 
-static void undo_make(struct submit *submit)
+void submit_undo_make(struct submit *submit)
 {
     struct refs *refs    = &submit->client->refs;
     struct pl_vec *made  = &submit->client->scratch->refs;
@@ -409,7 +390,7 @@ static void undo_make(struct submit *submit)
 
 /* ------------------------------------------------------------------------------------------------ send */
 
-static plasmon_status_t encode(struct submit *submit)
+plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task)
 {
     const struct plasmon_call *call = submit->call;
     struct pl_vec *wire             = &submit->client->scratch->wire;
@@ -451,10 +432,11 @@ static plasmon_status_t encode(struct submit *submit)
         };
     }
     task.args = args;
-    return frame_add_task(&submit->client->session.frame, &task);
+    *out_task = task;
+    return PLASMON_OK;
 }
 
-static void hand_out(struct submit *submit, struct plasmon_ref **out_refs,
+void submit_hand_out(struct submit *submit, struct plasmon_ref **out_refs,
                      struct plasmon_ref **out_task)
 {
     struct plasmon_ref **made = submit->client->scratch->refs.items;
@@ -471,6 +453,8 @@ static plasmon_status_t submit_locked(struct submit *submit, struct plasmon_ref 
                                       struct plasmon_ref **out_task)
 {
     struct session *session = &submit->client->session;
+    struct plasmon_graph *recording;
+    struct frame_task task;
     plasmon_status_t status = session_room_locked(
         submit->client, 1, FRAME_TASK); /* may let go of the lock: first */
 
@@ -485,22 +469,33 @@ static plasmon_status_t submit_locked(struct submit *submit, struct plasmon_ref 
                          submit->call->function, submit->new_count);
     }
 
+    recording = graph_recording_locked(submit->client);
+    if (recording != NULL) {
+        status = graph_record_locked(recording, submit, out_task != NULL);
+        if (status == PLASMON_OK) {
+            submit_hand_out(submit, out_refs, NULL);
+        }
+        return status;
+    }
     status = make(submit, out_task != NULL);
     if (status == PLASMON_OK) {
-        status = encode(submit);
+        status = submit_frame(submit, &task);
+    }
+    if (status == PLASMON_OK) {
+        status = frame_add_task(&session->frame, &task);
     }
     if (status != PLASMON_OK) {
-        undo_make(submit);
+        submit_undo_make(submit);
         return error_set(status, "%s: %s", submit->call->function, pl_status_text(status));
     }
     task_commit(&submit->client->refs, submit->task);
     session->tasks_sent++;
     session_kick_locked(submit->client);
-    hand_out(submit, out_refs, out_task);
+    submit_hand_out(submit, out_refs, out_task);
     return PLASMON_OK;
 }
 
-static plasmon_status_t take_call(const struct plasmon_call *call, struct plasmon_call *out)
+plasmon_status_t submit_take_call(const struct plasmon_call *call, struct plasmon_call *out)
 {
     const struct plasmon_call defaults = PLASMON_CALL_INIT;
 
@@ -524,10 +519,10 @@ plasmon_status_t plasmon_submit(struct plasmon_client *client,
     plasmon_status_t status = client_enter(client);
 
     if (status == PLASMON_OK) {
-        status = take_call(user_call, &call);
+        status = submit_take_call(user_call, &call);
     }
     if (status == PLASMON_OK) {
-        status = check_call(&call, &submit.function);
+        status = submit_check_call(&call, &submit.function);
     }
     if (status != PLASMON_OK) {
         return status;

@@ -76,6 +76,27 @@ static void block_reap(struct refs *refs, struct task_block *block)
     }
 }
 
+/* What is left of the present block is not given out any more. */
+uint64_t refs_draw_tasks(struct refs *refs, uint32_t count)
+{
+    uint64_t left = refs->task_end - refs->task_next;
+    struct task_block *last;
+    uint64_t first;
+
+    if (left < count) {
+        last            = left == 0 ? NULL : block_find(refs, refs->task_next);
+        refs->task_next = refs->id_next;
+        refs->id_next += (count + (uint64_t)REFS_BLOCK - 1) / REFS_BLOCK * REFS_BLOCK;
+        refs->task_end = refs->id_next;
+        if (last != NULL) {
+            block_reap(refs, last);
+        }
+    }
+    first = refs->task_next;
+    refs->task_next += count;
+    return first;
+}
+
 /* ------------------------------------------------------------------------------------------------ tasks */
 
 static void write_detach(struct write *write)

@@ -93,6 +93,7 @@ struct head_segment {
     uint32_t branches;
     uint64_t cost_ns;
     uint32_t retries;
+    uint32_t time_limit_ms; /* of all its tasks together; 0: one has none */
 };
 
 struct head_plan {

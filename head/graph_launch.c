@@ -195,14 +195,15 @@ static void start_segment(struct start_graph *start, const struct head_segment *
     size_t count          = segment->operands.count;
     struct head_arg *args = args_room(count);
     struct head_run run   = {
-          .label     = "graph",
-          .args      = args,
-          .arg_count = count,
-          .place     = segment->device->index + 1,
-          .retries   = segment->retries,
-          .segment   = segment,
-          .set       = set,
-          .set_count = set_count,
+          .label         = "graph",
+          .args          = args,
+          .arg_count     = count,
+          .place         = segment->device->index + 1,
+          .retries       = segment->retries,
+          .time_limit_ms = segment->time_limit_ms,
+          .segment       = segment,
+          .set           = set,
+          .set_count     = set_count,
     };
 
     for (size_t i = 0; i < count; i++) {

@@ -304,6 +304,11 @@ static void step_join(struct head_graph *graph, struct head_plan *plan, uint32_t
     task->step    = step_number;
     task->node    = (uint32_t)step->tasks.count - 1;
     step->retries = (uint32_t)pl_max_u64(step->retries, task->run.retries);
+    step->time_limit_ms =
+        task->run.time_limit_ms == 0 || (task->node > 0 && step->time_limit_ms == 0)
+            ? 0
+            : (uint32_t)pl_min_u64((uint64_t)step->time_limit_ms + task->run.time_limit_ms,
+                                   UINT32_MAX);
     for (uint32_t i = 0; i < task->arg_count; i++) {
         struct graph_slot *slot = graph_slot_at(graph, task->args[i].slot);
 

@@ -312,6 +312,132 @@ plasmon_status_t plasmon_submit(struct plasmon_client *client,
                                 struct plasmon_ref **out_refs,
                                 struct plasmon_ref **out_task);
 
+/* ------------------------------------------------------------------------------------------------ record and replay */
+
+/**
+ * A recorded sequence of calls, sent once and launched many times by one small message each (docs/graphs.md).
+ *
+ *     plasmon_graph_begin(px, &graph);
+ *     plasmon_submit(px, &step, &t, NULL);            // recorded, not run; t is a ref to use in what follows
+ *     plasmon_submit(px, &next, NULL, NULL);
+ *     plasmon_release(px, t);                         // a temporary: nobody outside will see it
+ *     plasmon_graph_end(px, graph);
+ *     for (..) plasmon_graph_launch(px, graph, NULL, 0, NULL, 0, NULL);
+ *
+ * A launch does what submitting the same calls again would do, with the bits that would give: it is one task in the order of
+ * submission, and reads and writes what the refs name then. What differs: refs made inside and released before end are
+ * temporaries of each launch; refs made inside and kept name the newest launch's version (before the first: EGRAPH); and
+ * a launch fails as a whole: when one of its calls fails, plasmon_state() of all that it writes says so.
+ *
+ * A graph keeps the refs that it was recorded with, and those that it makes, until it is released.
+ */
+struct plasmon_graph;
+
+/** For one launch, `ref` takes the place of the array that `recorded` is, or is a view of. Both whole arrays of one dtype and shape. */
+struct plasmon_graph_binding {
+    struct plasmon_ref *recorded;
+    struct plasmon_ref *ref; /* a whole array, no view */
+};
+/** For one launch, another value for a scalar: of recorded call number `call`, from 0; or of every call with this label. */
+struct plasmon_graph_scalar {
+    const char *label; /* NULL: `call` says which */
+    uint32_t call;
+    uint32_t position; /* which of the call's scalars */
+    plasmon_scalar_t value;
+};
+
+/**
+ * Begin to record: until plasmon_graph_end(), plasmon_submit() of this thread is recorded instead of run. All other calls, and
+ * other threads, work as always; but what is made inside has no content yet.
+ *
+ * @param out_graph  Owned; ends with plasmon_graph_release().
+ * @return PLASMON_OK, EGRAPH (this thread records another), ENOMEM, ECLOSED, EFORKED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_graph_begin(struct plasmon_client *client,
+                                     struct plasmon_graph **out_graph);
+/**
+ * The recording is complete. Placement is decided now, by where arrays are now.
+ * @return PLASMON_OK, EGRAPH (not recording, another thread's, or nothing was recorded), ECLOSED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
+                                   struct plasmon_graph *graph);
+/**
+ * Run it once more. Returns at once, like plasmon_submit().
+ *
+ * @param bindings  Borrowed; NULL with count 0: on the refs of the recording.
+ * @param scalars   Borrowed; what is not named has its recorded value.
+ * @param out_task  NULL, or a ref that becomes ready when all of the launch is done. Owned.
+ *
+ * @return PLASMON_OK; EGRAPH: not ended, recorded ref not used in it, two refs of one array of which one is written; ESHAPE, EDTYPE: a
+ *         ref is not what was recorded (the text says which, and what fits), or a scalar would change a shape; EINVAL: no such call or scalar;
+ *         ERELEASED, EFOREIGN, EAGAIN, ECLOSED, EFORKED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_graph_launch(struct plasmon_client *client,
+                                      struct plasmon_graph *graph,
+                                      const struct plasmon_graph_binding *bindings,
+                                      uint32_t binding_count,
+                                      const struct plasmon_graph_scalar *scalars,
+                                      uint32_t scalar_count, struct plasmon_ref **out_task);
+/** Let go; launches under way still run. While it records: throws the recording away. NULL is fine. */
+PLASMON_API
+plasmon_status_t plasmon_graph_release(struct plasmon_client *client,
+                                       struct plasmon_graph *graph);
+
+/* ------------------------------------------------------------------------------------------------ index launch */
+
+#define PLASMON_INDEX_DIM_MAX 3
+
+/** The view of one argument at index i: start[d] + sum of step_of[d][k] * i[k], in elements of what the ref shows. */
+struct plasmon_index_view {
+    int64_t start[PLASMON_DIM_MAX];
+    int64_t count[PLASMON_DIM_MAX];
+    int64_t step[PLASMON_DIM_MAX]; /* all 0: all 1 */
+    int64_t step_of[PLASMON_DIM_MAX][PLASMON_INDEX_DIM_MAX];
+};
+typedef enum {
+    PLASMON_SPREAD_NONE = 0, /* call.device, or the policy for each instance */
+    PLASMON_SPREAD_BLOCK =
+        1, /* the first n-th of the instances on the first of n devices, and so on */
+    PLASMON_SPREAD_ROUND_ROBIN = 2 /* instance after instance on the next device */
+} plasmon_spread_t;
+
+/** An index space, and what of a call depends on the index. */
+struct plasmon_index_space {
+    size_t size;
+    uint32_t ndim;                         /* 1 to 3; the last dimension is the fastest */
+    uint32_t count[PLASMON_INDEX_DIM_MAX]; /* at most 65536 points in all */
+    const struct plasmon_index_view *const
+        *views; /* one an argument; NULL, or NULL in it: all of what the ref shows */
+    const plasmon_scalar_t *
+        scalar_steps; /* NULL, or for each scalar ndim numbers of its type: added once a step */
+    plasmon_spread_t spread;
+};
+#define PLASMON_INDEX_SPACE_INIT                                              \
+    {                                                                         \
+        sizeof(struct plasmon_index_space), 0, {0}, 0, 0, PLASMON_SPREAD_NONE \
+    }
+
+/**
+ * Submit one instance of the call for each point of the index space by one message: the same as a loop of plasmon_submit(), in index order,
+ * with a view for each argument. A mapping that does not fit (range, shape, dtype) fails here, and the text names the index.
+ *
+ * An OUT argument without a ref makes one array, of args[].shape, of which each instance writes its view (steps 1); what no instance writes
+ * has no content, and reading it fails with EINVAL.
+ *
+ * @param out_refs  One a new OUT argument, in order; owned.
+ * @param out_task  NULL, or a ref that becomes ready when all instances are done. Owned.
+ * @return as plasmon_submit(); ERANGE: a view lies outside; ELIMIT: more than 65536 points; EGRAPH: this thread records.
+ */
+PLASMON_API
+plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
+                                      const struct plasmon_call *call,
+                                      const struct plasmon_index_space *space,
+                                      struct plasmon_ref **out_refs,
+                                      struct plasmon_ref **out_task);
+
 /** Send what was batched up, now. (It goes by itself within a fraction of a millisecond, and before any wait.) */
 PLASMON_API
 plasmon_status_t plasmon_flush(struct plasmon_client *client);

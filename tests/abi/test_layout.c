@@ -54,6 +54,23 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_call, shared_bytes, 88);
     EXPECT_AT(plasmon_call, time_limit_ms, 92);
 
+    ASSERT_EQ(sizeof(struct plasmon_graph_binding), 16);
+    EXPECT_AT(plasmon_graph_binding, ref, 8);
+    ASSERT_EQ(sizeof(struct plasmon_graph_scalar), 24);
+    EXPECT_AT(plasmon_graph_scalar, call, 8);
+    EXPECT_AT(plasmon_graph_scalar, position, 12);
+    EXPECT_AT(plasmon_graph_scalar, value, 16);
+    ASSERT_EQ(sizeof(struct plasmon_index_view), 384);
+    EXPECT_AT(plasmon_index_view, count, 64);
+    EXPECT_AT(plasmon_index_view, step, 128);
+    EXPECT_AT(plasmon_index_view, step_of, 192);
+    ASSERT_EQ(sizeof(struct plasmon_index_space), 48);
+    EXPECT_AT(plasmon_index_space, ndim, 8);
+    EXPECT_AT(plasmon_index_space, count, 12);
+    EXPECT_AT(plasmon_index_space, views, 24);
+    EXPECT_AT(plasmon_index_space, scalar_steps, 32);
+    EXPECT_AT(plasmon_index_space, spread, 40);
+
     ASSERT_EQ(sizeof(struct plasmon_device_info), 184);
     EXPECT_AT(plasmon_device_info, kind, 4);
     EXPECT_AT(plasmon_device_info, name, 8);

@@ -33,6 +33,65 @@ static struct pl_view view_of(int64_t start, int64_t count, int64_t step)
     return (struct pl_view){.ndim = 1, .start = {start}, .count = {count}, .step = {step}};
 }
 
+TEST(every_field_of_a_graph_and_of_an_index_arrives)
+{
+    struct pl_view view     = {.ndim = 2, .start = {1, 2}, .count = {3, 4}, .step = {1, 1}};
+    int64_t steps[]         = {5, -6, 0, INT64_C(1) << 40};
+    struct frame_arg args[] = {{.mode = 1, .ref = 1, .view = &view, .index_step = steps}};
+    uint64_t scalars[]      = {7, 8};
+    uint64_t scalar_steps[] = {1, 0, UINT64_MAX, 3};
+    struct frame_index index        = {.ndim          = 2,
+                                       .count         = {300, 2},
+                                       .spread        = 2,
+                                       .scalar_steps  = scalar_steps,
+                                       .float_scalars = 2};
+    struct frame_binding bindings[] = {{.recorded = 17, .ref = 1ull << 40}, {5, 6}};
+    struct frame_scalar set[]       = {{.task = 3, .position = 1, .bits = UINT64_MAX},
+                                       {.task = 0, .position = 0, .bits = 0}};
+    struct frame_task indexed       = {.id           = 9,
+                                       .args         = args,
+                                       .arg_count    = 1,
+                                       .scalars      = scalars,
+                                       .scalar_count = 2,
+                                       .index        = &index};
+    struct frame_task launch        = {.id            = 10,
+                                       .kind          = PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH,
+                                       .graph         = 1ull << 33,
+                                       .bindings      = bindings,
+                                       .binding_count = 2,
+                                       .set           = set,
+                                       .set_count     = 2};
+    Plasmon__V1__ClientFrame *got;
+    struct wire_arena arena;
+    struct frame frame;
+
+    frame_init(&frame);
+    ASSERT_OK(frame_add_task(&frame, &indexed));
+    ASSERT_OK(frame_add_task(&frame, &launch));
+    got = decode(&frame, &arena);
+    ASSERT_EQ(got->n_tasks, 2);
+    ASSERT_EQ(got->tasks[0]->args[0]->n_index_step, 4);
+    ASSERT_EQ(memcmp(got->tasks[0]->args[0]->index_step, steps, sizeof(steps)), 0);
+    ASSERT_EQ(got->tasks[0]->index->n_count, 2);
+    ASSERT_EQ(got->tasks[0]->index->count[0], 300);
+    ASSERT_EQ(got->tasks[0]->index->spread, 2);
+    ASSERT_EQ(got->tasks[0]->index->n_scalar_step, 4);
+    ASSERT_EQ(memcmp(got->tasks[0]->index->scalar_step, scalar_steps, sizeof(scalar_steps)),
+              0);
+    ASSERT_EQ(got->tasks[0]->index->float_scalars, 2);
+    ASSERT_EQ(got->tasks[1]->graph, 1ull << 33);
+    ASSERT_EQ(got->tasks[1]->n_bind, 2);
+    ASSERT_EQ(got->tasks[1]->bind[0]->recorded, 17);
+    ASSERT_EQ(got->tasks[1]->bind[0]->ref, 1ull << 40);
+    ASSERT_EQ(got->tasks[1]->n_set, 2);
+    ASSERT_EQ(got->tasks[1]->set[0]->task, 3);
+    ASSERT_EQ(got->tasks[1]->set[0]->position, 1);
+    ASSERT_EQ(got->tasks[1]->set[0]->value, UINT64_MAX);
+    ASSERT_EQ(got->tasks[1]->set[1]->value, 0);
+    wire_arena_finish(&arena);
+    frame_finish(&frame);
+}
+
 TEST(every_field_of_a_task_arrives)
 {
     struct pl_shape shape   = {.dtype = PL_F64, .ndim = 3, .dim = {3, 1ll << 33, 5}};
