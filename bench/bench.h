@@ -2,10 +2,11 @@
  * `plasmon bench`: what the parts share.
  *
  *   tasks.c, tasks_data.c, tasks_scale.c   the control plane, by the names of Ray's microbenchmark
+ *   tasks_paths.c                          gets and puts by each way that bytes can take
  *   transfer.c                             objects from device to device, by every route
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
- *   echo.c, raw.c, raw_copy.c, raw_gemm.c  the yardsticks: the same machine without Plasmon
+ *   echo.c, raw*.c                       the yardsticks: the same machine without Plasmon
  *   report.c, report_json.c, plot.c        rows as a table, as JSON, as a picture
  *
  * RULES  A result is checked, byte by byte or against a reference, before it is timed. A yardstick is measured in the same run
@@ -204,6 +205,10 @@ struct bench_raw_gemm {
 plasmon_status_t bench_raw_gemm_run(const void *config, double *result, size_t count,
                                     struct pl_err *err);
 
+/* config: const bool *, is it a GPU? result[0], result[1]: GB/s from pinned memory to device 0, and back. */
+plasmon_status_t bench_raw_pinned_run(const void *config, double *result, size_t count,
+                                      struct pl_err *err);
+
 /* ------------------------------------------------------------------------------------------------ tasks */
 
 struct bench_tasks_run {
@@ -213,7 +218,11 @@ struct bench_tasks_run {
     uint32_t tasks;       /* how many of each kind */
     uint32_t scale_tasks; /* 0: no scale part */
     uint64_t object_bytes;
+    double pinned[2]; /* GB/s of bench_raw_pinned_run(); 0: no GPU */
 };
+/* Each way of a client's bytes; starts clusters of its own, so no other may run. */
+void bench_tasks_paths(struct bench_tasks_run *run,
+                       const struct bench_cluster_config *config);
 void bench_tasks_data(struct bench_tasks_run *run); /* get, put, gigabytes, map */
 void bench_tasks_scale(
     struct bench_tasks_run *run); /* many arguments, many returns, many queued */

@@ -328,6 +328,11 @@ static int run_tasks(int argc, char **argv)
     config.gpus = given.gpus != NULL ? given.gpus : bench_machine_gpus() > 0 ? "1" : "none";
     config.cpu_devices = given.cpu_devices; /* 0 is 1 without GPUs */
 
+    if (bench_machine_gpus() > 0 && strcmp(config.gpus, "none") != 0) {
+        const bool cuda = true;
+
+        bench_must_run_raw(bench_raw_pinned_run, &cuda, run.pinned, PL_COUNT(run.pinned));
+    }
     run.echo = bench_must_fork_echo();
     bench_must_start(&run.cluster, &config);
     bench_must_connect_echo(run.echo);
@@ -337,6 +342,7 @@ static int run_tasks(int argc, char **argv)
     measure(&run);
     bench_cluster_finish(&run.cluster);
     bench_echo_destroy(run.echo);
+    bench_tasks_paths(&run, &config);
 
     bench_report_print(&run.report);
     ok = bench_report_write_json(&run.report, given.json);

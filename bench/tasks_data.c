@@ -24,7 +24,7 @@ static void small_gets(struct bench_tasks_run *run)
     struct bench_row row             = {.name      = "single_client_get_calls",
                                         .unit      = "1/s",
                                         .reference = "10400 1/s",
-                                        .note      = "8 bytes"};
+                                        .note      = "8 bytes that the client itself put"};
     const struct plasmon_shape shape = bench_shape(PLASMON_F64, 0, 0, 0);
     const double put_value           = 42.5;
     struct plasmon_ref *ref          = put(&run->cluster, &put_value, &shape);
@@ -44,6 +44,43 @@ static void small_gets(struct bench_tasks_run *run)
     row.value = run->tasks * 1e9 / (double)(pl_now_ns() - began);
     bench_report_add(&run->report, &row);
     bench_must_release(&run->cluster, &ref, 1);
+}
+
+/* Results of tasks, last one first, so that none is read ahead: a round trip each. */
+static void single_gets(struct bench_tasks_run *run)
+{
+    struct bench_row row             = {.name      = "single_client_get_calls_round_trip",
+                                        .unit      = "1/s",
+                                        .reference = "10400 1/s",
+                                        .note      = "8 bytes of a finished task, each got once"};
+    const struct plasmon_shape shape = bench_shape(PLASMON_F64, 0, 0, 0);
+    uint32_t count                   = run->tasks / 4;
+    struct plasmon_ref **refs        = bench_must_alloc(count * sizeof(*refs));
+    uint64_t began;
+
+    for (uint32_t i = 0; i < count; i++) {
+        plasmon_scalar_t value = {.f = i};
+
+        refs[i] =
+            bench_must_make(&run->cluster, "fill", &shape, &value, 1, PLASMON_ANYWHERE);
+    }
+    bench_must_wait(&run->cluster, refs, count);
+    began = pl_now_ns();
+    for (uint32_t i = count; i > 0; i--) {
+        double got = -1;
+
+        bench_must(&run->cluster,
+                   plasmon_get(run->cluster.client, refs[i - 1], &got, sizeof(got),
+                               PLASMON_FOREVER),
+                   "getting");
+        if (got != i - 1) {
+            bench_die("result number %u came as %g", i - 1, got);
+        }
+    }
+    row.value = count * 1e9 / (double)(pl_now_ns() - began);
+    bench_report_add(&run->report, &row);
+    bench_must_release(&run->cluster, refs, count);
+    pl_free(refs);
 }
 
 static void small_puts(struct bench_tasks_run *run)
@@ -171,6 +208,7 @@ void bench_tasks_data(struct bench_tasks_run *run)
     struct large large = {.run = run};
 
     small_gets(run);
+    single_gets(run);
     small_puts(run);
 
     large.bytes = pl_min_u64(run->object_bytes, run->cluster.info[0].bytes_total / 4) &

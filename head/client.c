@@ -562,15 +562,20 @@ static void emit(struct head_core *core, struct head_client *client)
     client->out.length = 0;
 }
 
+void head_client_spill(struct head_core *core, struct head_client *client)
+{
+    if (client->out.length > HEAD_BODY_BYTES_MAX) {
+        emit(core, client);
+    }
+}
+
 void head_client_flush(struct head_core *core, struct head_client *client)
 {
     client->dirty = false;
     pl_list_remove(&client->dirty_link);
     for (size_t i = 0; i < client->done.items.count; i++) {
         append_range(&client->out, pl_vec_at(&client->done.items, i));
-        if (client->out.length > HEAD_BODY_BYTES_MAX) {
-            emit(core, client);
-        }
+        head_client_spill(core, client);
     }
     wire_ranges_clear(&client->done);
     for (size_t i = 0; i < client->failed.count; i++) {
@@ -587,9 +592,7 @@ void head_client_flush(struct head_core *core, struct head_client *client)
         message.first_client   = failed->failure->first_client;
         head_bytes_message(&client->out, FIELD_FAILED, &message.base);
         head_failure_release(failed->failure);
-        if (client->out.length > HEAD_BODY_BYTES_MAX) {
-            emit(core, client);
-        }
+        head_client_spill(core, client);
     }
     pl_vec_clear(&client->failed);
     if (client->out.length > 0) {

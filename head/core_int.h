@@ -648,6 +648,8 @@ void head_client_dirty(struct head_core *core, struct head_client *client);
 void head_client_done(struct head_core *core, struct head_client *client, uint64_t task);
 void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,
                         struct head_failure *failure);
+/* Send what there is for the client if it is much: a frame has a largest size. After adding what may be long. */
+void head_client_spill(struct head_core *core, struct head_client *client);
 void head_client_flush(struct head_core *core, struct head_client *client);
 void head_client_destroy(struct head_core *core, struct head_client *client);
 void head_names_destroy(struct head_core *core);

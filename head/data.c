@@ -80,6 +80,7 @@ static void send_data(struct head_core *core, struct head_client *client,
     }
     head_bytes_message(&client->out, 6, &data.base);
     head_client_dirty(core, client);
+    head_client_spill(core, client);
 }
 
 static void add_location(struct head_core *core, struct pl_vec *out, uint64_t buffer,
@@ -170,6 +171,7 @@ static void send_located(struct head_core *core, struct head_client *client,
     }
     head_bytes_message(&client->out, 5, &located.base);
     head_client_dirty(core, client);
+    head_client_spill(core, client);
     pl_vec_finish(&locations);
 }
 
