@@ -365,13 +365,25 @@ static int run(struct settings *settings)
     return 0;
 }
 
+/* --log goes over it. */
+static void log_level_from_environment(void)
+{
+    const char *log         = getenv("PLASMON_LOG");
+    enum pl_log_level level = PL_LOG_INFO;
+
+    if (log != NULL && pl_log_level_parse(log, &level) != PLASMON_OK) {
+        level = PL_LOG_INFO; /* who set it for another program hears of it there */
+    }
+    pl_log_set_level(level);
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings = {.control_fd = -1, .config = {.policy = "auto"}};
     int status;
 
     pl_log_set_sink(pl_log_stderr, NULL);
-    pl_log_set_level(PL_LOG_INFO);
+    log_level_from_environment();
     pl_fault_from_env();
     status = parse(argc, argv, &settings);
     if (status >= 0) {

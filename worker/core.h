@@ -199,6 +199,8 @@ void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t
 uint64_t worker_core_tick(struct worker_core *core, uint64_t now_ns);
 /* The context is lost: what of our launches was running? Text for people: the earliest unfinished launch a stream. */
 void worker_core_describe_running(const struct worker_core *core, struct pl_str *out);
+/* The front of the queue and each stream: what is next there, and what it waits for. Lines, without one at the end. */
+void worker_core_describe(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
 bool worker_core_idle(
     const struct worker_core *core); /* nothing queued, nothing unfinished */

@@ -6,7 +6,7 @@
  *   enqueue.c   the device work of each kind of launch      buffers.c   memory and table entries of its operands
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
  *   graph.c     recorded graphs: nodes, memory, what is replayed
- *   condemn.c   launches that must not go on
+ *   condemn.c   launches that must not go on            describe.c  who waits for what, for people
  *
  * LIFE OF A LAUNCH
  *

@@ -6,6 +6,7 @@
 #include "worker/daemon.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -410,6 +411,33 @@ static void beat(struct worker_daemon *daemon)
     __atomic_store_n(&timeline->beat, timeline->beat + 1, __ATOMIC_RELEASE);
 }
 
+/* SIGUSR1: somebody wants to know what we wait for. The loop comes by at least every BEAT_MS. */
+static volatile sig_atomic_t describe_asked;
+
+void worker_daemon_ask_describe(int signal_number)
+{
+    (void)signal_number;
+    describe_asked = 1;
+}
+
+static void describe_locked(struct worker_daemon *daemon)
+{
+    struct pl_str text;
+    char *rest, *line;
+
+    if (describe_asked == 0) {
+        return;
+    }
+    describe_asked = 0;
+    pl_str_init(&text);
+    worker_core_describe(daemon->core, &text);
+    rest = text.text;
+    while (rest != NULL && (line = strsep(&rest, "\n")) != NULL) {
+        pl_warn("worker", "device %u of this host: %s", daemon->shared.host_device, line);
+    }
+    pl_str_finish(&text);
+}
+
 static void wake_up_locked(struct worker_daemon *daemon, const struct worker_watch *watch)
 {
     bool lanes = false;
@@ -448,6 +476,7 @@ void worker_daemon_run(struct worker_daemon *daemon)
 
         daemon->sleeps_until_ns = 0;
         beat(daemon);
+        describe_locked(daemon);
         wake_up_locked(daemon, &watch);
         step_locked(daemon);
         worker_uplink_flush(daemon->uplink);

@@ -50,6 +50,8 @@ extern const struct worker_uplink_ops worker_daemon_uplink_ops;
 /* Where the core's reports go: into the next frame. */
 struct worker_reports worker_daemon_reports(struct worker_daemon *daemon);
 /* Tell the store why, and end the process. */
+/* A signal handler: what the worker waits for goes into its log soon. */
+void worker_daemon_ask_describe(int signal_number);
 _Noreturn void worker_daemon_end(struct worker_daemon *daemon, int code,
                                  plasmon_status_t status, const char *why);
 /* The main thread, from set-up on. */

@@ -260,7 +260,8 @@ int main(int argc, char **argv)
     if (options.probe) {
         return probe();
     }
-    (void)signal(SIGTERM, on_terminate); /* cannot fail for these two */
+    (void)signal(SIGTERM, on_terminate); /* cannot fail for these */
+    (void)signal(SIGUSR1, worker_daemon_ask_describe);
     (void)signal(SIGPIPE, SIG_IGN);
     return serve(&options);
 }

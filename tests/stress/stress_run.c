@@ -22,6 +22,7 @@
 #define REPORT_NS        5000000000ull /* how long the head may take to say its status then */
 #define KILLS_PER_DEVICE 6 /* of one cluster; the store gives up at 10 in a minute */
 #define LOOK_MS          20
+#define WORKERS_SAY_MS   2000
 
 /* ------------------------------------------------------------------------------------------------ reports */
 
@@ -49,27 +50,15 @@ static void *ask_status(void *user)
     return NULL;
 }
 
-/* What each worker's threads are at: R runs, S waits, and in which call of the kernel. */
-static void print_workers(void)
+/* Each worker says on stderr what its queue and its streams wait for (start_cluster() turned its log on). */
+static void ask_workers(void)
 {
     pid_t pids[STRESS_DEVICES_MAX * 2];
     unsigned count = cluster_list("plasmon-worker", pids, PL_COUNT(pids));
 
     for (unsigned i = 0; i < count && i < PL_COUNT(pids); i++) {
-        char command[96];
-        FILE *output;
-        char line[256];
-
-        (void)snprintf(command, sizeof(command),
-                       "cd /proc/%d/task && grep -H . */wchan */comm 2>/dev/null",
-                       (int)pids[i]);
-        output = popen(command, "re");
-        while (output != NULL && fgets(line, sizeof(line), output) != NULL) {
-            printf("# worker %d: %s", (int)pids[i], line);
-        }
-        if (output != NULL) {
-            (void)pclose(output);
-        }
+        printf("# worker %d\n", (int)pids[i]);
+        (void)kill(pids[i], SIGUSR1); /* it may be dead; then the status says so */
     }
 }
 
@@ -90,7 +79,7 @@ static void print_all(struct stress_run *run)
     for (uint32_t i = 0; i < run->thread_count; i++) {
         print_steps(&run->thread[i], 12);
     }
-    print_workers();
+    ask_workers();
     (void)fflush(stdout);
     if (pthread_create(&asker, NULL, ask_status, run) == 0) {
         (void)clock_gettime(CLOCK_REALTIME, &until); /* cannot fail */
@@ -98,6 +87,7 @@ static void print_all(struct stress_run *run)
         if (pthread_timedjoin_np(asker, NULL, &until) != 0) {
             printf("# the head does not say its status\n");
         }
+        (void)poll(NULL, 0, WORKERS_SAY_MS); /* they look for the question twice a second */
     }
     (void)fflush(stdout);
 }
@@ -245,6 +235,7 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
     run->kills        = run->profile->kills;
     run->thread_count = 1 + (uint32_t)(test_random(random) % 3);
     ASSERT_EQ(setenv("PLASMON_RUN_STREAMS", stream, 1), 0);
+    ASSERT_EQ(setenv("PLASMON_LOG", "warn", 0), 0);
     CLUSTER_OK(plasmon_init(&options, &run->client));
     CLUSTER_OK(plasmon_devices(run->client, NULL, 0, &run->devices));
     ASSERT_TRUE(run->devices > 0 && run->devices <= STRESS_DEVICES_MAX);

@@ -148,6 +148,37 @@ TEST(skipped_wait_is_a_bug_that_shows)
     fake_destroy(fake);
 }
 
+/* What SIGUSR1 prints: from worker to worker it leads to whoever holds up the others. */
+TEST(who_waits_for_what_is_said_in_words)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct pl_str text;
+
+    pl_str_init(&text);
+    worker_core_describe(fake->core, &text);
+    ASSERT_STR(pl_str_text(&text), "nothing is queued");
+    pl_str_finish(&text);
+
+    fake_fill(fake, 1, 1, 4);
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, 2, 4);
+    fake_launch_after(&launch, FAKE_BASE, 7);
+    ASSERT_OK(fake_send(fake, &launch));
+    pl_str_init(&text);
+    worker_core_describe(fake->core, &text);
+    ASSERT_CONTAINS(pl_str_text(&text), "1 queued, the first, launch 2 (run");
+    ASSERT_CONTAINS(pl_str_text(&text),
+                    "waits for a launch of another device to be published, after launch 7 "
+                    "of host device 0 (not enqueued)");
+    ASSERT_CONTAINS(pl_str_text(&text),
+                    "\nstream 0: word 0, last 1, signalled 1, launch 1 (fill");
+    pl_str_finish(&text);
+    fake_destroy(fake);
+}
+
 /* Launch 1 of ours may be what the other device waits for before its launch 1 ends: it must not hide behind our wait. */
 TEST(word_is_written_before_a_wait_for_another_device)
 {
