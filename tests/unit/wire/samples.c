@@ -277,6 +277,15 @@ static const Plasmon__V1__ClientFrame client_graph = {
     .graph_release   = LIST(uint64_t, 8, 9),
 };
 
+static const Plasmon__V1__ClientFrame client_compact = {
+    .base     = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header   = HEADER(5),
+    .n_locate = 1,
+    .locate   = LIST(Plasmon__V1__Locate *,
+                     MESSAGE(Locate, locate, .request = 9, .ref = 17, .n_view = 6,
+                             .view = VIEW, .hold_ref = 307, .compact = 1)),
+};
+
 #define NODE_OPERAND                                                                 \
     MESSAGE(Operand, operand, .mode = 1, .dtype = PL_F32, .n_view = 6, .view = VIEW, \
             .graph_operand = 1)
@@ -414,6 +423,7 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"client_function", &client_function.base, sample_client_frame},
     {"worker_function", &worker_function.base, sample_worker_command},
     {"worker_report", &worker_report.base, sample_worker_frame},
+    {"client_compact", &client_compact.base, sample_client_frame},
 };
 
 const struct wire_sample *wire_samples(void)
