@@ -312,6 +312,80 @@ bool device_cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err 
            device->ops->cpu_failure(device, out_tag, out_err);
 }
 
+/* ------------------------------------------------------------------------------------------------ recorded work */
+
+plasmon_status_t device_graph_create(struct device *device, uint32_t branches,
+                                     struct device_graph **out_graph, struct pl_err *err)
+{
+    if (branches == 0 || branches > DEVICE_BRANCH_MAX) {
+        return pl_err_set(err, PLASMON_EINVAL, "a graph has 1 to %u branches, not %u",
+                          DEVICE_BRANCH_MAX, branches);
+    }
+    return device->ops->graph_create(device, branches, out_graph, err);
+}
+
+void device_graph_destroy(struct device_graph *graph)
+{
+    if (graph != NULL) {
+        assert(!graph->recording);
+        graph->device->ops->graph_destroy(graph);
+    }
+}
+
+struct device_stream *device_graph_branch(struct device_graph *graph, uint32_t branch)
+{
+    assert(branch < graph->branch_count);
+    return graph->branches[branch];
+}
+
+plasmon_status_t device_graph_begin(struct device_graph *graph, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    assert(!graph->recording);
+    status           = graph->device->ops->graph_begin(graph, err);
+    graph->recording = status == PLASMON_OK;
+    return status;
+}
+
+plasmon_status_t device_graph_mark(struct device_graph *graph, uint32_t branch,
+                                   uint32_t mark)
+{
+    assert(graph->recording && branch < graph->branch_count);
+    return graph->device->ops->graph_mark(graph, branch, mark);
+}
+
+plasmon_status_t device_graph_after(struct device_graph *graph, uint32_t branch,
+                                    uint32_t mark)
+{
+    assert(graph->recording && branch < graph->branch_count);
+    return graph->device->ops->graph_after(graph, branch, mark);
+}
+
+plasmon_status_t device_graph_end(struct device_graph *graph, bool keep,
+                                  struct device_exec **io_exec, struct pl_err *err)
+{
+    assert(graph->recording);
+    graph->recording = false;
+    return graph->device->ops->graph_end(graph, keep, io_exec, err);
+}
+
+plasmon_status_t device_exec_launch(struct device_stream *stream, struct device_exec *exec,
+                                    uint64_t tag)
+{
+    assert(stream->device == exec->device);
+    return exec->device->ops->exec_launch(stream, exec, tag);
+}
+
+void device_exec_destroy(struct device_exec *exec)
+{
+    if (exec != NULL) {
+        exec->device->ops->exec_destroy(exec);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ GPU code */
+
 plasmon_status_t device_module_load(struct device *device, const void *image,
                                     size_t image_bytes, struct device_module **out_module,
                                     struct pl_err *err)

@@ -162,6 +162,39 @@ plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn f
 /* Launches that failed on a CPU stream, oldest first; false: none. Any thread. */
 bool device_cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err);
 
+/*
+ * Recorded work. A graph has branches: streams on which copies, fills and launches are recorded between begin and end, and not run; a branch
+ * that is told `after` goes on behind a `mark` of another one. Signals, waits, notifications and events cannot be recorded
+ * (ENOTSUP): a wait's value would be a constant, and pass at once the second time. What was recorded becomes an exec that can
+ * be launched many times, in order with the rest of a stream.
+ *
+ * Threads: one at a time for a graph and its branches. Launches of one exec must not overlap: the caller puts them into one stream, or
+ * joins streams in between.
+ */
+struct device_graph;
+struct device_exec;
+#define DEVICE_BRANCH_MAX 8u
+plasmon_status_t device_graph_create(struct device *device, uint32_t branches,
+                                     struct device_graph **out_graph, struct pl_err *err);
+void device_graph_destroy(struct device_graph *graph); /* what it recorded stays */
+struct device_stream *device_graph_branch(struct device_graph *graph, uint32_t branch);
+plasmon_status_t device_graph_begin(struct device_graph *graph, struct pl_err *err);
+/* What is on the branch now is mark number `mark`, from 0, of this recording. */
+plasmon_status_t device_graph_mark(struct device_graph *graph, uint32_t branch,
+                                   uint32_t mark);
+plasmon_status_t device_graph_after(struct device_graph *graph, uint32_t branch,
+                                    uint32_t mark);
+/*
+ * End the recording. keep false: throw it away. Otherwise *io_exec is changed to it (launches under way are not), or replaced, or
+ * made when it is NULL. On failure *io_exec is as it was.
+ */
+plasmon_status_t device_graph_end(struct device_graph *graph, bool keep,
+                                  struct device_exec **io_exec, struct pl_err *err);
+/* tag: of every launch in it on a CPU device; the first that fails ends the exec's run. */
+plasmon_status_t device_exec_launch(struct device_stream *stream, struct device_exec *exec,
+                                    uint64_t tag);
+void device_exec_destroy(struct device_exec *exec); /* launches under way still run */
+
 /* CUDA devices: fatbins, cubins or PTX; every function is loaded at once (no lazy loading on the first launch). */
 plasmon_status_t device_module_load(struct device *device, const void *image,
                                     size_t image_bytes, struct device_module **out_module,

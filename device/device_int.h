@@ -69,6 +69,20 @@ struct device_ops {
                                    const void *args, size_t args_bytes, uint64_t tag);
     bool (*cpu_failure)(struct device *device, uint64_t *out_tag, struct pl_err *out_err);
 
+    plasmon_status_t (*graph_create)(struct device *device, uint32_t branches,
+                                     struct device_graph **out_graph, struct pl_err *err);
+    void (*graph_destroy)(struct device_graph *graph);
+    plasmon_status_t (*graph_begin)(struct device_graph *graph, struct pl_err *err);
+    plasmon_status_t (*graph_mark)(struct device_graph *graph, uint32_t branch,
+                                   uint32_t mark);
+    plasmon_status_t (*graph_after)(struct device_graph *graph, uint32_t branch,
+                                    uint32_t mark);
+    plasmon_status_t (*graph_end)(struct device_graph *graph, bool keep,
+                                  struct device_exec **io_exec, struct pl_err *err);
+    plasmon_status_t (*exec_launch)(struct device_stream *stream, struct device_exec *exec,
+                                    uint64_t tag);
+    void (*exec_destroy)(struct device_exec *exec);
+
     /* CUDA devices only; may be NULL. */
     plasmon_status_t (*module_load)(struct device *device, const void *image,
                                     size_t image_bytes, struct device_module **out_module,
@@ -100,6 +114,15 @@ struct device_event {
     struct device *device;
 };
 struct device_module {
+    struct device *device;
+};
+struct device_graph {
+    struct device *device;
+    uint32_t branch_count;
+    struct device_stream *branches[DEVICE_BRANCH_MAX];
+    bool recording;
+};
+struct device_exec {
     struct device *device;
 };
 

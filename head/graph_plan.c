@@ -29,8 +29,12 @@
 /* A use of a slot that later ones may depend on. */
 struct graph_use {
     uint32_t task;
-    bool write;
     struct pl_box box;
+};
+/* Of one slot. A reader looks at the writers only, of which there are few: each takes over for those before it. */
+struct graph_uses {
+    struct pl_vec writers; /* struct graph_use */
+    struct pl_vec readers;
 };
 
 static void dep_add(struct graph_task *task, uint32_t on)
@@ -59,56 +63,74 @@ static int compare_numbers(const void *a, const void *b)
  * A REDUCE is a write here: partial results of one array are folded in the order of submission, so two tasks that add to it must
  * stay in their order.
  */
-static void use_collect(struct pl_vec *uses, const struct graph_arg *arg,
-                        struct graph_task *task)
+static void meets_collect(const struct pl_vec *uses, const struct pl_box *box,
+                          struct graph_task *task)
 {
-    bool write = graph_writes(arg->mode);
-
     for (size_t i = 0; i < uses->count; i++) {
         const struct graph_use *use = pl_vec_at(uses, i);
 
-        if ((write || use->write) && pl_box_intersects(&use->box, &arg->hull)) {
+        if (pl_box_intersects(&use->box, box)) {
             dep_add(task, use->task);
         }
     }
 }
 
-static void use_add(struct pl_vec *uses, const struct graph_arg *arg, uint32_t number)
+static void use_collect(const struct graph_uses *uses, const struct graph_arg *arg,
+                        struct graph_task *task)
+{
+    meets_collect(&uses->writers, &arg->hull, task);
+    if (graph_writes(arg->mode)) {
+        meets_collect(&uses->readers, &arg->hull, task);
+    }
+}
+
+/* Whoever meets one inside the box meets the new writer, too. */
+static void supersede(struct pl_vec *uses, const struct pl_box *box)
+{
+    for (size_t i = uses->count; i-- > 0;) {
+        const struct graph_use *use = pl_vec_at(uses, i);
+
+        if (pl_box_contains(box, &use->box)) {
+            pl_vec_remove_unordered(uses, i);
+        }
+    }
+}
+
+static void use_add(struct graph_uses *uses, const struct graph_arg *arg, uint32_t number)
 {
     bool write = graph_writes(arg->mode);
     struct graph_use *place;
 
-    for (size_t i = uses->count; write && i-- > 0;) {
-        const struct graph_use *use = pl_vec_at(uses, i);
-
-        if (pl_box_contains(&arg->hull, &use->box)) {
-            pl_vec_remove_unordered(uses, i); /* whoever meets it meets the new one */
-        }
+    if (write) {
+        supersede(&uses->writers, &arg->hull);
+        supersede(&uses->readers, &arg->hull);
     }
-    place = pl_vec_push(uses);
+    place = pl_vec_push(write ? &uses->writers : &uses->readers);
     PL_CHECK(place != NULL);
-    *place = (struct graph_use){.task = number, .write = write, .box = arg->hull};
+    *place = (struct graph_use){.task = number, .box = arg->hull};
 }
 
-static struct pl_vec *uses_create(const struct head_graph *graph)
+static struct graph_uses *uses_create(const struct head_graph *graph)
 {
-    struct pl_vec *uses = head_alloc((graph->slots.count + 1) * sizeof(*uses));
+    struct graph_uses *uses = head_alloc((graph->slots.count + 1) * sizeof(*uses));
 
     for (size_t i = 0; i < graph->slots.count; i++) {
-        uses[i] = PL_VEC_INIT(struct graph_use);
+        uses[i].writers = PL_VEC_INIT(struct graph_use);
+        uses[i].readers = PL_VEC_INIT(struct graph_use);
     }
     return uses;
 }
 
-static void uses_destroy(const struct head_graph *graph, struct pl_vec *uses)
+static void uses_destroy(const struct head_graph *graph, struct graph_uses *uses)
 {
     for (size_t i = 0; i < graph->slots.count; i++) {
-        pl_vec_finish(&uses[i]);
+        pl_vec_finish(&uses[i].writers);
+        pl_vec_finish(&uses[i].readers);
     }
     pl_free(uses);
 }
 
-static void depend(struct head_graph *graph, struct pl_vec *uses, uint32_t number)
+static void depend(struct head_graph *graph, struct graph_uses *uses, uint32_t number)
 {
     struct graph_task *task = graph_task_at(graph, number);
 
@@ -128,13 +150,13 @@ static void depend(struct head_graph *graph, struct pl_vec *uses, uint32_t numbe
 
 /* Where what an argument shows will have been made; NULL: it was there before. */
 static const struct head_device *maker(const struct head_graph *graph,
-                                       const struct pl_vec *uses,
+                                       const struct graph_uses *uses,
                                        const struct graph_arg *arg)
 {
-    for (size_t i = uses->count; i-- > 0;) {
-        const struct graph_use *use = pl_vec_at(uses, i);
+    for (size_t i = uses->writers.count; i-- > 0;) {
+        const struct graph_use *use = pl_vec_at(&uses->writers, i);
 
-        if (use->write && pl_box_intersects(&use->box, &arg->hull)) {
+        if (pl_box_intersects(&use->box, &arg->hull)) {
             return graph_task_at(graph, use->task)->device;
         }
     }
@@ -142,7 +164,7 @@ static const struct head_device *maker(const struct head_graph *graph,
 }
 
 static void want_fill(struct head_client *client, const struct head_graph *graph,
-                      const struct pl_vec *uses, const struct graph_arg *arg,
+                      const struct graph_uses *uses, const struct graph_arg *arg,
                       struct head_want *want)
 {
     const struct graph_slot *slot = graph_slot_at(graph, arg->slot);
@@ -162,7 +184,7 @@ static void want_fill(struct head_client *client, const struct head_graph *graph
 }
 
 static bool place(struct head_core *core, struct head_client *client,
-                  struct head_graph *graph, const struct pl_vec *uses,
+                  struct head_graph *graph, const struct graph_uses *uses,
                   struct graph_task *task, struct head_failure **out_failure)
 {
     static _Thread_local struct pl_vec wants = {.item_bytes = sizeof(struct head_want)};
@@ -189,9 +211,9 @@ static bool place(struct head_core *core, struct head_client *client,
 static bool place_all(struct head_core *core, struct head_client *client,
                       struct head_graph *graph, struct head_failure **out_failure)
 {
-    struct pl_vec *uses = uses_create(graph);
-    uint64_t *load      = head_alloc((core->devices.count + 1) * sizeof(uint64_t));
-    bool ok             = true;
+    struct graph_uses *uses = uses_create(graph);
+    uint64_t *load          = head_alloc((core->devices.count + 1) * sizeof(uint64_t));
+    bool ok                 = true;
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         load[i] = head_device_at(core, i)->load_ns;

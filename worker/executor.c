@@ -225,6 +225,15 @@ static plasmon_status_t op_read(void *user, uint32_t stream, uint64_t src_offset
 
 /* ------------------------------------------------------------------------------------------------ functions */
 
+/* A stream of ours, or a branch of what is being recorded. */
+static struct device_stream *stream_at(const struct worker_executor *executor,
+                                       uint32_t stream)
+{
+    return stream >= WORKER_BRANCH
+               ? device_graph_branch(executor->recording, stream - WORKER_BRANCH)
+               : executor->streams[stream];
+}
+
 /* Arguments with addresses instead of offsets. A local array for all but the widest calls. */
 #define ARGS_ON_STACK 16u
 
@@ -267,8 +276,8 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     if (translated == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for %u arguments", arg_count);
     }
-    status = kernel_run(executor->kernels, executor->streams[stream], function, translated,
-                        arg_count, scalars, scalar_count,
+    status = kernel_run(executor->kernels, stream_at(executor, stream), function,
+                        translated, arg_count, scalars, scalar_count,
                         worker_memory_own(executor->memory, scratch_offset), scratch_bytes,
                         tag, err);
     if (translated != small) {
@@ -284,8 +293,69 @@ static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
     struct kernel_arg translated     = *arg;
 
     translated.data = worker_memory_own(executor->memory, arg->data.addr);
-    return kernel_fill_identity(executor->kernels, executor->streams[stream], &translated,
+    return kernel_fill_identity(executor->kernels, stream_at(executor, stream), &translated,
                                 tag);
+}
+
+/* ------------------------------------------------------------------------------------------------ recorded graphs */
+
+static plasmon_status_t op_record_begin(void *user, void **io_recorder, uint32_t branches,
+                                        struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+    struct device_graph *graph       = *io_recorder;
+    plasmon_status_t status          = PLASMON_OK;
+
+    if (graph == NULL) {
+        status = device_graph_create(executor->device, branches, &graph, err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    *io_recorder        = graph;
+    status              = device_graph_begin(graph, err);
+    executor->recording = status == PLASMON_OK ? graph : NULL;
+    return status;
+}
+
+static plasmon_status_t op_record_mark(void *user, uint32_t branch, uint32_t mark)
+{
+    struct worker_executor *executor = user;
+
+    return device_graph_mark(executor->recording, branch, mark);
+}
+
+static plasmon_status_t op_record_after(void *user, uint32_t branch, uint32_t mark)
+{
+    struct worker_executor *executor = user;
+
+    return device_graph_after(executor->recording, branch, mark);
+}
+
+static plasmon_status_t op_record_end(void *user, bool keep, void **io_exec,
+                                      struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+    struct device_exec *exec         = *io_exec;
+    plasmon_status_t status = device_graph_end(executor->recording, keep, &exec, err);
+
+    executor->recording = NULL;
+    *io_exec            = exec;
+    return status;
+}
+
+static plasmon_status_t op_replay(void *user, uint32_t stream, void *exec, uint64_t tag)
+{
+    struct worker_executor *executor = user;
+
+    return device_exec_launch(executor->streams[stream], exec, tag);
+}
+
+static void op_record_drop(void *user, void *recorder, void *exec)
+{
+    (void)user;
+    device_graph_destroy(recorder);
+    device_exec_destroy(exec);
 }
 
 /* ------------------------------------------------------------------------------------------------ reports */
@@ -356,6 +426,12 @@ const struct worker_ops worker_executor_ops = {
     .report_failed    = op_report_failed,
     .report_starved   = op_report_starved,
     .report_condemned = op_report_condemned,
+    .record_begin     = op_record_begin,
+    .record_mark      = op_record_mark,
+    .record_after     = op_record_after,
+    .record_end       = op_record_end,
+    .replay           = op_replay,
+    .record_drop      = op_record_drop,
 };
 
 /* ------------------------------------------------------------------------------------------------ life */

@@ -37,6 +37,8 @@ struct worker_executor {
     int notify_fd; /* an eventfd: a stream passed a signal */
 
     struct worker_core *core;
+    struct device_graph
+        *recording; /* branches are streams WORKER_BRANCH .. while it records */
     struct worker_inline puts;
     struct worker_inline reads;
     struct worker_lanes lanes;

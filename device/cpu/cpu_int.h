@@ -6,6 +6,7 @@
  *   stream         a thread and a queue                    queue.c    the queue: one producer, one consumer
  *   timeline       a 64-bit word and a futex               stream.c   operations: enqueue and execute
  *   event          a time stamp taken by the thread        futex.c    waiting for words and for progress
+ *   graph          a list of operations                    graph.c    recording, and running such a list
  */
 #ifndef DEVICE_CPU_INT_H
 #define DEVICE_CPU_INT_H
@@ -133,8 +134,12 @@ struct device_cpu {
     unsigned stream_names;          /* how many threads were named so far */
 };
 
+struct device_cpu_recording;
+
 struct device_cpu_stream {
     struct device_stream base;
+    struct device_cpu_recording *
+        *recording; /* a graph's branch: here, and no thread; NULL otherwise */
     struct pl_list link;
     pthread_t thread;
     struct device_cpu_progress *progress;
@@ -190,6 +195,37 @@ bool device_cpu_event_done(struct device_event *event);
 plasmon_status_t device_cpu_launch_enqueue(struct device_stream *stream, device_cpu_fn fn,
                                            const void *args, size_t args_bytes,
                                            uint64_t tag);
+
+/* Run a recorded operation in place, launches with this tag; false: a launch failed. Then what it holds is let go of. */
+bool device_cpu_op_run(struct device_cpu_stream *stream, const struct device_cpu_op *op,
+                       uint64_t tag);
+void device_cpu_op_drop(const struct device_cpu_op *op);
+plasmon_status_t device_cpu_recording_enqueue(struct device_stream *stream,
+                                              struct device_cpu_recording *recording,
+                                              uint64_t tag); /* takes a reference */
+
+/* graph.c */
+plasmon_status_t device_cpu_recording_reserve(struct device_cpu_recording *recording,
+                                              uint32_t kind, size_t payload_bytes,
+                                              void **out_payload) PL_MUST_CHECK;
+void device_cpu_recording_hold(struct device_cpu_recording *recording);
+void device_cpu_recording_release(struct device_cpu_recording *recording);
+void device_cpu_recording_run(struct device_cpu_stream *stream,
+                              const struct device_cpu_recording *recording, uint64_t tag);
+plasmon_status_t device_cpu_graph_create(struct device *device, uint32_t branches,
+                                         struct device_graph **out_graph,
+                                         struct pl_err *err);
+void device_cpu_graph_destroy(struct device_graph *graph);
+plasmon_status_t device_cpu_graph_begin(struct device_graph *graph, struct pl_err *err);
+plasmon_status_t device_cpu_graph_mark(struct device_graph *graph, uint32_t branch,
+                                       uint32_t mark);
+plasmon_status_t device_cpu_graph_after(struct device_graph *graph, uint32_t branch,
+                                        uint32_t mark);
+plasmon_status_t device_cpu_graph_end(struct device_graph *graph, bool keep,
+                                      struct device_exec **io_exec, struct pl_err *err);
+plasmon_status_t device_cpu_exec_launch(struct device_stream *stream,
+                                        struct device_exec *exec, uint64_t tag);
+void device_cpu_exec_destroy(struct device_exec *exec);
 
 /* device.c: called by stream threads. */
 void device_cpu_failure_add(struct device_cpu_stream *stream, uint64_t tag,

@@ -277,4 +277,12 @@ const struct device_ops device_cpu_ops = {
     .event_done       = device_cpu_event_done,
     .cpu_launch       = device_cpu_launch_enqueue,
     .cpu_failure      = cpu_failure,
+    .graph_create     = device_cpu_graph_create,
+    .graph_destroy    = device_cpu_graph_destroy,
+    .graph_begin      = device_cpu_graph_begin,
+    .graph_mark       = device_cpu_graph_mark,
+    .graph_after      = device_cpu_graph_after,
+    .graph_end        = device_cpu_graph_end,
+    .exec_launch      = device_cpu_exec_launch,
+    .exec_destroy     = device_cpu_exec_destroy,
 };

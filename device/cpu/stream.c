@@ -38,6 +38,7 @@ enum op_kind {
     OP_JOIN,
     OP_RECORD,
     OP_LAUNCH,
+    OP_GRAPH,
 };
 
 struct op_copy {
@@ -77,6 +78,11 @@ struct op_launch {
     uint64_t reserved;
 };
 static_assert(sizeof(struct op_launch) % 16 == 0, "arguments behind it are aligned to 16");
+
+struct op_graph {
+    struct device_cpu_recording *recording; /* owned reference */
+    uint64_t tag;
+};
 
 /* What an event and the stream that reaches it share. The stream may reach it after the event was destroyed. */
 struct mark {
@@ -154,7 +160,9 @@ static void run_record(const struct op_record *op)
     mark_release(op->mark);
 }
 
-static void run_launch(struct device_cpu_stream *stream, struct op_launch *op)
+/* false: it failed. */
+static bool call_launch(struct device_cpu_stream *stream, const struct op_launch *op,
+                        uint64_t tag)
 {
     struct pl_err err;
     plasmon_status_t status;
@@ -162,16 +170,58 @@ static void run_launch(struct device_cpu_stream *stream, struct op_launch *op)
     /* Not zeroed as a whole: half a KiB for each launch would show. */
     err.status  = PLASMON_OK;
     err.text[0] = '\0';
-    status      = op->fn(op->large_args != NULL ? op->large_args : op + 1, &err);
-    pl_free(op->large_args);
+    status =
+        op->fn(op->large_args != NULL ? op->large_args : (void *)(uintptr_t)(op + 1), &err);
     if (status == PLASMON_OK) {
-        return;
+        return true;
     }
     if (err.text[0] == '\0') {
         (void)pl_err_set(&err, status, "%s", pl_status_text(status));
     }
     err.status = status;
-    device_cpu_failure_add(stream, op->tag, &err);
+    device_cpu_failure_add(stream, tag, &err);
+    return false;
+}
+
+static void run_launch(struct device_cpu_stream *stream, struct op_launch *op)
+{
+    (void)call_launch(stream, op, op->tag); /* its failure is recorded */
+    pl_free(op->large_args);
+}
+
+static void run_fill(const struct op_fill *op)
+{
+    memset(host(op->dst), op->value, op->bytes);
+}
+
+bool device_cpu_op_run(struct device_cpu_stream *stream, const struct device_cpu_op *op,
+                       uint64_t tag)
+{
+    const void *payload = op + 1;
+
+    switch ((enum op_kind)op->kind) {
+    case OP_COPY:
+        run_copy(payload);
+        return true;
+    case OP_COPY_PLANNED:
+        run_copy_planned(payload);
+        return true;
+    case OP_FILL:
+        run_fill(payload);
+        return true;
+    case OP_LAUNCH:
+        return call_launch(stream, payload, tag);
+    default:
+        PL_CHECK(false); /* enqueue_begin() lets nothing else be recorded */
+        return false;
+    }
+}
+
+void device_cpu_op_drop(const struct device_cpu_op *op)
+{
+    if (op->kind == OP_LAUNCH) {
+        pl_free(((const struct op_launch *)(const void *)(op + 1))->large_args);
+    }
 }
 
 static void run(struct device_cpu_stream *stream, struct device_cpu_op *op,
@@ -186,12 +236,9 @@ static void run(struct device_cpu_stream *stream, struct device_cpu_op *op,
     case OP_COPY_PLANNED:
         run_copy_planned(payload);
         break;
-    case OP_FILL: {
-        const struct op_fill *fill = payload;
-
-        memset(host(fill->dst), fill->value, fill->bytes);
+    case OP_FILL:
+        run_fill(payload);
         break;
-    }
     case OP_SIGNAL: {
         const struct op_word *word = payload;
 
@@ -220,6 +267,13 @@ static void run(struct device_cpu_stream *stream, struct device_cpu_op *op,
     case OP_LAUNCH:
         run_launch(stream, payload);
         break;
+    case OP_GRAPH: {
+        const struct op_graph *graph = payload;
+
+        device_cpu_recording_run(stream, graph->recording, graph->tag);
+        device_cpu_recording_release(graph->recording);
+        break;
+    }
     }
 }
 
@@ -351,8 +405,18 @@ static plasmon_status_t enqueue_begin(struct device_cpu_stream *stream, enum op_
                                       size_t payload_bytes, void *out_op)
 {
     void *payload;
-    plasmon_status_t status =
-        device_cpu_queue_reserve(&stream->queue, (uint32_t)kind, payload_bytes, &payload);
+    plasmon_status_t status;
+
+    if (stream->recording == NULL) {
+        status = device_cpu_queue_reserve(&stream->queue, (uint32_t)kind, payload_bytes,
+                                          &payload);
+    } else if (kind == OP_COPY || kind == OP_COPY_PLANNED || kind == OP_FILL ||
+               kind == OP_LAUNCH) {
+        status = device_cpu_recording_reserve(*stream->recording, (uint32_t)kind,
+                                              payload_bytes, &payload);
+    } else {
+        return PLASMON_ENOTSUP; /* it would mean another moment at each launch */
+    }
 
     if (status == PLASMON_OK) {
         memcpy(out_op, &payload, sizeof(payload));
@@ -362,7 +426,9 @@ static plasmon_status_t enqueue_begin(struct device_cpu_stream *stream, enum op_
 
 static void enqueue_end(struct device_cpu_stream *stream)
 {
-    device_cpu_queue_push(&stream->queue);
+    if (stream->recording == NULL) {
+        device_cpu_queue_push(&stream->queue);
+    }
 }
 
 plasmon_status_t device_cpu_copy(struct device_stream *base, enum device_copy_kind kind,
@@ -457,6 +523,9 @@ plasmon_status_t device_cpu_join(struct device_stream *base, struct device_strea
     struct op_join *op;
     plasmon_status_t status;
 
+    if (stream->recording != NULL) {
+        return PLASMON_ENOTSUP;
+    }
     if (atomic_load(&progress->completed) >= target) {
         return PLASMON_OK; /* nothing to wait for */
     }
@@ -497,6 +566,22 @@ plasmon_status_t device_cpu_launch_enqueue(struct device_stream *base, device_cp
     }
     enqueue_end(stream);
     return PLASMON_OK;
+}
+
+plasmon_status_t device_cpu_recording_enqueue(struct device_stream *base,
+                                              struct device_cpu_recording *recording,
+                                              uint64_t tag)
+{
+    struct device_cpu_stream *stream = stream_of(base);
+    struct op_graph *op;
+    plasmon_status_t status = enqueue_begin(stream, OP_GRAPH, sizeof(*op), &op);
+
+    if (status == PLASMON_OK) {
+        device_cpu_recording_hold(recording);
+        *op = (struct op_graph){.recording = recording, .tag = tag};
+        enqueue_end(stream);
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ events */

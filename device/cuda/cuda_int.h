@@ -4,7 +4,7 @@
  *   driver.c   the driver's functions, errors, times        copy.c     copies of boxes, copy_box.cu
  *   device.c   open, info, health                           blas.c     cuBLAS
  *   memory.c   ranges, chunks, registered host memory       module.c   GPU code and launches
- *   stream.c   streams, copies, timelines, events
+ *   stream.c   streams, copies, timelines, events          graph.c    recorded work
  *
  * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries see the same one. Each
  * public function begins with device_cuda_enter(), which makes it current in the calling thread if it is not (asking
@@ -61,6 +61,7 @@ struct device_cuda_stream {
     CUstream stream;
     CUevent join_event;    /* for joins of this stream with others */
     CUdeviceptr workspace; /* cuBLAS's, made when first needed; 0: none */
+    bool records;          /* a graph's branch: what goes in is captured */
 };
 
 static inline struct device_cuda *device_cuda_of(struct device *device)
@@ -81,6 +82,22 @@ void device_cuda_lost(
     const char *text); /* the context is gone: remember the first reason */
 plasmon_status_t device_cuda_attribute(CUdevice device, CUdevice_attribute attribute,
                                        int *out_value);
+
+/* graph.c */
+plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branches,
+                                          struct device_graph **out_graph,
+                                          struct pl_err *err);
+void device_cuda_graph_destroy(struct device_graph *graph);
+plasmon_status_t device_cuda_graph_begin(struct device_graph *graph, struct pl_err *err);
+plasmon_status_t device_cuda_graph_mark(struct device_graph *graph, uint32_t branch,
+                                        uint32_t mark);
+plasmon_status_t device_cuda_graph_after(struct device_graph *graph, uint32_t branch,
+                                         uint32_t mark);
+plasmon_status_t device_cuda_graph_end(struct device_graph *graph, bool keep,
+                                       struct device_exec **io_exec, struct pl_err *err);
+plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
+                                         struct device_exec *exec, uint64_t tag);
+void device_cuda_exec_destroy(struct device_exec *exec);
 
 /* memory.c */
 CUmemAllocationProp device_cuda_chunk_properties(CUdevice device);

@@ -81,6 +81,7 @@
     XX(cuStreamBeginCapture)           \
     XX(cuStreamEndCapture)             \
     XX(cuGraphInstantiate)             \
+    XX(cuGraphExecUpdate)              \
     XX(cuGraphLaunch)                  \
     XX(cuGraphExecDestroy)             \
     XX(cuGraphDestroy)

@@ -1,0 +1,288 @@
+/*
+ * Recorded work on a GPU: stream capture. Branches are streams of their own that never run anything; begin starts a capture on the
+ * first and forks the others from it, end joins them again, and what was captured is a CUDA graph with the real dependences.
+ *
+ * cuBLAS and our kernels are captured by the very calls that would run them. A branch's cuBLAS workspace (blas.c) belongs to the branch,
+ * so graphs that run at the same time do not share one.
+ *
+ * RELAXED MODE: other threads map memory and load modules meanwhile, which a stricter capture would forbid or be spoiled by.
+ *
+ * AN EXEC IS UPDATED IN PLACE when the new graph has the nodes and edges of the old one, which it has when only addresses and scalars differ;
+ * launches under way keep what they were launched with. Otherwise another one is instantiated.
+ */
+#include "device/cuda/cuda_int.h"
+
+#include "base/alloc.h"
+#include "base/vec.h"
+
+struct cuda_graph {
+    struct device_graph base;
+    struct pl_vec events; /* CUevent, by mark; made when first needed */
+};
+
+struct cuda_exec {
+    struct device_exec base;
+    CUgraphExec exec;
+};
+
+static struct cuda_graph *graph_of(struct device_graph *graph)
+{
+    PL_CHECK(graph->device->ops == &device_cuda_ops);
+    return (struct cuda_graph *)(void *)graph;
+}
+
+static struct cuda_exec *exec_of(struct device_exec *exec)
+{
+    PL_CHECK(exec->device->ops == &device_cuda_ops);
+    return (struct cuda_exec *)(void *)exec;
+}
+
+static CUstream branch_stream(const struct device_graph *graph, uint32_t branch)
+{
+    return device_cuda_stream_of(graph->branches[branch])->stream;
+}
+
+/* ------------------------------------------------------------------------------------------------ graphs */
+
+plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branches,
+                                          struct device_graph **out_graph,
+                                          struct pl_err *err)
+{
+    struct cuda_graph *graph = PL_NEW(struct cuda_graph);
+
+    if (graph == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for a graph");
+    }
+    graph->base.device = device;
+    graph->events      = PL_VEC_INIT(CUevent);
+    for (uint32_t i = 0; i < branches; i++) {
+        plasmon_status_t status =
+            device_cuda_stream_create(device, 0, &graph->base.branches[i]);
+
+        if (status != PLASMON_OK) {
+            (void)pl_err_set(err, status, "%s", device_cuda_last_error());
+            device_cuda_graph_destroy(&graph->base);
+            return status;
+        }
+        device_cuda_stream_of(graph->base.branches[i])->records = true;
+        graph->base.branch_count++;
+    }
+    *out_graph = &graph->base;
+    return PLASMON_OK;
+}
+
+void device_cuda_graph_destroy(struct device_graph *base)
+{
+    struct cuda_graph *graph = graph_of(base);
+    struct device_cuda *cuda = device_cuda_of(base->device);
+
+    if (device_cuda_enter(cuda) == PLASMON_OK) {
+        for (size_t i = 0; i < graph->events.count; i++) {
+            (void)DEVICE_CU(cuda, cuEventDestroy(*(CUevent *)pl_vec_at(
+                                      &graph->events, i))); /* logged; nothing else to do */
+        }
+    }
+    for (uint32_t i = 0; i < base->branch_count; i++) {
+        device_cuda_stream_destroy(base->branches[i]);
+    }
+    pl_vec_finish(&graph->events);
+    pl_free(graph);
+}
+
+/* What follows on `stream` comes after what is on `other` now; both are captured, or `other` is. */
+static plasmon_status_t follow(struct device_cuda *cuda, struct device_stream *stream,
+                               struct device_stream *other)
+{
+    struct device_cuda_stream *mine = device_cuda_stream_of(stream);
+    plasmon_status_t status         = DEVICE_CU(
+                cuda, cuEventRecord(mine->join_event, device_cuda_stream_of(other)->stream));
+
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(
+            cuda, cuStreamWaitEvent(mine->stream, mine->join_event, CU_EVENT_WAIT_DEFAULT));
+    }
+    return status;
+}
+
+/* End a capture that is of no use. */
+static void capture_abandon(struct device_cuda *cuda, const struct device_graph *graph)
+{
+    CUgraph captured = NULL;
+
+    /* It says that it was invalidated, or that branches were not joined: both were known. */
+    (void)device_cuda_driver.cuStreamEndCapture(branch_stream(graph, 0), &captured);
+    if (captured != NULL) {
+        (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* logged; nothing else to do */
+    }
+}
+
+plasmon_status_t device_cuda_graph_begin(struct device_graph *base, struct pl_err *err)
+{
+    struct device_cuda *cuda = device_cuda_of(base->device);
+    plasmon_status_t status  = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuStreamBeginCapture(branch_stream(base, 0),
+                                                      CU_STREAM_CAPTURE_MODE_RELAXED));
+    }
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "%s", device_cuda_last_error());
+    }
+    for (uint32_t i = 1; status == PLASMON_OK && i < base->branch_count; i++) {
+        status = follow(cuda, base->branches[i], base->branches[0]);
+    }
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "%s", device_cuda_last_error());
+        capture_abandon(cuda, base);
+    }
+    return status;
+}
+
+plasmon_status_t device_cuda_graph_mark(struct device_graph *base, uint32_t branch,
+                                        uint32_t mark)
+{
+    struct cuda_graph *graph = graph_of(base);
+    struct device_cuda *cuda = device_cuda_of(base->device);
+    plasmon_status_t status  = device_cuda_enter(cuda);
+
+    while (status == PLASMON_OK && graph->events.count <= mark) {
+        CUevent *event = pl_vec_push(&graph->events);
+
+        if (event == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        status = DEVICE_CU(cuda, cuEventCreate(event, CU_EVENT_DISABLE_TIMING));
+        if (status != PLASMON_OK) {
+            pl_vec_pop(&graph->events);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuEventRecord(*(CUevent *)pl_vec_at(&graph->events, mark),
+                                               branch_stream(base, branch)));
+    }
+    return status;
+}
+
+plasmon_status_t device_cuda_graph_after(struct device_graph *base, uint32_t branch,
+                                         uint32_t mark)
+{
+    struct cuda_graph *graph = graph_of(base);
+    struct device_cuda *cuda = device_cuda_of(base->device);
+    plasmon_status_t status  = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK && mark >= graph->events.count) {
+        return PLASMON_EINVAL;
+    }
+    if (status == PLASMON_OK) {
+        status =
+            DEVICE_CU(cuda, cuStreamWaitEvent(branch_stream(base, branch),
+                                              *(CUevent *)pl_vec_at(&graph->events, mark),
+                                              CU_EVENT_WAIT_DEFAULT));
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ execs */
+
+static plasmon_status_t instantiate(struct device_cuda *cuda, CUgraph captured,
+                                    CUgraphExec *out_exec)
+{
+    return DEVICE_CU(cuda, cuGraphInstantiate(out_exec, captured, 0));
+}
+
+/* false: it cannot become the new graph by changing parameters. */
+static bool update(struct cuda_exec *exec, CUgraph captured)
+{
+    CUgraphExecUpdateResultInfo info;
+
+    return device_cuda_driver.cuGraphExecUpdate(exec->exec, captured, &info) ==
+           CUDA_SUCCESS;
+}
+
+static plasmon_status_t exec_take(struct device_cuda *cuda, struct device *device,
+                                  CUgraph captured, struct device_exec **io_exec)
+{
+    struct cuda_exec *exec  = *io_exec != NULL ? exec_of(*io_exec) : NULL;
+    CUgraphExec made        = NULL;
+    plasmon_status_t status = PLASMON_OK;
+
+    if (exec != NULL && update(exec, captured)) {
+        return PLASMON_OK;
+    }
+    status = instantiate(cuda, captured, &made);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (exec != NULL) {
+        (void)DEVICE_CU(cuda, cuGraphExecDestroy(exec->exec)); /* launches under way end */
+        exec->exec = made;
+        return PLASMON_OK;
+    }
+    exec = PL_NEW(struct cuda_exec);
+    if (exec == NULL) {
+        (void)DEVICE_CU(cuda, cuGraphExecDestroy(made)); /* was never launched */
+        return PLASMON_ENOMEM;
+    }
+    exec->base.device = device;
+    exec->exec        = made;
+    *io_exec          = &exec->base;
+    return PLASMON_OK;
+}
+
+plasmon_status_t device_cuda_graph_end(struct device_graph *base, bool keep,
+                                       struct device_exec **io_exec, struct pl_err *err)
+{
+    struct device_cuda *cuda = device_cuda_of(base->device);
+    CUgraph captured         = NULL;
+    plasmon_status_t status  = device_cuda_enter(cuda);
+
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "%s", device_cuda_last_error());
+    }
+    if (!keep) {
+        capture_abandon(cuda, base);
+        return PLASMON_OK;
+    }
+    for (uint32_t i = 1; status == PLASMON_OK && i < base->branch_count; i++) {
+        status = follow(cuda, base->branches[0], base->branches[i]);
+    }
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "%s", device_cuda_last_error());
+        capture_abandon(cuda, base);
+        return status;
+    }
+    status = DEVICE_CU(cuda, cuStreamEndCapture(branch_stream(base, 0), &captured));
+    if (status == PLASMON_OK) {
+        status = exec_take(cuda, base->device, captured, io_exec);
+    }
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "%s", device_cuda_last_error());
+    }
+    if (captured != NULL) {
+        (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* the exec has all it needs */
+    }
+    return status;
+}
+
+plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
+                                         struct device_exec *exec, uint64_t tag)
+{
+    struct device_cuda *cuda = device_cuda_of(exec->device);
+    plasmon_status_t status  = device_cuda_enter(cuda);
+
+    (void)tag;
+    return status != PLASMON_OK
+               ? status
+               : DEVICE_CU(cuda, cuGraphLaunch(exec_of(exec)->exec,
+                                               device_cuda_stream_of(stream)->stream));
+}
+
+void device_cuda_exec_destroy(struct device_exec *base)
+{
+    struct device_cuda *cuda = device_cuda_of(base->device);
+
+    if (device_cuda_enter(cuda) == PLASMON_OK) {
+        (void)DEVICE_CU(cuda, cuGraphExecDestroy(exec_of(base)->exec)); /* logged */
+    }
+    pl_free(exec_of(base));
+}
