@@ -73,6 +73,8 @@ struct head_device {
     char *host;
     char *node;
     char *name;
+    char *bulk_address; /* "": takes no objects of other hosts */
+    uint8_t bulk_secret[WIRE_BULK_SECRET_BYTES];
     char *death; /* why its last worker died; NULL: none did */
     uint64_t bytes_total;
     uint64_t bytes_planned; /* of all buffers that exist for us */
@@ -512,6 +514,14 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
                       struct pl_vec *io_pieces, struct pl_vec *io_held,
                       struct head_failure **out_failure);
+/* ---- bulk.c */
+/* Where the worker that says hello takes objects of other hosts. */
+void head_bulk_take(struct head_core *core, struct head_device *device,
+                    const Plasmon__V1__WorkerHello *hello);
+/* Of all workers on other hosts, the gone ones too: what a new worker must know. */
+void head_bulk_tell_all(struct head_core *core, struct head_device *device);
+/* To all workers on other hosts: where this one listens now, or that it is gone. */
+void head_bulk_tell(struct head_core *core, const struct head_device *device);
 bool head_move_possible(const struct head_device *from, const struct head_device *to);
 
 /* ---- submit.c, reduce.c, place.c */

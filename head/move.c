@@ -17,13 +17,14 @@
 
 bool head_move_possible(const struct head_device *from, const struct head_device *to)
 {
-    return from == to || strcmp(from->host, to->host) == 0;
+    return from == to || strcmp(from->host, to->host) == 0 ||
+           (from->bulk_address[0] != '\0' && to->bulk_address[0] != '\0');
 }
 
 static bool by_host_route(const struct head_core *core, const struct head_device *from,
                           const struct head_device *to)
 {
-    if (core->config.transfer == HEAD_TRANSFER_HOST) {
+    if (core->config.transfer == HEAD_TRANSFER_HOST || strcmp(from->host, to->host) != 0) {
         return true;
     }
     return !(from->kind == to->kind && from->peer_capable && to->peer_capable);
@@ -100,6 +101,23 @@ struct plan {
     struct head_failure *failure;
 };
 
+/* One that holds all of it, then one on the same host, then the device with the least to do. */
+static bool better_source(const struct head_instance *a, const struct head_instance *b,
+                          const struct pl_box *box, const struct head_device *to)
+{
+    bool whole_a = pl_box_contains(&a->box, box), whole_b = pl_box_contains(&b->box, box);
+    bool near_a = strcmp(a->buffer->device->host, to->host) == 0;
+    bool near_b = strcmp(b->buffer->device->host, to->host) == 0;
+
+    if (whole_a != whole_b) {
+        return whole_a;
+    }
+    if (near_a != near_b) {
+        return near_a;
+    }
+    return a->buffer->device->unfinished < b->buffer->device->unfinished;
+}
+
 static struct head_instance *best_source(struct head_tile *tile, const struct pl_box *box,
                                          const struct head_device *to)
 {
@@ -117,18 +135,8 @@ static struct head_instance *best_source(struct head_tile *tile, const struct pl
         if (instance->buffer->device == to) {
             return instance;
         }
-        /* Prefer one that holds all of it, then the device with the least to do. */
-        if (best == NULL) {
+        if (best == NULL || better_source(instance, best, box, to)) {
             best = instance;
-        } else {
-            bool whole      = pl_box_contains(&instance->box, box);
-            bool best_whole = pl_box_contains(&best->box, box);
-
-            if ((whole && !best_whole) ||
-                (whole == best_whole &&
-                 instance->buffer->device->unfinished < best->buffer->device->unfinished)) {
-                best = instance;
-            }
         }
     }
     return best;
@@ -295,8 +303,9 @@ static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl
                 ? head_failure_hold(tile->failure)
                 : head_failure_create(PLASMON_ENOTSUP, 0, 0,
                                       "an input lies on another host than device %u, and "
-                                      "there is no route between "
-                                      "them yet; place the task where its inputs are",
+                                      "one of the two takes no part in transfers between "
+                                      "hosts: start their stores with --bulk-address, or "
+                                      "place the task where its inputs are",
                                       plan->dst->device->index);
         return false;
     }

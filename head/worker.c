@@ -45,17 +45,18 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device = head_alloc(sizeof(*device));
     place  = pl_vec_push(&core->devices);
     PL_CHECK(place != NULL);
-    *place              = device;
-    device->index       = (uint32_t)core->devices.count - 1;
-    device->host        = head_strdup(host);
-    device->node        = head_strdup(node);
-    device->name        = head_strdup("");
-    device->host_device = host_device;
-    device->generations = PL_VEC_INIT(uint32_t);
-    device->resting     = PL_VEC_INIT(uint32_t);
-    device->out_free    = PL_VEC_INIT(uint64_t);
-    device->out_cancel  = PL_VEC_INIT(uint64_t);
-    device->out_force   = PL_VEC_INIT(uint64_t);
+    *place               = device;
+    device->index        = (uint32_t)core->devices.count - 1;
+    device->host         = head_strdup(host);
+    device->node         = head_strdup(node);
+    device->name         = head_strdup("");
+    device->bulk_address = head_strdup("");
+    device->host_device  = host_device;
+    device->generations  = PL_VEC_INIT(uint32_t);
+    device->resting      = PL_VEC_INIT(uint32_t);
+    device->out_free     = PL_VEC_INIT(uint64_t);
+    device->out_cancel   = PL_VEC_INIT(uint64_t);
+    device->out_force    = PL_VEC_INIT(uint64_t);
     wire_ranges_init(&device->untouched);
     device->out_graph_free = PL_VEC_INIT(uint64_t);
     device->seq_oldest     = 1;
@@ -142,6 +143,7 @@ void head_device_destroy(struct head_device *device)
     pl_free(device->node);
     pl_free(device->name);
     pl_free(device->death);
+    pl_free(device->bulk_address);
     pl_free(device->by_seq);
     pl_free(device->out.data);
     pl_vec_finish(&device->generations);
@@ -434,6 +436,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     }
     device->incarnation = hello->incarnation;
     device->connected   = true;
+    head_bulk_take(core, device, hello);
 
     if (restarted) {
         device->starved_seq = 0;
@@ -447,6 +450,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         pl_vec_clear(&device->out_graph_free);
         free_again(device);
         head_plans_tell(core, device); /* before the launches that need them */
+        head_bulk_tell_all(core, device);
         /* Unfinished launches go out again, oldest first, under their numbers. */
         for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
              seq <= hello->enqueued && seq <= device->seq_last; seq++) {
@@ -502,6 +506,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
     pl_free(device->death);
     device->death = head_strdup(text);
     pl_warn("head", "device %u on %s is gone: %s", device->index, device->node, text);
+    head_bulk_tell(core, device);
 
     /* Whatever was to run there fails; it is closed in order, so that readers find their failure. */
     for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {

@@ -46,6 +46,11 @@ static const struct option options[] = {
      "$XDG_RUNTIME_DIR/plasmon-<uid> or /tmp/plasmon-<uid>",
      "folder (mode 0700, made if missing) for the socket that clients of this host use"},
     {"--node", "NAME", OPTION_TEXT, AT(node), "host name", "name of this host, for people"},
+    {"--bulk-address", "ADDRESS", OPTION_TEXT, AT(bulk_address), "auto",
+     "workers take objects of other hosts on this numeric address; auto: where the head is "
+     "reached from; default: of the default route; none"},
+    {"--bulk-ports", "A-B", OPTION_TEXT, AT(bulk_ports), "any",
+     "and on one of these ports; at least one for each device"},
     {"--log", "LEVEL", OPTION_TEXT, AT(log), "$PLASMON_LOG or info",
      "error, warn, info, debug or trace; workers use it too"},
     {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",

@@ -21,6 +21,8 @@ struct store_options {
     const char *socket_dir; /* NULL: the default */
     const char *node;       /* NULL: the host's name */
     const char *log;
+    const char *bulk_address; /* NULL: auto */
+    const char *bulk_ports;   /* NULL: any */
     uint32_t worker_lease_ms;
     bool embedded;
     int client_pidfd; /* -1: none */

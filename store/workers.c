@@ -5,6 +5,7 @@
  * only from there. So: reap, read the socket to its end, close it, clear the page of pins (its kernels have ended with it), free
  * what it had doomed, tell the head, start the next one. Until it was reaped nothing of its memory is given to another.
  */
+#include "store/bulk_address.h"
 #include "store/daemon_int.h"
 
 #include <errno.h>
@@ -212,7 +213,8 @@ struct worker_argv {
     char incarnation[16];
     char token[1100];
     char log[32];
-    char *argv[24];
+    char *argv[28];
+    char bulk_address[STORE_BULK_ADDRESS_BYTES];
     const char *environ_add[3];
 };
 
@@ -253,6 +255,14 @@ static void argv_fill(const struct store_daemon *daemon, const struct store_work
     argv_add(args, &count, "--device-memory", args->memory);
     argv_add(args, &count, "--node", daemon->node);
     argv_add(args, &count, "--incarnation", args->incarnation);
+    if (!daemon->options->embedded) {
+        argv_add(args, &count, "--bulk-address",
+                 store_bulk_address(daemon->options->bulk_address, daemon->options->head,
+                                    args->bulk_address));
+    }
+    if (daemon->options->bulk_ports != NULL) {
+        argv_add(args, &count, "--bulk-ports", daemon->options->bulk_ports);
+    }
 
     if (daemon->token[0] != '\0') {
         (void)snprintf(args->token, sizeof(args->token), "PLASMON_TOKEN=%s", daemon->token);

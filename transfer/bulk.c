@@ -127,6 +127,11 @@ void transfer_bulk_destroy(struct transfer_bulk *bulk)
     pl_free(bulk);
 }
 
+void transfer_bulk_identify(struct transfer_bulk *bulk, uint32_t device)
+{
+    atomic_store(&bulk->device, device);
+}
+
 /* ------------------------------------------------------------------------------------------------ peers */
 
 plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,

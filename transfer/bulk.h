@@ -30,7 +30,6 @@
 
 struct transfer_bulk_config {
     struct device *device;     /* whose transfers these are */
-    uint32_t device_index;     /* in the cluster */
     struct transfer_ring ring; /* that others send into */
     const char *listen;        /* "ADDRESS" or "[ADDRESS]" of the interface; numeric */
     uint16_t port_first;       /* 0: any port */
@@ -53,6 +52,8 @@ plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
                                       struct transfer_bulk_endpoint *out_endpoint,
                                       struct pl_err *err) PL_MUST_CHECK;
 void transfer_bulk_destroy(struct transfer_bulk *bulk);
+/* Which device of the cluster we are: before the first send. */
+void transfer_bulk_identify(struct transfer_bulk *bulk, uint32_t device);
 /* Where device `peer` of the cluster listens; again after its worker was restarted. */
 plasmon_status_t
 transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,

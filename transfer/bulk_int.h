@@ -88,6 +88,7 @@ struct bulk_fill {
 struct transfer_bulk {
     struct transfer_bulk_config config;
     uint8_t secret[TRANSFER_BULK_SECRET_BYTES];
+    atomic_uint device; /* of the cluster */
     int listen_fd;
     int stop_fd; /* readable from the stop on */
     atomic_bool stop;

@@ -98,7 +98,7 @@ static plasmon_status_t introduce(struct sender *sender, int stop_fd)
 {
     struct transfer_bulk *bulk = sender->out->bulk;
     struct bulk_hello hello    = {
-           .magic = BULK_MAGIC, .version = BULK_VERSION, .from = bulk->config.device_index};
+           .magic = BULK_MAGIC, .version = BULK_VERSION, .from = atomic_load(&bulk->device)};
     struct bulk_answer answer;
     plasmon_status_t status;
 

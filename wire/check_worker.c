@@ -274,6 +274,42 @@ static plasmon_status_t check_graph_parts(const Plasmon__V1__WorkerCommand *comm
     return status;
 }
 
+static plasmon_status_t check_bulk(const char *address, const ProtobufCBinaryData *secret,
+                                   struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_text(address, WIRE_BULK_ADDRESS_BYTES_MAX, "bulk address", err);
+
+    if (status == PLASMON_OK &&
+        secret->len != (address[0] != '\0' ? WIRE_BULK_SECRET_BYTES : 0)) {
+        status =
+            pl_err_set(err, PLASMON_EMALFORMED, "bulk secret of %zu bytes", secret->len);
+    }
+    return status;
+}
+
+static plasmon_status_t check_bulk_peers(const Plasmon__V1__WorkerCommand *command,
+                                         struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(command->n_bulk_peers, WIRE_DEVICES_MAX, "bulk peers", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_bulk_peers; i++) {
+        const Plasmon__V1__BulkPeer *peer = command->bulk_peers[i];
+
+        status = check_bulk(peer->address, &peer->secret, err);
+        if (status == PLASMON_OK && (peer->device >= WIRE_DEVICES_MAX ||
+                                     (peer->address[0] == '\0' && !peer->gone))) {
+            status = pl_err_set(err, PLASMON_EMALFORMED,
+                                "device %u is neither somewhere nor gone", peer->device);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "bulk peers", (long)i);
+        }
+    }
+    return status;
+}
+
 plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
                                       struct pl_err *err)
 {
@@ -306,6 +342,9 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
     if (status == PLASMON_OK) {
         status = check_count(command->n_cancel, WIRE_RANGES_MAX, "launches to cancel", err);
     }
+    if (status == PLASMON_OK) {
+        status = check_bulk_peers(command, err);
+    }
     if (status == PLASMON_OK && command->welcome != NULL &&
         (command->welcome->device >= WIRE_DEVICES_MAX ||
          command->welcome->host_device_count > WIRE_DEVICES_MAX)) {
@@ -337,6 +376,9 @@ static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello
     }
     if (status == PLASMON_OK) {
         status = check_ranges(hello->n_unfinished, hello->unfinished, "unfinished", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_bulk(hello->bulk_address, &hello->bulk_secret, err);
     }
     return status;
 }

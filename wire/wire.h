@@ -19,23 +19,25 @@
 #define WIRE_PROTOCOL 1u
 
 /* Limits on what comes from outside. A message over one of them is EMALFORMED or ELIMIT and names the limit. */
-#define WIRE_MESSAGE_BYTES_MAX  (8u << 20)
-#define WIRE_ARENA_BYTES_MAX    (64u << 20)
-#define WIRE_TASKS_MAX          4096u  /* a frame */
-#define WIRE_ARGS_MAX           65536u /* a task */
-#define WIRE_SCALARS_MAX        64u
-#define WIRE_DATA_BYTES_MAX     (1u << 20)
-#define WIRE_LABEL_BYTES_MAX    128u
-#define WIRE_NAME_BYTES_MAX     256u
-#define WIRE_RANGES_MAX         65536u
-#define WIRE_PIECES_MAX         65536u
-#define WIRE_GRAPH_NODES_MAX    (1u << 20) /* tasks of one recorded graph */
-#define WIRE_GRAPH_BRANCHES_MAX 8u
-#define WIRE_INDEX_MAX          65536u /* instances of one index launch */
-#define WIRE_INDEX_DIM_MAX      3u
-#define WIRE_TEXT_BYTES_MAX     4096u /* error texts, signatures */
-#define WIRE_TOKEN_BYTES_MAX    4096u
-#define WIRE_DEVICES_MAX        65535u
+#define WIRE_MESSAGE_BYTES_MAX      (8u << 20)
+#define WIRE_ARENA_BYTES_MAX        (64u << 20)
+#define WIRE_TASKS_MAX              4096u  /* a frame */
+#define WIRE_ARGS_MAX               65536u /* a task */
+#define WIRE_SCALARS_MAX            64u
+#define WIRE_DATA_BYTES_MAX         (1u << 20)
+#define WIRE_LABEL_BYTES_MAX        128u
+#define WIRE_NAME_BYTES_MAX         256u
+#define WIRE_RANGES_MAX             65536u
+#define WIRE_PIECES_MAX             65536u
+#define WIRE_GRAPH_NODES_MAX        (1u << 20) /* tasks of one recorded graph */
+#define WIRE_GRAPH_BRANCHES_MAX     8u
+#define WIRE_INDEX_MAX              65536u /* instances of one index launch */
+#define WIRE_INDEX_DIM_MAX          3u
+#define WIRE_TEXT_BYTES_MAX         4096u /* error texts, signatures */
+#define WIRE_TOKEN_BYTES_MAX        4096u
+#define WIRE_BULK_ADDRESS_BYTES_MAX 63u
+#define WIRE_BULK_SECRET_BYTES      16u
+#define WIRE_DEVICES_MAX            65535u
 #define WIRE_HOST_DEVICES_MAX \
     64u /* STORE_HOST_DEVICE_MAX: workers keep sets of them in a word */
 #define WIRE_VALUE_BYTES_MAX (1ull << 48) /* one array, as in pl_shape_check() */

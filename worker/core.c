@@ -186,6 +186,49 @@ static void launch_starve(struct worker_core *core, uint64_t seq)
     }
 }
 
+/* Receives from it that are enqueued would wait for ever. */
+static plasmon_status_t receives_release(struct worker_core *core, uint32_t device)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        for (const struct worker_launch *launch = core->streams[i].running.first;
+             status == PLASMON_OK && launch != NULL; launch = launch->next) {
+            if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV &&
+                launch->peer == device) {
+                status = core->config.ops->bulk_expect(
+                    core->config.user, device, launch->offset, launch->operands[0].bytes);
+            }
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t bulk_peer_take(struct worker_core *core,
+                                       const Plasmon__V1__BulkPeer *peer,
+                                       struct pl_err *err)
+{
+    const struct worker_ops *ops = core->config.ops;
+    plasmon_status_t status      = PLASMON_OK;
+
+    if (ops->bulk_peer == NULL) {
+        return PLASMON_OK;
+    }
+    if (peer->address[0] != '\0') {
+        status = ops->bulk_peer(core->config.user, peer->device, peer->address,
+                                peer->secret.data);
+    }
+    if (status == PLASMON_OK && peer->gone) {
+        status = ops->bulk_gone(core->config.user, peer->device);
+        if (status == PLASMON_OK) {
+            status = receives_release(core, peer->device);
+        }
+    }
+    return status == PLASMON_OK ? status
+                                : pl_err_set(err, status, "device %u of another host: %s",
+                                             peer->device, pl_status_text(status));
+}
+
 plasmon_status_t worker_core_command(struct worker_core *core,
                                      const Plasmon__V1__WorkerCommand *command,
                                      struct pl_err *err)
@@ -197,6 +240,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_graphs; i++) {
         status = worker_graph_take(core, command->graphs[i], err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_bulk_peers; i++) {
+        status = bulk_peer_take(core, command->bulk_peers[i], err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
         status = launch_take(core, command->launches[i], err);

@@ -94,6 +94,17 @@ struct worker_ops {
                                    uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     plasmon_status_t (*stage_recv)(void *user, uint32_t stream, uint32_t from_host_device,
                                    uint64_t first_chunk, uint64_t offset, uint64_t bytes);
+    /*
+     * The same with a device of another host; all NULL where there is no other. peer: where it listens; gone: it will not come back.
+     * expect: a receive from it was enqueued, and its words must move even if it is gone.
+     */
+    plasmon_status_t (*bulk_peer)(void *user, uint32_t device, const char *address,
+                                  const uint8_t *secret);
+    plasmon_status_t (*bulk_gone)(void *user, uint32_t device);
+    plasmon_status_t (*bulk_send)(void *user, uint32_t stream, uint32_t to_device,
+                                  uint64_t first_chunk, uint64_t offset, uint64_t bytes);
+    plasmon_status_t (*bulk_expect)(void *user, uint32_t from_device, uint64_t first_chunk,
+                                    uint64_t bytes);
     /* Enqueue: bytes lent until return (copied by the implementation). */
     plasmon_status_t (*put)(void *user, uint32_t stream, uint64_t dst_offset,
                             const uint8_t *bytes, uint64_t length);

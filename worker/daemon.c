@@ -205,6 +205,9 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
     }
     daemon->epoch        = welcome->epoch;
     daemon->device_index = welcome->device;
+    if (daemon->executor.bulk.channel != NULL) {
+        transfer_bulk_identify(daemon->executor.bulk.channel, welcome->device);
+    }
     device_announce(daemon);
     devices_refresh(daemon);
     pl_info("worker", "device %u of this host is device %u of the cluster",

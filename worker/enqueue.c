@@ -173,12 +173,25 @@ static plasmon_status_t stage_enqueue(struct worker_core *core,
     uint32_t peer                = worker_host_device_of(core, launch->peer);
     uint64_t bytes               = launch->operands[0].bytes;
 
-    if (peer >= core->config.host_device_count) {
+    bool remote             = peer >= core->config.host_device_count;
+    plasmon_status_t status = PLASMON_OK;
+
+    if (remote && ops->bulk_send == NULL) {
         return pl_err_set(err, PLASMON_ENOTSUP,
                           "transfer with device %u, which is on another host",
                           launch->peer);
     }
     worker_stream_before_hazard(core, stream, launch->seq);
+    if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND && remote) {
+        return ops->bulk_send(core->config.user, stream, launch->peer, launch->offset,
+                              offset, bytes);
+    }
+    if (remote) {
+        status = ops->bulk_expect(core->config.user, launch->peer, launch->offset, bytes);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
     if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND) {
         return ops->stage_send(core->config.user, stream, peer, launch->offset, offset,
                                bytes);

@@ -201,6 +201,41 @@ static plasmon_status_t op_stage_recv(void *user, uint32_t stream, uint32_t from
     return must(executor, status);
 }
 
+static plasmon_status_t op_bulk_peer(void *user, uint32_t device, const char *address,
+                                     const uint8_t *secret)
+{
+    struct worker_executor *executor = user;
+
+    return worker_bulk_peer(&executor->bulk, device, address, secret);
+}
+
+static plasmon_status_t op_bulk_gone(void *user, uint32_t device)
+{
+    struct worker_executor *executor = user;
+
+    return worker_bulk_gone(&executor->bulk, device);
+}
+
+static plasmon_status_t op_bulk_send(void *user, uint32_t stream, uint32_t to,
+                                     uint64_t first_chunk, uint64_t offset, uint64_t bytes)
+{
+    struct worker_executor *executor = user;
+    bool with_bytes                  = offset != WORKER_NOWHERE;
+
+    return must(executor, worker_bulk_send(
+                              &executor->bulk, executor->streams[stream], to, first_chunk,
+                              worker_memory_own(executor->memory, with_bytes ? offset : 0),
+                              bytes, with_bytes));
+}
+
+static plasmon_status_t op_bulk_expect(void *user, uint32_t from, uint64_t first_chunk,
+                                       uint64_t bytes)
+{
+    struct worker_executor *executor = user;
+
+    return must(executor, worker_bulk_expect(&executor->bulk, from, first_chunk, bytes));
+}
+
 static plasmon_status_t op_put(void *user, uint32_t stream, uint64_t dst_offset,
                                const uint8_t *bytes, uint64_t length)
 {
@@ -411,6 +446,10 @@ const struct worker_ops worker_executor_ops = {
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
+    .bulk_peer        = op_bulk_peer,
+    .bulk_gone        = op_bulk_gone,
+    .bulk_send        = op_bulk_send,
+    .bulk_expect      = op_bulk_expect,
     .put              = op_put,
     .read             = op_read,
     .scratch_bytes    = op_scratch_bytes,
@@ -480,6 +519,7 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     executor->memory      = memory;
     executor->reports     = reports;
     executor->run_streams = run_streams;
+    worker_bulk_init(&executor->bulk);
 
     executor->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (executor->notify_fd < 0) {
@@ -508,6 +548,7 @@ void worker_executor_finish(struct worker_executor *executor)
     for (uint32_t i = 0; i < executor->stream_count; i++) {
         device_stream_destroy(executor->streams[i]);
     }
+    worker_bulk_finish(&executor->bulk);
     worker_lanes_finish(&executor->lanes);
     worker_inline_finish(&executor->puts);
     worker_inline_finish(&executor->reads);

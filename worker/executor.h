@@ -8,6 +8,7 @@
 #define WORKER_EXECUTOR_H
 
 #include "transfer/transfer.h"
+#include "worker/bulk.h"
 #include "worker/core.h"
 #include "worker/inline.h"
 #include "worker/lanes.h"
@@ -42,6 +43,7 @@ struct worker_executor {
     struct worker_inline puts;
     struct worker_inline reads;
     struct worker_lanes lanes;
+    struct worker_bulk bulk;
     struct transfer_counters counters;
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */
     plasmon_status_t broken;                /* the device refused what it must not refuse */

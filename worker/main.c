@@ -119,6 +119,11 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
                                                              : info->bytes_total;
     hello->incarnation  = daemon->options.incarnation;
     hello->peer_capable = worker_memory_peer_capable(daemon->memory);
+    if (daemon->executor.bulk.channel != NULL) {
+        hello->bulk_address     = daemon->executor.bulk.endpoint.address;
+        hello->bulk_secret.data = daemon->executor.bulk.endpoint.secret;
+        hello->bulk_secret.len  = sizeof(daemon->executor.bulk.endpoint.secret);
+    }
     return PLASMON_OK;
 }
 
@@ -171,6 +176,11 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
         status =
             worker_executor_init(&daemon->executor, daemon->device, &daemon->shared,
                                  daemon->memory, daemon->options.run_streams, reports, err);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_bulk_start(&daemon->executor.bulk, daemon->device, &daemon->shared,
+                                   daemon->options.bulk_address, daemon->options.bulk_ports,
+                                   err);
     }
     if (status == PLASMON_OK) {
         status = core_start(daemon, err);

@@ -19,6 +19,8 @@ struct worker_options {
     uint64_t device_memory; /* 0: all there is */
     uint32_t run_streams;   /* 0: as many as suit the kind of device */
     const char *node;
+    const char *bulk_address; /* NULL: none */
+    const char *bulk_ports;   /* NULL: any */
     uint32_t incarnation;
     bool probe;
     bool help;

@@ -32,6 +32,8 @@ struct start {
     const char *cpu_devices;
     const char *gpus;
     const char *device_memory;
+    const char *bulk_address;
+    const char *bulk_ports;
     const char *transfer;
     const char *policy;
     const char *node_name;
@@ -53,6 +55,10 @@ static const struct cli_option options[] = {
     {"--cpu-devices", "N", CLI_TEXT, AT(cpu_devices),
      "CPU devices of this machine [none if there is a GPU]"},
     {"--gpus", "N|auto|none", CLI_TEXT, AT(gpus), "GPUs of this machine [auto]"},
+    {"--bulk-address", "ADDRESS", CLI_TEXT, AT(bulk_address),
+     "objects of other machines come in on this numeric address of ours; none [that of the "
+     "way to the head, or the default route's]"},
+    {"--bulk-ports", "A-B", CLI_TEXT, AT(bulk_ports), "and on one of these ports [any]"},
     {"--device-memory", "BYTES", CLI_TEXT, AT(device_memory),
      "memory of each device to use; suffix K, M, G"},
     {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
@@ -187,12 +193,17 @@ static void pause_briefly(void)
 
 /* ------------------------------------------------------------------------------------------------ head */
 
+/* With a token the port is for other machines too. */
+static bool is_open(const struct start *start)
+{
+    const char *token = getenv("PLASMON_TOKEN");
+
+    return start->token_file != NULL || (token != NULL && token[0] != '\0');
+}
+
 static void tcp_address(const struct start *start, char out[64])
 {
-    bool open = start->token_file != NULL ||
-                (getenv("PLASMON_TOKEN") != NULL && getenv("PLASMON_TOKEN")[0] != '\0');
-
-    (void)snprintf(out, 64, "%s:%u", open ? "0.0.0.0" : "127.0.0.1", start->port);
+    (void)snprintf(out, 64, "%s:%u", is_open(start) ? "0.0.0.0" : "127.0.0.1", start->port);
 }
 
 static int start_head(const struct start *start, struct cli_node *node)
@@ -351,6 +362,11 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     add(&arguments, "--cpu-devices", start->cpu_devices);
     add(&arguments, "--gpus", start->gpus);
     add(&arguments, "--device-memory", start->device_memory);
+    add(&arguments, "--bulk-address",
+        start->bulk_address != NULL                         ? start->bulk_address
+        : start->head && start->port != 0 && is_open(start) ? "default"
+                                                            : NULL);
+    add(&arguments, "--bulk-ports", start->bulk_ports);
     add(&arguments, "--node", start->node_name);
     add(&arguments, "--log", start->log);
 

@@ -358,6 +358,24 @@ static const Plasmon__V1__ClientFrame client_function = {
                                                   .function = WIRE_FUNCTION_FIRST + 2)),
 };
 
+static const Plasmon__V1__WorkerCommand worker_bulk = {
+    .base         = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header       = HEADER(7),
+    .n_bulk_peers = 2,
+    .bulk_peers =
+        LIST(Plasmon__V1__BulkPeer *,
+             MESSAGE(BulkPeer, bulk_peer, .device = 3, .address = TEXT("[fe80::1]:7071"),
+                     .secret = BYTES("sixteen bytes !!")),
+             MESSAGE(BulkPeer, bulk_peer, .device = 4, .gone = 1)),
+};
+static const Plasmon__V1__WorkerFrame worker_bulk_hello = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(6),
+    .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
+                      .kind = 2, .name = TEXT("H100"), .incarnation = 1,
+                      .bulk_address = TEXT("10.0.0.1:7071"),
+                      .bulk_secret  = BYTES("sixteen bytes !!")),
+};
 static const Plasmon__V1__WorkerCommand worker_function = {
     .base            = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
     .header          = HEADER(7),
@@ -422,6 +440,8 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"worker_graph", &worker_graph.base, sample_worker_command},
     {"client_function", &client_function.base, sample_client_frame},
     {"worker_function", &worker_function.base, sample_worker_command},
+    {"worker_bulk", &worker_bulk.base, sample_worker_command},
+    {"worker_bulk_hello", &worker_bulk_hello.base, sample_worker_frame},
     {"worker_report", &worker_report.base, sample_worker_frame},
     {"client_compact", &client_compact.base, sample_client_frame},
 };

@@ -40,13 +40,12 @@ static void *zero_pages(uint64_t bytes)
 
 static void channel_open(struct host *host, uint32_t index)
 {
-    struct transfer_bulk_config config = {.device       = host->device,
-                                          .device_index = index,
-                                          .ring         = host->ring,
-                                          .listen       = "127.0.0.1"};
-    struct pl_err err                  = {.status = PLASMON_OK};
+    struct transfer_bulk_config config = {
+        .device = host->device, .ring = host->ring, .listen = "127.0.0.1"};
+    struct pl_err err = {.status = PLASMON_OK};
 
     ASSERT_OK(transfer_bulk_create(&config, &host->bulk, &host->endpoint, &err));
+    transfer_bulk_identify(host->bulk, index);
 }
 
 static void host_open(struct host *host, uint32_t index, uint64_t bytes)
@@ -306,6 +305,7 @@ TEST(strangers_are_refused)
     struct host b;
     int fd;
 
+    test_expect_log();
     host_open(&b, 1, SLOT);
     hello = hello_of(&b);
     hello.secret[15] ^= 1;
@@ -335,6 +335,7 @@ TEST(a_sender_that_breaks_the_protocol_is_disconnected_and_writes_nothing)
     };
     struct host b;
 
+    test_expect_log();
     host_open(&b, 1, SLOT);
     for (size_t i = 0; i < PL_COUNT(wrong); i++) {
         struct bulk_hello hello = hello_of(&b);

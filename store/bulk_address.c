@@ -1,0 +1,71 @@
+/*
+ * On which address of this machine its workers take objects of other machines. Nothing is sent to find out: connecting a datagram socket
+ * asks the routing table only.
+ */
+#include "store/bulk_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Stands for "any machine elsewhere": a documentation address, which nobody has. */
+#define ELSEWHERE "192.0.2.1"
+
+/* The address that packets to `host` leave from. */
+static bool address_towards(const char *host, char *out)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
+    struct addrinfo *found;
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof(own);
+    bool ok         = false;
+    int fd;
+
+    if (getaddrinfo(host, "9", &hints, &found) != 0) {
+        return false;
+    }
+    fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+        getsockname(fd, (struct sockaddr *)&own, &bytes) == 0) {
+        ok = getnameinfo((struct sockaddr *)&own, bytes, out, STORE_BULK_ADDRESS_BYTES,
+                         NULL, 0, NI_NUMERICHOST) == 0;
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    freeaddrinfo(found);
+    return ok;
+}
+
+/* A peer on this machine alone. */
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+}
+
+const char *store_bulk_address(const char *option, const char *head, char *out)
+{
+    char host[256];
+    const char *colon = strrchr(head, ':');
+
+    if (option != NULL && strcmp(option, "auto") != 0 && strcmp(option, "default") != 0) {
+        return option;
+    }
+    if (option != NULL && strcmp(option, "default") == 0) {
+        return address_towards(ELSEWHERE, out) && !is_loopback(out) ? out : "none";
+    }
+    if (strncmp(head, "unix:", 5) == 0 || colon == NULL ||
+        (size_t)(colon - head) >= sizeof(host)) {
+        return "none";
+    }
+    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - head), head);
+    if (host[0] == '[' && strlen(host) > 2) {
+        host[strlen(host) - 1] = '\0';
+        memmove(host, host + 1, strlen(host));
+    }
+    return address_towards(host, out) && !is_loopback(out) ? out : "none";
+}

@@ -1,0 +1,16 @@
+/* Where the workers of this host take objects of other hosts. */
+#ifndef STORE_BULK_ADDRESS_H
+#define STORE_BULK_ADDRESS_H
+
+#include <stdbool.h>
+
+#define STORE_BULK_ADDRESS_BYTES 64
+
+/*
+ * option: "auto" or NULL: the address from which the head is reached, when that is over a network; "default": that of the default
+ * route; "none"; or a numeric address. head: "host:port" or "unix:/path".
+ * Returns option, "none", or out (STORE_BULK_ADDRESS_BYTES).
+ */
+const char *store_bulk_address(const char *option, const char *head, char *out);
+
+#endif

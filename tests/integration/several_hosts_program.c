@@ -1,0 +1,275 @@
+/*
+ * What test_several_hosts.sh runs against a cluster of several hosts: arrays made on every device, added on every other, with views and
+ * sums over fragments of several hosts; all compared with the same arithmetic here.
+ *
+ *   several_hosts_program move DEVICES          everything arrives
+ *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
+ *                                       what lies elsewhere is not, and the rest of the cluster goes on
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plasmon/plasmon.h"
+
+#define DEVICES_MAX 16
+#define PART        300000 /* elements a device: some chunks are partial */
+#define SUMS        32
+#define LARGE       ((5 << 19) + 777) /* 20 MiB and a bit: three chunks */
+
+static struct plasmon_client *px;
+
+static void must(plasmon_status_t status, const char *what)
+{
+    if (status != PLASMON_OK) {
+        fprintf(stderr, "%s: %s: %s\n", what, plasmon_status_name(status),
+                plasmon_error(px));
+        exit(1);
+    }
+}
+
+static void expect(int right, const char *what)
+{
+    if (!right) {
+        fprintf(stderr, "wrong: %s\n", what);
+        exit(1);
+    }
+}
+
+static struct plasmon_ref *arange(int64_t count, double start, int device)
+{
+    const struct plasmon_shape shape  = {PLASMON_F64, 1, {count}};
+    const struct plasmon_arg arg      = {.mode = PLASMON_OUT, .shape = &shape};
+    const plasmon_scalar_t scalars[2] = {{.f = start}, {.f = 1}};
+    struct plasmon_call call          = PLASMON_CALL_INIT;
+    struct plasmon_ref *out;
+
+    call.function     = "arange";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = scalars;
+    call.scalar_count = 2;
+    call.device       = device;
+    must(plasmon_submit(px, &call, &out, NULL), "arange");
+    return out;
+}
+
+static struct plasmon_ref *add(struct plasmon_ref *a, struct plasmon_ref *b, int device)
+{
+    const struct plasmon_arg args[3] = {{.mode = PLASMON_OUT},
+                                        {.mode = PLASMON_IN, .ref = a},
+                                        {.mode = PLASMON_IN, .ref = b}};
+    struct plasmon_call call         = PLASMON_CALL_INIT;
+    struct plasmon_ref *out;
+
+    call.function  = "add";
+    call.args      = args;
+    call.arg_count = 3;
+    call.device    = device;
+    must(plasmon_submit(px, &call, &out, NULL), "add");
+    return out;
+}
+
+static void add_into(struct plasmon_ref *to, struct plasmon_ref *from, int device)
+{
+    const struct plasmon_arg args[2] = {{.mode = PLASMON_INOUT, .ref = to},
+                                        {.mode = PLASMON_IN, .ref = from}};
+    struct plasmon_call call         = PLASMON_CALL_INIT;
+
+    call.function  = "add_into";
+    call.args      = args;
+    call.arg_count = 2;
+    call.device    = device;
+    must(plasmon_submit(px, &call, NULL, NULL), "add_into");
+}
+
+static double *get(struct plasmon_ref *ref, int64_t count)
+{
+    double *data = calloc((size_t)count, sizeof(double));
+
+    expect(data != NULL, "memory");
+    must(plasmon_get(px, ref, data, (size_t)count * sizeof(double), 60000), "get");
+    return data;
+}
+
+/* Every pair of devices, both ways at once. */
+static void all_pairs(int devices, int64_t count)
+{
+    struct plasmon_ref *made[DEVICES_MAX], *sums[DEVICES_MAX][DEVICES_MAX];
+
+    for (int d = 0; d < devices; d++) {
+        made[d] = arange(count, 1000.0 * d, d);
+    }
+    for (int a = 0; a < devices; a++) {
+        for (int b = 0; b < devices; b++) {
+            sums[a][b] = add(made[a], made[b], b);
+        }
+    }
+    for (int a = 0; a < devices; a++) {
+        for (int b = 0; b < devices; b++) {
+            double *got = get(sums[a][b], count);
+
+            for (int64_t i = 0; i < count; i++) {
+                expect(got[i] == 1000.0 * (a + b) + 2.0 * (double)i,
+                       "a sum of two devices");
+            }
+            free(got);
+            must(plasmon_release(px, sums[a][b]), "release");
+        }
+    }
+    for (int d = 0; d < devices; d++) {
+        must(plasmon_release(px, made[d]), "release");
+    }
+}
+
+/* One array, its parts written on all devices through views, strided ones too; read as a whole on each. */
+static void fragments(int devices)
+{
+    struct plasmon_ref *whole = arange((int64_t)devices * PART, 0, 0);
+    struct plasmon_ref *ones  = arange(PART, 1, devices - 1);
+
+    for (int d = 0; d < devices; d++) {
+        const int64_t start = (int64_t)d * PART, count = PART, half = PART / 2, two = 2;
+        struct plasmon_ref *view, *even, *some;
+        const int64_t zero = 0;
+
+        must(plasmon_view(px, whole, &start, &count, NULL, &view), "view");
+        add_into(view, ones, d);
+        must(plasmon_view(px, view, &zero, &half, &two, &even), "view of a view");
+        must(plasmon_view(px, ones, &zero, &half, NULL, &some), "view");
+        add_into(even, some, (d + 1) % devices);
+        must(plasmon_release(px, view), "release");
+        must(plasmon_release(px, even), "release");
+        must(plasmon_release(px, some), "release");
+    }
+    for (int d = 0; d < devices; d++) {
+        struct plasmon_ref *twice = add(whole, whole, d);
+        double *got               = get(twice, (int64_t)devices * PART);
+
+        for (int64_t i = 0; i < (int64_t)devices * PART; i++) {
+            double in   = (double)(i % PART);
+            double want = (double)i + in + 1;
+
+            if (i % PART % 2 == 0) {
+                want += in / 2 + 1;
+            }
+            expect(got[i] == 2 * want, "an element of parts of several hosts");
+        }
+        free(got);
+        must(plasmon_release(px, twice), "release");
+    }
+    must(plasmon_release(px, whole), "release");
+    must(plasmon_release(px, ones), "release");
+}
+
+static void loss(int devices, const char *fifo)
+{
+    struct plasmon_ref *near_by  = arange(LARGE, 5, 0);
+    struct plasmon_ref *far_away = arange(LARGE, 7, devices - 1);
+    struct plasmon_ref *sums[SUMS];
+    int lost = 0, right = 0;
+    char byte;
+    FILE *go;
+
+    must(plasmon_wait(px, (struct plasmon_ref *[]){near_by, far_away}, 2, 2, 60000, NULL,
+                      NULL),
+         "wait");
+    for (int i = 0; i < SUMS; i++) { /* some are on their way when the host dies */
+        struct plasmon_ref *fresh = arange(LARGE, i, i % 2 == 0 ? devices - 1 : 0);
+
+        sums[i] = add(fresh, fresh, i % 2 == 0 ? 0 : devices - 1);
+        must(plasmon_release(px, fresh), "release");
+    }
+    must(plasmon_wait(px, &sums[0], 1, 1, 60000, NULL, NULL),
+         "the first sum"); /* the rest is on its way */
+    printf("kill\n");
+    fflush(stdout);
+    go = fopen(fifo, "r");
+    expect(go != NULL && fread(&byte, 1, 1, go) == 1, "the word that the host is dead");
+    fclose(go);
+
+    for (int i = 0; i < SUMS; i++) {
+        plasmon_status_t status;
+
+        must(plasmon_wait(px, &sums[i], 1, 1, 60000, NULL, NULL), "a future that resolves");
+        status = plasmon_state(px, sums[i]);
+        expect(status == PLASMON_OK || status == PLASMON_EWORKER ||
+                   status == PLASMON_ELOST || status == PLASMON_EDEPENDENCY,
+               plasmon_status_name(status));
+        if (status == PLASMON_OK && i % 2 == 0) {
+            double *got = get(sums[i], LARGE);
+
+            for (int64_t e = 0; e < LARGE; e++) {
+                expect(got[e] == 2.0 * (i + (double)e), "a sum that came in time");
+            }
+            free(got);
+            right++;
+        }
+        lost += status != PLASMON_OK;
+    }
+    {
+        double *small = calloc(LARGE, sizeof(double));
+        plasmon_status_t status =
+            plasmon_get(px, far_away, small, LARGE * sizeof(double), 60000);
+
+        expect(status == PLASMON_ELOST || status == PLASMON_EWORKER,
+               "what lay on the dead host is lost");
+        expect(strstr(plasmon_error(px), "gone") != NULL, "the text says why");
+        free(small);
+    }
+    { /* the rest of the cluster */
+        struct plasmon_ref *sum = add(near_by, near_by, 0);
+        double *got             = get(sum, LARGE);
+
+        for (int64_t i = 0; i < LARGE; i++) {
+            expect(got[i] == 2.0 * (5.0 + (double)i), "what lay elsewhere");
+        }
+        free(got);
+    }
+    printf("%d lost, %d of those towards the living host in time\n", lost, right);
+}
+
+static void devices_wait(int devices)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    time_t begun                = time(NULL);
+
+    for (;;) {
+        struct plasmon_device_info infos[DEVICES_MAX];
+        uint32_t count = 0;
+
+        must(plasmon_devices(px, infos, DEVICES_MAX, &count), "devices");
+        if ((int)count >= devices) {
+            return;
+        }
+        expect(time(NULL) - begun < 30, "all devices within 30 s");
+        (void)nanosleep(&pause, NULL); /* nothing tells of a device that joins */
+        plasmon_finish(px);
+        must(plasmon_init(NULL, &px), "init");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int devices = argc > 2 ? atoi(argv[2]) : 0;
+
+    if (devices < 2 || devices > DEVICES_MAX) {
+        fprintf(stderr, "usage: several_hosts_program move|loss DEVICES [FIFO]\n");
+        return 2;
+    }
+    must(plasmon_init(NULL, &px), "init");
+    devices_wait(devices);
+    if (strcmp(argv[1], "move") == 0) {
+        all_pairs(devices, 1);
+        all_pairs(devices, PART);
+        all_pairs(devices, LARGE);
+        fragments(devices);
+    } else if (argc > 3) {
+        loss(devices, argv[3]);
+    }
+    plasmon_finish(px);
+    puts("ok");
+    return 0;
+}

@@ -1,0 +1,106 @@
+/*
+ * Transfers with devices of other hosts: the worker's side of the bulk channel (transfer/bulk.h). The head tells where each of them
+ * listens before it sends a launch that names it, again when its worker was restarted, and that it is gone when it is.
+ *
+ * A receive from a device that is gone gets no bytes: its words are moved here, for those that are enqueued when we hear of it
+ * (worker_core_release_receives) and for those that come later.
+ */
+#include "worker/bulk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void worker_bulk_init(struct worker_bulk *bulk)
+{
+    *bulk = (struct worker_bulk){.channel = NULL};
+    pl_map_init(&bulk->gone);
+}
+
+plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
+                                   struct worker_shared *shared, const char *listen,
+                                   const char *ports, struct pl_err *err)
+{
+    struct transfer_bulk_config config = {
+        .device = device,
+        .ring   = {.timeline = shared->timelines[shared->host_device],
+                   .slab     = shared->slabs[shared->host_device]},
+        .listen = listen,
+    };
+
+    if (listen == NULL || strcmp(listen, "none") == 0) {
+        return PLASMON_OK;
+    }
+    if (!worker_bulk_parse_ports(ports, &config.port_first, &config.port_last)) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--bulk-ports is FIRST-LAST, each from 1 to 65535, and not "
+                          "\"%s\"",
+                          ports);
+    }
+    return transfer_bulk_create(&config, &bulk->channel, &bulk->endpoint, err);
+}
+
+bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *out_last)
+{
+    unsigned first = 0, last = 0;
+    char rest;
+
+    if (text != NULL && (sscanf(text, "%5u-%5u%c", &first, &last, &rest) != 2 ||
+                         first == 0 || first > last || last > UINT16_MAX)) {
+        return false;
+    }
+    *out_first = (uint16_t)first;
+    *out_last  = (uint16_t)last;
+    return true;
+}
+
+void worker_bulk_finish(struct worker_bulk *bulk)
+{
+    transfer_bulk_destroy(bulk->channel);
+    pl_map_finish(&bulk->gone);
+}
+
+plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
+                                  const char *address, const uint8_t *secret)
+{
+    struct transfer_bulk_endpoint endpoint;
+
+    if (bulk->channel == NULL) {
+        return PLASMON_OK; /* nothing will be sent there from here */
+    }
+    (void)snprintf(endpoint.address, sizeof(endpoint.address), "%s", address);
+    memcpy(endpoint.secret, secret, sizeof(endpoint.secret));
+    return transfer_bulk_peer(bulk->channel, device, &endpoint);
+}
+
+plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    if (bulk->channel != NULL) {
+        status = pl_map_set(&bulk->gone, device + 1ull, bulk);
+        transfer_bulk_gone(bulk->channel, device);
+    }
+    return status;
+}
+
+plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream *stream,
+                                  uint32_t to, uint64_t first_chunk, struct device_ptr src,
+                                  uint64_t bytes, bool with_bytes)
+{
+    return bulk->channel == NULL ? PLASMON_EUNREACHABLE
+                                 : transfer_bulk_send(bulk->channel, stream, to,
+                                                      first_chunk, src, bytes, with_bytes);
+}
+
+plasmon_status_t worker_bulk_expect(struct worker_bulk *bulk, uint32_t from,
+                                    uint64_t first_chunk, uint64_t bytes)
+{
+    if (bulk->channel == NULL) {
+        return PLASMON_EUNREACHABLE;
+    }
+    return pl_map_get(&bulk->gone, from + 1ull) == NULL
+               ? PLASMON_OK
+               : transfer_bulk_fill(bulk->channel, first_chunk, transfer_chunks(bytes));
+}

@@ -1,0 +1,36 @@
+/* Transfers with devices of other hosts. Threads: the worker's lock. */
+#ifndef WORKER_BULK_H
+#define WORKER_BULK_H
+
+#include "base/map.h"
+#include "transfer/bulk.h"
+#include "worker/shared.h"
+
+struct worker_bulk {
+    struct transfer_bulk *channel; /* NULL: this worker takes no part */
+    struct transfer_bulk_endpoint endpoint;
+    struct pl_map gone; /* device + 1 of the cluster */
+};
+
+void worker_bulk_init(struct worker_bulk *bulk);
+/* listen: numeric address of an interface; NULL or "none": no part. ports: "FIRST-LAST" or NULL for any. */
+plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
+                                   struct worker_shared *shared, const char *listen,
+                                   const char *ports, struct pl_err *err) PL_MUST_CHECK;
+bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *out_last);
+void worker_bulk_finish(struct worker_bulk *bulk);
+
+/* From the head. */
+plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
+                                  const char *address, const uint8_t *secret) PL_MUST_CHECK;
+plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device) PL_MUST_CHECK;
+
+/* Enqueue our half of a transfer to device `to`. */
+plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream *stream,
+                                  uint32_t to, uint64_t first_chunk, struct device_ptr src,
+                                  uint64_t bytes, bool with_bytes) PL_MUST_CHECK;
+/* Our half of a transfer from device `from` is enqueued: if that one is gone, the words move without it. */
+plasmon_status_t worker_bulk_expect(struct worker_bulk *bulk, uint32_t from,
+                                    uint64_t first_chunk, uint64_t bytes) PL_MUST_CHECK;
+
+#endif
