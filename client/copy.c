@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/client_int.h"
+#include "client/parallel.h"
 
 struct walk {
     uint8_t *dst;
@@ -50,6 +51,22 @@ static bool indices_inside(int64_t view_start, int64_t view_count, int64_t step,
     return *out_first <= *out_last;
 }
 
+struct runs {
+    uint8_t *dst;
+    const uint8_t *src;
+};
+
+static void copy_run(void *user, uint64_t dst_offset, uint64_t src_offset, uint64_t bytes)
+{
+    const struct runs *runs = user;
+
+    if (bytes < PARALLEL_BYTES_MIN) {
+        memcpy(runs->dst + dst_offset, runs->src + src_offset, bytes);
+    } else {
+        parallel_copy(runs->dst + dst_offset, runs->src + src_offset, bytes);
+    }
+}
+
 void copy_view_out(void *dst, const struct pl_view *view, const struct pl_box *box,
                    const void *src, const struct pl_box *frame, uint32_t element_bytes)
 {
@@ -61,8 +78,10 @@ void copy_view_out(void *dst, const struct pl_view *view, const struct pl_box *b
     if (pl_view_dense(view)) {
         struct pl_box part;
 
+        struct runs runs = {.dst = dst, .src = src};
+
         if (pl_box_intersection(&hull, box, &part)) {
-            pl_box_copy_host(&part, dst, &hull, src, frame, element_bytes);
+            pl_box_runs(&part, &hull, frame, element_bytes, copy_run, &runs);
         }
         return;
     }

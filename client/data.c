@@ -15,7 +15,6 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "client/parallel.h"
 
 #define LOCATE_TRIES 3
 #define AHEAD_NS     2000000u /* for a value that nobody asked for yet */

@@ -191,6 +191,15 @@ static plasmon_status_t hope(void *user, struct pl_err *err)
     return status;
 }
 
+/* EUNREACHABLE: there is none just now, or never; use messages. */
+static plasmon_status_t lane_to(struct plasmon_client *client, uint32_t host_device,
+                                struct lane **out_lane, struct pl_err *err)
+{
+    plasmon_status_t status = shared_lane(&client->shared, host_device, out_lane, err);
+
+    return status == PLASMON_OK ? PLASMON_OK : PLASMON_EUNREACHABLE;
+}
+
 static struct lane_transfer transfer_of(struct plasmon_client *client, uint64_t buffer,
                                         uint64_t offset, uint64_t bytes,
                                         uint64_t deadline_ns)
@@ -210,7 +219,7 @@ plasmon_status_t data_lane_put(struct plasmon_client *client, uint32_t host_devi
 {
     struct lane_transfer transfer = transfer_of(client, buffer, 0, bytes, UINT64_MAX);
     struct lane *lane;
-    plasmon_status_t status = shared_lane(&client->shared, host_device, &lane, err);
+    plasmon_status_t status = lane_to(client, host_device, &lane, err);
 
     return status == PLASMON_OK ? lane_put(lane, &transfer, data, err) : status;
 }
@@ -221,7 +230,7 @@ plasmon_status_t data_lane_get(struct plasmon_client *client, uint32_t host_devi
 {
     struct lane_transfer transfer = transfer_of(client, buffer, offset, bytes, deadline_ns);
     struct lane *lane;
-    plasmon_status_t status = shared_lane(&client->shared, host_device, &lane, err);
+    plasmon_status_t status = lane_to(client, host_device, &lane, err);
 
     return status == PLASMON_OK ? lane_get(lane, &transfer, data, err) : status;
 }

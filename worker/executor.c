@@ -530,6 +530,9 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     if (status == PLASMON_OK) {
         status = streams_create(executor);
     }
+    if (status == PLASMON_OK && device_get_info(device)->kind == DEVICE_CUDA) {
+        status = worker_lanes_open(&executor->lanes);
+    }
     if (status == PLASMON_OK) {
         status = worker_inline_init(&executor->puts, device);
     }

@@ -54,7 +54,7 @@ void worker_lanes_finish(struct worker_lanes *lanes)
 
 /* ------------------------------------------------------------------------------------------------ lanes come */
 
-static plasmon_status_t streams_make(struct worker_lanes *lanes)
+plasmon_status_t worker_lanes_open(struct worker_lanes *lanes)
 {
     plasmon_status_t status = PLASMON_OK;
 
@@ -111,7 +111,7 @@ err_free:
 plasmon_status_t worker_lanes_take(struct worker_lanes *lanes, struct pl_err *err)
 {
     struct pl_vec *fds      = &lanes->shared->lanes;
-    plasmon_status_t status = fds->count > 0 ? streams_make(lanes) : PLASMON_OK;
+    plasmon_status_t status = fds->count > 0 ? worker_lanes_open(lanes) : PLASMON_OK;
 
     for (size_t i = 0; i < fds->count; i++) {
         int *fd = pl_vec_at(fds, i);

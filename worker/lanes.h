@@ -36,6 +36,8 @@ void worker_lanes_init(struct worker_lanes *lanes, struct device *device,
                        struct worker_shared *shared, struct worker_memory *memory,
                        struct transfer_counters *counters);
 void worker_lanes_finish(struct worker_lanes *lanes); /* waits for the streams */
+/* Make the streams now and not with the first lane: on a GPU, where streams that wait may hold up what makes others. */
+plasmon_status_t worker_lanes_open(struct worker_lanes *lanes) PL_MUST_CHECK;
 /* Map what the store sent. */
 plasmon_status_t worker_lanes_take(struct worker_lanes *lanes,
                                    struct pl_err *err) PL_MUST_CHECK;
