@@ -45,7 +45,10 @@ static void choose_locked(struct plasmon_client *client, const struct root *root
 
     ahead->values = PL_NEW_N(struct held_value, window);
     ahead->refs   = PL_NEW_N(struct plasmon_ref *, window);
-    if (ahead->values == NULL || ahead->refs == NULL) {
+    ahead->bytes  = pl_alloc((size_t)window * VALUE_BYTES_MAX);
+    ahead->got    = PL_NEW_N(bool, window);
+    if (ahead->values == NULL || ahead->refs == NULL || ahead->bytes == NULL ||
+        ahead->got == NULL) {
         return; /* then the next get asks for itself */
     }
     for (struct pl_list *at = root->all.next;
@@ -81,6 +84,68 @@ void ahead_plan_locked(struct plasmon_client *client, const struct root *root, b
     }
 }
 
+/* ------------------------------------------------------------------------------------------------ through a lane */
+
+struct batch {
+    uint32_t host_device; /* of all */
+    uint32_t count;
+    uint32_t index[AHEAD_MAX]; /* in ahead->values */
+    struct shared_pin pins[AHEAD_MAX];
+    uint64_t buffers[AHEAD_MAX];
+    uint64_t bytes[AHEAD_MAX];
+    void *data[AHEAD_MAX];
+};
+
+/* A value that fills a buffer of a staged device, the same as the others'. */
+static void batch_add(struct plasmon_client *client, struct ahead_values *ahead,
+                      uint32_t index, uint64_t deadline_ns, struct batch *batch)
+{
+    struct held_value *value  = &ahead->values[index];
+    struct pl_box whole       = pl_box_of_shape(&value->shape);
+    struct shared_pin *pin    = &batch->pins[batch->count];
+    struct pl_err unused      = {0};
+    const struct place *place = NULL;
+    uint32_t host_device;
+
+    if (value->hold != 0 && value->request.places.count == 1) {
+        place = pl_vec_at(&value->request.places, 0);
+    }
+    if (place == NULL || !pl_box_equal(&place->box, &whole) ||
+        !pl_box_equal(&place->frame, &whole) ||
+        data_path_to(client, wire_buffer_device(place->buffer), &host_device) !=
+            DATA_STAGED ||
+        (batch->count > 0 && host_device != batch->host_device) ||
+        data_pin(client, place, false, deadline_ns, pin, &unused) != PLASMON_OK) {
+        return;
+    }
+    batch->host_device           = host_device;
+    batch->index[batch->count]   = index;
+    batch->buffers[batch->count] = place->buffer;
+    batch->bytes[batch->count]   = value->bytes;
+    batch->data[batch->count++]  = ahead->bytes + (size_t)index * VALUE_BYTES_MAX;
+}
+
+void ahead_fetch(struct plasmon_client *client, struct ahead_values *ahead,
+                 uint64_t deadline_ns)
+{
+    struct batch batch   = {.count = 0};
+    struct pl_err unused = {0};
+    bool good;
+
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        batch_add(client, ahead, i, deadline_ns, &batch);
+    }
+    if (batch.count == 0) {
+        return;
+    }
+    good = data_lane_get_many(client, batch.host_device, batch.buffers, batch.bytes,
+                              batch.data, batch.count, deadline_ns, &unused) == PLASMON_OK;
+    for (uint32_t i = 0; i < batch.count; i++) {
+        shared_unpin(&client->shared, &batch.pins[i]);
+        ahead->got[batch.index[i]] = good;
+    }
+}
+
 void ahead_finish(struct plasmon_client *client, struct ahead_values *ahead)
 {
     struct pl_err unused = {0};
@@ -99,4 +164,6 @@ void ahead_finish(struct plasmon_client *client, struct ahead_values *ahead)
 out:
     pl_free(ahead->values);
     pl_free(ahead->refs);
+    pl_free(ahead->bytes);
+    pl_free(ahead->got);
 }

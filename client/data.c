@@ -17,7 +17,7 @@
 #include "base/log.h"
 
 #define LOCATE_TRIES 3
-#define AHEAD_NS     2000000u /* for a value that nobody asked for yet */
+#define AHEAD_NS     20000000u /* for values that nobody asked for yet */
 /* A place is fetched through a lane in this many runs, or in runs of at least this many bytes; else copied together first. */
 #define RUNS_MAX      16
 #define RUN_BYTES_MIN (1u << 20)
@@ -358,19 +358,21 @@ static plasmon_status_t explain(struct plasmon_client *client, struct plasmon_re
 /* The small values that came along: kept with their refs. */
 static void take_ahead(struct plasmon_client *client, struct ahead_values *ahead)
 {
-    uint64_t bytes[VALUE_BYTES_MAX / 8];
+    uint64_t deadline_ns = pl_now_ns() + AHEAD_NS;
 
+    ahead_fetch(client, ahead, deadline_ns);
     for (uint32_t i = 0; i < ahead->count; i++) {
         struct held_value *value = &ahead->values[i];
+        uint8_t *bytes           = ahead->bytes + (size_t)i * VALUE_BYTES_MAX;
         struct pl_err unused     = {0};
         bool good;
 
         if (value->hold == 0) {
             continue;
         }
-        good = places_cover(value) &&
-               copy_places(client, value, bytes, pl_now_ns() + AHEAD_NS, &unused) ==
-                   PLASMON_OK;
+        good = ahead->got[i] ||
+               (places_cover(value) &&
+                copy_places(client, value, bytes, deadline_ns, &unused) == PLASMON_OK);
         pl_mutex_lock(&client->lock);
         held_value_drop_locked(client, value);
         pl_mutex_unlock(&client->lock);

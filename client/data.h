@@ -58,6 +58,8 @@ struct ahead_values {
     struct held_value *values; /* wholes; not held yet */
     struct plasmon_ref **refs; /* a handle of our own each */
     bool asked;                /* once is enough */
+    uint8_t *bytes;            /* VALUE_BYTES_MAX a value */
+    bool *got;                 /* a value: its bytes are there */
 };
 /*
  * A get of `root` begins; it is small or not, and its bytes are at hand (got) or not. What else to ask for with it: *out is the
@@ -65,6 +67,9 @@ struct ahead_values {
  */
 void ahead_plan_locked(struct plasmon_client *client, const struct root *root, bool got,
                        struct ahead_values *out);
+/* Of those that are held now: the bytes of those that come through a lane, all at once. */
+void ahead_fetch(struct plasmon_client *client, struct ahead_values *ahead,
+                 uint64_t deadline_ns);
 void ahead_finish(struct plasmon_client *client, struct ahead_values *ahead);
 
 /* PLASMON_CLIENT_PATH; NULL is auto. EINVAL with the text set. */
@@ -78,6 +83,11 @@ bool data_reachable(struct plasmon_client *client, int device);
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
                           bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,
                           struct pl_err *err) PL_MUST_CHECK;
+/* Several small buffers of one device, which are pinned: buffers[i] from its first byte on, bytes[i] of it to data[i]. Without the lock. */
+plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host_device,
+                                    const uint64_t *buffers, const uint64_t *bytes,
+                                    void *const *data, uint32_t count, uint64_t deadline_ns,
+                                    struct pl_err *err) PL_MUST_CHECK;
 /* Through a lane: to a buffer that a put opened; from one that is pinned. Without the lock. */
 plasmon_status_t data_lane_put(struct plasmon_client *client, uint32_t host_device,
                                uint64_t buffer, const void *data, uint64_t bytes,

@@ -91,7 +91,8 @@ void lane_destroy(struct lane *lane)
 struct job {
     /* Constant while its threads run. */
     struct lane *lane;
-    const struct lane_transfer *transfer;
+    const struct lane_transfer *transfer; /* or the first of many */
+    void *const *many; /* each transfer is a piece, and goes there; NULL: one */
     enum store_lane_kind kind;
     uint8_t *to;         /* get */
     const uint8_t *from; /* put */
@@ -122,7 +123,14 @@ static void job_fail(struct job *job, const struct pl_err *err)
 
 static uint64_t piece_bytes_of(const struct job *job, uint64_t piece)
 {
-    return pl_min_u64(job->piece_bytes, job->transfer->bytes - piece * job->piece_bytes);
+    return job->many != NULL ? job->transfer[piece].bytes
+                             : pl_min_u64(job->piece_bytes,
+                                          job->transfer->bytes - piece * job->piece_bytes);
+}
+
+static uint8_t *piece_to(const struct job *job, uint64_t piece)
+{
+    return job->many != NULL ? job->many[piece] : job->to + piece * job->piece_bytes;
 }
 
 /* ------------------------------------------------------------------------------------------------ slots */
@@ -186,14 +194,15 @@ static void slots_give_back(struct job *job)
 
 static void slot_ask(const struct job *job, uint32_t slot, uint64_t piece)
 {
-    struct store_lane_slot *mailbox = &job->lane->shared->slot[slot];
-    uint64_t one                    = 1;
+    struct store_lane_slot *mailbox      = &job->lane->shared->slot[slot];
+    const struct lane_transfer *transfer = &job->transfer[job->many != NULL ? piece : 0];
+    uint64_t one                         = 1;
 
     mailbox->kind        = (uint32_t)job->kind;
-    mailbox->buffer_slot = job->transfer->buffer_slot;
-    mailbox->generation  = job->transfer->generation;
-    mailbox->offset      = job->transfer->offset + piece * job->piece_bytes;
-    mailbox->bytes       = piece_bytes_of(job, piece);
+    mailbox->buffer_slot = transfer->buffer_slot;
+    mailbox->generation  = transfer->generation;
+    mailbox->offset = transfer->offset + (job->many != NULL ? 0 : piece * job->piece_bytes);
+    mailbox->bytes  = piece_bytes_of(job, piece);
     __atomic_store_n(&mailbox->asked, store_lane_done(job->lane->shared, slot) + 1,
                      __ATOMIC_RELEASE);
     (void)!write(job->lane->doorbell, &one, sizeof(one)); /* full: it rings */
@@ -322,8 +331,8 @@ static void get_pump(void *user, uint32_t index)
         if (!slot_wait(job, mine[turn])) {
             return;
         }
-        memcpy(job->to + piece * job->piece_bytes,
-               store_lane_data(job->lane->shared, mine[turn]), piece_bytes_of(job, piece));
+        memcpy(piece_to(job, piece), store_lane_data(job->lane->shared, mine[turn]),
+               piece_bytes_of(job, piece));
         pieces[turn] = pl_min_u64(atomic_fetch_add(&job->piece_next, 1), job->piece_count);
         if (pieces[turn] < job->piece_count) {
             slot_ask(job, mine[turn], pieces[turn]);
@@ -333,24 +342,29 @@ static void get_pump(void *user, uint32_t index)
     }
 }
 
-static plasmon_status_t job_run(struct job *job, void (*pump)(void *user, uint32_t index),
-                                struct pl_err *err)
+/* Into pieces, of which a lane has several in flight. */
+static void job_cut(struct job *job)
 {
     uint64_t bytes = job->transfer->bytes;
-    plasmon_status_t status;
 
     job->piece_bytes =
         pl_min_u64(pl_max_u64(pl_round_up(bytes / 8, 64u << 10), PIECE_BYTES_MIN),
                    STORE_LANE_SLOT_BYTES);
     job->piece_count = (bytes + job->piece_bytes - 1) / job->piece_bytes;
-    status =
+}
+
+static plasmon_status_t job_run(struct job *job, uint32_t threads,
+                                void (*pump)(void *user, uint32_t index),
+                                struct pl_err *err)
+{
+    plasmon_status_t status =
         slots_take(job, (uint32_t)pl_min_u64(job->piece_count, TRANSFER_SLOTS_MAX), err);
+
     if (status != PLASMON_OK) {
         return status;
     }
     /* A thread with a single slot would wait for the device after each piece. */
-    job->threads =
-        (uint32_t)pl_max_u64(pl_min_u64(parallel_threads(bytes), job->slot_count / 2), 1);
+    job->threads = (uint32_t)pl_max_u64(pl_min_u64(threads, job->slot_count / 2), 1);
     parallel_run(job->threads, pump, job);
     slots_give_back(job);
 
@@ -367,7 +381,8 @@ plasmon_status_t lane_put(struct lane *lane, const struct lane_transfer *transfe
     struct job job = {
         .lane = lane, .transfer = transfer, .kind = STORE_LANE_PUT, .from = data};
 
-    return job_run(&job, put_pump, err);
+    job_cut(&job);
+    return job_run(&job, parallel_threads(transfer->bytes), put_pump, err);
 }
 
 plasmon_status_t lane_get(struct lane *lane, const struct lane_transfer *transfer,
@@ -376,5 +391,18 @@ plasmon_status_t lane_get(struct lane *lane, const struct lane_transfer *transfe
     struct job job = {
         .lane = lane, .transfer = transfer, .kind = STORE_LANE_GET, .to = data};
 
-    return job_run(&job, get_pump, err);
+    job_cut(&job);
+    return job_run(&job, parallel_threads(transfer->bytes), get_pump, err);
+}
+
+plasmon_status_t lane_get_many(struct lane *lane, const struct lane_transfer *transfers,
+                               void *const *data, uint32_t count, struct pl_err *err)
+{
+    struct job job = {.lane        = lane,
+                      .transfer    = transfers,
+                      .many        = data,
+                      .kind        = STORE_LANE_GET,
+                      .piece_count = count};
+
+    return count == 0 ? PLASMON_OK : job_run(&job, 1, get_pump, err);
 }

@@ -57,5 +57,12 @@ plasmon_status_t lane_put(struct lane *lane, const struct lane_transfer *transfe
 /* The same for bytes of a buffer that the caller pinned. */
 plasmon_status_t lane_get(struct lane *lane, const struct lane_transfer *transfer,
                           void *data, struct pl_err *err) PL_MUST_CHECK;
+/*
+ * Several gets at once, each of at most STORE_LANE_SLOT_BYTES, as many in flight as there are slots. deadline_ns, hope and user are the
+ * first one's. Not OK: any of them may be missing.
+ */
+plasmon_status_t lane_get_many(struct lane *lane, const struct lane_transfer *transfers,
+                               void *const *data, uint32_t count,
+                               struct pl_err *err) PL_MUST_CHECK;
 
 #endif

@@ -235,6 +235,22 @@ plasmon_status_t data_lane_get(struct plasmon_client *client, uint32_t host_devi
     return status == PLASMON_OK ? lane_get(lane, &transfer, data, err) : status;
 }
 
+plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host_device,
+                                    const uint64_t *buffers, const uint64_t *bytes,
+                                    void *const *data, uint32_t count, uint64_t deadline_ns,
+                                    struct pl_err *err)
+{
+    struct lane_transfer transfers[DATA_VALUES_MAX];
+    struct lane *lane;
+    plasmon_status_t status = lane_to(client, host_device, &lane, err);
+
+    PL_CHECK(count <= DATA_VALUES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        transfers[i] = transfer_of(client, buffers[i], 0, bytes[i], deadline_ns);
+    }
+    return status == PLASMON_OK ? lane_get_many(lane, transfers, data, count, err) : status;
+}
+
 /* ------------------------------------------------------------------------------------------------ a value, held */
 
 void held_value_of_slot(const struct ref_slot *slot, struct held_value *value)

@@ -180,6 +180,34 @@ TEST(threads_that_find_no_slot_wait)
     end(&worker, lane);
 }
 
+TEST(many_small_gets_come_each_to_its_place)
+{
+    enum { COUNT = 65 };
+    static struct lane_transfer transfers[COUNT];
+    static uint8_t values[COUNT][100];
+    static void *data[COUNT];
+    struct worker worker;
+    struct lane *lane = begin(&worker);
+    struct pl_err err = {0};
+
+    for (uint32_t i = 0; i < COUNT; i++) {
+        transfers[i] = transfer_of(i * 1000, 1 + i % 100);
+        data[i]      = values[i];
+        memset(worker.buffer + i * 1000, (int)i + 1, 1000);
+    }
+    ASSERT_OK(lane_get_many(lane, transfers, data, COUNT, &err));
+    for (uint32_t i = 0; i < COUNT; i++) {
+        for (uint32_t k = 0; k < 100; k++) {
+            ASSERT_EQ(values[i][k], k < 1 + i % 100 ? i + 1 : 0);
+        }
+    }
+    transfers[40].generation++; /* a buffer that is gone */
+    ASSERT_STATUS(lane_get_many(lane, transfers, data, COUNT, &err), PLASMON_EMALFORMED);
+    ASSERT_OK(lane_get_many(lane, transfers, data, 0, &err));
+    ASSERT_EQ(lane->taken, 0);
+    end(&worker, lane);
+}
+
 TEST(a_refusal_is_told)
 {
     struct worker worker;
