@@ -4,6 +4,7 @@
  *
  *   stress_program.c   a thread's program: one random step after another, and what each means on plain arrays
  *   stress_submit.c    the same step through the public API
+ *   stress_record.c    steps that are recorded once and launched several times
  *   stress_run.c       clusters of all kinds, threads, workers that are killed, the watchdog
  *   stress_main.c      --seed, --graphs, --seconds
  *
@@ -30,6 +31,7 @@
 enum {
     STRESS_ARRAYS_MAX   = 14, /* of a thread, at a time */
     STRESS_FRESH_MAX    = 64, /* of a graph: one bit each */
+    STRESS_RECORD_MAX   = 6,  /* steps that are recorded together */
     STRESS_THREADS_MAX  = 4,
     STRESS_DEVICES_MAX  = 8,
     STRESS_MAPPINGS_MAX = 3,
@@ -62,6 +64,7 @@ enum stress_kind {
     STRESS_REDUCE,
     STRESS_SPIN, /* INOUT: what comes after it on the device has to wait */
     STRESS_SNAPSHOT,
+    STRESS_RECORD, /* a graph of a few steps, launched at once */
     STRESS_GET,
     STRESS_MAP,
     STRESS_UNMAP,
@@ -83,7 +86,8 @@ struct stress_step {
     uint64_t number;   /* fill's value, put's seed, large's bytes */
     uint32_t delay_us; /* spin */
     uint32_t mapping;  /* place */
-    uint32_t repeat;   /* reduce: how often, each on another device */
+    uint32_t repeat;   /* reduce: how often, each on another device; record: launches */
+    bool by_rows;      /* as one index launch */
 };
 
 struct stress_mapping {
@@ -102,6 +106,7 @@ struct stress_thread {
     uint64_t deaths_before; /* that had ended when the graph began */
     struct stress_array array[STRESS_ARRAYS_MAX];
     uint32_t fresh_count;
+    bool quiet;          /* nothing is read on the way: the whole graph is enqueued early */
     uint64_t consumable; /* bits of arrays that something overwrote in place */
     struct stress_mapping mapping[STRESS_MAPPINGS_MAX];
     uint64_t *scratch,
@@ -123,6 +128,8 @@ uint64_t stress_draw(struct stress_thread *thread, uint64_t bound); /* 0 .. boun
 bool stress_chance(struct stress_thread *thread, uint32_t percent);
 /* The next step of the thread's graph, which the arrays there are allow. */
 void stress_step_make(struct stress_thread *thread, struct stress_step *out_step);
+/* The next step of a recording: one that works on arrays, and may make one. false: there are no arrays for it. */
+bool stress_step_make_recorded(struct stress_thread *thread, struct stress_step *out_step);
 /* What it means. Before the submit, but for reads, which change nothing. */
 void stress_step_apply(struct stress_thread *thread, const struct stress_step *step);
 /* What a view of an array shows now, dense. */
@@ -136,6 +143,9 @@ void stress_array_drop(
 
 /* Submit, read, compare. Does not return when something is wrong. */
 void stress_step_play(struct stress_thread *thread, const struct stress_step *step);
+/* stress_record.c: makes, records, launches and applies; nothing is left to do for STRESS_RECORD. */
+void stress_record_play(struct stress_thread *thread, const struct stress_step *step);
+void stress_log_step(struct stress_thread *thread, const struct stress_step *step);
 /* Read and compare all that is there, release everything. */
 void stress_graph_end(struct stress_thread *thread);
 

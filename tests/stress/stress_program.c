@@ -17,8 +17,8 @@
 static const uint32_t weight[STRESS_KINDS] = {
     [STRESS_FILL] = 6,      [STRESS_PUT] = 6,    [STRESS_UNARY] = 14, [STRESS_BINARY] = 16,
     [STRESS_ADD_INTO] = 14, [STRESS_REDUCE] = 6, [STRESS_SPIN] = 14,  [STRESS_SNAPSHOT] = 5,
-    [STRESS_GET] = 4,       [STRESS_MAP] = 3,    [STRESS_UNMAP] = 3,  [STRESS_RELEASE] = 12,
-    [STRESS_LARGE] = 1,
+    [STRESS_RECORD] = 4,    [STRESS_GET] = 4,    [STRESS_MAP] = 3,    [STRESS_UNMAP] = 3,
+    [STRESS_RELEASE] = 12,  [STRESS_LARGE] = 1,
 };
 
 static const char *const unary[]  = {"copy", "negative", "square"};
@@ -242,6 +242,11 @@ static bool make_snapshot(struct stress_thread *thread, struct stress_step *step
     return true;
 }
 
+static bool waits(enum stress_kind kind)
+{
+    return kind == STRESS_GET || kind == STRESS_MAP || kind == STRESS_LARGE;
+}
+
 static bool make_kind(struct stress_thread *thread, struct stress_step *step)
 {
     switch (step->kind) {
@@ -256,9 +261,11 @@ static bool make_kind(struct stress_thread *thread, struct stress_step *step)
         return make_fresh(thread, step);
     case STRESS_UNARY:
         step->function = unary[stress_draw(thread, sizeof(unary) / sizeof(unary[0]))];
+        step->by_rows  = stress_chance(thread, 15);
         return make_destination(thread, step) && add_sources(thread, step, 1);
     case STRESS_BINARY:
         step->function = binary[stress_draw(thread, sizeof(binary) / sizeof(binary[0]))];
+        step->by_rows  = stress_chance(thread, 15);
         return make_destination(thread, step) && add_sources(thread, step, 2);
     case STRESS_ADD_INTO:
         step->function = "add_into";
@@ -272,6 +279,9 @@ static bool make_kind(struct stress_thread *thread, struct stress_step *step)
         return make_target(thread, step);
     case STRESS_SNAPSHOT:
         return make_snapshot(thread, step);
+    case STRESS_RECORD:
+        step->repeat = 1 + (uint32_t)stress_draw(thread, 3);
+        return thread->fresh_count + 3 * STRESS_RECORD_MAX < STRESS_FRESH_MAX;
     case STRESS_GET:
         return make_target(thread, step);
     case STRESS_MAP:
@@ -323,7 +333,25 @@ void stress_step_make(struct stress_thread *thread, struct stress_step *out_step
                                  ? (int)stress_draw(thread, thread->run->devices)
                                  : PLASMON_ANYWHERE;
         out_step->delay_us = draw_delay(thread);
-    } while (!make_kind(thread, out_step));
+    } while ((thread->quiet && waits(out_step->kind)) || !make_kind(thread, out_step));
+}
+
+bool stress_step_make_recorded(struct stress_thread *thread, struct stress_step *out_step)
+{
+    static const enum stress_kind kinds[] = {STRESS_FILL,     STRESS_UNARY, STRESS_BINARY,
+                                             STRESS_ADD_INTO, STRESS_SPIN,  STRESS_REDUCE};
+
+    for (uint32_t attempts = 0; attempts < 20; attempts++) {
+        memset(out_step, 0, sizeof(*out_step));
+        out_step->kind     = kinds[stress_draw(thread, sizeof(kinds) / sizeof(kinds[0]))];
+        out_step->device   = (int)stress_draw(thread, thread->run->devices);
+        out_step->delay_us = draw_delay(thread) / 4;
+        if (make_kind(thread, out_step)) {
+            out_step->by_rows = false; /* is not recorded */
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------------------------------------ meaning */
@@ -427,8 +455,8 @@ static int put_view(char *out, size_t size, uint32_t array, const struct stress_
 void stress_describe(const struct stress_step *step, char out[STRESS_LINE_BYTES])
 {
     static const char *const names[STRESS_KINDS] = {
-        "fill",     "put", "unary", "binary", "inout",   "reduce", "spin",
-        "snapshot", "get", "map",   "unmap",  "release", "large"};
+        "fill",     "put",    "unary", "binary", "inout", "reduce",  "spin",
+        "snapshot", "record", "get",   "map",    "unmap", "release", "large"};
     size_t used = 0;
     int wrote   = snprintf(out, STRESS_LINE_BYTES, "%s%s%s on %d%s,", names[step->kind],
                          step->function != NULL ? " " : "",

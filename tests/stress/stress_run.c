@@ -107,7 +107,7 @@ void stress_fail(struct stress_thread *thread, const char *format, ...)
 
 /* ------------------------------------------------------------------------------------------------ threads */
 
-static void log_step(struct stress_thread *thread, const struct stress_step *step)
+void stress_log_step(struct stress_thread *thread, const struct stress_step *step)
 {
     uint32_t count = atomic_load(&thread->log_count);
 
@@ -121,6 +121,7 @@ static void begin_graph(struct stress_thread *thread)
     thread->random        = thread->graph;
     thread->deaths_before = atomic_load(&thread->run->deaths_ended);
     thread->fresh_count   = 0;
+    thread->quiet         = stress_chance(thread, 40);
     thread->consumable    = 0;
     atomic_store(&thread->log_count, 0);
 }
@@ -135,7 +136,7 @@ static void play_graph(struct stress_thread *thread)
         struct stress_step step;
 
         stress_step_make(thread, &step);
-        log_step(thread, &step);
+        stress_log_step(thread, &step);
         stress_step_play(thread, &step);
         stress_step_apply(thread, &step);
         atomic_fetch_add(&thread->steps, 1);
@@ -232,13 +233,13 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
         options.gpus        = "none";
         options.cpu_devices = devices;
     }
-    run->kills        = run->profile->kills;
     run->thread_count = 1 + (uint32_t)(test_random(random) % 3);
     ASSERT_EQ(setenv("PLASMON_RUN_STREAMS", stream, 1), 0);
     ASSERT_EQ(setenv("PLASMON_LOG", "warn", 0), 0);
     CLUSTER_OK(plasmon_init(&options, &run->client));
     CLUSTER_OK(plasmon_devices(run->client, NULL, 0, &run->devices));
     ASSERT_TRUE(run->devices > 0 && run->devices <= STRESS_DEVICES_MAX);
+    run->kills = run->profile->kills;
     (void)snprintf(run->about, sizeof(run->about),
                    "%u %s devices, %s run streams, transfer %s, %u threads", run->devices,
                    run->profile->gpu ? "GPU" : "CPU", stream, options.transfer,

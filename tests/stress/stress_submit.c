@@ -88,6 +88,25 @@ static void scalars_of(const struct stress_step *step, struct plasmon_call *call
     }
 }
 
+/* The same task cut into one for each row, by one message. */
+static plasmon_status_t submit_rows(struct stress_thread *thread,
+                                    const struct stress_step *step,
+                                    const struct plasmon_call *call,
+                                    struct plasmon_ref **out_made)
+{
+    const struct plasmon_index_view row       = {.count   = {1, step->view[0].count[1]},
+                                                 .step_of = {{1}}};
+    const struct plasmon_index_view *views[3] = {&row, &row, &row};
+    struct plasmon_index_space space          = PLASMON_INDEX_SPACE_INIT;
+
+    space.ndim     = 1;
+    space.count[0] = (uint32_t)step->view[0].count[0];
+    space.views    = views;
+    space.spread   = (plasmon_spread_t)(step->number % 3);
+    return plasmon_submit_index(thread->run->client, call, &space,
+                                step->fresh ? out_made : NULL, NULL);
+}
+
 static void submit_once(struct stress_thread *thread, const struct stress_step *step,
                         const char *function, int device)
 {
@@ -112,10 +131,11 @@ static void submit_once(struct stress_thread *thread, const struct stress_step *
     call.device    = device;
     call.retries   = RETRIES;
     scalars_of(step, &call, &scalar);
-    stress_must(
-        thread,
-        plasmon_submit(thread->run->client, &call, step->fresh ? &made : NULL, NULL),
-        function);
+    stress_must(thread,
+                step->by_rows ? submit_rows(thread, step, &call, &made)
+                              : plasmon_submit(thread->run->client, &call,
+                                               step->fresh ? &made : NULL, NULL),
+                function);
     if (step->fresh) {
         thread->array[step->array[0]].ref = made;
     }
@@ -339,6 +359,9 @@ void stress_step_play(struct stress_thread *thread, const struct stress_step *st
         break;
     case STRESS_PUT:
         put(thread, step);
+        break;
+    case STRESS_RECORD:
+        stress_record_play(thread, step);
         break;
     case STRESS_SNAPSHOT:
         snapshot(thread, step);
