@@ -487,11 +487,9 @@ TEST(a_replay_in_place_is_right_or_consumed_when_its_worker_dies)
     }
     CLUSTER_OK(plasmon_graph_end(client, graph));
     for (int round = 0; round < 4; round++) {
-        struct plasmon_shape shape = cluster_vector(PLASMON_F32, COUNT);
-        struct plasmon_arg out     = {.mode = PLASMON_OUT, .ref = x};
-        plasmon_scalar_t zero      = {.f = 0};
+        struct plasmon_arg out = {.mode = PLASMON_OUT, .ref = x};
+        plasmon_scalar_t zero  = {.f = 0};
 
-        (void)shape;
         submit(client, "fill", &out, 1, &zero, 1, 0, NULL, NULL);
         for (int i = 0; i < 100; i++) {
             launch(client, graph);
