@@ -1,0 +1,645 @@
+/*
+ * Recorded graphs in the head alone: where a recording is cut, what its workers are told, when they are told again and when to forget.
+ *
+ * What the head sends to a worker is kept, decoded, in `told`; launches are reported done by hand.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "head/core.h"
+#include "tests/harness/test.h"
+#include "wire/wire.h"
+
+#define DEVICES  3u
+#define SCALE    0x11u /* functions are numbers here: nobody runs them */
+#define TOLD_MAX 256u
+
+static struct pl_err err;
+
+/* ------------------------------------------------------------------------------------------------ the world */
+
+struct told {
+    uint32_t device;
+    Plasmon__V1__WorkerCommand *command;
+};
+static struct told told[TOLD_MAX];
+static uint32_t told_count;
+static uint32_t failures;
+static int32_t failure_status;
+
+static void keep_command(void *user, uint32_t device, const uint8_t *body, size_t length)
+{
+    (void)user;
+    ASSERT_TRUE(told_count < TOLD_MAX);
+    told[told_count].device  = device;
+    told[told_count].command = plasmon__v1__worker_command__unpack(NULL, length, body);
+    ASSERT_TRUE(told[told_count].command != NULL);
+    told_count++;
+}
+
+static void keep_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
+{
+    Plasmon__V1__HeadFrame *frame = plasmon__v1__head_frame__unpack(NULL, length, body);
+
+    (void)user;
+    (void)session;
+    ASSERT_TRUE(frame != NULL);
+    failures += (uint32_t)frame->n_failed;
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        failure_status = frame->failed[i]->status;
+    }
+    plasmon__v1__head_frame__free_unpacked(frame, NULL);
+}
+
+static void no_fence(void *user, uint32_t device)
+{
+    (void)user;
+    (void)device;
+}
+
+static void no_session(void *user, uint64_t session)
+{
+    (void)user;
+    (void)session;
+}
+
+static uint64_t count_up(void *user)
+{
+    static uint64_t last;
+
+    (void)user;
+    return ++last;
+}
+
+static const struct head_ops ops = {.client_frame   = keep_frame,
+                                    .worker_command = keep_command,
+                                    .fence          = no_fence,
+                                    .session_ended  = no_session,
+                                    .random64       = count_up};
+
+static void forget_told(void)
+{
+    for (uint32_t i = 0; i < told_count; i++) {
+        plasmon__v1__worker_command__free_unpacked(told[i].command, NULL);
+    }
+    told_count = 0;
+}
+
+static void worker_hello(struct head_core *core, uint32_t device, uint32_t incarnation,
+                         uint64_t enqueued)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    Plasmon__V1__Range range = PLASMON__V1__RANGE__INIT, *list[] = {&range};
+    uint32_t index;
+
+    hello.host        = (char *)(uintptr_t) "a";
+    hello.node        = hello.host;
+    hello.name        = hello.host;
+    hello.host_device = device;
+    hello.kind        = 1;
+    hello.bytes_total = 1 << 26;
+    hello.incarnation = incarnation;
+    hello.enqueued    = enqueued;
+    if (enqueued > 0) { /* none of it had completed */
+        range.first        = 1;
+        range.count        = enqueued;
+        hello.n_unfinished = 1;
+        hello.unfinished   = list;
+    }
+    ASSERT_OK(head_core_worker_up(core, &hello, &index, &err));
+    ASSERT_EQ(index, device);
+}
+
+struct world {
+    struct head_core *core;
+    uint64_t session;
+    uint64_t task; /* id of the last one */
+};
+
+static struct world world_make(void)
+{
+    struct head_config config = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
+    Plasmon__V1__Hello hello  = PLASMON__V1__HELLO__INIT;
+    struct world world        = {.task = 1000};
+
+    failures = 0;
+    ASSERT_OK(head_core_create(&config, &world.core));
+    head_core_tick(world.core, 1);
+    ASSERT_OK(head_core_node_up(world.core, "a", "a", DEVICES, &err));
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        worker_hello(world.core, i, 1, 0);
+    }
+    hello.protocol_min = hello.protocol_max = WIRE_PROTOCOL;
+    ASSERT_OK(head_core_client_open(world.core, &hello, &world.session, &err));
+    return world;
+}
+
+static void world_end(struct world *world)
+{
+    head_core_check(world->core);
+    head_core_destroy(world->core);
+    forget_told();
+}
+
+/* ------------------------------------------------------------------------------------------------ the client */
+
+static Plasmon__V1__Shape shape_of_16 = {
+    .base  = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__shape__descriptor),
+    .dtype = PL_F32,
+    .n_dim = 1,
+    .dim   = (uint64_t[]){16}};
+
+static void send(struct world *world, Plasmon__V1__Task *task)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+
+    task->id      = ++world->task;
+    frame.n_tasks = 1;
+    frame.tasks   = &task;
+    ASSERT_OK(head_core_client_frame(world->core, world->session, &frame, &err));
+    head_core_flush(world->core);
+}
+
+/*
+ * y := f(x) on a device; y from GRAPH_REF on is made by its first use. x 0: no input. mode of y: OUT, INOUT or REDUCE. graph 0: it
+ * runs.
+ */
+static void call(struct world *world, uint64_t graph, uint32_t device, uint32_t mode,
+                 uint64_t y, bool fresh, uint64_t x)
+{
+    Plasmon__V1__Arg args[2], *list[] = {&args[0], &args[1]};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+    plasmon__v1__arg__init(&args[0]);
+    plasmon__v1__arg__init(&args[1]);
+    args[0].mode  = mode;
+    args[0].ref   = y;
+    args[0].shape = fresh ? &shape_of_16 : NULL;
+    if (mode == PLASMON__V1__MODE__MODE_REDUCE) {
+        args[0].reduce_op = 1;
+    }
+    args[1].mode  = PLASMON__V1__MODE__MODE_IN;
+    args[1].ref   = x;
+    task.function = SCALE;
+    task.graph    = graph;
+    task.place    = device + 1;
+    task.n_args   = x == 0 ? 1 : 2;
+    task.args     = list;
+    send(world, &task);
+}
+
+static void out(struct world *world, uint64_t graph, uint32_t device, uint64_t y,
+                uint64_t x)
+{
+    call(world, graph, device, PLASMON__V1__MODE__MODE_OUT, y, true, x);
+}
+
+static void update(struct world *world, uint64_t graph, uint32_t device, uint64_t y,
+                   uint64_t x)
+{
+    call(world, graph, device, PLASMON__V1__MODE__MODE_INOUT, y, false, x);
+}
+
+static void end(struct world *world, uint64_t graph, uint64_t kept)
+{
+    Plasmon__V1__Arg arg, *list[] = {&arg};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+    plasmon__v1__arg__init(&arg);
+    arg.mode    = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref     = kept;
+    arg.shape   = &shape_of_16;
+    task.kind   = PLASMON__V1__TASK_KIND__TASK_GRAPH_END;
+    task.graph  = graph;
+    task.n_args = kept == 0 ? 0 : 1;
+    task.args   = list;
+    send(world, &task);
+}
+
+static void launch(struct world *world, uint64_t graph)
+{
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+    task.kind  = PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH;
+    task.graph = graph;
+    send(world, &task);
+}
+
+static void release(struct world *world, uint64_t graph)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+
+    frame.n_graph_release = 1;
+    frame.graph_release   = &graph;
+    ASSERT_OK(head_core_client_frame(world->core, world->session, &frame, &err));
+    head_core_flush(world->core);
+}
+
+/* Every launch that was told so far is done. */
+static void all_done(struct world *world)
+{
+    for (uint32_t d = 0; d < DEVICES; d++) {
+        Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+        Plasmon__V1__Range range = PLASMON__V1__RANGE__INIT, *list[] = {&range};
+        uint64_t last = 0;
+
+        for (uint32_t i = 0; i < told_count; i++) {
+            const Plasmon__V1__WorkerCommand *command = told[i].command;
+
+            if (told[i].device == d && command->n_launches > 0) {
+                last = pl_max_u64(last, command->launches[command->n_launches - 1]->seq);
+            }
+        }
+        range.first  = 1;
+        range.count  = last;
+        frame.n_done = last > 0;
+        frame.done   = list;
+        ASSERT_OK(head_core_worker_frame(world->core, d, &frame, &err));
+    }
+    head_core_flush(world->core);
+}
+
+/* ------------------------------------------------------------------------------------------------ what was told */
+
+/* Segments of a device, in the order in which it was told them; NULL past the end. */
+static const Plasmon__V1__GraphPart *segment(uint32_t device, uint32_t number)
+{
+    for (uint32_t i = 0; i < told_count; i++) {
+        for (size_t k = 0; told[i].device == device && k < told[i].command->n_graphs; k++) {
+            if (number-- == 0) {
+                return told[i].command->graphs[k];
+            }
+        }
+    }
+    return NULL;
+}
+
+static uint32_t count_of_kind(uint32_t device, Plasmon__V1__LaunchKind kind)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < told_count; i++) {
+        for (size_t k = 0; told[i].device == device && k < told[i].command->n_launches;
+             k++) {
+            count += told[i].command->launches[k]->kind == kind;
+        }
+    }
+    return count;
+}
+
+static const Plasmon__V1__Launch *graph_launch(uint32_t device, uint32_t number)
+{
+    for (uint32_t i = 0; i < told_count; i++) {
+        for (size_t k = 0; told[i].device == device && k < told[i].command->n_launches;
+             k++) {
+            const Plasmon__V1__Launch *one = told[i].command->launches[k];
+
+            if (one->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH && number-- == 0) {
+                return one;
+            }
+        }
+    }
+    return NULL;
+}
+
+static uint32_t freed_graphs(uint32_t device)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < told_count; i++) {
+        count += told[i].device == device ? (uint32_t)told[i].command->n_graph_free : 0;
+    }
+    return count;
+}
+
+#define EXPECT_SEGMENT(device, number, nodes)                          \
+    do {                                                               \
+        const Plasmon__V1__GraphPart *part_ = segment(device, number); \
+        ASSERT_TRUE(part_ != NULL);                                    \
+        ASSERT_EQ(part_->n_nodes, nodes);                              \
+        ASSERT_TRUE(part_->last);                                      \
+    } while (0)
+
+/* ------------------------------------------------------------------------------------------------ cutting */
+
+TEST(one_device_is_one_segment_and_one_launch)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    forget_told();
+    for (int i = 0; i < 100; i++) {
+        update(&world, 7, 0, 1, 0);
+    }
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 100);
+    ASSERT_TRUE(segment(0, 1) == NULL);
+    ASSERT_EQ(segment(0, 0)->branches, 1);
+    ASSERT_EQ(segment(0, 0)->operands, 1);
+    for (int i = 0; i < 3; i++) {
+        launch(&world, 7);
+    }
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH), 3);
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN), 0);
+    ASSERT_EQ(graph_launch(0, 0)->n_operands, 1);
+    ASSERT_EQ(graph_launch(0, 0)->operands[0]->mode, PLASMON__V1__MODE__MODE_INOUT);
+    ASSERT_TRUE(segment(0, 1) == NULL); /* told once */
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(a_run_is_cut_where_it_would_wait_for_another_device)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    forget_told();
+    out(&world, 7, 0, 100, 1);   /* device 0 .. */
+    out(&world, 7, 1, 101, 100); /* .. is read on device 1 .. */
+    out(&world, 7, 1, 102, 101);
+    out(&world, 7, 0, 103, 102); /* .. which device 0 waits for */
+    out(&world, 7, 0, 104, 103);
+    end(&world, 7, 104);
+    EXPECT_SEGMENT(0, 0, 1);
+    EXPECT_SEGMENT(0, 1, 2);
+    ASSERT_TRUE(segment(0, 2) == NULL);
+    EXPECT_SEGMENT(1, 0, 2);
+    ASSERT_TRUE(segment(1, 1) == NULL);
+    launch(&world, 7);
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH), 2);
+    ASSERT_EQ(count_of_kind(1, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH), 1);
+    ASSERT_TRUE(graph_launch(0, 0)->order < graph_launch(1, 0)->order);
+    ASSERT_TRUE(graph_launch(1, 0)->order < graph_launch(0, 1)->order);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(who_waits_for_a_result_does_not_wait_for_what_comes_after_it)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    out(&world, 0, 0, 2, 0);
+    forget_told();
+    out(&world, 7, 0, 100, 1); /* two results for device 1 .. */
+    out(&world, 7, 0, 101, 1);
+    for (int i = 0; i < 10; i++) {
+        update(&world, 7, 0, 2, 0); /* .. and work that it does not need */
+    }
+    out(&world, 7, 1, 102, 100);
+    update(&world, 7, 1, 102, 101);
+    end(&world, 7, 102);
+    EXPECT_SEGMENT(0, 0, 2);
+    EXPECT_SEGMENT(0, 1, 10);
+    EXPECT_SEGMENT(1, 0, 2);
+    launch(&world, 7);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(devices_that_need_nothing_of_each_other_are_not_cut_by_each_other)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    out(&world, 0, 1, 2, 0);
+    forget_told();
+    for (int i = 0; i < 20; i++) {
+        update(&world, 7, (uint32_t)i % 2, 1 + (uint64_t)(i % 2), 0);
+    }
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 10);
+    EXPECT_SEGMENT(1, 0, 10);
+    world_end(&world);
+}
+
+TEST(a_task_with_partial_results_is_a_step_by_itself)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    out(&world, 0, 0, 2, 0);
+    forget_told();
+    update(&world, 7, 0, 2, 0);
+    call(&world, 7, 0, PLASMON__V1__MODE__MODE_REDUCE, 1, false, 2);
+    update(&world, 7, 0, 2, 1);
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 1);
+    EXPECT_SEGMENT(0, 1, 1);
+    launch(&world, 7);
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH), 2);
+    ASSERT_TRUE(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) >=
+                2); /* and a fold */
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+/* ------------------------------------------------------------------------------------------------ nodes */
+
+TEST(independent_chains_are_branches_and_a_join_waits_for_the_ends)
+{
+    struct world world = world_make();
+    const Plasmon__V1__GraphPart *part;
+    uint32_t waits = 0;
+
+    out(&world, 0, 0, 1, 0);
+    for (uint64_t i = 2; i <= 5; i++) {
+        out(&world, 0, 0, i, 0);
+    }
+    forget_told();
+    for (int round = 0; round < 5; round++) { /* four chains of five */
+        for (uint64_t i = 2; i <= 5; i++) {
+            update(&world, 7, 0, i, 0);
+        }
+    }
+    for (uint64_t i = 2; i <= 5; i++) { /* and their sum */
+        update(&world, 7, 0, 1, i);
+    }
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 24);
+    part = segment(0, 0);
+    ASSERT_EQ(part->branches, 4);
+    for (uint32_t n = 0; n < 20; n++) {
+        ASSERT_EQ(part->nodes[n]->branch, n % 4);
+        ASSERT_EQ(part->nodes[n]->n_after, 0);
+    }
+    for (uint32_t n = 20; n < 24; n++) {
+        ASSERT_EQ(part->nodes[n]->branch, part->nodes[20]->branch);
+        waits += (uint32_t)part->nodes[n]->n_after;
+    }
+    ASSERT_EQ(waits, 3); /* its own branch's end needs no wait */
+    world_end(&world);
+}
+
+TEST(temporaries_take_the_memory_of_those_that_are_over)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    forget_told();
+    out(&world, 7, 0, 100, 1);
+    for (uint64_t i = 1; i < 50; i++) {
+        out(&world, 7, 0, 100 + i, 100 + i - 1);
+    }
+    update(&world, 7, 0, 1, 149);
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 51);
+    ASSERT_EQ(segment(0, 0)->bytes, 512); /* two of 64 bytes, aligned to 256 */
+    ASSERT_EQ(segment(0, 0)->operands, 1);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launch(0, 0)->n_operands, 1);
+    world_end(&world);
+}
+
+TEST(an_operand_is_out_when_all_of_it_is_written_before_it_is_read)
+{
+    struct world world = world_make();
+
+    for (uint64_t i = 1; i <= 3; i++) {
+        out(&world, 0, 0, i, 0);
+    }
+    forget_told();
+    call(&world, 7, 0, PLASMON__V1__MODE__MODE_OUT, 1, false, 2); /* 1 is overwritten .. */
+    update(&world, 7, 0, 3, 1);                                   /* .. and then read */
+    end(&world, 7, 0);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launch(0, 0)->n_operands, 3);
+    ASSERT_EQ(graph_launch(0, 0)->operands[0]->mode, PLASMON__V1__MODE__MODE_OUT);
+    ASSERT_EQ(graph_launch(0, 0)->operands[1]->mode, PLASMON__V1__MODE__MODE_IN);
+    ASSERT_EQ(graph_launch(0, 0)->operands[2]->mode, PLASMON__V1__MODE__MODE_INOUT);
+    world_end(&world);
+}
+
+TEST(a_long_recording_is_told_in_parts)
+{
+    struct world world = world_make();
+    uint32_t nodes     = 0;
+
+    out(&world, 0, 0, 1, 0);
+    forget_told();
+    for (int i = 0; i < 5000; i++) {
+        update(&world, 7, 0, 1, 0);
+        forget_told();
+    }
+    end(&world, 7, 0);
+    for (uint32_t i = 0; segment(0, i) != NULL; i++) {
+        ASSERT_EQ(segment(0, i)->first, nodes);
+        ASSERT_EQ(segment(0, i)->id, segment(0, 0)->id);
+        nodes += (uint32_t)segment(0, i)->n_nodes;
+        ASSERT_EQ(segment(0, i)->last, nodes == 5000);
+    }
+    ASSERT_EQ(nodes, 5000);
+    world_end(&world);
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+TEST(a_worker_that_began_anew_is_told_before_its_launches)
+{
+    struct world world = world_make();
+    const Plasmon__V1__Launch *again;
+
+    test_expect_log();
+    out(&world, 0, 0, 1, 0);
+    all_done(&world);
+    forget_told();
+    out(&world, 7, 0, 100, 1);
+    end(&world, 7, 100);
+    launch(&world, 7);
+    again = graph_launch(0, 0);
+    ASSERT_TRUE(again != NULL);
+    {
+        uint64_t seq = again->seq;
+
+        forget_told();
+        head_core_worker_down(world.core, "a", 0, false, PLASMON_OK, "killed");
+        worker_hello(world.core, 0, 2, seq);
+        head_core_flush(world.core);
+        EXPECT_SEGMENT(0, 0, 1);
+        again = graph_launch(0, 0);
+        ASSERT_TRUE(again != NULL);
+        ASSERT_EQ(again->seq, seq);
+        ASSERT_EQ(again->graph, segment(0, 0)->id);
+        ASSERT_TRUE(told[0].command->n_graphs == 1); /* in the first message, or before */
+    }
+    world_end(&world);
+}
+
+TEST(a_worker_forgets_a_graph_after_its_last_launch)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    update(&world, 7, 0, 1, 0);
+    end(&world, 7, 0);
+    launch(&world, 7);
+    release(&world, 7);
+    ASSERT_EQ(freed_graphs(0), 0); /* a launch is under way */
+    all_done(&world);
+    ASSERT_EQ(freed_graphs(0), 1);
+    launch(&world, 7);
+    ASSERT_EQ(failures, 1);
+    ASSERT_EQ(failure_status, PLASMON_EGRAPH);
+    world_end(&world);
+}
+
+TEST(a_graph_outlives_a_device_of_its_plan)
+{
+    struct world world = world_make();
+
+    test_expect_log();
+    out(&world, 0, 2, 1, 0);
+    forget_told();
+    {
+        Plasmon__V1__Arg arg, *list[] = {&arg};
+        Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+        /* Where it likes: the policy takes a device, which then goes. */
+        plasmon__v1__arg__init(&arg);
+        arg.mode      = PLASMON__V1__MODE__MODE_OUT;
+        arg.ref       = 100;
+        arg.shape     = &shape_of_16;
+        task.function = SCALE;
+        task.graph    = 7;
+        task.n_args   = 1;
+        task.args     = list;
+        send(&world, &task);
+    }
+    end(&world, 7, 100);
+    for (uint32_t d = 0; d < DEVICES; d++) {
+        if (segment(d, 0) != NULL) {
+            head_core_worker_down(world.core, "a", d, true, PLASMON_OK, "gone for good");
+            break;
+        }
+    }
+    forget_told();
+    launch(&world, 7);
+    ASSERT_EQ(failures, 0);
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) +
+                  count_of_kind(1, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) +
+                  count_of_kind(2, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH),
+              1);
+    all_done(&world);
+    world_end(&world);
+}
+
+TEST(a_recording_with_a_wrong_call_refuses_every_launch_and_says_why)
+{
+    struct world world = world_make();
+
+    out(&world, 7, 0, 100, 55); /* there is no ref 55 */
+    end(&world, 7, 0);
+    for (uint32_t i = 1; i <= 2; i++) {
+        launch(&world, 7);
+        ASSERT_EQ(failures, i);
+        ASSERT_EQ(failure_status, PLASMON_ERELEASED);
+    }
+    world_end(&world);
+}
+
+TEST_MAIN()
