@@ -164,6 +164,76 @@ static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
     return refuse(fake, "identity");
 }
 
+static plasmon_status_t op_record_begin(void *user, void **io_recorder, uint32_t branches,
+                                        struct pl_err *err)
+{
+    struct fake *fake = user;
+
+    if (refuse(fake, "record") != PLASMON_OK) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "the fake records nothing");
+    }
+    *io_recorder = fake;
+    CALL("record", ":%u", branches);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_record_mark(void *user, uint32_t branch, uint32_t mark)
+{
+    struct fake *fake = user;
+
+    CALL("mark", ":%u:%u", branch, mark);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_record_after(void *user, uint32_t branch, uint32_t mark)
+{
+    struct fake *fake = user;
+
+    CALL("after", ":%u:%u", branch, mark);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_record_end(void *user, bool keep, void **io_exec,
+                                      struct pl_err *err)
+{
+    struct fake *fake = user;
+    bool changed      = *io_exec != NULL;
+
+    if (!keep) {
+        CALL("", "%s", "thrown");
+        return PLASMON_OK;
+    }
+    if (refuse(fake, "recorded") != PLASMON_OK) {
+        return pl_err_set(err, PLASMON_EDEVICE, "the fake refused the recording");
+    }
+    if (!changed) {
+        *io_exec = (void *)++fake->recordings;
+    }
+    CALL("recorded", ":%zu%s", (size_t)(uintptr_t)*io_exec, changed ? "!" : "");
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_replay(void *user, uint32_t stream, void *exec, uint64_t tag)
+{
+    struct fake *fake = user;
+
+    (void)tag;
+    CALL("replay", ":%u:%zu", stream, (size_t)(uintptr_t)exec);
+    return refuse(fake, "replay");
+}
+
+static void op_record_drop(void *user, void *recorder, void *exec)
+{
+    struct fake *fake = user;
+
+    if (recorder != NULL) {
+        CALL("", "%s", "norecorder");
+    }
+    if (exec != NULL) {
+        CALL("drop", ":%zu", (size_t)(uintptr_t)exec);
+    }
+}
+
 static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
 {
     struct fake *fake = user;
@@ -261,6 +331,12 @@ static const struct worker_ops fake_ops = {
     .fill_identity    = op_fill_identity,
     .signal           = op_signal,
     .begin            = op_begin,
+    .record_begin     = op_record_begin,
+    .record_mark      = op_record_mark,
+    .record_after     = op_record_after,
+    .record_end       = op_record_end,
+    .replay           = op_replay,
+    .record_drop      = op_record_drop,
     .report_condemned = op_report_condemned,
     .wake             = op_wake,
     .ring_doorbells   = op_ring_doorbells,

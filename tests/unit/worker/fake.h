@@ -3,7 +3,8 @@
  * an ops table that does nothing but write down what was asked. Nothing completes until a test says so.
  *
  * `calls` is the device's side, one call after another, separated by blanks: "run:0:fill join:1:0 signal:1:7". `reports` is the
- * head's side: "done:1+3 failed:4:EDEVMEM starved:5".
+ * head's side: "done:1+3 failed:4:EDEVMEM starved:5". A recording is "record:BRANCHES run:64:.. mark:B:M after:B:M recorded:N", and
+ * "replay:STREAM:N" launches number N; "recorded:N!" changed it.
  */
 #ifndef TESTS_UNIT_WORKER_FAKE_H
 #define TESTS_UNIT_WORKER_FAKE_H
@@ -37,6 +38,7 @@ struct fake {
     uint64_t starved_bytes;
     uint32_t doorbells;
     uint32_t wakes;
+    uintptr_t recordings; /* how many were made; the last one's number */
 };
 
 struct fake *fake_create(void);
