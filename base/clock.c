@@ -15,6 +15,11 @@ uint64_t pl_now_ns(void)
     return clock_read_ns(CLOCK_MONOTONIC);
 }
 
+uint64_t pl_realtime_ns(void)
+{
+    return clock_read_ns(CLOCK_REALTIME);
+}
+
 uint64_t pl_thread_cpu_ns(void)
 {
     return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);

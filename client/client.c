@@ -428,6 +428,7 @@ static plasmon_status_t prepare(struct plasmon_client *client)
         goto err_finish_shared;
     }
     pl_list_init(&client->graphs);
+    trace_init(&client->trace);
     client->scratch = submit_scratch_create();
     if (client->scratch == NULL) {
         status = PLASMON_ENOMEM;
@@ -461,6 +462,7 @@ static void destroy(struct plasmon_client *client)
     pl_vec_finish(&client->devices);
     graphs_finish(client);
     submit_scratch_destroy(client->scratch);
+    trace_finish(&client->trace);
     pl_fd_close(&client->ready_fd);
     pl_mutex_finish(&client->lock);
     free_options(client);

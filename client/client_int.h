@@ -9,6 +9,7 @@
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
  *   ahead.c              small values before they are asked for
  *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
+ *   trace.c              timelines; trace_json.c, trace_plot.c: written and drawn
  *   views.c, wait.c, status.c  the other calls of plasmon.h
  *   embedded.c, spawn.c  a private cluster
  *
@@ -30,6 +31,7 @@
 #include "client/refs.h"
 #include "client/session.h"
 #include "client/shared.h"
+#include "client/trace.h"
 #include "plasmon/plasmon.h"
 
 #define PUT_INLINE_BYTES \
@@ -90,6 +92,7 @@ struct plasmon_client {
     struct ahead ahead;
     struct pl_list graphs; /* struct plasmon_graph.link */
     uint64_t graph_last;   /* number of the last one */
+    struct trace trace;
     char store_socket[108];
     int ready_fd; /* -1: nobody asked */
 

@@ -155,6 +155,9 @@ void dispatch_head_frame_locked(struct plasmon_client *client,
             request->buffer = ready->buffer;
         }
     }
+    for (size_t i = 0; i < frame->n_spans; i++) {
+        trace_take(&client->trace, frame->spans[i]);
+    }
     for (size_t i = 0; i < frame->n_replies; i++) {
         take_reply(client, frame->replies[i]);
     }

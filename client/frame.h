@@ -36,6 +36,7 @@ enum frame_kind {
     FRAME_BYE           = 13,
     FRAME_CANCEL_FORCE  = 20,
     FRAME_GRAPH_RELEASE = 14,
+    FRAME_TRACE         = 21,
 };
 
 struct frame {
@@ -92,6 +93,7 @@ struct frame_task {
     uint32_t retries;
     bool donatable;
     uint32_t time_limit_ms; /* 0: none */
+    uint64_t submit_ns;     /* 0: nobody wants to know */
     uint64_t graph;         /* 0: none */
     const struct frame_binding *bindings;
     uint32_t binding_count;

@@ -406,6 +406,7 @@ plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task
                  .place         = (uint32_t)(call->device + 1),
                  .retries       = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
                  .time_limit_ms = call->time_limit_ms,
+                 .submit_ns     = submit->client->trace.on ? pl_realtime_ns() : 0,
     };
 
     pl_vec_clear(wire);

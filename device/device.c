@@ -296,6 +296,12 @@ bool device_event_done(struct device_event *event)
     return event->device->ops->event_done(event);
 }
 
+bool device_event_host_ns(struct device_event *event, uint64_t *out_ns)
+{
+    return event->device->ops->event_host_ns != NULL &&
+           event->device->ops->event_host_ns(event, out_ns);
+}
+
 /* ------------------------------------------------------------------------------------------------ launches */
 
 plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn fn,

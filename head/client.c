@@ -192,6 +192,12 @@ static void reply(struct head_core *core, struct head_client *client, uint64_t r
     head_client_dirty(core, client);
 }
 
+void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
+                plasmon_status_t status, const char *text)
+{
+    reply(core, client, request, status, text, NULL);
+}
+
 static void publish(struct head_core *core, struct head_client *client,
                     const Plasmon__V1__Publish *wire)
 {
@@ -406,6 +412,9 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     for (size_t i = 0; i < frame->n_graph_release; i++) {
         head_graph_release(core, client, frame->graph_release[i]);
     }
+    if (frame->trace != NULL) {
+        head_trace_switch(core, client, frame->trace);
+    }
     for (size_t i = 0; i < frame->n_release; i++) {
         refs_remove(core, client, frame->release[i]->first, frame->release[i]->count);
     }
@@ -491,6 +500,7 @@ void head_core_client_close(struct head_core *core, uint64_t session)
     }
     head_graphs_release(core, client);
     skip_unwanted(core, client);
+    head_trace_forget(core, client);
     head_groups_forget(client);
     (void)pl_map_remove(&core->sessions, session);
     head_client_destroy(core, client);

@@ -115,9 +115,10 @@ plasmon_status_t head_core_create(const struct head_config *config,
         pl_free(core);
         return status;
     }
-    core->epoch   = config->epoch;
-    core->devices = PL_VEC_INIT(struct head_device *);
-    core->ready   = PL_VEC_INIT(struct head_task *);
+    core->epoch       = config->epoch;
+    core->devices     = PL_VEC_INIT(struct head_device *);
+    core->ready       = PL_VEC_INIT(struct head_task *);
+    core->trace_waits = PL_VEC_INIT(struct head_trace_wait);
     pl_list_init(&core->clients);
     pl_list_init(&core->dirty_clients);
     pl_list_init(&core->unfinished);
@@ -153,6 +154,7 @@ void head_core_destroy(struct head_core *core)
     }
     pl_vec_finish(&core->devices);
     pl_vec_finish(&core->ready);
+    pl_vec_finish(&core->trace_waits);
     pl_map_finish(&core->sessions);
     wire_arena_finish(&core->arena);
     pl_free(core);
@@ -184,6 +186,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
     }
     core->now_ms = now_ms;
     head_device_fence_again(core);
+    head_trace_tick(core);
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 

@@ -115,6 +115,9 @@ uint32_t head_core_device_count(const struct head_core *core); /* announced ones
 /* ---------------------------------------------------------------------------------------------- time, output */
 
 void head_core_tick(struct head_core *core, uint64_t now_ms);
+/* Does somebody record a timeline? Then the time (CLOCK_REALTIME) is wanted before each client's frame. */
+bool head_core_tracing(const struct head_core *core);
+void head_core_time(struct head_core *core, uint64_t realtime_ns);
 /* Send everything that was batched up. Call when the input ran dry. */
 void head_core_flush(struct head_core *core);
 /* For StatusReply; strings and arrays live in the arena. */

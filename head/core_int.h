@@ -16,6 +16,7 @@
  *   graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_nodes.c, graph_launch.c
  *   index.c     one task a point of an index space
  *   data.c      put, read, locate
+ *   trace.c     who records a timeline, and spans on their way
  *   client.c    sessions, refs, names, what clients are told
  *   core.c      create, tick, flush, status, check
  *
@@ -253,6 +254,7 @@ struct head_client {
     char *host;
     bool lost;
     bool closing;
+    bool tracing; /* it is sent spans */
     uint64_t lost_ms;
     uint64_t ops_taken;
     uint64_t tasks_open;
@@ -272,6 +274,15 @@ struct head_client {
 struct head_failed {
     uint64_t task;
     struct head_failure *failure;
+};
+
+/* A session that stops recording, once it was told all that is over; trace.c. */
+struct head_trace_wait {
+    uint64_t session;
+    uint64_t request; /* of the client */
+    uint64_t number;  /* towards the workers */
+    uint32_t missing; /* workers that have not answered */
+    uint64_t since_ms;
 };
 
 struct head_name {
@@ -310,9 +321,13 @@ struct head_core {
     bool finishing;
     struct pl_map requests; /* request -> head_wait (reads) */
     struct pl_list names;
-    struct pl_list plans;    /* head_plan.link */
-    uint64_t step_last;      /* number of the last segment of a plan, for workers */
-    struct wire_arena arena; /* for building messages; reset for each */
+    struct pl_list plans;      /* head_plan.link */
+    uint64_t step_last;        /* number of the last segment of a plan, for workers */
+    struct wire_arena arena;   /* for building messages; reset for each */
+    uint32_t tracing;          /* clients that record */
+    uint64_t trace_ns;         /* the time, while somebody records */
+    uint64_t trace_last;       /* number of the last question to the workers */
+    struct pl_vec trace_waits; /* struct head_trace_wait */
     uint64_t tasks_done, tasks_failed, tasks_queued;
     struct head_memory memory;
     struct head_core_counts counts;
@@ -473,6 +488,7 @@ struct head_launch {
     Plasmon__V1__GraphScalar *const *set; /* .. and the scalars that differ */
     size_t set_count;
     uint32_t time_limit_ms;
+    uint64_t submit_ns; /* when its client submitted it, if a timeline is recorded */
 };
 /* What a launch says about a function apart from its operands: the same for a launch and for a node of a graph. */
 void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out);
@@ -553,6 +569,7 @@ struct head_run {
     Plasmon__V1__GraphScalar *const *set;
     size_t set_count;
     uint32_t time_limit_ms;
+    uint64_t submit_ns;
 };
 /* What a client's task says apart from its arguments. Label and scalars are lent by the task. */
 struct head_run head_run_of_task(struct head_core *core, struct head_client *client,
@@ -641,6 +658,18 @@ void head_data_arrived(struct head_core *core, const Plasmon__V1__WorkerData *da
 void head_wait_ended(struct head_core *core, struct head_wait *wait,
                      struct head_failure *failure); /* one of its tasks */
 void head_waits_destroy(struct head_core *core);
+
+/* ---- trace.c */
+void head_trace_switch(struct head_core *core, struct head_client *client,
+                       const Plasmon__V1__Trace *trace);
+void head_trace_joined(struct head_core *core, struct head_device *device);
+void head_trace_spans(struct head_core *core, struct head_device *device,
+                      Plasmon__V1__SpanBatch *batch);
+void head_trace_tick(
+    struct head_core *core); /* who waits for a worker that does not answer */
+void head_trace_forget(struct head_core *core, struct head_client *client); /* it ended */
+void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
+                plasmon_status_t status, const char *text);
 
 /* ---- client.c */
 struct head_ref *head_client_ref(struct head_client *client, uint64_t id);

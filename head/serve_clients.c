@@ -223,6 +223,9 @@ static void client_message(void *user, struct rpc_stream *stream, const uint8_t 
             if (take == 0) {
                 return;
             }
+            if (head_core_tracing(serve->core)) {
+                head_core_time(serve->core, pl_realtime_ns());
+            }
             began  = pl_thread_cpu_ns();
             status = head_core_client_frame(serve->core, client->peer.session, frame, &err);
             serve->core_ns += pl_thread_cpu_ns() - began;

@@ -146,6 +146,10 @@ static void encode(struct head_core *core, struct head_task *task,
     out.set           = (Plasmon__V1__GraphScalar **)launch->set;
     out.n_set         = launch->set_count;
     out.time_limit_ms = launch->time_limit_ms;
+    if (core->tracing != 0) {
+        out.submit_ns = launch->submit_ns;
+        out.placed_ns = core->trace_ns;
+    }
 
     keep_encoded(task, &out);
 }
@@ -737,6 +741,9 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
     }
     for (size_t i = 0; i < frame->n_condemned; i++) {
         head_device_condemned(core, device, frame->condemned[i]);
+    }
+    for (size_t i = 0; i < frame->n_spans; i++) {
+        head_trace_spans(core, device, frame->spans[i]);
     }
     for (size_t i = 0; i < frame->n_starved; i++) {
         head_device_starved(core, device, frame->starved[i]->seq, frame->starved[i]->bytes,

@@ -461,6 +461,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
             }
         }
     }
+    head_trace_joined(core, device);
     device->seq_sent =
         pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
     head_device_pump(core, device);

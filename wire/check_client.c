@@ -538,5 +538,8 @@ plasmon_status_t check_head_frame(const Plasmon__V1__HeadFrame *frame, struct pl
     if (status == PLASMON_OK) {
         status = check_failures(frame, err);
     }
+    if (status == PLASMON_OK) {
+        status = check_span_batches(frame->n_spans, frame->spans, err);
+    }
     return status == PLASMON_OK ? check_answers(frame, err) : status;
 }

@@ -400,6 +400,32 @@ static plasmon_status_t check_worker_data(const Plasmon__V1__WorkerFrame *frame,
     return status;
 }
 
+plasmon_status_t check_span_batches(size_t count, Plasmon__V1__SpanBatch *const *batches,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status = check_count(count, WIRE_RANGES_MAX, "spans", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < count; i++) {
+        const Plasmon__V1__SpanBatch *batch = batches[i];
+
+        status = batch->device >= WIRE_DEVICES_MAX
+                     ? pl_err_set(err, PLASMON_EMALFORMED, "device %u", batch->device)
+                     : check_count(batch->n_spans, WIRE_RANGES_MAX, "spans", err);
+        for (size_t k = 0; status == PLASMON_OK && k < batch->n_spans; k++) {
+            const Plasmon__V1__Span *span = batch->spans[k];
+
+            status = check_text(span->name, WIRE_NAME_BYTES_MAX, "name", err);
+            if (status == PLASMON_OK) {
+                status = check_text(span->label, WIRE_LABEL_BYTES_MAX, "label", err);
+            }
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "spans", (long)i);
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t check_condemned(const Plasmon__V1__WorkerFrame *frame,
                                         struct pl_err *err)
 {
@@ -457,6 +483,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK) {
         status = check_condemned(frame, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_span_batches(frame->n_spans, frame->spans, err);
     }
     if (status == PLASMON_OK) {
         status = check_worker_data(frame, err);

@@ -54,4 +54,7 @@ plasmon_status_t check_node_frame(const Plasmon__V1__NodeFrame *frame, struct pl
 plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
                                     struct pl_err *err);
 
+plasmon_status_t check_span_batches(size_t count, Plasmon__V1__SpanBatch *const *batches,
+                                    struct pl_err *err);
+
 #endif

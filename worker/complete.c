@@ -30,12 +30,24 @@ static void range_report(struct worker_core *core, struct wire_range *range)
     range->count = 0;
 }
 
+static void span_done(struct worker_core *core, const struct worker_launch *launch,
+                      uint32_t stream)
+{
+    struct worker_span facts;
+
+    if (launch->span != NULL) {
+        worker_launch_facts(core, launch, stream, &facts);
+        core->config.ops->span_done(core->config.user, launch->span, &facts);
+    }
+}
+
 static void launch_done(struct worker_core *core, struct worker_stream *stream,
                         struct wire_range *io_range)
 {
     struct worker_launch *launch = worker_fifo_pop(&stream->running);
 
     worker_condemn_done(core, launch, stream);
+    span_done(core, launch, (uint32_t)(stream - core->streams));
     worker_buffers_done(core, launch);
     if (launch->failure != PLASMON_OK) {
         range_report(core, io_range);

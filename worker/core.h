@@ -71,6 +71,31 @@ struct worker_condemned {
     const struct wire_ranges *untouched;
 };
 
+/* As RouteStats.route. */
+enum {
+    WORKER_ROUTE_LOCAL  = 0,
+    WORKER_ROUTE_PEER   = 1,
+    WORKER_ROUTE_HOST   = 2,
+    WORKER_ROUTE_INLINE = 4,
+};
+
+/* What a launch was, for who records it. Texts are lent for the call. */
+struct worker_span {
+    uint64_t seq;
+    uint32_t stream;
+    uint32_t kind;
+    const char *name;
+    const char *label;
+    uint64_t client;
+    uint64_t task;
+    uint64_t submit_ns;
+    uint64_t placed_ns;
+    uint64_t bytes;
+    uint32_t route;
+    uint32_t peer;
+    bool failed;
+};
+
 /* What the core needs of the world. Addresses are offsets in arenas: (host device, offset). */
 struct worker_ops {
     /* Grow the arena by a chunk of at least `bytes` in this pool; the implementation calls worker_core_chunk_added() (now or
@@ -142,6 +167,13 @@ struct worker_ops {
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
     /* Enqueue: `begun` of this stream of our timeline := seq. */
     plasmon_status_t (*begin)(void *user, uint32_t stream, uint64_t seq);
+    /*
+     * Recording (trace.h): begin: what follows on the stream is a span, until end; done: it is over. All NULL: none. span_begin answers
+     * NULL when nothing is recorded.
+     */
+    void *(*span_begin)(void *user, uint32_t stream);
+    void (*span_end)(void *user, uint32_t stream, void *span);
+    void (*span_done)(void *user, void *span, const struct worker_span *facts);
     /* The words were read: call worker_core_failed() for what failed before. Then completions are taken. May be NULL. */
     void (*collect)(void *user);
     /* The core stored a word itself (a launch without work on an idle stream). May be NULL. */

@@ -82,13 +82,16 @@ struct worker_launch {
     uint32_t function_id;
     const struct kernel_function *function;
     uint8_t size_class;
-    bool checked;             /* the function exists and takes these arguments */
-    bool memory;              /* every fresh buffer and the scratch are in hand */
-    bool starved;             /* the head was told */
-    bool without_work;        /* nothing for the device to do but the word */
-    bool signalled;           /* the word is written right behind it */
-    bool forced;              /* its client ends it by force */
-    uint32_t time_limit_ms;   /* 0: none */
+    bool checked;           /* the function exists and takes these arguments */
+    bool memory;            /* every fresh buffer and the scratch are in hand */
+    bool starved;           /* the head was told */
+    bool without_work;      /* nothing for the device to do but the word */
+    bool signalled;         /* the word is written right behind it */
+    bool forced;            /* its client ends it by force */
+    uint32_t time_limit_ms; /* 0: none */
+    void *span;             /* what records it; NULL: nothing */
+    uint64_t submit_ns;
+    uint64_t placed_ns;
     plasmon_status_t failure; /* OK: none */
     char *failure_text;       /* owned; NULL: the status says it all */
 
@@ -223,6 +226,8 @@ void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
 bool worker_launch_is_function(const struct worker_launch *launch); /* RUN or GRAPH */
 bool worker_launch_is_half(const struct worker_launch *launch);     /* SEND or RECV */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
+void worker_launch_facts(const struct worker_core *core, const struct worker_launch *launch,
+                         uint32_t stream, struct worker_span *out);
 void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch);
 struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo);
 

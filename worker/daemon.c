@@ -307,15 +307,40 @@ static uint64_t on_received(void *user)
     return worker_core_received(daemon->core);
 }
 
+static void on_trace(void *user, bool on)
+{
+    struct worker_daemon *daemon = user;
+
+    worker_core_complete(daemon->core); /* what is over by now belongs to the old state */
+    worker_trace_switch(&daemon->executor.trace, on);
+}
+
+static bool on_spans_pending(void *user)
+{
+    const struct worker_daemon *daemon = user;
+
+    return worker_trace_pending(&daemon->executor.trace);
+}
+
+static Plasmon__V1__SpanBatch *on_spans(void *user, struct wire_arena *arena)
+{
+    struct worker_daemon *daemon = user;
+
+    return worker_trace_batch(&daemon->executor.trace, arena);
+}
+
 const struct worker_uplink_ops worker_daemon_uplink_ops = {
-    .welcome  = on_welcome,
-    .command  = on_command,
-    .tick     = on_tick,
-    .want_fd  = on_want_fd,
-    .lost     = on_lost,
-    .stats    = on_stats,
-    .routes   = on_routes,
-    .received = on_received,
+    .welcome       = on_welcome,
+    .command       = on_command,
+    .tick          = on_tick,
+    .want_fd       = on_want_fd,
+    .lost          = on_lost,
+    .stats         = on_stats,
+    .routes        = on_routes,
+    .received      = on_received,
+    .trace         = on_trace,
+    .spans_pending = on_spans_pending,
+    .spans         = on_spans,
 };
 
 /* Reports of the core go into the next frame. */
@@ -482,6 +507,7 @@ void worker_daemon_run(struct worker_daemon *daemon)
         describe_locked(daemon);
         wake_up_locked(daemon, &watch);
         step_locked(daemon);
+        worker_trace_tick(&daemon->executor.trace, pl_now_ns());
         worker_uplink_flush(daemon->uplink);
         busy           = !worker_core_idle(daemon->core);
         daemon->sleeps = !busy;

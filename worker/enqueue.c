@@ -244,6 +244,22 @@ static plasmon_status_t mark_begin(struct worker_core *core,
                : core->config.ops->begin(core->config.user, stream, launch->seq);
 }
 
+static void span_begin(struct worker_core *core, struct worker_launch *launch,
+                       uint32_t stream)
+{
+    if (core->config.ops->span_begin != NULL && !launch->without_work) {
+        launch->span = core->config.ops->span_begin(core->config.user, stream);
+    }
+}
+
+static void span_end(struct worker_core *core, const struct worker_launch *launch,
+                     uint32_t stream)
+{
+    if (launch->span != NULL) {
+        core->config.ops->span_end(core->config.user, stream, launch->span);
+    }
+}
+
 static void work_or_failure(struct worker_core *core, struct worker_launch *launch,
                             uint32_t stream)
 {
@@ -252,7 +268,9 @@ static void work_or_failure(struct worker_core *core, struct worker_launch *laun
 
     if (status == PLASMON_OK) {
         status = mark_begin(core, launch, stream);
+        span_begin(core, launch, stream);
         status = status == PLASMON_OK ? work_enqueue(core, launch, stream, &err) : status;
+        span_end(core, launch, stream);
     } else if (worker_launch_is_half(launch)) {
         (void)stage_enqueue(core, launch, stream, WORKER_NOWHERE, &err); /* failed anyway */
     }

@@ -425,6 +425,29 @@ static void op_report_condemned(void *user, const struct worker_condemned *conde
     executor->reports->condemned(executor->reports->user, condemned);
 }
 
+static void *op_span_begin(void *user, uint32_t stream)
+{
+    struct worker_executor *executor = user;
+
+    return executor->trace.on
+               ? worker_trace_begin(&executor->trace, executor->streams[stream])
+               : NULL;
+}
+
+static void op_span_end(void *user, uint32_t stream, void *span)
+{
+    const struct worker_executor *executor = user;
+
+    worker_trace_end(span, executor->streams[stream]);
+}
+
+static void op_span_done(void *user, void *span, const struct worker_span *facts)
+{
+    struct worker_executor *executor = user;
+
+    worker_trace_done(&executor->trace, span, facts);
+}
+
 /* After the words were read: a launch that the words cover has left its failure and its bytes by now. */
 static void op_collect(void *user)
 {
@@ -456,6 +479,9 @@ const struct worker_ops worker_executor_ops = {
     .run              = op_run,
     .fill_identity    = op_fill_identity,
     .begin            = op_begin,
+    .span_begin       = op_span_begin,
+    .span_end         = op_span_end,
+    .span_done        = op_span_done,
     .signal           = op_signal,
     .collect          = op_collect,
     .wake             = op_wake,
@@ -534,6 +560,9 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
         status = worker_lanes_open(&executor->lanes);
     }
     if (status == PLASMON_OK) {
+        status = worker_trace_init(&executor->trace, device, executor->run_streams);
+    }
+    if (status == PLASMON_OK) {
         status = worker_inline_init(&executor->puts, device);
     }
     if (status == PLASMON_OK) {
@@ -553,6 +582,7 @@ void worker_executor_finish(struct worker_executor *executor)
     }
     worker_bulk_finish(&executor->bulk);
     worker_lanes_finish(&executor->lanes);
+    worker_trace_finish(&executor->trace);
     worker_inline_finish(&executor->puts);
     worker_inline_finish(&executor->reads);
     if (executor->kernels != NULL) {

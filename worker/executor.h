@@ -14,6 +14,7 @@
 #include "worker/lanes.h"
 #include "worker/memory.h"
 #include "worker/shared.h"
+#include "worker/trace.h"
 
 /* Where reports go: the connection to the head. */
 struct worker_reports {
@@ -45,6 +46,7 @@ struct worker_executor {
     struct worker_lanes lanes;
     struct worker_bulk bulk;
     struct transfer_counters counters;
+    struct worker_trace trace;
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */
     plasmon_status_t broken;                /* the device refused what it must not refuse */
 };

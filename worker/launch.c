@@ -334,6 +334,8 @@ static plasmon_status_t launch_fill(struct worker_core *core,
     launch->request     = message->request;
     launch->client      = message->client;
     launch->task        = message->task;
+    launch->submit_ns   = message->submit_ns;
+    launch->placed_ns   = message->placed_ns;
     if (worker_launch_is_function(launch)) {
         launch->time_limit_ms = message->time_limit_ms;
     }
@@ -475,4 +477,54 @@ void worker_launch_describe(const struct worker_launch *launch, struct pl_str *o
     }
     pl_str_append(out, ", task %llu of client %016llx)", (unsigned long long)launch->task,
                   (unsigned long long)launch->client);
+}
+
+/* Bytes that it moved, how, and from or to where; a function: what its operands have. */
+static void facts_of_bytes(const struct worker_core *core,
+                           const struct worker_launch *launch, struct worker_span *facts)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        facts->bytes += launch->operands[i].bytes;
+    }
+    facts->peer = launch->peer;
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
+        facts->route = WORKER_ROUTE_HOST;
+        break;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+        facts->route = WORKER_ROUTE_INLINE;
+        facts->bytes = launch->data_bytes;
+        break;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
+        facts->route = WORKER_ROUTE_INLINE;
+        facts->bytes = launch->length;
+        break;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+        facts->peer  = wire_buffer_device(launch->pieces[0].src);
+        facts->route = worker_host_device_of(core, facts->peer) == core->config.host_device
+                           ? WORKER_ROUTE_LOCAL
+                           : WORKER_ROUTE_PEER;
+        break;
+    default:
+        break;
+    }
+}
+
+void worker_launch_facts(const struct worker_core *core, const struct worker_launch *launch,
+                         uint32_t stream, struct worker_span *out)
+{
+    *out = (struct worker_span){
+        .seq    = launch->seq,
+        .stream = stream,
+        .kind   = launch->kind,
+        .name = launch->function != NULL ? launch->function->name : kind_name(launch->kind),
+        .label     = launch->label,
+        .client    = launch->client,
+        .task      = launch->task,
+        .submit_ns = launch->submit_ns,
+        .placed_ns = launch->placed_ns,
+        .failed    = launch->failure != PLASMON_OK,
+    };
+    facts_of_bytes(core, launch, out);
 }

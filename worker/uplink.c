@@ -42,6 +42,7 @@ struct worker_uplink {
     uint64_t epoch;
     uint64_t session;
     struct worker_report_batch batch;
+    uint64_t trace_request; /* to be answered with the last span; 0: none */
     struct wire_arena out_arena;
 
     /* The loop's thread only. */
@@ -138,12 +139,42 @@ static void stats_fill(struct worker_uplink *uplink, Plasmon__V1__WorkerStats *s
     stats->n_routes = count;
 }
 
+/* What was recorded; the answer to a request goes with the last of it. Spans that find no memory are lost, and only they. */
+static void spans_fill(struct worker_uplink *uplink, Plasmon__V1__WorkerFrame *frame,
+                       Plasmon__V1__SpanBatch **place)
+{
+    const struct worker_uplink_ops *ops = uplink->config.ops;
+    void *user                          = uplink->config.user;
+
+    if (!ops->spans_pending(user) && uplink->trace_request == 0) {
+        return;
+    }
+    *place = ops->spans(user, &uplink->out_arena);
+    if (*place == NULL) {
+        pl_warn("worker", "no memory for spans of a timeline");
+        return;
+    }
+    if (!ops->spans_pending(user)) {
+        (*place)->request     = uplink->trace_request;
+        uplink->trace_request = 0;
+    }
+    frame->spans   = place;
+    frame->n_spans = 1;
+}
+
+static bool anything_to_tell(const struct worker_uplink *uplink)
+{
+    return !worker_report_batch_empty(&uplink->batch) || uplink->trace_request != 0 ||
+           uplink->config.ops->spans_pending(uplink->config.user);
+}
+
 static void batch_send(struct worker_uplink *uplink)
 {
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__WorkerStats stats;
     Plasmon__V1__RouteStats routes[ROUTES_MAX];
     Plasmon__V1__RouteStats *route_pointers[ROUTES_MAX];
+    Plasmon__V1__SpanBatch *spans;
     Plasmon__V1__Header header;
 
     wire_arena_reset(&uplink->out_arena);
@@ -158,6 +189,7 @@ static void batch_send(struct worker_uplink *uplink)
         stats_fill(uplink, &stats, routes, route_pointers);
         frame.stats = &stats;
     }
+    spans_fill(uplink, &frame, &spans);
     header_fill(uplink, wire_link_next_seq(&uplink->link), &header);
     frame.header = &header;
     frame_send(uplink, &frame);
@@ -166,7 +198,7 @@ static void batch_send(struct worker_uplink *uplink)
 
 void worker_uplink_flush(struct worker_uplink *uplink)
 {
-    while (uplink->state == UPLINK_UP && !worker_report_batch_empty(&uplink->batch) &&
+    while (uplink->state == UPLINK_UP && anything_to_tell(uplink) &&
            uplink->link.kept_bytes < KEPT_BYTES_FULL && rpc_stream_idle(uplink->stream)) {
         batch_send(uplink);
     }
@@ -276,6 +308,10 @@ static void command_take(struct worker_uplink *uplink,
         return;
     }
 
+    if (command->trace != NULL) { /* before the launches of the same command */
+        uplink->config.ops->trace(uplink->config.user, command->trace->on);
+        uplink->trace_request = command->trace->request;
+    }
     if (uplink->config.ops->command(uplink->config.user, command, &err) != PLASMON_OK) {
         lost(uplink, err.status, err.text);
         return;

@@ -37,6 +37,10 @@ struct worker_uplink_ops {
     /* Fills at most `max`; returns how many. */
     size_t (*routes)(void *user, Plasmon__V1__RouteStats *out, size_t max);
     uint64_t (*received)(void *user); /* last launch taken over */
+    void (*trace)(void *user, bool on);
+    bool (*spans_pending)(void *user);
+    Plasmon__V1__SpanBatch *(*spans)(void *user,
+                                     struct wire_arena *arena); /* NULL: no memory */
 };
 
 struct worker_uplink_config {

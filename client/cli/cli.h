@@ -48,8 +48,8 @@ struct cli_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions, cli_doctor,
-    cli_version;
+extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions,
+    cli_timeline, cli_doctor, cli_version;
 
 /* What is left of the arguments after parsing. */
 struct cli_parsed {

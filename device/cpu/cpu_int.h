@@ -192,6 +192,7 @@ plasmon_status_t device_cpu_event_record(struct device_event *event,
 plasmon_status_t device_cpu_event_elapsed_ns(struct device_event *begin,
                                              struct device_event *end, uint64_t *out_ns);
 bool device_cpu_event_done(struct device_event *event);
+bool device_cpu_event_host_ns(struct device_event *event, uint64_t *out_ns);
 plasmon_status_t device_cpu_launch_enqueue(struct device_stream *stream, device_cpu_fn fn,
                                            const void *args, size_t args_bytes,
                                            uint64_t tag);

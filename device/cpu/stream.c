@@ -637,6 +637,15 @@ bool device_cpu_event_done(struct device_event *base)
     return atomic_load(&event->mark->reached) >= event->recorded;
 }
 
+bool device_cpu_event_host_ns(struct device_event *base, uint64_t *out_ns)
+{
+    if (event_of(base)->recorded == 0 || !device_cpu_event_done(base)) {
+        return false;
+    }
+    *out_ns = atomic_load(&event_of(base)->mark->time_ns);
+    return true;
+}
+
 plasmon_status_t device_cpu_event_elapsed_ns(struct device_event *begin,
                                              struct device_event *end, uint64_t *out_ns)
 {

@@ -553,6 +553,73 @@ PLASMON_API
 plasmon_status_t plasmon_function_wait(struct plasmon_client *client, const char *name,
                                        uint32_t timeout_ms);
 
+/* ------------------------------------------------------------------------------------------------ timelines */
+
+typedef enum {
+    PLASMON_SPAN_RUN  = 0,
+    PLASMON_SPAN_COPY = 1, /* on the device, or from a peer */
+    PLASMON_SPAN_SEND = 2, /* host route: the source's half ... */
+    PLASMON_SPAN_RECV = 3, /* ... and the destination's */
+    PLASMON_SPAN_PUT  = 4,
+    PLASMON_SPAN_READ = 5
+} plasmon_span_kind_t;
+
+/** When something ran. Nanoseconds of CLOCK_REALTIME; 0: not known. Texts live until plasmon_finish(). */
+struct plasmon_span {
+    uint64_t submit_ns;   /* plasmon_submit() */
+    uint64_t placed_ns;   /* the head chose the device */
+    uint64_t enqueued_ns; /* the worker gave it to the device */
+    uint64_t begin_ns; /* on the device, by its clock brought into line with its host's */
+    uint64_t end_ns;
+    uint64_t bytes; /* moved, or all operands of a function */
+    uint64_t task;  /* 0: put in by the head (a copy, say) */
+    uint64_t client;
+    uint64_t launch; /* number on its device */
+    uint32_t device;
+    uint32_t stream;
+    uint32_t kind;  /* plasmon_span_kind_t */
+    uint32_t route; /* 0 local, 1 peer, 2 host, 4 with messages; if bytes were moved */
+    uint32_t peer;  /* the other device */
+    uint32_t reserved;
+    const char *function; /* or what kind of transfer */
+    const char *label;
+};
+
+struct plasmon_timeline_options {
+    size_t size;
+    uint32_t
+        spans_max; /* kept here, the newest; 0: 1048576 (112 bytes each, as they come) */
+};
+#define PLASMON_TIMELINE_INIT                      \
+    {                                              \
+        sizeof(struct plasmon_timeline_options), 0 \
+    }
+
+/**
+ * Record when tasks and transfers run, of all clients and devices of the cluster, from now on. What an earlier recording kept goes. While
+ * nobody records, nothing is spent on it; while somebody does, two events a launch.
+ *
+ * @return PLASMON_OK, EEXIST (this client records already), ETIMEDOUT, ECLOSED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_timeline_start(struct plasmon_client *client,
+                                        const struct plasmon_timeline_options *options);
+/** Stop. What was over when this was called is here when it returns. */
+PLASMON_API
+plasmon_status_t plasmon_timeline_stop(struct plasmon_client *client);
+/**
+ * What was recorded, oldest first as it was reported: fills up to `capacity`, sets *out_count to how many there are. May be called while
+ * recording. out_dropped (may be NULL): how many were lost for want of room, here or on the way.
+ */
+PLASMON_API
+plasmon_status_t plasmon_timeline_spans(struct plasmon_client *client,
+                                        struct plasmon_span *spans, size_t capacity,
+                                        size_t *out_count, uint64_t *out_dropped);
+/** Write it as a trace for ui.perfetto.dev or chrome://tracing, and draw it (SVG). Either path may be NULL. */
+PLASMON_API
+plasmon_status_t plasmon_timeline_write(struct plasmon_client *client,
+                                        const char *json_path, const char *svg_path);
+
 /* ------------------------------------------------------------------------------------------------ functions, status */
 
 struct plasmon_function_info {

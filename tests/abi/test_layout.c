@@ -77,6 +77,11 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_device_info, node, 104);
     EXPECT_AT(plasmon_device_info, bytes_total, 168);
     EXPECT_AT(plasmon_device_info, same_host, 176);
+    ASSERT_EQ(sizeof(struct plasmon_span), 112);
+    EXPECT_AT(plasmon_span, end_ns, 32);
+    EXPECT_AT(plasmon_span, device, 72);
+    EXPECT_AT(plasmon_span, function, 96);
+    ASSERT_EQ(sizeof(struct plasmon_timeline_options), 16);
     ASSERT_EQ(sizeof(struct plasmon_function_info), 24);
     ASSERT_EQ(sizeof(plasmon_scalar_t), 8);
 

@@ -41,7 +41,7 @@
             .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT, ARG_REDUCE), .n_scalars = 2, \
             .scalars = LIST(uint64_t, 5, 0x3ff0000000000000),                              \
             .label = TEXT("gemm \xc3\xa9"), .place = 2, .retries = 3,                      \
-            .time_limit_ms = 500)
+            .time_limit_ms = 500, .submit_ns = 77)
 #define TASK_PUT                                                                          \
     MESSAGE(Task, task, .id = 302, .kind = PLASMON__V1__TASK_KIND__TASK_PUT, .n_args = 1, \
             .args = LIST(Plasmon__V1__Arg *, ARG_OUT), .data = BYTES("\0\1\2three"),      \
@@ -69,6 +69,7 @@ static const Plasmon__V1__ClientFrame client_frame = {
     .cancel         = LIST(uint64_t, 300, 302),
     .n_cancel_force = 1,
     .cancel_force   = LIST(uint64_t, 304),
+    .trace          = MESSAGE(Trace, trace, .request = 8, .on = 1),
     .n_put_open     = 1,
     .put_open       = LIST(Plasmon__V1__PutOpen *,
                            MESSAGE(PutOpen, put_open, .request = 3, .ref = 306, .shape = SHAPE,
@@ -102,6 +103,19 @@ static const Plasmon__V1__ClientFrame client_hello = {
             .host_device = 1, .alive = 1, .bytes_used = 1, .bytes_replica = 2,        \
             .launches = 3, .queued = 4, .restarts = 5, .largest_hole = 6,             \
             .bytes_reserved = 7, .state = PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP)
+#define SPANS                                                                                \
+    LIST(Plasmon__V1__SpanBatch *,                                                           \
+         MESSAGE(SpanBatch, span_batch, .device = 1, .run_streams = 4, .dropped = 2,         \
+                 .error_ns = 3000, .n_spans = 1,                                             \
+                 .spans   = LIST(Plasmon__V1__Span *,                                        \
+                                 MESSAGE(Span, span, .seq = 12, .stream = 1, .kind = 1,      \
+                                         .name = TEXT("gemm"), .label = TEXT("big"),         \
+                                         .client = 7, .task = 300, .submit_ns = 1000,        \
+                                         .placed_ns = 1001, .enqueued_ns = 1002,             \
+                                         .begin_ns = 1003, .duration_ns = 50, .bytes = 4096, \
+                                         .route = 1, .peer = 2)),                            \
+                 .request = 9))
+
 #define FAILURE                                                                            \
     MESSAGE(Failure, failure, .task = 300, .status = -34, .text = TEXT("gemm: k differs"), \
             .first_task = 299, .first_client = 0x42)
@@ -114,6 +128,8 @@ static const Plasmon__V1__HeadFrame head_frame = {
                 .n_devices = 1, .devices = LIST(Plasmon__V1__Device *, DEVICE),
                 .store_socket = TEXT("/run/plasmon/store"), .resumed_seq = 9,
                 .version = TEXT("0.1.0")),
+    .n_spans   = 1,
+    .spans     = SPANS,
     .n_done    = 2,
     .done      = RANGES,
     .n_failed  = 1,
@@ -157,7 +173,7 @@ static const Plasmon__V1__HeadFrame head_frame = {
             .after = LIST(uint64_t, 0x1000000000007, 0x2000000000008), .n_pieces = 1,    \
             .pieces = LIST(Plasmon__V1__Piece *, PIECE), .data = BYTES("data"),          \
             .offset = 4, .length = 5, .peer = 2, .request = 6, .client = 7, .task = 300, \
-            .label = TEXT("copy"), .time_limit_ms = 250)
+            .label = TEXT("copy"), .time_limit_ms = 250, .submit_ns = 77, .placed_ns = 78)
 
 static const Plasmon__V1__WorkerCommand worker_command = {
     .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
@@ -176,6 +192,7 @@ static const Plasmon__V1__WorkerCommand worker_command = {
     .stop           = 1,
     .n_cancel_force = 1,
     .cancel_force   = LIST(uint64_t, 14),
+    .trace          = MESSAGE(Trace, trace, .request = 9, .on = 1),
 };
 static const Plasmon__V1__WorkerFrame worker_frame = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
@@ -205,6 +222,8 @@ static const Plasmon__V1__WorkerFrame worker_frame = {
                            .routes = LIST(Plasmon__V1__RouteStats *,
                                           MESSAGE(RouteStats, route_stats, .route = 1,
                                                   .copies = 2, .bytes = 3))),
+    .n_spans     = 1,
+    .spans       = SPANS,
     .n_condemned = 1,
     .condemned   = LIST(Plasmon__V1__Condemned *,
                         MESSAGE(Condemned, condemned, .seq = 14, .status = -41,
