@@ -58,6 +58,25 @@ bool store_timeline_failed(struct store_timeline *timeline, uint64_t seq)
     return entry >> STREAM_BITS == seq && (entry & STORE_RING_FAILED) != 0;
 }
 
+void store_timeline_release(struct store_timeline *timeline)
+{
+    /* Launches that were not published: their slots name one that is later than any. */
+    for (uint32_t i = 0; i < STORE_RING; i++) {
+        shared_store64(&timeline->ring[i], UINT64_MAX);
+    }
+    /* Those that were: devices wait for the words themselves, and compare them as signed differences. */
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        shared_store64(&timeline->stream[i].value, INT64_MAX);
+    }
+    shared_store64(&timeline->stage_taken.value, INT64_MAX);
+    shared_store64(&timeline->released, 1);
+}
+
+bool store_timeline_is_released(const struct store_timeline *timeline)
+{
+    return shared_load64((uint64_t *)(uintptr_t)&timeline->released) != 0;
+}
+
 enum store_point_state store_timeline_point(struct store_timeline *timeline, uint64_t seq,
                                             uint64_t **out_word, uint64_t *out_value)
 {

@@ -53,6 +53,8 @@ struct store_timeline {
         waits_for; /* bit i: our next launch waits until host device i publishes; by the worker, read by publishers */
     uint64_t
         beat; /* by the worker's main loop, from 1 when it is up; 0: not yet. Reset by the store */
+    uint64_t
+        released; /* by the store: its worker will not come back, and nobody waits for it */
     struct store_word stream[STORE_STREAM_MAX]; /* written by the device */
     struct store_word begun[STORE_STREAM_MAX];  /* written by the device */
     struct store_word stage_ready
@@ -78,6 +80,12 @@ void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint3
 void store_timeline_mark(struct store_timeline *timeline, uint64_t seq, bool failed);
 bool store_timeline_failed(struct store_timeline *timeline,
                            uint64_t seq); /* by the worker */
+/*
+ * By the store, of a device that was given up: whatever anybody waits for is over, now and from now on. What it was to make is not there;
+ * the head has failed it before anybody could read it.
+ */
+void store_timeline_release(struct store_timeline *timeline);
+bool store_timeline_is_released(const struct store_timeline *timeline);
 static inline uint32_t store_ring_stream(uint64_t entry)
 {
     return (uint32_t)entry & 0x7fu;

@@ -382,6 +382,10 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
     }
     (void)snprintf(down.text, sizeof(down.text), "%s%s%.180s", end,
                    worker->last_words[0] != '\0' ? ": " : "", worker->last_words);
+    if (down.quarantined) {
+        store_timeline_release(daemon->host.devices[worker->host_device].timeline);
+        workers_ring(daemon, UINT64_MAX);
+    }
     pl_warn("store", "worker of device %u is down: %s%s", worker->host_device, down.text,
             down.quarantined ? "; the device is quarantined" : "");
     if (daemon->uplink != NULL) {

@@ -250,6 +250,8 @@ bool worker_core_idle(
 /* Bit i: the front waits until host device i publishes something, whose doorbell must make us advance. */
 uint64_t worker_core_waits_for(const struct worker_core *core);
 /* Something waits for a reader to unpin, which wakes nobody: call worker_core_complete() again in a millisecond or so. */
+/* Now and then, and after a doorbell: devices of this host that were given up. Nothing waits for them any longer. */
+void worker_core_look_for_gone(struct worker_core *core);
 bool worker_core_wants_poll(const struct worker_core *core);
 uint64_t
 worker_core_received(const struct worker_core *core); /* last launch seq taken over */

@@ -198,6 +198,7 @@ struct worker_core {
     bool waits_memory;  /* the front does */
     bool waits_unpin;   /* the front does */
     uint64_t waits_for; /* the front does: bit i, for host device i */
+    uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */
     uint64_t bytes_replica;
 
     struct pl_vec waits;  /* struct worker_wait: of the launch being enqueued */

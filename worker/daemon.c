@@ -255,6 +255,7 @@ static void on_tick(void *user)
 
     if (!worker_core_idle(daemon->core) || worker_lanes_busy(&daemon->executor.lanes)) {
         health_check(daemon);
+        worker_core_look_for_gone(daemon->core);
     }
     if (worker_core_wants_poll(daemon->core)) {
         counter_raise(

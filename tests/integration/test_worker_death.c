@@ -4,8 +4,11 @@
  */
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/base.h"
+#include "base/clock.h"
 #include "tests/integration/cluster.h"
 
 #define COUNT (1 << 20) /* 4 MiB of floats */
@@ -264,6 +267,123 @@ TEST(a_mapping_outlives_the_worker)
     }
     plasmon_unmap(mapping);
     plasmon_finish(client);
+}
+
+/* ------------------------------------------------------------------------------------------------ given up */
+
+/* A task that reads y and keeps its device busy; it may be run again as often as need be. */
+static struct plasmon_ref *spin_again(struct plasmon_client *client, struct plasmon_ref *y,
+                                      int device)
+{
+    struct plasmon_arg arg   = {.mode = PLASMON_INOUT};
+    plasmon_scalar_t scalar  = {.i = 60000000};
+    struct plasmon_call call = PLASMON_CALL_INIT;
+    struct plasmon_ref *task;
+
+    CLUSTER_OK(plasmon_snapshot(client, y, &arg.ref)); /* so that y is not overwritten */
+    call.function     = "spin";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &scalar;
+    call.scalar_count = 1;
+    call.device       = device;
+    call.retries      = 200;
+    CLUSTER_OK(plasmon_submit(client, &call, NULL, &task));
+    CLUSTER_OK(plasmon_release(client, task));
+    return arg.ref;
+}
+
+static struct plasmon_client *start_with_route(const char *route)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    options.gpus        = "none";
+    options.cpu_devices = 2;
+    options.transfer    = route;
+    CLUSTER_OK(plasmon_init(&options, &client));
+    return client;
+}
+
+static void expect_failed(struct plasmon_client *client, struct plasmon_ref *ref,
+                          plasmon_status_t status)
+{
+    CLUSTER_OK(plasmon_wait(client, &ref, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    if (plasmon_state(client, ref) != status) {
+        test_fail(__FILE__, __LINE__, "status %d: %s", plasmon_state(client, ref),
+                  plasmon_error(client));
+    }
+    ASSERT_CONTAINS(plasmon_error(client), "is gone");
+}
+
+static bool is_gone(struct plasmon_client *client)
+{
+    char *text;
+    bool gone;
+
+    CLUSTER_OK(plasmon_status_json(client, &text));
+    gone = strstr(text, "\"state\":\"gone\"") != NULL;
+    free(text);
+    return gone;
+}
+
+/* Kill the workers of device 0 until their stores give the device up. */
+static void kill_until_gone(struct plasmon_client *const *clients, unsigned count)
+{
+    uint64_t deadline_ns = pl_now_ns() + 90000000000ull;
+
+    for (unsigned i = 0; i < count;) {
+        pid_t pids[4];
+        unsigned found = cluster_find_all("plasmon-worker", 0, pids, PL_COUNT(pids));
+
+        for (unsigned k = 0; k < found; k++) {
+            (void)kill(pids[k], SIGKILL);
+        }
+        (void)poll(NULL, 0, 20); /* the next one is started after a pause */
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        i += is_gone(clients[i]);
+    }
+}
+
+TEST(a_device_that_is_given_up_keeps_nobody_waiting)
+{
+    struct plasmon_client *clients[2];
+    struct plasmon_ref *y[2], *slow[2], *copied[2], *behind[2], *small[2];
+
+    test_set_timeout(150);
+    test_expect_log();
+    cluster_tag();
+    for (int i = 0; i < 2; i++) { /* pulled by the peer, and staged: both at once */
+        clients[i] = start_with_route(i == 0 ? "peer" : "host");
+        y[i]       = cluster_put(clients[i], COUNT, 0, 0);
+        small[i]   = cluster_put(clients[i], 10, 5, 1);
+        cluster_expect_ramp(clients[i], y[i], COUNT, 0, 1);
+        cluster_expect_ramp(clients[i], small[i], 10, 5, 1);
+        slow[i]   = spin_again(clients[i], y[i], 0);
+        copied[i] = cluster_copy(clients[i], slow[i], 1);  /* device 1 waits for device 0 */
+        behind[i] = cluster_copy(clients[i], small[i], 1); /* and this for its turn */
+        CLUSTER_OK(plasmon_flush(clients[i]));
+    }
+    kill_until_gone(clients, 2);
+    for (int i = 0; i < 2; i++) {
+        struct plasmon_arg arg   = {.mode = PLASMON_IN, .ref = small[i]};
+        struct plasmon_call call = PLASMON_CALL_INIT;
+        struct plasmon_ref *task;
+
+        expect_failed(clients[i], slow[i], PLASMON_EWORKER);
+        expect_failed(clients[i], copied[i], PLASMON_EDEPENDENCY);
+        cluster_expect_ramp(clients[i], behind[i], 10, 5, 1);
+        cluster_expect_all(clients[i], cluster_fill(clients[i], COUNT, 3, PLASMON_ANYWHERE),
+                           COUNT, 3);
+        call.function  = "touch";
+        call.args      = &arg;
+        call.arg_count = 1;
+        call.device    = 0; /* which nobody has any more */
+        CLUSTER_OK(plasmon_submit(clients[i], &call, NULL, &task));
+        expect_failed(clients[i], task, PLASMON_EWORKER);
+        plasmon_finish(clients[i]);
+    }
+    cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
 TEST_MAIN()

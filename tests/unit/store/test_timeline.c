@@ -93,4 +93,23 @@ TEST(a_stream_number_out_of_range_stays_inside_the_timeline)
     pl_free(timeline);
 }
 
+TEST(nobody_waits_for_a_device_that_was_released)
+{
+    struct store_timeline *timeline = timeline_create();
+
+    store_timeline_publish(timeline, 1, 2);
+    ASSERT_EQ(store_timeline_point(timeline, 1, NULL, NULL), STORE_POINT_ENQUEUED);
+    ASSERT_EQ(store_timeline_point(timeline, 2, NULL, NULL), STORE_POINT_UNKNOWN);
+    ASSERT_TRUE(!store_timeline_is_released(timeline));
+    store_timeline_release(timeline);
+    ASSERT_TRUE(store_timeline_is_released(timeline));
+    for (uint64_t seq = 1; seq < 3 * (uint64_t)STORE_RING; seq += 97) {
+        ASSERT_TRUE(store_timeline_done(timeline, seq));
+    }
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) { /* as a GPU compares */
+        ASSERT_TRUE((int64_t)(timeline->stream[i].value - (UINT64_C(1) << 40)) >= 0);
+    }
+    pl_free(timeline);
+}
+
 TEST_MAIN()
