@@ -54,6 +54,9 @@ struct device_config {
         bytes_max; /* CPU: how much memory the device pretends to have; 0: a quarter of the host's RAM */
     uint32_t cpu_threads; /* CPU: threads a kernel may use; 0: 1 */
     bool cpu_guard_pages; /* tests */
+    /* CPU, may be NULL: a launch failed. On its stream's thread, before anything behind it in the stream runs. */
+    void (*cpu_failed)(void *user, uint64_t tag);
+    void *user;
 };
 
 struct device;

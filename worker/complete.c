@@ -4,6 +4,8 @@
  */
 #include "worker/core_int.h"
 
+#include <signal.h>
+
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -95,6 +97,11 @@ void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t
         for (struct worker_launch *launch = core->streams[i].running.first; launch != NULL;
              launch                       = launch->next) {
             if (launch->seq == seq) {
+                if (store_timeline_done(core->timeline, seq) &&
+                    pl_fault_point("worker.die_of_failure")) {
+                    (void)raise(
+                        SIGKILL); /* the word is out, and nobody heard of the failure */
+                }
                 worker_launch_fail(launch, status, "%s", text);
                 if (!pl_bug("worker.forget_failures")) {
                     store_timeline_mark(core->timeline, seq, true);

@@ -18,10 +18,23 @@
 
 /* ------------------------------------------------------------------------------------------------ set-up */
 
+/*
+ * On a CPU stream's thread, before the stream's word can say that the launch is over: whatever becomes of this process, its successor
+ * knows that what was to be made is not right.
+ */
+static void launch_failed(void *user, uint64_t seq)
+{
+    const struct worker_shared *shared = user;
+
+    store_timeline_mark(shared->timelines[shared->host_device], seq, true);
+}
+
 static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err *err)
 {
     struct device_config config = {.bytes_max   = daemon->options.device_memory,
-                                   .cpu_threads = 1};
+                                   .cpu_threads = 1,
+                                   .cpu_failed  = launch_failed,
+                                   .user        = &daemon->shared};
     struct device_info info;
     plasmon_status_t status =
         device_probe(daemon->options.kind, daemon->options.ordinal, &info, err);

@@ -119,8 +119,10 @@ struct device_cpu {
 
     /* Constant after open. */
     uint64_t bytes_max;
-    uint64_t guard_bytes; /* on both sides of each range */
-    uint64_t spin_ns;     /* how long a thread polls before it sleeps */
+    uint64_t guard_bytes;                     /* on both sides of each range */
+    uint64_t spin_ns;                         /* how long a thread polls before it sleeps */
+    void (*failed)(void *user, uint64_t tag); /* may be NULL */
+    void *failed_user;
 
     struct pl_mutex lock; /* rank PL_RANK_DEVICE */
 

@@ -126,6 +126,8 @@ static plasmon_status_t cpu_open(uint32_t ordinal, const struct device_config *c
     cpu->base.ops = &device_cpu_ops;
     cpu_info(ordinal, config, &cpu->base.info);
     cpu->bytes_max   = cpu->base.info.bytes_total;
+    cpu->failed      = config->cpu_failed;
+    cpu->failed_user = config->user;
     cpu->guard_bytes = config->cpu_guard_pages ? DEVICE_CPU_GRANULARITY : 0;
     cpu->spin_ns     = spin_ns();
     pl_list_init(&cpu->streams);
@@ -219,6 +221,9 @@ void device_cpu_failure_add(struct device_cpu_stream *stream, uint64_t tag,
     }
     pl_list_add_tail(&cpu->failures, &failure->link);
     pl_mutex_unlock(&cpu->lock);
+    if (cpu->failed != NULL) {
+        cpu->failed(cpu->failed_user, tag);
+    }
 }
 
 static bool cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err)

@@ -167,21 +167,6 @@ unsigned cluster_list(const char *program, pid_t *pids, unsigned capacity)
     return scan(program, pids, capacity);
 }
 
-unsigned cluster_find_all(const char *program, int device, pid_t *out_pids,
-                          unsigned capacity)
-{
-    pid_t pids[64];
-    unsigned count = scan(program, pids, PL_COUNT(pids));
-    unsigned found = 0;
-
-    for (unsigned i = 0; i < count && i < PL_COUNT(pids) && found < capacity; i++) {
-        if (has_device(pids[i], device)) {
-            out_pids[found++] = pids[i];
-        }
-    }
-    return found;
-}
-
 pid_t cluster_find(const char *program, int device)
 {
     uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * 1000000ull;

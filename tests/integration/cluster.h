@@ -35,9 +35,6 @@ unsigned cluster_count(const char *program);
 unsigned cluster_list(const char *program, pid_t *pids, unsigned capacity);
 /* The process of `program` (and, if not negative, of that device on this host). Waits for it. */
 pid_t cluster_find(const char *program, int device);
-/* All that there are now, at most `capacity`; returns how many. */
-unsigned cluster_find_all(const char *program, int device, pid_t *out_pids,
-                          unsigned capacity);
 /*
  * The worker of a device as calls number them.
  */

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "base/clock.h"
@@ -269,6 +271,70 @@ TEST(a_mapping_outlives_the_worker)
     plasmon_finish(client);
 }
 
+/* ------------------------------------------------------------------------------------------------ failures */
+
+/* A task that makes `count` floats, and fails while it runs. */
+static struct plasmon_ref *fail(struct plasmon_client *client, int64_t count)
+{
+    struct plasmon_shape shape = cluster_vector(PLASMON_F32, count);
+    struct plasmon_arg arg     = {.mode = PLASMON_OUT, .shape = &shape};
+    plasmon_scalar_t scalar    = {.i = 7};
+    struct plasmon_call call   = PLASMON_CALL_INIT;
+    struct plasmon_ref *made;
+
+    call.function     = "test_fail";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &scalar;
+    call.scalar_count = 1;
+    call.device       = 0;
+    CLUSTER_OK(plasmon_submit(client, &call, &made, NULL));
+    return made;
+}
+
+static unsigned restarts_of_device_0(struct plasmon_client *client)
+{
+    const char *found;
+    unsigned restarts;
+    char *text;
+
+    CLUSTER_OK(plasmon_status_json(client, &text));
+    found = strstr(text, "\"restarts\":");
+    ASSERT_NOT_NULL(found);
+    restarts = (unsigned)atoi(found + strlen("\"restarts\":"));
+    free(text);
+    return restarts;
+}
+
+/* Its word said that the launch was over; its worker died before it had told anybody that it had failed. */
+TEST(a_failure_that_its_worker_did_not_live_to_tell_is_a_failure)
+{
+    struct plasmon_client *client;
+    float bytes[100];
+
+    /* A worker dies of the second failure that it takes from its device. */
+    ASSERT_EQ(setenv("PLASMON_FAULT", "worker.die_of_failure:1", 1), 0);
+    test_expect_log();
+    client = cluster_start(1);
+    for (int i = 0; i < 100 && restarts_of_device_0(client) == 0; i++) {
+        struct plasmon_ref *failed = fail(client, 100);
+        plasmon_status_t status =
+            plasmon_get(client, failed, bytes, sizeof(bytes), CLUSTER_WAIT_MS);
+
+        if (status !=
+            PLASMON_EFUNCTION) { /* of the one whose reason died with the worker */
+            ASSERT_STATUS(status, PLASMON_EWORKER);
+            ASSERT_CONTAINS(plasmon_error(client), "had failed when its worker died");
+        }
+        CLUSTER_OK(plasmon_release(client, failed));
+    }
+    if (restarts_of_device_0(client) == 0) {
+        test_skip("this build has no fault points");
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 /* ------------------------------------------------------------------------------------------------ given up */
 
 /* A task that reads y and keeps its device busy; it may be run again as often as need be. */
@@ -316,43 +382,62 @@ static void expect_failed(struct plasmon_client *client, struct plasmon_ref *ref
     ASSERT_CONTAINS(plasmon_error(client), "is gone");
 }
 
-static bool is_gone(struct plasmon_client *client)
+/*
+ * A folder of programs in which workers of device 0 end at once as soon as the file `dead` is there: a device that does not come up
+ * again, with launches that nobody ever enqueues.
+ */
+static void use_breakable_workers(char dead[256])
 {
-    char *text;
-    bool gone;
+    static const char *const daemons[] = {"plasmon-store", "plasmon-head"};
+    const char *real                   = getenv("PLASMON_BIN_DIR");
+    char path[256], target[512];
+    FILE *script;
 
-    CLUSTER_OK(plasmon_status_json(client, &text));
-    gone = strstr(text, "\"state\":\"gone\"") != NULL;
-    free(text);
-    return gone;
+    ASSERT_NOT_NULL(real);
+    (void)snprintf(dead, 256, "%s/dead", cluster_folder());
+    for (size_t i = 0; i < PL_COUNT(daemons); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", cluster_folder(), daemons[i]);
+        (void)snprintf(target, sizeof(target), "%s/%s", real, daemons[i]);
+        ASSERT_EQ(symlink(target, path), 0);
+    }
+    (void)snprintf(path, sizeof(path), "%s/plasmon-worker", cluster_folder());
+    script = fopen(path, "we");
+    ASSERT_NOT_NULL(script);
+    (void)fprintf(
+        script,
+        "#!/bin/sh\ncase \" $* \" in *' --host-device 0 '*) [ ! -e '%s' ] || exit 1 "
+        ";; esac\nexec '%s/plasmon-worker' \"$@\"\n",
+        dead, real);
+    ASSERT_EQ(fclose(script), 0);
+    ASSERT_EQ(chmod(path, 0700), 0);
+    ASSERT_EQ(setenv("PLASMON_BIN_DIR", cluster_folder(), 1), 0);
 }
 
-/* Kill the workers of device 0 until their stores give the device up. */
-static void kill_until_gone(struct plasmon_client *const *clients, unsigned count)
+static void wait_gone(struct plasmon_client *client)
 {
     uint64_t deadline_ns = pl_now_ns() + 90000000000ull;
+    char *text           = NULL;
 
-    for (unsigned i = 0; i < count;) {
-        pid_t pids[4];
-        unsigned found = cluster_find_all("plasmon-worker", 0, pids, PL_COUNT(pids));
-
-        for (unsigned k = 0; k < found; k++) {
-            (void)kill(pids[k], SIGKILL);
-        }
-        (void)poll(NULL, 0, 20); /* the next one is started after a pause */
+    do {
+        free(text);
+        (void)poll(NULL, 0, 50); /* nothing tells of it: ask */
         ASSERT_TRUE(pl_now_ns() < deadline_ns);
-        i += is_gone(clients[i]);
-    }
+        CLUSTER_OK(plasmon_status_json(client, &text));
+    } while (strstr(text, "\"state\":\"gone\"") == NULL);
+    free(text);
 }
 
 TEST(a_device_that_is_given_up_keeps_nobody_waiting)
 {
     struct plasmon_client *clients[2];
-    struct plasmon_ref *y[2], *slow[2], *copied[2], *behind[2], *small[2];
+    struct plasmon_ref *y[2], *slow[2], *copied[2], *behind[2], *small[2], *late[2];
+    char dead[256];
+    FILE *file;
 
     test_set_timeout(150);
     test_expect_log();
     cluster_tag();
+    use_breakable_workers(dead);
     for (int i = 0; i < 2; i++) { /* pulled by the peer, and staged: both at once */
         clients[i] = start_with_route(i == 0 ? "peer" : "host");
         y[i]       = cluster_put(clients[i], COUNT, 0, 0);
@@ -364,7 +449,15 @@ TEST(a_device_that_is_given_up_keeps_nobody_waiting)
         behind[i] = cluster_copy(clients[i], small[i], 1); /* and this for its turn */
         CLUSTER_OK(plasmon_flush(clients[i]));
     }
-    kill_until_gone(clients, 2);
+    ASSERT_TRUE((file = fopen(dead, "we")) != NULL && fclose(file) == 0);
+    for (int i = 0; i < 2; i++) {
+        cluster_kill(cluster_find("plasmon-worker", 0));
+        late[i] = cluster_copy(clients[i], cluster_copy(clients[i], y[i], 0), 1);
+        CLUSTER_OK(plasmon_flush(clients[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        wait_gone(clients[i]);
+    }
     for (int i = 0; i < 2; i++) {
         struct plasmon_arg arg   = {.mode = PLASMON_IN, .ref = small[i]};
         struct plasmon_call call = PLASMON_CALL_INIT;
@@ -372,7 +465,9 @@ TEST(a_device_that_is_given_up_keeps_nobody_waiting)
 
         expect_failed(clients[i], slow[i], PLASMON_EWORKER);
         expect_failed(clients[i], copied[i], PLASMON_EDEPENDENCY);
+        expect_failed(clients[i], late[i], PLASMON_EDEPENDENCY);
         cluster_expect_ramp(clients[i], behind[i], 10, 5, 1);
+        cluster_expect_ramp(clients[i], cluster_put(clients[i], COUNT, 7, 1), COUNT, 7, 1);
         cluster_expect_all(clients[i], cluster_fill(clients[i], COUNT, 3, PLASMON_ANYWHERE),
                            COUNT, 3);
         call.function  = "touch";
@@ -383,7 +478,7 @@ TEST(a_device_that_is_given_up_keeps_nobody_waiting)
         expect_failed(clients[i], task, PLASMON_EWORKER);
         plasmon_finish(clients[i]);
     }
-    cluster_expect_gone(CLUSTER_GONE_MS);
+    cluster_remove();
 }
 
 TEST_MAIN()
