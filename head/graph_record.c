@@ -145,14 +145,14 @@ static plasmon_status_t check_overlap(const struct graph_task *task, struct pl_e
     for (uint32_t i = 0; i < task->arg_count; i++) {
         const struct graph_arg *a = &task->args[i];
 
-        if (!graph_writes(a->mode)) {
-            continue;
+        if (!graph_writes(a->mode) || a->mode == PLASMON__V1__MODE__MODE_REDUCE) {
+            continue; /* partial results are apart */
         }
         for (uint32_t j = 0; j < task->arg_count; j++) {
             const struct graph_arg *b = &task->args[j];
 
             if (j != i && a->slot == b->slot && pl_box_intersects(&a->hull, &b->hull) &&
-                (a->mode != PLASMON__V1__MODE__MODE_REDUCE || b->mode != a->mode)) {
+                b->mode != PLASMON__V1__MODE__MODE_REDUCE) {
                 return pl_err_set(err, PLASMON_EINVAL,
                                   "arguments %u and %u overlap and one of them is written",
                                   i, j);

@@ -90,6 +90,11 @@ struct graph_step {
     uint32_t pieces;
     uint64_t pause_ns; /* virtual time that passes before it */
     bool flush;
+    /* A step of a recorded graph: several in a row are one launch. The first launch of a graph comes with its recording. */
+    uint32_t recorded; /* which graph; 0: none */
+    uint32_t launch;   /* from 0 */
+    bool last;         /* of its launch */
+    bool last_launch;
     /* While played. */
     struct sim_answer *answers[GRAPH_PUT_MAX];
     uint64_t task;
@@ -107,6 +112,8 @@ struct graph {
     uint32_t map_weight;
     uint32_t unmap_permille;
     bool client_crashes;
+    bool replays; /* nothing fails in it; some steps are recorded and launched again */
+    uint32_t recordings;
     uint32_t crash_step;   /* before it ... */
     uint32_t crash_client; /* ... this client dies */
     bool says_bye;         /* instead of releasing its refs */
@@ -134,7 +141,7 @@ struct graph_coverage {
     uint64_t cell[GRAPH_MODES][GRAPH_VIEW_KINDS][GRAPH_RELATIONS][GRAPH_HOLDERS]
                  [GRAPH_FAILURES];
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
-        breaks, starvations, launches;
+        breaks, starvations, launches, replayed;
 };
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);

@@ -234,12 +234,13 @@ uint32_t graph_coverage_missing(const struct graph_coverage *coverage, struct pl
 void graph_coverage_print(const struct graph_coverage *coverage)
 {
     printf("# %llu graphs: %llu tasks (%llu done, %llu failed), %llu reads, %llu launches, "
-           "%llu crashes, %llu broken connections, %llu starvations\n",
+           "%llu crashes, %llu broken connections, %llu starvations, %llu tasks replayed\n",
            (unsigned long long)coverage->graphs, (unsigned long long)coverage->tasks,
            (unsigned long long)coverage->tasks_done,
            (unsigned long long)coverage->tasks_failed, (unsigned long long)coverage->reads,
            (unsigned long long)coverage->launches, (unsigned long long)coverage->crashes,
-           (unsigned long long)coverage->breaks, (unsigned long long)coverage->starvations);
+           (unsigned long long)coverage->breaks, (unsigned long long)coverage->starvations,
+           (unsigned long long)coverage->replayed);
     printf("# executed arguments: none / failed input / cancelled / worker crash\n");
     for (uint32_t m = 0; m < GRAPH_MODES; m++) {
         if (infeasible(m) != NULL) {
@@ -360,6 +361,7 @@ static void check_run(struct check *check, const struct graph_step *step, uint32
     failed_input = has_failed_input(check, step);
     must_fail    = failed_input || strcmp(step->function, "test_fail") == 0;
     check->coverage->tasks++;
+    check->coverage->replayed += step->recorded != 0;
     cover(check, step, failed_input);
     if (answer->status == PLASMON_OK) {
         if (must_fail) {

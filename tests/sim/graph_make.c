@@ -242,6 +242,9 @@ static void make_run(struct graph *graph, uint32_t client)
         roll -= makers[i].weight;
         i++;
     }
+    if (graph->replays && makers[i].fn == make_failing) {
+        i = 0; /* a launch fails as a whole, which the model does not know */
+    }
     step->place = graph_chance(graph, 650)
                       ? (uint32_t)graph_between(graph, 1, graph->config.devices)
                       : 0;
@@ -408,6 +411,7 @@ static void make_shared(struct graph *graph, uint32_t client)
 
 static void draw_config(struct graph *graph, const struct graph_profile *profile)
 {
+    bool scarce                         = false;
     static const char *const policies[] = {"auto", "locality", "round-robin"};
     struct sim_config *config           = &graph->config;
 
@@ -438,6 +442,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     }
     if (graph_chance(graph, profile->scarce_permille)) {
         config->device_bytes = graph_between(graph, 3, 10) * 4096;
+        scarce               = true;
     }
     if (graph_chance(graph, profile->crash_permille)) {
         config->crashes_max = (uint32_t)graph_between(
@@ -448,6 +453,61 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->breaks_max = (uint32_t)graph_between(
             graph, 1, profile->breaks_most != 0 ? profile->breaks_most : 4);
         config->break_millionth = 4000;
+    }
+    /* By no draw, so that other seeds make what they made before. */
+    graph->replays = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
+                     config->crashes_max == 0;
+    if (graph->replays) {
+        graph->cancel_weight = 0;
+    }
+}
+
+static bool can_repeat(const struct graph *graph, const struct graph_step *step,
+                       uint32_t client)
+{
+    if (step->kind != GRAPH_RUN || step->client != client || step->recorded != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        if (step->args[i].fresh || graph->refs[step->args[i].ref].released) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Some of the client's last tasks once more, as a graph that is launched a few times. */
+static void make_replays(struct graph *graph, uint32_t client)
+{
+    uint32_t found[8];
+    uint32_t count    = 0;
+    uint32_t launches = (uint32_t)graph_between(graph, 1, 4);
+
+    for (uint32_t i = graph->step_count; i-- > 0 && count < PL_COUNT(found);) {
+        if (can_repeat(graph, &graph->steps[i], client) && graph_chance(graph, 800)) {
+            found[count++] = i;
+        }
+    }
+    if (count == 0 || graph->step_count + launches * count + 140 > GRAPH_STEPS_MAX) {
+        return;
+    }
+    graph->recordings++;
+    for (uint32_t l = 0; l < launches; l++) {
+        for (uint32_t k = count; k-- > 0;) {
+            struct graph_step *step       = step_add(graph, GRAPH_RUN, client);
+            const struct graph_step *from = &graph->steps[found[k]];
+
+            step->function     = from->function;
+            step->arg_count    = from->arg_count;
+            step->scalar_count = from->scalar_count;
+            step->place        = from->place;
+            memcpy(step->args, from->args, sizeof(step->args));
+            memcpy(step->scalars, from->scalars, sizeof(step->scalars));
+            step->recorded    = graph->recordings;
+            step->launch      = l;
+            step->last        = k == 0;
+            step->last_launch = l + 1 == launches;
+        }
     }
 }
 
@@ -521,6 +581,9 @@ static void make_step(struct graph *graph, uint32_t ndim, uint32_t dtype)
         make_cancel(graph, client);
     } else {
         make_with_source(graph, client, GRAPH_MAP);
+    }
+    if (graph->replays && graph_chance(graph, 120)) {
+        make_replays(graph, client);
     }
     make_unmaps(graph, graph->unmap_permille);
 }

@@ -97,6 +97,30 @@ static void note_holders(struct graph *graph, uint32_t upto, struct graph_arg *a
 
 /* ------------------------------------------------------------------------------------------ steps */
 
+/* The steps before it, back to the first of its launch, share its task. */
+static void play_launch(struct graph *graph, struct graph_step *last, uint32_t index,
+                        struct sim_client *client)
+{
+    struct sim_task task = new_task(client, PLASMON__V1__TASK_KIND__TASK_GRAPH_END, 0);
+    struct sim_answer *answer;
+
+    task.graph = last->recorded;
+    if (last->launch == 0) {
+        sim_client_record(client, &task);
+        task.id = sim_client_id(client);
+    }
+    task.kind = PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH;
+    answer    = sim_client_task(client, &task);
+    for (uint32_t i = index + 1; i-- > 0 && graph->steps[i].recorded == last->recorded &&
+                                 graph->steps[i].launch == last->launch;) {
+        graph->steps[i].task       = task.id;
+        graph->steps[i].answers[0] = answer;
+    }
+    if (last->last_launch) {
+        sim_client_graph_release(client, last->recorded);
+    }
+}
+
 static void play_run(struct graph *graph, struct graph_step *step, uint32_t index,
                      struct sim_client *client)
 {
@@ -114,8 +138,18 @@ static void play_run(struct graph *graph, struct graph_step *step, uint32_t inde
         }
         wire_arg(graph, &step->args[i], &task.args[i]);
     }
-    step->task       = task.id;
-    step->answers[0] = sim_client_task(client, &task);
+    step->task = task.id;
+    if (step->recorded == 0) {
+        step->answers[0] = sim_client_task(client, &task);
+        return;
+    }
+    if (step->launch == 0) {
+        task.graph = step->recorded;
+        sim_client_record(client, &task);
+    }
+    if (step->last) {
+        play_launch(graph, step, index, client);
+    }
 }
 
 static void play_put(struct graph *graph, struct graph_step *step,

@@ -263,6 +263,7 @@ struct sim_task {
     uint32_t place; /* 0: anywhere; device index + 1 */
     uint32_t retries;
     bool donatable;
+    uint64_t graph; /* recorded in it; or which one ends, or is launched */
 };
 
 enum sim_answer_kind {
@@ -329,6 +330,7 @@ struct sim_client {
     struct pl_vec locates;
     struct pl_vec reads;
     struct pl_vec cancels;
+    struct pl_vec graph_releases; /* uint64_t */
     struct pl_vec opens;
     struct pl_vec seals;
     struct pl_vec publishes;
@@ -341,6 +343,9 @@ struct sim_client {
 uint64_t sim_client_id(struct sim_client *client);
 /* All of these are batched until sim_client_flush(). The answer stays until the simulation ends. */
 struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_task *task);
+/* A task of which nothing is told: recorded, or the end of a recording. */
+void sim_client_record(struct sim_client *client, const struct sim_task *task);
+void sim_client_graph_release(struct sim_client *client, uint64_t graph);
 struct sim_answer *sim_client_read(struct sim_client *client, uint64_t ref,
                                    const struct pl_view *view, uint64_t bytes);
 /*

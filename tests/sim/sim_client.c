@@ -130,7 +130,7 @@ static Plasmon__V1__Arg *put_arg(struct sim_client *client, const struct sim_arg
     return out;
 }
 
-struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_task *task)
+void sim_client_record(struct sim_client *client, const struct sim_task *task)
 {
     Plasmon__V1__Task *out;
 
@@ -144,6 +144,7 @@ struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_t
     out->retries       = task->retries;
     out->put_offset    = task->put_offset;
     out->put_donatable = task->donatable;
+    out->graph         = task->graph;
     out->n_args        = task->arg_count;
     out->args          = take(client, (task->arg_count + 1) * sizeof(*out->args));
     for (uint32_t i = 0; i < task->arg_count; i++) {
@@ -163,6 +164,11 @@ struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_t
     if (client->tasks.count >= FRAME_TASKS_MAX) {
         sim_client_flush(client);
     }
+}
+
+struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_task *task)
+{
+    sim_client_record(client, task);
     return answer_add(client, SIM_ANSWER_TASK, task->id);
 }
 
@@ -278,6 +284,16 @@ void sim_client_release(struct sim_client *client, uint64_t ref)
     place(&client->ranges, out);
 }
 
+void sim_client_graph_release(struct sim_client *client, uint64_t graph)
+{
+    uint64_t *out;
+
+    begin(client, TAIL_RELEASE);
+    out = pl_vec_push(&client->graph_releases);
+    PL_CHECK(out != NULL);
+    *out = graph;
+}
+
 void sim_client_cancel(struct sim_client *client, uint64_t task)
 {
     uint64_t *out;
@@ -316,9 +332,10 @@ static void outbox_pump(struct sim_client *client)
 
 static void frame_clear(struct sim_client *client)
 {
-    struct pl_vec *const lists[] = {&client->tasks, &client->ranges,    &client->locates,
-                                    &client->reads, &client->cancels,   &client->opens,
-                                    &client->seals, &client->publishes, &client->lookups};
+    struct pl_vec *const lists[] = {
+        &client->tasks,     &client->ranges,         &client->locates, &client->reads,
+        &client->cancels,   &client->graph_releases, &client->opens,   &client->seals,
+        &client->publishes, &client->lookups};
 
     for (size_t i = 0; i < PL_COUNT(lists); i++) {
         pl_vec_clear(lists[i]);
@@ -334,24 +351,26 @@ void sim_client_flush(struct sim_client *client)
     struct sim_body *body;
     size_t length;
 
-    frame->n_tasks    = client->tasks.count;
-    frame->tasks      = client->tasks.items;
-    frame->n_release  = client->ranges.count;
-    frame->release    = client->ranges.items;
-    frame->n_locate   = client->locates.count;
-    frame->locate     = client->locates.items;
-    frame->n_read     = client->reads.count;
-    frame->read       = client->reads.items;
-    frame->n_cancel   = client->cancels.count;
-    frame->cancel     = client->cancels.items;
-    frame->n_put_open = client->opens.count;
-    frame->put_open   = client->opens.items;
-    frame->n_put_seal = client->seals.count;
-    frame->put_seal   = client->seals.items;
-    frame->n_publish  = client->publishes.count;
-    frame->publish    = client->publishes.items;
-    frame->n_lookup   = client->lookups.count;
-    frame->lookup     = client->lookups.items;
+    frame->n_tasks         = client->tasks.count;
+    frame->tasks           = client->tasks.items;
+    frame->n_release       = client->ranges.count;
+    frame->release         = client->ranges.items;
+    frame->n_locate        = client->locates.count;
+    frame->locate          = client->locates.items;
+    frame->n_read          = client->reads.count;
+    frame->read            = client->reads.items;
+    frame->n_graph_release = client->graph_releases.count;
+    frame->graph_release   = client->graph_releases.items;
+    frame->n_cancel        = client->cancels.count;
+    frame->cancel          = client->cancels.items;
+    frame->n_put_open      = client->opens.count;
+    frame->put_open        = client->opens.items;
+    frame->n_put_seal      = client->seals.count;
+    frame->put_seal        = client->seals.items;
+    frame->n_publish       = client->publishes.count;
+    frame->publish         = client->publishes.items;
+    frame->n_lookup        = client->lookups.count;
+    frame->lookup          = client->lookups.items;
 
     length = plasmon__v1__client_frame__get_packed_size(frame);
     if (length > 0) {
@@ -605,18 +624,19 @@ void sim_client_crash(struct sim_client *client)
 
 void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index)
 {
-    *client = (struct sim_client){.sim       = sim,
-                                  .index     = index,
-                                  .life      = 1,
-                                  .tasks     = PL_VEC_INIT(Plasmon__V1__Task *),
-                                  .ranges    = PL_VEC_INIT(Plasmon__V1__Range *),
-                                  .locates   = PL_VEC_INIT(Plasmon__V1__Locate *),
-                                  .reads     = PL_VEC_INIT(Plasmon__V1__Read *),
-                                  .cancels   = PL_VEC_INIT(uint64_t),
-                                  .opens     = PL_VEC_INIT(Plasmon__V1__PutOpen *),
-                                  .seals     = PL_VEC_INIT(Plasmon__V1__PutSeal *),
-                                  .publishes = PL_VEC_INIT(Plasmon__V1__Publish *),
-                                  .lookups   = PL_VEC_INIT(Plasmon__V1__Lookup *)};
+    *client = (struct sim_client){.sim            = sim,
+                                  .index          = index,
+                                  .life           = 1,
+                                  .tasks          = PL_VEC_INIT(Plasmon__V1__Task *),
+                                  .ranges         = PL_VEC_INIT(Plasmon__V1__Range *),
+                                  .locates        = PL_VEC_INIT(Plasmon__V1__Locate *),
+                                  .reads          = PL_VEC_INIT(Plasmon__V1__Read *),
+                                  .cancels        = PL_VEC_INIT(uint64_t),
+                                  .graph_releases = PL_VEC_INIT(uint64_t),
+                                  .opens          = PL_VEC_INIT(Plasmon__V1__PutOpen *),
+                                  .seals          = PL_VEC_INIT(Plasmon__V1__PutSeal *),
+                                  .publishes      = PL_VEC_INIT(Plasmon__V1__Publish *),
+                                  .lookups        = PL_VEC_INIT(Plasmon__V1__Lookup *)};
 
     PL_CHECK(wire_arena_init(&client->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
     wire_link_init(&client->link, LINK_KEPT_BYTES);
@@ -634,9 +654,10 @@ void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index
 
 void sim_client_finish(struct sim_client *client)
 {
-    struct pl_vec *const lists[] = {&client->tasks, &client->ranges,    &client->locates,
-                                    &client->reads, &client->cancels,   &client->opens,
-                                    &client->seals, &client->publishes, &client->lookups};
+    struct pl_vec *const lists[] = {
+        &client->tasks,     &client->ranges,         &client->locates, &client->reads,
+        &client->cancels,   &client->graph_releases, &client->opens,   &client->seals,
+        &client->publishes, &client->lookups};
     uint64_t key;
     void *value;
 
