@@ -209,7 +209,9 @@ TEST(objects_survive_an_illegal_access)
     status = plasmon_get(s.px, bad, out, sizeof(out), WAIT_MS);
     printf("# the call that faults: %s: %s\n", plasmon_status_name(status),
            plasmon_error(s.px));
-    ASSERT_EQ(status, PLASMON_EWORKER);
+    ASSERT_EQ(status, PLASMON_EDEVICE);
+    ASSERT_NOT_NULL(strstr(plasmon_error(s.px), "test_illegal"));
+    ASSERT_NOT_NULL(strstr(plasmon_error(s.px), "CUDA_ERROR_ILLEGAL_ADDRESS"));
     compare(&s);
     printf("# %u GiB survived an illegal access\n", s.objects);
     plasmon_finish(s.px);
