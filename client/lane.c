@@ -146,12 +146,21 @@ static uint32_t slots_take_locked(struct lane *lane, struct job *job, uint32_t w
     return job->slot_count;
 }
 
+static plasmon_status_t closed_check(const struct lane *lane, struct pl_err *err)
+{
+    return __atomic_load_n(&lane->shared->closed, __ATOMIC_ACQUIRE) == 0
+               ? PLASMON_OK
+               : pl_err_set(err, PLASMON_ECLOSED,
+                            "the device was given up, or the lane cannot be pinned");
+}
+
 static plasmon_status_t hope_check(const struct job *job, struct pl_err *err)
 {
     const struct lane_transfer *transfer = job->transfer;
+    plasmon_status_t status              = closed_check(job->lane, err);
 
-    if (__atomic_load_n(&job->lane->shared->closed, __ATOMIC_ACQUIRE) != 0) {
-        return pl_err_set(err, PLASMON_ECLOSED, "the device was given up");
+    if (status != PLASMON_OK) {
+        return status;
     }
     if (pl_now_ns() >= transfer->deadline_ns) {
         return pl_err_set(err, PLASMON_ETIMEDOUT,
@@ -357,9 +366,12 @@ static plasmon_status_t job_run(struct job *job, uint32_t threads,
                                 void (*pump)(void *user, uint32_t index),
                                 struct pl_err *err)
 {
-    plasmon_status_t status =
-        slots_take(job, (uint32_t)pl_min_u64(job->piece_count, TRANSFER_SLOTS_MAX), err);
+    plasmon_status_t status = closed_check(job->lane, err);
 
+    if (status == PLASMON_OK) {
+        status = slots_take(job, (uint32_t)pl_min_u64(job->piece_count, TRANSFER_SLOTS_MAX),
+                            err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }

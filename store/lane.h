@@ -59,8 +59,8 @@ static_assert(sizeof(struct store_lane_slot) == 128, "shared between processes")
 
 struct store_lane {
     uint64_t magic;
-    uint64_t
-        closed; /* by the store: the device is given up, nothing will be done any more */
+    /* By the store: the device is given up; by the worker: this cannot be pinned. Nothing will be done any more. */
+    uint64_t closed;
     struct store_lane_slot slot[STORE_LANE_SLOTS];
 };
 

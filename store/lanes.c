@@ -2,6 +2,11 @@
 
 #include "base/fd.h"
 
+static bool lane_closed(const struct store_host_lane *lane)
+{
+    return __atomic_load_n(&lane->shared->closed, __ATOMIC_ACQUIRE) != 0;
+}
+
 static bool lane_quiet(const struct store_host_lane *lane)
 {
     for (uint32_t i = 0; i < STORE_LANE_SLOTS; i++) {
@@ -60,7 +65,7 @@ plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint
     for (uint32_t i = 0; *out_lane == NULL && i < owner->lane_count; i++) {
         struct store_host_lane *lane = &owner->lanes[i];
 
-        if (lane->reader == STORE_LANE_FREE && lane_quiet(lane)) {
+        if (lane->reader == STORE_LANE_FREE && !lane_closed(lane) && lane_quiet(lane)) {
             lane->reader = reader;
             *out_lane    = lane;
         }

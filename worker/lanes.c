@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -85,10 +86,18 @@ static plasmon_status_t lane_add(struct worker_lanes *lanes, int fd)
         goto err_free;
     }
     lane->shared = memory;
-    status       = lane->shared->magic == STORE_LANE_MAGIC
-                       ? device_host_register(lanes->device, memory, STORE_LANE_BYTES)
-                       : PLASMON_EVERSION;
-    if (status != PLASMON_OK) {
+    if (lane->shared->magic != STORE_LANE_MAGIC) {
+        status = PLASMON_EVERSION;
+        goto err_unmap;
+    }
+    status = pl_fault_point("worker.lane_register")
+                 ? PLASMON_ENOMEM
+                 : device_host_register(lanes->device, memory, STORE_LANE_BYTES);
+    if (status !=
+        PLASMON_OK) { /* too much is pinned: its client uses messages, and everybody else goes on */
+        pl_warn("worker", "a client's lane cannot be pinned: %s", pl_status_text(status));
+        __atomic_store_n(&lane->shared->closed, 1, __ATOMIC_RELEASE);
+        status = PLASMON_OK;
         goto err_unmap;
     }
     place = pl_vec_push(&lanes->lanes);

@@ -78,6 +78,18 @@ TEST(a_lane_with_something_on_its_way_is_not_given_out)
     store_host_finish(&host);
 }
 
+TEST(a_lane_that_its_worker_closed_is_not_given_out_again)
+{
+    struct store_host_lane *lane;
+
+    begin();
+    lane                 = take(0, FIRST_CLIENT, true);
+    lane->shared->closed = 1;
+    ASSERT_EQ(store_lanes_release(&host, FIRST_CLIENT), 0);
+    ASSERT_TRUE(take(0, FIRST_CLIENT + 1, true) != lane);
+    store_host_finish(&host);
+}
+
 TEST(a_device_that_is_given_up_says_so_in_its_lanes)
 {
     struct store_host_lane *lane, *none;

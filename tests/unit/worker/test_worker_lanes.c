@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "tests/harness/test.h"
 
@@ -211,6 +212,20 @@ TEST(a_buffer_is_held_while_a_copy_into_it_is_on_its_way)
     ASSERT_TRUE(!worker_lanes_write(&lanes, 1));
     worker_lanes_serve(&lanes); /* now the second one is */
     ASSERT_OK(wait_done(0));
+    end();
+}
+
+TEST(a_lane_that_cannot_be_pinned_is_closed)
+{
+    begin();
+    test_expect_log();
+    pl_fault_arm("worker.lane_register", 0);
+    take();
+    ASSERT_TRUE(pl_fault_disarm());
+    ASSERT_EQ(lane->closed, 1);
+    ask(0, STORE_LANE_GET, 2, 0, 10);
+    worker_lanes_serve(&lanes);
+    ASSERT_TRUE(!store_lane_quiet(lane, 0)); /* it is nobody's */
     end();
 }
 
