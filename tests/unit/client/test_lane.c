@@ -74,11 +74,13 @@ static struct lane *begin(struct worker *worker)
     ASSERT_OK(pl_fd_map(slab, STORE_LANE_BYTES, 1, &mapped));
     doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ASSERT_TRUE(doorbell >= 0);
-    *worker = (struct worker){
-        .lane = mapped, .doorbell = dup(doorbell), .buffer = calloc(1, BUFFER_BYTES)};
-    worker->lane->magic = STORE_LANE_MAGIC;
+    *worker = (struct worker){.doorbell = dup(doorbell), .buffer = calloc(1, BUFFER_BYTES)};
+    ((struct store_lane *)mapped)->magic = STORE_LANE_MAGIC;
     ASSERT_NOT_NULL(worker->buffer);
+    pl_fd_unmap(mapped, STORE_LANE_BYTES);
     ASSERT_OK(lane_create(slab, doorbell, &lane, &err));
+    worker->lane =
+        lane->shared; /* the same mapping: the thread sanitizer sees one word, not two */
     ASSERT_EQ(pthread_create(&worker->thread, NULL, worker_run, worker), 0);
     return lane;
 }
@@ -88,7 +90,6 @@ static void end(struct worker *worker, struct lane *lane)
     worker->stop = true;
     ASSERT_EQ(pthread_join(worker->thread, NULL), 0);
     lane_destroy(lane);
-    pl_fd_unmap(worker->lane, STORE_LANE_BYTES);
     pl_fd_close(&worker->doorbell);
     free(worker->buffer);
 }
@@ -125,7 +126,7 @@ static void round_trip(struct worker *worker, struct lane *lane, uint64_t offset
 TEST(bytes_of_any_size_go_both_ways)
 {
     static const uint64_t sizes[] = {
-        1, 1000, 256 << 10, (256 << 10) + 1, (2 << 20) + 3, (20 << 20) + 7, (64 << 20) - 1};
+        1, 1000, 256 << 10, (256 << 10) + 1, (2 << 20) + 3, (20 << 20) + 7};
     struct worker worker;
     struct lane *lane = begin(&worker);
 
@@ -146,8 +147,8 @@ static void *user_run(void *arg)
 {
     struct user *user = arg;
 
-    for (unsigned i = 0; i < 5; i++) {
-        struct lane_transfer transfer = transfer_of(user->offset, (9 << 20) + i);
+    for (unsigned i = 0; i < 3; i++) {
+        struct lane_transfer transfer = transfer_of(user->offset, (3 << 20) + i);
         uint8_t *from = calloc(1, transfer.bytes), *to = calloc(1, transfer.bytes);
         struct pl_err err = {0};
 
