@@ -174,6 +174,12 @@ void device_host_unregister(struct device *device, void *ptr)
     device->ops->host_unregister(device, ptr);
 }
 
+plasmon_status_t device_host_address(struct device *device, const void *ptr, uint64_t bytes,
+                                     struct device_ptr *out_address)
+{
+    return device->ops->host_address(device, ptr, bytes, out_address);
+}
+
 void *device_ptr_host(struct device *device, struct device_ptr ptr)
 {
     return device->ops->ptr_host(ptr);

@@ -99,6 +99,9 @@ bool device_can_peer(struct device *device, uint32_t peer_ordinal);
 /* Make host memory (shared, page-aligned) reachable for copies at full speed and for timelines. */
 plasmon_status_t device_host_register(struct device *device, void *ptr, uint64_t bytes);
 void device_host_unregister(struct device *device, void *ptr);
+/* Where kernels of the device find registered memory. EINVAL: it is not registered. */
+plasmon_status_t device_host_address(struct device *device, const void *ptr, uint64_t bytes,
+                                     struct device_ptr *out_address);
 /* Host address of device memory on a CPU device; NULL on others. */
 void *device_ptr_host(struct device *device, struct device_ptr ptr);
 

@@ -34,6 +34,8 @@ struct device_ops {
     bool (*can_peer)(struct device *device, uint32_t peer_ordinal);
     plasmon_status_t (*host_register)(struct device *device, void *ptr, uint64_t bytes);
     void (*host_unregister)(struct device *device, void *ptr);
+    plasmon_status_t (*host_address)(struct device *device, const void *ptr, uint64_t bytes,
+                                     struct device_ptr *out_address);
     void *(*ptr_host)(struct device_ptr ptr);
 
     plasmon_status_t (*stream_create)(struct device *device, unsigned flags,

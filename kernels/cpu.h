@@ -5,6 +5,7 @@
 #define KERNELS_CPU_H
 
 #include "kernels/kernel_int.h"
+#include "kernels/matrix.h"
 #include "kernels/walk.h"
 
 /* The loops below touch each element once and alias only element by element (y may be a), so they may be vectorised. */
@@ -25,6 +26,27 @@ void cpu_copy(const struct kernel_arg *y, const struct kernel_arg *x);
 
 /* The same from any dtype to any other, as cast does. */
 void cpu_convert(const struct kernel_arg *y, const struct kernel_arg *x);
+
+#define CPU_BLOCK \
+    256 /* elements that are converted at once: the buffers stay in the first cache */
+
+/* Up to CPU_BLOCK numbers of any dtype, `stride` bytes apart, as doubles and back. im may be NULL: real numbers. */
+void cpu_load_f64(uint32_t dtype, const char *x, int64_t stride, int64_t n, double *re,
+                  double *im);
+void cpu_store_f64(uint32_t dtype, const double *re, const double *im, int64_t n, char *y,
+                   int64_t stride);
+
+/* A lane is what lies along one axis: `length` elements, `step` bytes apart in each array. */
+struct cpu_lane {
+    char *y;
+    char *x;
+    int64_t y_step;
+    int64_t x_step;
+    int64_t length;
+};
+/* Calls fn for each lane of y and x, which have one shape. */
+void cpu_each_lane(const struct kernel_arg *y, const struct kernel_arg *x, uint32_t axis,
+                   void (*fn)(void *user, const struct cpu_lane *lane), void *user);
 
 /* x = value everywhere. */
 void cpu_fill(const struct kernel_arg *x, const union kernel_value *value);
@@ -64,6 +86,14 @@ void cpu_half_narrow(uint32_t dtype, const float *x, int64_t n, char *y, int64_t
     XX(into)              \
     XX(fold)              \
     XX(reduce)            \
+    XX(norm)              \
+    XX(softmax)           \
+    XX(scan)              \
+    XX(where)             \
+    XX(sort)              \
+    XX(spmv)              \
+    XX(gemm_batched)      \
+    XX(einsum)            \
     XX(arg_reduce)        \
     XX(dot)               \
     XX(gemv)              \
@@ -85,14 +115,28 @@ void cpu_half_narrow(uint32_t dtype, const float *x, int64_t n, char *y, int64_t
 CPU_FUNCTIONS(XX)
 #undef XX
 
-uint64_t cpu_gemv_scratch(const struct kernel_function *function,
-                          const struct kernel_arg *args, uint32_t arg_count,
-                          const union kernel_scalar *scalars);
-uint64_t cpu_gemm_scratch(const struct kernel_function *function,
-                          const struct kernel_arg *args, uint32_t arg_count,
-                          const union kernel_scalar *scalars);
-uint64_t cpu_pairwise_scratch(const struct kernel_function *function,
-                              const struct kernel_arg *args, uint32_t arg_count,
-                              const union kernel_scalar *scalars);
+#define CPU_SCRATCH_FUNCTIONS(XX) \
+    XX(gemv)                      \
+    XX(gemm)                      \
+    XX(pairwise)                  \
+    XX(sort)                      \
+    XX(gemm_batched)              \
+    XX(einsum)
+#define XX(name)                                                                     \
+    uint64_t cpu_##name##_scratch(const struct kernel_function *function,            \
+                                  const struct kernel_arg *args, uint32_t arg_count, \
+                                  const union kernel_scalar *scalars);
+CPU_SCRATCH_FUNCTIONS(XX)
+#undef XX
+
+/* ---- products, in cpu_linalg.c */
+
+/* c = alpha a b + beta c in any layout and dtype. `scratch` has what cpu_product_bytes() says. */
+plasmon_status_t cpu_product(const struct kernel_call *call, uint32_t dtype, double alpha,
+                             const struct kernel_matrix *a, const struct kernel_matrix *b,
+                             double beta, const struct kernel_matrix *c, uint64_t scratch,
+                             struct pl_err *err) PL_MUST_CHECK;
+uint64_t cpu_product_bytes(uint32_t dtype, const struct kernel_matrix *a,
+                           const struct kernel_matrix *b, const struct kernel_matrix *c);
 
 #endif

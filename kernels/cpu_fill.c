@@ -5,13 +5,13 @@
 #include "kernels/element_complex.h"
 #include "kernels/element_half.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------------------ one value */
 
-#define BLOCK \
-    256 /* elements that a cast takes at once: its buffers stay in the first cache */
+#define BLOCK CPU_BLOCK /* elements that a cast takes at once */
 
 /* Values on their way from one dtype to another: all the bits that any dtype has. */
 enum wide_kind {
@@ -245,6 +245,36 @@ static void wide_store(const struct wide *wide, uint32_t dtype, char *y, int64_t
         STORE(uint64_t, kernel_f64_to_u64(f), v);
         break;
     }
+}
+
+void cpu_load_f64(uint32_t dtype, const char *x, int64_t stride, int64_t n, double *re,
+                  double *im)
+{
+    struct wide wide;
+
+    assert(n <= BLOCK);
+    wide_load(&wide, dtype, x, stride, n);
+    for (int64_t i = 0; i < n; i++) {
+        re[i] = wide_real(&wide, i);
+    }
+    if (im != NULL) {
+        for (int64_t i = 0; i < n; i++) {
+            im[i] = wide.kind == WIDE_COMPLEX ? wide.imaginary[i] : 0;
+        }
+    }
+}
+
+void cpu_store_f64(uint32_t dtype, const double *re, const double *im, int64_t n, char *y,
+                   int64_t stride)
+{
+    struct wide wide = {.kind = im == NULL ? WIDE_FLOAT : WIDE_COMPLEX};
+
+    assert(n <= BLOCK);
+    memcpy(wide.value.f, re, (size_t)n * sizeof(*re));
+    if (im != NULL) {
+        memcpy(wide.imaginary, im, (size_t)n * sizeof(*im));
+    }
+    wide_store(&wide, dtype, y, stride, n);
 }
 
 union kernel_value kernel_value_of_f64(uint32_t dtype, double value)

@@ -180,12 +180,10 @@ static struct kernel_matrix widened(const struct kernel_matrix *m, uint32_t dtyp
     return dense;
 }
 
-/* c = alpha a b + beta c in any layout. `scratch` has what product_bytes() says. */
-static plasmon_status_t product(const struct kernel_call *call, uint32_t dtype,
-                                double alpha, const struct kernel_matrix *a,
-                                const struct kernel_matrix *b, double beta,
-                                const struct kernel_matrix *c, uint64_t scratch,
-                                struct pl_err *err)
+plasmon_status_t cpu_product(const struct kernel_call *call, uint32_t dtype, double alpha,
+                             const struct kernel_matrix *a, const struct kernel_matrix *b,
+                             double beta, const struct kernel_matrix *c, uint64_t scratch,
+                             struct pl_err *err)
 {
     bool small = kernel_matrix_small(a) && kernel_matrix_small(b);
 
@@ -196,7 +194,7 @@ static plasmon_status_t product(const struct kernel_call *call, uint32_t dtype,
         struct kernel_arg x     = kernel_matrix_arg(&wc, PL_F32);
         struct kernel_arg y     = kernel_matrix_arg(c, dtype);
         plasmon_status_t status =
-            product(call, PL_F32, alpha, &wa, &wb, beta, &wc, scratch, err);
+            cpu_product(call, PL_F32, alpha, &wa, &wb, beta, &wc, scratch, err);
 
         if (status == PLASMON_OK) {
             cpu_convert(&y, &x);
@@ -216,8 +214,8 @@ static plasmon_status_t product(const struct kernel_call *call, uint32_t dtype,
     return PLASMON_OK;
 }
 
-static uint64_t product_bytes(uint32_t dtype, const struct kernel_matrix *a,
-                              const struct kernel_matrix *b, const struct kernel_matrix *c)
+uint64_t cpu_product_bytes(uint32_t dtype, const struct kernel_matrix *a,
+                           const struct kernel_matrix *b, const struct kernel_matrix *c)
 {
     if (kernel_is_half(dtype)) {
         return kernel_matrix_dense_bytes(a, PL_F32) + kernel_matrix_dense_bytes(b, PL_F32) +
@@ -238,8 +236,8 @@ plasmon_status_t cpu_gemm(const struct kernel_call *call, int op, struct pl_err 
     struct kernel_matrix b = kernel_matrix_of(kernel_call_arg(call, 2), s.trans_b);
 
     (void)op;
-    return product(call, kernel_call_arg(call, 0)->dtype, s.alpha, &a, &b, s.beta, &c,
-                   call->scratch.addr, err);
+    return cpu_product(call, kernel_call_arg(call, 0)->dtype, s.alpha, &a, &b, s.beta, &c,
+                       call->scratch.addr, err);
 }
 
 uint64_t cpu_gemm_scratch(const struct kernel_function *function,
@@ -252,7 +250,7 @@ uint64_t cpu_gemm_scratch(const struct kernel_function *function,
     struct kernel_matrix b = kernel_matrix_of(&args[2], s.trans_b);
 
     (void)arg_count;
-    return product_bytes(args[0].dtype, &a, &b, &c);
+    return cpu_product_bytes(args[0].dtype, &a, &b, &c);
 }
 
 /* a has a layout; x and y have 32-bit strides. */
@@ -290,7 +288,7 @@ plasmon_status_t cpu_gemv(const struct kernel_call *call, int op, struct pl_err 
         vector_by_blas(dtype, &layout, &a, &x, &y);
         return PLASMON_OK;
     }
-    return product(call, dtype, 1, &a, &x, 0, &y, call->scratch.addr, err);
+    return cpu_product(call, dtype, 1, &a, &x, 0, &y, call->scratch.addr, err);
 }
 
 uint64_t cpu_gemv_scratch(const struct kernel_function *function,
@@ -304,7 +302,7 @@ uint64_t cpu_gemv_scratch(const struct kernel_function *function,
     (void)function;
     (void)arg_count;
     (void)scalars;
-    return product_bytes(args[0].dtype, &a, &x, &y);
+    return cpu_product_bytes(args[0].dtype, &a, &x, &y);
 }
 
 /* ------------------------------------------------------------------------------------------------ distances */
@@ -389,5 +387,5 @@ uint64_t cpu_pairwise_scratch(const struct kernel_function *function,
         return 0;
     }
     return kernel_distance_norms(&a, &b) +
-           product_bytes(args[0].dtype, &a, &b_transposed, &d);
+           cpu_product_bytes(args[0].dtype, &a, &b_transposed, &d);
 }

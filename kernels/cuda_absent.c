@@ -35,9 +35,10 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars,
                                  struct device_ptr scratch, uint64_t scratch_bytes,
-                                 struct pl_err *err)
+                                 uint64_t tag, struct pl_err *err)
 {
     (void)cuda;
+    (void)tag;
     (void)stream;
     (void)args;
     (void)arg_count;
@@ -46,4 +47,13 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
     (void)scratch_bytes;
     return pl_err_set(err, PLASMON_ENOTSUP, "%s: this build has no CUDA kernels",
                       function->name);
+}
+
+bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
+                         struct pl_err *out_err)
+{
+    (void)cuda;
+    (void)out_tag;
+    (void)out_err;
+    return false;
 }

@@ -8,6 +8,7 @@
 #define KERNELS_CUDA_INT_H
 
 #include "base/lock.h"
+#include "kernels/cuda_failures.h"
 #include "kernels/cuda_params.h"
 #include "kernels/kernel_int.h"
 #include "kernels/cpu.h" /* the scratch of products is the same */
@@ -21,6 +22,10 @@
     XX(move)                \
     XX(reduce)              \
     XX(reduce_more)         \
+    XX(scan)                \
+    XX(norm)                \
+    XX(sort)                \
+    XX(select)              \
     XX(linalg)              \
     XX(neighbours)
 
@@ -87,6 +92,35 @@
     XX(reduce_more, join_c128)                                                    \
     XX(reduce, arg_join_f64)                                                      \
     XX(reduce, arg_join_i64)                                                      \
+    CUDA_NUMBERS(XX, scan, scan, scan, scan_rows)                                 \
+    CUDA_NUMBERS(XX, scan, scan, scan, scan_columns)                              \
+    XX(scan, carry_f64)                                                           \
+    XX(scan, carry_i64)                                                           \
+    XX(scan, carry_c128)                                                          \
+    CUDA_INEXACT(XX, norm, norm, norm, norm_rows)                                 \
+    CUDA_INEXACT(XX, norm, norm, norm, norm_columns)                              \
+    XX(norm, norm_join_f64)                                                       \
+    CUDA_FLOATS(XX, norm, norm, exps_rows)                                        \
+    CUDA_FLOATS(XX, norm, norm, exps_columns)                                     \
+    XX(norm, exps_join_f64)                                                       \
+    CUDA_FLOATS(XX, norm, norm, softmax_rows)                                     \
+    CUDA_FLOATS(XX, norm, norm, softmax_apply)                                    \
+    XX(sort, sort_short_u32)                                                      \
+    XX(sort, sort_short_u64)                                                      \
+    XX(sort, sort_keys_u32)                                                       \
+    XX(sort, sort_keys_u64)                                                       \
+    XX(sort, sort_count_u32)                                                      \
+    XX(sort, sort_count_u64)                                                      \
+    XX(sort, sort_move_u32)                                                       \
+    XX(sort, sort_move_u64)                                                       \
+    XX(sort, sort_offsets)                                                        \
+    XX(sort, sort_fetch)                                                          \
+    XX(select, where)                                                             \
+    XX(select, spmv_i32_f32)                                                      \
+    XX(select, spmv_i32_f64)                                                      \
+    XX(select, spmv_i64_f32)                                                      \
+    XX(select, spmv_i64_f64)                                                      \
+    XX(select, report)                                                            \
     XX(linalg, product_i32)                                                       \
     XX(linalg, product_i64)                                                       \
     CUDA_TYPED(XX, linalg, distance)                                              \
@@ -145,6 +179,8 @@ struct kernel_cuda {
     cuda_sgemv_fn sgemv;
     cuda_dgemv_fn dgemv;
 
+    struct cuda_failures failures; /* read by one thread at a time: see there */
+
     struct pl_mutex
         blas_lock; /* rank PL_RANK_KERNELS; one thread at a time uses the handle */
 };
@@ -157,7 +193,8 @@ struct cuda_call {
     uint32_t arg_count;
     const union kernel_scalar *scalars;
     struct device_ptr scratch;
-    int op; /* as in kernel_cpu_table */
+    uint64_t tag; /* names the launch in failures */
+    int op;       /* as in kernel_cpu_table */
     struct pl_err *err;
 };
 
@@ -184,6 +221,12 @@ plasmon_status_t cuda_convert(const struct cuda_call *call, const struct kernel_
 plasmon_status_t cuda_copy(const struct cuda_call *call, const struct kernel_arg *y,
                            const struct kernel_arg *x) PL_MUST_CHECK;
 
+struct kernel_batch;
+/* c[i] = alpha a[i] b[i] + beta c[i] by cuBLAS; all matrices have a layout, c's rows are dense. In cuda_linalg.c. */
+plasmon_status_t cuda_products(const struct cuda_call *call, uint32_t dtype, double alpha,
+                               const struct kernel_batch *a, const struct kernel_batch *b,
+                               double beta, const struct kernel_batch *c) PL_MUST_CHECK;
+
 /* ---- variants, a group a file */
 
 #define CUDA_FUNCTIONS(XX) \
@@ -200,6 +243,14 @@ plasmon_status_t cuda_copy(const struct cuda_call *call, const struct kernel_arg
     XX(into)               \
     XX(fold)               \
     XX(reduce)             \
+    XX(norm)               \
+    XX(softmax)            \
+    XX(scan)               \
+    XX(where)              \
+    XX(sort)               \
+    XX(spmv)               \
+    XX(gemm_batched)       \
+    XX(einsum)             \
     XX(arg_reduce)         \
     XX(dot)                \
     XX(gemv)               \
@@ -224,6 +275,13 @@ CUDA_FUNCTIONS(XX)
     XX(fold)                       \
     XX(reduce)                     \
     XX(arg_reduce)                 \
+    XX(norm)                       \
+    XX(softmax)                    \
+    XX(scan)                       \
+    XX(sort)                       \
+    XX(spmv)                       \
+    XX(gemm_batched)               \
+    XX(einsum)                     \
     XX(dot)                        \
     XX(gemv)                       \
     XX(gemm)                       \

@@ -5,8 +5,8 @@
  * cuBLAS counts in columns. A row-major matrix is its own transpose there, and c = a b is c' = b' a': the operands change
  * places, nothing is moved.
  */
+#include "kernels/contraction.h"
 #include "kernels/cuda_int.h"
-#include "kernels/matrix.h"
 
 #include <limits.h>
 
@@ -75,24 +75,54 @@ static union blas_scale blas_scale(bool wide, double value)
     return scale;
 }
 
-static int gemm_ex_locked(const struct cuda_call *call, void *handle, uint32_t dtype,
-                          double alpha, const struct kernel_matrix *a,
-                          const struct kernel_layout *la, const struct kernel_matrix *b,
-                          const struct kernel_layout *lb, double beta,
-                          const struct kernel_matrix *c, const struct kernel_layout *lc)
+static int batch_locked(const struct cuda_call *call, void *handle, uint32_t dtype,
+                        double alpha, const struct kernel_batch *a,
+                        const struct kernel_batch *b, double beta,
+                        const struct kernel_batch *c)
 {
     bool wide                = dtype == PL_F64 || dtype == PL_C128;
     union blas_scale scale_a = blas_scale(wide, alpha);
     union blas_scale scale_b = blas_scale(wide, beta);
     int type                 = blas_type(dtype);
+    struct kernel_layout la;
+    struct kernel_layout lb;
+    struct kernel_layout lc;
 
+    pl_mutex_assert_held(&call->cuda->blas_lock);
+    PL_CHECK(kernel_matrix_layout(&a->matrix, &la) &&
+             kernel_matrix_layout(&b->matrix, &lb));
+    PL_CHECK(kernel_matrix_layout(&c->matrix, &lc) && !lc.transposed);
     return call->cuda->gemm_batched(
-        handle, lb->transposed ? BLAS_T : BLAS_N, la->transposed ? BLAS_T : BLAS_N,
-        (int)c->columns, (int)c->rows, (int)a->columns, &scale_a,
-        (const void *)(uintptr_t)b->data, type, (int)lb->leading, 0,
-        (const void *)(uintptr_t)a->data, type, (int)la->leading, 0, &scale_b,
-        (void *)(uintptr_t)c->data, type, (int)lc->leading, 0, 1,
+        handle, lb.transposed ? BLAS_T : BLAS_N, la.transposed ? BLAS_T : BLAS_N,
+        (int)c->matrix.columns, (int)c->matrix.rows, (int)a->matrix.columns, &scale_a,
+        (const void *)(uintptr_t)b->matrix.data, type, (int)lb.leading, b->stride,
+        (const void *)(uintptr_t)a->matrix.data, type, (int)la.leading, a->stride, &scale_b,
+        (void *)(uintptr_t)c->matrix.data, type, (int)lc.leading, c->stride, (int)c->count,
         wide ? BLAS_COMPUTE_F64 : BLAS_COMPUTE_F32, BLAS_ALGORITHM_ITS_OWN);
+}
+
+plasmon_status_t cuda_products(const struct cuda_call *call, uint32_t dtype, double alpha,
+                               const struct kernel_batch *a, const struct kernel_batch *b,
+                               double beta, const struct kernel_batch *c)
+{
+    plasmon_status_t status = PLASMON_ENOLIB; /* err says what is missing */
+    int result              = 0;
+    void *handle;
+
+    if (!kernel_matrix_small(&a->matrix) || !kernel_matrix_small(&b->matrix) ||
+        c->count > INT_MAX) {
+        return pl_err_set(
+            call->err, PLASMON_ENOTSUP,
+            "%s: a dimension is beyond the 32 bits of cuBLAS; split the matrix",
+            call->function->name);
+    }
+    handle = blas_lock(call);
+    if (handle != NULL && call->cuda->gemm_batched != NULL) {
+        result = batch_locked(call, handle, dtype, alpha, a, b, beta, c);
+        status = result == 0 ? PLASMON_OK : blas_failed(call, result);
+    }
+    blas_unlock(call);
+    return status;
 }
 
 /* All three have a layout; c's rows are dense. */
@@ -115,9 +145,6 @@ static int gemm_locked(const struct cuda_call *call, void *handle, uint32_t dtyp
 
     ta = la.transposed ? BLAS_T : BLAS_N;
     tb = lb.transposed ? BLAS_T : BLAS_N;
-    if (!kernel_is_single(dtype)) {
-        return gemm_ex_locked(call, handle, dtype, alpha, a, &la, b, &lb, beta, c, &lc);
-    }
     if (dtype == PL_F32) {
         return call->cuda->sgemm(handle, tb, ta, (int)c->columns, (int)c->rows,
                                  (int)a->columns, &alpha_f32,
@@ -140,6 +167,13 @@ static plasmon_status_t product_by_blas(const struct cuda_call *call, uint32_t d
     int result              = 0;
     void *handle;
 
+    if (!kernel_is_single(dtype)) {
+        struct kernel_batch one_a = {.count = 1, .matrix = *a};
+        struct kernel_batch one_b = {.count = 1, .matrix = *b};
+        struct kernel_batch one_c = {.count = 1, .matrix = *c};
+
+        return cuda_products(call, dtype, alpha, &one_a, &one_b, beta, &one_c);
+    }
     if (!kernel_matrix_small(a) || !kernel_matrix_small(b)) {
         return pl_err_set(
             call->err, PLASMON_ENOTSUP,
@@ -147,8 +181,7 @@ static plasmon_status_t product_by_blas(const struct cuda_call *call, uint32_t d
             call->function->name);
     }
     handle = blas_lock(call);
-    if (handle != NULL && call->cuda->sgemm != NULL && call->cuda->dgemm != NULL &&
-        call->cuda->gemm_batched != NULL) {
+    if (handle != NULL && call->cuda->sgemm != NULL && call->cuda->dgemm != NULL) {
         result = gemm_locked(call, handle, dtype, alpha, a, b, beta, c);
         status = result == 0 ? PLASMON_OK : blas_failed(call, result);
     }

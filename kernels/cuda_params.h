@@ -94,7 +94,7 @@ struct cuda_reduce {
     int32_t op;     /* enum kernel_reduction */
     uint32_t to;    /* dtype of y */
     uint32_t group; /* threads that work on one output: 32 or 256 */
-    uint32_t unused;
+    uint32_t exclusive; /* scans: without the element itself */
 };
 
 /* c[i,j] = alpha sum_p a[i,p] b[p,j] + beta c[i,j]; distances take b transposed. */
@@ -155,6 +155,71 @@ struct cuda_vote {
     struct cuda_rows indices;
     uint64_t y;
     uint64_t labels;
+};
+
+/* Rows of x sorted into rows of y. */
+struct cuda_sort {
+    int64_t rows;
+    int64_t length;
+    int64_t tiles; /* of a long row */
+    uint32_t rows_ndim;
+    int32_t shift; /* of the digit */
+    int64_t rows_dim[CUDA_DIM_MAX];
+    int64_t rows_stride[2][CUDA_DIM_MAX]; /* of y and of x */
+    int64_t stride[2];                    /* along a row */
+    uint64_t y;
+    uint64_t x;
+    uint64_t key[2]; /* long rows: from, to */
+    uint64_t position[2];
+    uint64_t counts;
+    uint32_t dtype;     /* of x */
+    uint32_t bytes;     /* of an element of x */
+    uint32_t positions; /* y gets positions, not values */
+    uint32_t unused;
+};
+#define CUDA_SORT_TILE  2048
+#define CUDA_SORT_CHUNK 4 /* tiles that share counts */
+
+struct cuda_spmv {
+    int64_t rows;
+    int64_t length; /* of x */
+    int64_t stored; /* elements that columns and values have */
+    int64_t y_stride;
+    int64_t row_stride;
+    int64_t column_stride;
+    int64_t value_stride;
+    int64_t x_stride;
+    uint64_t y;
+    uint64_t row_pointers;
+    uint64_t columns;
+    uint64_t values;
+    uint64_t x;
+    uint64_t bad_row; /* words for the smallest index that is wrong; all bits set: none */
+    uint64_t bad_column;
+    uint32_t group; /* threads a row */
+    uint32_t unused;
+};
+
+/* What a kernel found wrong: see cuda_failures.h. */
+struct cuda_failure {
+    uint64_t number; /* from 1; written last */
+    uint64_t tag;
+    int64_t value;
+    uint32_t function; /* enum kernel_id */
+    uint32_t error;    /* enum kernel_data_error */
+};
+#define CUDA_FAILURES_MAX 32768
+
+struct cuda_report {
+    uint64_t records;
+    uint64_t tag;
+    uint64_t word[2];
+    int64_t fine;
+    uint32_t error[2];
+    uint32_t count;
+    uint32_t bytes; /* of a word: 4 or 8 */
+    uint32_t function;
+    uint32_t refused; /* the error of negative words of 4 bytes */
 };
 
 struct cuda_spin {

@@ -84,6 +84,18 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW_SCRATCH(mean, reduce),
     ROW_SCRATCH(argmin, arg_reduce),
     ROW_SCRATCH(argmax, arg_reduce),
+    ROW_SCRATCH(norm, norm),
+    ROW_SCRATCH(softmax, softmax),
+    ROW_SCRATCH(log_softmax, softmax),
+    ROW_SCRATCH(cumsum, scan),
+    ROW_SCRATCH(cumprod, scan),
+    ROW_SCRATCH(sort, sort),
+    ROW_SCRATCH(argsort, sort),
+    ROW_SCRATCH(sort_into, sort),
+    ROW(where, where),
+    ROW_SCRATCH(gemm_batched, gemm_batched),
+    ROW_SCRATCH(einsum, einsum),
+    ROW_SCRATCH(spmv, spmv),
     ROW_SCRATCH(dot, dot),
     ROW_SCRATCH(gemv, gemv),
     ROW_SCRATCH(gemm, gemm),
@@ -187,6 +199,9 @@ plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **
     }
     status = load_modules(cuda, err);
     if (status == PLASMON_OK) {
+        status = cuda_failures_init(&cuda->failures, device, err);
+    }
+    if (status == PLASMON_OK) {
         status = find_kernels(cuda, err);
     }
     if (status != PLASMON_OK) {
@@ -208,8 +223,15 @@ void kernel_cuda_destroy(struct kernel_cuda *cuda)
             device_module_unload(cuda->module[i]);
         }
     }
+    cuda_failures_finish(&cuda->failures);
     pl_mutex_finish(&cuda->blas_lock);
     pl_free(cuda);
+}
+
+bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
+                         struct pl_err *out_err)
+{
+    return cuda_failures_take(&cuda->failures, out_tag, out_err);
 }
 
 /* ------------------------------------------------------------------------------------------------ running */
@@ -231,7 +253,7 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars,
                                  struct device_ptr scratch, uint64_t scratch_bytes,
-                                 struct pl_err *err)
+                                 uint64_t tag, struct pl_err *err)
 {
     const struct cuda_variant *variant = &variants[kernel_id_of(function)];
     struct cuda_call call              = {.cuda      = cuda,
@@ -241,6 +263,7 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
                                           .arg_count = arg_count,
                                           .scalars   = scalars,
                                           .scratch   = scratch,
+                                          .tag       = tag,
                                           .op        = kernel_cpu_table[kernel_id_of(function)].op,
                                           .err       = err};
     uint64_t needed = kernel_cuda_scratch(cuda, function, args, arg_count, scalars);

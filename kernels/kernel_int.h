@@ -88,6 +88,15 @@ static inline int kernel_op_of_reduce(int64_t reduce_op)
     }
 }
 
+/* The reduction that makes the norm of order p (1, 2 or infinity); -1: there is none. */
+static inline int kernel_norm_op(double p)
+{
+    return p == 1                ? KERNEL_REDUCTION_NORM_1
+           : p == 2              ? KERNEL_REDUCTION_NORM_2
+           : p > 0 && p - p != 0 ? KERNEL_REDUCTION_NORM_INF
+                                 : -1;
+}
+
 /* A scalar in the bits of a dtype: how fill, add_scalar and the like see a double. */
 union kernel_value {
     float f32;
@@ -133,6 +142,8 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars,
                                  struct device_ptr scratch, uint64_t scratch_bytes,
-                                 struct pl_err *err) PL_MUST_CHECK;
+                                 uint64_t tag, struct pl_err *err) PL_MUST_CHECK;
+bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
+                         struct pl_err *out_err);
 
 #endif

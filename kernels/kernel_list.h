@@ -61,10 +61,22 @@
     XX(mean)              \
     XX(argmin)            \
     XX(argmax)            \
+    XX(norm)              \
+    XX(softmax)           \
+    XX(log_softmax)       \
+    XX(cumsum)            \
+    XX(cumprod)           \
+    XX(sort)              \
+    XX(argsort)           \
+    XX(sort_into)         \
+    XX(where)             \
     XX(dot)               \
     XX(gemv)              \
     XX(gemm)              \
     XX(gemm_into)         \
+    XX(gemm_batched)      \
+    XX(einsum)            \
+    XX(spmv)              \
     XX(transpose)         \
     XX(permute)           \
     XX(concatenate)       \

@@ -135,6 +135,13 @@ plasmon_status_t kernel_run(struct kernel_context *context, struct device_stream
                             const union kernel_scalar *scalars, uint32_t scalar_count,
                             struct device_ptr scratch, uint64_t scratch_bytes, uint64_t tag,
                             struct pl_err *err) PL_MUST_CHECK;
+/*
+ * Launches that failed when they ran because of their data (a singular matrix, a column out of range ..), oldest first; false:
+ * none. On CPU devices every failure of a function comes this way. A launch whose completion was seen on its stream has left
+ * its failure. One thread at a time.
+ */
+bool kernel_failure(struct kernel_context *context, uint64_t *out_tag,
+                    struct pl_err *out_err);
 /* Enqueue: fill a strided array with the identity of the reduction. */
 plasmon_status_t kernel_fill_identity(struct kernel_context *context,
                                       struct device_stream *stream,

@@ -143,6 +143,14 @@ void kernel_context_destroy(struct kernel_context *context)
     pl_free(context);
 }
 
+bool kernel_failure(struct kernel_context *context, uint64_t *out_tag,
+                    struct pl_err *out_err)
+{
+    return context->kind == DEVICE_CUDA
+               ? kernel_cuda_failure(context->cuda, out_tag, out_err)
+               : device_cpu_failure(context->device, out_tag, out_err);
+}
+
 /* ------------------------------------------------------------------------------------------------ running */
 
 static uint64_t cpu_scratch(const struct kernel_function *function,
@@ -221,7 +229,7 @@ plasmon_status_t kernel_run(struct kernel_context *context, struct device_stream
     }
     if (context->kind == DEVICE_CUDA) {
         return kernel_cuda_run(context->cuda, stream, function, args, arg_count, scalars,
-                               scratch, scratch_bytes, err);
+                               scratch, scratch_bytes, tag, err);
     }
     return run_on_cpu(stream, function, args, arg_count, scalars, scalar_count, scratch,
                       scratch_bytes, tag, err);

@@ -7,7 +7,7 @@
  *   R    the real ones of N                      T    i32 i64 f32 f64
  *   Z    N without the integers                  F    f16 bf16 f32 f64
  *   C    c64 c128                                E    f32 f64
- *   S    any dtype (moved as bytes)
+ *   S    any dtype (moved as bytes)              I    i32 i64
  *
  * while `any` (any dtype) may differ from argument to argument. [...] is any shape, [] is 0-d. `inout|reduce` takes either
  * mode; with REDUCE the operation must be the sum.
@@ -29,6 +29,7 @@
 #define F       KERNEL_FLOATS
 #define E       KERNEL_SINGLES
 #define S       ANY
+#define I       (KERNEL_DTYPE(PL_I32) | KERNEL_DTYPE(PL_I64))
 #define L       (KERNEL_DTYPE(PL_BOOL) | KERNEL_NUMBERS)
 #define BOOL    KERNEL_DTYPE(PL_BOOL)
 #define ONLY(d) KERNEL_DTYPE(PL_##d)
@@ -48,6 +49,10 @@
 #define REDUCE(id, set)                                      \
     {                                                        \
         .name = #id, .modes = KERNEL_REDUCE, .dtypes = (set) \
+    }
+#define SCRATCH(id, set)                                      \
+    {                                                         \
+        .name = #id, .modes = KERNEL_SCRATCH, .dtypes = (set) \
     }
 #define SUMMED(id, set)                                                     \
     {                                                                       \
@@ -197,6 +202,38 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
     ARG_REDUCTION(argmax, "Index of the largest along an axis (-1: flat index); the lowest "
                           "index of equals, the first NaN wins."),
 
+    FUNCTION(norm, "(out F[...] y, in Z[...] x, i64 axis, i64 keepdims, f64 p)", norm,
+             "The norm of order p over an axis (-1: over all; with p = 2 Frobenius'): the "
+             "sum of magnitudes (1), the root of the sum of their squares (2), the largest "
+             "(infinity). Overflows only where the result does.",
+             OUT(y, F), IN(x, Z), I64(axis), I64(keepdims), F64(p)),
+    FUNCTION(softmax, "(out F[...] y, in F[...] x, i64 axis)", softmax,
+             "y = exp(x) / the sum of exp(x) along an axis (-1: over all), of x less its "
+             "largest element.",
+             OUT(y, F), IN(x, F), I64(axis)),
+    FUNCTION(log_softmax, "(out F[...] y, in F[...] x, i64 axis)", softmax,
+             "y = the logarithm of softmax, without its cancellation.", OUT(y, F), IN(x, F),
+             I64(axis)),
+    FUNCTION(
+        cumsum, "(out N[...] y, in N[...] x, i64 axis, i64 exclusive)", scan,
+        "Sums of all up to each element along an axis; exclusive: without the element.",
+        OUT(y, N), IN(x, N), I64(axis), I64(exclusive)),
+    FUNCTION(cumprod, "(out N[...] y, in N[...] x, i64 axis, i64 exclusive)", scan,
+             "Products of all up to each element along an axis; exclusive: without it.",
+             OUT(y, N), IN(x, N), I64(axis), I64(exclusive)),
+    FUNCTION(sort, "(out R[...] y, in R[...] x)", sort,
+             "Sorts along the last axis, ascending, equals in their order, NaN last.",
+             OUT(y, R), IN(x, R)),
+    FUNCTION(argsort, "(out i64[...] y, in R[...] x)", argsort,
+             "The positions along the last axis in the order that sort makes.",
+             OUT(y, ONLY(I64)), IN(x, R)),
+    FUNCTION(sort_into, "(inout R[...] x, scratch R[...] work)", sort_into,
+             "Sorts x in place as sort does; work has x's dtype and shape.", INOUT(x, R),
+             SCRATCH(work, R)),
+    FUNCTION(where, "(out S[...] y, in bool[...] condition, in S[...] a, in S[...] b)",
+             where, "y = a where the condition holds, otherwise b; all three broadcast.",
+             OUT(y, S), IN(condition, BOOL), IN(a, S), IN(b, S)),
+
     FUNCTION(dot, "(out N[] c, in N[n] x, in N[n] y)", dot,
              "c = the sum of x * y; complex numbers are not conjugated.", OUT(c, N),
              IN(x, N), IN(y, N)),
@@ -217,6 +254,26 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
         "c = alpha a b + beta c, transposed as in gemm. A REDUCE argument needs beta 1.",
         SUMMED(c, N), IN(a, N), IN(b, N), F64(alpha), F64(beta), I64(trans_a),
         I64(trans_b)),
+    FUNCTION(
+        gemm_batched,
+        "(out Z[g,m,n] c, in Z[g,m,k] a, in Z[g,k,n] b, f64 alpha, i64 trans_a, i64 "
+        "trans_b)",
+        gemm_batched,
+        "c[i] = alpha a[i] b[i], transposed as in gemm; one matrix (g = 1) serves all.",
+        OUT(c, Z), IN(a, Z), IN(b, Z), F64(alpha), I64(trans_a), I64(trans_b)),
+    FUNCTION(
+        einsum, "(out Z[...] y, in Z[...] a, in Z[...] b, i64 la, i64 lb, i64 ly)", einsum,
+        "The sum of products that labels describe: a letter a dimension, packed into "
+        "the bytes of la, lb and ly, the first in the lowest (\"ij\", \"jk\" and "
+        "\"ik\" are a matrix product). Labels that ly lacks are summed over; they must "
+        "be in both a and b.",
+        OUT(y, Z), IN(a, Z), IN(b, Z), I64(la), I64(lb), I64(ly)),
+    FUNCTION(spmv,
+             "(out E[m] y, in I[m1] rows, in I[nnz] columns, in E[nnz] values, in E[n] x)",
+             spmv,
+             "y = A x, A in CSR: row i has values[rows[i]] to values[rows[i + 1] - 1], in "
+             "columns[..]. Fails with EINVAL where these point outside.",
+             OUT(y, E), IN(rows, I), IN(columns, I), IN(values, E), IN(x, E)),
     FUNCTION(transpose, "(out S[...] y, in S[...] x)", transpose,
              "Swaps the last two dimensions.", OUT(y, S), IN(x, S)),
     FUNCTION(

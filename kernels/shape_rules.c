@@ -1,41 +1,15 @@
 /*
- * Shape rules (see shape_rules.h). Three helpers do most of the work: same_dtype() and needs() refuse, output() fills in
- * an output's shape or compares it with the one the caller stated. Output sizes cannot overflow here: every dimension
- * is at most 2^48 (pl_shape_check), sums of them fit, and products are checked by kernel_check() afterwards.
+ * Shape rules (see shape_rules.h) and their tools (shape_rules_int.h).
  */
-#include "kernels/shape_rules.h"
-
-#include "kernels/kernel_list.h"
+#include "kernels/shape_rules_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define RULE(name)                                                                         \
-    plasmon_status_t kernel_rule_##name(const struct kernel_function *self,                \
-                                        struct kernel_arg_shape *args, uint32_t arg_count, \
-                                        const union kernel_scalar *scalars,                \
-                                        uint32_t scalar_count, struct pl_err *err)
-
-/* Most rules look at some of what they get. */
-#define RULE_UNUSED()       \
-    do {                    \
-        (void)self;         \
-        (void)args;         \
-        (void)arg_count;    \
-        (void)scalars;      \
-        (void)scalar_count; \
-        (void)err;          \
-    } while (0)
-
 /* ------------------------------------------------------------------------------------------------ helpers */
 
-/* "gemm: b is f32[5,4]", for the start of a message. */
-struct rule_text {
-    char text[256];
-};
-
 /* Name of the i-th tensor argument: "a", or "x[2]" for the third of a variadic x. */
-static void arg_name(const struct kernel_function *self, uint32_t index, char out[64])
+void rule_arg_name(const struct kernel_function *self, uint32_t index, char out[64])
 {
     uint32_t seen = 0;
 
@@ -58,49 +32,50 @@ static void arg_name(const struct kernel_function *self, uint32_t index, char ou
     }
 }
 
-static struct rule_text is(const struct kernel_function *self,
-                           const struct kernel_arg_shape *args, uint32_t index)
+struct rule_text rule_is(const struct kernel_function *self,
+                         const struct kernel_arg_shape *args, uint32_t index)
 {
     struct rule_text result;
     char name[64];
     char shape[128];
 
-    arg_name(self, index, name);
+    rule_arg_name(self, index, name);
     (void)snprintf(result.text, sizeof(result.text), "%s: %s is %s", self->name, name,
                    pl_shape_format(&args[index].shape, shape));
     return result;
 }
 
-static plasmon_status_t same_dtype(const struct kernel_function *self,
-                                   const struct kernel_arg_shape *args, uint32_t a,
-                                   uint32_t b, struct pl_err *err)
+plasmon_status_t rule_same_dtype(const struct kernel_function *self,
+                                 const struct kernel_arg_shape *args, uint32_t a,
+                                 uint32_t b, struct pl_err *err)
 {
     char name[64];
 
     if (args[a].shape.dtype == args[b].shape.dtype) {
         return PLASMON_OK;
     }
-    arg_name(self, a, name);
-    return pl_err_set(err, PLASMON_EDTYPE, "%s, needs %s like %s", is(self, args, b).text,
-                      pl_dtype_name(args[a].shape.dtype), name);
+    rule_arg_name(self, a, name);
+    return pl_err_set(err, PLASMON_EDTYPE, "%s, needs %s like %s",
+                      rule_is(self, args, b).text, pl_dtype_name(args[a].shape.dtype),
+                      name);
 }
 
-static plasmon_status_t needs_ndim(const struct kernel_function *self,
-                                   const struct kernel_arg_shape *args, uint32_t index,
-                                   uint32_t ndim, struct pl_err *err)
+plasmon_status_t rule_needs_ndim(const struct kernel_function *self,
+                                 const struct kernel_arg_shape *args, uint32_t index,
+                                 uint32_t ndim, struct pl_err *err)
 {
     if (args[index].shape.ndim == ndim) {
         return PLASMON_OK;
     }
     return pl_err_set(err, PLASMON_ESHAPE, "%s, needs %u dimension%s",
-                      is(self, args, index).text, ndim, ndim == 1 ? "" : "s");
+                      rule_is(self, args, index).text, ndim, ndim == 1 ? "" : "s");
 }
 
 /* Dimension `dim` of `index` must be `want`, as `to_match` says; `what` is "rows", "columns", "elements". */
-static plasmon_status_t needs_length(const struct kernel_function *self,
-                                     const struct kernel_arg_shape *args, uint32_t index,
-                                     uint32_t dim, int64_t want, const char *what,
-                                     uint32_t to_match, struct pl_err *err)
+plasmon_status_t rule_needs_length(const struct kernel_function *self,
+                                   const struct kernel_arg_shape *args, uint32_t index,
+                                   uint32_t dim, int64_t want, const char *what,
+                                   uint32_t to_match, struct pl_err *err)
 {
     char name[64];
     char shape[128];
@@ -108,16 +83,16 @@ static plasmon_status_t needs_length(const struct kernel_function *self,
     if (args[index].shape.dim[dim] == want) {
         return PLASMON_OK;
     }
-    arg_name(self, to_match, name);
+    rule_arg_name(self, to_match, name);
     return pl_err_set(err, PLASMON_ESHAPE, "%s, needs %lld %s to match %s %s",
-                      is(self, args, index).text, (long long)want, what, name,
+                      rule_is(self, args, index).text, (long long)want, what, name,
                       pl_shape_format(&args[to_match].shape, shape));
 }
 
 /* The output is `want`: fill it in, or check what the caller stated. */
-static plasmon_status_t output(const struct kernel_function *self,
-                               struct kernel_arg_shape *args, uint32_t index,
-                               const struct pl_shape *want, struct pl_err *err)
+plasmon_status_t rule_output(const struct kernel_function *self,
+                             struct kernel_arg_shape *args, uint32_t index,
+                             const struct pl_shape *want, struct pl_err *err)
 {
     char shape[128];
 
@@ -130,12 +105,13 @@ static plasmon_status_t output(const struct kernel_function *self,
     }
     return pl_err_set(
         err, args[index].shape.dtype != want->dtype ? PLASMON_EDTYPE : PLASMON_ESHAPE,
-        "%s, the result is %s", is(self, args, index).text, pl_shape_format(want, shape));
+        "%s, the result is %s", rule_is(self, args, index).text,
+        pl_shape_format(want, shape));
 }
 
 /* a and b broadcast as in NumPy: aligned at the last dimension, 1 stretches. */
-static bool broadcast(const struct pl_shape *a, const struct pl_shape *b,
-                      struct pl_shape *out)
+bool rule_broadcast(const struct pl_shape *a, const struct pl_shape *b,
+                    struct pl_shape *out)
 {
     struct pl_shape result = {.dtype = a->dtype};
 
@@ -153,28 +129,28 @@ static bool broadcast(const struct pl_shape *a, const struct pl_shape *b,
     return true;
 }
 
-static plasmon_status_t needs_broadcast(const struct kernel_function *self,
-                                        const struct kernel_arg_shape *args, uint32_t a,
-                                        uint32_t b, struct pl_shape *out,
-                                        struct pl_err *err)
+plasmon_status_t rule_needs_broadcast(const struct kernel_function *self,
+                                      const struct kernel_arg_shape *args, uint32_t a,
+                                      uint32_t b, struct pl_shape *out, struct pl_err *err)
 {
     char name[64];
     char shape[128];
 
-    if (broadcast(&args[a].shape, &args[b].shape, out)) {
+    if (rule_broadcast(&args[a].shape, &args[b].shape, out)) {
         return PLASMON_OK;
     }
-    arg_name(self, a, name);
+    rule_arg_name(self, a, name);
     return pl_err_set(err, PLASMON_ESHAPE, "%s, needs a shape that broadcasts with %s %s",
-                      is(self, args, b).text, name, pl_shape_format(&args[a].shape, shape));
+                      rule_is(self, args, b).text, name,
+                      pl_shape_format(&args[a].shape, shape));
 }
 
-static struct pl_shape shape_1d(uint32_t dtype, int64_t n)
+struct pl_shape rule_shape_1d(uint32_t dtype, int64_t n)
 {
     return (struct pl_shape){.dtype = dtype, .ndim = 1, .dim = {n}};
 }
 
-static struct pl_shape shape_2d(uint32_t dtype, int64_t m, int64_t n)
+struct pl_shape rule_shape_2d(uint32_t dtype, int64_t m, int64_t n)
 {
     return (struct pl_shape){.dtype = dtype, .ndim = 2, .dim = {m, n}};
 }
@@ -203,10 +179,10 @@ RULE(stated)
 RULE(like)
 {
     RULE_UNUSED();
-    return output(self, args, 0, &args[1].shape, err);
+    return rule_output(self, args, 0, &args[1].shape, err);
 }
 
-static uint32_t real_of(uint32_t dtype)
+uint32_t rule_real_of(uint32_t dtype)
 {
     return dtype == PL_C64 ? PL_F32 : dtype == PL_C128 ? PL_F64 : dtype;
 }
@@ -216,8 +192,8 @@ RULE(part)
     struct pl_shape want = args[1].shape;
 
     RULE_UNUSED();
-    want.dtype = real_of(want.dtype);
-    return output(self, args, 0, &want, err);
+    want.dtype = rule_real_of(want.dtype);
+    return rule_output(self, args, 0, &want, err);
 }
 
 RULE(cast)
@@ -231,7 +207,7 @@ RULE(cast)
                           self->name);
     }
     want.dtype = args[0].shape.dtype;
-    return output(self, args, 0, &want, err);
+    return rule_output(self, args, 0, &want, err);
 }
 
 RULE(logical)
@@ -240,7 +216,7 @@ RULE(logical)
 
     RULE_UNUSED();
     want.dtype = PL_BOOL;
-    return output(self, args, 0, &want, err);
+    return rule_output(self, args, 0, &want, err);
 }
 
 RULE(binary)
@@ -249,12 +225,12 @@ RULE(binary)
     plasmon_status_t status;
 
     RULE_UNUSED();
-    status = same_dtype(self, args, 1, 2, err);
+    status = rule_same_dtype(self, args, 1, 2, err);
     if (status == PLASMON_OK) {
-        status = needs_broadcast(self, args, 1, 2, &want, err);
+        status = rule_needs_broadcast(self, args, 1, 2, &want, err);
     }
     if (status == PLASMON_OK) {
-        status = output(self, args, 0, &want, err);
+        status = rule_output(self, args, 0, &want, err);
     }
     return status;
 }
@@ -265,13 +241,13 @@ RULE(compare)
     plasmon_status_t status;
 
     RULE_UNUSED();
-    status = same_dtype(self, args, 1, 2, err);
+    status = rule_same_dtype(self, args, 1, 2, err);
     if (status == PLASMON_OK) {
-        status = needs_broadcast(self, args, 1, 2, &want, err);
+        status = rule_needs_broadcast(self, args, 1, 2, &want, err);
     }
     if (status == PLASMON_OK) {
         want.dtype = PL_BOOL;
-        status     = output(self, args, 0, &want, err);
+        status     = rule_output(self, args, 0, &want, err);
     }
     return status;
 }
@@ -290,7 +266,7 @@ static plasmon_status_t needs_order(const struct kernel_function *self,
     return pl_err_set(
         err, PLASMON_EDTYPE,
         "%s, which has no smallest and no largest; reduce it by sum or product",
-        is(self, args, index).text);
+        rule_is(self, args, index).text);
 }
 
 RULE(into)
@@ -300,14 +276,14 @@ RULE(into)
     char shape[128];
 
     RULE_UNUSED();
-    status = same_dtype(self, args, 0, 1, err);
+    status = rule_same_dtype(self, args, 0, 1, err);
     if (status == PLASMON_OK) {
-        status = needs_broadcast(self, args, 0, 1, &both, err);
+        status = rule_needs_broadcast(self, args, 0, 1, &both, err);
     }
     if (status == PLASMON_OK && !pl_shape_equal(&both, &args[0].shape)) {
         status =
             pl_err_set(err, PLASMON_ESHAPE, "%s, needs a shape that broadcasts to y %s",
-                       is(self, args, 1).text, pl_shape_format(&args[0].shape, shape));
+                       rule_is(self, args, 1).text, pl_shape_format(&args[0].shape, shape));
     }
     if (status == PLASMON_OK && args[0].mode == KERNEL_REDUCE) {
         status = needs_order(self, args, 0, args[0].reduce_op, err);
@@ -335,13 +311,13 @@ RULE(fold)
         return status;
     }
     for (uint32_t i = 1; i < arg_count; i++) {
-        status = same_dtype(self, args, 0, i, err);
+        status = rule_same_dtype(self, args, 0, i, err);
         if (status != PLASMON_OK) {
             return status;
         }
         if (!pl_shape_equal(&args[0].shape, &args[i].shape)) {
             return pl_err_set(err, PLASMON_ESHAPE, "%s, needs the shape of y, %s",
-                              is(self, args, i).text,
+                              rule_is(self, args, i).text,
                               pl_shape_format(&args[0].shape, shape));
         }
     }
@@ -351,10 +327,10 @@ RULE(fold)
 /* ------------------------------------------------------------------------------------------------ reductions */
 
 /* Shape of a reduction of args[1]; dtype as x. */
-static plasmon_status_t reduced(const struct kernel_function *self,
-                                const struct kernel_arg_shape *args,
-                                const union kernel_scalar *scalars, struct pl_shape *out,
-                                struct pl_err *err)
+plasmon_status_t rule_reduced(const struct kernel_function *self,
+                              const struct kernel_arg_shape *args,
+                              const union kernel_scalar *scalars, struct pl_shape *out,
+                              struct pl_err *err)
 {
     const struct pl_shape *x = &args[1].shape;
     int64_t axis             = scalars[0].i;
@@ -363,7 +339,7 @@ static plasmon_status_t reduced(const struct kernel_function *self,
     if (axis < -1 || axis >= (int64_t)x->ndim) {
         return pl_err_set(err, PLASMON_EINVAL,
                           "%s, axis is %lld, needs 0 to %d, or -1 for all axes",
-                          is(self, args, 1).text, (long long)axis, (int)x->ndim - 1);
+                          rule_is(self, args, 1).text, (long long)axis, (int)x->ndim - 1);
     }
     *out = (struct pl_shape){.dtype = x->dtype};
     for (uint32_t i = 0; i < x->ndim; i++) {
@@ -382,8 +358,8 @@ RULE(reduce)
     plasmon_status_t status;
 
     RULE_UNUSED();
-    status = reduced(self, args, scalars, &want, err);
-    return status == PLASMON_OK ? output(self, args, 0, &want, err) : status;
+    status = rule_reduced(self, args, scalars, &want, err);
+    return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
 }
 
 RULE(mean)
@@ -392,14 +368,14 @@ RULE(mean)
     plasmon_status_t status;
 
     RULE_UNUSED();
-    status = reduced(self, args, scalars, &want, err);
+    status = rule_reduced(self, args, scalars, &want, err);
     if (status != PLASMON_OK) {
         return status;
     }
     if (want.dtype == PL_I32 || want.dtype == PL_I64) {
         want.dtype = PL_F64;
     }
-    return output(self, args, 0, &want, err);
+    return rule_output(self, args, 0, &want, err);
 }
 
 RULE(arg_reduce)
@@ -408,12 +384,12 @@ RULE(arg_reduce)
     plasmon_status_t status;
 
     RULE_UNUSED();
-    status = reduced(self, args, scalars, &want, err);
+    status = rule_reduced(self, args, scalars, &want, err);
     if (status != PLASMON_OK) {
         return status;
     }
     want.dtype = PL_I64;
-    return output(self, args, 0, &want, err);
+    return rule_output(self, args, 0, &want, err);
 }
 
 RULE(checksum)
@@ -421,118 +397,7 @@ RULE(checksum)
     struct pl_shape want = {.dtype = PL_U64};
 
     RULE_UNUSED();
-    return output(self, args, 0, &want, err);
-}
-
-/* ------------------------------------------------------------------------------------------------ linear algebra */
-
-RULE(dot)
-{
-    struct pl_shape want = {.dtype = args[1].shape.dtype};
-    plasmon_status_t status;
-
-    RULE_UNUSED();
-    status = same_dtype(self, args, 1, 2, err);
-    if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 1, 1, err);
-    }
-    if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 2, 1, err);
-    }
-    if (status == PLASMON_OK) {
-        status = needs_length(self, args, 2, 0, args[1].shape.dim[0], "elements", 1, err);
-    }
-    return status == PLASMON_OK ? output(self, args, 0, &want, err) : status;
-}
-
-RULE(gemv)
-{
-    struct pl_shape want = shape_1d(args[1].shape.dtype, args[1].shape.dim[0]);
-    plasmon_status_t status;
-
-    RULE_UNUSED();
-    status = same_dtype(self, args, 1, 2, err);
-    if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 1, 2, err);
-    }
-    if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 2, 1, err);
-    }
-    if (status == PLASMON_OK) {
-        status = needs_length(self, args, 2, 0, args[1].shape.dim[1], "elements", 1, err);
-    }
-    return status == PLASMON_OK ? output(self, args, 0, &want, err) : status;
-}
-
-/* Shape of a product of args[1] and args[2]. */
-static plasmon_status_t product(const struct kernel_function *self,
-                                const struct kernel_arg_shape *args, bool trans_a,
-                                bool trans_b, struct pl_shape *out, struct pl_err *err)
-{
-    const struct pl_shape *a = &args[1].shape;
-    const struct pl_shape *b = &args[2].shape;
-    plasmon_status_t status;
-
-    status = same_dtype(self, args, 1, 2, err);
-    if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 1, 2, err);
-    }
-    if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 2, 2, err);
-    }
-    if (status == PLASMON_OK) {
-        status = needs_length(self, args, 2, trans_b ? 1 : 0, a->dim[trans_a ? 0 : 1],
-                              trans_b ? "columns" : "rows", 1, err);
-    }
-    *out = shape_2d(a->dtype, a->dim[trans_a ? 1 : 0], b->dim[trans_b ? 0 : 1]);
-    return status;
-}
-
-RULE(gemm)
-{
-    struct pl_shape want;
-    plasmon_status_t status;
-
-    RULE_UNUSED();
-    status = product(self, args, scalars[1].i != 0, scalars[2].i != 0, &want, err);
-    return status == PLASMON_OK ? output(self, args, 0, &want, err) : status;
-}
-
-RULE(gemm_into)
-{
-    struct pl_shape want;
-    plasmon_status_t status;
-    char shape[128];
-
-    RULE_UNUSED();
-    status = product(self, args, scalars[2].i != 0, scalars[3].i != 0, &want, err);
-    if (status == PLASMON_OK) {
-        status = same_dtype(self, args, 1, 0, err);
-    }
-    if (status != PLASMON_OK) {
-        return status;
-    }
-    if (args[0].mode == KERNEL_REDUCE && scalars[1].f != 1.0) {
-        return pl_err_set(err, PLASMON_EINVAL,
-                          "%s: c is a REDUCE argument and beta is %g, needs 1", self->name,
-                          scalars[1].f);
-    }
-    if (!pl_shape_equal(&args[0].shape, &want)) {
-        return pl_err_set(err, PLASMON_ESHAPE, "%s, the product is %s",
-                          is(self, args, 0).text, pl_shape_format(&want, shape));
-    }
-    return PLASMON_OK;
-}
-
-RULE(pairwise)
-{
-    struct pl_shape want;
-    plasmon_status_t status;
-
-    RULE_UNUSED();
-    /* The columns of a and b run together, as those of a and the transpose of b do. */
-    status = product(self, args, false, true, &want, err);
-    return status == PLASMON_OK ? output(self, args, 0, &want, err) : status;
+    return rule_output(self, args, 0, &want, err);
 }
 
 /* ------------------------------------------------------------------------------------------------ moving */
@@ -544,11 +409,11 @@ RULE(transpose)
     RULE_UNUSED();
     if (want.ndim < 2) {
         return pl_err_set(err, PLASMON_ESHAPE, "%s, needs at least 2 dimensions",
-                          is(self, args, 1).text);
+                          rule_is(self, args, 1).text);
     }
     want.dim[want.ndim - 1] = args[1].shape.dim[want.ndim - 2];
     want.dim[want.ndim - 2] = args[1].shape.dim[want.ndim - 1];
-    return output(self, args, 0, &want, err);
+    return rule_output(self, args, 0, &want, err);
 }
 
 RULE(permute)
@@ -562,14 +427,14 @@ RULE(permute)
         int64_t from = scalars[i].i;
 
         if (from < 0 || from >= (int64_t)x->ndim || (seen & (1u << from)) != 0) {
-            return pl_err_set(err, PLASMON_EINVAL,
-                              "%s, p%u is %lld, needs each of 0 to %d once",
-                              is(self, args, 1).text, i, (long long)from, (int)x->ndim - 1);
+            return pl_err_set(
+                err, PLASMON_EINVAL, "%s, p%u is %lld, needs each of 0 to %d once",
+                rule_is(self, args, 1).text, i, (long long)from, (int)x->ndim - 1);
         }
         seen |= 1u << from;
         want.dim[i] = x->dim[from];
     }
-    return output(self, args, 0, &want, err);
+    return rule_output(self, args, 0, &want, err);
 }
 
 RULE(concatenate)
@@ -583,12 +448,13 @@ RULE(concatenate)
     RULE_UNUSED();
     if (axis < 0 || axis >= (int64_t)first->ndim) {
         return pl_err_set(err, PLASMON_EINVAL, "%s, axis is %lld, needs 0 to %d",
-                          is(self, args, 1).text, (long long)axis, (int)first->ndim - 1);
+                          rule_is(self, args, 1).text, (long long)axis,
+                          (int)first->ndim - 1);
     }
     for (uint32_t i = 2; i < arg_count; i++) {
         struct pl_shape same = args[i].shape;
 
-        status = same_dtype(self, args, 1, i, err);
+        status = rule_same_dtype(self, args, 1, i, err);
         if (status != PLASMON_OK) {
             return status;
         }
@@ -597,12 +463,13 @@ RULE(concatenate)
             same.dim[axis] = first->dim[axis];
         }
         if (!pl_shape_equal(&same, first)) {
-            return pl_err_set(
-                err, PLASMON_ESHAPE, "%s, needs the shape of x[0], %s, but for axis %lld",
-                is(self, args, i).text, pl_shape_format(first, shape), (long long)axis);
+            return pl_err_set(err, PLASMON_ESHAPE,
+                              "%s, needs the shape of x[0], %s, but for axis %lld",
+                              rule_is(self, args, i).text, pl_shape_format(first, shape),
+                              (long long)axis);
         }
     }
-    return output(self, args, 0, &want, err);
+    return rule_output(self, args, 0, &want, err);
 }
 
 /* ------------------------------------------------------------------------------------------------ neighbours */
@@ -625,19 +492,19 @@ RULE(topk_min)
     RULE_UNUSED();
     status = needs_k(self, scalars[0].i, err);
     if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 2, 2, err);
+        status = rule_needs_ndim(self, args, 2, 2, err);
     }
     if (status != PLASMON_OK) {
         return status;
     }
     want        = args[2].shape;
     want.dim[1] = want.dim[1] < scalars[0].i ? want.dim[1] : scalars[0].i;
-    status      = output(self, args, 0, &want, err);
+    status      = rule_output(self, args, 0, &want, err);
     if (status != PLASMON_OK) {
         return status;
     }
     want.dtype = PL_I64;
-    return output(self, args, 1, &want, err);
+    return rule_output(self, args, 1, &want, err);
 }
 
 RULE(topk_merge)
@@ -649,17 +516,17 @@ RULE(topk_merge)
     RULE_UNUSED();
     status = needs_k(self, scalars[0].i, err);
     for (uint32_t i = 2; i < 6 && status == PLASMON_OK; i++) {
-        status = needs_ndim(self, args, i, 2, err);
+        status = rule_needs_ndim(self, args, i, 2, err);
     }
     for (uint32_t i = 3; i < 6 && status == PLASMON_OK; i++) {
-        status = needs_length(self, args, i, 0, args[2].shape.dim[0], "rows", 2, err);
+        status = rule_needs_length(self, args, i, 0, args[2].shape.dim[0], "rows", 2, err);
     }
     for (uint32_t i = 2; i < 6 && status == PLASMON_OK; i += 2) {
-        status =
-            needs_length(self, args, i + 1, 1, args[i].shape.dim[1], "columns", i, err);
+        status = rule_needs_length(self, args, i + 1, 1, args[i].shape.dim[1], "columns", i,
+                                   err);
     }
     if (status == PLASMON_OK) {
-        status = same_dtype(self, args, 2, 4, err);
+        status = rule_same_dtype(self, args, 2, 4, err);
     }
     if (status != PLASMON_OK) {
         return status;
@@ -667,23 +534,23 @@ RULE(topk_merge)
     want        = args[2].shape;
     columns     = args[2].shape.dim[1] + args[4].shape.dim[1];
     want.dim[1] = columns < scalars[0].i ? columns : scalars[0].i;
-    status      = output(self, args, 0, &want, err);
+    status      = rule_output(self, args, 0, &want, err);
     if (status != PLASMON_OK) {
         return status;
     }
     want.dtype = PL_I64;
-    return output(self, args, 1, &want, err);
+    return rule_output(self, args, 1, &want, err);
 }
 
 RULE(vote)
 {
-    struct pl_shape want = shape_1d(PL_I32, args[1].shape.dim[0]);
+    struct pl_shape want = rule_shape_1d(PL_I32, args[1].shape.dim[0]);
     plasmon_status_t status;
 
     RULE_UNUSED();
-    status = needs_ndim(self, args, 1, 2, err);
+    status = rule_needs_ndim(self, args, 1, 2, err);
     if (status == PLASMON_OK) {
-        status = needs_ndim(self, args, 2, 1, err);
+        status = rule_needs_ndim(self, args, 2, 1, err);
     }
-    return status == PLASMON_OK ? output(self, args, 0, &want, err) : status;
+    return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
 }

@@ -30,9 +30,19 @@ typedef plasmon_status_t (*kernel_rule_fn)(const struct kernel_function *self,
     XX(reduce)     /* x without the axis */                           \
     XX(mean)       /* the same, f64 for integers */                   \
     XX(arg_reduce) /* the same, i64 */                                \
+    XX(norm)       /* the same, real */                               \
+    XX(softmax)    /* like x; an axis, or all */                      \
+    XX(scan)       /* like x; an axis */                              \
+    XX(sort)                                                          \
+    XX(argsort)                                                       \
+    XX(sort_into)                                                     \
+    XX(where)                                                         \
     XX(dot)                                                           \
     XX(gemv)                                                          \
     XX(gemm)                                                          \
+    XX(gemm_batched)                                                  \
+    XX(einsum)                                                        \
+    XX(spmv)                                                          \
     XX(gemm_into)                                                     \
     XX(transpose)                                                     \
     XX(permute)                                                       \

@@ -455,7 +455,7 @@ static void op_collect(void *user)
     struct pl_err err;
     uint64_t tag;
 
-    while (device_cpu_failure(executor->device, &tag, &err)) {
+    while (kernel_failure(executor->kernels, &tag, &err)) {
         worker_core_failed(executor->core, tag, err.status, err.text);
     }
     worker_inline_collect(&executor->reads, executor->reports->data,

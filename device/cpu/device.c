@@ -190,6 +190,15 @@ static void cpu_host_unregister(struct device *device, void *ptr)
     (void)ptr;
 }
 
+static plasmon_status_t cpu_host_address(struct device *device, const void *ptr,
+                                         uint64_t bytes, struct device_ptr *out_address)
+{
+    (void)device;
+    (void)bytes;
+    out_address->addr = (uint64_t)(uintptr_t)ptr;
+    return PLASMON_OK;
+}
+
 static void *cpu_ptr_host(struct device_ptr ptr)
 {
     return (void *)(uintptr_t)ptr.addr;
@@ -263,6 +272,7 @@ const struct device_ops device_cpu_ops = {
     .can_peer         = cpu_can_peer,
     .host_register    = cpu_host_register,
     .host_unregister  = cpu_host_unregister,
+    .host_address     = cpu_host_address,
     .ptr_host         = cpu_ptr_host,
     .stream_create    = device_cpu_stream_create,
     .stream_destroy   = device_cpu_stream_destroy,

@@ -374,6 +374,19 @@ static void *cuda_native_stream(struct device_stream *stream)
     return device_cuda_stream_of(stream)->stream;
 }
 
+static plasmon_status_t cuda_host_address(struct device *device, const void *ptr,
+                                          uint64_t bytes, struct device_ptr *out_address)
+{
+    CUdeviceptr address;
+    plasmon_status_t status =
+        device_cuda_host_address(device_cuda_of(device), ptr, bytes, &address);
+
+    if (status == PLASMON_OK) {
+        out_address->addr = address;
+    }
+    return status;
+}
+
 const struct device_ops device_cuda_ops = {
     .kind             = DEVICE_CUDA,
     .count            = device_cuda_driver_load,
@@ -388,6 +401,7 @@ const struct device_ops device_cuda_ops = {
     .can_peer         = device_cuda_can_peer,
     .host_register    = device_cuda_host_register,
     .host_unregister  = device_cuda_host_unregister,
+    .host_address     = cuda_host_address,
     .ptr_host         = cuda_ptr_host,
     .stream_create    = device_cuda_stream_create,
     .stream_destroy   = device_cuda_stream_destroy,

@@ -48,7 +48,8 @@
     XX(EGRAPH, -38, "recorded graph cannot be used so")                           \
     XX(EHEADLOST, -39, "the head does not know this session any more")            \
     XX(ECOMPILE, -40, "source text does not compile")                             \
-    XX(ETIMELIMIT, -41, "ran longer than its time limit")
+    XX(ETIMELIMIT, -41, "ran longer than its time limit")                         \
+    XX(ESINGULAR, -42, "matrix is singular or not positive definite")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),

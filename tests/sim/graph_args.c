@@ -284,3 +284,14 @@ void graph_add_fresh(struct graph *graph, struct graph_step *step,
     graph->refs[ref].made_by = graph->step_count - 1;
     graph_arg_commit(graph, step, &arg);
 }
+
+void graph_add_scratch(struct graph *graph, struct graph_step *step,
+                       const struct pl_shape *shape)
+{
+    struct graph_arg *arg;
+
+    graph_add_fresh(graph, step, shape);
+    arg                            = &step->args[step->arg_count - 1];
+    arg->mode                      = KERNEL_SCRATCH;
+    graph->refs[arg->ref].released = true; /* it never was a ref: nobody else can name it */
+}

@@ -29,5 +29,8 @@ bool graph_add_like(struct graph *graph, struct graph_step *step, uint32_t mode,
 /* OUT of a new ref. */
 void graph_add_fresh(struct graph *graph, struct graph_step *step,
                      const struct pl_shape *shape);
+/* Working memory of the step; its ref is a place in the model alone. */
+void graph_add_scratch(struct graph *graph, struct graph_step *step,
+                       const struct pl_shape *shape);
 
 #endif

@@ -172,6 +172,19 @@ static bool make_update(struct graph *graph, struct graph_step *step)
     return graph_add_like(graph, step, KERNEL_IN, &shape, 0);
 }
 
+/* In place, by way of working memory of the task's own. */
+static bool make_sort(struct graph *graph, struct graph_step *step)
+{
+    struct pl_shape shape;
+
+    step->function = "sort_into";
+    if (!graph_has_room(graph) || !add_first(graph, step, KERNEL_INOUT, &shape)) {
+        return false;
+    }
+    graph_add_scratch(graph, step, &shape);
+    return true;
+}
+
 static bool make_reduce(struct graph *graph, struct graph_step *step)
 {
     struct pl_shape shape;
@@ -230,12 +243,12 @@ static void make_run(struct graph *graph, uint32_t client)
     static const struct {
         make_fn fn;
         uint32_t weight;
-    } makers[] = {{make_source, 14}, {make_map, 26},  {make_sum, 6},    {make_update, 26},
-                  {make_reduce, 20}, {make_touch, 6}, {make_failing, 3}};
+    } makers[] = {{make_source, 14}, {make_map, 26}, {make_sum, 6},   {make_update, 26},
+                  {make_reduce, 20}, {make_sort, 6}, {make_touch, 6}, {make_failing, 3}};
     uint32_t refs_before    = graph->ref_count;
     uint32_t steps_before   = graph->step_count;
     struct graph_step *step = step_add(graph, GRAPH_RUN, client);
-    uint64_t roll           = graph_draw(graph, 101);
+    uint64_t roll           = graph_draw(graph, 107);
     uint32_t i              = 0;
 
     while (roll >= makers[i].weight && i + 1 < PL_COUNT(makers)) {

@@ -131,7 +131,9 @@ static void play_run(struct graph *graph, struct graph_step *step, uint32_t inde
     task.scalar_count = step->scalar_count;
     memcpy(task.scalars, step->scalars, sizeof(step->scalars));
     for (uint32_t i = 0; i < step->arg_count; i++) {
-        if (step->args[i].fresh) {
+        if (step->args[i].mode == KERNEL_SCRATCH) {
+            graph->refs[step->args[i].ref].id = 0; /* it has a shape and no ref */
+        } else if (step->args[i].fresh) {
             graph->refs[step->args[i].ref].id = sim_client_id(client);
         } else {
             note_holders(graph, index, &step->args[i]);

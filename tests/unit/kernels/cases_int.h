@@ -18,6 +18,13 @@ void case_want_rounded(struct trial *trial, uint32_t index, int64_t flat, double
 /* The same for complex numbers, in eps of the whole. */
 void case_want_complex(struct trial *trial, uint32_t index, int64_t flat,
                        double complex want, double eps_count);
+/* What one output of a reduction is made from: `length` elements of x from flat index `first` on, `step` apart. */
+struct case_lane {
+    int64_t first;
+    int64_t step;
+    int64_t length;
+};
+struct case_lane case_lane_of(const struct trial *trial, int64_t flat);
 /* An output and one input of a random shape, values in [low, high]. */
 void case_build_input(struct trial *trial, uint32_t dtype, double low, double high);
 
@@ -54,6 +61,23 @@ void case_build_unary(struct trial *trial);
 void case_build_unary_positive(struct trial *trial);
 void case_build_unary_small(struct trial *trial);
 void case_build_vote(struct trial *trial);
+void case_build_norm(struct trial *trial);
+void case_expect_norm(struct trial *trial);
+void case_build_softmax(struct trial *trial);
+void case_expect_softmax(struct trial *trial);
+void case_build_scan(struct trial *trial);
+void case_expect_scan(struct trial *trial);
+void case_build_sort(struct trial *trial);
+void case_expect_sort(struct trial *trial);
+void case_build_where(struct trial *trial);
+void case_expect_where(struct trial *trial);
+void case_build_gemm_batched(struct trial *trial);
+void case_expect_gemm_batched(struct trial *trial);
+void case_build_einsum(struct trial *trial);
+void case_expect_einsum(struct trial *trial);
+void case_build_spmv(struct trial *trial);
+void case_expect_spmv(struct trial *trial);
+void case_build_sort_into(struct trial *trial);
 void case_expect_arange(struct trial *trial);
 void case_expect_binary(struct trial *trial);
 void case_expect_cast(struct trial *trial);

@@ -6,7 +6,7 @@
 
 #include "tests/harness/test.h"
 
-#define ARENA_BYTES   (UINT64_C(64) << 20)
+#define ARENA_BYTES   (UINT64_C(256) << 20)
 #define SCRATCH_GUARD 256
 #define PATTERN       0x5A
 
@@ -94,7 +94,11 @@ plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
                                    trial->scalar, trial->scalar_count);
     scratch = device_ptr_add(runner->arena, root_offset(trial, trial->count));
     runner->scratch_end = root_offset(trial, trial->count) + bytes;
-    ASSERT_TRUE(runner->scratch_end + SCRATCH_GUARD <= runner->arena_bytes);
+    if (runner->scratch_end + SCRATCH_GUARD > runner->arena_bytes) {
+        test_fail(__FILE__, __LINE__, "%s %s wants %llu bytes of scratch",
+                  trial->function->name, pl_dtype_name(trial->dtype),
+                  (unsigned long long)bytes);
+    }
     ASSERT_OK(device_fill8(runner->stream, scratch, PATTERN, bytes + SCRATCH_GUARD));
     return kernel_run(runner->context, runner->stream, trial->function, args, trial->count,
                       trial->scalar, trial->scalar_count, scratch, bytes, 77, err);

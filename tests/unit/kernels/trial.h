@@ -20,7 +20,7 @@ struct trial_array {
     char *root;
     char *before; /* root as it was before the run */
     uint64_t root_bytes;
-    bool is_output;    /* OUT, INOUT or REDUCE */
+    bool is_output;    /* OUT, INOUT, REDUCE, SCRATCH */
     double *want;      /* by flat index; floats, and the real part of complex numbers */
     double *want_im;   /* the imaginary part */
     double *bound;     /* |got - want| may be this much */
