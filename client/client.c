@@ -538,6 +538,9 @@ plasmon_status_t plasmon_init(const struct plasmon_options *user_options,
     }
     if (status == PLASMON_OK) {
         status = session_open(client, timeout_ms);
+        if (status != PLASMON_OK && client->embedded.active) {
+            status = embedded_explain(&client->embedded, status);
+        }
     }
     if (status == PLASMON_OK && client->embedded.active) {
         status = wait_devices(client, timeout_ms);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "client/error.h"
 #include "client/spawn.h"
 
 #define LOG_BYTES (64u << 10)
@@ -25,6 +26,8 @@ void embedded_init(struct embedded *embedded)
 {
     *embedded = (struct embedded){.pidfd = -1, .log_fd = -1};
 }
+
+#define EXPLAIN_MS 2000u /* a cluster that cannot start ends within that */
 
 /* ------------------------------------------------------------------------------------------------ arguments */
 
@@ -257,6 +260,18 @@ static bool wait_gone(int pidfd, uint32_t timeout_ms)
             return false;
         }
     }
+}
+
+plasmon_status_t embedded_explain(const struct embedded *embedded, plasmon_status_t status)
+{
+    struct pl_err err = {0};
+
+    if (embedded->pidfd < 0 || !wait_gone(embedded->pidfd, EXPLAIN_MS)) {
+        return status;
+    }
+    (void)pl_err_set(&err, PLASMON_ECLOSED, "the private cluster ended as it started");
+    embedded_add_log(embedded, &err);
+    return error_from(&err, PLASMON_ECLOSED);
 }
 
 void embedded_finish(struct embedded *embedded, uint32_t timeout_ms)

@@ -262,8 +262,11 @@ static plasmon_status_t gpus_add(struct store_daemon *daemon, uint32_t *out_coun
         return status;
     }
     if (wanted != STORE_AUTO && wanted > probe.count) {
-        return pl_err_set(err, PLASMON_EINVAL, "--gpus %u, but the driver shows %u", wanted,
-                          probe.count);
+        return pl_err_set(
+            err, PLASMON_EINVAL,
+            "--gpus %u, but the driver shows %u; `plasmon doctor` says why, and "
+            "--cpu-devices goes without a GPU",
+            wanted, probe.count);
     }
     for (uint32_t i = 0; i < pl_min_u64(wanted, probe.count) && status == PLASMON_OK; i++) {
         const struct store_probe_device *found = &probe.devices[i];

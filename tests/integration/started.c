@@ -20,13 +20,18 @@ static char address[128];
 static pid_t owner; /* the process of the test that began; 0: none */
 static pid_t daemons[DAEMONS_MAX];
 static unsigned daemon_count;
+static uid_t run_as; /* 0: as we are */
 
 /* ------------------------------------------------------------------------------------------------ programs */
 
 /* In the child: become the program. Only calls that are allowed between fork() and exec() in a program with threads. */
 static _Noreturn void become(const char *path, const char *const *argv, int out)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (run_as != 0 && (setresgid(run_as, run_as, run_as) != 0 ||
+                        setresuid(run_as, run_as, run_as) != 0)) {
+        _exit(126);
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of user takes it away */
     (void)dup2(out, 1);
     (void)dup2(out, 2);
     (void)execv(path, (char *const *)(uintptr_t)argv);
@@ -47,6 +52,16 @@ static pid_t start(const char *const *argv, int out)
         become(path, argv, out);
     }
     return pid;
+}
+
+int started_run_as(uid_t user, const char *const *argv, char *out, size_t out_bytes)
+{
+    int status;
+
+    run_as = user;
+    status = started_run(argv, out, out_bytes);
+    run_as = 0;
+    return status;
 }
 
 int started_wait(pid_t pid)

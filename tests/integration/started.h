@@ -13,6 +13,8 @@
 
 /* Run a program of the build (argv[0] is its name, NULL at the end); its exit status, and what it printed (cut; may be NULL). */
 int started_run(const char *const *argv, char *out, size_t out_bytes);
+/* As another user (for root only): 126 when that may not be, 127 when it may not run the program. */
+int started_run_as(uid_t user, const char *const *argv, char *out, size_t out_bytes);
 #define STARTED_RUN(out, bytes, ...) \
     started_run((const char *const[]){__VA_ARGS__, NULL}, out, bytes)
 

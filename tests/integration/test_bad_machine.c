@@ -1,0 +1,192 @@
+/*
+ * A machine that lacks something: a library, a driver, a permission, room on a disk. Each is said by name, with what to do.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tests/integration/started.h"
+
+#define NOBODY 65534
+
+static plasmon_status_t try_start(const char *gpus, uint32_t timeout_ms)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    options.gpus               = gpus;
+    options.cpu_devices        = 1;
+    options.device_memory      = 16 << 20;
+    options.connect_timeout_ms = timeout_ms;
+    return plasmon_init(&options, &client);
+}
+
+/* ------------------------------------------------------------------------------------------------ libraries */
+
+TEST(gpus_that_are_not_there_are_told_with_what_to_do)
+{
+    if (access("/proc/driver/nvidia/gpus", F_OK) == 0) {
+        test_skip("this machine has a GPU");
+    }
+    cluster_tag();
+    ASSERT_STATUS(try_start("1", 20000), PLASMON_ECLOSED);
+    ASSERT_CONTAINS(plasmon_error(NULL), "the driver shows 0");
+    ASSERT_CONTAINS(plasmon_error(NULL), "plasmon doctor");
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+TEST(a_library_that_cannot_be_loaded_is_named)
+{
+    char folder[256], path[320];
+    FILE *file;
+
+    cluster_tag();
+    (void)snprintf(folder, sizeof(folder), "%s/lib", cluster_folder());
+    ASSERT_EQ(mkdir(folder, 0700), 0);
+    (void)snprintf(path, sizeof(path), "%s/libm.so.6", folder);
+    file = fopen(path, "we"); /* empty: no library */
+    ASSERT_TRUE(file != NULL && fclose(file) == 0);
+    ASSERT_EQ(setenv("LD_LIBRARY_PATH", folder, 1), 0);
+    ASSERT_TRUE(try_start("none", 10000) < 0);
+    ASSERT_EQ(unsetenv("LD_LIBRARY_PATH"), 0);
+    ASSERT_CONTAINS(plasmon_error(NULL), "libm.so.6");
+    cluster_remove();
+}
+
+/* ------------------------------------------------------------------------------------------------ permissions */
+
+/* As somebody who is not root, which the tests often are. */
+static int run_unprivileged(const char *const *argv, char *out, size_t out_bytes)
+{
+    int status;
+
+    if (getuid() != 0) {
+        return started_run(argv, out, out_bytes);
+    }
+    ASSERT_EQ(chmod(cluster_folder(), 0755), 0);
+    status = started_run_as(NOBODY, argv, out, out_bytes);
+    if (status == 126 || status == 127) {
+        test_skip("another user may not run %s", argv[0]);
+    }
+    return status;
+}
+
+TEST(a_socket_folder_without_permission_is_named_with_the_cause)
+{
+    char said[8192], closed[128], sub[160];
+
+    started_begin();
+    (void)snprintf(closed, sizeof(closed), "%s/closed", cluster_folder());
+    (void)snprintf(sub, sizeof(sub), "%s/sub", closed);
+    ASSERT_EQ(mkdir(closed, 0500),
+              0); /* neither ours to write nor, for root, another user's */
+    {
+        const char *const argv[] = {"plasmon-store",
+                                    "--head",
+                                    "unix:/nowhere/head",
+                                    "--socket-dir",
+                                    sub,
+                                    "--cpu-devices",
+                                    "1",
+                                    "--gpus",
+                                    "none",
+                                    NULL};
+
+        ASSERT_EQ(run_unprivileged(argv, said, sizeof(said)), 1);
+    }
+    ASSERT_CONTAINS(said, sub);
+    ASSERT_CONTAINS(said, "ermission denied");
+    ASSERT_EQ(cluster_count(""), 0);
+}
+
+TEST(a_runtime_folder_of_somebody_else_is_refused)
+{
+    static const char *const start[] = {"plasmon", "start",  "--head", "--cpu-devices",
+                                        "1",       "--gpus", "none",   NULL};
+    char said[4096], folder[128];
+
+    if (getuid() != 0) {
+        test_skip("only root can make a folder that is somebody else's");
+    }
+    started_begin();
+    ASSERT_EQ(chmod(cluster_folder(), 0777), 0);
+    (void)snprintf(folder, sizeof(folder), "%s/plasmon-%u", cluster_folder(), NOBODY);
+    ASSERT_EQ(mkdir(folder, 0700), 0);
+    {
+        int status = started_run_as(NOBODY, start, said, sizeof(said));
+
+        if (status == 126 || status == 127) {
+            test_skip("another user may not run plasmon");
+        }
+        ASSERT_EQ(status, 1);
+    }
+    ASSERT_CONTAINS(said, folder);
+    ASSERT_CONTAINS(said, "not a folder of ours");
+    ASSERT_EQ(cluster_count(""), 0);
+}
+
+TEST(a_runtime_folder_that_others_may_write_is_refused)
+{
+    char said[4096], folder[256];
+
+    started_begin();
+    (void)snprintf(folder, sizeof(folder), "%s/plasmon-%u", cluster_folder(),
+                   (unsigned)getuid());
+    ASSERT_EQ(mkdir(folder, 0777), 0);
+    ASSERT_EQ(chmod(folder, 0777), 0);
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "start", "--head", "--cpu-devices",
+                          "1", "--gpus", "none"),
+              1);
+    ASSERT_CONTAINS(said, folder);
+    ASSERT_EQ(cluster_count(""), 0);
+}
+
+/* ------------------------------------------------------------------------------------------------ full disks */
+
+TEST(results_that_find_no_room_are_an_error_that_names_the_file)
+{
+    static const char *const outputs[] = {"--json", "--plot"};
+    char said[16384];
+
+    started_begin();
+    for (size_t i = 0; i < PL_COUNT(outputs); i++) {
+        ASSERT_TRUE(STARTED_RUN(said, sizeof(said), "plasmon", "bench", "tasks", "--tasks",
+                                "100", "--object-mib", "1", "--gpus", "none", outputs[i],
+                                "/dev/full") != 0);
+        ASSERT_CONTAINS(said, "/dev/full");
+        ASSERT_CONTAINS(said, "No space left on device");
+    }
+}
+
+TEST(a_matrix_that_finds_no_room_is_an_error_that_names_the_file)
+{
+    char said[4096], a[256], b[256];
+
+    started_begin();
+    (void)snprintf(a, sizeof(a), "%s/a.npy", cluster_folder());
+    (void)snprintf(b, sizeof(b), "%s/b.npy", cluster_folder());
+    ASSERT_TRUE(STARTED_RUN(said, sizeof(said), "../examples/03_matmul", "--random",
+                            "64x64x64", a, b, "/dev/full") != 0);
+    ASSERT_CONTAINS(said, "/dev/full");
+}
+
+TEST(a_log_that_cannot_be_written_is_named)
+{
+    char said[4096], folder[256];
+
+    started_begin();
+    (void)snprintf(folder, sizeof(folder), "%s/plasmon-%u", cluster_folder(),
+                   (unsigned)getuid());
+    ASSERT_EQ(mkdir(folder, 0700), 0);
+    (void)snprintf(folder + strlen(folder), sizeof(folder) - strlen(folder),
+                   "/plasmon-head.log");
+    ASSERT_EQ(symlink("/dev/full", folder), 0);
+    ASSERT_TRUE(STARTED_RUN(said, sizeof(said), "plasmon", "start", "--head",
+                            "--cpu-devices", "1", "--gpus", "none") != 0);
+    ASSERT_CONTAINS(said, folder);
+    ASSERT_EQ(cluster_count(""), 0);
+}
+
+TEST_MAIN()
