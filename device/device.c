@@ -424,6 +424,13 @@ plasmon_status_t device_module_function(struct device_module *module, const char
     return module->device->ops->module_function(module, name, out_function, err);
 }
 
+plasmon_status_t device_function_limits(struct device_module *module, void *function,
+                                        struct device_function_limits *out_limits,
+                                        struct pl_err *err)
+{
+    return module->device->ops->function_limits(module, function, out_limits, err);
+}
+
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params)
 {

@@ -210,6 +210,20 @@ plasmon_status_t device_module_load(struct device *device, const void *image,
 void device_module_unload(struct device_module *module);
 plasmon_status_t device_module_function(struct device_module *module, const char *name,
                                         void **out_function, struct pl_err *err);
+/* What a function can be launched with. */
+struct device_function_limits {
+    uint32_t threads_max; /* of a block, with the registers that it takes */
+    uint32_t registers;   /* of a thread */
+    uint32_t shared_static;
+    uint32_t shared_max; /* dynamic shared memory of a block */
+    uint32_t block_max[3];
+    uint32_t grid_max[3];
+    uint32_t
+        suggested_block; /* threads that fill the device best, without dynamic shared memory */
+};
+plasmon_status_t device_function_limits(struct device_module *module, void *function,
+                                        struct device_function_limits *out_limits,
+                                        struct pl_err *err);
 struct device_launch_shape {
     uint32_t grid[3];
     uint32_t block[3];

@@ -94,6 +94,9 @@ struct device_ops {
     void (*module_unload)(struct device_module *module);
     plasmon_status_t (*module_function)(struct device_module *module, const char *name,
                                         void **out_function, struct pl_err *err);
+    plasmon_status_t (*function_limits)(struct device_module *module, void *function,
+                                        struct device_function_limits *out_limits,
+                                        struct pl_err *err);
     plasmon_status_t (*launch)(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
     void *(*cublas)(struct device *device, struct pl_err *why);

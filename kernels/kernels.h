@@ -78,7 +78,16 @@ struct kernel_function {
                               struct kernel_arg_shape *args, uint32_t arg_count,
                               const union kernel_scalar *scalars, uint32_t scalar_count,
                               struct pl_err *err);
-    bool defined; /* by a client: part of a struct kernel_signature */
+    /* By a client: part of a struct kernel_signature; on workers with the code behind it (code.h). */
+    bool defined;
+    struct kernel_code *code;
+};
+
+/* How a defined function is launched. All 0: chosen where it runs; block alone: as many blocks as the largest tensor needs. */
+struct kernel_launch_shape {
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;
 };
 
 uint32_t kernel_count(void);

@@ -442,7 +442,8 @@ static plasmon_status_t parse_scalar_rest(struct parser *parser, struct kernel_s
 {
     slot->kind = KERNEL_SLOT_SCALAR;
     if (take(parser, ":=")) {
-        slot->kind = KERNEL_SLOT_COMPUTED;
+        slot->kind                  = KERNEL_SLOT_COMPUTED;
+        parser->signature->computed = true;
         if (!dtype_is_integer(slot->dtype) || slot->dtype == PL_BOOL) {
             return pl_err_set(parser->err, PLASMON_EINVAL,
                               "signature: %s is computed from dimensions and %s; it is an "

@@ -83,6 +83,7 @@ struct kernel_signature {
     uint32_t tensor_count;
     uint32_t scalar_count;
     uint32_t value_count; /* parameters of the kernel */
+    bool computed;        /* some slot is */
     uint32_t symbol_count;
     uint32_t node_count;
     uint16_t tensor_slot[KERNEL_SLOTS_MAX]; /* argument number -> slot */

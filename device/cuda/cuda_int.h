@@ -168,6 +168,9 @@ plasmon_status_t device_cuda_module_load(struct device *device, const void *imag
 void device_cuda_module_unload(struct device_module *module);
 plasmon_status_t device_cuda_module_function(struct device_module *module, const char *name,
                                              void **out_function, struct pl_err *err);
+plasmon_status_t device_cuda_function_limits(struct device_module *module, void *function,
+                                             struct device_function_limits *out_limits,
+                                             struct pl_err *err);
 plasmon_status_t device_cuda_launch(struct device_stream *stream, void *function,
                                     const struct device_launch_shape *shape, void **params);
 

@@ -430,6 +430,7 @@ const struct device_ops device_cuda_ops = {
     .module_load      = device_cuda_module_load,
     .module_unload    = device_cuda_module_unload,
     .module_function  = device_cuda_module_function,
+    .function_limits  = device_cuda_function_limits,
     .launch           = device_cuda_launch,
     .cublas           = device_cuda_blas_handle,
     .cublas_on        = device_cuda_blas_on,

@@ -146,6 +146,83 @@ plasmon_status_t device_cuda_module_function(struct device_module *base, const c
     return PLASMON_OK;
 }
 
+/* Attributes of the device, in the order of struct device_function_limits. */
+static plasmon_status_t device_limits(struct device_cuda *cuda,
+                                      struct device_function_limits *out)
+{
+    const struct {
+        CUdevice_attribute attribute;
+        uint32_t *limit;
+    } wanted[] = {
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &out->shared_max},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &out->block_max[0]},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &out->block_max[1]},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &out->block_max[2]},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &out->grid_max[0]},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &out->grid_max[1]},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &out->grid_max[2]},
+    };
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; status == PLASMON_OK && i < PL_COUNT(wanted); i++) {
+        int value = 0;
+
+        status           = device_cuda_attribute(cuda->device, wanted[i].attribute, &value);
+        *wanted[i].limit = (uint32_t)value;
+    }
+    return status;
+}
+
+static plasmon_status_t function_attribute(struct device_cuda *cuda, CUfunction function,
+                                           CUfunction_attribute attribute, uint32_t *out)
+{
+    int value = 0;
+    plasmon_status_t status =
+        DEVICE_CU(cuda, cuFuncGetAttribute(&value, attribute, function));
+
+    *out = (uint32_t)value;
+    return status;
+}
+
+plasmon_status_t device_cuda_function_limits(struct device_module *base, void *function,
+                                             struct device_function_limits *out_limits,
+                                             struct pl_err *err)
+{
+    struct device_cuda *cuda          = device_cuda_of(base->device);
+    struct device_function_limits out = {.threads_max = 0};
+    int blocks                        = 0;
+    int block                         = 0;
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK) {
+        status = device_limits(cuda, &out);
+    }
+    if (status == PLASMON_OK) {
+        status = function_attribute(cuda, function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                    &out.threads_max);
+    }
+    if (status == PLASMON_OK) {
+        status =
+            function_attribute(cuda, function, CU_FUNC_ATTRIBUTE_NUM_REGS, &out.registers);
+    }
+    if (status == PLASMON_OK) {
+        status = function_attribute(cuda, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                    &out.shared_static);
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(
+            cuda, cuOccupancyMaxPotentialBlockSize(&blocks, &block, function, NULL, 0, 0));
+    }
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "%s", device_cuda_last_error());
+    }
+    out.shared_max -=
+        out.shared_static < out.shared_max ? out.shared_static : out.shared_max;
+    out.suggested_block = (uint32_t)block;
+    *out_limits         = out;
+    return PLASMON_OK;
+}
+
 plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
                                     const struct device_launch_shape *shape, void **params)
 {

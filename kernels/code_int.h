@@ -1,0 +1,66 @@
+/* Inside of defined functions: what code.c shares with those that build code. */
+#ifndef KERNELS_CODE_INT_H
+#define KERNELS_CODE_INT_H
+
+#include "kernels/code.h"
+#include "kernels/kernel_int.h"
+
+/* C text behind its trampoline: parameters by address, as a CUDA launch takes them. */
+typedef int (*code_c_fn)(void *const *params, const struct plasmon_launch_shape *shape);
+
+struct kernel_code {
+    struct kernel_signature *signature;
+    enum device_kind kind;
+    uint32_t ordinal;
+
+    /* C text and libraries. */
+    int fd; /* of the memory that a compiled text is in; it stays open, for dlopen() knows libraries by path; -1: none */
+    void *library;
+    code_c_fn c_entry;
+    plasmon_function_fn entry;
+    plasmon_function_fn prepare;
+
+    /* CUDA text. */
+    void *image; /* cubin or PTX, until it is loaded */
+    size_t image_bytes;
+    char *symbol; /* of the kernel in it */
+    struct device_module *module;
+    void *function;
+    struct device_function_limits limits;
+    uint32_t multiprocessors;
+};
+
+/* The name that the entry point has in the text. */
+static inline const char *code_entry_name(const struct kernel_definition *definition)
+{
+    return definition->entry != NULL && definition->entry[0] != '\0' ? definition->entry
+                                                                     : definition->name;
+}
+static inline bool code_has(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* code_cpu.c */
+plasmon_status_t code_build_c(struct kernel_code *code,
+                              const struct kernel_definition *definition,
+                              struct pl_str *log, struct pl_err *err);
+/* code_nvrtc.c */
+plasmon_status_t code_build_cuda(struct kernel_code *code,
+                                 const struct kernel_definition *definition,
+                                 const struct device_info *info,
+                                 const struct kernel_code_policy *policy,
+                                 struct pl_str *log, struct pl_err *err);
+/* code_library.c */
+plasmon_status_t code_build_library(struct kernel_code *code,
+                                    const struct kernel_definition *definition,
+                                    const struct kernel_code_policy *policy,
+                                    struct pl_err *err);
+plasmon_status_t code_library_call(const struct kernel_code *code, plasmon_function_fn fn,
+                                   void *stream, const struct kernel_arg *args,
+                                   uint32_t arg_count, const union kernel_scalar *scalars,
+                                   uint32_t scalar_count,
+                                   const struct kernel_launch_shape *shape,
+                                   struct pl_err *err);
+
+#endif

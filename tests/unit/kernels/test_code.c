@@ -1,0 +1,471 @@
+/* Code of functions that clients define: C text on a CPU device, libraries, and what NVRTC makes without a GPU. */
+#include "kernels/code.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "kernels/code_int.h"
+#include "runner.h"
+#include "tests/harness/test.h"
+
+static const struct kernel_code_policy open_policy = {.c_text      = true,
+                                                      .library_dir = TEST_LIBRARY_DIR};
+
+static struct kernel_code *built(const struct runner *runner,
+                                 const struct kernel_definition *definition)
+{
+    struct kernel_code *code = NULL;
+    struct pl_err err        = {0};
+    struct pl_str log;
+
+    pl_str_init(&log);
+    if (kernel_code_build(definition, device_get_info(runner->device), &open_policy, &code,
+                          &log, &err) != PLASMON_OK ||
+        kernel_code_load(code, runner->device, &err) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s\n%s", err.text, pl_str_text(&log));
+    }
+    pl_str_finish(&log);
+    return code;
+}
+
+static void refused(const struct device_info *info, const struct kernel_code_policy *policy,
+                    const struct kernel_definition *definition, plasmon_status_t status,
+                    const char *in_err, const char *in_log)
+{
+    struct kernel_code *code = NULL;
+    struct pl_err err        = {0};
+    struct pl_str log;
+
+    pl_str_init(&log);
+    ASSERT_STATUS(kernel_code_build(definition, info, policy, &code, &log, &err), status);
+    ASSERT_NULL(code);
+    ASSERT_CONTAINS(err.text, in_err);
+    ASSERT_CONTAINS(pl_str_text(&log), in_log);
+    pl_str_finish(&log);
+}
+
+static struct kernel_arg vector(struct runner *runner, uint32_t mode, uint32_t dtype,
+                                int64_t n, uint64_t offset)
+{
+    return (struct kernel_arg){.mode   = mode,
+                               .dtype  = dtype,
+                               .ndim   = 1,
+                               .dim    = {n},
+                               .stride = {1},
+                               .data   = device_ptr_add(runner->arena, offset)};
+}
+
+static plasmon_status_t run(struct runner *runner, const struct kernel_code *code,
+                            const struct kernel_arg *args, uint32_t arg_count,
+                            const union kernel_scalar *scalars, uint32_t scalar_count,
+                            struct pl_err *err)
+{
+    struct kernel_launch_shape shape = {.grid = {3, 1, 1}, .block = {64, 1, 1}};
+    struct kernel_arg_shape shapes[8];
+    plasmon_status_t status;
+
+    memset(shapes, 0, sizeof(shapes));
+    for (uint32_t i = 0; i < arg_count; i++) {
+        shapes[i].mode  = args[i].mode;
+        shapes[i].given = true;
+        shapes[i].shape = (struct pl_shape){.dtype = args[i].dtype, .ndim = args[i].ndim};
+        memcpy(shapes[i].shape.dim, args[i].dim, sizeof(args[i].dim));
+    }
+    status = kernel_check(kernel_code_function(code), shapes, arg_count, scalars,
+                          scalar_count, err);
+    return status == PLASMON_OK ? kernel_code_run(code, runner->stream, args, arg_count,
+                                                  scalars, scalar_count, &shape, 7, err)
+                                : status;
+}
+
+TEST(c_text_runs_with_its_parameters_in_their_order_and_types)
+{
+    static const char text[] =
+        "#include <stdint.h>\n"
+        "int mix(const float *x, int8_t a, double *y, long n, float f, unsigned char b,\n"
+        "        uint64_t big, _Bool yes)\n"
+        "{\n"
+        "    for (long i = 0; i < n; i++) {\n"
+        "        y[i] = x[i] * f + a + b + (double)big + yes + plasmon_shape->grid[0];\n"
+        "    }\n"
+        "    return 0;\n"
+        "}\n";
+    const struct kernel_definition definition = {
+        .name = "mix",
+        .signature =
+            "mix(in f32[n] x, i8 a, out f64[n] y, i64 n := n, f32 f, u8 b, u64 big, "
+            "bool yes)",
+        .c_text = text};
+    union kernel_scalar scalars[] = {
+        {.i = -2}, {.f = 0.5}, {.i = 200}, {.i = INT64_C(1) << 40}, {.i = 1}};
+    struct kernel_code *code;
+    struct kernel_arg args[2];
+    struct runner runner;
+    struct pl_err err = {0};
+    float *x;
+    double *y;
+
+    runner_open(&runner, DEVICE_CPU);
+    code    = built(&runner, &definition);
+    args[0] = vector(&runner, KERNEL_IN, PL_F32, 100, 0);
+    args[1] = vector(&runner, KERNEL_OUT, PL_F64, 100, 4096);
+    x       = device_ptr_host(runner.device, args[0].data);
+    y       = device_ptr_host(runner.device, args[1].data);
+    for (int i = 0; i < 100; i++) {
+        x[i] = (float)i;
+    }
+    ASSERT_OK(run(&runner, code, args, 2, scalars, 5, &err));
+    ASSERT_OK(device_stream_sync(runner.stream, &err));
+    for (int i = 0; i < 100; i++) {
+        ASSERT_TRUE(y[i] == i * 0.5 - 2 + 200 + 1099511627776.0 + 1 + 3);
+    }
+    kernel_code_destroy(code);
+    runner_close(&runner);
+}
+
+TEST(strided_tensors_get_their_strides_and_others_must_have_no_gaps)
+{
+    const struct kernel_definition strided = {
+        .name      = "sum",
+        .signature = "sum(in i32[n]~ x, out i64[] y, i64 n := n)",
+        .c_text    = "void sum(const int *x, long step, long *y, long n)\n"
+                     "{ *y = 0; for (long i = 0; i < n; i++) *y += x[i * step]; }"};
+    const struct kernel_definition dense = {.name      = "first",
+                                            .signature = "first(in i32[n] x)",
+                                            .c_text =
+                                                "void first(const int *x) { (void)x; }"};
+    struct kernel_code *codes[2];
+    struct kernel_arg args[2];
+    struct runner runner;
+    struct pl_err err = {0};
+    int32_t *x;
+
+    runner_open(&runner, DEVICE_CPU);
+    codes[0]          = built(&runner, &strided);
+    codes[1]          = built(&runner, &dense); /* two libraries at a time are two */
+    args[0]           = vector(&runner, KERNEL_IN, PL_I32, 10, 0);
+    args[0].stride[0] = 3;
+    args[1]           = vector(&runner, KERNEL_OUT, PL_I64, 1, 4096);
+    args[1].ndim      = 0;
+    x                 = device_ptr_host(runner.device, args[0].data);
+    for (int i = 0; i < 30; i++) {
+        x[i] = i % 3 == 0 ? i : -1000;
+    }
+    ASSERT_OK(run(&runner, codes[0], args, 2, NULL, 0, &err));
+    ASSERT_OK(device_stream_sync(runner.stream, &err));
+    ASSERT_EQ(*(int64_t *)device_ptr_host(runner.device, args[1].data), 3 * 45);
+    ASSERT_STATUS(run(&runner, codes[1], args, 1, NULL, 0, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "first: x has gaps");
+    kernel_code_destroy(codes[0]);
+    kernel_code_destroy(codes[1]);
+    runner_close(&runner);
+}
+
+TEST(a_number_that_is_not_0_fails_the_launch)
+{
+    const struct kernel_definition definition = {
+        .name      = "fails",
+        .signature = "fails(i64 code)",
+        .c_text    = "int fails(long c) { return (int)c; }"};
+    union kernel_scalar seven = {.i = 7};
+    struct pl_err err         = {0};
+    struct pl_err failure     = {0};
+    struct kernel_code *code;
+    struct runner runner;
+    uint64_t tag = 0;
+
+    test_expect_log();
+    runner_open(&runner, DEVICE_CPU);
+    code = built(&runner, &definition);
+    ASSERT_OK(run(&runner, code, NULL, 0, &seven, 1, &err));
+    (void)device_stream_sync(runner.stream, &err); /* may or may not tell as well */
+    ASSERT_TRUE(device_cpu_failure(runner.device, &tag, &failure));
+    ASSERT_EQ(tag, 7);
+    ASSERT_STATUS(failure.status, PLASMON_EFUNCTION);
+    ASSERT_STR(failure.text, "fails returned 7");
+    kernel_code_destroy(code);
+    runner_close(&runner);
+}
+
+TEST(what_the_compiler_objects_to_is_told_by_line)
+{
+    const struct device_info cpu         = {.kind = DEVICE_CPU};
+    struct kernel_definition definition  = {.name      = "bad",
+                                            .signature = "bad(in f32[n] x)",
+                                            .c_text =
+                                                "void bad(const float *x)\n{\n  oops\n}"};
+    const struct kernel_code_policy none = {.c_text = false};
+
+    refused(&cpu, &open_policy, &definition, PLASMON_ECOMPILE, "bad", "bad:3:");
+    definition.c_text = "void bad(const float *x, int more) { (void)x; (void)more; }";
+    refused(&cpu, &open_policy, &definition, PLASMON_ECOMPILE, "bad",
+            "the call of bad by its signature");
+    definition.c_text = "void other(const float *x) { (void)x; }";
+    refused(&cpu, &open_policy, &definition, PLASMON_ECOMPILE, "bad", "bad");
+    refused(&cpu, &none, &definition, PLASMON_EPERM, "--allow-source", "");
+    definition.c_text    = "";
+    definition.cuda_text = "__global__ void bad(const float *x) {}";
+    refused(&cpu, &open_policy, &definition, PLASMON_ENOTSUP, "has no C text", "");
+    definition.name = "another";
+    refused(&cpu, &open_policy, &definition, PLASMON_EINVAL, "not another", "");
+}
+
+/* ------------------------------------------------------------------------------------------------ libraries */
+
+TEST(a_library_of_the_folder_runs)
+{
+    const struct kernel_definition definition = {.name = "scale",
+                                                 .signature =
+                                                     "scale(inout f64[n] x, f64 a)",
+                                                 .library = TEST_LIBRARY_NAME,
+                                                 .symbol  = "scale_entry"};
+    union kernel_scalar factor                = {.f = 3.0};
+    struct pl_err err                         = {0};
+    struct kernel_code *code;
+    struct kernel_arg x;
+    struct runner runner;
+    double *at;
+
+    runner_open(&runner, DEVICE_CPU);
+    code = built(&runner, &definition);
+    x    = vector(&runner, KERNEL_INOUT, PL_F64, 5, 0);
+    at   = device_ptr_host(runner.device, x.data);
+    for (int i = 0; i < 5; i++) {
+        at[i] = i;
+    }
+    ASSERT_OK(run(&runner, code, &x, 1, &factor, 1, &err));
+    ASSERT_OK(device_stream_sync(runner.stream, &err));
+    ASSERT_TRUE(at[4] == 12.0);
+    kernel_code_destroy(code);
+    runner_close(&runner);
+}
+
+TEST(libraries_outside_of_the_folder_are_not_opened)
+{
+    const struct device_info cpu        = {.kind = DEVICE_CPU};
+    struct kernel_definition definition = {.name      = "scale",
+                                           .signature = "scale(inout f64[n] x, f64 a)",
+                                           .library =
+                                               "../../../../../../../../../../../../bin/sh",
+                                           .symbol = "scale_entry"};
+    struct kernel_code_policy policy    = open_policy;
+
+    refused(&cpu, &policy, &definition, PLASMON_EPERM, "not inside", "");
+    definition.library = "/bin/sh";
+    refused(&cpu, &policy, &definition, PLASMON_EPERM, "not inside", "");
+    definition.library = "nothing.so";
+    refused(&cpu, &policy, &definition, PLASMON_ENOENT, "nothing.so", "");
+    definition.library = TEST_LIBRARY_NAME;
+    definition.symbol  = "no_such_symbol";
+    refused(&cpu, &policy, &definition, PLASMON_ENOENT, "no_such_symbol", "");
+    policy.library_dir = NULL;
+    refused(&cpu, &policy, &definition, PLASMON_EPERM, "--library-dir", "");
+}
+
+/* ------------------------------------------------------------------------------------------------ NVRTC */
+
+static const struct device_info hopper = {.kind            = DEVICE_CUDA,
+                                          .compute_major   = 9,
+                                          .compute_minor   = 0,
+                                          .multiprocessors = 132};
+
+static struct kernel_code *compiled(const struct kernel_code_policy *policy,
+                                    const char *text, const char *options)
+{
+    const struct kernel_definition definition = {
+        .name      = "saxpy",
+        .signature = "saxpy(inout f32[n] y, in f32[n] x, f32 a, i64 n := n)",
+        .cuda_text = text,
+        .options   = options};
+    struct kernel_code *code = NULL;
+    struct pl_err err        = {0};
+    struct pl_str log;
+    plasmon_status_t status;
+
+    pl_str_init(&log);
+    status = kernel_code_build(&definition, &hopper, policy, &code, &log, &err);
+    if (status == PLASMON_ENOLIB) {
+        test_skip(err.text);
+    }
+    if (status != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s\n%s", err.text, pl_str_text(&log));
+    }
+    pl_str_finish(&log);
+    return code;
+}
+
+static const char saxpy[] =
+    "__global__ void saxpy(float *y, const float *x, float a, long long n)\n"
+    "{ long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  for (; i < n; i += (long long)gridDim.x * blockDim.x) y[i] += a * x[i]; }\n";
+
+TEST(cuda_text_becomes_machine_code)
+{
+    struct kernel_code *code = compiled(&open_policy, saxpy, "");
+
+    ASSERT_STR(code->symbol, "_Z5saxpyPfPKffx"); /* found though it is C++ */
+    ASSERT_TRUE(code->image_bytes > 1000);
+    ASSERT_EQ(memcmp(code->image,
+                     "\x7f"
+                     "ELF",
+                     4),
+              0);
+    kernel_code_destroy(code);
+}
+
+TEST(cuda_errors_come_with_the_log)
+{
+    const struct kernel_definition definition = {
+        .name      = "bad",
+        .signature = "bad(in f32[n] x)",
+        .cuda_text = "__global__ void bad(const float *x)\n{\n  oops\n}"};
+    struct kernel_definition unnamed = definition;
+
+    kernel_code_destroy(compiled(&open_policy, saxpy, "")); /* skips where there is none */
+    refused(&hopper, &open_policy, &definition, PLASMON_ECOMPILE, "bad: NVRTC", "bad(3)");
+    unnamed.cuda_text = "extern \"C\" __global__ void other() {}";
+    refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE, "bad", "");
+    unnamed.cuda_text = saxpy;
+    unnamed.options   = "--no-such-option";
+    refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE, "bad", "");
+}
+
+/* ------------------------------------------------------------------------------------------------ the cache */
+
+struct folder {
+    char path[64];
+    unsigned files;
+    char name[256]; /* of some file in it */
+};
+
+static void folder_look(struct folder *folder)
+{
+    DIR *dir = opendir(folder->path);
+    const struct dirent *entry;
+
+    folder->files = 0;
+    if (dir == NULL) {
+        return;
+    }
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            folder->files++;
+            (void)snprintf(folder->name, sizeof(folder->name), "%s", entry->d_name);
+        }
+    }
+    (void)closedir(dir);
+}
+
+static void folder_begin(struct folder *folder)
+{
+    *folder = (struct folder){.path = "/tmp/plasmon-code-XXXXXX"};
+    ASSERT_TRUE(mkdtemp(folder->path) != NULL);
+}
+
+static void folder_end(struct folder *folder)
+{
+    char path[400];
+
+    for (folder_look(folder); folder->files > 0; folder_look(folder)) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder->path, folder->name);
+        ASSERT_EQ(unlink(path), 0);
+    }
+    ASSERT_EQ(rmdir(folder->path), 0);
+}
+
+TEST(compiled_text_is_kept_by_content_options_and_architecture)
+{
+    struct folder folder;
+    struct kernel_code_policy policy = {.cache_bytes_max = 1u << 30};
+    struct kernel_code *first, *second;
+
+    kernel_code_destroy(compiled(&policy, saxpy, "")); /* skips where there is none */
+    folder_begin(&folder);
+    policy.cache_dir = folder.path;
+    first            = compiled(&policy, saxpy, "");
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 1);
+    second = compiled(&policy, saxpy, "");
+    ASSERT_EQ(second->image_bytes, first->image_bytes);
+    ASSERT_EQ(memcmp(second->image, first->image, first->image_bytes), 0);
+    ASSERT_STR(second->symbol, first->symbol);
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 1);
+    kernel_code_destroy(compiled(&policy, saxpy, "-use_fast_math"));
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 2);
+    kernel_code_destroy(first);
+    kernel_code_destroy(second);
+    folder_end(&folder);
+}
+
+TEST(a_damaged_or_foreign_file_is_compiled_again)
+{
+    struct folder folder;
+    struct kernel_code_policy policy = {.cache_bytes_max = 1u << 30};
+    char path[400];
+    struct kernel_code *code;
+    size_t bytes;
+    int fd;
+
+    test_expect_log();
+    kernel_code_destroy(compiled(&policy, saxpy, "")); /* skips where there is none */
+    folder_begin(&folder);
+    policy.cache_dir = folder.path;
+    code             = compiled(&policy, saxpy, "");
+    bytes            = code->image_bytes;
+    kernel_code_destroy(code);
+    folder_look(&folder);
+    (void)snprintf(path, sizeof(path), "%s/%s", folder.path, folder.name);
+
+    fd = open(path, O_WRONLY);
+    ASSERT_TRUE(fd >= 0 && pwrite(fd, "\xff\x00\xff", 3, 500) == 3);
+    (void)close(fd);
+    code = compiled(&policy, saxpy, "");
+    ASSERT_EQ(code->image_bytes, bytes);
+    ASSERT_EQ(memcmp(code->image,
+                     "\x7f"
+                     "ELF",
+                     4),
+              0);
+    kernel_code_destroy(code);
+
+    ASSERT_EQ(chmod(path, 0666), 0); /* now anybody could have written it */
+    kernel_code_destroy(compiled(&policy, saxpy, ""));
+    {
+        struct stat at;
+
+        ASSERT_EQ(stat(path, &at), 0);
+        ASSERT_EQ(at.st_mode & 0777, 0600); /* written anew */
+    }
+    ASSERT_EQ(truncate(path, 60), 0);
+    kernel_code_destroy(compiled(&policy, saxpy, ""));
+    folder_end(&folder);
+}
+
+TEST(the_cache_stays_below_its_size)
+{
+    struct folder folder;
+    struct kernel_code_policy policy = {.cache_bytes_max = 1u << 30};
+    char option[32];
+
+    kernel_code_destroy(compiled(&policy, saxpy, "")); /* skips where there is none */
+    folder_begin(&folder);
+    policy.cache_dir       = folder.path;
+    policy.cache_bytes_max = 20000;
+    for (int i = 0; i < 8; i++) {
+        (void)snprintf(option, sizeof(option), "-DN=%d", i);
+        kernel_code_destroy(compiled(&policy, saxpy, option));
+    }
+    folder_look(&folder);
+    ASSERT_TRUE(folder.files >= 1 && folder.files < 8);
+    folder_end(&folder);
+}
+
+TEST_MAIN()
