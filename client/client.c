@@ -429,6 +429,7 @@ static plasmon_status_t prepare(struct plasmon_client *client)
     }
     pl_list_init(&client->graphs);
     trace_init(&client->trace);
+    functions_init(&client->functions);
     client->scratch = submit_scratch_create();
     if (client->scratch == NULL) {
         status = PLASMON_ENOMEM;
@@ -463,6 +464,7 @@ static void destroy(struct plasmon_client *client)
     graphs_finish(client);
     submit_scratch_destroy(client->scratch);
     trace_finish(&client->trace);
+    functions_finish(&client->functions);
     pl_fd_close(&client->ready_fd);
     pl_mutex_finish(&client->lock);
     free_options(client);

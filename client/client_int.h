@@ -5,7 +5,7 @@
  *   session.c            the stream: in order, once; request.c: questions that wait for an answer
  *   dispatch.c           what the head says
  *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
- *   submit.c             calls; index.c: many instances of one; graph.c: recorded ones
+ *   submit.c             calls; functions.c: what they may call besides the built-in ones; index.c: many instances of one; graph.c: recorded ones
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
  *   ahead.c              small values before they are asked for
  *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
@@ -28,6 +28,7 @@
 #include "base/lock.h"
 #include "client/embedded.h"
 #include "client/error.h"
+#include "client/functions.h"
 #include "client/refs.h"
 #include "client/session.h"
 #include "client/shared.h"
@@ -86,6 +87,7 @@ struct plasmon_client {
     uint32_t channel_users; /* threads in a unary call */
     struct session session;
     struct refs refs;
+    struct functions functions;
     struct pl_vec devices;     /* struct client_device */
     uint64_t devices_asked_ns; /* when the head was last asked for want of a device */
     struct submit_scratch *scratch;

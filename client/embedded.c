@@ -20,7 +20,7 @@
 #include "client/spawn.h"
 
 #define LOG_BYTES (64u << 10)
-#define ARGS_MAX  24
+#define ARGS_MAX  32
 
 void embedded_init(struct embedded *embedded)
 {
@@ -33,7 +33,7 @@ void embedded_init(struct embedded *embedded)
 
 struct arguments {
     char *argv[ARGS_MAX + 1];
-    char text[1024];
+    char text[8192];
     size_t used;
     unsigned count;
 };
@@ -92,6 +92,9 @@ static plasmon_status_t check_options(const struct plasmon_options *options,
             "options.gpus is \"%.64s\"; it is auto, none or a number up to %u",
             options->gpus, STORE_HOST_DEVICE_MAX);
     }
+    if (options->library_dir != NULL && strlen(options->library_dir) >= 4096) {
+        return pl_err_set(err, PLASMON_EINVAL, "options.library_dir is too long");
+    }
     if (options->cpu_devices > STORE_HOST_DEVICE_MAX) {
         return pl_err_set(err, PLASMON_EINVAL, "options.cpu_devices is %u; the limit is %u",
                           options->cpu_devices, STORE_HOST_DEVICE_MAX);
@@ -102,7 +105,8 @@ static plasmon_status_t check_options(const struct plasmon_options *options,
 static void fill_arguments(struct arguments *arguments,
                            const struct plasmon_options *options, const char *log)
 {
-    const char *gpus = options->gpus != NULL ? options->gpus : "auto";
+    const char *gpus  = options->gpus != NULL ? options->gpus : "auto";
+    const char *check = getenv("PLASMON_CHECK");
 
     add(arguments, "plasmon-store");
     add(arguments, "--embedded");
@@ -122,6 +126,13 @@ static void fill_arguments(struct arguments *arguments,
     }
     if (options->policy != NULL) {
         add(arguments, "--head-arg=--policy=%s", options->policy);
+    }
+    add(arguments, "--allow-source"); /* it is all this user's */
+    if (options->library_dir != NULL) {
+        add(arguments, "--library-dir=%s", options->library_dir);
+    }
+    if (options->check_functions != 0 || (check != NULL && strcmp(check, "1") == 0)) {
+        add(arguments, "--check-functions");
     }
     if (log == NULL) {
         add(arguments, "--log=warn"); /* nobody reads it unless something goes wrong */

@@ -53,6 +53,7 @@ enum {
     TAG_ARG_REDUCE_OP   = 6 << 3 | 0,
     TAG_ARG_RELAXED     = 7 << 3 | 0,
     TAG_ARG_INDEX_STEP  = 8 << 3 | 2,
+    TAG_ARG_DENSE       = 9 << 3 | 0,
     TAG_SHAPE_DTYPE     = 1 << 3 | 0,
     TAG_SHAPE_DIM       = 2 << 3 | 2,
 };
@@ -227,6 +228,7 @@ static uint8_t *put_arg(uint8_t *at, const struct frame_arg *arg, uint32_t index
     if (arg->index_step != NULL && arg->view != NULL && arg->view->ndim > 0) {
         at = put_index_step(at, arg->index_step, arg->view->ndim * index_dims);
     }
+    at = put_number(at, TAG_ARG_DENSE, arg->dense);
     return close_nested(tag_at, body, at);
 }
 
@@ -292,6 +294,20 @@ static uint8_t *put_index(uint8_t *at, const struct frame_task *task)
     return close_nested(tag_at, body, at);
 }
 
+/* Field 16: its tag takes two bytes. */
+static uint8_t *put_launch_shape(uint8_t *at, const uint32_t *shape)
+{
+    uint8_t *tag_at = at, *body = at + 2 + VARINT_MAX;
+
+    tag_at[0] = (uint8_t)((16 << 3 | 2) | 0x80);
+    tag_at[1] = (16 << 3 | 2) >> 7;
+    at        = body;
+    for (uint32_t i = 0; i < WIRE_LAUNCH_SHAPE_COUNT; i++) {
+        at = put_varint(at, shape[i]);
+    }
+    return close_nested(tag_at + 1, body, at);
+}
+
 static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
 {
     at = put_number(at, TAG_TASK_ID, task->id);
@@ -319,7 +335,8 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
         at += sizeof(task->submit_ns);
     }
     at = put_graph(at, task);
-    return put_index(at, task);
+    at = put_index(at, task);
+    return task->launch_shape == NULL ? at : put_launch_shape(at, task->launch_shape);
 }
 
 /* ------------------------------------------------------------------------------------------------ adding */

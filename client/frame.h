@@ -37,6 +37,8 @@ enum frame_kind {
     FRAME_CANCEL_FORCE  = 20,
     FRAME_GRAPH_RELEASE = 14,
     FRAME_TRACE         = 21,
+    FRAME_DEFINE        = 15,
+    FRAME_FUNCTION_WAIT = 16,
 };
 
 struct frame {
@@ -56,6 +58,7 @@ struct frame_arg {
     const struct pl_shape *shape; /* NULL: not sent */
     uint32_t reduce_op;
     bool relaxed;
+    bool dense;
     const int64_t *
         index_step; /* view->ndim numbers for each dimension of the task's index; NULL: none */
 };
@@ -100,6 +103,7 @@ struct frame_task {
     const struct frame_scalar *set;
     uint32_t set_count;
     const struct frame_index *index; /* NULL: one instance */
+    const uint32_t *launch_shape;    /* WIRE_LAUNCH_SHAPE_COUNT numbers; NULL: not sent */
 };
 
 void frame_init(struct frame *frame);

@@ -203,7 +203,10 @@ static plasmon_status_t look_at_point(struct expansion *exp, const int64_t *poin
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }
-    status = submit_check_aliasing(submit);
+    status = submit_check_gaps(submit);
+    if (status == PLASMON_OK) {
+        status = submit_check_aliasing(submit);
+    }
     return status == PLASMON_OK ? submit_check_sizes(submit) : status;
 }
 
@@ -399,7 +402,11 @@ static plasmon_status_t index_locked(struct expansion *exp, struct plasmon_ref *
                            "submit it outside of the recording");
     }
     if (status == PLASMON_OK) {
-        status = submit_room(submit);
+        status = submit_find_function(submit);
+    }
+    if (status == PLASMON_OK) {
+        exp->float_scalars = float_set(submit->function);
+        status             = submit_room(submit);
     }
     for (uint32_t i = 0; status == PLASMON_OK && i < exp->total; i++) {
         point_of(exp, i, point);
@@ -448,7 +455,7 @@ plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
         status = submit_take_call(user_call, &call);
     }
     if (status == PLASMON_OK) {
-        status = submit_check_call(&call, &exp.submit.function);
+        status = submit_check_call(&call);
     }
     if (status == PLASMON_OK) {
         status = take_space(space, &exp);
@@ -461,8 +468,7 @@ plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
     if (exp.steps == NULL) {
         return error_set(PLASMON_ENOMEM, "out of host memory");
     }
-    exp.submit.call   = &call;
-    exp.float_scalars = float_set(exp.submit.function);
+    exp.submit.call = &call;
     pl_mutex_lock(&client->lock);
     status = index_locked(&exp, out_refs, out_task);
     pl_mutex_unlock(&client->lock);

@@ -36,7 +36,7 @@ struct request {
     uint64_t number; /* 0: not linked */
     bool answered;
     plasmon_status_t status;
-    char text[512];
+    char text[WIRE_TEXT_BYTES_MAX];
 
     struct pl_shape shape; /* Located, Lookup */
     uint64_t buffer;       /* PutReady */

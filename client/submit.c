@@ -43,27 +43,15 @@ bool submit_writes(plasmon_mode_t mode)
 
 /* ------------------------------------------------------------------------------------------------ look */
 
-plasmon_status_t submit_check_call(const struct plasmon_call *call,
-                                   const struct kernel_function **out_function)
+/* What needs no lock. */
+plasmon_status_t submit_check_call(const struct plasmon_call *call)
 {
-    const char *suggestion;
-
     if (call->function == NULL) {
         return error_set(PLASMON_EINVAL, "call.function is NULL");
     }
     if ((call->arg_count > 0 && call->args == NULL) ||
         (call->scalar_count > 0 && call->scalars == NULL)) {
         return error_set(PLASMON_EINVAL, "%s: args or scalars is NULL", call->function);
-    }
-    *out_function = kernel_by_name(call->function);
-    if (*out_function == NULL) {
-        suggestion = kernel_suggest(call->function);
-        return error_set(
-            PLASMON_ENOFUNCTION,
-            suggestion != NULL
-                ? "there is no function \"%.64s\"; did you mean \"%s\"?"
-                : "there is no function \"%.64s\"; `plasmon functions` lists them",
-            call->function, suggestion);
     }
     if (call->arg_count > WIRE_ARGS_MAX || call->scalar_count > KERNEL_SCALARS_MAX) {
         return error_set(PLASMON_EARITY, "%s: %u arguments and %u scalars are too many",
@@ -77,6 +65,79 @@ plasmon_status_t submit_check_call(const struct plasmon_call *call,
     return call->label == NULL
                ? PLASMON_OK
                : client_check_text(call->label, WIRE_LABEL_BYTES_MAX, "call.label");
+}
+
+/* A 0 behind a number counts as 1. */
+static bool sizes_take(const uint32_t given[3], uint32_t *out)
+{
+    bool gap = given[0] == 0 && (given[1] != 0 || given[2] != 0);
+
+    for (uint32_t i = 0; i < 3; i++) {
+        out[i] = given[0] != 0 && given[i] == 0 ? 1 : given[i];
+    }
+    return !gap;
+}
+
+static plasmon_status_t take_launch_shape(struct submit *submit)
+{
+    const struct plasmon_call *call = submit->call;
+    bool given = call->grid[0] != 0 || call->grid[1] != 0 || call->grid[2] != 0 ||
+                 call->block[0] != 0 || call->block[1] != 0 || call->block[2] != 0 ||
+                 call->shared_bytes != 0;
+
+    submit->shaped = given;
+    if (!given) {
+        return PLASMON_OK;
+    }
+    if (!submit->function->defined) {
+        return error_set(
+            PLASMON_EINVAL,
+            "%s is built in and chooses its own launch shape: leave grid, block "
+            "and shared_bytes 0",
+            call->function);
+    }
+    if (!sizes_take(call->grid, submit->launch_shape) ||
+        !sizes_take(call->block, submit->launch_shape + 3) ||
+        (call->grid[0] != 0 && call->block[0] == 0)) {
+        return error_set(
+            PLASMON_EINVAL,
+            "%s: grid %ux%ux%u, block %ux%ux%u: give both from their first number "
+            "on, block alone, or neither",
+            call->function, call->grid[0], call->grid[1], call->grid[2], call->block[0],
+            call->block[1], call->block[2]);
+    }
+    if (call->shared_bytes > WIRE_SHARED_BYTES_MAX) {
+        return error_set(PLASMON_EINVAL, "%s: %u bytes of shared memory", call->function,
+                         call->shared_bytes);
+    }
+    submit->launch_shape[6] = call->shared_bytes;
+    return PLASMON_OK;
+}
+
+/* Built in, or defined by this session. */
+plasmon_status_t submit_find_function(struct submit *submit)
+{
+    const char *name = submit->call->function;
+    const struct client_function *own;
+    const char *suggestion;
+
+    submit->function = kernel_by_name(name);
+    if (submit->function != NULL) {
+        submit->function_id = pl_hash_name(name);
+        return take_launch_shape(submit);
+    }
+    own = functions_find(&submit->client->functions, name);
+    if (own != NULL) {
+        submit->function    = &own->signature->function;
+        submit->function_id = own->id;
+        return take_launch_shape(submit);
+    }
+    suggestion = kernel_suggest(name);
+    return error_set(PLASMON_ENOFUNCTION,
+                     suggestion != NULL
+                         ? "there is no function \"%.64s\"; did you mean \"%s\"?"
+                         : "there is no function \"%.64s\"; `plasmon functions` lists them",
+                     name, suggestion);
 }
 
 static struct pl_shape shape_in(const struct plasmon_shape *shape)
@@ -168,7 +229,7 @@ plasmon_status_t submit_look_at_arg(struct submit *submit, uint32_t index)
         submit->new_count++;
         return look_at_stated(submit, index);
     case PLASMON_SCRATCH:
-        if (arg->ref != NULL || arg->shape == NULL) {
+        if (arg->ref != NULL || (arg->shape == NULL && !submit->function->defined)) {
             return error_set(PLASMON_EINVAL,
                              "%s: args[%u]: a SCRATCH has a shape and no ref",
                              submit->call->function, index);
@@ -208,6 +269,27 @@ plasmon_status_t submit_check_aliasing(const struct submit *submit)
                                  "snapshot of what is read, or views that do not meet",
                                  submit->call->function, i, j);
             }
+        }
+    }
+    return PLASMON_OK;
+}
+
+/* What a defined function takes without its strides cannot step over elements: no copy of a part has other steps than the part. */
+plasmon_status_t submit_check_gaps(const struct submit *submit)
+{
+    const struct kernel_signature *signature = kernel_signature_of(submit->function);
+
+    for (uint32_t i = 0; signature != NULL && i < submit->call->arg_count; i++) {
+        const struct kernel_slot *slot = &signature->slots[signature->tensor_slot[i]];
+
+        if (!slot->strided && !submit->args[i].whole &&
+            !pl_view_dense(&submit->args[i].view)) {
+            return error_set(
+                PLASMON_ESHAPE,
+                "%s: %s is a view with steps, and the function takes it without "
+                "gaps: write %s[..]~ %s in the signature to get strides, or copy "
+                "it first",
+                submit->call->function, slot->name, pl_dtype_name(slot->dtype), slot->name);
         }
     }
     return PLASMON_OK;
@@ -264,8 +346,11 @@ static plasmon_status_t look(struct submit *submit)
 {
     const struct plasmon_call *call = submit->call;
     struct pl_err err               = {0};
-    plasmon_status_t status         = submit_room(submit);
+    plasmon_status_t status         = submit_find_function(submit);
 
+    if (status == PLASMON_OK) {
+        status = submit_room(submit);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -284,7 +369,10 @@ static plasmon_status_t look(struct submit *submit)
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }
-    status = submit_check_aliasing(submit);
+    status = submit_check_gaps(submit);
+    if (status == PLASMON_OK) {
+        status = submit_check_aliasing(submit);
+    }
     return status == PLASMON_OK ? submit_check_sizes(submit) : status;
 }
 
@@ -390,6 +478,13 @@ void submit_undo_make(struct submit *submit)
 
 /* ------------------------------------------------------------------------------------------------ send */
 
+static bool is_dense(const struct submit *submit, uint32_t index)
+{
+    const struct kernel_signature *signature = kernel_signature_of(submit->function);
+
+    return signature != NULL && !signature->slots[signature->tensor_slot[index]].strided;
+}
+
 plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task)
 {
     const struct plasmon_call *call = submit->call;
@@ -398,7 +493,7 @@ plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task
     struct frame_task task          = {
                  .id            = submit->id,
                  .kind          = PLASMON__V1__TASK_KIND__TASK_RUN,
-                 .function      = pl_hash_name(submit->function->name),
+                 .function      = submit->function_id,
                  .arg_count     = call->arg_count,
                  .scalars       = &submit->scalars[0].bits,
                  .scalar_count  = call->scalar_count,
@@ -407,6 +502,7 @@ plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task
                  .retries       = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
                  .time_limit_ms = call->time_limit_ms,
                  .submit_ns     = submit->client->trace.on ? pl_realtime_ns() : 0,
+                 .launch_shape  = submit->shaped ? submit->launch_shape : NULL,
     };
 
     pl_vec_clear(wire);
@@ -430,6 +526,7 @@ plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task
                              ? (uint32_t)call->args[i].reduce_op
                              : 0,
             .relaxed   = call->args[i].mode == PLASMON_REDUCE && call->args[i].relaxed != 0,
+            .dense     = is_dense(submit, i),
         };
     }
     task.args = args;
@@ -523,7 +620,7 @@ plasmon_status_t plasmon_submit(struct plasmon_client *client,
         status = submit_take_call(user_call, &call);
     }
     if (status == PLASMON_OK) {
-        status = submit_check_call(&call, &submit.function);
+        status = submit_check_call(&call);
     }
     if (status != PLASMON_OK) {
         return status;

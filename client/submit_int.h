@@ -30,6 +30,9 @@ struct submit {
     struct plasmon_client *client;
     const struct plasmon_call *call;
     const struct kernel_function *function;
+    uint32_t function_id; /* on the wire */
+    bool shaped;
+    uint32_t launch_shape[WIRE_LAUNCH_SHAPE_COUNT]; /* when shaped */
     struct submit_arg *args;
     struct kernel_arg_shape *shapes;
     uint32_t new_count; /* OUT of new refs */
@@ -42,13 +45,15 @@ struct submit {
 /* A copy of the caller's struct in today's size, with defaults for what it does not have. */
 plasmon_status_t submit_take_call(const struct plasmon_call *call,
                                   struct plasmon_call *out) PL_MUST_CHECK;
-/* What needs no lock: the struct itself and the function. */
-plasmon_status_t
-submit_check_call(const struct plasmon_call *call,
-                  const struct kernel_function **out_function) PL_MUST_CHECK;
+/* What needs no lock. */
+plasmon_status_t submit_check_call(const struct plasmon_call *call) PL_MUST_CHECK;
 bool submit_writes(plasmon_mode_t mode);
 
-/* --- look. Room for the arguments of the call in args and shapes. */
+/* --- look. The function, built in or defined by this session, and the launch shape: first. */
+plasmon_status_t submit_find_function(struct submit *submit) PL_MUST_CHECK;
+/* No argument with steps goes to a function that takes it without gaps. */
+plasmon_status_t submit_check_gaps(const struct submit *submit) PL_MUST_CHECK;
+/* Room for the arguments of the call in args and shapes. */
 plasmon_status_t submit_room(struct submit *submit) PL_MUST_CHECK;
 plasmon_status_t submit_look_at_arg(struct submit *submit, uint32_t index) PL_MUST_CHECK;
 plasmon_status_t submit_check_aliasing(const struct submit *submit) PL_MUST_CHECK;

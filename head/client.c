@@ -174,8 +174,9 @@ void head_names_destroy(struct head_core *core)
     }
 }
 
-static void reply(struct head_core *core, struct head_client *client, uint64_t request,
-                  plasmon_status_t status, const char *text, const struct pl_shape *shape)
+void head_client_reply(struct head_core *core, struct head_client *client, uint64_t request,
+                       plasmon_status_t status, const char *text,
+                       const struct pl_shape *shape)
 {
     Plasmon__V1__Reply out  = PLASMON__V1__REPLY__INIT;
     Plasmon__V1__Shape wire = PLASMON__V1__SHAPE__INIT;
@@ -210,22 +211,22 @@ static void publish(struct head_core *core, struct head_client *client,
     struct pl_view view;
 
     if (wire->name[0] == '\0') {
-        reply(core, client, wire->request, PLASMON_EINVAL,
-              "an empty name cannot be published", NULL);
+        head_client_reply(core, client, wire->request, PLASMON_EINVAL,
+                          "an empty name cannot be published", NULL);
         return;
     }
     if (wire->ref == 0) {
         if (old == NULL) {
-            reply(core, client, wire->request, PLASMON_ENOENT,
-                  "nothing is published under this name", NULL);
+            head_client_reply(core, client, wire->request, PLASMON_ENOENT,
+                              "nothing is published under this name", NULL);
             return;
         }
         name_remove(core, old);
-        reply(core, client, wire->request, PLASMON_OK, "", NULL);
+        head_client_reply(core, client, wire->request, PLASMON_OK, "", NULL);
         return;
     }
     if (head_client_ref_get(client, wire->ref, 0, &ref, &err) != PLASMON_OK) {
-        reply(core, client, wire->request, err.status, err.text, NULL);
+        head_client_reply(core, client, wire->request, err.status, err.text, NULL);
         return;
     }
     if (ref->based) {
@@ -246,7 +247,7 @@ static void publish(struct head_core *core, struct head_client *client,
         name_remove(core, old); /* a new version under the old name */
     }
     pl_list_add_tail(&core->names, &name->link);
-    reply(core, client, wire->request, PLASMON_OK, "", NULL);
+    head_client_reply(core, client, wire->request, PLASMON_OK, "", NULL);
 }
 
 static void lookup(struct head_core *core, struct head_client *client,
@@ -259,8 +260,8 @@ static void lookup(struct head_core *core, struct head_client *client,
     struct head_array *copy;
 
     if (name == NULL) {
-        reply(core, client, wire->request, PLASMON_ENOENT,
-              "nothing is published under this name in this namespace", NULL);
+        head_client_reply(core, client, wire->request, PLASMON_ENOENT,
+                          "nothing is published under this name in this namespace", NULL);
         return;
     }
     shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype)
@@ -269,10 +270,10 @@ static void lookup(struct head_core *core, struct head_client *client,
     copy = head_array_snapshot(core, name->ref.array, &name->ref.array->extent);
     if (head_client_ref_add(core, client, wire->new_ref, copy,
                             name->ref.based ? &name->ref.base : NULL, &err) != PLASMON_OK) {
-        reply(core, client, wire->request, err.status, err.text, NULL);
+        head_client_reply(core, client, wire->request, err.status, err.text, NULL);
         return;
     }
-    reply(core, client, wire->request, PLASMON_OK, "", &shape);
+    head_client_reply(core, client, wire->request, PLASMON_OK, "", &shape);
 }
 
 /* ------------------------------------------------------------------------------------------- sessions */
@@ -304,6 +305,7 @@ plasmon_status_t head_core_client_open(struct head_core *core,
     pl_map_init(&client->tasks);
     pl_map_init(&client->graphs);
     pl_map_init(&client->groups);
+    pl_map_init(&client->functions);
     wire_ranges_init(&client->done);
     client->failed = PL_VEC_INIT(struct head_failed);
     pl_list_init(&client->link);
@@ -378,6 +380,9 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     if (client == NULL) {
         return pl_err_set(err, PLASMON_ECLOSED, "the session has ended");
     }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_define; i++) {
+        status = head_function_define(core, client, frame->define[i], err);
+    }
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
         client->ops_taken++;
         status = head_submit(core, client, frame->tasks[i], err);
@@ -399,6 +404,9 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     }
     for (size_t i = 0; i < frame->n_publish; i++) {
         publish(core, client, frame->publish[i]);
+    }
+    for (size_t i = 0; i < frame->n_function_wait; i++) {
+        head_function_wait(core, client, frame->function_wait[i]);
     }
     for (size_t i = 0; i < frame->n_lookup; i++) {
         lookup(core, client, frame->lookup[i]);
@@ -502,6 +510,7 @@ void head_core_client_close(struct head_core *core, uint64_t session)
     skip_unwanted(core, client);
     head_trace_forget(core, client);
     head_groups_forget(client);
+    head_functions_release(core, client);
     (void)pl_map_remove(&core->sessions, session);
     head_client_destroy(core, client);
     core->config.ops->session_ended(core->config.user, session);
@@ -521,6 +530,7 @@ void head_client_destroy(struct head_core *core, struct head_client *client)
     pl_map_finish(&client->tasks);
     pl_map_finish(&client->graphs);
     pl_map_finish(&client->groups);
+    pl_map_finish(&client->functions);
     pl_free(client->out.data);
     pl_free(client->name_space);
     pl_free(client->label);

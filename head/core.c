@@ -124,6 +124,8 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_list_init(&core->unfinished);
     pl_list_init(&core->names);
     pl_list_init(&core->plans);
+    pl_list_init(&core->functions);
+    pl_map_init(&core->functions_by_id);
     pl_map_init(&core->sessions);
     pl_map_init(&core->requests);
     *out_core = core;
@@ -152,6 +154,7 @@ void head_core_destroy(struct head_core *core)
     for (uint32_t i = 0; i < core->devices.count; i++) {
         head_device_destroy(head_device_at(core, i));
     }
+    head_functions_destroy(core);
     pl_vec_finish(&core->devices);
     pl_vec_finish(&core->ready);
     pl_vec_finish(&core->trace_waits);
@@ -202,6 +205,7 @@ void head_core_flush(struct head_core *core)
 {
     head_memory_note(core);
     head_device_relieve(core);
+    head_functions_reap(core);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 

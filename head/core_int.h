@@ -12,6 +12,7 @@
  *   submit.c    a client's task becomes a launch
  *   reduce.c    partial results and how they are folded
  *   place.c     placement policies
+ *   function.c  functions that clients define
  *   group.c     several launches that are one task for the client
  *   graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_nodes.c, graph_launch.c
  *   index.c     one task a point of an index space
@@ -110,10 +111,14 @@ struct head_device {
         alone_until; /* launches up to here are done one at a time, for they come again */
     plasmon_status_t death_status; /* what the dead one said of its device, or OK */
 
-    struct head_bytes out;          /* WorkerCommand fields, encoded */
-    uint32_t out_launches;          /* launches in it: a frame may carry WIRE_TASKS_MAX */
-    struct pl_vec out_free;         /* uint64_t buffers */
-    struct pl_vec out_graph_free;   /* uint64_t graphs */
+    struct head_bytes out;           /* WorkerCommand fields, encoded */
+    uint32_t out_launches;           /* launches in it: a frame may carry WIRE_TASKS_MAX */
+    struct pl_vec out_free;          /* uint64_t buffers */
+    struct pl_vec out_graph_free;    /* uint64_t graphs */
+    struct pl_vec out_function_free; /* uint32_t ids */
+    struct pl_map
+        told; /* ids of defined functions that its worker was told, and must be told again when it begins anew */
+    uint32_t runs;                  /* WIRE_RUNS_*: what of clients it runs */
     struct pl_vec out_cancel;       /* uint64_t seqs */
     struct pl_vec out_force;        /* uint64_t seqs */
     Plasmon__V1__WorkerStats stats; /* last report; routes apart */
@@ -199,6 +204,7 @@ struct head_use {
     struct pl_list link;
 };
 
+struct head_function;
 struct head_wait; /* data.c: an answer that is owed when tasks are done */
 struct head_waiting {
     struct head_wait *wait;
@@ -258,10 +264,11 @@ struct head_client {
     uint64_t lost_ms;
     uint64_t ops_taken;
     uint64_t tasks_open;
-    struct pl_map refs;   /* id -> head_ref */
-    struct pl_map tasks;  /* id -> head_task, unfinished */
-    struct pl_map graphs; /* id -> head_graph */
-    struct pl_map groups; /* id -> head_group, not resolved */
+    struct pl_map refs;      /* id -> head_ref */
+    struct pl_map tasks;     /* id -> head_task, unfinished */
+    struct pl_map graphs;    /* id -> head_graph */
+    struct pl_map groups;    /* id -> head_group, not resolved */
+    struct pl_map functions; /* the client's number -> head_function */
     /* Outbox. */
     struct wire_ranges done;
     struct pl_vec failed;  /* struct head_failed */
@@ -321,13 +328,17 @@ struct head_core {
     bool finishing;
     struct pl_map requests; /* request -> head_wait (reads) */
     struct pl_list names;
-    struct pl_list plans;      /* head_plan.link */
-    uint64_t step_last;        /* number of the last segment of a plan, for workers */
-    struct wire_arena arena;   /* for building messages; reset for each */
-    uint32_t tracing;          /* clients that record */
-    uint64_t trace_ns;         /* the time, while somebody records */
-    uint64_t trace_last;       /* number of the last question to the workers */
-    struct pl_vec trace_waits; /* struct head_trace_wait */
+    struct pl_list plans;          /* head_plan.link */
+    uint64_t step_last;            /* number of the last segment of a plan, for workers */
+    struct wire_arena arena;       /* for building messages; reset for each */
+    uint32_t tracing;              /* clients that record */
+    uint64_t trace_ns;             /* the time, while somebody records */
+    uint64_t trace_last;           /* number of the last question to the workers */
+    struct pl_vec trace_waits;     /* struct head_trace_wait */
+    struct pl_list functions;      /* head_function.link */
+    struct pl_map functions_by_id; /* id -> head_function */
+    uint32_t function_last;
+    uint32_t functions_retired; /* of no session, and not yet freed */
     uint64_t tasks_done, tasks_failed, tasks_queued;
     struct head_memory memory;
     struct head_core_counts counts;
@@ -466,6 +477,7 @@ struct head_launch {
     struct head_client *client;
     uint64_t id;
     uint32_t function;
+    const uint32_t *launch_shape; /* WIRE_LAUNCH_SHAPE_COUNT numbers; NULL: none given */
     const char *label;
     const struct head_operand *operands;
     size_t operand_count;
@@ -549,6 +561,7 @@ struct head_arg {
     struct pl_box hull;
     uint32_t dtype;
     uint32_t reduce_op;
+    bool dense; /* the function takes it only without gaps */
     /* Filled while the call is being placed and started. */
     struct head_buffer *buffer; /* held */
     bool in_place;
@@ -557,6 +570,9 @@ struct head_run {
     struct head_client *client; /* NULL: the head's own */
     uint64_t id;
     uint32_t function;
+    struct head_function *defined; /* by the client; NULL: built in, or not known */
+    bool shaped;
+    uint32_t launch_shape[WIRE_LAUNCH_SHAPE_COUNT]; /* when shaped */
     const char *label;
     struct head_arg *args;
     size_t arg_count;
@@ -571,9 +587,13 @@ struct head_run {
     uint32_t time_limit_ms;
     uint64_t submit_ns;
 };
+/* Do the elements of the view lie side by side, in C order, in a buffer that holds `frame`? */
+bool head_view_without_gaps(const struct pl_view *view, const struct pl_box *frame);
 /* What a client's task says apart from its arguments. Label and scalars are lent by the task. */
 struct head_run head_run_of_task(struct head_core *core, struct head_client *client,
                                  const Plasmon__V1__Task *task);
+/* It calls a function that its client has not defined: why it fails; NULL: it does not. */
+struct head_failure *head_run_unknown(const struct head_run *run);
 /* Settings of the launch that a run becomes; the caller adds device, operands and pieces. */
 struct head_launch head_launch_of_run(const struct head_run *run);
 /* Start it on some device. false: nothing was started; *out_failure (owned) says why. */
@@ -595,14 +615,48 @@ struct head_want {
 };
 struct head_policy {
     const char *name;
-    struct head_device *(*choose)(struct head_core *core, const struct head_want *wants,
-                                  size_t count);
+    struct head_device *(*choose)(struct head_core *core,
+                                  const struct head_function *function,
+                                  const struct head_want *wants, size_t count);
 };
 const struct head_policy *head_policy_find(const char *name);
+/* For a function that a client defined, only devices that run it. */
+struct head_device *head_place_function(struct head_core *core,
+                                        const struct head_function *function,
+                                        const struct head_want *wants, size_t count,
+                                        uint32_t hint, struct head_failure **out_failure);
 /* hint: device index + 1, or 0. NULL: *out_failure says why. */
 struct head_device *head_place(struct head_core *core, const struct head_want *wants,
                                size_t count, uint32_t hint,
                                struct head_failure **out_failure);
+
+/* ---- function.c */
+plasmon_status_t head_function_define(struct head_core *core, struct head_client *client,
+                                      const Plasmon__V1__FunctionDefine *define,
+                                      struct pl_err *err);
+/* What a client calls by this number; NULL: it has defined nothing so. */
+struct head_function *head_function_of(const struct head_client *client, uint32_t number);
+uint32_t head_function_id(const struct head_function *function); /* for workers */
+bool head_function_runs_on(const struct head_function *function,
+                           const struct head_device *device);
+/* Why no device of the cluster runs it; NULL: one does. */
+struct head_failure *head_function_nowhere(struct head_core *core,
+                                           const struct head_function *function);
+/* Ahead of what follows; once a worker. */
+void head_function_tell(struct head_core *core, struct head_device *device,
+                        const struct head_function *function);
+void head_function_tell_id(struct head_core *core, struct head_device *device, uint32_t id);
+void head_functions_tell_again(struct head_core *core,
+                               struct head_device *device); /* a worker began anew */
+void head_functions_flush(struct head_device *device);      /* frees, into the outbox */
+void head_function_wait(struct head_core *core, struct head_client *client,
+                        const Plasmon__V1__FunctionWait *wire);
+void head_function_report(struct head_core *core, struct head_device *device,
+                          const Plasmon__V1__FunctionReport *report);
+void head_functions_look_again(struct head_core *core); /* devices came or went */
+void head_functions_release(struct head_core *core, struct head_client *client);
+void head_functions_reap(struct head_core *core);
+void head_functions_destroy(struct head_core *core);
 
 /* ---- group.c */
 /* Launches that are one task of a client. It is told when all of them are resolved; the first failure is the task's. */
@@ -683,6 +737,9 @@ plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client 
 /* What a view given by a client shows, in root coordinates. */
 plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers,
                                struct pl_view *out, struct pl_err *err);
+void head_client_reply(struct head_core *core, struct head_client *client, uint64_t request,
+                       plasmon_status_t status, const char *text,
+                       const struct pl_shape *shape);
 void head_client_dirty(struct head_core *core, struct head_client *client);
 void head_client_done(struct head_core *core, struct head_client *client, uint64_t task);
 void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,

@@ -133,6 +133,9 @@ struct head_task *head_device_task(struct head_device *device, uint64_t seq)
 void head_device_send(struct head_core *core, struct head_device *device,
                       const struct head_task *task)
 {
+    if (wire_function_defined(task->function)) {
+        head_function_tell_id(core, device, task->function);
+    }
     head_bytes_field(&device->out, FIELD_LAUNCHES, task->bytes, task->bytes_length);
     if (++device->out_launches >= WIRE_TASKS_MAX ||
         device->out.length > HEAD_BODY_BYTES_MAX) {
@@ -191,6 +194,7 @@ void head_device_flush(struct head_core *core, struct head_device *device)
         head_bytes_varint(&device->out, *(uint64_t *)pl_vec_at(&device->out_force, i));
     }
     pl_vec_clear(&device->out_force);
+    head_functions_flush(device);
     if (device->out.length == 0) {
         return;
     }

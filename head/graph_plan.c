@@ -199,9 +199,17 @@ static bool place(struct head_core *core, struct head_client *client,
         want_fill(client, graph, uses, &task->args[i], want);
         bytes += want->bytes;
     }
-    task->device = head_place(core, wants.items, wants.count, task->run.place, out_failure);
+    *out_failure = head_run_unknown(&task->run);
+    if (*out_failure != NULL) {
+        return false;
+    }
+    task->device = head_place_function(core, task->run.defined, wants.items, wants.count,
+                                       task->run.place, out_failure);
     if (task->device == NULL) {
         return false;
+    }
+    if (task->run.defined != NULL) {
+        head_function_tell(core, task->device, task->run.defined);
     }
     /* What is placed here counts as load for those that follow; taken off again below. */
     task->device->load_ns += 2000 + bytes / (task->device->kind == 1 ? 4 : 2000);

@@ -132,6 +132,16 @@ static plasmon_status_t arg_record(struct head_client *client, struct head_graph
     arg->reduce_op = wire->reduce_op;
     status         = wire_view_get(wire->n_view, wire->view,
                                    &graph_slot_at(graph, arg->slot)->shape, &arg->view, err);
+    if (status == PLASMON_OK && wire->dense) {
+        struct pl_box whole = pl_box_of_shape(&graph_slot_at(graph, arg->slot)->shape);
+
+        if (!head_view_without_gaps(&arg->view, &whole)) {
+            status = pl_err_set(err, PLASMON_EINVAL,
+                                "a part with gaps goes to a function that takes none; in a "
+                                "recording it is not copied: write ~ in the signature, or "
+                                "pass whole rows");
+        }
+    }
     if (status == PLASMON_OK) {
         arg->hull = pl_view_hull(&arg->view);
         graph_slot_at(graph, arg->slot)->written |= graph_writes(arg->mode);

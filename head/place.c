@@ -85,10 +85,11 @@ static bool reachable(const struct head_want *want, const struct head_device *de
 }
 
 /* May the task run there at all? */
-static bool feasible(const struct head_device *device, const struct head_want *wants,
-                     size_t count)
+static bool feasible(const struct head_device *device, const struct head_function *function,
+                     const struct head_want *wants, size_t count)
 {
-    if (device->gone || !device->joined) {
+    if (device->gone || !device->joined ||
+        (function != NULL && !head_function_runs_on(function, device))) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
@@ -135,6 +136,7 @@ static uint64_t memory_ns(const struct head_device *device, const struct head_wa
 }
 
 static struct head_device *choose_auto(struct head_core *core,
+                                       const struct head_function *function,
                                        const struct head_want *wants, size_t count)
 {
     struct head_device *best = NULL;
@@ -147,7 +149,7 @@ static struct head_device *choose_auto(struct head_core *core,
         struct head_device *device = head_device_at(core, index);
         uint64_t ns;
 
-        if (!feasible(device, wants, count)) {
+        if (!feasible(device, function, wants, count)) {
             continue;
         }
         ns = transfer_ns(core, device, wants, count) + device->load_ns +
@@ -161,6 +163,7 @@ static struct head_device *choose_auto(struct head_core *core,
 }
 
 static struct head_device *choose_locality(struct head_core *core,
+                                           const struct head_function *function,
                                            const struct head_want *wants, size_t count)
 {
     struct head_device *best = NULL;
@@ -170,7 +173,7 @@ static struct head_device *choose_locality(struct head_core *core,
         struct head_device *device = head_device_at(core, i);
         uint64_t missing;
 
-        if (!feasible(device, wants, count)) {
+        if (!feasible(device, function, wants, count)) {
             continue;
         }
         missing = transfer_ns(core, device, wants, count);
@@ -184,13 +187,14 @@ static struct head_device *choose_locality(struct head_core *core,
 }
 
 static struct head_device *choose_round_robin(struct head_core *core,
+                                              const struct head_function *function,
                                               const struct head_want *wants, size_t count)
 {
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device =
             head_device_at(core, ++core->round_robin % (uint32_t)core->devices.count);
 
-        if (feasible(device, wants, count)) {
+        if (feasible(device, function, wants, count)) {
             return device;
         }
     }
@@ -274,6 +278,14 @@ struct head_device *head_place(struct head_core *core, const struct head_want *w
                                size_t count, uint32_t hint,
                                struct head_failure **out_failure)
 {
+    return head_place_function(core, NULL, wants, count, hint, out_failure);
+}
+
+struct head_device *head_place_function(struct head_core *core,
+                                        const struct head_function *function,
+                                        const struct head_want *wants, size_t count,
+                                        uint32_t hint, struct head_failure **out_failure)
+{
     struct head_device *device;
 
     if (hint != 0) {
@@ -282,15 +294,25 @@ struct head_device *head_place(struct head_core *core, const struct head_want *w
             *out_failure = no_such_device(core, device, hint - 1);
             return NULL;
         }
-        if (feasible(device, wants, count)) {
+        if (feasible(device, function, wants, count)) {
             return device;
         }
         device = NULL;
     } else {
-        device = core->policy->choose(core, wants, count);
+        device = core->policy->choose(core, function, wants, count);
     }
     if (device == NULL) {
-        *out_failure = nowhere(core, wants, count);
+        *out_failure = function != NULL ? head_function_nowhere(core, function) : NULL;
+        if (*out_failure == NULL && hint != 0 && function != NULL &&
+            !head_function_runs_on(function, head_device_at(core, hint - 1))) {
+            *out_failure = head_failure_create(PLASMON_ENOTSUP, 0, 0,
+                                               "placement hint: device %u has no variant "
+                                               "of this function, or may not run it",
+                                               hint - 1);
+        }
+        if (*out_failure == NULL) {
+            *out_failure = nowhere(core, wants, count);
+        }
     }
     return device;
 }

@@ -90,6 +90,26 @@ static bool covers_array(const struct head_arg *arg)
     return pl_box_equal(&arg->hull, &arg->array->extent) && pl_view_dense(&arg->view);
 }
 
+bool head_view_without_gaps(const struct pl_view *view, const struct pl_box *frame)
+{
+    int64_t stride[PL_DIM_MAX];
+    int64_t want = 1;
+
+    pl_box_strides(frame, stride);
+    for (uint32_t i = view->ndim; i-- > 0;) {
+        if (view->count[i] != 1 && stride[i] * view->step[i] != want) {
+            return false;
+        }
+        want *= view->count[i];
+    }
+    return true;
+}
+
+static bool fits(const struct head_arg *arg, const struct head_buffer *buffer)
+{
+    return !arg->dense || head_view_without_gaps(&arg->view, &buffer->frame);
+}
+
 /*
  * OUT and INOUT. A segment of a graph also writes all of an array where it is: then it finds the same addresses the next time, at the
  * price of waiting for those who still read the last launch's.
@@ -103,6 +123,9 @@ static bool gather_written(struct start *start, struct head_operand *operand,
     operand->reads  = keeps;
     if (keeps || !covers_array(arg) || start->run->segment != NULL) {
         arg->buffer = head_move_common(arg->array, &arg->hull, start->device, true);
+        if (arg->buffer != NULL && !fits(arg, arg->buffer)) {
+            arg->buffer = NULL;
+        }
     }
     if (arg->buffer != NULL) {
         head_buffer_hold(arg->buffer);
@@ -137,6 +160,11 @@ static bool gather(struct start *start, struct head_operand *operand, struct hea
         operand->reads = true;
         arg->buffer    = head_move_read(start->core, arg->array, &arg->hull, start->device,
                                         false, &start->failure);
+        if (arg->buffer != NULL && !fits(arg, arg->buffer)) {
+            head_buffer_release(start->core, arg->buffer);
+            arg->buffer = head_move_read(start->core, arg->array, &arg->hull, start->device,
+                                         true, &start->failure);
+        }
         break;
     case PLASMON__V1__MODE__MODE_OUT:
     case PLASMON__V1__MODE__MODE_INOUT:
@@ -208,7 +236,8 @@ static struct head_device *choose_device(struct head_core *core, const struct he
             want->array = arg->array;
         }
     }
-    return head_place(core, wants.items, wants.count, run->place, out_failure);
+    return head_place_function(core, run->defined, wants.items, wants.count, run->place,
+                               out_failure);
 }
 
 static struct head_failure *failed_input(const struct head_run *run)
@@ -256,6 +285,7 @@ struct head_launch head_launch_of_run(const struct head_run *run)
         .client        = run->client,
         .id            = run->id,
         .function      = run->function,
+        .launch_shape  = run->shaped ? run->launch_shape : NULL,
         .label         = run->label,
         .scalars       = run->scalars,
         .scalar_count  = run->scalar_count,
@@ -314,7 +344,10 @@ bool head_run_start(struct head_core *core, struct head_run *run,
             head_reduce_fold(core, arg->array);
         }
     }
-    *out_failure = failed_input(run);
+    *out_failure = head_run_unknown(run);
+    if (*out_failure == NULL) {
+        *out_failure = failed_input(run);
+    }
     if (*out_failure != NULL) {
         return false;
     }
@@ -413,6 +446,7 @@ static plasmon_status_t resolve(struct head_core *core, struct head_client *clie
     memset(arg, 0, sizeof(*arg));
     arg->mode      = wire->mode;
     arg->reduce_op = wire->reduce_op;
+    arg->dense     = wire->dense;
     if ((wire->mode == PLASMON__V1__MODE__MODE_OUT ||
          wire->mode == PLASMON__V1__MODE__MODE_SCRATCH) &&
         wire->shape != NULL) {
@@ -470,7 +504,7 @@ static plasmon_status_t submit_snapshot(struct head_core *core, struct head_clie
 struct head_run head_run_of_task(struct head_core *core, struct head_client *client,
                                  const Plasmon__V1__Task *task)
 {
-    return (struct head_run){
+    struct head_run run = {
         .client        = client,
         .id            = task->id,
         .function      = task->function,
@@ -484,6 +518,29 @@ struct head_run head_run_of_task(struct head_core *core, struct head_client *cli
                          : core->tracing != 0 ? core->trace_ns
                                               : 0,
     };
+
+    if (wire_function_defined(task->function)) {
+        run.defined = head_function_of(client, task->function);
+        if (run.defined != NULL) {
+            run.function = head_function_id(run.defined);
+        }
+        run.shaped = task->n_launch_shape == WIRE_LAUNCH_SHAPE_COUNT;
+        if (run.shaped) {
+            memcpy(run.launch_shape, task->launch_shape, sizeof(run.launch_shape));
+        }
+    }
+    return run;
+}
+
+struct head_failure *head_run_unknown(const struct head_run *run)
+{
+    if (!wire_function_defined(run->function) || run->defined != NULL) {
+        return NULL;
+    }
+    return head_failure_create(PLASMON_ENOFUNCTION, run->id, 0,
+                               "task %llu calls function %08x, which its session has not "
+                               "defined",
+                               (unsigned long long)run->id, run->function);
 }
 
 static plasmon_status_t submit_run(struct head_core *core, struct head_client *client,

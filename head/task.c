@@ -95,7 +95,11 @@ static void keep_encoded(struct head_task *task, const Plasmon__V1__Launch *laun
 
 void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out)
 {
-    out->function  = launch->function;
+    out->function = launch->function;
+    if (launch->launch_shape != NULL) {
+        out->launch_shape   = (uint32_t *)(uintptr_t)launch->launch_shape;
+        out->n_launch_shape = WIRE_LAUNCH_SHAPE_COUNT;
+    }
     out->scalars   = (uint64_t *)launch->scalars;
     out->n_scalars = launch->scalar_count;
     if (launch->label != NULL) {
@@ -715,6 +719,9 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
     /* Failures first: a later completion of the same batch must find its input failed. */
     for (size_t i = 0; i < frame->n_failed; i++) {
         worker_failed(core, device, frame->failed[i]);
+    }
+    for (size_t i = 0; i < frame->n_functions; i++) {
+        head_function_report(core, device, frame->functions[i]);
     }
     for (size_t i = 0; i < frame->n_data; i++) {
         head_data_arrived(core, frame->data[i]);

@@ -58,9 +58,11 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->out_cancel   = PL_VEC_INIT(uint64_t);
     device->out_force    = PL_VEC_INIT(uint64_t);
     wire_ranges_init(&device->untouched);
-    device->out_graph_free = PL_VEC_INIT(uint64_t);
-    device->seq_oldest     = 1;
-    device->maps           = core->maps;
+    device->out_graph_free    = PL_VEC_INIT(uint64_t);
+    device->seq_oldest        = 1;
+    device->maps              = core->maps;
+    device->out_function_free = PL_VEC_INIT(uint32_t);
+    pl_map_init(&device->told);
     pl_list_init(&device->buffers);
     return device;
 }
@@ -153,6 +155,8 @@ void head_device_destroy(struct head_device *device)
     pl_vec_finish(&device->out_graph_free);
     pl_vec_finish(&device->out_force);
     wire_ranges_finish(&device->untouched);
+    pl_vec_finish(&device->out_function_free);
+    pl_map_finish(&device->told);
     pl_free(device);
 }
 
@@ -435,6 +439,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         }
     }
     device->incarnation = hello->incarnation;
+    device->runs        = hello->runs;
     device->connected   = true;
     head_bulk_take(core, device, hello);
 
@@ -449,6 +454,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         device->out_launches = 0;
         pl_vec_clear(&device->out_graph_free);
         free_again(device);
+        head_functions_tell_again(core, device);
         head_plans_tell(core, device); /* before the launches that need them */
         head_bulk_tell_all(core, device);
         /* Unfinished launches go out again, oldest first, under their numbers. */
@@ -465,6 +471,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     device->seq_sent =
         pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
     head_device_pump(core, device);
+    head_functions_look_again(core);
     *out_device = device->index;
     return PLASMON_OK;
 }
@@ -535,6 +542,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
         head_buffer_release(core, buffer);
     }
     pl_vec_clear(&device->out_free);
+    head_functions_look_again(core);
 }
 
 void head_core_node_gone(struct head_core *core, const char *host, const char *text)

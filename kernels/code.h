@@ -39,6 +39,12 @@ struct kernel_code_policy {
     uint64_t cache_bytes_max;
 };
 
+/*
+ * $PLASMON_CACHE_DIR, or plasmon in $XDG_CACHE_HOME or ~/.cache. NULL: none of them is set, or PLASMON_CACHE_DIR is empty, which
+ * turns the cache off.
+ */
+const char *kernel_code_cache_dir(char *out, size_t out_bytes);
+
 /* What a device runs; same bits as on the wire (WIRE_RUNS_*). */
 enum kernel_runs {
     KERNEL_RUNS_CUDA_TEXT = 1u << 0,

@@ -1,5 +1,7 @@
 #include "kernels/code_cache.h"
 
+#include "kernels/code.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +29,7 @@ struct header {
 static_assert(sizeof(struct header) == 48, "a file format");
 static const char magic[8] = "PLCODE1";
 
-const char *code_cache_dir(char *out, size_t out_bytes)
+const char *kernel_code_cache_dir(char *out, size_t out_bytes)
 {
     const char *dir  = getenv("PLASMON_CACHE_DIR");
     const char *base = getenv("XDG_CACHE_HOME");

@@ -27,10 +27,4 @@ bool code_cache_load(const char *dir, const uint8_t key[PL_SHA256_BYTES],
 void code_cache_store(const char *dir, uint64_t bytes_max,
                       const uint8_t key[PL_SHA256_BYTES], const char *symbol,
                       const void *image, size_t image_bytes);
-/*
- * $PLASMON_CACHE_DIR, or plasmon in $XDG_CACHE_HOME or ~/.cache. NULL: none of them is set, or PLASMON_CACHE_DIR is empty, which
- * turns the cache off.
- */
-const char *code_cache_dir(char *out, size_t out_bytes);
-
 #endif

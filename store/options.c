@@ -55,6 +55,13 @@ static const struct option options[] = {
      "error, warn, info, debug or trace; workers use it too"},
     {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",
      "a worker whose main loop stands still for so long is killed and replaced"},
+    {"--allow-source", NULL, OPTION_FLAG, AT(allow_source), NULL,
+     "CPU devices run C text that clients send (anybody who may connect may run code "
+     "here)"},
+    {"--library-dir", "DIR", OPTION_TEXT, AT(library_dir), "none",
+     "devices load functions from shared objects in DIR"},
+    {"--check-functions", NULL, OPTION_FLAG, AT(check_functions), NULL,
+     "check what each function reads and writes; slow"},
     {"--embedded", NULL, OPTION_FLAG, AT(embedded), NULL,
      "private cluster of one client: start the head too, have no names, end with the "
      "client"},

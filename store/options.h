@@ -24,6 +24,9 @@ struct store_options {
     const char *bulk_address; /* NULL: auto */
     const char *bulk_ports;   /* NULL: any */
     uint32_t worker_lease_ms;
+    bool allow_source;       /* workers run C text of clients */
+    bool check_functions;    /* workers check what functions write */
+    const char *library_dir; /* NULL: workers load no libraries */
     bool embedded;
     int client_pidfd; /* -1: none */
     int client_fd;    /* -1: none */

@@ -213,7 +213,7 @@ struct worker_argv {
     char incarnation[16];
     char token[1100];
     char log[32];
-    char *argv[28];
+    char *argv[36];
     char bulk_address[STORE_BULK_ADDRESS_BYTES];
     const char *environ_add[3];
 };
@@ -224,6 +224,13 @@ static void argv_add(struct worker_argv *args, unsigned *io_count, const char *n
     PL_CHECK(*io_count + 3 <= PL_COUNT(args->argv));
     args->argv[(*io_count)++] = (char *)(uintptr_t)name;
     args->argv[(*io_count)++] = (char *)(uintptr_t)value;
+    args->argv[*io_count]     = NULL;
+}
+
+static void argv_flag(struct worker_argv *args, unsigned *io_count, const char *name)
+{
+    PL_CHECK(*io_count + 2 <= PL_COUNT(args->argv));
+    args->argv[(*io_count)++] = (char *)(uintptr_t)name;
     args->argv[*io_count]     = NULL;
 }
 
@@ -262,6 +269,15 @@ static void argv_fill(const struct store_daemon *daemon, const struct store_work
     }
     if (daemon->options->bulk_ports != NULL) {
         argv_add(args, &count, "--bulk-ports", daemon->options->bulk_ports);
+    }
+    if (daemon->options->library_dir != NULL) {
+        argv_add(args, &count, "--library-dir", daemon->options->library_dir);
+    }
+    if (daemon->options->allow_source) {
+        argv_flag(args, &count, "--allow-source");
+    }
+    if (daemon->options->check_functions) {
+        argv_flag(args, &count, "--check-functions");
     }
 
     if (daemon->token[0] != '\0') {

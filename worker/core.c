@@ -280,12 +280,20 @@ void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats 
 
 bool worker_core_idle(const struct worker_core *core)
 {
-    for (uint32_t i = 0; i < core->stream_count; i++) {
-        if (core->streams[i].running.first != NULL) {
-            return false;
-        }
-    }
-    return core->queue.first == NULL;
+    return core->queue.first == NULL && worker_streams_quiet(core);
+}
+
+void worker_core_hold(struct worker_core *core)
+{
+    core->holds++;
+}
+
+void worker_core_resume(struct worker_core *core)
+{
+    assert(core->holds > 0);
+    core->holds--;
+    core->waits_quiet =
+        core->queue.first != NULL; /* nobody has looked at the front since */
 }
 
 bool worker_core_wants_poll(const struct worker_core *core)

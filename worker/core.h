@@ -146,6 +146,21 @@ struct worker_ops {
                             const union kernel_scalar *scalars, uint32_t scalar_count,
                             uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag,
                             struct pl_err *err);
+    /*
+     * Functions that clients define; all three or none. function: NULL with err's status EAGAIN while it is compiled and loaded
+     * (then wake whoever calls advance), or why there is none. quiet: nothing is enqueued on the device; code is loaded only
+     * then. function_text: all that is to be said about why there is none; NULL: err said it.
+     */
+    const struct kernel_function *(*function)(void *user, uint32_t id, bool quiet,
+                                              struct pl_err *err);
+    const char *(*function_text)(void *user, uint32_t id);
+    plasmon_status_t (*run_defined)(void *user, uint32_t stream,
+                                    const struct kernel_function *function,
+                                    const struct kernel_arg *args, uint32_t arg_count,
+                                    const union kernel_scalar *scalars,
+                                    uint32_t scalar_count,
+                                    struct kernel_launch_shape *io_shape, uint64_t tag,
+                                    struct pl_err *err);
     plasmon_status_t (*fill_identity)(void *user, uint32_t stream,
                                       const struct kernel_arg *arg, uint64_t tag);
     /*
@@ -230,6 +245,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
                                      struct pl_err *err) PL_MUST_CHECK;
 /* Enqueue what can be enqueued; call after a command, when a doorbell rang, when a chunk or peer came up. */
 void worker_core_advance(struct worker_core *core);
+/* Until as many calls of resume: enqueue nothing. Nothing is enqueued now. */
+void worker_core_hold(struct worker_core *core);
+void worker_core_resume(struct worker_core *core);
 /* Look at the timeline, seal and report what completed. Call when the device signalled, and after advance. */
 void worker_core_complete(struct worker_core *core);
 /* A launch failed on the device (CPU: function error). Before the completion that covers it is processed. */

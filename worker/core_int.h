@@ -81,6 +81,8 @@ struct worker_launch {
     uint32_t kind; /* Plasmon__V1__LaunchKind */
     uint32_t function_id;
     const struct kernel_function *function;
+    struct kernel_launch_shape
+        shape; /* of a defined function; what was chosen, once it is enqueued */
     uint8_t size_class;
     bool checked;           /* the function exists and takes these arguments */
     bool memory;            /* every fresh buffer and the scratch are in hand */
@@ -199,6 +201,8 @@ struct worker_core {
     bool waits_unpin;   /* the front does */
     uint64_t waits_for; /* the front does: bit i, for host device i */
     uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */
+    bool waits_quiet; /* the front does: for a function to be loaded */
+    uint32_t holds;   /* worker_core_hold() */
     uint64_t bytes_replica;
 
     struct pl_vec waits;  /* struct worker_wait: of the launch being enqueued */
@@ -260,6 +264,7 @@ uint32_t worker_host_device_of(const struct worker_core *core,
                                uint32_t device); /* UINT32_MAX: another host */
 uint64_t worker_stream_word(const struct worker_core *core, uint32_t stream);
 bool worker_stream_idle(const struct worker_core *core, uint32_t stream);
+bool worker_streams_quiet(const struct worker_core *core); /* everything enqueued is over */
 uint32_t worker_stream_choose(struct worker_core *core, const struct worker_launch *launch);
 /* Enqueue waits and joins for everything in `after`. True: nothing was needed. */
 bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
@@ -278,8 +283,11 @@ void worker_graphs_finish(struct worker_core *core);
 plasmon_status_t worker_graph_hold(struct worker_core *core, struct worker_launch *launch,
                                    uint64_t id, struct pl_err *err);
 void worker_graph_drop(struct worker_core *core, struct worker_launch *launch);
-/* Its nodes fit these operands and scalars; how much memory is missing goes into scratch_wanted. Otherwise the launch fails. */
-void worker_graph_check(struct worker_core *core, struct worker_launch *launch);
+/*
+ * Its nodes fit these operands and scalars; how much memory is missing goes into scratch_wanted. Otherwise the launch fails. false: a
+ * function is not loaded yet.
+ */
+bool worker_graph_check(struct worker_core *core, struct worker_launch *launch);
 /* The launch has its memory: it becomes the graph's, and what that had before is returned when the launch is done. And back. */
 void worker_graph_memory_swap(struct worker_launch *launch);
 /* The last launch of the graph that was enqueued; 0: none. */
@@ -291,13 +299,16 @@ plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct pl_err *err);
 
 /* enqueue.c */
-/* The function of a launch, or of a node, checked against its operands; *out_scratch is what it needs. */
+/* The function of a launch, or of a node, checked against its operands; *out_scratch is what it needs. EAGAIN: it is not loaded yet. */
 plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
                                   uint64_t *out_scratch, struct pl_err *err);
 plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t stream, struct pl_err *err);
-/* The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. */
-void worker_launch_check(struct worker_core *core, struct worker_launch *launch);
+/*
+ * The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. false: a function is not
+ * loaded yet; again later.
+ */
+bool worker_launch_check(struct worker_core *core, struct worker_launch *launch);
 /* Publish, and put everything into its stream. */
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch);
 

@@ -146,6 +146,9 @@ static void step_locked(struct worker_daemon *daemon)
         worker_core_complete(daemon->core);
     } while (waits_publish(daemon));
     limits_look(daemon);
+    if (daemon->executor.functions.unload_count > 0 && worker_core_idle(daemon->core)) {
+        worker_functions_idle(&daemon->executor.functions);
+    }
 }
 
 struct meter {
@@ -182,6 +185,7 @@ static void forget_all(struct worker_daemon *daemon)
             "given up",
             daemon->shared.host_device);
     worker_core_forget(daemon->core);
+    worker_functions_forget(&daemon->executor.functions);
     for (uint32_t i = 0; i < STORE_STAGE_SLOTS; i++) { /* its chunk numbers start at 0 */
         __atomic_store_n(&timeline->stage_ready[i].value, 0, __ATOMIC_RELEASE);
     }
@@ -225,6 +229,19 @@ static void watch_on_locked(struct worker_daemon *daemon)
     }
 }
 
+static plasmon_status_t functions_define(struct worker_daemon *daemon,
+                                         const Plasmon__V1__WorkerCommand *command,
+                                         struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_functions; i++) {
+        status = worker_functions_define(&daemon->executor.functions, command->functions[i],
+                                         err);
+    }
+    return status;
+}
+
 static plasmon_status_t on_command(void *user, const Plasmon__V1__WorkerCommand *command,
                                    struct pl_err *err)
 {
@@ -236,8 +253,14 @@ static plasmon_status_t on_command(void *user, const Plasmon__V1__WorkerCommand 
         pl_info("worker", "the head said stop");
         _exit(0);
     }
-    status = worker_core_command(daemon->core, command, err);
+    status = functions_define(daemon, command, err);
     if (status == PLASMON_OK) {
+        status = worker_core_command(daemon->core, command, err);
+    }
+    if (status == PLASMON_OK) {
+        for (size_t i = 0; i < command->n_function_free; i++) {
+            worker_functions_free(&daemon->executor.functions, command->function_free[i]);
+        }
         step_locked(daemon);
         watch_on_locked(daemon);
     }
@@ -371,6 +394,12 @@ static void report_data(void *user, uint64_t request, const uint8_t *bytes, uint
     worker_uplink_data(((struct worker_daemon *)user)->uplink, request, bytes, length);
 }
 
+static void report_function(void *user, uint32_t id, plasmon_status_t status,
+                            const char *text)
+{
+    worker_uplink_function(((struct worker_daemon *)user)->uplink, id, status, text);
+}
+
 struct worker_reports worker_daemon_reports(struct worker_daemon *daemon)
 {
     return (struct worker_reports){.user      = daemon,
@@ -378,7 +407,8 @@ struct worker_reports worker_daemon_reports(struct worker_daemon *daemon)
                                    .failed    = report_failed,
                                    .starved   = report_starved,
                                    .condemned = report_condemned,
-                                   .data      = report_data};
+                                   .data      = report_data,
+                                   .function  = report_function};
 }
 
 /* ------------------------------------------------------------------------------------------------ the main thread */

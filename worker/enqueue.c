@@ -11,6 +11,7 @@
  */
 #include "worker/core_int.h"
 
+#include "base/alloc.h"
 #include "base/fault.h"
 
 #include <assert.h>
@@ -25,6 +26,23 @@ static void *room(struct pl_vec *vec, size_t count)
     return count == 0 ? NULL : pl_vec_push_n(vec, count);
 }
 
+static const struct kernel_function *function_find(struct worker_core *core, uint32_t id,
+                                                   struct pl_err *err)
+{
+    const struct kernel_function *function;
+
+    if (wire_function_defined(id) && core->config.ops->function != NULL) {
+        return core->config.ops->function(core->config.user, id, worker_streams_quiet(core),
+                                          err);
+    }
+    function = kernel_by_id(id);
+    if (function == NULL) {
+        (void)pl_err_set(err, PLASMON_ENOFUNCTION,
+                         "this worker has no function with id %08x", id);
+    }
+    return function;
+}
+
 plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
                                   uint64_t *out_scratch, struct pl_err *err)
 {
@@ -32,10 +50,9 @@ plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch
     struct kernel_arg *args         = room(&core->args, launch->operand_count);
     plasmon_status_t status;
 
-    launch->function = kernel_by_id(launch->function_id);
+    launch->function = function_find(core, launch->function_id, err);
     if (launch->function == NULL) {
-        return pl_err_set(err, PLASMON_ENOFUNCTION,
-                          "this worker has no function with id %08x", launch->function_id);
+        return err->status;
     }
     if (launch->operand_count != 0 && (shapes == NULL || args == NULL)) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory to check %u arguments",
@@ -54,7 +71,8 @@ plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch
 
     status = kernel_check(launch->function, shapes, launch->operand_count, launch->scalars,
                           launch->scalar_count, err);
-    if (status == PLASMON_OK) {
+    *out_scratch = 0;
+    if (status == PLASMON_OK && !launch->function->defined) {
         *out_scratch = core->config.ops->scratch_bytes(
             core->config.user, launch->function, args, launch->operand_count,
             launch->scalars, launch->scalar_count);
@@ -62,22 +80,42 @@ plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch
     return status;
 }
 
-void worker_launch_check(struct worker_core *core, struct worker_launch *launch)
+/* The compiler's words are longer than a struct pl_err. */
+static void fail_with_text(struct worker_core *core, struct worker_launch *launch,
+                           const struct pl_err *err)
+{
+    const char *text =
+        wire_function_defined(launch->function_id) && launch->function == NULL &&
+                core->config.ops->function_text != NULL
+            ? core->config.ops->function_text(core->config.user, launch->function_id)
+            : NULL;
+
+    worker_launch_fail(launch, err->status, "%s", err->text);
+    if (text != NULL) {
+        pl_free(launch->failure_text);
+        launch->failure_text = pl_strdup(text); /* NULL: the status has to do */
+    }
+}
+
+bool worker_launch_check(struct worker_core *core, struct worker_launch *launch)
 {
     struct pl_err err = {.status = PLASMON_OK};
     plasmon_status_t status;
 
     if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) {
-        worker_graph_check(core, launch);
-        return;
+        return worker_graph_check(core, launch);
     }
     if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN || launch->without_work) {
-        return;
+        return true;
     }
     status = worker_run_check(core, launch, &launch->scratch_wanted, &err);
-    if (status != PLASMON_OK) {
-        worker_launch_fail(launch, status, "%s", err.text);
+    if (status == PLASMON_EAGAIN) {
+        return false;
     }
+    if (status != PLASMON_OK) {
+        fail_with_text(core, launch, &err);
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------------------ work, a kind each */
@@ -119,6 +157,11 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
     }
     if (status != PLASMON_OK) {
         return status;
+    }
+    if (launch->function->defined) {
+        return ops->run_defined(user, stream, launch->function, args, launch->operand_count,
+                                launch->scalars, launch->scalar_count, &launch->shape,
+                                launch->seq, err);
     }
     return ops->run(user, stream, launch->function, args, launch->operand_count,
                     launch->scalars, launch->scalar_count, launch->scratch_offset,

@@ -321,6 +321,44 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     return status;
 }
 
+static const struct kernel_function *op_function(void *user, uint32_t id, bool quiet,
+                                                 struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+
+    return worker_functions_find(&executor->functions, id, quiet, err);
+}
+
+static const char *op_function_text(void *user, uint32_t id)
+{
+    const struct worker_executor *executor = user;
+
+    return worker_functions_text(&executor->functions, id);
+}
+
+static plasmon_status_t
+op_run_defined(void *user, uint32_t stream, const struct kernel_function *function,
+               const struct kernel_arg *args, uint32_t arg_count,
+               const union kernel_scalar *scalars, uint32_t scalar_count,
+               struct kernel_launch_shape *io_shape, uint64_t tag, struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+    struct kernel_arg small[ARGS_ON_STACK];
+    struct kernel_arg *translated = args_translate(executor, args, arg_count, small);
+    plasmon_status_t status;
+
+    if (translated == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for %u arguments", arg_count);
+    }
+    status =
+        kernel_code_run(kernel_code_of(function), executor->streams[stream], translated,
+                        arg_count, scalars, scalar_count, io_shape, tag, err);
+    if (translated != small) {
+        pl_free(translated);
+    }
+    return status;
+}
+
 static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
                                          const struct kernel_arg *arg, uint64_t tag)
 {
@@ -410,6 +448,14 @@ static void op_report_failed(void *user, uint64_t seq, plasmon_status_t status,
     executor->reports->failed(executor->reports->user, seq, status, text);
 }
 
+static void op_report_function(void *user, uint32_t id, plasmon_status_t status,
+                               const char *text)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->function(executor->reports->user, id, status, text);
+}
+
 static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
                               uint64_t largest_hole)
 {
@@ -460,6 +506,7 @@ static void op_collect(void *user)
     }
     worker_inline_collect(&executor->reads, executor->reports->data,
                           executor->reports->user);
+    worker_functions_collect(&executor->functions);
 }
 
 const struct worker_ops worker_executor_ops = {
@@ -477,6 +524,9 @@ const struct worker_ops worker_executor_ops = {
     .read             = op_read,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
+    .function         = op_function,
+    .function_text    = op_function_text,
+    .run_defined      = op_run_defined,
     .fill_identity    = op_fill_identity,
     .begin            = op_begin,
     .span_begin       = op_span_begin,
@@ -572,7 +622,10 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
         return pl_err_set(err, status, "streams and timelines of the device: %s",
                           pl_status_text(status));
     }
-    return kernel_context_create(device, &executor->kernels, err);
+    status = worker_functions_init(&executor->functions, device, &executor->core,
+                                   executor->notify_fd, op_report_function, executor, err);
+    return status == PLASMON_OK ? kernel_context_create(device, &executor->kernels, err)
+                                : status;
 }
 
 void worker_executor_finish(struct worker_executor *executor)
@@ -583,6 +636,7 @@ void worker_executor_finish(struct worker_executor *executor)
     worker_bulk_finish(&executor->bulk);
     worker_lanes_finish(&executor->lanes);
     worker_trace_finish(&executor->trace);
+    worker_functions_finish(&executor->functions);
     worker_inline_finish(&executor->puts);
     worker_inline_finish(&executor->reads);
     if (executor->kernels != NULL) {

@@ -10,6 +10,7 @@
 #include "transfer/transfer.h"
 #include "worker/bulk.h"
 #include "worker/core.h"
+#include "worker/functions.h"
 #include "worker/inline.h"
 #include "worker/lanes.h"
 #include "worker/memory.h"
@@ -24,6 +25,7 @@ struct worker_reports {
     void (*starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
     void (*condemned)(void *user, const struct worker_condemned *condemned);
     void (*data)(void *user, uint64_t request, const uint8_t *bytes, uint64_t length);
+    void (*function)(void *user, uint32_t id, plasmon_status_t status, const char *text);
 };
 
 struct worker_executor {
@@ -45,6 +47,7 @@ struct worker_executor {
     struct worker_inline reads;
     struct worker_lanes lanes;
     struct worker_bulk bulk;
+    struct worker_functions functions;
     struct transfer_counters counters;
     struct worker_trace trace;
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */

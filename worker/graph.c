@@ -413,7 +413,7 @@ static plasmon_status_t scalars_set(struct worker_core *core, struct worker_grap
     return status;
 }
 
-void worker_graph_check(struct worker_core *core, struct worker_launch *launch)
+bool worker_graph_check(struct worker_core *core, struct worker_launch *launch)
 {
     struct worker_graph *graph = launch->graph;
     struct pl_err err          = {.status = PLASMON_OK};
@@ -426,11 +426,15 @@ void worker_graph_check(struct worker_core *core, struct worker_launch *launch)
     if (status == PLASMON_OK && launch->set_count != 0) {
         status = scalars_set(core, graph, launch, &err);
     }
+    if (status == PLASMON_EAGAIN) {
+        return false;
+    }
     if (status != PLASMON_OK) {
         worker_launch_fail(launch, status, "%s", err.text);
-        return;
+        return true;
     }
     launch->scratch_wanted = graph->memory_bytes < graph->bytes ? graph->bytes : 0;
+    return true;
 }
 
 void worker_graph_memory_swap(struct worker_launch *launch)

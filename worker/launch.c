@@ -100,6 +100,17 @@ static void copy_in(void *to, const void *from, size_t bytes)
     }
 }
 
+static void shape_get(const Plasmon__V1__Launch *message, struct kernel_launch_shape *out)
+{
+    const uint32_t *numbers = message->launch_shape;
+
+    if (message->n_launch_shape == WIRE_LAUNCH_SHAPE_COUNT) {
+        memcpy(out->grid, numbers, sizeof(out->grid));
+        memcpy(out->block, numbers + 3, sizeof(out->block));
+        out->shared_bytes = numbers[6];
+    }
+}
+
 static struct worker_launch *launch_layout(struct worker_core *core,
                                            const Plasmon__V1__Launch *message)
 {
@@ -133,6 +144,7 @@ static struct worker_launch *launch_layout(struct worker_core *core,
     launch->after_count   = (uint32_t)message->n_after;
     launch->data_bytes    = message->data.len;
 
+    shape_get(message, &launch->shape);
     copy_in(launch->scalars, message->scalars, message->n_scalars * sizeof(uint64_t));
     copy_in(launch->after, message->after, message->n_after * sizeof(uint64_t));
     for (size_t i = 0; i < message->n_set; i++) {
@@ -474,6 +486,13 @@ void worker_launch_describe(const struct worker_launch *launch, struct pl_str *o
                                            : kind_name(launch->kind));
     if (launch->label[0] != '\0') {
         pl_str_append(out, " '%s'", launch->label);
+    }
+    if (launch->shape.block[0] != 0) {
+        const struct kernel_launch_shape *shape = &launch->shape;
+
+        pl_str_append(out, ", grid %ux%ux%u, block %ux%ux%u, %u bytes of shared memory",
+                      shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
+                      shape->block[1], shape->block[2], shape->shared_bytes);
     }
     pl_str_append(out, ", task %llu of client %016llx)", (unsigned long long)launch->task,
                   (unsigned long long)launch->client);

@@ -16,6 +16,9 @@
 #include "worker/daemon.h"
 #include "worker/numa.h"
 
+/* Compiled CUDA text of all programs of this user: some ten thousand kernels. */
+#define CACHE_BYTES_MAX (UINT64_C(512) << 20)
+
 /* ------------------------------------------------------------------------------------------------ set-up */
 
 /*
@@ -131,6 +134,7 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
     hello->bytes_total  = daemon->options.device_memory != 0 ? daemon->options.device_memory
                                                              : info->bytes_total;
     hello->incarnation  = daemon->options.incarnation;
+    hello->runs         = kernel_code_runs(info->kind, &daemon->executor.functions.policy);
     hello->peer_capable = worker_memory_peer_capable(daemon->memory);
     if (daemon->executor.bulk.channel != NULL) {
         hello->bulk_address     = daemon->executor.bulk.endpoint.address;
@@ -166,6 +170,18 @@ static plasmon_status_t uplink_start(struct worker_daemon *daemon, struct pl_err
                             pl_status_text(status));
 }
 
+/* What of clients this worker runs, as the operator said. */
+static void functions_allow(struct worker_daemon *daemon)
+{
+    static char cache_dir[4096];
+    struct kernel_code_policy *policy = &daemon->executor.functions.policy;
+
+    policy->c_text          = daemon->options.allow_source;
+    policy->library_dir     = daemon->options.library_dir;
+    policy->cache_dir       = kernel_code_cache_dir(cache_dir, sizeof(cache_dir));
+    policy->cache_bytes_max = CACHE_BYTES_MAX;
+}
+
 static plasmon_status_t daemon_start(struct worker_daemon *daemon,
                                      const struct worker_reports *reports,
                                      struct pl_err *err)
@@ -196,6 +212,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
                                    err);
     }
     if (status == PLASMON_OK) {
+        functions_allow(daemon);
         status = core_start(daemon, err);
     }
     return status;

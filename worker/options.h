@@ -22,6 +22,9 @@ struct worker_options {
     const char *bulk_address; /* NULL: none */
     const char *bulk_ports;   /* NULL: any */
     uint32_t incarnation;
+    bool allow_source;       /* run C text of clients */
+    const char *library_dir; /* NULL: load no libraries */
+    bool check_functions;    /* check what functions write */
     bool probe;
     bool help;
     bool version;

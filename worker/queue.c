@@ -63,14 +63,18 @@ static bool points_known(struct worker_core *core, struct worker_launch *launch)
 static bool front_ready(struct worker_core *core, struct worker_launch *launch)
 {
     core->waits_unpin = false;
+    core->waits_quiet = false;
     core->waits_for   = 0;
     if (!points_known(core, launch)) {
         return false;
     }
     core->waits_for = 0;
     if (launch->failure == PLASMON_OK && !launch->checked) {
-        worker_launch_check(core, launch);
-        launch->checked = true;
+        launch->checked = worker_launch_check(core, launch);
+        if (!launch->checked) {
+            core->waits_quiet = true;
+            return false;
+        }
     }
     if (launch->failure == PLASMON_OK && !launch->memory &&
         worker_buffers_place(core, launch) == WORKER_BUFFERS_WAIT) {
@@ -110,8 +114,8 @@ void worker_core_advance(struct worker_core *core)
         return; /* ops->grow added a chunk, or room() looks: the loop below is at it */
     }
     core->advancing = true;
-    while (core->queue.first != NULL && !worker_condemn_frozen(core) && room(core) &&
-           front_ready(core, core->queue.first)) {
+    while (core->holds == 0 && core->queue.first != NULL && !worker_condemn_frozen(core) &&
+           room(core) && front_ready(core, core->queue.first)) {
         worker_launch_enqueue(core, worker_fifo_pop(&core->queue));
     }
     worker_streams_flush(core);

@@ -5,8 +5,9 @@
 #include "base/alloc.h"
 
 /* Of one frame. Well below WIRE_MESSAGE_BYTES_MAX, and small enough that the first reports of a burst are not late. */
-#define FRAME_DATA_BYTES (UINT64_C(4) << 20)
-#define FRAME_ITEMS_MAX  4096u
+#define FRAME_DATA_BYTES    (UINT64_C(4) << 20)
+#define FRAME_ITEMS_MAX     4096u
+#define FRAME_FUNCTIONS_MAX 256u /* 4 KiB of text each */
 
 struct report_failure {
     uint64_t seq;
@@ -35,6 +36,12 @@ struct report_data {
     uint64_t length;
 };
 
+struct report_function {
+    uint32_t id;
+    plasmon_status_t status;
+    char *text;
+};
+
 void worker_report_batch_init(struct worker_report_batch *batch)
 {
     memset(batch, 0, sizeof(*batch));
@@ -43,6 +50,7 @@ void worker_report_batch_init(struct worker_report_batch *batch)
     batch->starved   = PL_VEC_INIT(struct report_starved);
     batch->data      = PL_VEC_INIT(struct report_data);
     batch->condemned = PL_VEC_INIT(struct report_condemned);
+    batch->functions = PL_VEC_INIT(struct report_function);
 }
 
 static void remove_front(struct pl_vec *vec, size_t count)
@@ -85,11 +93,22 @@ static void data_forget(struct worker_report_batch *batch, size_t count)
     }
 }
 
+static void functions_forget(struct worker_report_batch *batch, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        pl_free(((struct report_function *)pl_vec_at(&batch->functions, i))->text);
+    }
+    if (count != 0) {
+        remove_front(&batch->functions, count);
+    }
+}
+
 void worker_report_batch_clear(struct worker_report_batch *batch)
 {
     failed_forget(batch, batch->failed.count);
     data_forget(batch, batch->data.count);
     condemned_forget(batch, batch->condemned.count);
+    functions_forget(batch, batch->functions.count);
     wire_ranges_clear(&batch->done);
     pl_vec_clear(&batch->starved);
     batch->stats_request = 0;
@@ -103,13 +122,15 @@ void worker_report_batch_finish(struct worker_report_batch *batch)
     pl_vec_finish(&batch->starved);
     pl_vec_finish(&batch->data);
     pl_vec_finish(&batch->condemned);
+    pl_vec_finish(&batch->functions);
 }
 
 bool worker_report_batch_empty(const struct worker_report_batch *batch)
 {
     return batch->done.items.count == 0 && batch->failed.count == 0 &&
            batch->starved.count == 0 && batch->data.count == 0 &&
-           batch->condemned.count == 0 && batch->stats_request == 0;
+           batch->condemned.count == 0 && batch->functions.count == 0 &&
+           batch->stats_request == 0;
 }
 
 /* ------------------------------------------------------------------------------------------------ gathering */
@@ -203,6 +224,19 @@ void worker_report_batch_data(struct worker_report_batch *batch, uint64_t reques
     }
     memcpy(copy, bytes, length);
     *data = (struct report_data){.request = request, .bytes = copy, .length = length};
+}
+
+void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id,
+                                  plasmon_status_t status, const char *text)
+{
+    struct report_function *function = pl_vec_push(&batch->functions);
+
+    if (function == NULL) {
+        batch->incomplete = true;
+        return;
+    }
+    *function =
+        (struct report_function){.id = id, .status = status, .text = pl_strdup(text)};
 }
 
 /* ------------------------------------------------------------------------------------------------ a frame */
@@ -371,6 +405,31 @@ static plasmon_status_t fill_data(struct worker_report_batch *batch,
     return PLASMON_OK;
 }
 
+static plasmon_status_t fill_functions(struct worker_report_batch *batch,
+                                       struct wire_arena *arena,
+                                       Plasmon__V1__WorkerFrame *frame)
+{
+    size_t count = pl_min_u64(batch->functions.count, FRAME_FUNCTIONS_MAX);
+
+    frame->functions =
+        (Plasmon__V1__FunctionReport **)rows(arena, count, sizeof(**frame->functions));
+    if (frame->functions == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    frame->n_functions = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct report_function *function = pl_vec_at(&batch->functions, i);
+
+        plasmon__v1__function_report__init(frame->functions[i]);
+        frame->functions[i]->id     = function->id;
+        frame->functions[i]->status = function->status;
+        if (function->text != NULL) {
+            frame->functions[i]->text = function->text;
+        }
+    }
+    return PLASMON_OK;
+}
+
 plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
                                           struct wire_arena *arena,
                                           Plasmon__V1__WorkerFrame *frame)
@@ -386,6 +445,9 @@ plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
     if (status == PLASMON_OK) {
         status = fill_condemned(batch, arena, frame);
     }
+    if (status == PLASMON_OK) {
+        status = fill_functions(batch, arena, frame);
+    }
     /* A read's bytes are told before or together with its end. */
     if (status == PLASMON_OK && frame->n_data == batch->data.count) {
         status = fill_done(batch, arena, frame);
@@ -399,6 +461,7 @@ void worker_report_batch_sent(struct worker_report_batch *batch,
     data_forget(batch, frame->n_data);
     failed_forget(batch, frame->n_failed);
     condemned_forget(batch, frame->n_condemned);
+    functions_forget(batch, frame->n_functions);
     if (frame->n_starved != 0) {
         remove_front(&batch->starved, frame->n_starved);
     }

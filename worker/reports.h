@@ -14,6 +14,7 @@ struct worker_report_batch {
     struct pl_vec starved;   /* struct report_starved */
     struct pl_vec data;      /* struct report_data */
     struct pl_vec condemned; /* struct report_condemned */
+    struct pl_vec functions; /* struct report_function */
     uint64_t stats_request;  /* 0: nobody asked */
     bool
         incomplete; /* no memory to note a report: it is lost, and the worker must start anew */
@@ -33,6 +34,8 @@ void worker_report_batch_condemned(struct worker_report_batch *batch,
                                    const struct worker_condemned *condemned);
 void worker_report_batch_data(struct worker_report_batch *batch, uint64_t request,
                               const uint8_t *bytes, uint64_t length);
+void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id,
+                                  plasmon_status_t status, const char *text);
 /*
  * Fill `frame` (all but header and stats) with what one frame may hold; the rest is left for the next. What it points to lives in the
  * arena and the batch until worker_report_batch_sent(), which forgets what was in it.

@@ -106,6 +106,16 @@ static uint32_t any_idle(const struct worker_core *core)
     return least_loaded(core);
 }
 
+bool worker_streams_quiet(const struct worker_core *core)
+{
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        if (core->streams[i].running.first != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 uint32_t worker_stream_choose(struct worker_core *core, const struct worker_launch *launch)
 {
     uint64_t named = core->timeline->ring[launch->seq % STORE_RING];

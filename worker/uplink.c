@@ -233,6 +233,12 @@ void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
     worker_report_batch_data(&uplink->batch, request, bytes, length);
 }
 
+void worker_uplink_function(struct worker_uplink *uplink, uint32_t id,
+                            plasmon_status_t status, const char *text)
+{
+    worker_report_batch_function(&uplink->batch, id, status, text);
+}
+
 /* ------------------------------------------------------------------------------------------------ receiving */
 
 static void lost(struct worker_uplink *uplink, plasmon_status_t status, const char *why)

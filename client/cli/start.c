@@ -37,6 +37,9 @@ struct start {
     const char *transfer;
     const char *policy;
     const char *node_name;
+    bool allow_source;
+    bool check_functions;
+    const char *library_dir;
     const char *log;
 };
 
@@ -67,6 +70,12 @@ static const struct cli_option options[] = {
      "with --head: auto, locality or round-robin [auto]"},
     {"--node", "NAME", CLI_TEXT, AT(node_name),
      "name of this machine, for people [host name]"},
+    {"--allow-source", NULL, CLI_FLAG, AT(allow_source),
+     "CPU devices of this machine run C text that clients send"},
+    {"--library-dir", "DIR", CLI_TEXT, AT(library_dir),
+     "devices of this machine load functions from shared objects there [none]"},
+    {"--check-functions", NULL, CLI_FLAG, AT(check_functions),
+     "check what functions read and write; slow"},
     {"--log", "LEVEL", CLI_TEXT, AT(log),
      "error, warn, info, debug or trace [$PLASMON_LOG, info]"},
 };
@@ -368,6 +377,9 @@ static int start_store(const struct start *start, struct cli_node *node, const c
                                                             : NULL);
     add(&arguments, "--bulk-ports", start->bulk_ports);
     add(&arguments, "--node", start->node_name);
+    add(&arguments, "--library-dir", start->library_dir);
+    add(&arguments, "--allow-source", start->allow_source ? "" : NULL);
+    add(&arguments, "--check-functions", start->check_functions ? "" : NULL);
     add(&arguments, "--log", start->log);
 
     status = launch(node, "plasmon-store", &arguments, &pidfd, &err);

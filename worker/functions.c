@@ -1,0 +1,481 @@
+#include "worker/functions.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+enum function_state {
+    FUNCTION_BUILDING,
+    FUNCTION_BUILT, /* for a GPU: to be loaded when a launch needs it */
+    FUNCTION_LOADING,
+    FUNCTION_READY,
+    FUNCTION_FAILED,
+    FUNCTION_UNLOADING,
+};
+
+struct worker_function {
+    uint32_t id;
+    uint8_t hash[WIRE_HASH_BYTES];
+    enum function_state state; /* BUILDING, LOADING, UNLOADING: the thread has it */
+    bool dead;           /* freed while the thread has it, or waiting to be unloaded */
+    struct pl_list link; /* jobs, over, or unloads */
+
+    /* The job: what the thread reads and writes. */
+    struct kernel_definition definition;
+    char *texts; /* what definition points into */
+    struct kernel_code *code;
+    plasmon_status_t status;
+    char *text; /* why it failed */
+};
+
+/* ------------------------------------------------------------------------------------------------ life of one */
+
+static void function_destroy(struct worker_function *function)
+{
+    pl_list_remove(&function->link);
+    kernel_code_destroy(function->code);
+    pl_free(function->texts);
+    pl_free(function->text);
+    pl_free(function);
+}
+
+static const char *copy_text(char **at, const void *text, size_t bytes)
+{
+    char *copy = *at;
+
+    if (bytes > 0) {
+        memcpy(copy, text, bytes);
+    }
+    copy[bytes] = '\0';
+    *at += bytes + 1;
+    return copy;
+}
+
+static struct worker_function *function_create(const Plasmon__V1__FunctionDefine *define)
+{
+    struct worker_function *function = PL_NEW(struct worker_function);
+    size_t bytes                     = strlen(define->name) + strlen(define->signature) +
+                   strlen(define->options) + strlen(define->entry) +
+                   strlen(define->library) + strlen(define->symbol) +
+                   define->cuda_text.len + define->c_text.len + 8;
+    char *at;
+
+    if (function == NULL) {
+        return NULL;
+    }
+    pl_list_init(&function->link);
+    function->texts = pl_alloc(bytes);
+    if (function->texts == NULL) {
+        pl_free(function);
+        return NULL;
+    }
+    at                   = function->texts;
+    function->id         = define->id;
+    function->definition = (struct kernel_definition){
+        .name      = copy_text(&at, define->name, strlen(define->name)),
+        .signature = copy_text(&at, define->signature, strlen(define->signature)),
+        .options   = copy_text(&at, define->options, strlen(define->options)),
+        .entry     = copy_text(&at, define->entry, strlen(define->entry)),
+        .library   = copy_text(&at, define->library, strlen(define->library)),
+        .symbol    = copy_text(&at, define->symbol, strlen(define->symbol)),
+        .cuda_text = copy_text(&at, define->cuda_text.data, define->cuda_text.len),
+        .c_text    = copy_text(&at, define->c_text.data, define->c_text.len),
+    };
+    memcpy(function->hash, define->hash.data,
+           sizeof(function->hash)); /* wire/ saw to its length */
+    return function;
+}
+
+/* ------------------------------------------------------------------------------------------------ the thread */
+
+/* Compilers quote what they read; what goes to the head is text. */
+static void make_ascii(char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c >= 0x7f || (c < 0x20 && c != '\n' && c != '\t')) {
+            *text = '?';
+        }
+    }
+}
+
+static void job_fail(struct worker_function *function, const struct pl_err *err,
+                     const char *log)
+{
+    struct pl_str text;
+
+    pl_str_init(&text);
+    pl_str_append(&text, "%s%s%s", err->text, log[0] != '\0' ? "\n" : "", log);
+    function->status = err->status;
+    function->text   = pl_strdup(pl_str_text(&text)); /* NULL: the status has to do */
+    if (function->text != NULL) {
+        make_ascii(function->text);
+    }
+    pl_str_finish(&text);
+}
+
+static void job_build(struct worker_functions *functions, struct worker_function *function)
+{
+    const struct device_info *info = device_get_info(functions->device);
+    struct pl_err err              = {.status = PLASMON_OK};
+    struct pl_str log;
+    plasmon_status_t status;
+
+    pl_str_init(&log);
+    status = kernel_code_build(&function->definition, info, &functions->policy,
+                               &function->code, &log, &err);
+    if (status == PLASMON_OK && info->kind == DEVICE_CPU) {
+        status = kernel_code_load(function->code, functions->device, &err);
+    }
+    if (status != PLASMON_OK) {
+        job_fail(function, &err, pl_str_text(&log));
+    }
+    pl_str_finish(&log);
+}
+
+static void job_do(struct worker_functions *functions, struct worker_function *function)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+
+    switch (function->state) {
+    case FUNCTION_BUILDING:
+        job_build(functions, function);
+        break;
+    case FUNCTION_LOADING:
+        if (kernel_code_load(function->code, functions->device, &err) != PLASMON_OK) {
+            job_fail(function, &err, "");
+        }
+        break;
+    default: /* UNLOADING */
+        kernel_code_destroy(function->code);
+        function->code = NULL;
+        break;
+    }
+}
+
+static struct worker_function *job_take(struct worker_functions *functions)
+{
+    struct worker_function *function = NULL;
+
+    pl_mutex_lock(&functions->lock);
+    while (!functions->stop && pl_list_empty(&functions->jobs)) {
+        pl_cond_wait(&functions->changed, &functions->lock);
+    }
+    if (!functions->stop) {
+        function = pl_list_first(&functions->jobs, struct worker_function, link);
+        pl_list_remove(&function->link);
+    }
+    pl_mutex_unlock(&functions->lock);
+    return function;
+}
+
+static void *thread_main(void *user)
+{
+    struct worker_functions *functions = user;
+    struct worker_function *function;
+    const uint64_t one = 1;
+
+    while ((function = job_take(functions)) != NULL) {
+        job_do(functions, function);
+        pl_mutex_lock(&functions->lock);
+        pl_list_add_tail(&functions->over, &function->link);
+        pl_mutex_unlock(&functions->lock);
+        if (write(functions->wake_fd, &one, sizeof(one)) < 0) {
+            pl_debug("worker", "eventfd is full"); /* it is raised */
+        }
+    }
+    return NULL;
+}
+
+static plasmon_status_t thread_start(struct worker_functions *functions)
+{
+    if (!functions->started) {
+        functions->started =
+            pthread_create(&functions->thread, NULL, thread_main, functions) == 0;
+    }
+    return functions->started ? PLASMON_OK : PLASMON_ELIMIT;
+}
+
+/* Loading and unloading go before building: something is held up by them. */
+static void job_give(struct worker_functions *functions, struct worker_function *function,
+                     enum function_state state)
+{
+    function->state = state;
+    pl_list_remove(&function->link);
+    pl_mutex_lock(&functions->lock);
+    if (state == FUNCTION_BUILDING) {
+        pl_list_add_tail(&functions->jobs, &function->link);
+    } else {
+        pl_list_add_head(&functions->jobs, &function->link);
+    }
+    pl_cond_signal(&functions->changed);
+    pl_mutex_unlock(&functions->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------ the owner */
+
+plasmon_status_t worker_functions_init(struct worker_functions *functions,
+                                       struct device *device,
+                                       struct worker_core *const *core, int wake_fd,
+                                       worker_function_report_fn report, void *report_user,
+                                       struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    memset(functions, 0, sizeof(*functions));
+    functions->device      = device;
+    functions->core        = core;
+    functions->wake_fd     = wake_fd;
+    functions->report      = report;
+    functions->report_user = report_user;
+    pl_map_init(&functions->by_id);
+    pl_list_init(&functions->unloads);
+    pl_list_init(&functions->jobs);
+    pl_list_init(&functions->over);
+    status = pl_mutex_init(&functions->lock, PL_RANK_KERNELS);
+    if (status == PLASMON_OK) {
+        status = pl_cond_init(&functions->changed);
+        if (status != PLASMON_OK) {
+            pl_mutex_finish(&functions->lock);
+        }
+    }
+    return status == PLASMON_OK
+               ? PLASMON_OK
+               : pl_err_set(err, status, "no lock for functions of clients");
+}
+
+/* The thread does not have it: gone, or on the list of what must be unloaded first. */
+static void function_bury(struct worker_functions *functions,
+                          struct worker_function *function)
+{
+    bool loaded = function->code != NULL && function->state == FUNCTION_READY &&
+                  device_get_info(functions->device)->kind == DEVICE_CUDA;
+
+    if (!loaded) {
+        function_destroy(function);
+        return;
+    }
+    function->dead = true;
+    pl_list_add_tail(&functions->unloads, &function->link);
+    functions->unload_count++;
+}
+
+static bool function_away(const struct worker_function *function)
+{
+    return function->state == FUNCTION_BUILDING || function->state == FUNCTION_LOADING ||
+           function->state == FUNCTION_UNLOADING;
+}
+
+static void function_report(struct worker_functions *functions,
+                            const struct worker_function *function)
+{
+    if (function->dead || functions->report == NULL) {
+        return;
+    }
+    functions->report(functions->report_user, function->id, function->status,
+                      function->text != NULL           ? function->text
+                      : function->status != PLASMON_OK ? pl_status_text(function->status)
+                                                       : "");
+}
+
+/* A job is over. */
+static void function_land(struct worker_functions *functions,
+                          struct worker_function *function)
+{
+    enum function_state was = function->state;
+
+    if (was != FUNCTION_BUILDING) {
+        worker_core_resume(*functions->core);
+    }
+    if (was == FUNCTION_UNLOADING) {
+        function_destroy(function);
+        return;
+    }
+    if (function->status != PLASMON_OK) {
+        function->state = FUNCTION_FAILED;
+        pl_info("worker", "function %s: %s", function->definition.name,
+                function->text != NULL ? function->text : pl_status_text(function->status));
+        function_report(functions, function);
+    } else if (was == FUNCTION_BUILDING) {
+        function->state = device_get_info(functions->device)->kind == DEVICE_CUDA
+                              ? FUNCTION_BUILT
+                              : FUNCTION_READY;
+        function_report(functions, function);
+    } else {
+        function->state = FUNCTION_READY;
+    }
+    if (function->dead) {
+        function_bury(functions, function);
+    }
+}
+
+void worker_functions_collect(struct worker_functions *functions)
+{
+    struct pl_list over;
+
+    if (!functions->started) {
+        return;
+    }
+    pl_list_init(&over);
+    pl_mutex_lock(&functions->lock);
+    while (!pl_list_empty(&functions->over)) {
+        struct pl_list *first = functions->over.next;
+
+        pl_list_remove(first);
+        pl_list_add_tail(&over, first);
+    }
+    pl_mutex_unlock(&functions->lock);
+    while (!pl_list_empty(&over)) {
+        struct worker_function *function =
+            pl_list_first(&over, struct worker_function, link);
+
+        pl_list_remove(&function->link);
+        function_land(functions, function);
+    }
+}
+
+static void list_destroy(struct pl_list *list)
+{
+    while (!pl_list_empty(list)) {
+        function_destroy(pl_list_first(list, struct worker_function, link));
+    }
+}
+
+/* The process ends, or a test: what is in a list is not in the map only if it is dead. */
+void worker_functions_finish(struct worker_functions *functions)
+{
+    size_t index = 0;
+    uint64_t id;
+    void *value;
+
+    if (functions->device == NULL) {
+        return;
+    }
+    if (functions->started) {
+        pl_mutex_lock(&functions->lock);
+        functions->stop = true;
+        pl_cond_signal(&functions->changed);
+        pl_mutex_unlock(&functions->lock);
+        (void)pthread_join(functions->thread, NULL); /* it is ours, and was started */
+    }
+    while (pl_map_next(&functions->by_id, &index, &id, &value)) {
+        struct worker_function *function = value;
+
+        function_destroy(function);
+    }
+    list_destroy(&functions->jobs);
+    list_destroy(&functions->over);
+    list_destroy(&functions->unloads);
+    pl_map_finish(&functions->by_id);
+    pl_cond_finish(&functions->changed);
+    pl_mutex_finish(&functions->lock);
+}
+
+plasmon_status_t worker_functions_define(struct worker_functions *functions,
+                                         const Plasmon__V1__FunctionDefine *define,
+                                         struct pl_err *err)
+{
+    struct worker_function *function = pl_map_get(&functions->by_id, define->id);
+
+    if (function != NULL) {
+        return memcmp(function->hash, define->hash.data, sizeof(function->hash)) == 0
+                   ? PLASMON_OK
+                   : pl_err_set(err, PLASMON_EMALFORMED,
+                                "function %08x is defined again, with other content",
+                                define->id);
+    }
+    function = function_create(define);
+    if (function == NULL || thread_start(functions) != PLASMON_OK ||
+        pl_map_set(&functions->by_id, define->id, function) != PLASMON_OK) {
+        if (function != NULL) {
+            function_destroy(function);
+        }
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory or thread for function %s",
+                          define->name);
+    }
+    job_give(functions, function, FUNCTION_BUILDING);
+    return PLASMON_OK;
+}
+
+void worker_functions_free(struct worker_functions *functions, uint32_t id)
+{
+    struct worker_function *function = pl_map_remove(&functions->by_id, id);
+
+    if (function == NULL) {
+        return; /* a repeat after a restart */
+    }
+    if (function_away(function)) {
+        function->dead = true; /* when it comes back */
+    } else {
+        function_bury(functions, function);
+    }
+}
+
+void worker_functions_forget(struct worker_functions *functions)
+{
+    uint64_t id;
+    void *value;
+
+    for (;;) {
+        size_t index = 0;
+
+        if (!pl_map_next(&functions->by_id, &index, &id, &value)) {
+            return;
+        }
+        worker_functions_free(functions, (uint32_t)id);
+    }
+}
+
+const struct kernel_function *worker_functions_find(struct worker_functions *functions,
+                                                    uint32_t id, bool quiet,
+                                                    struct pl_err *err)
+{
+    struct worker_function *function = pl_map_get(&functions->by_id, id);
+
+    if (function != NULL && function->state == FUNCTION_READY) {
+        return kernel_code_function(function->code);
+    }
+    worker_functions_collect(functions);
+    if (function == NULL) {
+        (void)pl_err_set(err, PLASMON_ENOFUNCTION,
+                         "the head did not say what function %08x is", id);
+        return NULL;
+    }
+    if (function->state == FUNCTION_READY) {
+        return kernel_code_function(function->code);
+    }
+    if (function->state == FUNCTION_FAILED) {
+        (void)pl_err_set(err, function->status, "%s",
+                         function->text != NULL ? function->text
+                                                : pl_status_text(function->status));
+        return NULL;
+    }
+    if (function->state == FUNCTION_BUILT && quiet) {
+        worker_core_hold(*functions->core);
+        job_give(functions, function, FUNCTION_LOADING);
+    }
+    (void)pl_err_set(err, PLASMON_EAGAIN, "%s is being compiled and loaded",
+                     function->definition.name);
+    return NULL;
+}
+
+const char *worker_functions_text(const struct worker_functions *functions, uint32_t id)
+{
+    const struct worker_function *function = pl_map_get(&functions->by_id, id);
+
+    return function != NULL && function->state == FUNCTION_FAILED ? function->text : NULL;
+}
+
+void worker_functions_idle(struct worker_functions *functions)
+{
+    while (!pl_list_empty(&functions->unloads)) {
+        worker_core_hold(*functions->core);
+        job_give(functions,
+                 pl_list_first(&functions->unloads, struct worker_function, link),
+                 FUNCTION_UNLOADING);
+        functions->unload_count--;
+    }
+}
