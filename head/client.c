@@ -174,9 +174,8 @@ void head_names_destroy(struct head_core *core)
     }
 }
 
-void head_client_reply(struct head_core *core, struct head_client *client, uint64_t request,
-                       plasmon_status_t status, const char *text,
-                       const struct pl_shape *shape)
+static void reply(struct head_core *core, struct head_client *client, uint64_t request,
+                  plasmon_status_t status, const char *text, const struct pl_shape *shape)
 {
     Plasmon__V1__Reply out  = PLASMON__V1__REPLY__INIT;
     Plasmon__V1__Shape wire = PLASMON__V1__SHAPE__INIT;
@@ -211,22 +210,22 @@ static void publish(struct head_core *core, struct head_client *client,
     struct pl_view view;
 
     if (wire->name[0] == '\0') {
-        head_client_reply(core, client, wire->request, PLASMON_EINVAL,
-                          "an empty name cannot be published", NULL);
+        reply(core, client, wire->request, PLASMON_EINVAL,
+              "an empty name cannot be published", NULL);
         return;
     }
     if (wire->ref == 0) {
         if (old == NULL) {
-            head_client_reply(core, client, wire->request, PLASMON_ENOENT,
-                              "nothing is published under this name", NULL);
+            reply(core, client, wire->request, PLASMON_ENOENT,
+                  "nothing is published under this name", NULL);
             return;
         }
         name_remove(core, old);
-        head_client_reply(core, client, wire->request, PLASMON_OK, "", NULL);
+        reply(core, client, wire->request, PLASMON_OK, "", NULL);
         return;
     }
     if (head_client_ref_get(client, wire->ref, 0, &ref, &err) != PLASMON_OK) {
-        head_client_reply(core, client, wire->request, err.status, err.text, NULL);
+        reply(core, client, wire->request, err.status, err.text, NULL);
         return;
     }
     if (ref->based) {
@@ -247,7 +246,7 @@ static void publish(struct head_core *core, struct head_client *client,
         name_remove(core, old); /* a new version under the old name */
     }
     pl_list_add_tail(&core->names, &name->link);
-    head_client_reply(core, client, wire->request, PLASMON_OK, "", NULL);
+    reply(core, client, wire->request, PLASMON_OK, "", NULL);
 }
 
 static void lookup(struct head_core *core, struct head_client *client,
@@ -260,8 +259,8 @@ static void lookup(struct head_core *core, struct head_client *client,
     struct head_array *copy;
 
     if (name == NULL) {
-        head_client_reply(core, client, wire->request, PLASMON_ENOENT,
-                          "nothing is published under this name in this namespace", NULL);
+        reply(core, client, wire->request, PLASMON_ENOENT,
+              "nothing is published under this name in this namespace", NULL);
         return;
     }
     shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype)
@@ -270,10 +269,10 @@ static void lookup(struct head_core *core, struct head_client *client,
     copy = head_array_snapshot(core, name->ref.array, &name->ref.array->extent);
     if (head_client_ref_add(core, client, wire->new_ref, copy,
                             name->ref.based ? &name->ref.base : NULL, &err) != PLASMON_OK) {
-        head_client_reply(core, client, wire->request, err.status, err.text, NULL);
+        reply(core, client, wire->request, err.status, err.text, NULL);
         return;
     }
-    head_client_reply(core, client, wire->request, PLASMON_OK, "", &shape);
+    reply(core, client, wire->request, PLASMON_OK, "", &shape);
 }
 
 /* ------------------------------------------------------------------------------------------- sessions */

@@ -737,9 +737,6 @@ plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client 
 /* What a view given by a client shows, in root coordinates. */
 plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers,
                                struct pl_view *out, struct pl_err *err);
-void head_client_reply(struct head_core *core, struct head_client *client, uint64_t request,
-                       plasmon_status_t status, const char *text,
-                       const struct pl_shape *shape);
 void head_client_dirty(struct head_core *core, struct head_client *client);
 void head_client_done(struct head_core *core, struct head_client *client, uint64_t task);
 void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,

@@ -284,7 +284,7 @@ static void answer(struct head_core *core, struct head_function *function)
         struct head_client *client  = pl_map_get(&core->sessions, waiter->session);
 
         if (client != NULL) {
-            head_client_reply(core, client, waiter->request, status, text, NULL);
+            head_reply(core, client, waiter->request, status, text);
         }
     }
     pl_vec_clear(&function->waiters);
@@ -298,8 +298,8 @@ void head_function_wait(struct head_core *core, struct head_client *client,
     struct waiter *waiter;
 
     if (function == NULL) {
-        head_client_reply(core, client, wire->request, PLASMON_ENOFUNCTION,
-                          "this session has not defined the function", NULL);
+        head_reply(core, client, wire->request, PLASMON_ENOFUNCTION,
+                   "this session has not defined the function");
         return;
     }
     waiter = pl_vec_push(&function->waiters);
