@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cluster.h"
+#include "store/lane.h"
 #include "store/table.h"
 #include "tests/harness/test.h"
 
@@ -130,6 +131,59 @@ TEST(a_client_reads_a_sealed_buffer_and_cannot_write_it)
     ASSERT_EQ(answer.type, STORE_CONTROL_CHUNK);
     ASSERT_EQ(answer.client_writable, 1);
     ASSERT_OK(pl_fd_map(fd, answer.bytes, 1, &bytes));
+    ASSERT_EQ(cluster_end(&cluster), 0);
+}
+
+/* The answer to GET_LANE, mapped; NULL: it was this error. */
+static struct store_lane *lane_get(const struct client *client, uint32_t host_device,
+                                   plasmon_status_t error)
+{
+    struct store_control get = {.version     = STORE_CONTROL_VERSION,
+                                .type        = STORE_CONTROL_GET_LANE,
+                                .host_device = host_device};
+    struct store_control answer;
+    void *mapped;
+    int fd;
+
+    client_send(client->fd, &get);
+    ASSERT_TRUE(client_receive(client->fd, &answer, &fd));
+    if (error != PLASMON_OK) {
+        ASSERT_EQ(answer.type, STORE_CONTROL_ERROR);
+        ASSERT_EQ(answer.status, error);
+        return NULL;
+    }
+    ASSERT_EQ(answer.type, STORE_CONTROL_LANE);
+    ASSERT_EQ(answer.count, 2); /* slab, doorbell */
+    ASSERT_EQ(answer.bytes, STORE_LANE_BYTES);
+    ASSERT_OK(pl_fd_map(fd, answer.bytes, 1, &mapped));
+    (void)close(fd);
+    return mapped;
+}
+
+TEST(a_lane_is_another_clients_when_its_first_one_is_gone)
+{
+    struct client none = {.fd = -1}, first, second;
+    struct store_lane *lane, *other;
+    size_t seen;
+
+    cluster_start(&cluster, 1, NULL);
+    none.fd = client_connect(&cluster);
+    ASSERT_NULL(lane_get(&none, 0, PLASMON_EINVAL)); /* hello comes first */
+    client_hello(&first, client_connect(&cluster));
+    ASSERT_NULL(lane_get(&first, 1, PLASMON_ENOENT));
+    lane = lane_get(&first, 0, PLASMON_OK);
+    ASSERT_EQ(lane->magic, STORE_LANE_MAGIC);
+    lane->slot[3].status = 77; /* to know it by */
+    ASSERT_EQ(lane_get(&first, 0, PLASMON_OK)->slot[3].status, 77);
+    client_hello(&second, client_connect(&cluster));
+    ASSERT_EQ(lane_get(&second, 0, PLASMON_OK)->slot[3].status, 0);
+
+    seen = cluster.length;
+    (void)close(first.fd);
+    (void)cluster_wait_from(&cluster, seen, "went");
+    client_hello(&first, client_connect(&cluster));
+    other = lane_get(&first, 0, PLASMON_OK);
+    ASSERT_EQ(other->slot[3].status, 77);
     ASSERT_EQ(cluster_end(&cluster), 0);
 }
 
