@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_lanes.sh PROGRAM: several clients of one host at once, each with a lane to the same device: more than there are lanes, some
-# killed in the middle, and the worker killed under them.
+# killed in the middle, and the worker killed under them. On CPU devices, or on as many GPUs as PLASMON_TEST_GPUS says.
 set -eu
 program=$1
 . "$(dirname "$0")/lib.sh"
@@ -9,7 +9,11 @@ export PLASMON_CLIENT_PATH
 PLASMON_ADDRESS=unix:$XDG_RUNTIME_DIR/plasmon-$(id -u)/head.sock
 
 start() {
-    env -u PLASMON_ADDRESS "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 1G
+    if [ "${PLASMON_TEST_GPUS:-none}" = none ]; then
+        env -u PLASMON_ADDRESS "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 1G
+    else
+        env -u PLASMON_ADDRESS "$plasmon" start --head --cpu-devices 0 --gpus "$PLASMON_TEST_GPUS"
+    fi
 }
 run() { # ROUNDS
     PLASMON_ADDRESS=$PLASMON_ADDRESS timeout 120 "$program" "$1"
