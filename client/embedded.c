@@ -68,7 +68,7 @@ static plasmon_status_t check_options(const struct plasmon_options *options,
                                       struct pl_err *err)
 {
     static const char *const transfers[] = {"auto", "peer", "host"};
-    static const char *const policies[]  = {"auto", "locality", "round-robin"};
+    static const char *const policies[]  = {"auto", "locality", "round-robin", "pinned"};
     char *end;
 
     if (options->transfer != NULL &&
@@ -80,7 +80,7 @@ static plasmon_status_t check_options(const struct plasmon_options *options,
     if (options->policy != NULL && !listed(options->policy, policies, PL_COUNT(policies))) {
         return pl_err_set(
             err, PLASMON_EINVAL,
-            "options.policy is \"%.64s\"; it is auto, locality or round-robin",
+            "options.policy is \"%.64s\"; it is auto, locality, round-robin or pinned",
             options->policy);
     }
     if (options->gpus != NULL && strcmp(options->gpus, "auto") != 0 &&

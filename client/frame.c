@@ -46,6 +46,7 @@ enum {
     TAG_INDEX_STEPS     = 3 << 3 | 2,
     TAG_INDEX_FLOATS    = 4 << 3 | 0,
     TAG_TASK_SUBMIT     = 21 << 3 | 1, /* two bytes */
+    TAG_TASK_PRIORITY   = 22 << 3 | 0, /* two bytes */
     TAG_ARG_MODE        = 1 << 3 | 0,
     TAG_ARG_REF         = 2 << 3 | 0,
     TAG_ARG_VIEW        = 4 << 3 | 2,
@@ -329,6 +330,9 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
     at = put_number(at, TAG_TASK_RETRIES, task->retries);
     at = put_number(at, TAG_TASK_DONATABLE, task->donatable);
     at = put_number(at, TAG_TASK_TIME_LIMIT, task->time_limit_ms);
+    /* Zigzag, as sint32 is encoded. */
+    at = put_number(at, TAG_TASK_PRIORITY,
+                    (uint32_t)task->priority << 1 ^ (task->priority < 0 ? UINT32_MAX : 0));
     if (task->submit_ns != 0) {
         at = put_varint(at, TAG_TASK_SUBMIT);
         memcpy(at, &task->submit_ns, sizeof(task->submit_ns));

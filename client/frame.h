@@ -97,7 +97,8 @@ struct frame_task {
     bool donatable;
     uint32_t time_limit_ms; /* 0: none */
     uint64_t submit_ns;     /* 0: nobody wants to know */
-    uint64_t graph;         /* 0: none */
+    int32_t priority;
+    uint64_t graph; /* 0: none */
     const struct frame_binding *bindings;
     uint32_t binding_count;
     const struct frame_scalar *set;

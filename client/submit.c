@@ -62,6 +62,10 @@ plasmon_status_t submit_check_call(const struct plasmon_call *call)
                          "%s: device is %d; it is PLASMON_ANYWHERE or a device's index",
                          call->function, call->device);
     }
+    if (call->priority < -1 || call->priority > 1) {
+        return error_set(PLASMON_EINVAL, "%s: priority is %d; it is -1, 0 or 1",
+                         call->function, call->priority);
+    }
     return call->label == NULL
                ? PLASMON_OK
                : client_check_text(call->label, WIRE_LABEL_BYTES_MAX, "call.label");
@@ -501,6 +505,7 @@ plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task
                  .place         = (uint32_t)(call->device + 1),
                  .retries       = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
                  .time_limit_ms = call->time_limit_ms,
+                 .priority      = call->priority,
                  .submit_ns     = submit->client->trace.on ? pl_realtime_ns() : 0,
                  .launch_shape  = submit->shaped ? submit->launch_shape : NULL,
     };

@@ -382,6 +382,7 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_define; i++) {
         status = head_function_define(core, client, frame->define[i], err);
     }
+    head_priority_order(frame->tasks, frame->n_tasks);
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
         client->ops_taken++;
         status = head_submit(core, client, frame->tasks[i], err);

@@ -92,9 +92,10 @@ plasmon_status_t head_core_create(const struct head_config *config,
     core->config = *config;
     core->policy = head_policy_find(config->policy != NULL ? config->policy : "auto");
     if (core->policy == NULL) {
-        pl_error("head",
-                 "no placement policy '%s'; there are auto, locality and round-robin",
-                 config->policy);
+        pl_error(
+            "head",
+            "no placement policy '%s'; there are auto, locality, round-robin and pinned",
+            config->policy);
         pl_free(core);
         return PLASMON_EINVAL;
     }

@@ -41,7 +41,7 @@ enum head_transfer { HEAD_TRANSFER_AUTO, HEAD_TRANSFER_PEER, HEAD_TRANSFER_HOST 
 struct head_config {
     const struct head_ops *ops;
     void *user;
-    const char *policy; /* "auto", "locality", "round-robin" */
+    const char *policy; /* "auto", "locality", "round-robin", "pinned" */
     enum head_transfer transfer;
     uint64_t epoch;
     uint32_t window;   /* launches outstanding at a worker; 0: 8192 */

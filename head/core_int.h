@@ -10,6 +10,7 @@
  *   task.c      the life of a task: numbered, encoded, sent, finished, failed onwards
  *   move.c      bringing a box to a device: common buffer, replica, gather, host route
  *   submit.c    a client's task becomes a launch
+ *   priority.c  in which order the tasks of a frame do so
  *   reduce.c    partial results and how they are folded
  *   place.c     placement policies
  *   function.c  functions that clients define
@@ -501,6 +502,7 @@ struct head_launch {
     size_t set_count;
     uint32_t time_limit_ms;
     uint64_t submit_ns; /* when its client submitted it, if a timeline is recorded */
+    int32_t priority;
 };
 /* What a launch says about a function apart from its operands: the same for a launch and for a node of a graph. */
 void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out);
@@ -586,6 +588,7 @@ struct head_run {
     size_t set_count;
     uint32_t time_limit_ms;
     uint64_t submit_ns;
+    int32_t priority;
 };
 /* Do the elements of the view lie side by side, in C order, in a buffer that holds `frame`? */
 bool head_view_without_gaps(const struct pl_view *view, const struct pl_box *frame);
@@ -602,6 +605,9 @@ bool head_run_start(struct head_core *core, struct head_run *run,
 /* What the run would have written is failed from now on. */
 void head_run_fail(struct head_core *core, const struct head_run *run,
                    struct head_failure *failure);
+/* ---- priority.c: tasks of one frame, in an order that has the same results */
+void head_priority_order(Plasmon__V1__Task **tasks, size_t count);
+/* ---- submit.c */
 plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
                              const Plasmon__V1__Task *task, struct pl_err *err);
 void head_reduce_add(struct head_core *core, struct head_array *array,

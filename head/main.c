@@ -36,7 +36,7 @@ static const struct option_text options[] = {
      "serve here: unix:/path or host:port; may be given several times"},
     {"token-file", "FILE",
      "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
-    {"policy", "NAME", "placement: auto (default), locality, round-robin"},
+    {"policy", "NAME", "placement: auto (default), locality, round-robin, pinned"},
     {"transfer", "ROUTE", "between devices of one host: auto (default), peer, host"},
     {"window", "N", "launches outstanding at a worker (default 8192)"},
     {"node-lease", "SECONDS",

@@ -6,6 +6,7 @@
  *                when its memory fills up. The queue is in the sum, so locality alone does not pile everything on one device.
  *   locality     most input bytes there; ties by load
  *   round-robin  the next device
+ *   pinned       device 0 (the first that will do), so that only hints place anything elsewhere
  *
  * Bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer copies within a GPU host, the staged route,
  * host memory.
@@ -201,10 +202,26 @@ static struct head_device *choose_round_robin(struct head_core *core,
     return NULL;
 }
 
+/* Who places everything by hints wants nothing else to move. */
+static struct head_device *choose_pinned(struct head_core *core,
+                                         const struct head_function *function,
+                                         const struct head_want *wants, size_t count)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        if (feasible(device, function, wants, count)) {
+            return device;
+        }
+    }
+    return NULL;
+}
+
 static const struct head_policy policies[] = {
     {"auto", choose_auto},
     {"locality", choose_locality},
     {"round-robin", choose_round_robin},
+    {"pinned", choose_pinned},
 };
 
 const struct head_policy *head_policy_find(const char *name)

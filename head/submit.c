@@ -292,6 +292,7 @@ struct head_launch head_launch_of_run(const struct head_run *run)
         .retries_max   = run->retries,
         .time_limit_ms = run->time_limit_ms,
         .submit_ns     = run->submit_ns,
+        .priority      = run->priority,
         .group         = run->group,
     };
 }
@@ -514,6 +515,7 @@ struct head_run head_run_of_task(struct head_core *core, struct head_client *cli
         .place         = task->place,
         .retries       = task->retries == 0 ? core->config.retries : task->retries - 1,
         .time_limit_ms = task->time_limit_ms,
+        .priority      = task->priority,
         .submit_ns     = task->submit_ns != 0 ? task->submit_ns
                          : core->tracing != 0 ? core->trace_ns
                                               : 0,

@@ -150,6 +150,7 @@ static void encode(struct head_core *core, struct head_task *task,
     out.set           = (Plasmon__V1__GraphScalar **)launch->set;
     out.n_set         = launch->set_count;
     out.time_limit_ms = launch->time_limit_ms;
+    out.priority      = launch->priority;
     if (core->tracing != 0) {
         out.submit_ns = launch->submit_ns;
         out.placed_ns = core->trace_ns;

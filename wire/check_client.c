@@ -162,6 +162,9 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
     if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its kind is %d", (int)task->kind);
     }
+    if (task->priority < -1 || task->priority > 1) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "its priority is %d", task->priority);
+    }
     if (task->place > WIRE_DEVICES_MAX) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its place is %u; the limit is %u",
                           task->place, WIRE_DEVICES_MAX);

@@ -42,8 +42,11 @@
 
 struct worker_core;
 
-/* Streams 0 .. run_streams-1 run functions; then one each for copies in, sends and receives. */
-enum { WORKER_RUN_STREAMS_MAX = 8 };
+/*
+ * Streams 0 .. run_streams-1 run functions; then one each for copies in, sends and receives; then urgent_streams that run functions of high
+ * priority.
+ */
+enum { WORKER_RUN_STREAMS_MAX = 8, WORKER_ROLE_STREAMS = 3, WORKER_URGENT_STREAMS_MAX = 2 };
 
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
@@ -210,7 +213,8 @@ struct worker_core_config {
     void *user;
     uint32_t host_device;
     uint32_t host_device_count;
-    uint32_t run_streams; /* 1 .. WORKER_RUN_STREAMS_MAX */
+    uint32_t run_streams;    /* 1 .. WORKER_RUN_STREAMS_MAX */
+    uint32_t urgent_streams; /* 0 .. WORKER_URGENT_STREAMS_MAX */
     struct store_timeline *const
         *timelines; /* one a host device; may hold NULL for devices that are not up */
     struct store_table *const *tables; /* one a host device; own one is written */

@@ -28,6 +28,8 @@ enum worker_stream_role {
     WORKER_STREAM_RECV,
     WORKER_STREAM_ROLES,
 };
+static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,
+              "who makes the streams counts the same");
 
 /*
  * A long batch signals in between, so that completions flow. Measured: a signal after every kernel of a 2 us chain costs
@@ -94,6 +96,7 @@ struct worker_launch {
     void *span;             /* what records it; NULL: nothing */
     uint64_t submit_ns;
     uint64_t placed_ns;
+    int32_t priority;
     plasmon_status_t failure; /* OK: none */
     char *failure_text;       /* owned; NULL: the status says it all */
 

@@ -28,6 +28,9 @@ struct worker_reports {
     void (*function)(void *user, uint32_t id, plasmon_status_t status, const char *text);
 };
 
+/* For functions of high priority. On a CPU device it is a thread like the others, but one that no other work is queued in. */
+#define WORKER_URGENT_STREAMS 1u
+
 struct worker_executor {
     /* Constant after init. */
     struct device *device;

@@ -348,6 +348,7 @@ static plasmon_status_t launch_fill(struct worker_core *core,
     launch->task        = message->task;
     launch->submit_ns   = message->submit_ns;
     launch->placed_ns   = message->placed_ns;
+    launch->priority    = message->priority;
     if (worker_launch_is_function(launch)) {
         launch->time_limit_ms = message->time_limit_ms;
     }

@@ -67,6 +67,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         .host_device       = daemon->shared.host_device,
         .host_device_count = daemon->shared.host_device_count,
         .run_streams       = daemon->executor.run_streams,
+        .urgent_streams    = WORKER_URGENT_STREAMS,
         .timelines         = daemon->shared.timelines,
         .tables            = daemon->shared.tables,
         .readers           = daemon->shared.readers,

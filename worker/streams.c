@@ -4,7 +4,8 @@
  * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the same stream, because waiters
  * elsewhere watch that word. Copies in, bytes out and receives have a stream each. A function follows the first launch it
  * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
- * least in it. So chains stay in a stream and need no waits, and branches spread.
+ * least in it. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
+ * own, whose kernels the device begins first; they follow each other there, and nobody else comes in.
  *
  * A SIGNAL IN TIME. Work that waits for another device (a wait on its word, half a host-route transfer, a join with a stream that
  * holds such work) is a hazard: what lies before it in its stream may be just what that device waits for. So the word is
@@ -62,8 +63,24 @@ static bool point_local(const struct worker_core *core, uint64_t point)
            core->config.host_device;
 }
 
+/* The streams that a function of this priority may take. */
+struct lane {
+    uint32_t first;
+    uint32_t end;
+};
+
+static struct lane lane_of(const struct worker_core *core,
+                           const struct worker_launch *launch)
+{
+    uint32_t urgent = core->config.run_streams + WORKER_STREAM_ROLES;
+
+    return launch->priority > 0 && core->config.urgent_streams > 0
+               ? (struct lane){urgent, core->stream_count}
+               : (struct lane){0, core->config.run_streams};
+}
+
 static bool follow_one(struct worker_core *core, const struct worker_launch *launch,
-                       uint32_t *out_stream)
+                       struct lane lane, uint32_t *out_stream)
 {
     for (uint32_t i = 0; i < launch->after_count; i++) {
         uint64_t seq      = wire_point_seq(launch->after[i]);
@@ -75,7 +92,7 @@ static bool follow_one(struct worker_core *core, const struct worker_launch *lau
             continue;
         }
         stream = stream_of_seq(core, seq);
-        if (stream < core->config.run_streams) {
+        if (stream >= lane.first && stream < lane.end) {
             *followed |= FOLLOWED;
             *out_stream = stream;
             return true;
@@ -84,11 +101,11 @@ static bool follow_one(struct worker_core *core, const struct worker_launch *lau
     return false;
 }
 
-static uint32_t least_loaded(const struct worker_core *core)
+static uint32_t least_loaded(const struct worker_core *core, struct lane lane)
 {
-    uint32_t best = 0;
+    uint32_t best = lane.first;
 
-    for (uint32_t i = 1; i < core->config.run_streams; i++) {
+    for (uint32_t i = lane.first + 1; i < lane.end; i++) {
         if (core->streams[i].running.count < core->streams[best].running.count) {
             best = i;
         }
@@ -96,14 +113,14 @@ static uint32_t least_loaded(const struct worker_core *core)
     return best;
 }
 
-static uint32_t any_idle(const struct worker_core *core)
+static uint32_t any_idle(const struct worker_core *core, struct lane lane)
 {
     for (uint32_t i = 0; i < core->stream_count; i++) {
         if (worker_stream_idle(core, i)) {
             return i;
         }
     }
-    return least_loaded(core);
+    return least_loaded(core, lane);
 }
 
 bool worker_streams_quiet(const struct worker_core *core)
@@ -118,7 +135,8 @@ bool worker_streams_quiet(const struct worker_core *core)
 
 uint32_t worker_stream_choose(struct worker_core *core, const struct worker_launch *launch)
 {
-    uint64_t named = core->timeline->ring[launch->seq % STORE_RING];
+    uint64_t named   = core->timeline->ring[launch->seq % STORE_RING];
+    struct lane lane = lane_of(core, launch);
     uint32_t stream;
 
     if (named >> 8 == launch->seq) {
@@ -142,10 +160,10 @@ uint32_t worker_stream_choose(struct worker_core *core, const struct worker_laun
         !store_timeline_done(core->timeline, worker_graph_last(launch->graph))) {
         return stream_of_seq(core, worker_graph_last(launch->graph));
     }
-    if (follow_one(core, launch, &stream)) {
+    if (follow_one(core, launch, lane, &stream)) {
         return stream;
     }
-    return launch->without_work ? any_idle(core) : least_loaded(core);
+    return launch->without_work ? any_idle(core, lane) : least_loaded(core, lane);
 }
 
 /* ------------------------------------------------------------------------------------------------ order */

@@ -67,7 +67,7 @@ static const struct cli_option options[] = {
     {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
      "with --head: auto, peer or host [auto]"},
     {"--policy", "NAME", CLI_TEXT, AT(policy),
-     "with --head: auto, locality or round-robin [auto]"},
+     "with --head: auto, locality, round-robin or pinned [auto]"},
     {"--node", "NAME", CLI_TEXT, AT(node_name),
      "name of this machine, for people [host name]"},
     {"--allow-source", NULL, CLI_FLAG, AT(allow_source),

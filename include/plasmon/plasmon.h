@@ -109,8 +109,8 @@ struct plasmon_options {
     uint64_t
         device_memory; /* private cluster: bytes a CPU device may use; 0: a quarter of RAM over the devices */
     const char *transfer; /* private cluster: "auto" (NULL), "peer", "host" */
-    const char
-        *policy; /* private cluster: placement "auto" (NULL), "locality", "round-robin" */
+    const char *
+        policy; /* private cluster: placement "auto" (NULL), "locality", "round-robin", "pinned" */
     uint32_t connect_timeout_ms; /* 0: 20000 */
     const char *
         bin_dir; /* where plasmon-store and the others are; NULL: $PLASMON_BIN_DIR, beside libplasmon, then PATH */
@@ -290,6 +290,7 @@ struct plasmon_call {
     uint32_t shared_bytes; /* dynamic shared memory a block */
     uint32_t
         time_limit_ms; /* from when it begins on the device: then it is ended and fails with ETIMELIMIT; 0: none */
+    int priority; /* 1 before others, -1 after them, where that changes no result; see docs/ordering.md */
 };
 #define PLASMON_CALL_INIT                                                                 \
     {                                                                                     \

@@ -40,7 +40,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_arg, reduce_op, 24);
     EXPECT_AT(plasmon_arg, relaxed, 28);
 
-    ASSERT_EQ(sizeof(struct plasmon_call), 96);
+    ASSERT_EQ(sizeof(struct plasmon_call), 104);
     EXPECT_AT(plasmon_call, function, 8);
     EXPECT_AT(plasmon_call, args, 16);
     EXPECT_AT(plasmon_call, arg_count, 24);
@@ -53,6 +53,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_call, block, 76);
     EXPECT_AT(plasmon_call, shared_bytes, 88);
     EXPECT_AT(plasmon_call, time_limit_ms, 92);
+    EXPECT_AT(plasmon_call, priority, 96);
 
     ASSERT_EQ(sizeof(struct plasmon_graph_binding), 16);
     EXPECT_AT(plasmon_graph_binding, ref, 8);

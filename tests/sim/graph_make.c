@@ -425,7 +425,7 @@ static void make_shared(struct graph *graph, uint32_t client)
 static void draw_config(struct graph *graph, const struct graph_profile *profile)
 {
     bool scarce                         = false;
-    static const char *const policies[] = {"auto", "locality", "round-robin"};
+    static const char *const policies[] = {"auto", "locality", "round-robin", "pinned"};
     struct sim_config *config           = &graph->config;
 
     config->seed = graph->seed * 0x9e3779b97f4a7c15u + 1;

@@ -418,6 +418,7 @@ static void core_create(struct sim_worker *worker)
         .host_device       = worker->host_device,
         .host_device_count = sim->config.devices,
         .run_streams       = sim->config.run_streams,
+        .urgent_streams    = sim->config.run_streams % 2,
         .timelines         = sim->timelines,
         .tables            = sim->tables,
         .readers           = sim->readers,

@@ -41,7 +41,7 @@
             .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT, ARG_REDUCE), .n_scalars = 2, \
             .scalars = LIST(uint64_t, 5, 0x3ff0000000000000),                              \
             .label = TEXT("gemm \xc3\xa9"), .place = 2, .retries = 3,                      \
-            .time_limit_ms = 500, .submit_ns = 77)
+            .time_limit_ms = 500, .submit_ns = 77, .priority = -1)
 #define TASK_PUT                                                                          \
     MESSAGE(Task, task, .id = 302, .kind = PLASMON__V1__TASK_KIND__TASK_PUT, .n_args = 1, \
             .args = LIST(Plasmon__V1__Arg *, ARG_OUT), .data = BYTES("\0\1\2three"),      \
@@ -165,15 +165,16 @@ static const Plasmon__V1__HeadFrame head_frame = {
 #define PIECE                                                                         \
     MESSAGE(Piece, piece, .src = 0x2000002000003, .n_src_frame = 4, .src_frame = BOX, \
             .n_box = 4, .box = SMALL_BOX)
-#define LAUNCH                                                                           \
-    MESSAGE(Launch, launch, .seq = 12, .order = 34,                                      \
-            .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY, .function = 0xdeadbeef,       \
-            .n_operands = 1, .operands = LIST(Plasmon__V1__Operand *, OPERAND),          \
-            .n_scalars = 1, .scalars = LIST(uint64_t, 5), .n_after = 2,                  \
-            .after = LIST(uint64_t, 0x1000000000007, 0x2000000000008), .n_pieces = 1,    \
-            .pieces = LIST(Plasmon__V1__Piece *, PIECE), .data = BYTES("data"),          \
-            .offset = 4, .length = 5, .peer = 2, .request = 6, .client = 7, .task = 300, \
-            .label = TEXT("copy"), .time_limit_ms = 250, .submit_ns = 77, .placed_ns = 78)
+#define LAUNCH                                                                             \
+    MESSAGE(Launch, launch, .seq = 12, .order = 34,                                        \
+            .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY, .function = 0xdeadbeef,         \
+            .n_operands = 1, .operands = LIST(Plasmon__V1__Operand *, OPERAND),            \
+            .n_scalars = 1, .scalars = LIST(uint64_t, 5), .n_after = 2,                    \
+            .after = LIST(uint64_t, 0x1000000000007, 0x2000000000008), .n_pieces = 1,      \
+            .pieces = LIST(Plasmon__V1__Piece *, PIECE), .data = BYTES("data"),            \
+            .offset = 4, .length = 5, .peer = 2, .request = 6, .client = 7, .task = 300,   \
+            .label = TEXT("copy"), .time_limit_ms = 250, .submit_ns = 77, .placed_ns = 78, \
+            .priority = 1)
 
 static const Plasmon__V1__WorkerCommand worker_command = {
     .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),

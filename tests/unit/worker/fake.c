@@ -355,6 +355,7 @@ static void core_start(struct fake *fake)
         .host_device       = FAKE_US,
         .host_device_count = FAKE_DEVICES,
         .run_streams       = FAKE_RUN_STREAMS,
+        .urgent_streams    = 1,
         .timelines         = fake->timelines,
         .tables            = fake->tables,
         .readers           = fake->readers,

@@ -12,12 +12,13 @@
 #include "tests/harness/test.h"
 #include "worker/core.h"
 
-#define FAKE_DEVICES     3u /* host devices; device 7 of the cluster is on another host */
-#define FAKE_BASE        2u /* cluster index of host device 0 */
-#define FAKE_FAR         7u
-#define FAKE_US          1u /* our host device */
-#define FAKE_RUN_STREAMS 2u /* so copies are stream 2, sends 3, receives 4 */
-#define FAKE_CHUNK       (1u << 20)
+#define FAKE_DEVICES 3u /* host devices; device 7 of the cluster is on another host */
+#define FAKE_BASE    2u /* cluster index of host device 0 */
+#define FAKE_FAR     7u
+#define FAKE_US      1u /* our host device */
+#define FAKE_RUN_STREAMS \
+    2u /* so copies are stream 2, sends 3, receives 4, urgent functions 5 */
+#define FAKE_CHUNK (1u << 20)
 
 struct fake {
     struct worker_core *core;

@@ -122,7 +122,8 @@ static void worker_start(struct worker *worker)
                                                      .data    = on_data};
     ASSERT_OK(worker_executor_init(&worker->executor, worker->device, &worker->shared,
                                    worker->memory, 0, &reports[worker->index], &err));
-    config.run_streams = worker->executor.run_streams;
+    config.run_streams    = worker->executor.run_streams;
+    config.urgent_streams = WORKER_URGENT_STREAMS;
     ASSERT_OK(worker_core_create(&config, &worker->core));
     worker->executor.core = worker->core;
     worker_memory_set_core(worker->memory, worker->core);

@@ -422,4 +422,47 @@ TEST(running_launches_are_described_by_stream)
     fake_destroy(fake);
 }
 
+static void send_urgent(struct fake *fake, uint64_t seq, uint32_t slot, int32_t priority,
+                        uint64_t after)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, slot, 4);
+    if (after != 0) {
+        fake_launch_after(&launch, FAKE_BASE + FAKE_US, after);
+    }
+    launch.message.priority = priority;
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(functions_of_high_priority_have_a_stream_that_nobody_else_enters)
+{
+    struct fake *fake = fake_create();
+
+    send_urgent(fake, 1, 1, 1, 0);
+    send_urgent(fake, 2, 2, 0, 0);
+    send_urgent(fake, 3, 3, -1, 0);
+    send_urgent(fake, 4, 4, 1, 0);
+    ASSERT_STR(fake_calls(fake), "run:5:fill signal:5:1 run:0:fill signal:0:2 "
+                                 "run:1:fill signal:1:3 run:5:fill signal:5:4");
+    fake_destroy(fake);
+}
+
+TEST(priorities_join_each_others_streams_where_one_needs_the_other)
+{
+    struct fake *fake = fake_create();
+
+    send_urgent(fake, 1, 1, 0, 0);
+    send_urgent(fake, 2, 2, 1, 1); /* urgent, after a normal one: not in its stream */
+    send_urgent(fake, 3, 3, 0,
+                2); /* normal, after the urgent one: not in its stream either */
+    send_urgent(fake, 4, 4, 1, 2); /* follows the urgent one */
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 join:5:0 run:5:fill signal:5:2 "
+                                 "join:1:5 run:1:fill signal:1:3 run:5:fill signal:5:4");
+    fake_destroy(fake);
+}
+
 TEST_MAIN()
