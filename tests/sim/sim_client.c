@@ -202,11 +202,16 @@ struct sim_answer *sim_client_map(struct sim_client *client, uint64_t ref,
     out->ref      = ref;
     out->view     = put_view(client, view, &out->n_view);
     out->hold_ref = hold_ref;
-    out->gather   = true;
+    out->compact  = out->request % 2 != 0;
+    out->gather   = !out->compact;
     place(&client->locates, out);
     answer        = answer_add(client, SIM_ANSWER_MAPPING, out->request);
     answer->view  = *root;
     answer->shape = *shape;
+    if (out->compact) { /* the answer is in coordinates of its own */
+        answer->shape = pl_view_shape(root, shape->dtype);
+        answer->view  = pl_view_whole(&answer->shape);
+    }
     return answer;
 }
 
