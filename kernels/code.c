@@ -315,6 +315,7 @@ static plasmon_status_t check_shape(const struct kernel_code *code,
 struct c_call {
     const struct kernel_code *code;
     struct plasmon_launch_shape shape;
+    struct kernel_launch_shape given; /* the same, in our words */
     uint32_t count;
     uint64_t value[KERNEL_VALUES_MAX];
 };
@@ -323,15 +324,20 @@ static plasmon_status_t c_trampoline(void *args, struct pl_err *err)
 {
     struct c_call *call = args;
     void *params[KERNEL_VALUES_MAX];
+    char text[96];
     int answer;
 
     for (uint32_t i = 0; i < call->count; i++) {
         params[i] = &call->value[i];
     }
     answer = call->code->c_entry(params, &call->shape);
-    return answer == 0 ? PLASMON_OK
-                       : pl_err_set(err, PLASMON_EFUNCTION, "%s returned %d",
-                                    call->code->signature->function.name, answer);
+    if (answer == 0) {
+        return PLASMON_OK;
+    }
+    (void)kernel_launch_shape_format(&call->given, text);
+    return pl_err_set(err, PLASMON_EFUNCTION, "%s%s%s%s returned %d",
+                      call->code->signature->function.name, text[0] != '\0' ? " (" : "",
+                      text, text[0] != '\0' ? ")" : "", answer);
 }
 
 static plasmon_status_t run_c(const struct kernel_code *code, struct device_stream *stream,
@@ -352,6 +358,7 @@ static plasmon_status_t run_c(const struct kernel_code *code, struct device_stre
     memcpy(call.shape.grid, shape->grid, sizeof(call.shape.grid));
     memcpy(call.shape.block, shape->block, sizeof(call.shape.block));
     call.shape.shared_bytes = shape->shared_bytes;
+    call.given              = *shape;
     memcpy(call.value, packed.value, packed.count * sizeof(packed.value[0]));
     return device_cpu_launch(
         stream, c_trampoline, &call,

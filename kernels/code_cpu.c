@@ -7,7 +7,7 @@
  *
  * THE TRAMPOLINE behind the text calls the entry point with its parameters, each read from its address. The compiler
  * knows the definition there, so it checks their number, and converts them as it does in any call: the text may declare `const float *x`
- * or `double a` as it likes. The entry point answers nothing (void), or an int, 0 for well.
+ * or `double a` as it likes. Names in the text are hidden, so that one that libc has too (step, index) is still the text's. The entry point answers nothing (void), or an int, 0 for well.
  */
 #include "kernels/code_int.h"
 
@@ -95,7 +95,7 @@ static void append_source(struct pl_str *out, const struct kernel_signature *sig
     pl_str_append(out, "\"\n%s\n#line 1 \"the call of ", definition->c_text);
     append_quoted(out, entry);
     pl_str_append(out, " by its signature\"\n"
-                       "int " TRAMPOLINE
+                       "__attribute__((visibility(\"default\"))) int " TRAMPOLINE
                        "(void *const *p, const struct plasmon_launch_shape *shape)\n"
                        "{ (void)p; plasmon_shape = shape; return __builtin_choose_expr("
                        "__builtin_types_compatible_p(__typeof__(");
@@ -123,7 +123,7 @@ static plasmon_status_t memory_create(const char *name, int *out_fd, struct pl_e
 
 /* stdin, stdout, stderr, and two more that the child sees as 3 and 4. -1: /dev/null, or nothing. */
 struct step {
-    const char *args[18];
+    const char *args[20];
     int fds[5];
 };
 
@@ -278,7 +278,7 @@ static plasmon_status_t compile(const struct files *files, const char *name,
     const char *named         = getenv("PLASMON_CC");
     const char *cc            = named != NULL && named[0] != '\0' ? named : "cc";
     const struct step steps[] = {
-        {.args = {cc, "-O3", "-march=native", "-fPIC",
+        {.args = {cc, "-O3", "-march=native", "-fPIC", "-fvisibility=hidden",
                   "-Werror=implicit-function-declaration", "-S", "-x", "c", "-", "-o", "-",
                   NULL},
          .fds  = {files->source, files->assembly, files->log, -1, -1}},

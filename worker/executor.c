@@ -351,7 +351,7 @@ op_run_defined(void *user, uint32_t stream, const struct kernel_function *functi
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for %u arguments", arg_count);
     }
     status =
-        kernel_code_run(kernel_code_of(function), executor->streams[stream], translated,
+        kernel_code_run(kernel_code_of(function), stream_at(executor, stream), translated,
                         arg_count, scalars, scalar_count, io_shape, tag, err);
     if (translated != small) {
         pl_free(translated);
