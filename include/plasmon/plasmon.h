@@ -295,7 +295,7 @@ struct plasmon_call {
 #define PLASMON_CALL_INIT                                                                 \
     {                                                                                     \
         sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1, {0}, {0}, 0, \
-            0                                                                             \
+            0, 0                                                                          \
     }
 
 /**
