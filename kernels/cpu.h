@@ -91,6 +91,8 @@ void cpu_half_narrow(uint32_t dtype, const float *x, int64_t n, char *y, int64_t
     XX(scan)              \
     XX(where)             \
     XX(sort)              \
+    XX(solve)             \
+    XX(cholesky)          \
     XX(spmv)              \
     XX(gemm_batched)      \
     XX(einsum)            \
@@ -120,6 +122,8 @@ CPU_FUNCTIONS(XX)
     XX(gemm)                      \
     XX(pairwise)                  \
     XX(sort)                      \
+    XX(solve)                     \
+    XX(cholesky)                  \
     XX(gemm_batched)              \
     XX(einsum)
 #define XX(name)                                                                     \

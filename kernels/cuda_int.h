@@ -26,6 +26,7 @@
     XX(norm)                \
     XX(sort)                \
     XX(select)              \
+    XX(matrix)              \
     XX(linalg)              \
     XX(neighbours)
 
@@ -120,6 +121,9 @@
     XX(select, spmv_i32_f64)                                                      \
     XX(select, spmv_i64_f32)                                                      \
     XX(select, spmv_i64_f64)                                                      \
+    CUDA_SINGLES(XX, matrix, lower)                                               \
+    CUDA_SINGLES(XX, matrix, factor_diagonal)                                     \
+    CUDA_SINGLES(XX, matrix, check_diagonal)                                      \
     XX(select, report)                                                            \
     XX(linalg, product_i32)                                                       \
     XX(linalg, product_i64)                                                       \
@@ -167,6 +171,19 @@ typedef int (*cuda_dgemv_fn)(void *handle, int trans, int m, int n, const double
                              const double *a, int lda, const double *x, int incx,
                              const double *beta, double *y, int incy);
 
+typedef int (*cuda_strsm_fn)(void *handle, int side, int uplo, int trans, int unit, int m,
+                             int n, const float *alpha, const float *a, int lda, float *b,
+                             int ldb);
+typedef int (*cuda_dtrsm_fn)(void *handle, int side, int uplo, int trans, int unit, int m,
+                             int n, const double *alpha, const double *a, int lda,
+                             double *b, int ldb);
+typedef int (*cuda_ssyrk_fn)(void *handle, int uplo, int trans, int n, int k,
+                             const float *alpha, const float *a, int lda, const float *beta,
+                             float *c, int ldc);
+typedef int (*cuda_dsyrk_fn)(void *handle, int uplo, int trans, int n, int k,
+                             const double *alpha, const double *a, int lda,
+                             const double *beta, double *c, int ldc);
+
 struct kernel_cuda {
     /* Constant after kernel_cuda_create(). */
     struct device *device;
@@ -176,6 +193,10 @@ struct kernel_cuda {
     cuda_sgemm_fn sgemm; /* all NULL when cuBLAS is missing */
     cuda_dgemm_fn dgemm;
     cuda_gemm_batched_fn gemm_batched;
+    cuda_strsm_fn strsm;
+    cuda_dtrsm_fn dtrsm;
+    cuda_ssyrk_fn ssyrk;
+    cuda_dsyrk_fn dsyrk;
     cuda_sgemv_fn sgemv;
     cuda_dgemv_fn dgemv;
 
@@ -249,6 +270,8 @@ plasmon_status_t cuda_products(const struct cuda_call *call, uint32_t dtype, dou
     XX(where)              \
     XX(sort)               \
     XX(spmv)               \
+    XX(solve)              \
+    XX(cholesky)           \
     XX(gemm_batched)       \
     XX(einsum)             \
     XX(arg_reduce)         \
@@ -280,6 +303,8 @@ CUDA_FUNCTIONS(XX)
     XX(scan)                       \
     XX(sort)                       \
     XX(spmv)                       \
+    XX(solve)                      \
+    XX(cholesky)                   \
     XX(gemm_batched)               \
     XX(einsum)                     \
     XX(dot)                        \

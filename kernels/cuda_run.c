@@ -96,6 +96,9 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW_SCRATCH(gemm_batched, gemm_batched),
     ROW_SCRATCH(einsum, einsum),
     ROW_SCRATCH(spmv, spmv),
+    ROW_SCRATCH(solve_triangular, solve),
+    ROW_SCRATCH(cholesky, cholesky),
+    ROW_SCRATCH(cholesky_solve, solve),
     ROW_SCRATCH(dot, dot),
     ROW_SCRATCH(gemv, gemv),
     ROW_SCRATCH(gemm, gemm),
@@ -176,6 +179,10 @@ static void find_blas(struct kernel_cuda *cuda)
     cuda->dgemm = (cuda_dgemm_fn)device_cublas_symbol(cuda->device, "cublasDgemm_v2");
     cuda->sgemv = (cuda_sgemv_fn)device_cublas_symbol(cuda->device, "cublasSgemv_v2");
     cuda->dgemv = (cuda_dgemv_fn)device_cublas_symbol(cuda->device, "cublasDgemv_v2");
+    cuda->strsm = (cuda_strsm_fn)device_cublas_symbol(cuda->device, "cublasStrsm_v2");
+    cuda->dtrsm = (cuda_dtrsm_fn)device_cublas_symbol(cuda->device, "cublasDtrsm_v2");
+    cuda->ssyrk = (cuda_ssyrk_fn)device_cublas_symbol(cuda->device, "cublasSsyrk_v2");
+    cuda->dsyrk = (cuda_dsyrk_fn)device_cublas_symbol(cuda->device, "cublasDsyrk_v2");
     cuda->gemm_batched = (cuda_gemm_batched_fn)device_cublas_symbol(
         cuda->device, "cublasGemmStridedBatchedEx");
 }

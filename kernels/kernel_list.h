@@ -76,6 +76,9 @@
     XX(gemm_into)         \
     XX(gemm_batched)      \
     XX(einsum)            \
+    XX(solve_triangular)  \
+    XX(cholesky)          \
+    XX(cholesky_solve)    \
     XX(spmv)              \
     XX(transpose)         \
     XX(permute)           \

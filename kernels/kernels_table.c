@@ -268,6 +268,19 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
         "\"ik\" are a matrix product). Labels that ly lacks are summed over; they must "
         "be in both a and b.",
         OUT(y, Z), IN(a, Z), IN(b, Z), I64(la), I64(lb), I64(ly)),
+    FUNCTION(
+        solve_triangular,
+        "(out E[n,k] x, in E[n,n] a, in E[n,k] b, i64 lower, i64 trans, i64 unit)", solve,
+        "The x of a x = b (a' x = b with trans) for a triangle: the lower one of a, or "
+        "the upper; with unit its diagonal is 1. Fails with ESINGULAR where it is 0.",
+        OUT(x, E), IN(a, E), IN(b, E), I64(lower), I64(trans), I64(unit)),
+    FUNCTION(cholesky, "(out E[n,n] l, in E[n,n] a)", cholesky,
+             "The lower triangle with l l' = a, of a symmetric a, whose lower triangle is "
+             "read. Fails with ESINGULAR where a is not positive definite.",
+             OUT(l, E), IN(a, E)),
+    FUNCTION(cholesky_solve, "(out E[n,k] x, in E[n,n] l, in E[n,k] b)", solve,
+             "The x of l l' x = b, with what cholesky made.", OUT(x, E), IN(l, E),
+             IN(b, E)),
     FUNCTION(spmv,
              "(out E[m] y, in I[m1] rows, in I[nnz] columns, in E[nnz] values, in E[n] x)",
              spmv,

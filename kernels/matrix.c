@@ -108,6 +108,16 @@ struct kernel_gemm kernel_gemm_of(const struct kernel_function *function,
     return (struct kernel_gemm){s[0].f, s[1].f, s[2].i != 0, s[3].i != 0};
 }
 
+struct kernel_solve kernel_solve_of(const struct kernel_function *function,
+                                    const union kernel_scalar *s)
+{
+    if (kernel_id_of(function) == KERNEL_ID_cholesky_solve) {
+        return (struct kernel_solve){.lower = true, .twice = true};
+    }
+    return (struct kernel_solve){
+        .lower = s[0].i != 0, .trans = s[1].i != 0, .unit = s[2].i != 0};
+}
+
 bool kernel_distance_is_product(uint32_t dtype, const struct kernel_matrix *a)
 {
     return kernel_is_single(dtype) && a->columns > KERNEL_DISTANCE_LOOP_MAX;

@@ -52,6 +52,16 @@ struct kernel_gemm {
 struct kernel_gemm kernel_gemm_of(const struct kernel_function *function,
                                   const union kernel_scalar *scalars);
 
+/* op(a) x = b, and then once more with the transpose for cholesky_solve. */
+struct kernel_solve {
+    bool lower;
+    bool trans;
+    bool unit;
+    bool twice;
+};
+struct kernel_solve kernel_solve_of(const struct kernel_function *function,
+                                    const union kernel_scalar *scalars);
+
 /* Up to here a distance is a loop over the dimensions, which is as fast and loses nothing between near points. */
 #define KERNEL_DISTANCE_LOOP_MAX 16
 /* Otherwise, for floats, |a|^2 + |b|^2 - 2 ab by a product; the norms are in f64, in scratch. */

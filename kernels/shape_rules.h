@@ -42,6 +42,8 @@ typedef plasmon_status_t (*kernel_rule_fn)(const struct kernel_function *self,
     XX(gemm)                                                          \
     XX(gemm_batched)                                                  \
     XX(einsum)                                                        \
+    XX(solve)                                                         \
+    XX(cholesky)                                                      \
     XX(spmv)                                                          \
     XX(gemm_into)                                                     \
     XX(transpose)                                                     \

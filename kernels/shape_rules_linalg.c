@@ -278,3 +278,45 @@ RULE(spmv)
     want = rule_shape_1d(args[3].shape.dtype, args[1].shape.dim[0] - 1);
     return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
 }
+
+/* ------------------------------------------------------------------------------------------------ systems */
+
+static plasmon_status_t needs_square(const struct kernel_function *self,
+                                     const struct kernel_arg_shape *args, uint32_t index,
+                                     struct pl_err *err)
+{
+    plasmon_status_t status = rule_needs_ndim(self, args, index, 2, err);
+
+    if (status == PLASMON_OK && args[index].shape.dim[0] != args[index].shape.dim[1]) {
+        status = pl_err_set(err, PLASMON_ESHAPE, "%s, needs as many rows as columns",
+                            rule_is(self, args, index).text);
+    }
+    return status;
+}
+
+RULE(solve)
+{
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = needs_square(self, args, 1, err);
+    if (status == PLASMON_OK) {
+        status = rule_needs_ndim(self, args, 2, 2, err);
+    }
+    if (status == PLASMON_OK) {
+        status = rule_same_dtype(self, args, 1, 2, err);
+    }
+    if (status == PLASMON_OK) {
+        status = rule_needs_length(self, args, 2, 0, args[1].shape.dim[0], "rows", 1, err);
+    }
+    return status == PLASMON_OK ? rule_output(self, args, 0, &args[2].shape, err) : status;
+}
+
+RULE(cholesky)
+{
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = needs_square(self, args, 1, err);
+    return status == PLASMON_OK ? rule_output(self, args, 0, &args[1].shape, err) : status;
+}

@@ -252,3 +252,153 @@ void case_expect_spmv(struct trial *trial)
         want_sum(trial, row, sum, magnitude, end - first, 1);
     }
 }
+
+/* ------------------------------------------------------------------------------------------------ systems */
+
+/*
+ * A diagonal that outweighs its row keeps triangles well conditioned: the condition is at most 3, so that errors of the solution are
+ * some n eps of its size, and of a factor some n eps of the matrix.
+ */
+static void build_triangle(struct trial *trial, uint32_t index, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            int64_t at = i * n + j;
+
+            trial_set(trial, index, at,
+                      i == j ? 1 + fabs(trial_get(trial, index, at))
+                             : trial_get(trial, index, at) / (2 * (double)n));
+        }
+    }
+}
+
+void case_build_solve(struct trial *trial)
+{
+    int64_t n = trial_int(trial, 1, trial->large ? 90 : 12);
+    int64_t k = trial_int(trial, 1, trial->large ? 30 : 5);
+
+    trial_out(trial);
+    (void)trial_array(trial, KERNEL_IN, trial->dtype, 2, (int64_t[]){n, n}, -1, 1);
+    (void)trial_array(trial, KERNEL_IN, trial->dtype, 2, (int64_t[]){n, k}, -5, 5);
+    build_triangle(trial, 1, n);
+    if (strcmp(trial->function->name, "solve_triangular") == 0) {
+        for (int i = 0; i < 3; i++) {
+            trial_i64(trial, trial_int(trial, 0, 1));
+        }
+    }
+    trial_prepare(trial);
+}
+
+/* Element (i, j) of the triangle that is read, transposed or not. */
+static long double triangle_at(const struct trial *trial, bool lower, bool trans, bool unit,
+                               int64_t i, int64_t j)
+{
+    int64_t n      = trial->array[1].arg.dim[0];
+    int64_t row    = trans ? j : i;
+    int64_t column = trans ? i : j;
+
+    if (unit && row == column) {
+        return 1;
+    }
+    if (row != column && (row > column) != lower) {
+        return 0;
+    }
+    return (long double)trial_get(trial, 1, row * n + column);
+}
+
+/* One column by substitution. */
+static void substitute(const struct trial *trial, bool lower, bool trans, bool unit,
+                       long double *x)
+{
+    int64_t n     = trial->array[1].arg.dim[0];
+    bool forwards = lower != trans;
+
+    for (int64_t step = 0; step < n; step++) {
+        int64_t i = forwards ? step : n - 1 - step;
+
+        for (int64_t j = forwards ? 0 : i + 1; j < (forwards ? i : n); j++) {
+            x[i] -= triangle_at(trial, lower, trans, unit, i, j) * x[j];
+        }
+        x[i] /= triangle_at(trial, lower, trans, unit, i, i);
+    }
+}
+
+void case_expect_solve(struct trial *trial)
+{
+    bool twice     = strcmp(trial->function->name, "cholesky_solve") == 0;
+    bool lower     = twice || trial->scalar[0].i != 0;
+    bool trans     = !twice && trial->scalar[1].i != 0;
+    bool unit      = !twice && trial->scalar[2].i != 0;
+    int64_t n      = trial->array[2].arg.dim[0];
+    int64_t k      = trial->array[2].arg.dim[1];
+    long double *x = calloc((size_t)n, sizeof(*x));
+
+    ASSERT_NOT_NULL(x);
+    for (int64_t column = 0; column < k; column++) {
+        double largest = 0;
+
+        for (int64_t i = 0; i < n; i++) {
+            x[i]    = (long double)trial_get(trial, 2, i * k + column);
+            largest = fmax(largest, fabs((double)x[i]));
+        }
+        substitute(trial, lower, trans, unit, x);
+        if (twice) {
+            substitute(trial, lower, true, unit, x);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            trial_want(trial, 0, i * k + column, (double)x[i],
+                       20 * ((double)n + 8) * trial_epsilon(trial->dtype) * largest);
+        }
+    }
+    free(x);
+}
+
+/* a = l l' of a random triangle, rounded; above the diagonal is what must not be read. */
+void case_build_cholesky(struct trial *trial)
+{
+    int64_t n     = trial_int(trial, 1, trial->large ? 110 : 12);
+    double *lower = calloc((size_t)(n * n), sizeof(*lower));
+
+    ASSERT_NOT_NULL(lower);
+    trial_out(trial);
+    (void)trial_array(trial, KERNEL_IN, trial->dtype, 2, (int64_t[]){n, n}, -1, 1);
+    build_triangle(trial, 1, n);
+    for (int64_t i = 0; i < n * n; i++) {
+        lower[i] = i % n <= i / n ? trial_get(trial, 1, i) : 0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0;
+
+            for (int64_t p = 0; p < n; p++) {
+                sum += lower[i * n + p] * lower[j * n + p];
+            }
+            trial_set(trial, 1, i * n + j, j <= i ? sum : 1e6);
+        }
+    }
+    free(lower);
+    trial_prepare(trial);
+}
+
+void case_expect_cholesky(struct trial *trial)
+{
+    int64_t n      = trial->array[1].arg.dim[0];
+    long double *l = calloc((size_t)(n * n), sizeof(*l));
+
+    ASSERT_NOT_NULL(l);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j <= i; j++) {
+            long double sum = (long double)trial_get(trial, 1, i * n + j);
+
+            for (int64_t p = 0; p < j; p++) {
+                sum -= l[i * n + p] * l[j * n + p];
+            }
+            l[i * n + j] = i == j ? sqrtl(sum) : sum / l[j * n + j];
+        }
+    }
+    for (int64_t i = 0; i < n * n; i++) {
+        trial_want(trial, 0, i, (double)l[i],
+                   i % n <= i / n ? 40 * ((double)n + 8) * trial_epsilon(trial->dtype) : 0);
+    }
+    free(l);
+}

@@ -405,6 +405,30 @@ TEST(a_sparse_matrix_that_points_outside_is_refused_and_not_followed)
         run_spmv((int32_t[]){0, 2, 2}, wrong, &err)); /* what no row has is not read */
 }
 
+TEST(a_matrix_that_has_no_factor_is_named_with_its_pivot)
+{
+    const double indefinite[9] = {4, 0, 0, 2, 1, 0, 0, 0, 1}; /* the second minor is 0 */
+    const double triangle[4]   = {1, 0, 5, 0};
+    const double b[2]          = {1, 1};
+    double y[9];
+    struct kernel_arg args[3] = {array_2d(y, PL_F64, 3, 3, 3),
+                                 array_2d((void *)(uintptr_t)indefinite, PL_F64, 3, 3, 3),
+                                 array_2d((void *)(uintptr_t)b, PL_F64, 2, 1, 1)};
+    union kernel_scalar s[3]  = {{.i = 1}, {.i = 0}, {.i = 0}};
+    struct pl_err err         = {0};
+
+    ASSERT_STATUS(kernel_run_cpu_now(kernel_by_name("cholesky"), args, 2, NULL, 0, &err),
+                  PLASMON_ESINGULAR);
+    ASSERT_CONTAINS(err.text,
+                    "cholesky: a is not positive definite: its leading minor of order 2");
+    args[0] = array_2d(y, PL_F64, 2, 1, 1);
+    args[1] = array_2d((void *)(uintptr_t)triangle, PL_F64, 2, 2, 2);
+    ASSERT_STATUS(
+        kernel_run_cpu_now(kernel_by_name("solve_triangular"), args, 3, s, 3, &err),
+        PLASMON_ESINGULAR);
+    ASSERT_CONTAINS(err.text, "solve_triangular: a is singular: pivot 2 is 0");
+}
+
 TEST(halves_round_once_and_to_even)
 {
     /* 1 + 2^-11 + 2^-40 rounds up; by way of f32 it would be a tie, and round to even: down. */

@@ -158,7 +158,7 @@ TEST(a_misspelt_name_gets_the_nearest_one)
     ASSERT_STR(kernel_suggest("random_unifrom"), "random_uniform");
     ASSERT_STR(kernel_suggest("concat_enate"), "concatenate");
     ASSERT_STR(kernel_suggest("gemm_int"), "gemm_into");
-    ASSERT_NULL(kernel_suggest("cholesky_decomposition"));
+    ASSERT_NULL(kernel_suggest("singular_value_decomposition"));
     ASSERT_NULL(
         kernel_suggest("a_name_that_is_longer_than_every_name_in_the_catalogue_by_far"));
     ASSERT_NULL(kernel_suggest(""));
@@ -516,6 +516,16 @@ static const struct call bad[] = {
      {0},
      PLASMON_ESHAPE,
      "needs a pointer for each row"},
+    {"cholesky",
+     {"-", "f32[2,3]"},
+     {0},
+     PLASMON_ESHAPE,
+     "cholesky: a is f32[2,3], needs as many rows as columns"},
+    {"cholesky_solve",
+     {"-", "f32[3,3]", "f32[2,3]"},
+     {0},
+     PLASMON_ESHAPE,
+     "cholesky_solve: b is f32[2,3], needs 3 rows to match l f32[3,3]"},
     {"noop", {"f32[1]"}, {0}, PLASMON_EARITY, "noop: got 1 argument, takes 0"},
     {"add", {"-", "f32[0]", "f32[1]"}, {0}, PLASMON_ESHAPE, "add: a: "},
     {"add", {"-", "f32[1048576,1]", "f32[1,1125899906842624]"}, {0}, PLASMON_OK, NULL},
