@@ -6,7 +6,8 @@
  *   transfer.c                             objects from device to device, by every route
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
- *   echo.c, raw*.c                       the yardsticks: the same machine without Plasmon
+ *   graphs/                                task graphs beside hand-written streams; parts in graphs/graph.h
+ *   echo.c, raw*.c                         the yardsticks: the same machine without Plasmon
  *   report.c, report_json.c, plot.c        rows as a table, as JSON, as a picture
  *
  * RULES  A result is checked, byte by byte or against a reference, before it is timed. A yardstick is measured in the same run
@@ -34,7 +35,8 @@
 #include "plasmon/plasmon.h"
 
 int bench_main(int argc, char **argv);
-extern const struct cli_command bench_tasks, bench_transfer, bench_gemm, bench_timelines;
+extern const struct cli_command bench_tasks, bench_transfer, bench_gemm, bench_timelines,
+    bench_graphs;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 
@@ -109,12 +111,17 @@ struct bench_cluster {
     uint32_t devices;
     struct plasmon_device_info info[64];
 };
-/* transfer NULL: auto; cpu_devices 0 with GPUs: none. Connects to $PLASMON_ADDRESS when it is set and `transfer` is not. */
+/*
+ * transfer, policy NULL: auto; cpu_devices 0 with GPUs: none. Connects to $PLASMON_ADDRESS when it is set, unless the cluster must be
+ * a private one: because it is to have this route or policy, or because is_private says so.
+ */
 struct bench_cluster_config {
     const char *gpus;
     uint32_t cpu_devices;
     const char *transfer;
     bool driver_time; /* workers of a private cluster tell time inside the driver apart */
+    const char *policy;
+    bool is_private;
 };
 void bench_must_start(struct bench_cluster *cluster,
                       const struct bench_cluster_config *config);

@@ -20,10 +20,11 @@ void bench_must_start(struct bench_cluster *cluster,
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
     const char *address            = getenv("PLASMON_ADDRESS");
     bool elsewhere                 = address != NULL && address[0] != '\0';
+    bool of_our_own =
+        config->is_private || config->transfer != NULL || config->policy != NULL;
 
-    *cluster = (struct bench_cluster){.is_private = !elsewhere || config->transfer != NULL};
-    if (elsewhere && config->transfer != NULL) {
-        /* A route is a property of a cluster, so both are made here. */
+    *cluster = (struct bench_cluster){.is_private = !elsewhere || of_our_own};
+    if (elsewhere && of_our_own) {
         (void)unsetenv("PLASMON_ADDRESS");
     }
     if (config->driver_time) {
@@ -33,8 +34,9 @@ void bench_must_start(struct bench_cluster *cluster,
     options.gpus        = config->gpus;
     options.cpu_devices = config->cpu_devices;
     options.transfer    = config->transfer;
+    options.policy      = config->policy;
     bench_must(cluster, plasmon_init(&options, &cluster->client), "starting a cluster");
-    if (elsewhere && config->transfer != NULL) {
+    if (elsewhere && of_our_own) {
         (void)setenv("PLASMON_ADDRESS", address, 1);
     }
     bench_must(cluster,

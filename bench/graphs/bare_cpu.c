@@ -170,7 +170,8 @@ static void run_step(struct bare *bare, const struct graphs_step *step)
         params[i] = &value[i];
         switch (param->kind) {
         case GRAPHS_TENSOR:
-            params[i] = bare->memory[param->array];
+            params[i] = (uint8_t *)bare->memory[param->array] +
+                        graphs_param_offset(bare->graph, param);
             break;
         case GRAPHS_I64:
             value[i].i = param->value.i;
@@ -198,7 +199,7 @@ static plasmon_status_t once(void *user, struct pl_err *err)
             memcpy(bare->memory[i], array->data, array->bytes);
         }
     }
-    for (uint32_t i = 0; i < bare->graph->steps.count; i++) {
+    for (uint32_t i = bare->graph->init_steps; i < bare->graph->steps.count; i++) {
         run_step(bare, graphs_step_at(bare->graph, i));
     }
     return PLASMON_OK;
@@ -209,7 +210,8 @@ static plasmon_status_t measure(struct bare *bare, double *out_seconds, struct p
     for (uint32_t i = 0; i < bare->graph->arrays.count; i++) {
         const struct graphs_array *array = graphs_array_at(bare->graph, i);
 
-        if (array->role != GRAPHS_STATE && (bare->cold || array->data == NULL)) {
+        if (array->role != GRAPHS_STATE && array->role != GRAPHS_MADE &&
+            (bare->cold || array->data == NULL)) {
             memset(bare->memory[i], 0xff, array->bytes); /* no number */
         }
     }
@@ -241,6 +243,9 @@ plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
         }
     }
     status = load_calls(&bare, err);
+    for (uint32_t i = 0; i < run->graph->init_steps && status == PLASMON_OK; i++) {
+        run_step(&bare, graphs_step_at(run->graph, i));
+    }
     for (uint32_t mode = 0;
          mode <= (run->cold ? GRAPHS_COLD : GRAPHS_RESIDENT) && status == PLASMON_OK;
          mode++) {

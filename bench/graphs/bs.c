@@ -72,5 +72,6 @@ const struct graphs_definition graphs_bs = {
     .kernels      = kernels,
     .kernel_count = PL_COUNT(kernels),
     .size         = {10000, 2000000, 10000000, 35000000},
+    .published    = 2.79,
     .build        = build,
 };

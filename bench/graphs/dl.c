@@ -195,5 +195,6 @@ const struct graphs_definition graphs_dl = {
     .kernels      = kernels,
     .kernel_count = PL_COUNT(kernels),
     .size         = {400, 3000, 12000, 22000},
+    .published    = 1.17,
     .build        = build,
 };

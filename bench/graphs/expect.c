@@ -15,16 +15,22 @@ uint64_t graphs_sample(uint64_t elements)
 struct graphs_expect *graphs_expect(struct graphs_graph *graph, uint32_t array,
                                     double absolute, double relative)
 {
+    uint64_t elements = graphs_array_at(graph, array)->elements;
+
+    return graphs_expect_every(graph, array, graphs_sample(elements), absolute, relative);
+}
+
+struct graphs_expect *graphs_expect_every(struct graphs_graph *graph, uint32_t array,
+                                          uint64_t step, double absolute, double relative)
+{
     struct graphs_expect *expect = pl_vec_push(&graph->expects);
     uint64_t elements            = graphs_array_at(graph, array)->elements;
 
     if (expect == NULL) {
         bench_die("out of host memory");
     }
-    *expect       = (struct graphs_expect){.array    = array,
-                                           .step     = graphs_sample(elements),
-                                           .absolute = absolute,
-                                           .relative = relative};
+    *expect = (struct graphs_expect){
+        .array = array, .step = step, .absolute = absolute, .relative = relative};
     expect->count = (elements + expect->step - 1) / expect->step;
     expect->want  = bench_must_alloc(expect->count * sizeof(*expect->want));
     return expect;

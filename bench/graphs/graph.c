@@ -48,7 +48,7 @@ uint32_t graphs_array(struct graphs_graph *graph, enum graphs_role role,
 {
     struct graphs_array *array = must_push(&graph->arrays);
 
-    *array       = (struct graphs_array){.role = role};
+    *array       = (struct graphs_array){.role = role, .parts = 1};
     array->shape = (struct plasmon_shape){.dtype = dtype, .ndim = ndim, .dim = {a, b, c}};
     array->elements = 1;
     for (uint32_t i = 0; i < ndim; i++) {
@@ -77,6 +77,38 @@ uint32_t graphs_input(struct graphs_graph *graph, plasmon_dtype_t dtype, uint32_
 void *graphs_data(const struct graphs_graph *graph, uint32_t input)
 {
     return graphs_array_at(graph, input)->data;
+}
+
+void graphs_split(struct graphs_graph *graph, uint32_t number, uint32_t parts)
+{
+    struct graphs_array *array = graphs_array_at(graph, number);
+
+    if (array->shape.dim[0] % parts != 0) {
+        bench_die("%s: %lld rows do not make %u parts", graph->definition->title,
+                  (long long)array->shape.dim[0], parts);
+    }
+    array->parts  = parts;
+    graph->places = (uint32_t)pl_max_u64(graph->places, parts);
+}
+
+uint64_t graphs_param_offset(const struct graphs_graph *graph,
+                             const struct graphs_param *param)
+{
+    return param->is_part ? graphs_param_bytes(graph, param) * param->part : 0;
+}
+
+uint64_t graphs_param_bytes(const struct graphs_graph *graph,
+                            const struct graphs_param *param)
+{
+    const struct graphs_array *array = graphs_array_at(graph, param->array);
+
+    return param->is_part ? array->bytes / array->parts : array->bytes;
+}
+
+uint32_t graphs_device_of(const struct graphs_graph *graph, uint32_t place,
+                          uint32_t devices)
+{
+    return place * devices / graph->places;
 }
 
 /* ------------------------------------------------------------------------------------------------ signatures */
@@ -176,6 +208,11 @@ void graphs_after(struct graphs_graph *graph, uint32_t number, uint32_t other)
                   other);
     }
     step->after[step->after_count++] = other;
+}
+
+void graphs_place(struct graphs_graph *graph, uint32_t step, uint32_t place)
+{
+    graphs_step_at(graph, step)->place = place;
 }
 
 struct graphs_launch graphs_blocks(int64_t count, int64_t each, uint32_t threads)
@@ -280,17 +317,19 @@ bool graphs_check_order(const struct graphs_graph *graph, struct pl_err *err)
 
 /* ------------------------------------------------------------------------------------------------ life */
 
-void graphs_build(struct graphs_graph *graph, const struct graphs_definition *definition,
-                  int64_t n, uint64_t seed)
+void graphs_graph_build(struct graphs_graph *graph,
+                        const struct graphs_definition *definition, int64_t n,
+                        uint64_t seed)
 {
-    *graph         = (struct graphs_graph){.definition = definition, .n = n, .seed = seed};
+    *graph = (struct graphs_graph){
+        .definition = definition, .n = n, .seed = seed & GRAPHS_SEED_MASK, .places = 1};
     graph->arrays  = PL_VEC_INIT(struct graphs_array);
     graph->steps   = PL_VEC_INIT(struct graphs_step);
     graph->expects = PL_VEC_INIT(struct graphs_expect);
     definition->build(graph);
 }
 
-void graphs_finish(struct graphs_graph *graph)
+void graphs_graph_finish(struct graphs_graph *graph)
 {
     for (uint32_t i = 0; i < graph->arrays.count; i++) {
         struct graphs_array *array = graphs_array_at(graph, i);

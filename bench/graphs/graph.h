@@ -13,13 +13,16 @@
  * FILES   vec.c bs.c img.c ml.c hits.c dl.c   a graph each: its arrays, its steps, its results in fp64
  *         vec.cu ... vec_cpu.c ...            its kernels, as text for GPUs and for CPU devices; reduce.cu stands before each .cu
  *         graph.c expect.c parallel.c         building graphs, results and their bounds, threads for references
- *         bare.c bare_cuda.c bare_cpu.c       the yardsticks
- *         play.c                              Plasmon
+ *         multi_vec.c multi_ml.c multi_dense.c the graphs for several devices
+ *         bare.c bare_cuda.c bare_cpu.c       the yardsticks; multi_cuda.c: on several GPUs
+ *         play.c multi_play.c                 Plasmon
  *
  * A graph is built and its results are computed once, in the parent; the children that play it inherit both.
  */
 #ifndef BENCH_GRAPHS_GRAPH_H
 #define BENCH_GRAPHS_GRAPH_H
+
+#include <string.h>
 
 #include "bench/bench.h"
 
@@ -44,16 +47,21 @@ struct graphs_definition {
     const struct graphs_kernel *kernels;
     uint32_t kernel_count;
     int64_t size[GRAPHS_SIZES]; /* N; TINY is what a CPU device does in a test */
+    double published;           /* GrCUDA's speed over serial on a P100 */
     /* Adds arrays with their inputs, steps and expectations. `seed` makes the inputs. */
     void (*build)(struct graphs_graph *graph);
 };
 extern const struct graphs_definition graphs_vec, graphs_bs, graphs_img, graphs_ml,
     graphs_hits, graphs_dl;
+/* For several devices: arrays in 16 parts (B&S: 24), and steps that work on one of them. */
+extern const struct graphs_definition graphs_multi_vec, graphs_multi_bs, graphs_multi_ml,
+    graphs_multi_cg, graphs_multi_mul;
 
 /* ------------------------------------------------------------------------------------------------ arrays */
 
 enum graphs_role {
     GRAPHS_INPUT,   /* has bytes */
+    GRAPHS_MADE,    /* made once by the first steps (graph->init_steps), then only read */
     GRAPHS_STATE,   /* starts as zeros, and every run leaves zeros: tickets */
     GRAPHS_TEMP,    /* made and used by a run */
     GRAPHS_SCRATCH, /* used by one step */
@@ -62,6 +70,8 @@ enum graphs_role {
 struct graphs_array {
     enum graphs_role role;
     struct plasmon_shape shape;
+    uint32_t
+        parts; /* equal ones along the first dimension, for several devices; 1: whole */
     uint64_t elements, bytes;
     void *data; /* GRAPHS_INPUT: owned */
 };
@@ -76,13 +86,19 @@ enum graphs_param_kind {
 };
 struct graphs_param {
     enum graphs_param_kind kind;
-    uint32_t array;         /* GRAPHS_TENSOR */
+    uint32_t array; /* GRAPHS_TENSOR */
+    bool is_part;   /* of it, this one: */
+    uint32_t part;
     plasmon_scalar_t value; /* the others */
     plasmon_mode_t mode;    /* GRAPHS_TENSOR: from the signature */
 };
 #define GRAPHS_A(number)                         \
     {                                            \
         .kind = GRAPHS_TENSOR, .array = (number) \
+    }
+#define GRAPHS_P(number, of)                                                    \
+    {                                                                           \
+        .kind = GRAPHS_TENSOR, .array = (number), .is_part = true, .part = (of) \
     }
 #define GRAPHS_I(number)                              \
     {                                                 \
@@ -111,6 +127,8 @@ struct graphs_step {
     uint32_t stream;
     uint32_t after[GRAPHS_AFTER_MAX]; /* earlier steps of other streams */
     uint32_t after_count;
+    uint32_t
+        place; /* several devices: of graph->places, which the person deals out in blocks */
 };
 
 /* Every `step`-th element of an output, and what it must be. */
@@ -129,12 +147,15 @@ struct graphs_graph {
     struct pl_vec steps;   /* struct graphs_step */
     struct pl_vec expects; /* struct graphs_expect */
     uint32_t streams;      /* that the person uses */
+    uint32_t init_steps;   /* the first of the steps, which run once */
+    uint32_t places;       /* 1 unless the graph is for several devices */
 };
 
 /* Exits when memory is short, as everything in a benchmark. */
-void graphs_build(struct graphs_graph *graph, const struct graphs_definition *definition,
-                  int64_t n, uint64_t seed);
-void graphs_finish(struct graphs_graph *graph);
+void graphs_graph_build(struct graphs_graph *graph,
+                        const struct graphs_definition *definition, int64_t n,
+                        uint64_t seed);
+void graphs_graph_finish(struct graphs_graph *graph);
 struct graphs_array *graphs_array_at(const struct graphs_graph *graph, uint32_t number);
 struct graphs_step *graphs_step_at(const struct graphs_graph *graph, uint32_t number);
 uint64_t graphs_element_bytes(plasmon_dtype_t dtype);
@@ -148,6 +169,17 @@ uint32_t graphs_input(struct graphs_graph *graph, plasmon_dtype_t dtype, uint32_
                       int64_t a, int64_t b, int64_t c);
 void *graphs_data(const struct graphs_graph *graph, uint32_t input);
 
+/* Cut an array along its first dimension. */
+void graphs_split(struct graphs_graph *graph, uint32_t array, uint32_t parts);
+/* First byte and number of bytes that a tensor parameter means. */
+uint64_t graphs_param_offset(const struct graphs_graph *graph,
+                             const struct graphs_param *param);
+uint64_t graphs_param_bytes(const struct graphs_graph *graph,
+                            const struct graphs_param *param);
+/* Which device of `devices` the person gives a place to: neighbours share one. */
+uint32_t graphs_device_of(const struct graphs_graph *graph, uint32_t place,
+                          uint32_t devices);
+
 /* The number of the step. Kinds of parameters must be the signature's. */
 uint32_t graphs_step(struct graphs_graph *graph, const char *kernel,
                      struct graphs_launch launch, uint32_t stream,
@@ -157,6 +189,9 @@ uint32_t graphs_step(struct graphs_graph *graph, const char *kernel,
                 PL_COUNT(((const struct graphs_param[]){__VA_ARGS__})))
 /* The person: `step` waits for `other`, of another stream. */
 void graphs_after(struct graphs_graph *graph, uint32_t step, uint32_t other);
+
+/* Several devices: the person puts `step` to this place; 0 otherwise. */
+void graphs_place(struct graphs_graph *graph, uint32_t step, uint32_t place);
 
 /* Blocks of `threads` for `count` things, `each` a block. */
 struct graphs_launch graphs_blocks(int64_t count, int64_t each, uint32_t threads);
@@ -176,6 +211,9 @@ bool graphs_check_order(const struct graphs_graph *graph, struct pl_err *err);
 /* Room for what every graphs_sample()th element must be; fill it in. */
 struct graphs_expect *graphs_expect(struct graphs_graph *graph, uint32_t array,
                                     double absolute, double relative);
+/* The same with a sample of one's own: every `step`-th. */
+struct graphs_expect *graphs_expect_every(struct graphs_graph *graph, uint32_t array,
+                                          uint64_t step, double absolute, double relative);
 /* All of a small array, about a million elements of a large one. */
 uint64_t graphs_sample(uint64_t elements);
 /* false: the first element that is wrong is in err. `data`: the array's bytes. */
@@ -188,6 +226,8 @@ bool graphs_compare(const struct graphs_graph *graph, const struct graphs_expect
 void graphs_parallel(int64_t count, void (*work)(void *user, int64_t begin, int64_t end),
                      void *user);
 /* The index-th number of a series: any thread may have any of them. */
+#define GRAPHS_SEED_MASK \
+    0x7fffffffffffffffu /* a seed that goes through an i64 is not negative */
 static inline uint64_t graphs_random(uint64_t seed, uint64_t index)
 {
     uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u; /* splitmix64 */
@@ -195,6 +235,11 @@ static inline uint64_t graphs_random(uint64_t seed, uint64_t index)
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+/* 0 <= x < 1 in 24 bits: exact in fp32 too, so kernels make the very same (part.cu). */
+static inline double graphs_uniform24(uint64_t seed, uint64_t index)
+{
+    return (double)(graphs_random(seed, index) >> 40) * 0x1p-24;
 }
 /* 0 <= x < 1 */
 static inline double graphs_uniform(uint64_t seed, uint64_t index)

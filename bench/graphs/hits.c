@@ -259,5 +259,6 @@ const struct graphs_definition graphs_hits = {
     .kernels      = kernels,
     .kernel_count = PL_COUNT(kernels),
     .size         = {20000, 4000000, 50000000, 180000000},
+    .published    = 1.33,
     .build        = build,
 };

@@ -268,5 +268,6 @@ const struct graphs_definition graphs_img = {
     .kernels      = kernels,
     .kernel_count = PL_COUNT(kernels),
     .size         = {128, 1600, 6400, 20000},
+    .published    = 1.49,
     .build        = build,
 };

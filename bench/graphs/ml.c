@@ -293,5 +293,6 @@ const struct graphs_definition graphs_ml = {
     .kernels      = kernels,
     .kernel_count = PL_COUNT(kernels),
     .size         = {3000, 200000, 1600000, 8000000},
+    .published    = 1.25,
     .build        = build,
 };

@@ -221,3 +221,25 @@ extern "C" __global__ void ml_argmax(int *best, const float *r1, const float *r2
         best[row] = at;
     }
 }
+
+/* Several devices: figures of equal parts, [2 parts][f], become those of the whole. */
+extern "C" __global__ void ml_combine(float *stats, const float *all, i64 parts, i64 f)
+{
+    i64 j = row_of_thread();
+
+    if (j < f) {
+        double mean = 0, square = 0;
+
+        for (i64 i = 0; i < parts; i++) {
+            double m = all[2 * i * f + j], by = all[(2 * i + 1) * f + j];
+
+            mean += m;
+            square += m * m + (by > 0 ? 1 / (by * by) : 0);
+        }
+        mean /= (double)parts;
+        double variance = square / (double)parts - mean * mean;
+
+        stats[j]     = (float)mean;
+        stats[f + j] = variance > 0 ? (float)rsqrt(variance) : 0.0f;
+    }
+}

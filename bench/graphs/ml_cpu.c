@@ -128,3 +128,21 @@ void ml_argmax(int32_t *best, const float *r1, const float *r2, int64_t n, int64
         }
     }
 }
+
+void ml_combine(float *stats, const float *all, int64_t parts, int64_t f)
+{
+    for (int64_t j = 0; j < f; j++) {
+        double mean = 0, square = 0, variance;
+
+        for (int64_t i = 0; i < parts; i++) {
+            double m = (double)all[2 * i * f + j], by = (double)all[(2 * i + 1) * f + j];
+
+            mean += m;
+            square += m * m + (by > 0 ? 1 / (by * by) : 0);
+        }
+        mean /= (double)parts;
+        variance     = square / (double)parts - mean * mean;
+        stats[j]     = (float)mean;
+        stats[f + j] = variance > 0 ? (float)(1 / sqrt(variance)) : 0;
+    }
+}

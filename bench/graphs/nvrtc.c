@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -21,11 +22,32 @@ struct nvrtc {
     int (*destroy)(void **program);
 };
 
+/* Where a worker looks too: the loader's path, then the toolkits that the environment names. */
+static void *open_library(void)
+{
+    static const char *const versions[] = {"13", "12"};
+    const char *const roots[]           = {NULL, getenv("CUDA_HOME"), getenv("CUDA_PATH"),
+                                           "/usr/local/cuda"};
+    void *library                       = NULL;
+    char path[512];
+
+    for (size_t i = 0; i < PL_COUNT(versions) * PL_COUNT(roots) && library == NULL; i++) {
+        const char *root    = roots[i % PL_COUNT(roots)];
+        const char *version = versions[i / PL_COUNT(roots)];
+
+        if (i % PL_COUNT(roots) == 0) {
+            (void)snprintf(path, sizeof(path), "libnvrtc.so.%s", version);
+        } else {
+            (void)snprintf(path, sizeof(path), "%.400s/lib64/libnvrtc.so.%s",
+                           root != NULL ? root : "", version);
+        }
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return library;
+}
+
 static plasmon_status_t load(struct nvrtc *nvrtc, struct pl_err *err)
 {
-    static const char *const libraries[] = {"libnvrtc.so.13", "libnvrtc.so.12",
-                                            "libnvrtc.so",
-                                            "/usr/local/cuda/lib64/libnvrtc.so"};
     const struct {
         const char *name;
         void *to;
@@ -38,16 +60,12 @@ static plasmon_status_t load(struct nvrtc *nvrtc, struct pl_err *err)
         {"nvrtcGetCUBIN", &nvrtc->image},
         {"nvrtcDestroyProgram", &nvrtc->destroy},
     };
-    void *library = NULL;
+    void *library = open_library();
 
-    for (size_t i = 0; i < PL_COUNT(libraries) && library == NULL; i++) {
-        library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
-    }
     if (library == NULL) {
-        return pl_err_set(
-            err, PLASMON_ENOTSUP,
-            "libnvrtc.so.13 and .12 were not found: install CUDA's NVRTC, or put "
-            "its folder into LD_LIBRARY_PATH");
+        return pl_err_set(err, PLASMON_ENOTSUP,
+                          "libnvrtc.so.13 and .12 were not found: install NVRTC, or set "
+                          "CUDA_HOME or LD_LIBRARY_PATH");
     }
     for (size_t i = 0; i < PL_COUNT(symbols); i++) {
         void *symbol = dlsym(library, symbols[i].name);
@@ -71,12 +89,12 @@ static plasmon_status_t compile_failed(const struct nvrtc *nvrtc, void *program,
         log = pl_alloc(bytes + 1);
     }
     if (log == NULL || nvrtc->log(program, log) != 0) {
-        (void)pl_err_set(err, PLASMON_EINVAL, "NVRTC failed, without a log");
+        (void)pl_err_set(err, PLASMON_ECOMPILE, "NVRTC failed, without a log");
     } else {
-        (void)pl_err_set(err, PLASMON_EINVAL, "NVRTC: %.440s", log);
+        (void)pl_err_set(err, PLASMON_ECOMPILE, "NVRTC: %.440s", log);
     }
     pl_free(log);
-    return PLASMON_EINVAL;
+    return PLASMON_ECOMPILE;
 }
 
 plasmon_status_t graphs_nvrtc(const char *text, unsigned arch, void **out_image,

@@ -17,4 +17,16 @@ const char *graphs_text_ml_cpu(void);
 const char *graphs_text_hits_cpu(void);
 const char *graphs_text_dl_cpu(void);
 
+const char *graphs_text_chain_cu(void);
+const char *graphs_text_chain_cpu(void);
+/* For several devices: part.cu or part_cpu.c stands before them too. */
+const char *graphs_text_multi_vec_cu(void);
+const char *graphs_text_multi_bs_cu(void);
+const char *graphs_text_multi_ml_cu(void);
+const char *graphs_text_multi_dense_cu(void);
+const char *graphs_text_multi_vec_cpu(void);
+const char *graphs_text_multi_bs_cpu(void);
+const char *graphs_text_multi_ml_cpu(void);
+const char *graphs_text_multi_dense_cpu(void);
+
 #endif

@@ -90,5 +90,6 @@ const struct graphs_definition graphs_vec = {
     .kernels      = kernels,
     .kernel_count = PL_COUNT(kernels),
     .size         = {100000, 20000000, 250000000, 950000000},
+    .published    = 2.55,
     .build        = build,
 };

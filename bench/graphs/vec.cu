@@ -58,17 +58,3 @@ extern "C" __global__ void vec_diff_sum(float *res, const float4 *a, const float
     }
     grid_reduce<add_op>(sum, res, partial, ticket);
 }
-
-/* Several devices: the parts' sums become one. */
-extern "C" __global__ void vec_total(float *res, const float *parts, i64 count)
-{
-    float sum = 0;
-
-    for (i64 i = threadIdx.x; i < count; i += blockDim.x) {
-        sum += parts[i];
-    }
-    sum = block_reduce<add_op>(sum);
-    if (threadIdx.x == 0) {
-        *res = sum;
-    }
-}

@@ -25,11 +25,3 @@ void vec_diff_sum(float *res, const float *a, const float *b, const float *parti
         *res += sum;
     }
 }
-
-void vec_total(float *res, const float *parts, int64_t count)
-{
-    *res = 0;
-    for (int64_t i = 0; i < count; i++) {
-        *res += parts[i];
-    }
-}

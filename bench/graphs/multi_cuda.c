@@ -1,0 +1,372 @@
+/*
+ * A graph on several GPUs without Plasmon: one process, two streams a device, events, copies between peers. Steps are where the person put
+ * them (graphs_place); what has to be copied and waited for is in a list (multi_plan.h) that a run plays.
+ */
+#include "bench/graphs/multi.h"
+
+#include "base/alloc.h"
+#include "bench/graphs/multi_plan.h"
+#include "bench/graphs/nvrtc.h"
+
+#ifdef PLASMON_HAVE_CUDA
+
+#include "device/cuda/driver.h"
+
+#define CU(call) DEVICE_CU(NULL, call)
+
+struct multi_device {
+    CUcontext context;
+    CUmodule module;
+    CUstream stream[GRAPHS_LANES];
+    CUfunction *function; /* a kernel each */
+    CUdeviceptr *memory;  /* an array each */
+};
+struct multi {
+    const struct graphs_multi *config;
+    const struct graphs_graph *graph;
+    struct multi_device device[GRAPHS_DEVICES_MAX];
+    uint32_t devices;
+    struct graphs_plan plan;
+};
+
+static plasmon_status_t fail(plasmon_status_t status, const char *what, struct pl_err *err)
+{
+    return status == PLASMON_OK
+               ? status
+               : pl_err_set(err, status, "%s: %s", what, device_cuda_last_error());
+}
+
+/* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
+
+static plasmon_status_t open_device(struct multi *multi, uint32_t index, const void *image)
+{
+    const struct graphs_definition *definition = multi->graph->definition;
+    struct multi_device *it                    = &multi->device[index];
+    plasmon_status_t status = CU(cuDevicePrimaryCtxRetain(&it->context, (CUdevice)index));
+
+    if (status == PLASMON_OK) {
+        status = CU(cuCtxSetCurrent(it->context));
+    }
+    if (status == PLASMON_OK) {
+        status = CU(cuModuleLoadDataEx(&it->module, image, 0, NULL, NULL));
+    }
+    for (uint32_t i = 0; i < GRAPHS_LANES && status == PLASMON_OK; i++) {
+        status = CU(cuStreamCreateWithPriority(&it->stream[i], CU_STREAM_NON_BLOCKING, 0));
+    }
+    it->function = bench_must_alloc(definition->kernel_count * sizeof(CUfunction));
+    it->memory   = bench_must_alloc(multi->graph->arrays.count * sizeof(CUdeviceptr));
+    for (uint32_t i = 0; i < definition->kernel_count && status == PLASMON_OK; i++) {
+        status = CU(
+            cuModuleGetFunction(&it->function[i], it->module, definition->kernels[i].name));
+    }
+    for (uint32_t i = 0; i < multi->graph->arrays.count && status == PLASMON_OK; i++) {
+        const struct graphs_array *array = graphs_array_at(multi->graph, i);
+
+        status = CU(cuMemAlloc(&it->memory[i], array->bytes));
+        if (status == PLASMON_OK) {
+            status =
+                CU(cuMemsetD8Async(it->memory[i], array->role == GRAPHS_STATE ? 0 : 0xff,
+                                   array->bytes, it->stream[0]));
+        }
+        if (status == PLASMON_OK && array->data != NULL) {
+            status = CU(
+                cuMemcpyHtoDAsync(it->memory[i], array->data, array->bytes, it->stream[0]));
+        }
+    }
+    return status == PLASMON_OK ? CU(cuStreamSynchronize(it->stream[0])) : status;
+}
+
+/* Copies go straight from device to device; where a pair cannot, the driver goes through the host. */
+static plasmon_status_t open_peers(struct multi *multi)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < multi->devices && status == PLASMON_OK; i++) {
+        status = CU(cuCtxSetCurrent(multi->device[i].context));
+        for (uint32_t j = 0; j < multi->devices && status == PLASMON_OK; j++) {
+            int possible = 0;
+
+            if (i != j) {
+                status = CU(cuDeviceCanAccessPeer(&possible, (CUdevice)i, (CUdevice)j));
+            }
+            if (status == PLASMON_OK && possible) {
+                status = CU(cuCtxEnablePeerAccess(multi->device[j].context, 0));
+            }
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t open_all(struct multi *multi, struct pl_err *err)
+{
+    int major = 0, minor = 0;
+    void *image = NULL;
+    size_t bytes;
+    plasmon_status_t status;
+
+    if (device_cuda_driver_load(err) < multi->devices) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "there are no %u GPUs here",
+                          multi->devices);
+    }
+    status =
+        CU(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    if (status == PLASMON_OK) {
+        status = CU(
+            cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+    }
+    if (status != PLASMON_OK) {
+        return fail(status, "asking the GPU", err);
+    }
+    status = graphs_nvrtc(multi->graph->definition->cuda_text(),
+                          (unsigned)(10 * major + minor), &image, &bytes, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < multi->devices && status == PLASMON_OK; i++) {
+        status = open_device(multi, i, image);
+    }
+    if (status == PLASMON_OK) {
+        status = open_peers(multi);
+    }
+    pl_free(image);
+    return fail(status, "opening the GPUs", err);
+}
+
+/* An event for each operation that somebody waits for. */
+static plasmon_status_t make_events(struct multi *multi, struct pl_vec *list)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < list->count && status == PLASMON_OK; i++) {
+        struct graphs_operation *it = pl_vec_at(list, i);
+        CUevent event               = NULL;
+
+        if (it->is_awaited) {
+            status = CU(cuCtxSetCurrent(multi->device[it->queue / GRAPHS_LANES].context));
+            if (status == PLASMON_OK) {
+                status = CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+            }
+            it->done = event;
+        }
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ one run */
+
+static plasmon_status_t launch(struct multi *multi,
+                               const struct graphs_operation *operation, CUstream stream)
+{
+    const struct graphs_step *step    = graphs_step_at(multi->graph, operation->step);
+    const struct graphs_launch *shape = &step->launch;
+    const struct multi_device *device = &multi->device[operation->queue / GRAPHS_LANES];
+    union {
+        CUdeviceptr pointer;
+        int64_t i;
+        float f;
+        double d;
+    } value[GRAPHS_PARAMS_MAX];
+    void *params[GRAPHS_PARAMS_MAX];
+
+    for (uint32_t i = 0; i < step->param_count; i++) {
+        const struct graphs_param *param = &step->param[i];
+
+        params[i] = &value[i];
+        switch (param->kind) {
+        case GRAPHS_TENSOR:
+            value[i].pointer =
+                device->memory[param->array] + graphs_param_offset(multi->graph, param);
+            break;
+        case GRAPHS_I64:
+            value[i].i = param->value.i;
+            break;
+        case GRAPHS_F32:
+            value[i].f = (float)param->value.f;
+            break;
+        case GRAPHS_F64:
+            value[i].d = param->value.f;
+            break;
+        }
+    }
+    return CU(cuLaunchKernel(device->function[step->kernel], shape->grid[0], shape->grid[1],
+                             shape->grid[2], shape->block[0], shape->block[1],
+                             shape->block[2], shape->shared_bytes, stream, params, NULL));
+}
+
+static plasmon_status_t copy(struct multi *multi, const struct graphs_operation *operation,
+                             CUstream stream)
+{
+    const struct multi_device *to   = &multi->device[operation->queue / GRAPHS_LANES];
+    const struct multi_device *from = &multi->device[operation->from];
+
+    return CU(cuMemcpyPeerAsync(to->memory[operation->array] + operation->offset,
+                                to->context,
+                                from->memory[operation->array] + operation->offset,
+                                from->context, operation->bytes, stream));
+}
+
+static plasmon_status_t enqueue(struct multi *multi, const struct pl_vec *list,
+                                const struct graphs_operation *operation)
+{
+    const struct multi_device *device = &multi->device[operation->queue / GRAPHS_LANES];
+    CUstream stream                   = device->stream[operation->queue % GRAPHS_LANES];
+    plasmon_status_t status           = PLASMON_OK;
+
+    for (uint32_t q = 0; q < multi->devices * GRAPHS_LANES && status == PLASMON_OK; q++) {
+        if (operation->wait[q] != GRAPHS_NONE) {
+            const struct graphs_operation *other = pl_vec_at(list, operation->wait[q]);
+
+            status = CU(cuStreamWaitEvent(stream, (CUevent)other->done, 0));
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = operation->is_copy ? copy(multi, operation, stream)
+                                    : launch(multi, operation, stream);
+    }
+    return status == PLASMON_OK && operation->done != NULL
+               ? CU(cuEventRecord((CUevent)operation->done, stream))
+               : status;
+}
+
+static plasmon_status_t play(struct multi *multi, const struct pl_vec *list,
+                             struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+    uint32_t current        = GRAPHS_NONE;
+
+    for (uint32_t i = 0; i < list->count && status == PLASMON_OK; i++) {
+        const struct graphs_operation *operation = pl_vec_at(list, i);
+        uint32_t device                          = operation->queue / GRAPHS_LANES;
+
+        if (device != current) {
+            status  = CU(cuCtxSetCurrent(multi->device[device].context));
+            current = device;
+        }
+        if (status == PLASMON_OK) {
+            status = enqueue(multi, list, operation);
+        }
+    }
+    for (uint32_t i = 0; i < multi->devices && status == PLASMON_OK; i++) {
+        status = CU(cuCtxSetCurrent(multi->device[i].context));
+        for (uint32_t j = 0; j < GRAPHS_LANES && status == PLASMON_OK; j++) {
+            status = CU(cuStreamSynchronize(multi->device[i].stream[j]));
+        }
+    }
+    return fail(status, "a run on several GPUs", err);
+}
+
+static plasmon_status_t once(void *user, struct pl_err *err)
+{
+    struct multi *multi = user;
+
+    return play(multi, &multi->plan.again, err);
+}
+
+/* ------------------------------------------------------------------------------------------------ right before fast */
+
+static plasmon_status_t check_output(struct multi *multi,
+                                     const struct graphs_expect *expect, struct pl_err *err)
+{
+    const struct graphs_array *array = graphs_array_at(multi->graph, expect->array);
+    uint64_t part                    = array->bytes / array->parts;
+    uint8_t *got                     = bench_must_alloc(array->bytes);
+    plasmon_status_t status          = PLASMON_OK;
+
+    for (uint32_t i = 0; i < array->parts && status == PLASMON_OK; i++) {
+        uint32_t from =
+            graphs_plan_source(&multi->plan, multi->plan.first_cell[expect->array] + i);
+        struct multi_device *it = &multi->device[from];
+
+        status = CU(cuCtxSetCurrent(it->context));
+        if (status == PLASMON_OK) {
+            status = CU(cuMemcpyDtoHAsync(
+                got + part * i, it->memory[expect->array] + part * i, part, it->stream[0]));
+        }
+        if (status == PLASMON_OK) {
+            status = CU(cuStreamSynchronize(it->stream[0]));
+        }
+    }
+    status = fail(status, "copying a result", err);
+    if (status == PLASMON_OK && !graphs_compare(multi->graph, expect, got, err)) {
+        status = PLASMON_EDEVICE;
+    }
+    pl_free(got);
+    return status;
+}
+
+static plasmon_status_t check(struct multi *multi, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; i < multi->graph->expects.count && status == PLASMON_OK; i++) {
+        status = check_output(multi, pl_vec_at(&multi->graph->expects, i), err);
+    }
+    return status;
+}
+
+static plasmon_status_t run_cuda(const struct graphs_multi *config, double *result,
+                                 struct pl_err *err)
+{
+    struct multi multi      = {.config = config,
+                               .graph  = config->run.graph,
+                               .devices =
+                                   (uint32_t)pl_min_u64(config->devices, GRAPHS_DEVICES_MAX)};
+    plasmon_status_t status = open_all(&multi, err);
+
+    graphs_plan_make(&multi.plan, multi.graph, multi.devices);
+    if (status == PLASMON_OK) {
+        status = make_events(&multi, &multi.plan.init);
+    }
+    if (status == PLASMON_OK) {
+        status = make_events(&multi, &multi.plan.first);
+    }
+    if (status == PLASMON_OK) {
+        status = make_events(&multi, &multi.plan.again);
+    }
+    if (status == PLASMON_OK) {
+        status = play(&multi, &multi.plan.init, err);
+    }
+    if (status == PLASMON_OK) {
+        status = play(&multi, &multi.plan.first, err);
+    }
+    if (status == PLASMON_OK) {
+        status = play(&multi, &multi.plan.again, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check(&multi, err);
+    }
+    return status == PLASMON_OK ? graphs_time(&config->run, once, &multi, &result[0], err)
+                                : status;
+}
+
+#else
+
+static plasmon_status_t run_cuda(const struct graphs_multi *config, double *result,
+                                 struct pl_err *err)
+{
+    (void)config;
+    (void)result;
+    return pl_err_set(err, PLASMON_ENOTSUP, "this build has no CUDA");
+}
+
+#endif
+
+/* On CPUs there is one way by hand: one step after the other. */
+plasmon_status_t graphs_multi_bare_run(const void *user, double *result, size_t count,
+                                       struct pl_err *err)
+{
+    const struct graphs_multi *config = user;
+    double figures[GRAPHS_RESULTS];
+    plasmon_status_t status;
+
+    if (count != GRAPHS_MULTI_RESULTS) {
+        return pl_err_set(err, PLASMON_EINVAL, "no room for the figures");
+    }
+    result[0] = result[1] = -1;
+    if (config->run.cuda) {
+        return run_cuda(config, result, err);
+    }
+    status    = graphs_bare_run(&config->run, figures, GRAPHS_RESULTS, err);
+    result[0] = figures[GRAPHS_SERIAL];
+    return status;
+}

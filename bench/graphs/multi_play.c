@@ -1,0 +1,246 @@
+/*
+ * A graph for several devices on Plasmon: arrays are one object each, parts of them are views, steps name parts. The first steps make the
+ * inputs where the person would have put them, so that an array begins spread out; from then on the policy places
+ * the steps, or, to compare with, each is asked for on the person's device.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "bench/graphs/multi.h"
+#include "bench/graphs/play.h"
+
+#define TIME_LIMIT_S 240u /* of the child: a cluster that hangs ends with it */
+
+struct play {
+    const struct graphs_multi *config;
+    const struct graphs_graph *graph;
+    struct bench_cluster cluster;
+    struct plasmon_ref **whole;  /* an array each; scratch has none */
+    struct plasmon_ref ***parts; /* an array each: its views; NULL for whole arrays */
+    struct plasmon_graph *recorded;
+};
+
+/* ------------------------------------------------------------------------------------------------ arrays */
+
+/* Zeros, made on device 0: what steps write is elsewhere from then on. */
+static struct plasmon_ref *make_zeros(struct play *play, const struct graphs_array *array)
+{
+    bool real = array->shape.dtype == PLASMON_F32 || array->shape.dtype == PLASMON_F64;
+    const plasmon_scalar_t zero = {.i = 0}; /* of f too: all bits are 0 */
+
+    return bench_must_make(&play->cluster, real ? "fill" : "fill_int", &array->shape, &zero,
+                           1, play->cluster.info[0].index);
+}
+
+static struct plasmon_ref *make_view(struct play *play, uint32_t number, uint32_t part)
+{
+    const struct graphs_array *array = graphs_array_at(play->graph, number);
+    int64_t start[PLASMON_DIM_MAX]   = {0}, count[PLASMON_DIM_MAX];
+    struct plasmon_ref *view;
+
+    for (uint32_t i = 0; i < array->shape.ndim; i++) {
+        count[i] = array->shape.dim[i];
+    }
+    count[0] /= array->parts;
+    start[0] = count[0] * part;
+    bench_must(
+        &play->cluster,
+        plasmon_view(play->cluster.client, play->whole[number], start, count, NULL, &view),
+        "a view");
+    return view;
+}
+
+static void make_arrays(struct play *play)
+{
+    size_t arrays = play->graph->arrays.count;
+
+    play->whole = bench_must_alloc(arrays * sizeof(*play->whole));
+    play->parts = bench_must_alloc(arrays * sizeof(*play->parts));
+    for (uint32_t i = 0; i < arrays; i++) {
+        const struct graphs_array *array = graphs_array_at(play->graph, i);
+
+        if (array->role == GRAPHS_SCRATCH) {
+            continue;
+        }
+        play->whole[i] = array->role == GRAPHS_INPUT
+                             ? graphs_play_put(&play->cluster, array, PLASMON_ANYWHERE)
+                             : make_zeros(play, array);
+        if (array->parts > 1) {
+            play->parts[i] = bench_must_alloc(array->parts * sizeof(**play->parts));
+            for (uint32_t part = 0; part < array->parts; part++) {
+                play->parts[i][part] = make_view(play, i, part);
+            }
+        }
+    }
+}
+
+static void finish_arrays(struct play *play)
+{
+    for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
+        pl_free(play->parts[i]); /* the views end with the session */
+    }
+    pl_free(play->parts);
+    pl_free(play->whole);
+}
+
+/* ------------------------------------------------------------------------------------------------ one run */
+
+static void submit(struct play *play, uint32_t number, bool hinted)
+{
+    const struct graphs_step *step = graphs_step_at(play->graph, number);
+    struct plasmon_shape scratch[GRAPHS_PARAMS_MAX];
+    plasmon_scalar_t scalars[GRAPHS_PARAMS_MAX];
+    struct plasmon_arg args[GRAPHS_PARAMS_MAX];
+    struct plasmon_call call = PLASMON_CALL_INIT;
+
+    for (uint32_t i = 0; i < step->param_count; i++) {
+        const struct graphs_param *param = &step->param[i];
+        struct plasmon_arg *arg          = &args[call.arg_count];
+
+        if (param->kind != GRAPHS_TENSOR) {
+            scalars[call.scalar_count++] = param->value;
+            continue;
+        }
+        *arg = (struct plasmon_arg){.mode = param->mode};
+        if (param->mode == PLASMON_SCRATCH) {
+            scratch[i] = graphs_array_at(play->graph, param->array)->shape;
+            scratch[i].dim[0] /=
+                param->is_part ? graphs_array_at(play->graph, param->array)->parts : 1;
+            arg->shape = &scratch[i];
+        } else {
+            arg->ref = param->is_part ? play->parts[param->array][param->part]
+                                      : play->whole[param->array];
+        }
+        call.arg_count++;
+    }
+    call.function     = play->graph->definition->kernels[step->kernel].name;
+    call.args         = args;
+    call.scalars      = scalars;
+    call.shared_bytes = step->launch.shared_bytes;
+    memcpy(call.grid, step->launch.grid, sizeof(call.grid));
+    memcpy(call.block, step->launch.block, sizeof(call.block));
+    if (hinted) {
+        uint32_t device = graphs_device_of(play->graph, step->place, play->cluster.devices);
+
+        call.device = play->cluster.info[device].index;
+    }
+    bench_must(&play->cluster, plasmon_submit(play->cluster.client, &call, NULL, NULL),
+               call.function);
+}
+
+static void submit_run(struct play *play)
+{
+    for (uint32_t i = play->graph->init_steps; i < play->graph->steps.count; i++) {
+        submit(play, i, strcmp(play->config->policy, "pinned") == 0);
+    }
+}
+
+static void wait_for_outputs(struct play *play)
+{
+    for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
+        if (graphs_array_at(play->graph, i)->role == GRAPHS_OUTPUT) {
+            bench_must_wait(&play->cluster, &play->whole[i], 1);
+        }
+    }
+}
+
+static plasmon_status_t once_plain(void *user, struct pl_err *err)
+{
+    struct play *play = user;
+
+    (void)err; /* bench_must... says what failed, and ends the child */
+    submit_run(play);
+    wait_for_outputs(play);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t once_replay(void *user, struct pl_err *err)
+{
+    struct play *play = user;
+    struct plasmon_ref *task;
+
+    (void)err;
+    bench_must(
+        &play->cluster,
+        plasmon_graph_launch(play->cluster.client, play->recorded, NULL, 0, NULL, 0, &task),
+        "launching a recorded graph");
+    bench_must_wait(&play->cluster, &task, 1);
+    bench_must_release(&play->cluster, &task, 1);
+    return PLASMON_OK;
+}
+
+static void record(struct play *play)
+{
+    bench_must(&play->cluster, plasmon_graph_begin(play->cluster.client, &play->recorded),
+               "recording");
+    submit_run(play);
+    bench_must(&play->cluster, plasmon_graph_end(play->cluster.client, play->recorded),
+               "recording");
+}
+
+/* ------------------------------------------------------------------------------------------------ right before fast */
+
+static void check(struct play *play)
+{
+    for (size_t i = 0; i < play->graph->expects.count; i++) {
+        const struct graphs_expect *expect = pl_vec_at(&play->graph->expects, i);
+        uint64_t bytes    = graphs_array_at(play->graph, expect->array)->bytes;
+        void *got         = bench_must_alloc(bytes);
+        struct pl_err err = {0};
+
+        bench_must(&play->cluster,
+                   plasmon_get(play->cluster.client, play->whole[expect->array], got, bytes,
+                               PLASMON_FOREVER),
+                   "getting a result");
+        if (!graphs_compare(play->graph, expect, got, &err)) {
+            bench_die("plasmon on %u devices, %s: %s", play->cluster.devices,
+                      play->config->policy, err.text);
+        }
+        pl_free(got);
+    }
+}
+
+static void start(struct play *play)
+{
+    struct bench_cluster_config config = {.policy     = play->config->policy,
+                                          .is_private = true};
+    char gpus[12];
+
+    (void)alarm(TIME_LIMIT_S);
+    (void)snprintf(gpus, sizeof(gpus), "%u", play->config->devices);
+    config.gpus        = play->config->run.cuda ? gpus : "none";
+    config.cpu_devices = play->config->run.cuda ? 0 : play->config->devices;
+    bench_must_start(&play->cluster, &config);
+    graphs_play_register(&play->cluster, play->graph->definition);
+    make_arrays(play);
+    for (uint32_t i = 0; i < play->graph->init_steps; i++) {
+        submit(play, i, true);
+    }
+}
+
+plasmon_status_t graphs_multi_play_run(const void *user, double *result, size_t count,
+                                       struct pl_err *err)
+{
+    const struct graphs_multi *config = user;
+    struct play play                  = {.config = config, .graph = config->run.graph};
+    plasmon_status_t status;
+
+    if (count != GRAPHS_MULTI_RESULTS) {
+        return pl_err_set(err, PLASMON_EINVAL, "no room for the figures");
+    }
+    result[0] = result[1] = -1;
+    start(&play);
+    (void)once_plain(&play, err);
+    check(&play);
+    status = graphs_time(&config->run, once_plain, &play, &result[0], err);
+    if (status == PLASMON_OK && config->replay) {
+        record(&play);
+        (void)once_replay(&play, err);
+        check(&play);
+        status = graphs_time(&config->run, once_replay, &play, &result[1], err);
+    }
+    bench_cluster_finish(&play.cluster);
+    finish_arrays(&play);
+    return status;
+}

@@ -1,0 +1,48 @@
+#!/bin/sh
+# The task graphs of `plasmon bench graphs` on CPU devices: right results, submitted and recorded, on one device and on two under every policy.
+# What it measures is not looked at.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+json=$XDG_RUNTIME_DIR/graphs.json
+svg=$XDG_RUNTIME_DIR/graphs.svg
+
+# The benchmark compares with fp64 before it measures, and fails when a figure is missing.
+part() { # PART OPTION...
+    "$plasmon" bench graphs --gpus none --runs 4 --part "$@" --json "$json"
+}
+has_rows() { # COUNT PATTERN
+    found=$(grep -c "$2" "$json")
+    [ "$found" -eq "$1" ] || {
+        echo "$found rows like $2, not $1"
+        return 1
+    }
+}
+six() {
+    part six --plot "$svg" &&
+        has_rows 12 '"series":"plain"' && has_rows 12 '"series":"replay"' && has_rows 12 '"series":"serial"' &&
+        grep -q '</svg>' "$svg" && grep -q 'Plasmon, recorded' "$svg"
+}
+multi() {
+    part multi --devices 2 --graph ml,cg &&
+        has_rows 4 '"name":"multi\.[a-z]*\.auto"' && has_rows 4 '"name":"multi\.[a-z]*\.auto\.replay"' &&
+        has_rows 2 '"name":"multi\.[a-z]*\.round-robin"' && has_rows 2 '"name":"multi\.[a-z]*\.pinned"' &&
+        has_rows 2 '"name":"multi\.[a-z]*\.locality"'
+}
+chain() {
+    part chain && has_rows 1 '"name":"chain.plain"' && has_rows 1 '"name":"chain.replay"' &&
+        has_rows 1 '"name":"edge.plain"' && has_rows 1 '"name":"head_cpu.plain"'
+}
+refuses_unknown_names() {
+    for wrong in "--graph vec,nope" "--sizes huge" "--part half" "--runs 2"; do
+        # shellcheck disable=SC2086
+        "$plasmon" bench graphs $wrong && return 1
+        [ $? -eq 2 ] || return 1
+    done
+}
+
+claim six_graphs_give_what_fp64_gives_submitted_and_recorded six
+claim two_graphs_on_two_devices_do_so_under_every_policy multi
+claim a_chain_counts_its_links_on_one_device_and_between_two chain
+claim names_that_do_not_exist_are_wrong_usage refuses_unknown_names
+finish
