@@ -361,7 +361,8 @@ static void judge(struct head_core *core, struct head_device *device,
             }
         } else if (!pl_bug("head.run_again") &&
                    ((task->consumes && !head_device_untouched(device, seq)) ||
-                    input_overwritten(task, &overwritten))) {
+                    input_overwritten(task, &overwritten) ||
+                    pl_bug("head.give_up_early"))) {
             give_up_consumed(core, device, task);
         } else if (task == to_blame && ++task->attempts > task->attempts_max) {
             give_up_guilty(core, device, task);

@@ -5,9 +5,11 @@
  * WHAT MAY FAIL
  *   - a task with a failed input, and test_fail: they must fail
  *   - a task that was asked to be cancelled: ECANCELLED
- *   - after a crash: ECONSUMED, EWORKER, EDEPENDENCY; on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY. The head's own copies and
- *     folds may be what failed, so which tasks depend on it cannot be told from outside; but what is answered as done must be
- *     right in any case.
+ *   - after a crash (sim_losses.c says of which launches): ECONSUMED a task whose input a begun launch of the dead worker had written
+ *     over; EWORKER one that had begun, or a read whose bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the head's own copies and
+ *     folds, if one of those had begun
+ *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY. Which tasks depend on a copy of the head that found no room cannot be
+ *     told from outside; but what is answered as done must be right in any case.
  * Everything else is an error, and so is a task that ends well on a failed input.
  */
 #include "tests/sim/graph.h"
@@ -79,25 +81,68 @@ static void compare(struct check *check, uint32_t index, const struct graph_arg 
     pl_free(want);
 }
 
+static bool crashed_meanwhile(const struct sim *sim, const struct sim_answer *answer)
+{
+    for (size_t i = 0; i < sim->crash_times.count; i++) {
+        uint64_t at = *(uint64_t *)pl_vec_at(&sim->crash_times, i);
+
+        if (answer->asked_ns <= at && at <= answer->answered_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What crashes may have cost the launch behind an answer. Reads are launches of the head's own. */
+static uint32_t losses_of(const struct check *check, const struct graph_step *step,
+                          const struct sim_answer *answer)
+{
+    const struct sim *sim = check->sim;
+    bool task = answer->kind != SIM_ANSWER_DATA && answer->kind != SIM_ANSWER_MAPPING;
+
+    return sim_losses_of(sim,
+                         task ? sim_task_key(&sim->clients[step->client], answer->id) : 0);
+}
+
+/*
+ * ... and the task that an answer names as the first that failed, whichever client's. A task that names itself, or none, failed because
+ * of a launch of the head's own.
+ */
+static uint32_t first_losses(const struct check *check, const struct sim_answer *answer)
+{
+    const struct sim *sim = check->sim;
+    uint32_t losses       = 0;
+
+    if (answer->first_task == 0 || answer->first_task == answer->id) {
+        return sim_losses_of(sim, 0);
+    }
+    for (uint32_t i = 0; i < sim->config.clients; i++) {
+        losses |= sim_losses_of(sim, sim_task_key(&sim->clients[i], answer->first_task));
+    }
+    return losses;
+}
+
 /* Does something that is not in the program explain this failure? */
 static bool explained(const struct check *check, const struct graph_step *step,
                       const struct sim_answer *answer)
 {
     const struct sim *sim = check->sim;
-    bool crash  = sim->crash_count > 0 && sim->first_crash_ns <= answer->answered_ns;
-    bool scarce = sim->config.device_bytes != 0;
+    bool scarce           = sim->config.device_bytes != 0;
+    uint32_t losses       = losses_of(check, step, answer);
 
     switch (answer->status) {
     case PLASMON_ECANCELLED:
         return step->cancel_asked;
     case PLASMON_ECONSUMED:
+        return (losses & SIM_LOSS_CONSUMED) != 0;
     case PLASMON_EWORKER:
-        return crash;
+        return (losses & SIM_LOSS_BEGUN) != 0 ||
+               (answer->kind == SIM_ANSWER_DATA && crashed_meanwhile(sim, answer));
     case PLASMON_EDEVMEM:
     case PLASMON_ELOST: /* a part of an array for which there was no room */
         return scarce;
     case PLASMON_EDEPENDENCY:
-        return crash || scarce;
+        return scarce || (first_losses(check, answer) & SIM_LOSS_BEGUN) != 0;
     default:
         return false;
     }
@@ -161,13 +206,8 @@ static void cover(struct check *check, const struct graph_step *step, bool faile
     const struct sim *sim           = check->sim;
     const struct sim_answer *answer = step->answers[0];
     uint8_t home                    = ran_on(check, step);
-    bool crash                      = false;
+    bool crash                      = crashed_meanwhile(sim, answer);
 
-    for (size_t i = 0; i < sim->crash_times.count; i++) {
-        uint64_t at = *(uint64_t *)pl_vec_at(&sim->crash_times, i);
-
-        crash |= answer->asked_ns <= at && at <= answer->answered_ns;
-    }
     for (uint32_t i = 0; home != 0 && i < step->arg_count; i++) {
         const struct graph_arg *arg     = &step->args[i];
         const struct graph_array *array = &check->arrays[arg->ref];
@@ -371,8 +411,13 @@ static void check_run(struct check *check, const struct graph_step *step, uint32
     }
     check->coverage->tasks_failed++;
     if (!must_fail && !explained(check, step, answer)) {
-        sim_fail(check->sim, "step %u (%s) should have ended well and failed: %s: %s",
-                 index, step->function, pl_status_name(answer->status), answer->text);
+        sim_fail(
+            check->sim,
+            "step %u (%s) should have ended well and failed: %s: %s; the first failure is "
+            "task %llu's, losses: %u its own, %u the first's",
+            index, step->function, pl_status_name(answer->status), answer->text,
+            (unsigned long long)answer->first_task, losses_of(check, step, answer),
+            first_losses(check, answer));
     }
     if (must_fail && !failed_input && answer->status != PLASMON_EFUNCTION &&
         !explained(check, step, answer)) {

@@ -229,7 +229,9 @@ struct sim_worker {
     struct pl_vec failed;    /* struct sim_report */
     struct pl_vec starved;   /* struct sim_report */
     struct pl_vec condemned; /* struct sim_report */
-    struct pl_vec data;      /* struct sim_read_back */
+    struct pl_vec
+        uses; /* sim_losses.c: of the launches that were sent since the last crash */
+    struct pl_vec data; /* struct sim_read_back */
     bool flush_pending;
     bool wake_pending;
     bool doorbell_pending;
@@ -520,8 +522,9 @@ struct sim {
 
     uint32_t crash_count;
     uint32_t break_count;
-    uint64_t first_crash_ns;
     struct pl_vec crash_times; /* uint64_t */
+    struct pl_map losses;      /* sim_losses.c: task -> what crashes may have cost it */
+    uint32_t own_losses;       /* the same, of the head's own launches */
     struct pl_map ran_on;      /* client task -> device + 1 of its launch, both clients' */
 
     bool trace;
@@ -541,7 +544,13 @@ void sim_check(struct sim *sim);       /* invariants, now */
 void sim_check_empty(struct sim *sim); /* every ref was released: nothing may be left */
 struct sim_worker *sim_worker_of(struct sim *sim,
                                  uint32_t device); /* by the head's index */
-/* Key of ran_on. */
+/* What crashes so far may have cost this task (by its key; 0: one of the head's own launches). */
+enum { SIM_LOSS_BEGUN = 1, SIM_LOSS_CONSUMED = 2 };
+uint32_t sim_losses_of(const struct sim *sim, uint64_t task);
+void sim_losses_init(struct sim_worker *worker);
+void sim_losses_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch);
+void sim_losses_crash(struct sim_worker *worker); /* its streams have stopped */
+/* Key of ran_on and losses. */
 uint64_t sim_task_key(const struct sim_client *client, uint64_t task);
 /* Who waits for what. */
 void sim_describe(struct sim *sim, struct pl_str *out);

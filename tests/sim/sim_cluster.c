@@ -61,9 +61,7 @@ static void maybe_crash(struct sim *sim)
         sim_below(sim, 1000000) >= sim->config.crash_millionth) {
         return;
     }
-    if (sim->crash_count++ == 0) {
-        sim->first_crash_ns = sim->now_ns;
-    }
+    sim->crash_count++;
     at = pl_vec_push(&sim->crash_times);
     PL_CHECK(at != NULL);
     *at = sim->now_ns;
@@ -262,6 +260,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     sim->events      = PL_VEC_INIT(struct sim_event);
     sim->crash_times = PL_VEC_INIT(uint64_t);
     pl_map_init(&sim->ran_on);
+    pl_map_init(&sim->losses);
     PL_CHECK(wire_arena_init(&sim->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
     for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
         sim->host_device_of[i] = WORKER_DEVICE_PENDING;
@@ -304,6 +303,7 @@ void sim_destroy(struct sim *sim)
     pl_vec_finish(&sim->events);
     pl_vec_finish(&sim->crash_times);
     pl_map_finish(&sim->ran_on);
+    pl_map_finish(&sim->losses);
     wire_arena_finish(&sim->arena);
     pl_free(sim);
 }

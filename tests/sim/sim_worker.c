@@ -259,6 +259,7 @@ static void note_launch(struct sim_worker *worker, const Plasmon__V1__Launch *la
 {
     struct sim *sim = worker->sim;
 
+    sim_losses_note(worker, launch);
     for (size_t i = 0; i < launch->n_operands; i++) {
         uint32_t slot = wire_buffer_slot(launch->operands[i]->buffer);
 
@@ -546,6 +547,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     }
     sim_trace(sim, "device %u crashes", worker->host_device);
     sim_streams_drop(worker, true);
+    sim_losses_crash(worker);
     sim_streams_kick(sim); /* the last thing that it did may have been to write a word */
     worker->alive = false;
     worker->life++;
@@ -583,6 +585,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .starved       = PL_VEC_INIT(struct sim_report),
                                   .condemned     = PL_VEC_INIT(struct sim_report),
                                   .data          = PL_VEC_INIT(struct sim_read_back)};
+    sim_losses_init(worker);
 
     worker->table    = map_zero(sizeof(*worker->table));
     worker->timeline = map_zero(sizeof(*worker->timeline));
@@ -614,6 +617,7 @@ void sim_worker_finish(struct sim_worker *worker)
     wire_ranges_finish(&worker->done);
     wire_ranges_finish(&worker->recovered_open);
     wire_link_finish(&worker->link);
+    pl_vec_finish(&worker->uses);
     pl_vec_finish(&worker->chunks);
     pl_vec_finish(&worker->fresh);
     pl_vec_finish(&worker->sealed);
