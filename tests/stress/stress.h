@@ -1,22 +1,33 @@
 /*
- * Random graphs on real clusters, compared to the bit with what they mean. For docs/ordering.md: it looks for waits that are missing,
- * and for waits that never end.
+ * Random graphs on real clusters, compared to the bit with what they mean. For
+ * docs/ordering.md: it looks for waits that are missing, and for waits that
+ * never end.
  *
- *   stress_program.c   a thread's program: one random step after another, and what each means on plain arrays
+ *   stress_program.c   a thread's program: one random step after another, and
+ *                      what each means on plain arrays
  *   stress_submit.c    the same step through the public API
  *   stress_record.c    steps that are recorded once and launched several times
- *   stress_run.c       clusters of all kinds, threads, workers that are killed, the watchdog
+ *   stress_large.c     objects that a device grows for, and more of them than
+ *                      it can hold
+ *   stress_source.c    functions in source text: delays of their own, and
+ *                      modules that are loaded while streams wait
+ *   stress_run.c       clusters of all kinds, threads, workers that are killed,
+ *                      the watchdog
  *   stress_main.c      --seed, --graphs, --seconds
  *
- * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows what is in them: a step is applied to the model in
- * the order of submission, which is what the API promises. All functions are exact on integers, so results are compared to
- * the bit, whatever ran where. Threads share the cluster, its devices and their memory, but no array.
+ * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows
+ * what is in them: a step is applied to the model in the order of submission,
+ * which is what the API promises. All functions are exact on integers, so
+ * results are compared to the bit, whatever ran where. Threads share the
+ * cluster, its devices and their memory, but no array.
  *
- * WHAT MAY FAIL. Nothing, unless a worker was killed since the graph began. Then a read may fail with ECONSUMED, or with EDEPENDENCY
- * of such a failure, if an array from which its bytes come was ever overwritten in place (INOUT, REDUCE, OUT through a view). A read that
- * succeeds must be right in any case.
+ * WHAT MAY FAIL. Nothing, unless a worker was killed since the graph began.
+ * Then a read may fail with ECONSUMED, or with EDEPENDENCY of such a failure,
+ * if an array from which its bytes come was ever overwritten in place (INOUT,
+ * REDUCE, OUT through a view). A read that succeeds must be right in any case.
  *
- * A SEED gives the same programs and the same kinds of clusters; how threads interleave and when a worker dies is the machine's.
+ * A SEED gives the same programs and the same kinds of clusters; how threads
+ * interleave and when a worker dies is the machine's.
  */
 #ifndef TESTS_STRESS_STRESS_H
 #define TESTS_STRESS_STRESS_H
@@ -31,7 +42,8 @@
 enum {
     STRESS_ARRAYS_MAX   = 14, /* of a thread, at a time */
     STRESS_FRESH_MAX    = 64, /* of a graph: one bit each */
-    STRESS_RECORD_MAX   = 6,  /* steps that are recorded together */
+    STRESS_FLOOD_MAX    = 24,
+    STRESS_RECORD_MAX   = 6, /* steps that are recorded together */
     STRESS_THREADS_MAX  = 4,
     STRESS_DEVICES_MAX  = 8,
     STRESS_MAPPINGS_MAX = 3,
@@ -63,6 +75,7 @@ enum stress_kind {
     STRESS_ADD_INTO, /* INOUT */
     STRESS_REDUCE,
     STRESS_SPIN, /* INOUT: what comes after it on the device has to wait */
+    STRESS_SOURCE,
     STRESS_SNAPSHOT,
     STRESS_RECORD, /* a graph of a few steps, launched at once */
     STRESS_GET,
@@ -70,6 +83,8 @@ enum stress_kind {
     STRESS_UNMAP,
     STRESS_RELEASE,
     STRESS_LARGE,
+    STRESS_FLOOD, /* more than the device can hold at a time, one after the other
+                 */
     STRESS_KINDS
 };
 
@@ -83,8 +98,10 @@ struct stress_step {
     bool fresh; /* array[0] is made by it */
     bool donatable;
     int device;
+    int priority;
     uint64_t number;   /* fill's value, put's seed, large's bytes */
-    uint32_t delay_us; /* spin */
+    uint32_t delay_us; /* spin, source */
+    uint32_t source;   /* number of the source function */
     uint32_t mapping;  /* place */
     uint32_t repeat;   /* reduce: how often, each on another device; record: launches */
     bool by_rows;      /* as one index launch */
@@ -128,7 +145,8 @@ uint64_t stress_draw(struct stress_thread *thread, uint64_t bound); /* 0 .. boun
 bool stress_chance(struct stress_thread *thread, uint32_t percent);
 /* The next step of the thread's graph, which the arrays there are allow. */
 void stress_step_make(struct stress_thread *thread, struct stress_step *out_step);
-/* The next step of a recording: one that works on arrays, and may make one. false: there are no arrays for it. */
+/* The next step of a recording: one that works on arrays, and may make one.
+ * false: there are no arrays for it. */
 bool stress_step_make_recorded(struct stress_thread *thread, struct stress_step *out_step);
 /* What it means. Before the submit, but for reads, which change nothing. */
 void stress_step_apply(struct stress_thread *thread, const struct stress_step *step);
@@ -141,13 +159,31 @@ void stress_array_drop(
 
 /* ------------------------------------------------------------------------------------------------ on the cluster */
 
+#define STRESS_READ_TIMEOUT_MS 120000u /* the watchdog comes first */
+#define STRESS_RETRIES \
+    1000 /* a task that was never at fault may not give up  \
+                             */
+
 /* Submit, read, compare. Does not return when something is wrong. */
 void stress_step_play(struct stress_thread *thread, const struct stress_step *step);
-/* stress_record.c: makes, records, launches and applies; nothing is left to do for STRESS_RECORD. */
+/* stress_large.c */
+void stress_large_play(struct stress_thread *thread, const struct stress_step *step);
+void stress_flood_play(struct stress_thread *thread, const struct stress_step *step);
+/* stress_record.c: makes, records, launches and applies; nothing is left to do
+ * for STRESS_RECORD. */
 void stress_record_play(struct stress_thread *thread, const struct stress_step *step);
 void stress_log_step(struct stress_thread *thread, const struct stress_step *step);
 /* Read and compare all that is there, release everything. */
 void stress_graph_end(struct stress_thread *thread);
+
+/* Functions in source text, by number: each delays first, then computes this
+ * for each element. */
+#define STRESS_SOURCES 64u
+uint64_t stress_source_value(uint32_t number, uint64_t x, uint64_t z);
+/* Can the devices of this cluster compile? Says why not. */
+bool stress_source_probe(struct stress_run *run);
+/* Make it known to the cluster if it is not. The name is for the call. */
+void stress_source_ready(struct stress_thread *thread, uint32_t number, char out_name[32]);
 
 /* ------------------------------------------------------------------------------------------------ runs */
 
@@ -169,26 +205,33 @@ struct stress_run {
     uint32_t cluster; /* number of the cluster in this run */
     char about[160];  /* "2 devices, 1 run stream, transfer host, 3 threads" */
     bool kills;
+    bool scarce;          /* its devices have little memory */
+    bool sources;         /* its devices can compile */
     uint64_t deadline_ns; /* of this cluster */
     uint32_t thread_count;
     struct stress_thread *thread;
     _Atomic uint64_t deaths_begun,
         deaths_ended;                   /* of workers; a kill lies between the two */
     _Atomic uint64_t compared, excused; /* elements; reads that failed as they may */
-    uint64_t graphs, steps;             /* finished, of earlier clusters too */
-    _Atomic uint64_t graphs_left;       /* may be begun; all threads */
+    pthread_mutex_t source_lock;
+    uint64_t sources_known;       /* bits; guarded by source_lock */
+    uint64_t graphs, steps;       /* finished, of earlier clusters too */
+    _Atomic uint64_t graphs_left; /* may be begun; all threads */
     _Atomic bool stop;
 };
 
-/* Plays graphs on one cluster after another until time or graphs are over. Fails the test with a report when something is wrong. */
+/* Plays graphs on one cluster after another until time or graphs are over.
+ * Fails the test with a report when something is wrong. */
 void stress_play(const struct stress_profile *profile);
-/* Something is wrong in this thread: prints the cluster, the last steps of the thread, and fails the test. */
+/* Something is wrong in this thread: prints the cluster, the last steps of the
+ * thread, and fails the test. */
 _Noreturn void stress_fail(struct stress_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A call that must not fail. */
 void stress_must(struct stress_thread *thread, plasmon_status_t status, const char *what);
 
-/* stress_main.c: what was asked for on the command line, over these defaults. */
+/* stress_main.c: what was asked for on the command line, over these defaults.
+ */
 struct stress_profile stress_profile_from(const struct stress_profile *defaults);
 int stress_main(int argc, char **argv);
 

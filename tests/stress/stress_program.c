@@ -1,11 +1,13 @@
 /*
  * Programs: one random step after another, and what each means.
  *
- * A step that writes takes its operands as boxes of one size, each somewhere in its array and with its own steps, so that views
- * meet each other in every way. The written array is never among the read ones: that call would be refused.
+ * A step that writes takes its operands as boxes of one size, each somewhere in
+ * its array and with its own steps, so that views meet each other in every way.
+ * The written array is never among the read ones: that call would be refused.
  *
- * Weights are for trouble: much is read right after it was written, on another device; much is released right after it was used,
- * so that its memory goes to somebody else while a delayed kernel still reads it.
+ * Weights are for trouble: much is read right after it was written, on another
+ * device; much is released right after it was used, so that its memory goes to
+ * somebody else while a delayed kernel still reads it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +17,12 @@
 #include "tests/stress/stress.h"
 
 static const uint32_t weight[STRESS_KINDS] = {
-    [STRESS_FILL] = 6,      [STRESS_PUT] = 6,    [STRESS_UNARY] = 14, [STRESS_BINARY] = 16,
-    [STRESS_ADD_INTO] = 14, [STRESS_REDUCE] = 6, [STRESS_SPIN] = 14,  [STRESS_SNAPSHOT] = 5,
-    [STRESS_RECORD] = 4,    [STRESS_GET] = 4,    [STRESS_MAP] = 3,    [STRESS_UNMAP] = 3,
-    [STRESS_RELEASE] = 12,  [STRESS_LARGE] = 1,
+    [STRESS_FILL] = 6,    [STRESS_PUT] = 6,       [STRESS_UNARY] = 14,
+    [STRESS_BINARY] = 16, [STRESS_ADD_INTO] = 14, [STRESS_REDUCE] = 6,
+    [STRESS_SOURCE] = 14, [STRESS_SPIN] = 14,     [STRESS_SNAPSHOT] = 5,
+    [STRESS_RECORD] = 4,  [STRESS_GET] = 4,       [STRESS_MAP] = 3,
+    [STRESS_UNMAP] = 3,   [STRESS_RELEASE] = 12,  [STRESS_LARGE] = 1,
+    [STRESS_FLOOD] = 1,
 };
 
 static const char *const unary[]  = {"copy", "negative", "square"};
@@ -46,7 +50,8 @@ static uint32_t live_count(const struct stress_thread *thread)
     return count;
 }
 
-/* A live one that is at least so large, not `other`; STRESS_ARRAYS_MAX: there is none. */
+/* A live one that is at least so large, not `other`; STRESS_ARRAYS_MAX: there
+ * is none. */
 static uint32_t pick_array(struct stress_thread *thread, int64_t rows, int64_t columns,
                            uint32_t other)
 {
@@ -188,7 +193,8 @@ static bool make_target(struct stress_thread *thread, struct stress_step *step)
     return true;
 }
 
-/* A new array, of the size of a part of one that exists; or a part of one that exists. */
+/* A new array, of the size of a part of one that exists; or a part of one that
+ * exists. */
 static bool make_destination(struct stress_thread *thread, struct stress_step *step)
 {
     struct stress_view view;
@@ -204,6 +210,25 @@ static bool make_destination(struct stress_thread *thread, struct stress_step *s
             (struct stress_view){.count = {view.count[0], view.count[1]}, .step = {1, 1}};
     }
     return true;
+}
+
+/* Mostly a known one, sometimes one that nobody has loaded yet. A C compiler
+ * takes its time, and keeps nothing on disk. */
+static uint32_t draw_source(struct stress_thread *thread)
+{
+    bool gpu = thread->run->profile->gpu;
+
+    if (stress_chance(thread, gpu ? 10 : 2)) {
+        return (uint32_t)stress_draw(thread, STRESS_SOURCES);
+    }
+    return (uint32_t)stress_draw(thread, gpu ? 4 : 1);
+}
+
+static bool make_source(struct stress_thread *thread, struct stress_step *step)
+{
+    step->source = draw_source(thread);
+    return thread->run->sources && make_destination(thread, step) &&
+           add_sources(thread, step, 2);
 }
 
 static bool make_map(struct stress_thread *thread, struct stress_step *step)
@@ -244,7 +269,8 @@ static bool make_snapshot(struct stress_thread *thread, struct stress_step *step
 
 static bool waits(enum stress_kind kind)
 {
-    return kind == STRESS_GET || kind == STRESS_MAP || kind == STRESS_LARGE;
+    return kind == STRESS_GET || kind == STRESS_MAP || kind == STRESS_LARGE ||
+           kind == STRESS_FLOOD;
 }
 
 static bool make_kind(struct stress_thread *thread, struct stress_step *step)
@@ -277,6 +303,8 @@ static bool make_kind(struct stress_thread *thread, struct stress_step *step)
     case STRESS_SPIN:
         step->function = "spin";
         return make_target(thread, step);
+    case STRESS_SOURCE:
+        return make_source(thread, step);
     case STRESS_SNAPSHOT:
         return make_snapshot(thread, step);
     case STRESS_RECORD:
@@ -294,7 +322,10 @@ static bool make_kind(struct stress_thread *thread, struct stress_step *step)
     case STRESS_LARGE:
         step->number = (1u << 20) +
                        stress_draw(thread, thread->run->profile->large_bytes - (1u << 20));
-        return true;
+        return !thread->run->scarce;
+    case STRESS_FLOOD:
+        step->repeat = 4 + (uint32_t)stress_draw(thread, STRESS_FLOOD_MAX - 3);
+        return thread->run->scarce;
     case STRESS_KINDS:
         break;
     }
@@ -318,7 +349,8 @@ static enum stress_kind draw_kind(struct stress_thread *thread)
     return STRESS_GET;
 }
 
-/* Mostly short, sometimes long enough that a chain of waits builds up behind it. */
+/* Mostly short, sometimes long enough that a chain of waits builds up behind
+ * it. */
 static uint32_t draw_delay(struct stress_thread *thread)
 {
     return (uint32_t)stress_draw(thread, stress_chance(thread, 5) ? 10000 : 500);
@@ -333,13 +365,16 @@ void stress_step_make(struct stress_thread *thread, struct stress_step *out_step
                                  ? (int)stress_draw(thread, thread->run->devices)
                                  : PLASMON_ANYWHERE;
         out_step->delay_us = draw_delay(thread);
+        out_step->priority =
+            stress_chance(thread, 30) ? (int)stress_draw(thread, 3) - 1 : 0;
     } while ((thread->quiet && waits(out_step->kind)) || !make_kind(thread, out_step));
 }
 
 bool stress_step_make_recorded(struct stress_thread *thread, struct stress_step *out_step)
 {
     static const enum stress_kind kinds[] = {STRESS_FILL,     STRESS_UNARY, STRESS_BINARY,
-                                             STRESS_ADD_INTO, STRESS_SPIN,  STRESS_REDUCE};
+                                             STRESS_ADD_INTO, STRESS_SPIN,  STRESS_REDUCE,
+                                             STRESS_SOURCE};
 
     for (uint32_t attempts = 0; attempts < 20; attempts++) {
         memset(out_step, 0, sizeof(*out_step));
@@ -398,6 +433,8 @@ static uint64_t element(const struct stress_thread *thread, const struct stress_
         return *operand[0];
     case STRESS_SNAPSHOT:
         return *operand[1];
+    case STRESS_SOURCE:
+        return stress_source_value(step->source, *operand[1], *operand[2]);
     default:
         return combine(step->function, *operand[1], step->operands > 2 ? *operand[2] : 0);
     }
@@ -455,8 +492,8 @@ static int put_view(char *out, size_t size, uint32_t array, const struct stress_
 void stress_describe(const struct stress_step *step, char out[STRESS_LINE_BYTES])
 {
     static const char *const names[STRESS_KINDS] = {
-        "fill",     "put",    "unary", "binary", "inout", "reduce",  "spin",
-        "snapshot", "record", "get",   "map",    "unmap", "release", "large"};
+        "fill",     "put",    "unary", "binary", "inout", "reduce",  "spin",  "source",
+        "snapshot", "record", "get",   "map",    "unmap", "release", "large", "flood"};
     size_t used = 0;
     int wrote   = snprintf(out, STRESS_LINE_BYTES, "%s%s%s on %d%s,", names[step->kind],
                          step->function != NULL ? " " : "",
@@ -472,7 +509,8 @@ void stress_describe(const struct stress_step *step, char out[STRESS_LINE_BYTES]
             put_view(out + used, STRESS_LINE_BYTES - used, step->array[i], &step->view[i]);
         used += wrote > 0 ? (size_t)wrote : 0;
     }
-    if (used < STRESS_LINE_BYTES - 1 && step->kind == STRESS_SPIN) {
+    if (used < STRESS_LINE_BYTES - 1 &&
+        (step->kind == STRESS_SPIN || step->kind == STRESS_SOURCE)) {
         (void)snprintf(out + used, STRESS_LINE_BYTES - used, " %u us", step->delay_us);
     }
 }

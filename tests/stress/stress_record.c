@@ -1,9 +1,11 @@
 /*
- * Recorded graphs: a few steps are submitted between plasmon_graph_begin() and plasmon_graph_end(), and launched several times in a
- * row. Each launch means what the steps mean, one after the other, and is applied to the model so.
+ * Recorded graphs: a few steps are submitted between plasmon_graph_begin() and
+ * plasmon_graph_end(), and launched several times in a row. Each launch means
+ * what the steps mean, one after the other, and is applied to the model so.
  *
- * An array that a recorded step makes is a temporary: released before the end, and made anew by each launch, in the model too. A launch
- * fails as a whole, so what it writes comes from all that it touches.
+ * An array that a recorded step makes is a temporary: released before the end,
+ * and made anew by each launch, in the model too. A launch fails as a whole, so
+ * what it writes comes from all that it touches.
  */
 #include <string.h>
 
@@ -47,7 +49,8 @@ static void drop_temporaries(const struct recording *recording,
     }
 }
 
-/* A step is made when the ones before it were applied: they may have made what it reads. */
+/* A step is made when the ones before it were applied: they may have made what
+ * it reads. */
 static void record_steps(struct stress_thread *thread, struct recording *recording)
 {
     uint32_t wanted = 1 + (uint32_t)stress_draw(thread, STRESS_RECORD_MAX);

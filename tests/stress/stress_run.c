@@ -1,9 +1,12 @@
 /*
- * Clusters of all kinds, one after another, and threads that play graphs on each.
+ * Clusters of all kinds, one after another, and threads that play graphs on
+ * each.
  *
- * The test's own thread is the watchdog: it starts the others, then looks whether anything gets done. Steps are short, so 20 seconds without
- * one that ended is a wait that never ends, and the report says who waits: each thread's last steps, the head's status, the
- * workers' processes. One more thread kills workers, at most so often that their device is not given up.
+ * The test's own thread is the watchdog: it starts the others, then looks
+ * whether anything gets done. Steps are short, so 20 seconds without one that
+ * ended is a wait that never ends, and the report says who waits: each thread's
+ * last steps, the head's status, the workers' processes. One more thread kills
+ * workers, at most so often that their device is not given up.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,6 +24,7 @@
 #define STUCK_NS         20000000000ull
 #define REPORT_NS        5000000000ull /* how long the head may take to say its status then */
 #define KILLS_PER_DEVICE 6 /* of one cluster; the store gives up at 10 in a minute */
+#define SCARCE_BYTES     (128ull << 20) /* see stress_large.c */
 #define LOOK_MS          20
 #define WORKERS_SAY_MS   2000
 
@@ -50,7 +54,8 @@ static void *ask_status(void *user)
     return NULL;
 }
 
-/* Each worker says on stderr what its queue and its streams wait for (start_cluster() turned its log on). */
+/* Each worker says on stderr what its queue and its streams wait for
+ * (start_cluster() turned its log on). */
 static void ask_workers(void)
 {
     pid_t pids[STRESS_DEVICES_MAX * 2];
@@ -69,7 +74,8 @@ static void print_cluster(struct stress_run *run)
            (unsigned long long)run->profile->seed);
 }
 
-/* The status comes from a thread of its own: it may be the head that is stuck. */
+/* The status comes from a thread of its own: it may be the head that is stuck.
+ */
 static void print_all(struct stress_run *run)
 {
     pthread_t asker;
@@ -196,7 +202,8 @@ static void *killer_main(void *user)
             (30 + test_random(&random) % 500) * 1000000u * (run->profile->gpu ? 4 : 1);
         uint64_t until_ns = pl_now_ns() + pause_ns;
 
-        /* Its moment is any moment: this waits for time to pass, not for something to happen. */
+        /* Its moment is any moment: this waits for time to pass, not for something
+     * to happen. */
         while (!threads_done(run) && pl_now_ns() < until_ns) {
             (void)poll(NULL, 0, 5);
         }
@@ -230,8 +237,10 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
         (void)snprintf(count, sizeof(count), "%u", devices);
         options.gpus = count;
     } else {
-        options.gpus        = "none";
-        options.cpu_devices = devices;
+        options.gpus          = "none";
+        options.cpu_devices   = devices;
+        run->scarce           = test_random(random) % 4 == 0;
+        options.device_memory = run->scarce ? SCARCE_BYTES : 0;
     }
     run->thread_count = 1 + (uint32_t)(test_random(random) % 3);
     ASSERT_EQ(setenv("PLASMON_RUN_STREAMS", stream, 1), 0);
@@ -239,10 +248,13 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
     CLUSTER_OK(plasmon_init(&options, &run->client));
     CLUSTER_OK(plasmon_devices(run->client, NULL, 0, &run->devices));
     ASSERT_TRUE(run->devices > 0 && run->devices <= STRESS_DEVICES_MAX);
-    run->kills = run->profile->kills;
+    run->kills         = run->profile->kills;
+    run->sources_known = 0;
+    run->sources       = stress_source_probe(run);
     (void)snprintf(run->about, sizeof(run->about),
-                   "%u %s devices, %s run streams, transfer %s, %u threads", run->devices,
-                   run->profile->gpu ? "GPU" : "CPU", stream, options.transfer,
+                   "%u %s devices%s, %s run streams, transfer %s, %u threads", run->devices,
+                   run->profile->gpu ? "GPU" : "CPU",
+                   run->scarce ? " with little memory" : "", stream, options.transfer,
                    run->thread_count);
 }
 
@@ -296,6 +308,27 @@ static void watch(struct stress_run *run)
     }
 }
 
+/* No worker died but those that were killed: a crash would be repaired, and its tasks done again. */
+static void check_restarts(struct stress_run *run)
+{
+    static const char key[] = "\"restarts\":";
+    uint64_t restarts       = 0;
+    char *text;
+
+    CLUSTER_OK(plasmon_status_json(run->client, &text));
+    for (const char *at = strstr(text, key); at != NULL; at = strstr(at + 1, key)) {
+        restarts += strtoull(at + strlen(key), NULL, 10);
+    }
+    free(text);
+    if (restarts > atomic_load(&run->deaths_ended)) {
+        print_cluster(run);
+        test_fail(__FILE__, __LINE__,
+                  "workers were started again %llu times, and %llu were killed",
+                  (unsigned long long)restarts,
+                  (unsigned long long)atomic_load(&run->deaths_ended));
+    }
+}
+
 static void play_cluster(struct stress_run *run, uint64_t *random)
 {
     pthread_t killer;
@@ -314,6 +347,7 @@ static void play_cluster(struct stress_run *run, uint64_t *random)
     if (run->kills) {
         ASSERT_EQ(pthread_join(killer, NULL), 0);
     }
+    check_restarts(run);
     plasmon_finish(run->client);
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
@@ -331,6 +365,7 @@ static struct stress_run *run_create(const struct stress_profile *profile)
         run->thread[i].want    = calloc(STRESS_ELEMENTS_MAX, sizeof(uint64_t));
         ASSERT_TRUE(run->thread[i].scratch != NULL && run->thread[i].want != NULL);
     }
+    ASSERT_EQ(pthread_mutex_init(&run->source_lock, NULL), 0);
     return run;
 }
 
@@ -340,6 +375,7 @@ static void run_destroy(struct stress_run *run)
         free(run->thread[i].scratch);
         free(run->thread[i].want);
     }
+    (void)pthread_mutex_destroy(&run->source_lock); /* nobody has it */
     free(run->thread);
     free(run);
 }
@@ -365,7 +401,8 @@ void stress_play(const struct stress_profile *profile)
         run->cluster++;
         test_set_timeout(profile->seconds + 120); /* cluster_tag() set its own */
     }
-    printf("# %llu graphs, %llu steps on %u clusters, %llu workers killed; %llu elements "
+    printf("# %llu graphs, %llu steps on %u clusters, %llu workers killed; %llu "
+           "elements "
            "compared, %llu reads excused\n",
            (unsigned long long)run->graphs, (unsigned long long)run->steps, run->cluster,
            (unsigned long long)deaths, (unsigned long long)atomic_load(&run->compared),

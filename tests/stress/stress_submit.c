@@ -1,6 +1,7 @@
 /*
- * A step on the cluster: through the same calls that any program uses. What it reads it compares at once with the model; what a failed
- * read may say is in stress.h.
+ * A step on the cluster: through the same calls that any program uses. What it
+ * reads it compares at once with the model; what a failed read may say is in
+ * stress.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,10 +10,6 @@
 
 #include "tests/harness/test.h"
 #include "tests/stress/stress.h"
-
-#define READ_TIMEOUT_MS 120000u /* the watchdog comes first */
-#define RETRIES         1000    /* a task that was never at fault may not give up */
-#define SAMPLE          64
 
 static struct plasmon_shape shape_of(const struct stress_view *view)
 {
@@ -82,7 +79,7 @@ static void scalars_of(const struct stress_step *step, struct plasmon_call *call
     if (step->kind == STRESS_FILL) {
         scalar->i          = (int64_t)step->number;
         call->scalar_count = 1;
-    } else if (step->kind == STRESS_SPIN) {
+    } else if (step->kind == STRESS_SPIN || step->kind == STRESS_SOURCE) {
         scalar->i          = step->delay_us;
         call->scalar_count = 1;
     }
@@ -129,7 +126,8 @@ static void submit_once(struct stress_thread *thread, const struct stress_step *
     call.args      = args;
     call.arg_count = step->operands;
     call.device    = device;
-    call.retries   = RETRIES;
+    call.retries   = STRESS_RETRIES;
+    call.priority  = step->priority;
     scalars_of(step, &call, &scalar);
     stress_must(thread,
                 step->by_rows ? submit_rows(thread, step, &call, &made)
@@ -146,6 +144,13 @@ static void submit_once(struct stress_thread *thread, const struct stress_step *
 
 static void submit(struct stress_thread *thread, const struct stress_step *step)
 {
+    char name[32];
+
+    if (step->kind == STRESS_SOURCE) {
+        stress_source_ready(thread, step->source, name);
+        submit_once(thread, step, name, step->device);
+        return;
+    }
     submit_once(thread, step, step->function, step->device);
     for (uint32_t i = 1; i < step->repeat; i++) {
         submit_once(thread, step, step->function,
@@ -240,7 +245,8 @@ static void read_and_compare(struct stress_thread *thread, uint32_t place,
     struct plasmon_ref *ref = begin_operand(thread, place, view);
     plasmon_status_t status;
 
-    status = plasmon_get(thread->run->client, ref, thread->scratch, bytes, READ_TIMEOUT_MS);
+    status = plasmon_get(thread->run->client, ref, thread->scratch, bytes,
+                         STRESS_READ_TIMEOUT_MS);
     if (status == PLASMON_OK) {
         stress_show(array, view, thread->want);
         compare(thread, what, view, thread->want, thread->scratch, strides);
@@ -260,7 +266,8 @@ static void map(struct stress_thread *thread, const struct stress_step *step)
     size_t count = (size_t)(step->view[0].count[0] * step->view[0].count[1]);
     plasmon_status_t status;
 
-    status = plasmon_map(thread->run->client, ref, READ_TIMEOUT_MS, &mapping->mapping);
+    status =
+        plasmon_map(thread->run->client, ref, STRESS_READ_TIMEOUT_MS, &mapping->mapping);
     if (status != PLASMON_OK) {
         mapping->mapping = NULL;
         judge(thread, array, status, "plasmon_map");
@@ -289,61 +296,6 @@ static void unmap(struct stress_thread *thread, struct stress_mapping *mapping)
     memset(mapping, 0, sizeof(*mapping));
 }
 
-/* ------------------------------------------------------------------------------------------------ large objects */
-
-/*
- * One that its device has to grow for, and a copy of it on another one. A sample of the copy is compared. Nothing overwrites either in
- * place, so neither may fail.
- */
-static void large(struct stress_thread *thread, const struct stress_step *step)
-{
-    const struct plasmon_shape shape = {
-        .dtype = PLASMON_I64, .ndim = 1, .dim = {(int64_t)(step->number / 8)}};
-    const int64_t start          = (int64_t)(step->delay_us % 1000);
-    const int64_t count          = SAMPLE;
-    const int64_t stride         = (shape.dim[0] - start - 1) / count;
-    struct plasmon_client *px    = thread->run->client;
-    struct plasmon_arg out       = {.mode = PLASMON_OUT, .shape = &shape};
-    struct plasmon_call call     = PLASMON_CALL_INIT;
-    const plasmon_scalar_t value = {.i = (int64_t)step->number};
-    struct plasmon_ref *filled, *copied, *part;
-
-    call.function     = "fill_int";
-    call.args         = &out;
-    call.arg_count    = 1;
-    call.scalars      = &value;
-    call.scalar_count = 1;
-    call.device       = step->device;
-    call.retries      = RETRIES;
-    stress_must(thread, plasmon_submit(px, &call, &filled, NULL), "large fill_int");
-    {
-        struct plasmon_arg args[2] = {{.mode = PLASMON_OUT},
-                                      {.mode = PLASMON_IN, .ref = filled}};
-
-        call.function     = "copy";
-        call.args         = args;
-        call.arg_count    = 2;
-        call.scalar_count = 0;
-        call.device       = (step->device + 1) % (int)thread->run->devices;
-        stress_must(thread, plasmon_submit(px, &call, &copied, NULL), "large copy");
-    }
-    stress_must(thread, plasmon_release(px, filled), "plasmon_release");
-    stress_must(thread, plasmon_view(px, copied, &start, &count, &stride, &part),
-                "plasmon_view");
-    stress_must(
-        thread,
-        plasmon_get(px, part, thread->scratch, SAMPLE * sizeof(uint64_t), READ_TIMEOUT_MS),
-        "get of a large copy");
-    for (size_t i = 0; i < SAMPLE; i++) {
-        if (thread->scratch[i] != step->number) {
-            stress_fail(thread, "large copy: %016" PRIx64 ", not %016" PRIx64,
-                        thread->scratch[i], step->number);
-        }
-    }
-    stress_must(thread, plasmon_release(px, part), "plasmon_release");
-    stress_must(thread, plasmon_release(px, copied), "plasmon_release");
-}
-
 /* ------------------------------------------------------------------------------------------------ all */
 
 void stress_step_play(struct stress_thread *thread, const struct stress_step *step)
@@ -355,6 +307,7 @@ void stress_step_play(struct stress_thread *thread, const struct stress_step *st
     case STRESS_ADD_INTO:
     case STRESS_REDUCE:
     case STRESS_SPIN:
+    case STRESS_SOURCE:
         submit(thread, step);
         break;
     case STRESS_PUT:
@@ -379,7 +332,10 @@ void stress_step_play(struct stress_thread *thread, const struct stress_step *st
         release(thread, step->array[0]);
         break;
     case STRESS_LARGE:
-        large(thread, step);
+        stress_large_play(thread, step);
+        break;
+    case STRESS_FLOOD:
+        stress_flood_play(thread, step);
         break;
     case STRESS_KINDS:
         break;
