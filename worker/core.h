@@ -161,7 +161,7 @@ struct worker_ops {
                                     const struct kernel_function *function,
                                     const struct kernel_arg *args, uint32_t arg_count,
                                     const union kernel_scalar *scalars,
-                                    uint32_t scalar_count,
+                                    uint32_t scalar_count, uint64_t scratch_offset,
                                     struct kernel_launch_shape *io_shape, uint64_t tag,
                                     struct pl_err *err);
     plasmon_status_t (*fill_identity)(void *user, uint32_t stream,

@@ -72,7 +72,7 @@ plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch
     status = kernel_check(launch->function, shapes, launch->operand_count, launch->scalars,
                           launch->scalar_count, err);
     *out_scratch = 0;
-    if (status == PLASMON_OK && !launch->function->defined) {
+    if (status == PLASMON_OK) {
         *out_scratch = core->config.ops->scratch_bytes(
             core->config.user, launch->function, args, launch->operand_count,
             launch->scalars, launch->scalar_count);
@@ -160,8 +160,8 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
     }
     if (launch->function->defined) {
         return ops->run_defined(user, stream, launch->function, args, launch->operand_count,
-                                launch->scalars, launch->scalar_count, &launch->shape,
-                                launch->seq, err);
+                                launch->scalars, launch->scalar_count,
+                                launch->scratch_offset, &launch->shape, launch->seq, err);
     }
     return ops->run(user, stream, launch->function, args, launch->operand_count,
                     launch->scalars, launch->scalar_count, launch->scratch_offset,

@@ -286,14 +286,93 @@ static struct kernel_arg *args_translate(const struct worker_executor *executor,
     return translated;
 }
 
+/* What the function itself wants; what checks want comes behind it. */
+static uint64_t own_scratch_bytes(const struct worker_executor *executor,
+                                  const struct kernel_function *function,
+                                  const struct kernel_arg *args, uint32_t arg_count,
+                                  const union kernel_scalar *scalars, uint32_t scalar_count)
+{
+    return function->defined ? 0
+                             : kernel_scratch_bytes(executor->kernels, function, args,
+                                                    arg_count, scalars, scalar_count);
+}
+
 static uint64_t op_scratch_bytes(void *user, const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars, uint32_t scalar_count)
 {
     struct worker_executor *executor = user;
+    uint64_t bytes =
+        own_scratch_bytes(executor, function, args, arg_count, scalars, scalar_count);
 
-    return kernel_scratch_bytes(executor->kernels, function, args, arg_count, scalars,
-                                scalar_count);
+    return executor->check.on ? pl_round_up(bytes, 256) +
+                                    worker_check_scratch(&executor->check, args, arg_count)
+                              : bytes;
+}
+
+/* A function and all it needs, to be put into a stream once or twice. */
+struct run {
+    struct worker_executor *executor;
+    struct device_stream *stream;
+    const struct kernel_function *function;
+    const struct kernel_arg *args; /* with addresses */
+    uint32_t arg_count;
+    const union kernel_scalar *scalars;
+    uint32_t scalar_count;
+    struct device_ptr scratch;
+    uint64_t scratch_bytes;
+    struct kernel_launch_shape *io_shape; /* of a defined function */
+    uint64_t tag;
+};
+
+static plasmon_status_t run_once(void *user, struct pl_err *err)
+{
+    const struct run *run = user;
+
+    if (run->function->defined) {
+        return kernel_code_run(kernel_code_of(run->function), run->stream, run->args,
+                               run->arg_count, run->scalars, run->scalar_count,
+                               run->io_shape, run->tag, err);
+    }
+    return kernel_run(run->executor->kernels, run->stream, run->function, run->args,
+                      run->arg_count, run->scalars, run->scalar_count, run->scratch,
+                      run->scratch_bytes, run->tag, err);
+}
+
+static plasmon_status_t run_checked(struct run *run, uint32_t stream, struct pl_err *err)
+{
+    uint64_t own =
+        pl_round_up(own_scratch_bytes(run->executor, run->function, run->args,
+                                      run->arg_count, run->scalars, run->scalar_count),
+                    256);
+
+    run->scratch_bytes = own;
+    return worker_check_run(&run->executor->check, stream, run->stream, run->function,
+                            run->args, run->arg_count, device_ptr_add(run->scratch, own),
+                            run->tag, run_once, run, err);
+}
+
+/* run->args are offsets until here. */
+static plasmon_status_t run_put(struct run *run, uint32_t stream, uint64_t scratch_offset,
+                                struct pl_err *err)
+{
+    struct kernel_arg small[ARGS_ON_STACK];
+    struct kernel_arg *translated =
+        args_translate(run->executor, run->args, run->arg_count, small);
+    plasmon_status_t status;
+
+    if (translated == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for %u arguments",
+                          run->arg_count);
+    }
+    run->args    = translated;
+    run->stream  = stream_at(run->executor, stream);
+    run->scratch = worker_memory_own(run->executor->memory, scratch_offset);
+    status = run->executor->check.on ? run_checked(run, stream, err) : run_once(run, err);
+    if (translated != small) {
+        pl_free(translated);
+    }
+    return status;
 }
 
 static plasmon_status_t op_run(void *user, uint32_t stream,
@@ -303,22 +382,16 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
                                uint64_t scratch_offset, uint64_t scratch_bytes,
                                uint64_t tag, struct pl_err *err)
 {
-    struct worker_executor *executor = user;
-    struct kernel_arg small[ARGS_ON_STACK];
-    struct kernel_arg *translated = args_translate(executor, args, arg_count, small);
-    plasmon_status_t status;
+    struct run run = {.executor      = user,
+                      .function      = function,
+                      .args          = args,
+                      .arg_count     = arg_count,
+                      .scalars       = scalars,
+                      .scalar_count  = scalar_count,
+                      .scratch_bytes = scratch_bytes,
+                      .tag           = tag};
 
-    if (translated == NULL) {
-        return pl_err_set(err, PLASMON_ENOMEM, "no memory for %u arguments", arg_count);
-    }
-    status = kernel_run(executor->kernels, stream_at(executor, stream), function,
-                        translated, arg_count, scalars, scalar_count,
-                        worker_memory_own(executor->memory, scratch_offset), scratch_bytes,
-                        tag, err);
-    if (translated != small) {
-        pl_free(translated);
-    }
-    return status;
+    return run_put(&run, stream, scratch_offset, err);
 }
 
 static const struct kernel_function *op_function(void *user, uint32_t id, bool quiet,
@@ -336,27 +409,24 @@ static const char *op_function_text(void *user, uint32_t id)
     return worker_functions_text(&executor->functions, id);
 }
 
-static plasmon_status_t
-op_run_defined(void *user, uint32_t stream, const struct kernel_function *function,
-               const struct kernel_arg *args, uint32_t arg_count,
-               const union kernel_scalar *scalars, uint32_t scalar_count,
-               struct kernel_launch_shape *io_shape, uint64_t tag, struct pl_err *err)
+static plasmon_status_t op_run_defined(void *user, uint32_t stream,
+                                       const struct kernel_function *function,
+                                       const struct kernel_arg *args, uint32_t arg_count,
+                                       const union kernel_scalar *scalars,
+                                       uint32_t scalar_count, uint64_t scratch_offset,
+                                       struct kernel_launch_shape *io_shape, uint64_t tag,
+                                       struct pl_err *err)
 {
-    struct worker_executor *executor = user;
-    struct kernel_arg small[ARGS_ON_STACK];
-    struct kernel_arg *translated = args_translate(executor, args, arg_count, small);
-    plasmon_status_t status;
+    struct run run = {.executor     = user,
+                      .function     = function,
+                      .args         = args,
+                      .arg_count    = arg_count,
+                      .scalars      = scalars,
+                      .scalar_count = scalar_count,
+                      .io_shape     = io_shape,
+                      .tag          = tag};
 
-    if (translated == NULL) {
-        return pl_err_set(err, PLASMON_ENOMEM, "no memory for %u arguments", arg_count);
-    }
-    status =
-        kernel_code_run(kernel_code_of(function), stream_at(executor, stream), translated,
-                        arg_count, scalars, scalar_count, io_shape, tag, err);
-    if (translated != small) {
-        pl_free(translated);
-    }
-    return status;
+    return run_put(&run, stream, scratch_offset, err);
 }
 
 static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
@@ -379,6 +449,9 @@ static plasmon_status_t op_record_begin(void *user, void **io_recorder, uint32_t
     struct device_graph *graph       = *io_recorder;
     plasmon_status_t status          = PLASMON_OK;
 
+    if (executor->check.on) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "its functions are checked");
+    }
     if (graph == NULL) {
         status = device_graph_create(executor->device, branches, &graph, err);
     }
@@ -506,6 +579,7 @@ static void op_collect(void *user)
     }
     worker_inline_collect(&executor->reads, executor->reports->data,
                           executor->reports->user);
+    worker_check_collect(&executor->check);
     worker_functions_collect(&executor->functions);
 }
 
@@ -596,6 +670,8 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     executor->memory      = memory;
     executor->reports     = reports;
     executor->run_streams = run_streams;
+    executor->check       = (struct worker_check){
+              .device = device, .kernels = &executor->kernels, .core = &executor->core};
     worker_bulk_init(&executor->bulk);
 
     executor->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -637,6 +713,7 @@ void worker_executor_finish(struct worker_executor *executor)
     worker_bulk_finish(&executor->bulk);
     worker_lanes_finish(&executor->lanes);
     worker_trace_finish(&executor->trace);
+    worker_check_finish(&executor->check);
     worker_functions_finish(&executor->functions);
     worker_inline_finish(&executor->puts);
     worker_inline_finish(&executor->reads);

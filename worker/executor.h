@@ -9,6 +9,7 @@
 
 #include "transfer/transfer.h"
 #include "worker/bulk.h"
+#include "worker/check.h"
 #include "worker/core.h"
 #include "worker/functions.h"
 #include "worker/inline.h"
@@ -51,6 +52,7 @@ struct worker_executor {
     struct worker_lanes lanes;
     struct worker_bulk bulk;
     struct worker_functions functions;
+    struct worker_check check;
     struct transfer_counters counters;
     struct worker_trace trace;
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */

@@ -177,10 +177,11 @@ static void functions_allow(struct worker_daemon *daemon)
     static char cache_dir[4096];
     struct kernel_code_policy *policy = &daemon->executor.functions.policy;
 
-    policy->c_text          = daemon->options.allow_source;
-    policy->library_dir     = daemon->options.library_dir;
-    policy->cache_dir       = kernel_code_cache_dir(cache_dir, sizeof(cache_dir));
-    policy->cache_bytes_max = CACHE_BYTES_MAX;
+    daemon->executor.check.on = daemon->options.check_functions;
+    policy->c_text            = daemon->options.allow_source;
+    policy->library_dir       = daemon->options.library_dir;
+    policy->cache_dir         = kernel_code_cache_dir(cache_dir, sizeof(cache_dir));
+    policy->cache_bytes_max   = CACHE_BYTES_MAX;
 }
 
 static plasmon_status_t daemon_start(struct worker_daemon *daemon,

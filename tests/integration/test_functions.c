@@ -383,4 +383,77 @@ TEST(a_session_may_define_a_thousand_and_no_text_over_a_mebibyte)
     plasmon_finish(client);
 }
 
+/* ------------------------------------------------------------------------------------------------ checks */
+
+static struct plasmon_client *checked(void)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    cluster_tag();
+    options.gpus            = "none";
+    options.cpu_devices     = 1;
+    options.check_functions = 1;
+    CLUSTER_OK(plasmon_init(&options, &client));
+    return client;
+}
+
+/* y = f(x), new; or z += x as well when z is not NULL. */
+static struct plasmon_ref *apply(struct plasmon_client *client, const char *name,
+                                 struct plasmon_ref *x, struct plasmon_ref *z)
+{
+    struct plasmon_arg args[] = {{.mode = PLASMON_OUT},
+                                 {.mode = PLASMON_IN, .ref = x},
+                                 {.mode = PLASMON_INOUT, .ref = z}};
+    struct plasmon_call call  = PLASMON_CALL_INIT;
+    struct plasmon_ref *y;
+
+    call.function  = name;
+    call.args      = args;
+    call.arg_count = z == NULL ? 2 : 3;
+    CLUSTER_OK(plasmon_submit(client, &call, &y, NULL));
+    return y;
+}
+
+TEST(checks_find_an_input_that_is_written_and_an_output_that_is_not)
+{
+    struct plasmon_client *client = checked();
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 1, 0);
+    struct plasmon_ref *z         = cluster_put(client, COUNT, 0, 0);
+
+    CLUSTER_OK(define(
+        client, "good", "good(out f32[n] y, in f32[n] x, inout f32[n] z, i64 n := n)",
+        "void good(float *y, const float *x, float *z, long n)\n"
+        "{ for (long i = 0; i < n; i++) { z[i] += x[i]; y[i] = 2 * x[i]; } }"));
+    CLUSTER_OK(define(client, "writes", "writes(out f32[n] y, in f32[n] x, i64 n := n)",
+                      "void writes(float *y, float *x, long n)\n"
+                      "{ for (long i = 0; i < n; i++) y[i] = x[i]; x[n - 1] = 0; }"));
+    CLUSTER_OK(define(client, "misses", "misses(out f32[n] y, in f32[n] x, i64 n := n)",
+                      "void misses(float *y, const float *x, long n)\n"
+                      "{ for (long i = 1; i < n; i++) y[i] = x[i]; }"));
+    cluster_expect_ramp(client, apply(client, "good", x, z), COUNT, 2, 2);
+    cluster_expect_ramp(client, z, COUNT, 1, 2); /* added once, though it ran twice */
+    expect_failed(client, apply(client, "misses", x, NULL), PLASMON_EFUNCTION,
+                  "check: misses left elements of y unwritten", "");
+    expect_failed(client, apply(client, "writes", x, NULL), PLASMON_EFUNCTION,
+                  "check: writes wrote into x", "in");
+    plasmon_finish(client);
+}
+
+TEST(checks_have_nothing_against_built_in_functions)
+{
+    struct plasmon_client *client = checked();
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 1, 0);
+    struct plasmon_ref *y         = cluster_fill(client, COUNT, 2, 0);
+    struct plasmon_ref *part, *copy;
+    const int64_t start = 1, count = COUNT / 2, step = 2;
+
+    CLUSTER_OK(cluster_axpy(client, y, x, 1, 0));
+    cluster_expect_ramp(client, y, COUNT, 3, 1);
+    CLUSTER_OK(plasmon_view(client, y, &start, &count, &step, &part));
+    copy = cluster_copy(client, part, 0); /* an input with gaps */
+    cluster_expect_ramp(client, copy, COUNT / 2, 4, 2);
+    plasmon_finish(client);
+}
+
 TEST_MAIN()
