@@ -125,6 +125,22 @@ const char *trace_kind_name(uint32_t kind)
     return kind < PL_COUNT(names) ? names[kind] : "?";
 }
 
+const char *trace_stream_name(const struct trace_view *view, uint32_t device,
+                              uint32_t stream, char out[32])
+{
+    static const char *const others[] = {"copies in", "bytes out", "receives"};
+    uint32_t run                      = view->device_facts[device].run_streams;
+
+    if (stream < run) {
+        (void)snprintf(out, 32, "stream %u", stream);
+    } else if (stream - run < PL_COUNT(others)) {
+        (void)snprintf(out, 32, "%s", others[stream - run]);
+    } else {
+        (void)snprintf(out, 32, "urgent");
+    }
+    return out;
+}
+
 static struct trace_device *device_room(struct trace *trace, uint32_t device)
 {
     while (trace->devices.count <= device) {

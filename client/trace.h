@@ -57,5 +57,8 @@ void trace_write_json(const struct trace_view *view, FILE *out);
 /* One SVG picture. */
 void trace_write_svg(const struct trace_view *view, FILE *out);
 const char *trace_kind_name(uint32_t kind);
+/* As worker/core.h numbers them. */
+const char *trace_stream_name(const struct trace_view *view, uint32_t device,
+                              uint32_t stream, char out[32]);
 
 #endif

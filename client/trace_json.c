@@ -2,7 +2,7 @@
  * A timeline as Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing open.
  *
  *   process   a device; process 1000 is the clients
- *   thread    a stream of it: run streams first, then copies in, bytes out, receives
+ *   thread    a stream of it: run streams first, then copies in, bytes out, receives, then those of high priority
  *   slice     a launch ("X": begin and duration on the device)
  *   arrow     from the submit (a slice of no width in the clients' process) to where it runs ("s", "f")
  *
@@ -15,20 +15,6 @@
 #include "client/trace.h"
 
 #define CLIENTS_PROCESS 1000u
-
-static const char *stream_name(const struct trace_view *view, uint32_t device,
-                               uint32_t stream, char out[32])
-{
-    static const char *const copies[] = {"copies in", "bytes out", "receives"};
-    uint32_t run                      = view->device_facts[device].run_streams;
-
-    if (stream >= run && stream - run < PL_COUNT(copies)) {
-        (void)snprintf(out, 32, "%s", copies[stream - run]);
-    } else {
-        (void)snprintf(out, 32, "stream %u", stream);
-    }
-    return out;
-}
 
 static double us(const struct trace_view *view, uint64_t ns)
 {
@@ -73,7 +59,7 @@ static void devices(const struct trace_view *view, FILE *out)
                 (seen & UINT64_C(1) << span->stream) == 0) {
                 seen |= UINT64_C(1) << span->stream;
                 metadata(out, "thread_name", i, span->stream,
-                         stream_name(view, i, span->stream, stream));
+                         trace_stream_name(view, i, span->stream, stream));
             }
         }
     }

@@ -75,6 +75,10 @@ static void format_ns(double ns, char out[32])
     const char *unit = "ns";
     double value     = ns;
 
+    if (ns == 0) {
+        (void)snprintf(out, 32, "0");
+        return;
+    }
     if (ns >= 1e9) {
         value = ns / 1e9;
         unit  = "s";
@@ -277,9 +281,7 @@ static double busy_share(const struct plot *plot, uint32_t device)
 
 static double device_draw(const struct plot *plot, uint32_t device, double y)
 {
-    static const char *const copies[]      = {"copies in", "bytes out", "receives"};
     const struct plasmon_device_info *info = &plot->view->devices[device];
-    uint32_t run                           = plot->view->device_facts[device].run_streams;
     int lane_of[LANES_MAX];
     unsigned lanes = lanes_of(plot, device, lane_of);
 
@@ -306,16 +308,12 @@ static double device_draw(const struct plot *plot, uint32_t device, double y)
         if (lane_of[stream] < 0) {
             continue;
         }
-        if (stream >= run && stream - run < PL_COUNT(copies)) {
-            (void)snprintf(name, sizeof(name), "%s", copies[stream - run]);
-        } else {
-            (void)snprintf(name, sizeof(name), "stream %u", stream);
-        }
         (void)fprintf(
             plot->out,
             "<text x=\"%d\" y=\"%.1f\" class=\"lane\">%s</text>\n"
             "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#dde2e7\"/>\n",
-            LEFT - 10, lane_y + 17, name, LEFT, lane_y + 22, WIDTH - RIGHT, lane_y + 22);
+            LEFT - 10, lane_y + 17, trace_stream_name(plot->view, device, stream, name),
+            LEFT, lane_y + 22, WIDTH - RIGHT, lane_y + 22);
         lane_draw(plot, device, stream, lane_y + 3);
     }
     return y + lanes * LANE + BAND_GAP;

@@ -465,4 +465,60 @@ TEST(priorities_join_each_others_streams_where_one_needs_the_other)
     fake_destroy(fake);
 }
 
+TEST(however_many_branches_there_are_only_the_pool_is_used)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    for (uint64_t seq = 2; seq <= 60; seq++) {
+        fake_fill_after(fake, seq, (uint32_t)seq, 1, 0);
+    }
+    for (uint64_t seq = 1; seq <= 60; seq++) {
+        ASSERT_TRUE(store_ring_stream(fake->timelines[FAKE_US]->ring[seq]) <
+                    FAKE_RUN_STREAMS);
+    }
+    fake_destroy(fake);
+}
+
+TEST(what_moves_bytes_never_enters_a_stream_of_functions_nor_the_other_way_round)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch copy;
+
+    fake_fill(fake, 1, 1, 4);
+    for (uint64_t seq = 2; seq <= 6;
+         seq += 2) { /* a copy of what a function makes, and a function after it */
+        fake_launch_init(&copy, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+        fake_launch_fresh(&copy, (uint32_t)seq, 4);
+        fake_launch_piece(&copy, FAKE_BASE + FAKE_US, (uint32_t)seq - 1, 4);
+        fake_launch_after(&copy, FAKE_BASE + FAKE_US, seq - 1);
+        ASSERT_OK(fake_send(fake, &copy));
+        fake_fill_after(fake, seq + 1, (uint32_t)seq + 1, seq, 0);
+    }
+    for (uint64_t seq = 1; seq <= 7; seq++) {
+        uint32_t stream = store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
+
+        ASSERT_EQ(stream == FAKE_RUN_STREAMS, seq % 2 == 0);
+    }
+    fake_destroy(fake);
+}
+
+/* Memory goes from one launch to another when the first is done, seen by its word; so no stream has to wait for that. */
+TEST(scratch_is_given_to_the_next_launch_once_its_user_is_done)
+{
+    struct fake *fake = fake_create();
+    uint64_t bytes;
+
+    fake->scratch = 4096;
+    fake_fill(fake, 1, 1, 4);
+    bytes = fake_memory(fake).bytes_used;
+    fake_fill(fake, 2, 2, 4);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 2 * bytes); /* both run: a scratch each */
+    fake_finish(fake, 0, 1);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 2 * bytes - 4096);
+    fake_fill(fake, 3, 3, 4);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 3 * bytes - 4096);
+    fake_destroy(fake);
+}
+
 TEST_MAIN()
