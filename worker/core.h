@@ -9,7 +9,8 @@
  *   - nothing that was enqueued is put back. A launch is published just before its work goes to the device, in one go that waits
  *     for nothing: so a launch that was never published has touched nothing.
  *   - a buffer that is overwritten in place is marked CONSUMED in the table before its launch is enqueued.
- *   - a stream's word is written after the last launch of each batch on that stream; a later value covers earlier ones. It is also
+ *   - a stream's word is written after the last launch of each batch on that stream, and in between after 32 launches or
+ *     after some tens of microseconds of work (signal_bytes); a later value covers earlier ones. It is also
  *     written before anything goes into a stream that may wait for another device: what another device may need of this
  *     stream never hides behind such a wait.
  *   - same stream: no wait. Another stream of this device: ops->join. Another device: ops->wait on its timeline word.
@@ -215,6 +216,8 @@ struct worker_core_config {
     uint32_t host_device_count;
     uint32_t run_streams;    /* 1 .. WORKER_RUN_STREAMS_MAX */
     uint32_t urgent_streams; /* 0 .. WORKER_URGENT_STREAMS_MAX */
+    /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
+    uint64_t signal_bytes;
     struct store_timeline *const
         *timelines; /* one a host device; may hold NULL for devices that are not up */
     struct store_table *const *tables; /* one a host device; own one is written */

@@ -141,12 +141,13 @@ struct worker_stream {
     uint64_t last;              /* last seq that went in */
     uint64_t
         hazard; /* last seq in here that may wait for another device, itself or through a join */
-    uint32_t unsignalled; /* launches since the last signal */
-    uint64_t signalled;   /* a write of the word up to this seq went in, or was made */
-    bool woken;           /* the core stored the word since the last wake */
-    uint32_t limited;     /* enqueued launches with a time limit */
-    uint64_t watched;     /* the last one that was seen to have begun ... */
-    uint64_t watched_ns;  /* ... at this time */
+    uint32_t unsignalled;       /* launches since the last signal */
+    uint64_t unsignalled_bytes; /* what they work on */
+    uint64_t signalled;  /* a write of the word up to this seq went in, or was made */
+    bool woken;          /* the core stored the word since the last wake */
+    uint32_t limited;    /* enqueued launches with a time limit */
+    uint64_t watched;    /* the last one that was seen to have begun ... */
+    uint64_t watched_ns; /* ... at this time */
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
     uint64_t joined_word

@@ -330,9 +330,10 @@ static void word_store(struct worker_core *core, struct worker_launch *launch,
 {
     /* Release: what this launch stands for (entries, above all) is visible to who sees the word. */
     __atomic_store_n(&core->timeline->stream[stream].value, launch->seq, __ATOMIC_RELEASE);
-    core->streams[stream].woken       = true;
-    core->streams[stream].unsignalled = 0;
-    core->streams[stream].signalled   = launch->seq;
+    core->streams[stream].woken             = true;
+    core->streams[stream].unsignalled       = 0;
+    core->streams[stream].unsignalled_bytes = 0;
+    core->streams[stream].signalled         = launch->seq;
 }
 
 static void launch_running(struct worker_core *core, struct worker_stream *stream,
@@ -342,6 +343,24 @@ static void launch_running(struct worker_core *core, struct worker_stream *strea
     core->launch_count++;
     core->running_count++;
     stream->limited += launch->time_limit_ms != 0;
+}
+
+static uint64_t bytes_of(const struct worker_launch *launch)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        bytes += launch->operands[i].bytes;
+    }
+    return bytes;
+}
+
+/* In the middle of a batch, so that what is done is seen to be. */
+static bool signal_due(const struct worker_core *core, const struct worker_stream *stream)
+{
+    return stream->unsignalled >= WORKER_SIGNAL_EVERY ||
+           (core->config.signal_bytes != 0 &&
+            stream->unsignalled_bytes >= core->config.signal_bytes);
 }
 
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch)
@@ -377,10 +396,11 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
 
     mine->last = launch->seq;
     mine->unsignalled++;
+    mine->unsignalled_bytes += bytes_of(launch);
     launch_running(core, mine, launch);
     if (without_work && idle && clear) {
         word_store(core, launch, stream);
-    } else if (mine->unsignalled >= WORKER_SIGNAL_EVERY || launch->time_limit_ms != 0) {
+    } else if (launch->time_limit_ms != 0 || signal_due(core, mine)) {
         worker_stream_signal(core, stream);
     }
 }

@@ -316,8 +316,9 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     if (mine->running.count != 0 && mine->running.last->seq == mine->last) {
         mine->running.last->signalled = true;
     }
-    mine->unsignalled = 0;
-    mine->signalled   = mine->last;
+    mine->unsignalled       = 0;
+    mine->unsignalled_bytes = 0;
+    mine->signalled         = mine->last;
 }
 
 void worker_streams_flush(struct worker_core *core)

@@ -18,7 +18,8 @@
 #define FAKE_US      1u /* our host device */
 #define FAKE_RUN_STREAMS \
     2u /* so copies are stream 2, sends 3, receives 4, urgent functions 5 */
-#define FAKE_CHUNK (1u << 20)
+#define FAKE_CHUNK        (1u << 20)
+#define FAKE_SIGNAL_BYTES 8192u
 
 struct fake {
     struct worker_core *core;

@@ -465,6 +465,22 @@ TEST(priorities_join_each_others_streams_where_one_needs_the_other)
     fake_destroy(fake);
 }
 
+/* Those that work on much are signalled without waiting for the end of the batch. */
+TEST(large_launches_are_signalled_within_a_batch)
+{
+    struct fake *fake = fake_create();
+
+    send_after_peer(fake, 1, 1, 1); /* holds the queue */
+    fake_fill_after(fake, 2, 2, 1, 0);
+    fake_fill(fake, 3, 3, 4096); /* 16 KiB, in the other stream */
+    fake_fill_after(fake, 4, 4, 3, 0);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_peer_publish(fake, 0, 1, 5);
+    ASSERT_STR(fake_calls(fake), "wait:0:0.5>=1 run:0:fill run:0:fill run:1:fill "
+                                 "signal:1:3 run:1:fill signal:0:2 signal:1:4");
+    fake_destroy(fake);
+}
+
 TEST(however_many_branches_there_are_only_the_pool_is_used)
 {
     struct fake *fake = fake_create();
