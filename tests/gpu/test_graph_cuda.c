@@ -1,0 +1,282 @@
+/*
+ * Recorded graphs on the GPUs of this machine: bytes of replays against plain submission, on one GPU and across two, with producers that are
+ * late, products (cuBLAS) inside, and scalars and buffers that change; and what a node of a long chain costs, printed.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tests/integration/cluster.h"
+
+enum { SIDE = 96, COUNT = SIDE * SIDE, CHAIN = 10000, DEVICES_MAX = 16 };
+
+/* A private cluster; skips unless it has `gpus` GPUs. */
+static struct plasmon_client *start(uint32_t gpus)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_device_info infos[DEVICES_MAX];
+    struct plasmon_client *client;
+    uint32_t count = 0;
+
+    cluster_tag();
+    CLUSTER_OK(plasmon_init(&options, &client));
+    CLUSTER_OK(plasmon_devices(client, infos, DEVICES_MAX, &count));
+    if (count == 0 || infos[0].kind != 2 || count < gpus) {
+        plasmon_finish(client);
+        test_skip(gpus == 1 ? "no GPU" : "fewer than two GPUs");
+    }
+    return client;
+}
+
+static struct plasmon_ref *matrix(struct plasmon_client *client, double first, int device)
+{
+    struct plasmon_shape shape         = {PLASMON_F32, 2, {SIDE, SIDE}};
+    struct plasmon_put_options options = PLASMON_PUT_INIT;
+    float *data                        = malloc(COUNT * sizeof(float));
+    struct plasmon_ref *ref;
+
+    for (int i = 0; i < COUNT; i++) {
+        data[i] = (float)(first + 0.001 * (i % 1013) - 0.5);
+    }
+    options.device    = device;
+    options.donatable = 1;
+    CLUSTER_OK(plasmon_put(client, data, &shape, &options, &ref));
+    free(data);
+    return ref;
+}
+
+static void submit(struct plasmon_client *client, const char *function,
+                   const struct plasmon_arg *args, uint32_t arg_count,
+                   const plasmon_scalar_t *scalars, uint32_t scalar_count, int device,
+                   struct plasmon_ref **out_refs)
+{
+    struct plasmon_call call = PLASMON_CALL_INIT;
+
+    call.function     = function;
+    call.args         = args;
+    call.arg_count    = arg_count;
+    call.scalars      = scalars;
+    call.scalar_count = scalar_count;
+    call.device       = device;
+    CLUSTER_OK(plasmon_submit(client, &call, out_refs, NULL));
+}
+
+static void add_to(struct plasmon_client *client, struct plasmon_ref *y,
+                   struct plasmon_ref *x, double a, int device)
+{
+    struct plasmon_arg args[] = {{.mode = PLASMON_INOUT, .ref = y},
+                                 {.mode = PLASMON_IN, .ref = x}};
+    plasmon_scalar_t scalar   = {.f = a};
+
+    submit(client, "axpy", args, 2, &scalar, 1, device, NULL);
+}
+
+static struct plasmon_ref *product(struct plasmon_client *client, struct plasmon_ref *a,
+                                   struct plasmon_ref *b, double alpha, int device)
+{
+    struct plasmon_arg args[]  = {{.mode = PLASMON_OUT},
+                                  {.mode = PLASMON_IN, .ref = a},
+                                  {.mode = PLASMON_IN, .ref = b}};
+    plasmon_scalar_t scalars[] = {{.f = alpha}, {.i = 0}, {.i = 0}};
+    struct plasmon_ref *c;
+
+    submit(client, "gemm", args, 3, scalars, 3, device, &c);
+    return c;
+}
+
+/*
+ * x on device 0 and y on `other` feed each other through products, small enough to stay small: branches that are independent for
+ * a while, two temporaries of one device and one that crosses. Returns a new output on `other`.
+ */
+static struct plasmon_ref *program(struct plasmon_client *client, struct plasmon_ref *x,
+                                   struct plasmon_ref *y, int other)
+{
+    struct plasmon_ref *xx = product(client, x, x, 0.001, 0);
+    struct plasmon_ref *yy = product(client, y, y, 0.001, other);
+    struct plasmon_ref *xy, *out;
+
+    add_to(client, x, xx, -0.5, 0);
+    add_to(client, y, yy, 0.25, other);
+    xy = product(client, x, y, 0.002, 0);
+    add_to(client, y, xy, -0.125, other);
+    out = product(client, xy, y, 0.003, other);
+    CLUSTER_OK(plasmon_release(client, xx));
+    CLUSTER_OK(plasmon_release(client, yy));
+    CLUSTER_OK(plasmon_release(client, xy));
+    return out;
+}
+
+static void expect_same(struct plasmon_client *client, struct plasmon_ref *a,
+                        struct plasmon_ref *b, const char *what, int round)
+{
+    float *left = malloc(COUNT * sizeof(float)), *right = malloc(COUNT * sizeof(float));
+
+    CLUSTER_OK(plasmon_get(client, a, left, COUNT * sizeof(float), CLUSTER_WAIT_MS));
+    CLUSTER_OK(plasmon_get(client, b, right, COUNT * sizeof(float), CLUSTER_WAIT_MS));
+    for (int i = 0; i < COUNT; i++) {
+        if (memcmp(&left[i], &right[i], sizeof(float)) != 0) {
+            test_fail(__FILE__, __LINE__,
+                      "round %d: %s: element %d is %.9g replayed and %.9g submitted", round,
+                      what, i, (double)left[i], (double)right[i]);
+            break;
+        }
+    }
+    free(left);
+    free(right);
+}
+
+static void compare_rounds(struct plasmon_client *client, int other, int rounds)
+{
+    struct plasmon_ref *x = matrix(client, 0, 0), *y = matrix(client, 0.3, other);
+    struct plasmon_ref *a = matrix(client, 0, 0), *b = matrix(client, 0.3, other);
+    struct plasmon_ref *out, *plain                  = NULL;
+    struct plasmon_graph *graph;
+
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    out = program(client, x, y, other);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < rounds; round++) {
+        /* Now one producer is late, now the other. */
+        cluster_spin(client, round % 2 == 0 ? x : y, round % 10 == 0 ? 3000 : 50,
+                     round % 2 == 0 ? 0 : other, NULL);
+        CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+        CLUSTER_OK(plasmon_release(client, plain));
+        plain = program(client, a, b, other);
+        if (round % 10 == 9) {
+            expect_same(client, out, plain, "the output", round);
+            expect_same(client, x, a, "x", round);
+            expect_same(client, y, b, "y", round);
+        }
+    }
+    CLUSTER_OK(plasmon_graph_release(client, graph));
+}
+
+TEST(a_graph_on_one_gpu_is_what_its_calls_are)
+{
+    struct plasmon_client *client = start(1);
+
+    test_set_timeout(300);
+    compare_rounds(client, 0, 200);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+TEST(a_graph_across_two_gpus_is_what_its_calls_are_whoever_is_late)
+{
+    struct plasmon_client *client = start(2);
+
+    test_set_timeout(300);
+    compare_rounds(client, 1, 1000);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+TEST(other_scalars_and_other_refs_change_what_is_replayed)
+{
+    struct plasmon_client *client = start(1);
+    struct plasmon_ref *x[3], *p[3];
+    struct plasmon_ref *one = matrix(client, 1, 0);
+    struct plasmon_graph *graph;
+
+    test_set_timeout(300);
+    for (int i = 0; i < 3; i++) {
+        x[i] = matrix(client, i, 0);
+        p[i] = matrix(client, i, 0);
+    }
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    for (int i = 0; i < 5; i++) {
+        add_to(client, x[0], one, 0.5, 0);
+    }
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < 60; round++) {
+        struct plasmon_graph_binding binding = {x[0], x[round % 3]};
+        double value                         = 0.25 * (round % 4);
+        struct plasmon_graph_scalar set      = {.call = 3, .value = {.f = value}};
+        bool changed                         = round % 4 != 2;
+
+        CLUSTER_OK(plasmon_graph_launch(client, graph, &binding, round % 3 != 0, &set,
+                                        changed, NULL));
+        for (int i = 0; i < 5; i++) {
+            add_to(client, p[round % 3], one, i == 3 && changed ? value : 0.5, 0);
+        }
+        if (round % 5 == 4) {
+            for (int i = 0; i < 3; i++) {
+                expect_same(client, x[i], p[i], "a bound array", round);
+            }
+        }
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+TEST(a_worker_killed_between_launches_of_a_graph_is_replaced)
+{
+    struct plasmon_client *client = start(1);
+    struct plasmon_ref *x         = matrix(client, 0, 0), *out, *expected;
+    struct plasmon_graph *graph;
+
+    test_set_timeout(300);
+    expected = product(client, x, x, 0.5, 0);
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    out = product(client, x, x, 0.5, 0);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 20; i++) {
+            CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+        }
+        expect_same(client, out, expected, "a product", round);
+        if (round < 2) {
+            cluster_kill(cluster_worker(client, 0));
+        }
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+/* ------------------------------------------------------------------------------------------------ figures */
+
+static double us_a_node(struct plasmon_client *client, struct plasmon_ref *x,
+                        struct plasmon_graph *graph, struct plasmon_ref *one, int launches)
+{
+    uint64_t begin_ns = pl_now_ns();
+
+    for (int k = 0; k < launches; k++) {
+        if (graph != NULL) {
+            CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+            continue;
+        }
+        for (int i = 0; i < CHAIN; i++) {
+            add_to(client, x, one, 1, 0);
+        }
+    }
+    CLUSTER_OK(plasmon_wait(client, &x, 1, 1, PLASMON_FOREVER, NULL, NULL));
+    return (double)(pl_now_ns() - begin_ns) / 1000.0 / ((double)CHAIN * launches);
+}
+
+TEST(what_a_node_of_a_long_chain_costs)
+{
+    struct plasmon_client *client = start(1);
+    struct plasmon_ref *x = matrix(client, 0, 0), *one = matrix(client, 1, 0);
+    struct plasmon_graph *graph;
+    double plain, first, again, row;
+
+    test_set_timeout(300);
+    (void)us_a_node(client, x, NULL, one, 1); /* warm */
+    plain = us_a_node(client, x, NULL, one, 1);
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    for (int i = 0; i < CHAIN; i++) {
+        add_to(client, x, one, 1, 0);
+    }
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    first = us_a_node(client, x, graph, one, 1);
+    again = us_a_node(client, x, graph, one, 1);
+    row   = us_a_node(client, x, graph, one, 50);
+    printf("# a chain of %d nodes, us a node: submitted %.3f, first launch %.3f, replayed "
+           "%.3f, 50 launches in a row %.3f\n",
+           CHAIN, plain, first, again, row);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+TEST_MAIN()
