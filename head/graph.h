@@ -47,6 +47,7 @@ struct graph_arg {
     uint32_t mode;
     uint32_t slot;
     uint32_t reduce_op;
+    bool dense;          /* the function takes no gaps */
     struct pl_view view; /* in the slot's coordinates */
     struct pl_box hull;
 };

@@ -230,6 +230,7 @@ static void arg_fill(struct start_graph *start, const struct graph_arg *from,
     arg->view      = from->view;
     arg->dtype     = graph_slot_at(start->graph, from->slot)->shape.dtype;
     arg->reduce_op = from->reduce_op;
+    arg->dense     = from->dense;
     if (ref != NULL) {
         PL_CHECK(pl_view_compose(&ref->base, &from->view, &arg->view, &unused) ==
                  PLASMON_OK); /* the shapes are equal */

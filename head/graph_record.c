@@ -130,6 +130,7 @@ static plasmon_status_t arg_record(struct head_client *client, struct head_graph
     }
     arg->mode      = wire->mode;
     arg->reduce_op = wire->reduce_op;
+    arg->dense     = wire->dense;
     status         = wire_view_get(wire->n_view, wire->view,
                                    &graph_slot_at(graph, arg->slot)->shape, &arg->view, err);
     if (status == PLASMON_OK && wire->dense) {

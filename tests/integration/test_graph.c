@@ -298,6 +298,60 @@ TEST(views_reduce_and_rows_of_one_array_replay_to_the_bit)
     plasmon_finish(client);
 }
 
+static const char blend_cuda[] =
+    "extern \"C\" __global__ void blend(float *y, const float *x, float a, long long n)\n"
+    "{ for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += "
+    "(long long)gridDim.x * blockDim.x) y[i] = a * x[i] + 0.5f * y[i]; }\n";
+static const char blend_c[] =
+    "void blend(float *y, const float *x, float a, long n)\n"
+    "{ for (long i = 0; i < n; i++) y[i] = a * x[i] + 0.5f * y[i]; }\n";
+
+static void blend(struct plasmon_client *client, struct plasmon_ref *y,
+                  struct plasmon_ref *x, double a, int device)
+{
+    struct plasmon_arg args[] = {{.mode = PLASMON_INOUT, .ref = y},
+                                 {.mode = PLASMON_IN, .ref = x}};
+    plasmon_scalar_t scalar   = {.f = a};
+
+    submit(client, "blend", args, 2, &scalar, 1, device, "blend", NULL);
+}
+
+TEST(functions_of_ones_own_are_recorded_like_built_in_ones)
+{
+    struct plasmon_client *client        = cluster_start(2);
+    struct plasmon_source_options source = PLASMON_SOURCE_OPTIONS_INIT;
+    struct plasmon_graph_scalar set      = {.label = "blend", .value = {.f = 0.125}};
+    struct plasmon_ref *x[2], *y[2];
+    struct plasmon_graph *graph;
+
+    source.c_text = blend_c;
+    CLUSTER_OK(plasmon_function_source(
+        client, "blend", blend_cuda,
+        "blend(inout f32[n] y, in f32[n] x, f32 a, i64 n := n)", &source));
+    for (int i = 0; i < 2; i++) {
+        x[i] = cluster_put(client, COUNT, (float)i, i);
+        y[i] = cluster_put(client, COUNT, (float)i, i);
+    }
+    CLUSTER_OK(plasmon_graph_begin(client, &graph)); /* not even compiled yet */
+    blend(client, x[0], x[1], 0.25, 0);
+    add_to(client, x[1], x[0], -0.5, 1, NULL);
+    blend(client, x[1], x[0], 0.25, 1);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < 20; round++) {
+        bool changed = round % 4 == 3;
+
+        CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, changed ? &set : NULL,
+                                        changed, NULL));
+        blend(client, y[0], y[1], changed ? 0.125 : 0.25, 0);
+        add_to(client, y[1], y[0], -0.5, 1, NULL);
+        blend(client, y[1], y[0], changed ? 0.125 : 0.25, 1);
+        expect_same(client, x[0], y[0], "x", round);
+        expect_same(client, x[1], y[1], "y", round);
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 /* ------------------------------------------------------------------------------------------------ refusals */
 
 TEST(what_does_not_fit_the_recording_is_refused_at_the_call)
