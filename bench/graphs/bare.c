@@ -3,9 +3,8 @@
 
 #include "base/alloc.h"
 
-#define BUDGET_NS 6000000000ull /* of one figure */
-#define RUNS_MIN  5u
-#define RUNS_MAX  256u
+#define RUNS_MIN 5u
+#define RUNS_MAX 256u
 
 plasmon_status_t graphs_time(const struct graphs_run *run,
                              plasmon_status_t (*once)(void *user, struct pl_err *err),
@@ -25,7 +24,7 @@ plasmon_status_t graphs_time(const struct graphs_run *run,
         if (i >= run->drop) {
             sample[count++] = (double)(pl_now_ns() - began) * 1e-9;
         }
-        if (count >= RUNS_MIN && pl_now_ns() - first > BUDGET_NS) {
+        if (count >= RUNS_MIN && pl_now_ns() - first > run->budget_ms * 1000000ull) {
             break;
         }
     }

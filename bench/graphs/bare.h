@@ -25,6 +25,7 @@ struct graphs_run {
     bool cuda;
     bool cold; /* measure that mode too */
     uint32_t runs, drop;
+    uint32_t budget_ms; /* of one figure */
 };
 
 /* Both fit bench_run_raw(): config is a struct graphs_run. */

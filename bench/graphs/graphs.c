@@ -17,8 +17,10 @@
 #include "bench/graphs/multi.h"
 #include "bench/graphs/table.h"
 
-#define RUNS 30u
-#define DROP 3u
+#define RUNS            30u
+#define DROP            3u
+#define BUDGET_MS       6000u /* of one figure: fewer runs when they take longer */
+#define BUDGET_QUICK_MS 1500u
 
 struct graphs_options {
     const char *part;
@@ -36,14 +38,16 @@ struct graphs_options {
 
 #define OPTION(field) offsetof(struct graphs_options, field)
 static const struct cli_option options[] = {
-    {"--part", "LIST", CLI_TEXT, OPTION(part), "of six, multi, chain [all]"},
+    {"--part", "LIST", CLI_TEXT, OPTION(part),
+     "of six, multi, chain [all; six,chain with --quick]"},
     {"--graph", "LIST", CLI_TEXT, OPTION(graph),
      "of vec, bs, img, ml, hits, dl, cg, mul [all]"},
     {"--devices", "N", CLI_COUNT, OPTION(devices),
      "the most that multi uses, up to 8 [all; 2 CPU devices]"},
     {"--sizes", "LIST", CLI_TEXT, OPTION(sizes),
      "tiny, small, middle, large [small,middle,large; tiny without a GPU]"},
-    {"--quick", NULL, CLI_FLAG, OPTION(quick), "small and middle"},
+    {"--quick", NULL, CLI_FLAG, OPTION(quick),
+     "small and middle sizes, a second and a half for each figure: minutes in all"},
     {"--resident", NULL, CLI_FLAG, OPTION(resident),
      "leave out the runs that copy their inputs from host memory"},
     {"--runs", "N", CLI_COUNT, OPTION(runs),
@@ -126,6 +130,11 @@ static bool list_is_of(const char *list, const char *all)
     return true;
 }
 
+static uint32_t budget_ms(const struct graphs_options *given)
+{
+    return given->quick ? BUDGET_QUICK_MS : BUDGET_MS;
+}
+
 /* ------------------------------------------------------------------------------------------------ six */
 
 static bool measure_six(struct benchmark *bench, const struct graphs_definition *definition,
@@ -133,11 +142,12 @@ static bool measure_six(struct benchmark *bench, const struct graphs_definition 
 {
     struct graphs_row row = {.definition = definition, .size = size};
     struct graphs_graph graph;
-    struct graphs_run run = {.graph = &graph,
-                             .cuda  = bench->cuda,
-                             .cold  = !bench->given.resident,
-                             .runs  = bench->given.runs,
-                             .drop  = DROP};
+    struct graphs_run run = {.graph     = &graph,
+                             .cuda      = bench->cuda,
+                             .cold      = !bench->given.resident,
+                             .runs      = bench->given.runs,
+                             .drop      = DROP,
+                             .budget_ms = budget_ms(&bench->given)};
     double played[GRAPHS_RESULTS];
     struct pl_err bare_err = {0}, play_err = {0};
     bool bare_ok, play_ok;
@@ -214,10 +224,11 @@ static bool measure_multi(struct benchmark *bench, const struct graphs_graph *gr
                           uint32_t devices, bool all_policies)
 {
     static const char *const policies[]  = {"auto", "pinned", "locality", "round-robin"};
-    struct graphs_multi config           = {.run     = {.graph = graph,
-                                                        .cuda  = bench->cuda,
-                                                        .runs  = bench->given.runs,
-                                                        .drop  = DROP},
+    struct graphs_multi config           = {.run     = {.graph     = graph,
+                                                        .cuda      = bench->cuda,
+                                                        .runs      = bench->given.runs,
+                                                        .drop      = DROP,
+                                                        .budget_ms = budget_ms(&bench->given)},
                                             .devices = devices};
     double by_hand[GRAPHS_MULTI_RESULTS] = {-1, -1};
     struct pl_err err                    = {0};
@@ -319,7 +330,9 @@ static int complete_options(struct graphs_options *given, bool cuda)
 {
     uint32_t gpus = bench_machine_gpus();
 
-    given->part    = given->part != NULL ? given->part : "six,multi,chain";
+    given->part    = given->part != NULL ? given->part
+                     : given->quick      ? "six,chain"
+                                         : "six,multi,chain";
     given->graph   = given->graph != NULL ? given->graph : "vec,bs,img,ml,hits,dl,cg,mul";
     given->sizes   = given->sizes != NULL ? given->sizes
                      : !cuda              ? "tiny"

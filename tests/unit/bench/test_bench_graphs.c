@@ -68,8 +68,9 @@ TEST(the_c_texts_give_what_fp64_gives_resident_and_cold)
     for (size_t i = 0; i < PL_COUNT(definitions); i++) {
         double result[GRAPHS_RESULTS];
         struct graphs_graph graph;
-        const struct graphs_run run = {.graph = &graph, .cold = true, .runs = 3, .drop = 1};
-        struct pl_err err           = {0};
+        const struct graphs_run run = {
+            .graph = &graph, .cold = true, .runs = 3, .drop = 1, .budget_ms = 1000};
+        struct pl_err err = {0};
 
         build(&graph, definitions[i]);
         if (graphs_bare_run(&run, result, GRAPHS_RESULTS, &err) != PLASMON_OK) {
