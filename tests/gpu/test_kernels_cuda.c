@@ -225,6 +225,33 @@ TEST(an_illegal_access_is_seen_as_a_lost_device)
     fails_when_it_runs("test_illegal");
 }
 
+TEST(a_matrix_that_has_no_factor_leaves_a_record_with_its_tag)
+{
+    int64_t dim[2]    = {100, 100};
+    struct pl_err err = {0};
+    struct runner runner;
+    struct trial trial;
+    uint64_t tag = 0;
+
+    open_gpu(&runner);
+    trial_begin(&trial, "cholesky", PL_F64, test_seed());
+    trial_out(&trial);
+    (void)trial_array(&trial, KERNEL_IN, PL_F64, 2, dim, 0, 0);
+    for (int64_t i = 0; i < 100; i++) {
+        trial_set(&trial, 1, i * 101, i == 70 ? -1 : 4);
+    }
+    trial_prepare(&trial);
+    ASSERT_OK(runner_enqueue(&runner, &trial, &err));
+    ASSERT_OK(runner_wait(&runner, &err));
+    ASSERT_TRUE(kernel_failure(runner.context, &tag, &err));
+    ASSERT_EQ(tag, 77); /* runner_enqueue()'s */
+    ASSERT_STATUS(err.status, PLASMON_ESINGULAR);
+    ASSERT_CONTAINS(err.text, "leading minor of order 71");
+    ASSERT_TRUE(!kernel_failure(runner.context, &tag, &err));
+    trial_end(&trial);
+    runner_close(&runner);
+}
+
 TEST(spin_keeps_the_stream_busy_that_long)
 {
     struct kernel_arg x       = {.mode = KERNEL_INOUT, .dtype = PL_F32};
