@@ -114,7 +114,7 @@ struct plasmon_options {
     uint32_t connect_timeout_ms; /* 0: 20000 */
     const char *
         bin_dir; /* where plasmon-store and the others are; NULL: $PLASMON_BIN_DIR, beside libplasmon, then PATH */
-    int check_functions; /* private cluster: check what functions write (docs/functions.md); 0: as $PLASMON_CHECK says */
+    int check_functions; /* private cluster: check what functions write (docs/own-functions.md); 0: as $PLASMON_CHECK says */
     const char *
         library_dir; /* private cluster: where library functions may come from; NULL: nowhere */
 };
@@ -492,7 +492,7 @@ plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd);
 /* ------------------------------------------------------------------------------------------------ functions of one's own */
 
 /*
- * A function of the session, besides the built-in ones. docs/functions.md has the whole story. Its signature:
+ * A function of the session, besides the built-in ones. docs/own-functions.md has the whole story. Its signature:
  *
  *   saxpy(inout f32[n] y, in f32[n] x, f32 a, i64 n := n)
  *
