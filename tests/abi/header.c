@@ -1,5 +1,5 @@
-/* The public header stands alone, as strict C17. */
-#include "plasmon/plasmon.h"
+/* The public headers stand alone, as strict C17. */
+#include "plasmon/function.h"
 
 int plasmon_header_c(void);
 int plasmon_header_c(void)

@@ -1,5 +1,5 @@
 /* The public header stands alone, as C++11. */
-#include "plasmon/plasmon.h"
+#include "plasmon/function.h"
 
 int plasmon_header_cxx();
 int plasmon_header_cxx()

@@ -94,12 +94,14 @@ TEST(every_field_of_a_graph_and_of_an_index_arrives)
 
 TEST(every_field_of_a_task_arrives)
 {
+    static const uint32_t launch_shape[WIRE_LAUNCH_SHAPE_COUNT] = {
+        2147483647, 1, 65535, 1024, 1, 1, 232448};
     struct pl_shape shape   = {.dtype = PL_F64, .ndim = 3, .dim = {3, 1ll << 33, 5}};
     struct pl_view view     = view_of(1000000, 77, 3);
     struct frame_arg args[] = {
         {.mode = 1, .ref = 1, .view = &view},
         {.mode = 2, .ref = UINT64_MAX, .shape = &shape},
-        {.mode = 4, .ref = 300, .reduce_op = 3, .relaxed = true},
+        {.mode = 4, .ref = 300, .reduce_op = 3, .relaxed = true, .dense = true},
     };
     uint64_t scalars[]     = {0, UINT64_MAX, 0x3ff0000000000000ull};
     struct frame_task task = {.id           = 0x123456789abcull,
@@ -111,7 +113,8 @@ TEST(every_field_of_a_task_arrives)
                               .scalar_count = 3,
                               .label        = "a label",
                               .place        = 4,
-                              .retries      = 9};
+                              .retries      = 9,
+                              .launch_shape = launch_shape};
     Plasmon__V1__ClientFrame *got;
     struct wire_arena arena;
     struct frame frame;
@@ -126,6 +129,10 @@ TEST(every_field_of_a_task_arrives)
     ASSERT_STR(got->tasks[0]->label, "a label");
     ASSERT_EQ(got->tasks[0]->place, 4);
     ASSERT_EQ(got->tasks[0]->retries, 9);
+    ASSERT_EQ(got->tasks[0]->n_launch_shape, WIRE_LAUNCH_SHAPE_COUNT);
+    for (uint32_t i = 0; i < WIRE_LAUNCH_SHAPE_COUNT; i++) {
+        ASSERT_EQ(got->tasks[0]->launch_shape[i], launch_shape[i]);
+    }
     ASSERT_EQ(got->tasks[0]->n_scalars, 3);
     ASSERT_TRUE(memcmp(got->tasks[0]->scalars, scalars, sizeof(scalars)) == 0);
     ASSERT_EQ(got->tasks[0]->n_args, 3);
@@ -141,12 +148,15 @@ TEST(every_field_of_a_task_arrives)
     ASSERT_TRUE(got->tasks[0]->args[1]->shape->dim[1] == 1ull << 33);
     ASSERT_EQ(got->tasks[0]->args[2]->reduce_op, 3);
     ASSERT_TRUE(got->tasks[0]->args[2]->relaxed);
+    ASSERT_TRUE(got->tasks[0]->args[2]->dense && !got->tasks[0]->args[1]->dense);
     wire_arena_finish(&arena);
     frame_finish(&frame);
 }
 
 TEST(the_largest_task_fits_into_the_room_that_the_encoder_reserves)
 {
+    static const uint32_t launch_shape[WIRE_LAUNCH_SHAPE_COUNT] = {
+        UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
     struct pl_shape shape   = {.dtype = PL_C128, .ndim = 8};
     struct pl_view view     = {.ndim = 8};
     struct frame_arg args[] = {{.mode      = 8,
@@ -154,18 +164,20 @@ TEST(the_largest_task_fits_into_the_room_that_the_encoder_reserves)
                                 .view      = &view,
                                 .shape     = &shape,
                                 .reduce_op = UINT32_MAX,
-                                .relaxed   = true}};
+                                .relaxed   = true,
+                                .dense     = true}};
     char label[129];
-    struct frame_task task = {.id         = UINT64_MAX,
-                              .kind       = UINT32_MAX,
-                              .function   = UINT32_MAX,
-                              .args       = args,
-                              .arg_count  = 1,
-                              .put_offset = UINT64_MAX,
-                              .label      = label,
-                              .place      = UINT32_MAX,
-                              .retries    = UINT32_MAX,
-                              .donatable  = true};
+    struct frame_task task = {.id           = UINT64_MAX,
+                              .kind         = UINT32_MAX,
+                              .function     = UINT32_MAX,
+                              .args         = args,
+                              .arg_count    = 1,
+                              .put_offset   = UINT64_MAX,
+                              .label        = label,
+                              .place        = UINT32_MAX,
+                              .retries      = UINT32_MAX,
+                              .donatable    = true,
+                              .launch_shape = launch_shape};
     struct frame frame;
 
     memset(label, 'x', sizeof(label) - 1);

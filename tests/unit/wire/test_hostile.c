@@ -129,6 +129,60 @@ TEST(tasks_are_checked)
     wire_arena_finish(&arena);
 }
 
+TEST(launch_shapes_are_checked)
+{
+    uint32_t shape[8] = {1, 1, 1, 32, 1, 1, 0, 0};
+
+    one_init();
+    one.task.n_launch_shape = 6;
+    one.task.launch_shape   = shape;
+    refuse_one(PLASMON_EMALFORMED, "a launch shape has 6 numbers");
+    one.task.n_launch_shape = 8;
+    one.task.launch_shape   = shape;
+    refuse_one(PLASMON_EMALFORMED, "a launch shape has 8 numbers");
+    shape[6]                = UINT32_MAX;
+    one.task.n_launch_shape = 7;
+    one.task.launch_shape   = shape;
+    refuse_one(PLASMON_EMALFORMED, "shared memory is over");
+    wire_arena_finish(&arena);
+}
+
+TEST(definitions_are_checked)
+{
+    Plasmon__V1__FunctionDefine define  = PLASMON__V1__FUNCTION_DEFINE__INIT;
+    Plasmon__V1__FunctionDefine *list[] = {&define};
+    static uint8_t large[WIRE_SOURCE_BYTES_MAX + 1];
+    uint8_t hash[WIRE_HASH_BYTES];
+
+    define.name      = (char *)(uintptr_t) "f";
+    define.signature = (char *)(uintptr_t) "f()";
+    define.c_text    = (ProtobufCBinaryData){.len = 1, .data = (uint8_t *)(uintptr_t) "x"};
+#define REFUSE_DEFINE(status, part) \
+    one_init();                     \
+    one.frame.n_define = 1;         \
+    one.frame.define   = list;      \
+    refuse_one(status, part)
+    REFUSE_DEFINE(PLASMON_EMALFORMED, "define[0]: its id is 0");
+    define.id = WIRE_FUNCTION_FIRST;
+    REFUSE_DEFINE(PLASMON_EMALFORMED, "define[0]: its hash is not that of its content");
+    wire_function_hash(&define, hash);
+    define.hash = (ProtobufCBinaryData){.len = sizeof(hash), .data = hash};
+    hash[7] ^= 1;
+    REFUSE_DEFINE(PLASMON_EMALFORMED, "its hash");
+    define.library = (char *)(uintptr_t) "x.so";
+    REFUSE_DEFINE(PLASMON_EMALFORMED, "either source text or a library");
+    define.library = (char *)(uintptr_t) "";
+    define.c_text  = (ProtobufCBinaryData){.len = 2, .data = (uint8_t *)(uintptr_t) "x\0"};
+    REFUSE_DEFINE(PLASMON_EMALFORMED, "c_text has a NUL");
+    define.c_text.len = 0;
+    define.cuda_text  = (ProtobufCBinaryData){.len = sizeof(large), .data = large};
+    REFUSE_DEFINE(PLASMON_ELIMIT, "cuda_text has 1048577 bytes");
+    define.name          = (char *)(uintptr_t) "";
+    define.cuda_text.len = 0;
+    REFUSE_DEFINE(PLASMON_EMALFORMED, "it needs a name");
+    wire_arena_finish(&arena);
+}
+
 TEST(arguments_are_checked)
 {
     int64_t view[4] = {0, 1, 1, 0};

@@ -154,6 +154,47 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     return PLASMON_OK;
 }
 
+static const struct kernel_function *op_function(void *user, uint32_t id, bool quiet,
+                                                 struct pl_err *err)
+{
+    struct fake *fake = user;
+
+    (void)id;
+    fake->own_quiet = quiet;
+    if (fake->own == NULL) {
+        (void)pl_err_set(err, fake->own_status, "short");
+    }
+    return fake->own;
+}
+
+static const char *op_function_text(void *user, uint32_t id)
+{
+    (void)user;
+    (void)id;
+    return "all of the compiler's words";
+}
+
+static plasmon_status_t op_run_defined(void *user, uint32_t stream,
+                                       const struct kernel_function *function,
+                                       const struct kernel_arg *args, uint32_t arg_count,
+                                       const union kernel_scalar *scalars,
+                                       uint32_t scalar_count, uint64_t scratch_offset,
+                                       struct kernel_launch_shape *io_shape, uint64_t tag,
+                                       struct pl_err *err)
+{
+    struct fake *fake = user;
+
+    (void)args;
+    (void)arg_count;
+    (void)scalars;
+    (void)scalar_count;
+    (void)scratch_offset;
+    (void)tag;
+    (void)err;
+    CALL("own", ":%u:%s:%u", stream, function->name, io_shape->block[0]);
+    return refuse(fake, "own");
+}
+
 static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
                                          const struct kernel_arg *arg, uint64_t tag)
 {
@@ -328,6 +369,9 @@ static const struct worker_ops fake_ops = {
     .read             = op_read,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
+    .function         = op_function,
+    .function_text    = op_function_text,
+    .run_defined      = op_run_defined,
     .fill_identity    = op_fill_identity,
     .signal           = op_signal,
     .begin            = op_begin,

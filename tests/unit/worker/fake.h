@@ -40,7 +40,11 @@ struct fake {
     uint64_t starved_bytes;
     uint32_t doorbells;
     uint32_t wakes;
-    uintptr_t recordings; /* how many were made; the last one's number */
+    const struct kernel_function
+        *own;                    /* what every defined function is; NULL: not loaded yet */
+    plasmon_status_t own_status; /* why there is none: EAGAIN, or a failure for good */
+    bool own_quiet;              /* as the core said when it asked last */
+    uintptr_t recordings;        /* how many were made; the last one's number */
 };
 
 struct fake *fake_create(void);

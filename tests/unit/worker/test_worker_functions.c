@@ -1,0 +1,124 @@
+/* Functions that clients define, as the core sees them: a launch waits for its function, and nothing goes while code is loaded. */
+#include "kernels/signature.h"
+#include "tests/unit/worker/fake.h"
+
+#define OWN WIRE_FUNCTION_FIRST
+
+static struct kernel_signature *own(void)
+{
+    struct kernel_signature *signature = NULL;
+
+    ASSERT_OK(kernel_signature_parse("own(out f32[n] x)", &signature, NULL));
+    return signature;
+}
+
+static void send_own(struct fake *fake, uint64_t seq, uint32_t slot)
+{
+    static uint32_t shape[WIRE_LAUNCH_SHAPE_COUNT] = {3, 1, 1, 64, 1, 1, 0};
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    launch.message.function       = OWN;
+    launch.message.n_launch_shape = PL_COUNT(shape);
+    launch.message.launch_shape   = shape;
+    fake_launch_fresh(&launch, slot, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(a_launch_waits_for_its_function_and_holds_up_what_is_behind_it)
+{
+    struct kernel_signature *signature = own();
+    struct fake *fake                  = fake_create();
+
+    fake->own_status = PLASMON_EAGAIN;
+    fake_fill(fake, 1, 1, 4);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1");
+    send_own(fake, 2, 2);
+    fake_fill(fake, 3, 3, 4);
+    ASSERT_STR(fake_calls(fake), ""); /* not even the fill behind it */
+    ASSERT_TRUE(!fake->own_quiet);    /* the first fill is on the device */
+
+    fake_finish(fake, 0, 1); /* nothing is any more: the core asks again by itself */
+    ASSERT_TRUE(fake->own_quiet);
+    ASSERT_STR(fake_calls(fake), "");
+
+    fake->own = &signature->function;
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "own:0:own:64 run:1:fill signal:0:2 signal:1:3");
+    fake_destroy(fake);
+    kernel_signature_destroy(signature);
+}
+
+TEST(the_words_of_what_is_enqueued_are_written_before_a_launch_waits_for_its_function)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->own_status = PLASMON_EAGAIN;
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    send_own(fake, 2, 2);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1");
+    fake_destroy(fake);
+}
+
+TEST(nothing_is_enqueued_while_the_core_is_held)
+{
+    struct kernel_signature *signature = own();
+    struct fake *fake                  = fake_create();
+
+    fake->own = &signature->function;
+    worker_core_hold(fake->core);
+    worker_core_hold(fake->core);
+    fake_fill(fake, 1, 1, 4);
+    send_own(fake, 2, 2);
+    ASSERT_STR(fake_calls(fake), "");
+    worker_core_resume(fake->core);
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "");
+    worker_core_resume(fake->core);
+    worker_core_complete(fake->core); /* looks at the queue, for somebody resumed it */
+    ASSERT_STR(fake_calls(fake), "run:0:fill own:1:own:64 signal:0:1 signal:1:2");
+    fake_destroy(fake);
+    kernel_signature_destroy(signature);
+}
+
+TEST(a_function_that_does_not_compile_fails_its_launch_with_all_that_was_said)
+{
+    struct fake *fake = fake_create();
+
+    fake->own_status = PLASMON_ECOMPILE;
+    send_own(fake, 1, 1);
+    fake_fill(fake, 2, 2, 4);
+    ASSERT_CONTAINS(fake_calls(fake), "run:");
+    worker_core_complete(fake->core);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:1:ECOMPILE");
+    ASSERT_STR(fake->last_text, "all of the compiler's words");
+    fake_destroy(fake);
+}
+
+TEST(a_launch_that_is_cancelled_while_it_waits_for_its_function_lets_others_go)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    uint64_t seq                       = 1;
+    struct pl_err err                  = {0};
+
+    fake->own_status = PLASMON_EAGAIN;
+    send_own(fake, 1, 1);
+    fake_fill(fake, 2, 2, 4);
+    ASSERT_STR(fake_calls(fake), "");
+    command.n_cancel = 1;
+    command.cancel   = &seq;
+    ASSERT_OK(worker_core_command(fake->core, &command, &err));
+    worker_core_advance(fake->core);
+    ASSERT_CONTAINS(fake_calls(fake), "run:");
+    worker_core_complete(fake->core);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:1:ECANCELLED");
+    fake_destroy(fake);
+}
+
+TEST_MAIN()
