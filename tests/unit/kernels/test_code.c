@@ -188,7 +188,8 @@ TEST(a_number_that_is_not_0_fails_the_launch)
     ASSERT_TRUE(device_cpu_failure(runner.device, &tag, &failure));
     ASSERT_EQ(tag, 7);
     ASSERT_STATUS(failure.status, PLASMON_EFUNCTION);
-    ASSERT_STR(failure.text, "fails returned 7");
+    ASSERT_CONTAINS(failure.text, "fails (grid 3x1x1, block 64x1x1");
+    ASSERT_CONTAINS(failure.text, "returned 7");
     kernel_code_destroy(code);
     runner_close(&runner);
 }
