@@ -32,6 +32,7 @@ static void root_free(struct root *root)
 {
     pl_vec_finish(&root->failures);
     pl_free(root->base);
+    pl_free(root->value);
     pl_free(root);
 }
 

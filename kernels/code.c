@@ -113,6 +113,12 @@ plasmon_status_t kernel_code_load(struct kernel_code *code, struct device *devic
     return status;
 }
 
+/* A library may do anything when it is closed. */
+bool kernel_code_loaded(const struct kernel_code *code)
+{
+    return code->module != NULL || (code->kind == DEVICE_CUDA && code->library != NULL);
+}
+
 void kernel_code_destroy(struct kernel_code *code)
 {
     if (code == NULL) {

@@ -64,7 +64,8 @@ plasmon_status_t kernel_code_build(const struct kernel_definition *definition,
                                    struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t kernel_code_load(struct kernel_code *code, struct device *device,
                                   struct pl_err *err) PL_MUST_CHECK;
-/* After load: unloads, under the same condition. */
+/* Is anything of it in the device, so that destroying it unloads, under the condition that loading has? */
+bool kernel_code_loaded(const struct kernel_code *code);
 void kernel_code_destroy(struct kernel_code *code);
 /* What kernel_check() takes; lives as long as the code. */
 const struct kernel_function *kernel_code_function(const struct kernel_code *code);

@@ -251,10 +251,7 @@ plasmon_status_t worker_functions_init(struct worker_functions *functions,
 static void function_bury(struct worker_functions *functions,
                           struct worker_function *function)
 {
-    bool loaded = function->code != NULL && function->state == FUNCTION_READY &&
-                  device_get_info(functions->device)->kind == DEVICE_CUDA;
-
-    if (!loaded) {
+    if (function->code == NULL || !kernel_code_loaded(function->code)) {
         function_destroy(function);
         return;
     }
