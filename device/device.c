@@ -350,6 +350,11 @@ struct device_stream *device_graph_branch(struct device_graph *graph, uint32_t b
     return graph->branches[branch];
 }
 
+bool device_stream_records(const struct device_stream *stream)
+{
+    return stream->records;
+}
+
 plasmon_status_t device_graph_begin(struct device_graph *graph, struct pl_err *err)
 {
     plasmon_status_t status;

@@ -186,6 +186,8 @@ plasmon_status_t device_graph_create(struct device *device, uint32_t branches,
                                      struct device_graph **out_graph, struct pl_err *err);
 void device_graph_destroy(struct device_graph *graph); /* what it recorded stays */
 struct device_stream *device_graph_branch(struct device_graph *graph, uint32_t branch);
+/* Is it a branch: will what is put on it run later, and perhaps many times? */
+bool device_stream_records(const struct device_stream *stream);
 plasmon_status_t device_graph_begin(struct device_graph *graph, struct pl_err *err);
 /* What is on the branch now is mark number `mark`, from 0, of this recording. */
 plasmon_status_t device_graph_mark(struct device_graph *graph, uint32_t branch,

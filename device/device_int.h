@@ -116,6 +116,7 @@ struct device {
 };
 struct device_stream {
     struct device *device;
+    bool records; /* a graph's branch; constant */
 };
 struct device_event {
     struct device *device;

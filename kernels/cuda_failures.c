@@ -81,6 +81,10 @@ plasmon_status_t cuda_report(const struct cuda_call *call, const uint64_t *words
                                  .function = kernel_id_of(call->function),
                                  .refused  = KERNEL_DATA_ARGUMENT};
 
+    if (device_stream_records(call->stream)) {
+        /* The tag would be that of the recording, at every launch: such a function is launched by itself (worker/graph.c). */
+        return PLASMON_ENOTSUP;
+    }
     for (uint32_t i = 0; i < count; i++) {
         params.word[i]  = words[i];
         params.error[i] = (uint32_t)errors[i];

@@ -117,9 +117,10 @@ plasmon_status_t device_cpu_graph_create(struct device *device, uint32_t branche
     graph->base.device       = device;
     graph->base.branch_count = branches;
     for (uint32_t i = 0; i < branches; i++) {
-        graph->branches[i].base.device = device;
-        graph->branches[i].recording   = &graph->recording;
-        graph->base.branches[i]        = &graph->branches[i].base;
+        graph->branches[i].base.device  = device;
+        graph->branches[i].base.records = true;
+        graph->branches[i].recording    = &graph->recording;
+        graph->base.branches[i]         = &graph->branches[i].base;
     }
     *out_graph = &graph->base;
     return PLASMON_OK;

@@ -61,7 +61,6 @@ struct device_cuda_stream {
     CUstream stream;
     CUevent join_event;    /* for joins of this stream with others */
     CUdeviceptr workspace; /* cuBLAS's, made when first needed; 0: none */
-    bool records;          /* a graph's branch: what goes in is captured */
 };
 
 static inline struct device_cuda *device_cuda_of(struct device *device)

@@ -64,7 +64,7 @@ plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branch
             device_cuda_graph_destroy(&graph->base);
             return status;
         }
-        device_cuda_stream_of(graph->base.branches[i])->records = true;
+        graph->base.branches[i]->records = true;
         graph->base.branch_count++;
     }
     *out_graph = &graph->base;

@@ -161,7 +161,7 @@ plasmon_status_t device_cuda_signal(struct device_stream *base, uint64_t *word,
     CUdeviceptr address;
     plasmon_status_t status = device_cuda_host_address(cuda, word, sizeof(*word), &address);
 
-    if (stream->records) {
+    if (base->records) {
         return PLASMON_ENOTSUP; /* a captured value is a constant */
     }
     if (status == PLASMON_OK) {
@@ -183,7 +183,7 @@ plasmon_status_t device_cuda_wait(struct device_stream *base, uint64_t *word,
     CUdeviceptr address;
     plasmon_status_t status = device_cuda_host_address(cuda, word, sizeof(*word), &address);
 
-    if (stream->records) {
+    if (base->records) {
         return PLASMON_ENOTSUP; /* a captured value is a constant */
     }
     if (status == PLASMON_OK) {
@@ -219,7 +219,7 @@ plasmon_status_t device_cuda_notify(struct device_stream *base, int eventfd)
     struct device_cuda *cuda          = cuda_of(stream);
     plasmon_status_t status           = device_cuda_enter(cuda);
 
-    if (stream->records) {
+    if (base->records) {
         return PLASMON_ENOTSUP;
     }
     return status != PLASMON_OK
@@ -234,7 +234,7 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
     struct device_cuda *cuda          = cuda_of(stream);
     plasmon_status_t status           = device_cuda_enter(cuda);
 
-    if (stream->records) {
+    if (base->records) {
         return PLASMON_ENOTSUP; /* marks are for that */
     }
     if (status == PLASMON_OK) {
@@ -292,7 +292,7 @@ plasmon_status_t device_cuda_event_record(struct device_event *base,
     struct device_cuda *cuda = device_cuda_of(base->device);
     plasmon_status_t status  = device_cuda_enter(cuda);
 
-    if (device_cuda_stream_of(stream)->records) {
+    if (stream->records) {
         return PLASMON_ENOTSUP;
     }
     if (status == PLASMON_OK) {

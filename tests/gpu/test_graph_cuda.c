@@ -210,6 +210,41 @@ TEST(other_scalars_and_other_refs_change_what_is_replayed)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
+/* Its report bears the number of the launch, so it is not captured: launched call by call. */
+TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
+{
+    struct plasmon_client *client = start(1);
+    struct plasmon_shape shape    = {PLASMON_F32, 2, {8, 8}};
+    struct plasmon_ref *matrices[2], *root;
+    struct plasmon_graph *graph;
+    float data[64] = {0};
+
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 8; i++) {
+            data[9 * i] = k == 0 ? 4 : -4;
+        }
+        CLUSTER_OK(plasmon_put(client, data, &shape, NULL, &matrices[k]));
+    }
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    {
+        struct plasmon_arg args[] = {{.mode = PLASMON_OUT},
+                                     {.mode = PLASMON_IN, .ref = matrices[0]}};
+
+        submit(client, "cholesky", args, 2, NULL, 0, 0, &root);
+    }
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < 12; round++) {
+        int wrong                            = round % 4 == 2;
+        struct plasmon_graph_binding binding = {matrices[0], matrices[wrong]};
+
+        CLUSTER_OK(plasmon_graph_launch(client, graph, &binding, 1, NULL, 0, NULL));
+        ASSERT_STATUS(plasmon_get(client, root, data, sizeof(data), CLUSTER_WAIT_MS),
+                      wrong ? PLASMON_ESINGULAR : PLASMON_OK);
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
 TEST(a_worker_killed_between_launches_of_a_graph_is_replaced)
 {
     struct plasmon_client *client = start(1);

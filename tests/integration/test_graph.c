@@ -352,6 +352,51 @@ TEST(functions_of_ones_own_are_recorded_like_built_in_ones)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+/* A matrix that is `value` times the identity. */
+static struct plasmon_ref *diagonal(struct plasmon_client *client, float value)
+{
+    struct plasmon_shape shape = {PLASMON_F32, 2, {8, 8}};
+    struct plasmon_ref *ref;
+    float data[64] = {0};
+
+    for (int i = 0; i < 8; i++) {
+        data[9 * i] = value;
+    }
+    CLUSTER_OK(plasmon_put(client, data, &shape, NULL, &ref));
+    return ref;
+}
+
+TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_ref *good = diagonal(client, 4), *bad = diagonal(client, -4), *root;
+    struct plasmon_arg args[] = {{.mode = PLASMON_OUT}, {.mode = PLASMON_IN, .ref = good}};
+    struct plasmon_graph *graph;
+    float out[64];
+
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    submit(client, "cholesky", args, 2, NULL, 0, 0, NULL, &root);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < 12; round++) {
+        bool wrong                           = round % 4 == 2;
+        struct plasmon_graph_binding binding = {good, wrong ? bad : good};
+        struct plasmon_ref *task;
+
+        CLUSTER_OK(plasmon_graph_launch(client, graph, &binding, 1, NULL, 0, &task));
+        if (wrong) {
+            ASSERT_STATUS(plasmon_get(client, root, out, sizeof(out), CLUSTER_WAIT_MS),
+                          PLASMON_ESINGULAR);
+            ASSERT_STATUS(plasmon_state(client, task), PLASMON_ESINGULAR);
+        } else {
+            CLUSTER_OK(plasmon_get(client, root, out, sizeof(out), CLUSTER_WAIT_MS));
+            ASSERT_TRUE(out[0] == 2 && out[63] == 2);
+        }
+        CLUSTER_OK(plasmon_release(client, task));
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 /* ------------------------------------------------------------------------------------------------ refusals */
 
 TEST(what_does_not_fit_the_recording_is_refused_at_the_call)
