@@ -104,12 +104,21 @@ static plasmon_status_t follow(struct device_cuda *cuda, struct device_stream *s
     return status;
 }
 
-/* End a capture that is of no use. */
+/*
+ * End a capture that is of no use. Branches are joined first, so that none of them stays in it; a capture that was invalidated refuses
+ * that, and its end says so: both are known, and no event for the log.
+ */
 static void capture_abandon(struct device_cuda *cuda, const struct device_graph *graph)
 {
     CUgraph captured = NULL;
 
-    /* It says that it was invalidated, or that branches were not joined: both were known. */
+    for (uint32_t i = 1; i < graph->branch_count; i++) {
+        CUevent event = device_cuda_stream_of(graph->branches[0])->join_event;
+
+        (void)device_cuda_driver.cuEventRecord(event, branch_stream(graph, i));
+        (void)device_cuda_driver.cuStreamWaitEvent(branch_stream(graph, 0), event,
+                                                   CU_EVENT_WAIT_DEFAULT);
+    }
     (void)device_cuda_driver.cuStreamEndCapture(branch_stream(graph, 0), &captured);
     if (captured != NULL) {
         (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* logged; nothing else to do */
