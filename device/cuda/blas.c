@@ -27,6 +27,7 @@
     XX(destroy, cublasDestroy_v2)            \
     XX(set_stream, cublasSetStream_v2)       \
     XX(set_workspace, cublasSetWorkspace_v2) \
+    XX(set_math_mode, cublasSetMathMode)     \
     XX(sgemm, cublasSgemm_v2)                \
     XX(dgemm, cublasDgemm_v2)                \
     XX(gemm_ex, cublasGemmStridedBatchedEx)
@@ -192,6 +193,15 @@ static plasmon_status_t blas_start(struct device_cuda *cuda, struct device_cuda_
     status = blas_status(blas->create(&blas->handle), "cublasCreate", err);
     if (status != PLASMON_OK) {
         return status;
+    }
+    /* Halves are summed in 32 bits to the end: partial sums of a split product are not rounded to 16 bits in between. */
+    status = blas_status(
+        blas->set_math_mode(
+            blas->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
+                                         CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+        "cublasSetMathMode", err);
+    if (status != PLASMON_OK) {
+        goto err_destroy_handle;
     }
     status = DEVICE_CU(cuda, cuMemAlloc(&blas->workspace, WORKSPACE_BYTES));
     if (status != PLASMON_OK) {

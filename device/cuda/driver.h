@@ -6,7 +6,9 @@
  *
  * cuda.h renames functions to their current version (cuMemAlloc is a macro for cuMemAlloc_v2). Members of the table get
  * renamed along with it, so calls and types always fit; the loader asks for the plain name (an operand of # is not
- * expanded) in the version of CUDA 12.0, which every driver since then answers with the same ABI.
+ * expanded) in the version of CUDA 12.0, which every driver since then answers with the same ABI. A function that cuda.h renames to
+ * another name altogether is listed under that name: cuGraphInstantiate is a macro for cuGraphInstantiateWithFlags, and what a driver
+ * answers for the plain name takes other arguments.
  */
 #ifndef DEVICE_CUDA_DRIVER_H
 #define DEVICE_CUDA_DRIVER_H
@@ -82,7 +84,7 @@
     XX(cuMemcpyPeerAsync)                \
     XX(cuStreamBeginCapture)             \
     XX(cuStreamEndCapture)               \
-    XX(cuGraphInstantiate)               \
+    XX(cuGraphInstantiateWithFlags)      \
     XX(cuGraphExecUpdate)                \
     XX(cuGraphLaunch)                    \
     XX(cuGraphExecDestroy)               \
