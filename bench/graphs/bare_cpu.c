@@ -246,9 +246,10 @@ plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
     for (uint32_t i = 0; i < run->graph->init_steps && status == PLASMON_OK; i++) {
         run_step(&bare, graphs_step_at(run->graph, i));
     }
-    for (uint32_t mode = 0;
-         mode <= (run->cold ? GRAPHS_COLD : GRAPHS_RESIDENT) && status == PLASMON_OK;
-         mode++) {
+    for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
+        if (!graphs_mode_wanted(run, mode)) {
+            continue;
+        }
         bare.cold = mode == GRAPHS_COLD;
         status    = measure(&bare, &result[mode * GRAPHS_CONTESTANTS + GRAPHS_SERIAL], err);
     }

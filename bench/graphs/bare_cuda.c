@@ -52,6 +52,7 @@ struct bare_step {
 struct bare {
     const struct graphs_run *run;
     const struct graphs_graph *graph;
+    uint32_t in_flight;
     CUstream stream[GRAPHS_STREAMS];
     CUevent fork, join[GRAPHS_STREAMS];
     CUmodule module;
@@ -308,11 +309,37 @@ static plasmon_status_t enqueue_all(struct bare *bare)
     return status;
 }
 
+/* What follows in any stream comes after all of the runs before: they share their arrays. */
+static plasmon_status_t fence(struct bare *bare)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 1; i < bare->graph->streams && status == PLASMON_OK; i++) {
+        status = CU(cuEventRecord(bare->join[i], bare->stream[i]));
+        if (status == PLASMON_OK) {
+            status = CU(cuStreamWaitEvent(bare->stream[0], bare->join[i], 0));
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = CU(cuEventRecord(bare->fork, bare->stream[0]));
+    }
+    for (uint32_t i = 1; i < bare->graph->streams && status == PLASMON_OK; i++) {
+        status = CU(cuStreamWaitEvent(bare->stream[i], bare->fork, 0));
+    }
+    return status;
+}
+
 static plasmon_status_t once_events(void *user, struct pl_err *err)
 {
     struct bare *bare       = user;
     plasmon_status_t status = enqueue_all(bare);
 
+    for (uint32_t run = 1; run < bare->in_flight && status == PLASMON_OK; run++) {
+        status = fence(bare);
+        if (status == PLASMON_OK) {
+            status = enqueue_all(bare);
+        }
+    }
     for (uint32_t i = 0; i < bare->graph->streams && status == PLASMON_OK; i++) {
         status = CU(cuStreamSynchronize(bare->stream[i]));
     }
@@ -324,6 +351,9 @@ static plasmon_status_t once_graph(void *user, struct pl_err *err)
     struct bare *bare       = user;
     plasmon_status_t status = CU(cuGraphLaunch(bare->exec, bare->stream[0]));
 
+    for (uint32_t run = 1; run < bare->in_flight && status == PLASMON_OK; run++) {
+        status = CU(cuGraphLaunch(bare->exec, bare->stream[0]));
+    }
     if (status == PLASMON_OK) {
         status = CU(cuStreamSynchronize(bare->stream[0]));
     }
@@ -403,10 +433,12 @@ static plasmon_status_t check_output(struct bare *bare, const struct graphs_expe
 
 typedef plasmon_status_t (*once_fn)(void *user, struct pl_err *err);
 
-static plasmon_status_t measure(struct bare *bare, once_fn once, double *out_seconds,
-                                struct pl_err *err)
+static plasmon_status_t measure(struct bare *bare, once_fn once, uint32_t in_flight,
+                                double *out_seconds, struct pl_err *err)
 {
     plasmon_status_t status = fail(forget(bare), "clearing the results", err);
+
+    bare->in_flight = in_flight;
 
     if (status == PLASMON_OK) {
         status = once(bare, err);
@@ -414,22 +446,26 @@ static plasmon_status_t measure(struct bare *bare, once_fn once, double *out_sec
     for (size_t i = 0; i < bare->graph->expects.count && status == PLASMON_OK; i++) {
         status = check_output(bare, pl_vec_at(&bare->graph->expects, i), err);
     }
-    return status == PLASMON_OK ? graphs_time(bare->run, once, bare, out_seconds, err)
-                                : status;
+    if (status == PLASMON_OK) {
+        status = graphs_time(bare->run, once, bare, out_seconds, err);
+    }
+    *out_seconds /= in_flight;
+    return status;
 }
 
-static plasmon_status_t measure_mode(struct bare *bare, double *result, struct pl_err *err)
+static plasmon_status_t measure_mode(struct bare *bare, uint32_t in_flight, double *result,
+                                     struct pl_err *err)
 {
-    plasmon_status_t status = measure(bare, once_serial, &result[GRAPHS_SERIAL], err);
+    plasmon_status_t status = measure(bare, once_serial, 1, &result[GRAPHS_SERIAL], err);
 
     if (status == PLASMON_OK) {
-        status = measure(bare, once_events, &result[GRAPHS_EVENTS], err);
+        status = measure(bare, once_events, in_flight, &result[GRAPHS_EVENTS], err);
     }
     if (status == PLASMON_OK) {
         status = capture(bare, err);
     }
     if (status == PLASMON_OK) {
-        status = measure(bare, once_graph, &result[GRAPHS_GRAPH], err);
+        status = measure(bare, once_graph, in_flight, &result[GRAPHS_GRAPH], err);
     }
     return status == PLASMON_OK ? CU(cuGraphExecDestroy(bare->exec)) : status;
 }
@@ -440,11 +476,13 @@ plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,
     struct bare bare        = {.run = run, .graph = run->graph};
     plasmon_status_t status = set_up(&bare, err);
 
-    for (uint32_t mode = 0;
-         mode <= (run->cold ? GRAPHS_COLD : GRAPHS_RESIDENT) && status == PLASMON_OK;
-         mode++) {
+    for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
+        if (!graphs_mode_wanted(run, mode)) {
+            continue;
+        }
         bare.cold = mode == GRAPHS_COLD;
-        status    = measure_mode(&bare, &result[mode * GRAPHS_CONTESTANTS], err);
+        status    = measure_mode(&bare, graphs_in_flight(run, mode),
+                                 &result[mode * GRAPHS_CONTESTANTS], err);
     }
     return status;
 }

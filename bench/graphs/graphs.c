@@ -29,6 +29,7 @@ struct graphs_options {
     bool quick, resident;
     uint32_t devices;
     uint32_t runs;
+    uint32_t in_flight;
     const char *seed;
     const char *gpus;
     const char *json;
@@ -52,6 +53,8 @@ static const struct cli_option options[] = {
      "leave out the runs that copy their inputs from host memory"},
     {"--runs", "N", CLI_COUNT, OPTION(runs),
      "of each, the first 3 dropped; fewer when they take seconds [30]"},
+    {"--in-flight", "N", CLI_COUNT, OPTION(in_flight),
+     "runs enqueued before the first is waited for, for throughput [100; 4 without a GPU]"},
     {"--seed", "N", CLI_TEXT, OPTION(seed), "of the inputs [from the clock]"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus),
      "none: on a CPU device, although there is a GPU"},
@@ -72,8 +75,9 @@ const struct cli_command bench_graphs = {
         "serial: one stream, a synchronisation after each kernel. events: hand-tuned "
         "streams and\nevents. graph: those captured as a CUDA graph. plain: Plasmon, "
         "submitted each time. replay:\nPlasmon, recorded once. All run the same kernels, "
-        "whose results are checked against fp64\nfirst; all are timed from the first call "
-        "to the results, medians.",
+        "whose results are checked against fp64\nfirst; medians. resident: many runs in "
+        "flight, time a run. cold: the same, but each run's\ninputs come from host memory. "
+        "single: one run from its first call to its results.",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run_graphs,
@@ -137,6 +141,11 @@ static uint32_t budget_ms(const struct graphs_options *given)
 
 /* ------------------------------------------------------------------------------------------------ six */
 
+static uint32_t in_flight(const struct benchmark *bench)
+{
+    return bench->given.in_flight != 0 ? bench->given.in_flight : bench->cuda ? 100 : 4;
+}
+
 static bool measure_six(struct benchmark *bench, const struct graphs_definition *definition,
                         enum graphs_size size)
 {
@@ -147,6 +156,7 @@ static bool measure_six(struct benchmark *bench, const struct graphs_definition 
                              .cold      = !bench->given.resident,
                              .runs      = bench->given.runs,
                              .drop      = DROP,
+                             .in_flight = in_flight(bench),
                              .budget_ms = budget_ms(&bench->given)};
     double played[GRAPHS_RESULTS];
     struct pl_err bare_err = {0}, play_err = {0};
@@ -346,8 +356,10 @@ static int complete_options(struct graphs_options *given, bool cuda)
                          "--graph has names of vec,bs,img,ml,hits,dl,cg,mul; --sizes of "
                          "tiny,small,middle,large; --part of six,multi,chain");
     }
-    if (given->runs <= DROP || given->runs > 256 || given->devices > 8) {
-        return cli_usage(&bench_graphs, "--runs is 4 to 256 and --devices 1 to 8");
+    if (given->runs <= DROP || given->runs > 256 || given->devices > 8 ||
+        given->in_flight > 256) {
+        return cli_usage(&bench_graphs,
+                         "--runs is 4 to 256, --devices 1 to 8 and --in-flight 1 to 256");
     }
     return -1;
 }

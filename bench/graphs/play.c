@@ -17,7 +17,8 @@
 #include "base/alloc.h"
 #include "bench/graphs/play.h"
 
-#define TIME_LIMIT_S 240u /* of the child: a cluster that hangs ends with it */
+#define IN_FLIGHT_MAX 256u
+#define TIME_LIMIT_S  240u /* of the child: a cluster that hangs ends with it */
 
 /* ------------------------------------------------------------------------------------------------ functions */
 
@@ -115,6 +116,7 @@ struct play {
     struct bench_cluster cluster;
     int device;
     bool cold;
+    uint32_t in_flight;
     struct plasmon_ref **refs;      /* an array each; NULL: not made yet */
     struct plasmon_ref **outputs;   /* of these, what a run waits for */
     struct plasmon_graph *recorded; /* replay */
@@ -159,23 +161,23 @@ static plasmon_status_t once_plain(void *user, struct pl_err *err)
     struct play *play = user;
 
     (void)err; /* bench_must... says what failed, and ends the child */
-    if (play->cold) {
-        put_inputs(play, play->refs);
-    }
-    for (uint32_t i = 0; i < play->graph->steps.count; i++) {
-        graphs_play_step(&play->cluster, play->graph, i, play->refs, play->device);
+    for (uint32_t run = 0; run < play->in_flight; run++) {
+        if (play->cold) {
+            put_inputs(play, play->refs);
+        }
+        for (uint32_t i = 0; i < play->graph->steps.count; i++) {
+            graphs_play_step(&play->cluster, play->graph, i, play->refs, play->device);
+        }
     }
     wait_for_outputs(play, play->refs);
     return PLASMON_OK;
 }
 
-static plasmon_status_t once_replay(void *user, struct pl_err *err)
+static struct plasmon_ref *launch_recorded(struct play *play)
 {
-    struct play *play = user;
     struct plasmon_ref *task;
     uint32_t count = 0;
 
-    (void)err;
     if (play->cold) {
         put_inputs(play, play->refs);
         for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
@@ -189,8 +191,20 @@ static plasmon_status_t once_replay(void *user, struct pl_err *err)
                plasmon_graph_launch(play->cluster.client, play->recorded, play->bindings,
                                     count, NULL, 0, &task),
                "launching a recorded graph");
-    bench_must_wait(&play->cluster, &task, 1);
-    bench_must_release(&play->cluster, &task, 1);
+    return task;
+}
+
+static plasmon_status_t once_replay(void *user, struct pl_err *err)
+{
+    struct play *play = user;
+    struct plasmon_ref *tasks[IN_FLIGHT_MAX];
+
+    (void)err;
+    for (uint32_t run = 0; run < play->in_flight; run++) {
+        tasks[run] = launch_recorded(play);
+    }
+    bench_must_wait(&play->cluster, tasks, play->in_flight);
+    bench_must_release(&play->cluster, tasks, play->in_flight);
     return PLASMON_OK;
 }
 
@@ -255,6 +269,7 @@ static plasmon_status_t measure_mode(struct play *play, double *result, struct p
     check(play, play->refs, "plain");
     if (status == PLASMON_OK) {
         status = graphs_time(play->run, once_plain, play, &result[GRAPHS_PLAIN], err);
+        result[GRAPHS_PLAIN] /= play->in_flight;
     }
     if (status == PLASMON_OK && play->recorded == NULL) {
         record(play);
@@ -263,9 +278,11 @@ static plasmon_status_t measure_mode(struct play *play, double *result, struct p
         status = once_replay(play, err);
         check(play, play->recorded_refs, "replay");
     }
-    return status == PLASMON_OK
-               ? graphs_time(play->run, once_replay, play, &result[GRAPHS_REPLAY], err)
-               : status;
+    if (status == PLASMON_OK) {
+        status = graphs_time(play->run, once_replay, play, &result[GRAPHS_REPLAY], err);
+        result[GRAPHS_REPLAY] /= play->in_flight;
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ life */
@@ -307,11 +324,13 @@ plasmon_status_t graphs_play_run(const void *config, double *result, size_t coun
         result[i] = -1;
     }
     start(&play);
-    for (uint32_t mode = 0;
-         mode <= (run->cold ? GRAPHS_COLD : GRAPHS_RESIDENT) && status == PLASMON_OK;
-         mode++) {
-        play.cold = mode == GRAPHS_COLD;
-        status    = measure_mode(&play, &result[mode * GRAPHS_CONTESTANTS], err);
+    for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
+        if (!graphs_mode_wanted(run, mode)) {
+            continue;
+        }
+        play.in_flight = graphs_in_flight(run, mode);
+        play.cold      = mode == GRAPHS_COLD;
+        status         = measure_mode(&play, &result[mode * GRAPHS_CONTESTANTS], err);
     }
     bench_cluster_finish(&play.cluster); /* its refs end with it */
     pl_free(play.refs);

@@ -7,7 +7,7 @@
 
 static const char *const contestant_names[GRAPHS_CONTESTANTS] = {
     "serial", "events", "graph", "plain", "replay"};
-static const char *const mode_names[GRAPHS_MODES] = {"resident", "cold"};
+static const char *const mode_names[GRAPHS_MODES] = {"resident", "cold", "single"};
 
 const char *graphs_size_name(enum graphs_size size)
 {

@@ -102,8 +102,9 @@ static bool put_panel(struct pl_str *out, const struct graphs_table *table,
         return false;
     }
     (void)snprintf(text, sizeof(text), "%s, inputs %s", graphs_size_name(size),
-                   mode == GRAPHS_COLD ? "copied from host memory in each run"
-                                       : "on the device");
+                   mode == GRAPHS_SINGLE ? "on the device, one run at a time"
+                   : mode == GRAPHS_COLD ? "copied from host memory in each run"
+                                         : "on the device");
     put_text(out, LEFT, top + 2, "font-size=\"15\" font-weight=\"bold\"", text);
     pl_str_append(out,
                   "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#333\"/>\n"
