@@ -3,7 +3,7 @@
  *
  *   1. place    each task by the policy, as if it were submitted now: arrays lie where they are, results of earlier tasks lie
  *               where those were placed, and devices are loaded with what was placed on them
- *   2. depend   edges between tasks, by boxes of slots: the rules of hazard.c, applied once
+ *   2. depend   edges between tasks, by boxes of slots: the rules of hazard.c, applied once; and those of folds (below)
  *   3. cut      runs of tasks on one device become segments
  *   4. encode   each segment as its worker is told it (graph_nodes.c)
  *
@@ -14,6 +14,12 @@
  *   - the last task of the segment is needed by another step, and this one is not: who waits for the segment should not
  *     wait for this one too;
  *   - it has a REDUCE argument: then it is a step by itself.
+ *
+ * FOLDS. Any use of an array that is not a REDUCE with the same operation folds all its partial results, also those that its box does not
+ * meet, and what is folded with what decides the bits (reduce.c). So for a REDUCE the slot is what counts, not the box: whoever uses
+ * the slot otherwise depends on the last REDUCE before. Then it cannot join a segment that was opened before that
+ * REDUCE, and cannot fold sooner than it was recorded. Tasks with a REDUCE argument never move among each other: each opens
+ * its step when it is met.
  *
  * WHY THE ORDER OF STEPS IS RIGHT. Steps are launched in the order in which they were opened. A task in a step depends on tasks
  * of the same step, on earlier steps of its device, and on steps that its own step waited for when it was opened, which
@@ -35,6 +41,7 @@ struct graph_use {
 struct graph_uses {
     struct pl_vec writers; /* struct graph_use */
     struct pl_vec readers;
+    uint32_t last_reduce; /* task + 1; 0: none */
 };
 
 static void dep_add(struct graph_task *task, uint32_t on)
@@ -78,6 +85,9 @@ static void meets_collect(const struct pl_vec *uses, const struct pl_box *box,
 static void use_collect(const struct graph_uses *uses, const struct graph_arg *arg,
                         struct graph_task *task)
 {
+    if (arg->mode != PLASMON__V1__MODE__MODE_REDUCE && uses->last_reduce != 0) {
+        dep_add(task, uses->last_reduce - 1);
+    }
     meets_collect(&uses->writers, &arg->hull, task);
     if (graph_writes(arg->mode)) {
         meets_collect(&uses->readers, &arg->hull, task);
@@ -101,6 +111,9 @@ static void use_add(struct graph_uses *uses, const struct graph_arg *arg, uint32
     bool write = graph_writes(arg->mode);
     struct graph_use *place;
 
+    if (arg->mode == PLASMON__V1__MODE__MODE_REDUCE) {
+        uses->last_reduce = number + 1;
+    }
     if (write) {
         supersede(&uses->writers, &arg->hull);
         supersede(&uses->readers, &arg->hull);
@@ -115,8 +128,9 @@ static struct graph_uses *uses_create(const struct head_graph *graph)
     struct graph_uses *uses = head_alloc((graph->slots.count + 1) * sizeof(*uses));
 
     for (size_t i = 0; i < graph->slots.count; i++) {
-        uses[i].writers = PL_VEC_INIT(struct graph_use);
-        uses[i].readers = PL_VEC_INIT(struct graph_use);
+        uses[i].writers     = PL_VEC_INIT(struct graph_use);
+        uses[i].readers     = PL_VEC_INIT(struct graph_use);
+        uses[i].last_reduce = 0;
     }
     return uses;
 }

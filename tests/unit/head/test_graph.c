@@ -201,6 +201,32 @@ static void update(struct world *world, uint64_t graph, uint32_t device, uint64_
     call(world, graph, device, PLASMON__V1__MODE__MODE_INOUT, y, false, x);
 }
 
+/* Recorded in graph 7: half of y is added to or read; x is only read by what adds, else updated. */
+static void use_half(struct world *world, uint32_t device, uint32_t mode, uint64_t y,
+                     int64_t half, uint64_t x)
+{
+    Plasmon__V1__Arg args[2], *list[] = {&args[0], &args[1]};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+    int64_t view[]         = {8 * half, 8, 1};
+
+    plasmon__v1__arg__init(&args[0]);
+    plasmon__v1__arg__init(&args[1]);
+    args[0].mode      = mode;
+    args[0].ref       = y;
+    args[0].n_view    = PL_COUNT(view);
+    args[0].view      = view;
+    args[0].reduce_op = mode == PLASMON__V1__MODE__MODE_REDUCE;
+    args[1].mode      = mode == PLASMON__V1__MODE__MODE_REDUCE ? PLASMON__V1__MODE__MODE_IN
+                                                               : PLASMON__V1__MODE__MODE_INOUT;
+    args[1].ref       = x;
+    task.function     = SCALE;
+    task.graph        = 7;
+    task.place        = device + 1;
+    task.n_args       = PL_COUNT(args);
+    task.args         = list;
+    send(world, &task);
+}
+
 static void end(struct world *world, uint64_t graph, uint64_t kept)
 {
     Plasmon__V1__Arg arg, *list[] = {&arg};
@@ -301,6 +327,23 @@ static const Plasmon__V1__Launch *graph_launch(uint32_t device, uint32_t number)
         }
     }
     return NULL;
+}
+
+/* Folds of `partials` partial results, on whichever device. */
+static uint32_t folds_of(uint32_t partials)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < told_count; i++) {
+        for (size_t k = 0; k < told[i].command->n_launches; k++) {
+            const Plasmon__V1__Launch *one = told[i].command->launches[k];
+
+            count += one->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN &&
+                     one->function == pl_hash_name("fold") &&
+                     one->n_operands == partials + 1;
+        }
+    }
+    return count;
 }
 
 static uint32_t freed_graphs(uint32_t device)
@@ -434,6 +477,52 @@ TEST(a_task_with_partial_results_is_a_step_by_itself)
     ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH), 2);
     ASSERT_TRUE(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) >=
                 2); /* and a fold */
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(a_recorded_reader_of_another_part_folds_after_the_partial_results_before_it)
+{
+    struct world world = world_make();
+
+    for (uint64_t i = 1; i <= 3; i++) {
+        out(&world, 0, 0, i, 0);
+    }
+    forget_told();
+    update(&world, 7, 0, 2, 0); /* opens a segment, which the readers must not join */
+    for (int i = 0; i < 2; i++) {
+        use_half(&world, 1, PLASMON__V1__MODE__MODE_REDUCE, 1, 0, 3);
+        use_half(&world, 0, PLASMON__V1__MODE__MODE_IN, 1, 1, 2);
+    }
+    end(&world, 7, 0);
+    launch(&world, 7);
+    ASSERT_EQ(folds_of(1), 2);
+    ASSERT_EQ(folds_of(2), 0);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(a_recorded_reader_of_another_part_folds_not_between_partial_results_before_it)
+{
+    struct world world = world_make();
+
+    for (uint64_t i = 1; i <= 4; i++) {
+        out(&world, 0, 0, i, 0);
+    }
+    forget_told();
+    use_half(&world, 0, PLASMON__V1__MODE__MODE_REDUCE, 1, 0, 2);
+    update(&world, 7, 1, 3, 0); /* a segment on device 1, between the two */
+    use_half(&world, 0, PLASMON__V1__MODE__MODE_REDUCE, 1, 0, 2);
+    use_half(&world, 0, PLASMON__V1__MODE__MODE_IN, 1, 1, 4); /* this one folds both */
+    use_half(&world, 1, PLASMON__V1__MODE__MODE_IN, 1, 1, 3);
+    end(&world, 7, 0);
+    for (uint32_t i = 1; i <= 3; i++) {
+        launch(&world, 7);
+        ASSERT_EQ(folds_of(1), 0);
+        ASSERT_EQ(folds_of(2), i);
+    }
     all_done(&world);
     ASSERT_EQ(failures, 0);
     world_end(&world);
