@@ -591,16 +591,43 @@ static void locate_places(struct head_wait *wait, struct head_array *hold)
     }
 }
 
+/* To read from: a device that holds all of the box, wherever others have less to do; else as for a task. */
+static struct head_device *reading_device(struct head_core *core, struct head_array *array,
+                                          const struct pl_box *box,
+                                          struct head_failure **out_failure)
+{
+    struct head_want want = {.array = array,
+                             .box   = *box,
+                             .bytes = (uint64_t)pl_box_elements(box) *
+                                      pl_dtype_bytes(array->shape.dtype)};
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (!pl_box_intersects(&fragment->box, box)) {
+            continue;
+        }
+        pl_list_for_each(it, &fragment->tile->instances) {
+            struct head_device *device =
+                pl_container_of(it, struct head_instance, tile_link)->buffer->device;
+
+            if (!device->gone && head_move_common(array, box, device, false) != NULL) {
+                return device;
+            }
+        }
+        break; /* who holds all of it holds this part */
+    }
+    return head_place(core, &want, 1, 0, out_failure);
+}
+
 /* The box in one buffer. exact: which holds nothing else. */
 static void locate_in_one(struct head_core *core, struct head_wait *wait,
                           struct head_array *hold, bool exact)
 {
-    struct head_want want       = {.array = hold,
-                                   .box   = wait->box,
-                                   .bytes = (uint64_t)pl_box_elements(&wait->box) *
-                                            pl_dtype_bytes(hold->shape.dtype)};
     struct head_failure *cannot = NULL;
-    struct head_device *device  = head_place(core, &want, 1, 0, &cannot);
+    struct head_device *device  = reading_device(core, hold, &wait->box, &cannot);
     struct head_buffer *buffer  = NULL;
 
     if (device != NULL) {
@@ -691,10 +718,6 @@ static bool read_start(struct head_core *core, struct head_array *array,
                        const struct pl_box *box, const Plasmon__V1__Read *read,
                        struct head_wait *wait, struct head_failure **out_failure)
 {
-    struct head_want want = {.array = array,
-                             .box   = *box,
-                             .bytes = (uint64_t)pl_box_elements(box) *
-                                      pl_dtype_bytes(array->shape.dtype)};
     struct head_device *device;
     struct head_buffer *buffer;
     struct head_operand operand;
@@ -705,7 +728,7 @@ static bool read_start(struct head_core *core, struct head_array *array,
         head_failure_hold(*out_failure);
         return false;
     }
-    device = head_place(core, &want, 1, 0, out_failure);
+    device = reading_device(core, array, box, out_failure);
     if (device == NULL) {
         return false;
     }

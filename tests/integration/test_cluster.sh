@@ -16,11 +16,12 @@ run() { # ADDRESS
     [ "$(PLASMON_ADDRESS=$1 PLASMON_TOKEN=secret-of-the-test timeout 60 "$program")" = right ]
 }
 refused() { # TOKEN
-    if PLASMON_ADDRESS=$local PLASMON_TOKEN=$1 timeout 60 "$program"; then
-        echo "it was let in"
+    if said=$(PLASMON_ADDRESS=$local PLASMON_TOKEN=$1 timeout 60 "$program" 2>&1); then
+        echo "it was let in: $said"
         return 1
     fi
-    PLASMON_ADDRESS=$local PLASMON_TOKEN=$1 timeout 60 "$program" 2>&1 | grep -qi token
+    echo "$said"
+    echo "$said" | grep -qi token
 }
 status_names_devices() {
     PLASMON_TOKEN=secret-of-the-test "$plasmon" status

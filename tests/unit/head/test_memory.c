@@ -69,7 +69,10 @@ TEST(queued_tasks_that_do_nothing_take_what_the_status_says_and_at_most_a_kibiby
     before = in_use();
     submit_all(core, session);
     grown = in_use() - before;
-    said  = task_bytes(core);
+    if (before == 0 && grown == 0) {
+        test_skip("this allocator does not count (a sanitizer's)");
+    }
+    said = task_bytes(core);
     printf("# %llu bytes a task, the allocator says %llu\n", (unsigned long long)said,
            (unsigned long long)(grown / TASKS));
     ASSERT_TRUE(said > 0 && said <= TARGET);

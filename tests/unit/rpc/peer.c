@@ -1,5 +1,6 @@
 #include "tests/unit/rpc/peer.h"
 
+#include <sched.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -47,6 +48,18 @@ void peer_end_wait(struct peer_end *end, const uint64_t *field, uint64_t value, 
                   (unsigned long long)value, (unsigned long long)got,
                   (unsigned long long)end->messages, (unsigned long long)end->closed,
                   end->why);
+    }
+}
+
+void peer_idle_wait(struct peer_end *end, unsigned ms)
+{
+    uint64_t deadline = pl_now_ns() + (uint64_t)ms * 1000000u;
+
+    while (!rpc_stream_idle(end->stream)) { /* nobody is told of that moment */
+        if (pl_now_ns() > deadline) {
+            test_fail(__FILE__, __LINE__, "the stream is not idle after %u ms", ms);
+        }
+        (void)sched_yield();
     }
 }
 

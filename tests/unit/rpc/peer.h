@@ -38,6 +38,7 @@ struct peer_end {
 void peer_end_init(struct peer_end *end);
 void peer_end_finish(struct peer_end *end);
 /* Until *field (one of end's) is at least `value`; fails the test after `ms`. */
+void peer_idle_wait(struct peer_end *end, unsigned ms); /* until rpc_stream_idle() */
 void peer_end_wait(struct peer_end *end, const uint64_t *field, uint64_t value,
                    unsigned ms);
 extern const struct rpc_stream_ops peer_ops; /* user: struct peer_end */
