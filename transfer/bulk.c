@@ -246,6 +246,10 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
             status = chunk_enqueue(out, stream, device_ptr_add(src, done), length);
         }
     }
+    if (status == PLASMON_OK) {
+        /* Over means answered: what only lies in our slots is lost with this process, and nobody would send it again. */
+        status = device_wait(stream, &out->words->sent.value, out->own_next);
+    }
     raise_fd(out->wake_fd);
     return status;
 }

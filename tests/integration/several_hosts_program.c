@@ -164,10 +164,27 @@ static void fragments(int devices)
     must(plasmon_release(px, ones), "release");
 }
 
-static void loss(int devices, const char *fifo)
+/* A device of the host of that name: hosts are numbered as they join. */
+static int device_on(const char *node)
 {
-    struct plasmon_ref *near_by  = arange(LARGE, 5, 0);
-    struct plasmon_ref *far_away = arange(LARGE, 7, devices - 1);
+    struct plasmon_device_info infos[DEVICES_MAX];
+    uint32_t count = 0;
+
+    must(plasmon_devices(px, infos, DEVICES_MAX, &count), "devices");
+    for (uint32_t i = 0; i < count && i < DEVICES_MAX; i++) {
+        if (strcmp(infos[i].node, node) == 0) {
+            return infos[i].index;
+        }
+    }
+    expect(0, node);
+    return -1;
+}
+
+static void loss(const char *fifo)
+{
+    int here = device_on("host1"), there = device_on("host3");
+    struct plasmon_ref *near_by  = arange(LARGE, 5, here);
+    struct plasmon_ref *far_away = arange(LARGE, 7, there);
     struct plasmon_ref *sums[SUMS];
     int lost = 0, right = 0;
     char byte;
@@ -177,9 +194,9 @@ static void loss(int devices, const char *fifo)
                       NULL),
          "wait");
     for (int i = 0; i < SUMS; i++) { /* some are on their way when the host dies */
-        struct plasmon_ref *fresh = arange(LARGE, i, i % 2 == 0 ? devices - 1 : 0);
+        struct plasmon_ref *fresh = arange(LARGE, i, i % 2 == 0 ? there : here);
 
-        sums[i] = add(fresh, fresh, i % 2 == 0 ? 0 : devices - 1);
+        sums[i] = add(fresh, fresh, i % 2 == 0 ? here : there);
         must(plasmon_release(px, fresh), "release");
     }
     must(plasmon_wait(px, &sums[0], 1, 1, 60000, NULL, NULL),
@@ -220,7 +237,7 @@ static void loss(int devices, const char *fifo)
         free(small);
     }
     { /* the rest of the cluster */
-        struct plasmon_ref *sum = add(near_by, near_by, 0);
+        struct plasmon_ref *sum = add(near_by, near_by, here);
         double *got             = get(sum, LARGE);
 
         for (int64_t i = 0; i < LARGE; i++) {
@@ -267,7 +284,7 @@ int main(int argc, char **argv)
         all_pairs(devices, LARGE);
         fragments(devices);
     } else if (argc > 3) {
-        loss(devices, argv[3]);
+        loss(argv[3]);
     }
     plasmon_finish(px);
     puts("ok");

@@ -186,6 +186,25 @@ TEST(both_directions_at_once)
     host_close(&b);
 }
 
+TEST(a_half_is_not_over_before_the_other_side_has_it)
+{
+    struct host a, b;
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    fill(&a, 3 * SLOT, 5);
+    send_half(&a, 1, 0, 3 * SLOT);
+    finish_half(&a);
+    transfer_bulk_destroy(a.bulk); /* its worker dies, and does not run that half again */
+    channel_open(&a, 0);
+    recv_half(&b, 0, 3 * SLOT);
+    finish_half(&b);
+    compare(&b, 3 * SLOT, 5);
+    host_close(&a);
+    host_close(&b);
+}
+
 TEST(a_sender_that_is_started_again_sends_again_and_nothing_arrives_twice)
 {
     struct host a, b;
