@@ -20,7 +20,7 @@ has_rows() { # COUNT PATTERN
 }
 six() {
     part six --plot "$svg" &&
-        has_rows 12 '"series":"plain"' && has_rows 12 '"series":"replay"' && has_rows 12 '"series":"serial"' &&
+        has_rows 18 '"series":"plain"' && has_rows 18 '"series":"replay"' && has_rows 18 '"series":"serial"' &&
         grep -q '</svg>' "$svg" && grep -q 'Plasmon, recorded' "$svg"
 }
 multi() {
