@@ -237,7 +237,7 @@ TEST(a_receiver_that_is_started_again_gets_the_rest_at_its_new_address)
     ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
     fill(&a, LARGE, 9);
     send_half(&a, 1, 0, LARGE); /* the ring takes 16 chunks; nobody takes them out yet */
-    while (b.ring.timeline->stage_ready[3].value == 0) {
+    while (__atomic_load_n(&b.ring.timeline->stage_ready[3].value, __ATOMIC_ACQUIRE) == 0) {
         pl_cpu_relax();
     }
     transfer_bulk_destroy(b.bulk);
