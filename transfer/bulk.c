@@ -134,11 +134,11 @@ void transfer_bulk_identify(struct transfer_bulk *bulk, uint32_t device)
 
 /* ------------------------------------------------------------------------------------------------ peers */
 
-plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
-                                    const struct transfer_bulk_endpoint *endpoint)
+static plasmon_status_t out_of(struct transfer_bulk *bulk, uint32_t peer,
+                               struct bulk_out **out_out)
 {
-    struct bulk_out *out = pl_map_get(&bulk->outs, peer + 1ull);
-    plasmon_status_t status;
+    struct bulk_out *out    = pl_map_get(&bulk->outs, peer + 1ull);
+    plasmon_status_t status = PLASMON_OK;
 
     if (out == NULL) {
         status = bulk_out_create(bulk, peer, &out);
@@ -148,6 +148,19 @@ plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
         status = pl_map_set(&bulk->outs, peer + 1ull, out);
         PL_CHECK(status == PLASMON_OK); /* a map that cannot grow ends the process */
     }
+    *out_out = out;
+    return PLASMON_OK;
+}
+
+plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
+                                    const struct transfer_bulk_endpoint *endpoint)
+{
+    struct bulk_out *out;
+    plasmon_status_t status = out_of(bulk, peer, &out);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
     pl_mutex_lock(&out->lock);
     out->endpoint = *endpoint;
     out->endpoint_version++;
@@ -156,35 +169,42 @@ plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
     return PLASMON_OK;
 }
 
-void transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer)
+plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer)
 {
-    struct bulk_out *out = pl_map_get(&bulk->outs, peer + 1ull);
+    struct bulk_out *out;
+    plasmon_status_t status = out_of(bulk, peer, &out);
 
-    if (out != NULL) {
-        pl_mutex_lock(&out->lock);
-        out->gone = true;
-        pl_mutex_unlock(&out->lock);
-        raise_fd(out->wake_fd);
+    if (status != PLASMON_OK) {
+        return status;
     }
+    pl_mutex_lock(&out->lock);
+    out->gone = true;
+    pl_mutex_unlock(&out->lock);
+    raise_fd(out->wake_fd);
     pl_mutex_lock(&bulk->lock);
     PL_CHECK(pl_map_set(&bulk->gone, peer + 1ull, bulk) == PLASMON_OK);
     bulk_in_end_locked(bulk, peer);
     pl_mutex_unlock(&bulk->lock);
+    return PLASMON_OK;
 }
 
-plasmon_status_t transfer_bulk_fill(struct transfer_bulk *bulk, uint64_t first,
-                                    uint64_t count)
+plasmon_status_t transfer_bulk_expect(struct transfer_bulk *bulk, uint32_t peer,
+                                      uint64_t first, uint64_t count)
 {
+    plasmon_status_t status = PLASMON_OK;
     struct bulk_fill *fill;
 
     pl_mutex_lock(&bulk->lock);
-    fill = pl_vec_push(&bulk->fills);
-    if (fill != NULL) {
-        *fill = (struct bulk_fill){.first = first, .count = count};
-        pl_cond_broadcast(&bulk->changed);
+    if (pl_map_get(&bulk->gone, peer + 1ull) != NULL) {
+        fill   = pl_vec_push(&bulk->fills);
+        status = fill != NULL ? PLASMON_OK : PLASMON_ENOMEM;
+        if (fill != NULL) {
+            *fill = (struct bulk_fill){.first = first, .count = count};
+            pl_cond_broadcast(&bulk->changed);
+        }
     }
     pl_mutex_unlock(&bulk->lock);
-    return fill != NULL ? PLASMON_OK : PLASMON_ENOMEM;
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ our device's half */

@@ -59,12 +59,17 @@ plasmon_status_t
 transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
                    const struct transfer_bulk_endpoint *endpoint) PL_MUST_CHECK;
 /*
- * It will not come back. What is to be sent to it is taken as sent. What it should have sent: transfer_bulk_fill(), for each transfer.
+ * It will not come back. What is to be sent to it, now or later, is taken as sent. What it should have sent: transfer_bulk_expect(), for
+ * each transfer that is enqueued.
  */
-void transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer);
-/* The receiver's half of chunks first .. first + count - 1 will get no bytes: move the words. */
-plasmon_status_t transfer_bulk_fill(struct transfer_bulk *bulk, uint64_t first,
-                                    uint64_t count) PL_MUST_CHECK;
+plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk,
+                                    uint32_t peer) PL_MUST_CHECK;
+/*
+ * The receiver's half of chunks first .. first + count - 1 from device `peer` is enqueued. When that one is gone, it will get no
+ * bytes: its words are moved.
+ */
+plasmon_status_t transfer_bulk_expect(struct transfer_bulk *bulk, uint32_t peer,
+                                      uint64_t first, uint64_t count) PL_MUST_CHECK;
 /*
  * Enqueue the sender's half of a transfer to device `peer`, as transfer_stage_send(). EUNREACHABLE: no endpoint is known.
  * with_bytes false: only the words move.

@@ -15,7 +15,6 @@
 void worker_bulk_init(struct worker_bulk *bulk)
 {
     *bulk = (struct worker_bulk){.channel = NULL};
-    pl_map_init(&bulk->gone);
 }
 
 plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
@@ -58,7 +57,6 @@ bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *ou
 void worker_bulk_finish(struct worker_bulk *bulk)
 {
     transfer_bulk_destroy(bulk->channel);
-    pl_map_finish(&bulk->gone);
 }
 
 plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
@@ -76,13 +74,7 @@ plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
 
 plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device)
 {
-    plasmon_status_t status = PLASMON_OK;
-
-    if (bulk->channel != NULL) {
-        status = pl_map_set(&bulk->gone, device + 1ull, bulk);
-        transfer_bulk_gone(bulk->channel, device);
-    }
-    return status;
+    return bulk->channel == NULL ? PLASMON_OK : transfer_bulk_gone(bulk->channel, device);
 }
 
 plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream *stream,
@@ -97,10 +89,7 @@ plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream
 plasmon_status_t worker_bulk_expect(struct worker_bulk *bulk, uint32_t from,
                                     uint64_t first_chunk, uint64_t bytes)
 {
-    if (bulk->channel == NULL) {
-        return PLASMON_EUNREACHABLE;
-    }
-    return pl_map_get(&bulk->gone, from + 1ull) == NULL
-               ? PLASMON_OK
-               : transfer_bulk_fill(bulk->channel, first_chunk, transfer_chunks(bytes));
+    return bulk->channel == NULL ? PLASMON_EUNREACHABLE
+                                 : transfer_bulk_expect(bulk->channel, from, first_chunk,
+                                                        transfer_chunks(bytes));
 }

@@ -2,14 +2,12 @@
 #ifndef WORKER_BULK_H
 #define WORKER_BULK_H
 
-#include "base/map.h"
 #include "transfer/bulk.h"
 #include "worker/shared.h"
 
 struct worker_bulk {
     struct transfer_bulk *channel; /* NULL: this worker takes no part */
     struct transfer_bulk_endpoint endpoint;
-    struct pl_map gone; /* device + 1 of the cluster */
 };
 
 void worker_bulk_init(struct worker_bulk *bulk);

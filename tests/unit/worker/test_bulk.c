@@ -260,9 +260,9 @@ TEST(a_peer_that_is_given_up_holds_up_neither_half)
     ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
     send_half(&a, 1, 0, LARGE); /* b's device takes nothing out */
     recv_half(&a, 0, LARGE);    /* and b sends nothing */
-    transfer_bulk_gone(a.bulk, 1);
-    ASSERT_OK(transfer_bulk_fill(a.bulk, 5, transfer_chunks(LARGE) - 5));
-    ASSERT_OK(transfer_bulk_fill(a.bulk, 0, 5)); /* what the first fill waits for */
+    ASSERT_OK(transfer_bulk_gone(a.bulk, 1));
+    ASSERT_OK(transfer_bulk_expect(a.bulk, 1, 5, transfer_chunks(LARGE) - 5));
+    ASSERT_OK(transfer_bulk_expect(a.bulk, 1, 0, 5)); /* what the first fill waits for */
     finish_half(&a);
     host_close(&a);
     host_close(&b);
@@ -278,7 +278,18 @@ TEST(nobody_waits_for_ever_for_a_peer_that_was_never_there)
               PLASMON_EUNREACHABLE);
     ASSERT_OK(transfer_bulk_peer(a.bulk, 5, &nobody));
     send_half(&a, 5, 0, LARGE);
-    transfer_bulk_gone(a.bulk, 5);
+    ASSERT_OK(transfer_bulk_gone(a.bulk, 5));
+    finish_half(&a);
+    host_close(&a);
+}
+
+TEST(a_worker_that_only_knows_a_peer_as_gone_lets_its_half_pass)
+{
+    struct host a;
+
+    host_open(&a, 0, LARGE); /* started again: it was never told an address */
+    ASSERT_OK(transfer_bulk_gone(a.bulk, 5));
+    send_half(&a, 5, 0, LARGE);
     finish_half(&a);
     host_close(&a);
 }
