@@ -131,150 +131,6 @@ static void refs_remove(struct head_core *core, struct head_client *client, uint
     pl_vec_finish(&ids);
 }
 
-/* --------------------------------------------------------------------------------------------- names */
-
-static size_t name_key(const struct head_client *client, const char *name,
-                       char out[2 * WIRE_NAME_BYTES_MAX + 2])
-{
-    size_t space  = strnlen(client->name_space, WIRE_NAME_BYTES_MAX);
-    size_t length = strnlen(name, WIRE_NAME_BYTES_MAX);
-
-    memcpy(out, client->name_space, space);
-    out[space] = '\0';
-    memcpy(out + space + 1, name, length);
-    return space + 1 + length;
-}
-
-static struct head_name *name_find(struct head_core *core, const char *key, size_t length)
-{
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &core->names) {
-        struct head_name *name = pl_container_of(pos, struct head_name, link);
-
-        if (name->key_length == length && memcmp(name->key, key, length) == 0) {
-            return name;
-        }
-    }
-    return NULL;
-}
-
-static void name_remove(struct head_core *core, struct head_name *name)
-{
-    pl_list_remove(&name->link);
-    head_array_release(core, name->ref.array);
-    pl_free(name->key);
-    pl_free(name);
-}
-
-void head_names_destroy(struct head_core *core)
-{
-    while (!pl_list_empty(&core->names)) {
-        name_remove(core, pl_list_first(&core->names, struct head_name, link));
-    }
-}
-
-static void reply(struct head_core *core, struct head_client *client, uint64_t request,
-                  plasmon_status_t status, const char *text, const struct pl_shape *shape)
-{
-    Plasmon__V1__Reply out  = PLASMON__V1__REPLY__INIT;
-    Plasmon__V1__Shape wire = PLASMON__V1__SHAPE__INIT;
-    uint64_t dims[PL_DIM_MAX];
-
-    out.request = request;
-    out.status  = status;
-    out.text    = (char *)text;
-    if (shape != NULL) {
-        wire_shape_put(shape, &wire, dims);
-        out.shape = &wire;
-    }
-    head_bytes_message(&client->out, FIELD_REPLIES, &out.base);
-    head_client_dirty(core, client);
-}
-
-void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
-                plasmon_status_t status, const char *text)
-{
-    reply(core, client, request, status, text, NULL);
-}
-
-static void publish(struct head_core *core, struct head_client *client,
-                    const Plasmon__V1__Publish *wire)
-{
-    char key[2 * WIRE_NAME_BYTES_MAX + 2];
-    size_t length         = name_key(client, wire->name, key);
-    struct head_name *old = name_find(core, key, length);
-    struct head_name *name;
-    struct head_ref *ref = NULL;
-    struct pl_err err    = {0};
-    struct pl_view view;
-
-    if (wire->name[0] == '\0') {
-        reply(core, client, wire->request, PLASMON_EINVAL,
-              "an empty name cannot be published", NULL);
-        return;
-    }
-    if (wire->ref == 0) {
-        if (old == NULL) {
-            reply(core, client, wire->request, PLASMON_ENOENT,
-                  "nothing is published under this name", NULL);
-            return;
-        }
-        name_remove(core, old);
-        reply(core, client, wire->request, PLASMON_OK, "", NULL);
-        return;
-    }
-    if (head_client_ref_get(client, wire->ref, 0, &ref, &err) != PLASMON_OK) {
-        reply(core, client, wire->request, err.status, err.text, NULL);
-        return;
-    }
-    if (ref->based) {
-        view = ref->base;
-    } else {
-        view = pl_view_whole(&ref->array->shape);
-    }
-    head_reduce_fold(core, ref->array);
-    name      = head_alloc(sizeof(*name));
-    name->key = head_alloc(length);
-    memcpy(name->key, key, length);
-    name->key_length   = length;
-    name->ref          = *ref;
-    struct pl_box hull = pl_view_hull(&view);
-    name->ref.array    = head_array_snapshot(core, ref->array, &hull);
-    pl_list_init(&name->link);
-    if (old != NULL) {
-        name_remove(core, old); /* a new version under the old name */
-    }
-    pl_list_add_tail(&core->names, &name->link);
-    reply(core, client, wire->request, PLASMON_OK, "", NULL);
-}
-
-static void lookup(struct head_core *core, struct head_client *client,
-                   const Plasmon__V1__Lookup *wire)
-{
-    char key[2 * WIRE_NAME_BYTES_MAX + 2];
-    struct head_name *name = name_find(core, key, name_key(client, wire->name, key));
-    struct pl_err err      = {0};
-    struct pl_shape shape;
-    struct head_array *copy;
-
-    if (name == NULL) {
-        reply(core, client, wire->request, PLASMON_ENOENT,
-              "nothing is published under this name in this namespace", NULL);
-        return;
-    }
-    shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype)
-                            : name->ref.array->shape;
-    /* A snapshot of its own, so that writing to it forks. */
-    copy = head_array_snapshot(core, name->ref.array, &name->ref.array->extent);
-    if (head_client_ref_add(core, client, wire->new_ref, copy,
-                            name->ref.based ? &name->ref.base : NULL, &err) != PLASMON_OK) {
-        reply(core, client, wire->request, err.status, err.text, NULL);
-        return;
-    }
-    reply(core, client, wire->request, PLASMON_OK, "", &shape);
-}
-
 /* ------------------------------------------------------------------------------------------- sessions */
 
 plasmon_status_t head_core_client_open(struct head_core *core,
@@ -388,28 +244,28 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
         status = head_submit(core, client, frame->tasks[i], err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_open; i++) {
-        status = head_data_put_open(core, client, frame->put_open[i], err);
+        status = head_put_open(core, client, frame->put_open[i], err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_seal; i++) {
-        status = head_data_put_seal(core, client, frame->put_seal[i], err);
+        status = head_put_seal(core, client, frame->put_seal[i], err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_locate; i++) {
-        status = head_data_locate(core, client, frame->locate[i], err);
+        status = head_read_locate(core, client, frame->locate[i], err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_read; i++) {
-        status = head_data_read(core, client, frame->read[i], err);
+        status = head_read(core, client, frame->read[i], err);
     }
     if (status != PLASMON_OK) {
         return status;
     }
     for (size_t i = 0; i < frame->n_publish; i++) {
-        publish(core, client, frame->publish[i]);
+        head_name_publish(core, client, frame->publish[i]);
     }
     for (size_t i = 0; i < frame->n_function_wait; i++) {
         head_function_wait(core, client, frame->function_wait[i]);
     }
     for (size_t i = 0; i < frame->n_lookup; i++) {
-        lookup(core, client, frame->lookup[i]);
+        head_name_lookup(core, client, frame->lookup[i]);
     }
     for (size_t i = 0; i < frame->n_cancel; i++) {
         cancel(core, client, frame->cancel[i], false);
@@ -482,7 +338,7 @@ static void skip_unwanted(struct head_core *core, struct head_client *client)
                       dependent->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
         }
         if (!wanted && task->seq > task->device->seq_sent) {
-            head_task_skip(core, task);
+            head_launch_skip(core, task);
         }
     }
 }
@@ -564,6 +420,31 @@ void head_client_failed(struct head_core *core, struct head_client *client, uint
     failed->task    = task;
     failed->failure = head_failure_hold(failure);
     head_client_dirty(core, client);
+}
+
+void head_reply_shape(struct head_core *core, struct head_client *client, uint64_t request,
+                      plasmon_status_t status, const char *text,
+                      const struct pl_shape *shape)
+{
+    Plasmon__V1__Reply out  = PLASMON__V1__REPLY__INIT;
+    Plasmon__V1__Shape wire = PLASMON__V1__SHAPE__INIT;
+    uint64_t dims[PL_DIM_MAX];
+
+    out.request = request;
+    out.status  = status;
+    out.text    = (char *)text;
+    if (shape != NULL) {
+        wire_shape_put(shape, &wire, dims);
+        out.shape = &wire;
+    }
+    head_bytes_message(&client->out, FIELD_REPLIES, &out.base);
+    head_client_dirty(core, client);
+}
+
+void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
+                plasmon_status_t status, const char *text)
+{
+    head_reply_shape(core, client, request, status, text, NULL);
 }
 
 static void append_range(struct head_bytes *out, const struct wire_range *range)

@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------- encoding */
-
 enum { GATE_POINTS = 32768 }; /* half of WIRE_RANGES_MAX */
 
 /* Lists that a launch is built in; kept between calls so that no task pays for growing them. */
@@ -29,167 +27,6 @@ static _Thread_local struct builder builder = {
     .after     = {.item_bytes = sizeof(uint64_t)},
     .producers = {.item_bytes = sizeof(struct head_task *)},
 };
-
-int64_t *head_wire_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n)
-{
-    int64_t *numbers = wire_arena_alloc(arena, 2 * PL_DIM_MAX * sizeof(int64_t));
-
-    PL_CHECK(numbers != NULL);
-    *out_n = wire_box_put(box, numbers);
-    return numbers;
-}
-
-int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view, size_t *out_n)
-{
-    int64_t *numbers = wire_arena_alloc(arena, 3 * PL_DIM_MAX * sizeof(int64_t));
-
-    PL_CHECK(numbers != NULL);
-    *out_n = wire_view_put(view, numbers);
-    return numbers;
-}
-
-static Plasmon__V1__Operand *encode_operand(struct wire_arena *arena,
-                                            const struct head_operand *operand)
-{
-    Plasmon__V1__Operand *out = wire_arena_alloc(arena, sizeof(*out));
-
-    PL_CHECK(out != NULL);
-    plasmon__v1__operand__init(out);
-    out->mode               = operand->mode;
-    out->buffer             = operand->buffer->id;
-    out->fresh              = operand->fresh;
-    out->consume            = operand->consume;
-    out->dtype              = operand->buffer->dtype;
-    out->frame              = head_wire_box(arena, &operand->buffer->frame, &out->n_frame);
-    out->view               = head_wire_view(arena, &operand->view, &out->n_view);
-    out->reduce_op          = operand->reduce_op;
-    out->writable_by_client = operand->client_writes;
-    out->replica            = operand->buffer->replica;
-    return out;
-}
-
-static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena,
-                                        const struct head_piece *piece)
-{
-    Plasmon__V1__Piece *out = wire_arena_alloc(arena, sizeof(*out));
-
-    PL_CHECK(out != NULL);
-    plasmon__v1__piece__init(out);
-    out->src       = piece->src->id;
-    out->src_frame = head_wire_box(arena, &piece->src->frame, &out->n_src_frame);
-    out->box       = head_wire_box(arena, &piece->box, &out->n_box);
-    out->operand   = piece->operand;
-    return out;
-}
-
-static void keep_encoded(struct head_task *task, const Plasmon__V1__Launch *launch)
-{
-    uint32_t length = (uint32_t)plasmon__v1__launch__get_packed_size(launch);
-    uint8_t *bytes  = head_alloc(length);
-
-    (void)plasmon__v1__launch__pack(launch, bytes); /* its size was just computed */
-    pl_free(task->bytes);
-    task->bytes        = bytes;
-    task->bytes_length = length;
-}
-
-void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out)
-{
-    out->function = launch->function;
-    if (launch->launch_shape != NULL) {
-        out->launch_shape   = (uint32_t *)(uintptr_t)launch->launch_shape;
-        out->n_launch_shape = WIRE_LAUNCH_SHAPE_COUNT;
-    }
-    out->scalars   = (uint64_t *)launch->scalars;
-    out->n_scalars = launch->scalar_count;
-    if (launch->label != NULL) {
-        out->label = (char *)launch->label;
-    }
-}
-
-static void encode(struct head_core *core, struct head_task *task,
-                   const struct head_launch *launch, const uint64_t *after,
-                   size_t after_count)
-{
-    struct wire_arena *arena = &core->arena;
-    Plasmon__V1__Launch out  = PLASMON__V1__LAUNCH__INIT;
-
-    wire_arena_reset(arena);
-    out.seq   = task->seq;
-    out.order = task->order;
-    out.kind  = (Plasmon__V1__LaunchKind)launch->kind;
-    head_launch_settings(launch, &out);
-    if (launch->operand_count > 0) {
-        out.operands =
-            wire_arena_alloc(arena, launch->operand_count * sizeof(*out.operands));
-        PL_CHECK(out.operands != NULL);
-        out.n_operands = launch->operand_count;
-        for (size_t i = 0; i < launch->operand_count; i++) {
-            out.operands[i] = encode_operand(arena, &launch->operands[i]);
-        }
-    }
-    if (launch->piece_count > 0) {
-        out.pieces = wire_arena_alloc(arena, launch->piece_count * sizeof(*out.pieces));
-        PL_CHECK(out.pieces != NULL);
-        out.n_pieces = launch->piece_count;
-        for (size_t i = 0; i < launch->piece_count; i++) {
-            out.pieces[i] = encode_piece(arena, &launch->pieces[i]);
-        }
-    }
-    out.after         = (uint64_t *)after;
-    out.n_after       = after_count;
-    out.data.data     = (uint8_t *)launch->data;
-    out.data.len      = launch->data_length;
-    out.offset        = launch->offset;
-    out.length        = launch->length;
-    out.peer          = launch->peer;
-    out.request       = launch->request;
-    out.client        = launch->client != NULL ? launch->client->id : 0;
-    out.task          = launch->id;
-    out.graph         = launch->graph;
-    out.set           = (Plasmon__V1__GraphScalar **)launch->set;
-    out.n_set         = launch->set_count;
-    out.time_limit_ms = launch->time_limit_ms;
-    out.priority      = launch->priority;
-    if (core->tracing != 0) {
-        out.submit_ns = launch->submit_ns;
-        out.placed_ns = core->trace_ns;
-    }
-
-    keep_encoded(task, &out);
-}
-
-/*
- * The launch keeps its number, what it waits for (so that "done" goes on meaning that all of that is done) and the memory that it would have
- * made, because later launches may write parts of it in place without depending on what was to be there.
- */
-void head_task_skip(struct head_core *core, struct head_task *task)
-{
-    Plasmon__V1__Launch *out;
-    size_t kept = 0;
-
-    wire_arena_reset(&core->arena);
-    out = plasmon__v1__launch__unpack(&core->arena.allocator, task->bytes_length,
-                                      task->bytes);
-    PL_CHECK(out != NULL);
-    for (size_t i = 0; i < out->n_operands; i++) {
-        if (out->operands[i]->fresh) {
-            out->operands[i]->mode =
-                PLASMON__V1__MODE__MODE_SCRATCH; /* made, and never sealed */
-            out->operands[kept++] = out->operands[i];
-        }
-    }
-    out->n_operands = kept;
-    out->n_pieces   = 0;
-    out->n_scalars  = 0;
-    out->n_set      = 0;
-    out->graph      = 0;
-    out->data.len   = 0;
-    out->kind       = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
-    task->kind      = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
-    keep_encoded(task, out);
-    head_memory_count(core, task);
-}
 
 /* ---------------------------------------------------------------------------------------------- start */
 
@@ -233,19 +70,6 @@ static void add_dependent(struct head_core *core, struct head_task *producer,
     task->refs++;
     task->producers_open++;
     head_memory_count(core, producer);
-}
-
-struct head_operand head_operand_whole(struct head_buffer *buffer, bool fresh, bool writes)
-{
-    return (struct head_operand){
-        .mode   = writes ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN,
-        .buffer = buffer,
-        .fresh  = fresh,
-        .reads  = !writes,
-        .writes = writes,
-        .box    = buffer->frame,
-        .view   = pl_view_of_box(&buffer->frame),
-    };
 }
 
 /* A task without a number: nothing can refer to it yet. */
@@ -304,7 +128,8 @@ static size_t wait_behind_gates(struct head_core *core, struct head_device *devi
         struct head_task *task = task_create(&gate, 0);
 
         task_number(core, task, 0);
-        encode(core, task, &gate, points + first, pl_min_u64(GATE_POINTS, count - first));
+        head_launch_encode(core, task, &gate, points + first,
+                           pl_min_u64(GATE_POINTS, count - first));
         head_memory_count(core, task);
         points[kept++] = wire_point(device->index, task->seq); /* behind what is read */
     }
@@ -357,7 +182,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         add_dependent(core, launch->twin, task);
     }
 
-    encode(core, task, launch, builder.after.items, after_count);
+    head_launch_encode(core, task, launch, builder.after.items, after_count);
     if (launch->group != NULL) {
         head_group_add(launch->group, task);
     } else if (task->client != NULL && task->id != 0) {
@@ -471,7 +296,7 @@ static void doom_one(struct head_core *core, struct head_task *task,
     task->failure = head_failure_hold(failure);
     forget_replica(core, task);
     if (is_function(task) && task->seq > task->device->seq_sent && task->bytes != NULL) {
-        head_task_skip(core, task); /* not worth running */
+        head_launch_skip(core, task); /* not worth running */
     }
     for (size_t i = 0; i < task->outputs.count; i++) {
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
@@ -674,92 +499,4 @@ void head_task_describe(const struct head_task *task, char out[160])
         (void)snprintf(out, 160, "%s %llu on device %u", kind, (unsigned long long)task->id,
                        task->device->index);
     }
-}
-
-/* ---------------------------------------------------------------------------------- what workers report */
-
-static void worker_failed(struct head_core *core, struct head_device *device,
-                          const Plasmon__V1__LaunchFailure *report)
-{
-    struct head_task *task = head_device_task(device, report->seq);
-    struct head_failure *failure;
-    char what[160];
-
-    if (task == NULL) {
-        return; /* a repeat after a reconnect */
-    }
-    head_task_describe(task, what);
-    failure = head_failure_create((plasmon_status_t)report->status, task->id,
-                                  task->client != NULL ? task->client->id : 0,
-                                  "%s failed: %s", what, report->text);
-    head_task_finish(core, task, failure);
-    head_failure_release(failure);
-}
-
-static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerStats *stats)
-{
-    memset(device->routes, 0, sizeof(device->routes));
-    for (size_t i = 0; i < stats->n_routes && i < PL_COUNT(device->routes); i++) {
-        device->routes[i] = *stats->routes[i];
-    }
-    device->stats          = *stats;
-    device->stats.n_routes = pl_min_u64(stats->n_routes, PL_COUNT(device->routes));
-    device->stats.routes   = NULL;
-}
-
-plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
-                                        const Plasmon__V1__WorkerFrame *frame,
-                                        struct pl_err *err)
-{
-    struct head_device *device = head_device_at(core, index);
-
-    if (device == NULL) {
-        return pl_err_set(err, PLASMON_EINTERNAL,
-                          "frame of a worker that never said hello");
-    }
-    /* Failures first: a later completion of the same batch must find its input failed. */
-    for (size_t i = 0; i < frame->n_failed; i++) {
-        worker_failed(core, device, frame->failed[i]);
-    }
-    for (size_t i = 0; i < frame->n_functions; i++) {
-        head_function_report(core, device, frame->functions[i]);
-    }
-    for (size_t i = 0; i < frame->n_data; i++) {
-        head_data_arrived(core, frame->data[i]);
-    }
-    for (size_t i = 0; i < frame->n_done; i++) {
-        uint64_t first = frame->done[i]->first;
-        uint64_t count = frame->done[i]->count;
-
-        if (first == 0 || count > device->seq_last ||
-            first > device->seq_last - count + 1) {
-            return pl_err_set(
-                err, PLASMON_EMALFORMED,
-                "worker of device %u: launches %llu + %llu done, but only %llu were sent",
-                index, (unsigned long long)first, (unsigned long long)count,
-                (unsigned long long)device->seq_last);
-        }
-        for (uint64_t seq = first; seq < first + count; seq++) {
-            struct head_task *task = head_device_task(device, seq);
-
-            if (task != NULL && !task->ended) {
-                head_task_ended(core, task);
-            }
-        }
-    }
-    for (size_t i = 0; i < frame->n_condemned; i++) {
-        head_device_condemned(core, device, frame->condemned[i]);
-    }
-    for (size_t i = 0; i < frame->n_spans; i++) {
-        head_trace_spans(core, device, frame->spans[i]);
-    }
-    for (size_t i = 0; i < frame->n_starved; i++) {
-        head_device_starved(core, device, frame->starved[i]->seq, frame->starved[i]->bytes,
-                            frame->starved[i]->largest_hole);
-    }
-    if (frame->stats != NULL) {
-        worker_stats(device, frame->stats);
-    }
-    head_device_pump(core, device);
-    return PLASMON_OK;
 }

@@ -271,7 +271,7 @@ static void give_up(struct head_core *core, struct head_task *task,
     head_task_doom(core, task,
                    failure); /* first: it looks at what kind of launch this was */
     if (!is_half(task)) {
-        head_task_skip(core, task);
+        head_launch_skip(core, task);
     }
     head_failure_release(failure);
 }
@@ -357,7 +357,7 @@ static void judge(struct head_core *core, struct head_device *device,
         }
         if (task->failure != NULL) {
             if (!is_half(task)) {
-                head_task_skip(core, task);
+                head_launch_skip(core, task);
             }
         } else if (!pl_bug("head.run_again") &&
                    ((task->consumes && !head_device_untouched(device, seq)) ||

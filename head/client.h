@@ -1,0 +1,147 @@
+/*
+ * Sessions, and what a client may ask for besides tasks: names, functions of its own, bytes in and out, a timeline.
+ */
+#ifndef HEAD_CLIENT_H
+#define HEAD_CLIENT_H
+
+#include "head/object.h"
+
+struct head_function;
+struct head_wait;
+
+struct head_client {
+    uint64_t session;
+    uint64_t id;
+    char *name_space;
+    char *label;
+    char *host;
+    bool lost;
+    bool closing;
+    bool tracing; /* it is sent spans */
+    uint64_t lost_ms;
+    uint64_t ops_taken;
+    uint64_t tasks_open;
+    struct pl_map refs;      /* id -> head_ref */
+    struct pl_map tasks;     /* id -> head_task, unfinished */
+    struct pl_map graphs;    /* id -> head_graph */
+    struct pl_map groups;    /* id -> head_group, not resolved */
+    struct pl_map functions; /* the client's number -> head_function */
+    /* Outbox. */
+    struct wire_ranges done;
+    struct pl_vec failed;  /* struct head_failed */
+    struct head_bytes out; /* other HeadFrame fields, encoded */
+    struct pl_list link;
+    bool dirty;
+    struct pl_list dirty_link;
+};
+
+struct head_failed {
+    uint64_t task;
+    struct head_failure *failure;
+};
+
+/* A session that stops recording, once it was told all that is over; trace.c. */
+struct head_trace_wait {
+    uint64_t session;
+    uint64_t request; /* of the client */
+    uint64_t number;  /* towards the workers */
+    uint32_t missing; /* workers that have not answered */
+    uint64_t since_ms;
+};
+
+struct head_name {
+    char *key; /* namespace, NUL, name: key_length bytes */
+    size_t key_length;
+    struct head_ref ref;
+    struct pl_list link;
+};
+
+/* ---- client.c */
+struct head_ref *head_client_ref(struct head_client *client, uint64_t id);
+plasmon_status_t head_client_ref_get(struct head_client *client, uint64_t id,
+                                     uint64_t owner, struct head_ref **out_ref,
+                                     struct pl_err *err);
+/* Takes the array reference. EEXIST when the id is taken. */
+plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client *client,
+                                     uint64_t id, struct head_array *array,
+                                     const struct pl_view *base, struct pl_err *err);
+/* What a view given by a client shows, in root coordinates. */
+plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers,
+                               struct pl_view *out, struct pl_err *err);
+void head_client_dirty(struct head_core *core, struct head_client *client);
+void head_client_done(struct head_core *core, struct head_client *client, uint64_t task);
+void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,
+                        struct head_failure *failure);
+/* Send what there is for the client if it is much: a frame has a largest size. After adding what may be long. */
+void head_client_spill(struct head_core *core, struct head_client *client);
+void head_client_flush(struct head_core *core, struct head_client *client);
+void head_client_destroy(struct head_core *core, struct head_client *client);
+/* The answer to a request. */
+void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
+                plasmon_status_t status, const char *text);
+void head_reply_shape(struct head_core *core, struct head_client *client, uint64_t request,
+                      plasmon_status_t status, const char *text,
+                      const struct pl_shape *shape);
+
+/* ---- name.c */
+void head_name_publish(struct head_core *core, struct head_client *client,
+                       const Plasmon__V1__Publish *wire);
+void head_name_lookup(struct head_core *core, struct head_client *client,
+                      const Plasmon__V1__Lookup *wire);
+void head_names_destroy(struct head_core *core);
+
+/* ---- put.c, read.c, wait.c */
+plasmon_status_t head_put(struct head_core *core, struct head_client *client,
+                          const Plasmon__V1__Task *task, struct pl_err *err);
+plasmon_status_t head_put_open(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__PutOpen *open, struct pl_err *err);
+plasmon_status_t head_put_seal(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__PutSeal *seal, struct pl_err *err);
+plasmon_status_t head_read_locate(struct head_core *core, struct head_client *client,
+                                  const Plasmon__V1__Locate *locate, struct pl_err *err);
+plasmon_status_t head_read(struct head_core *core, struct head_client *client,
+                           const Plasmon__V1__Read *read, struct pl_err *err);
+void head_read_arrived(struct head_core *core, const Plasmon__V1__WorkerData *data);
+void head_wait_ended(struct head_core *core, struct head_wait *wait,
+                     struct head_failure *failure); /* one of its tasks */
+void head_waits_destroy(struct head_core *core);
+
+/* ---- function.c */
+plasmon_status_t head_function_define(struct head_core *core, struct head_client *client,
+                                      const Plasmon__V1__FunctionDefine *define,
+                                      struct pl_err *err);
+/* What a client calls by this number; NULL: it has defined nothing so. */
+struct head_function *head_function_of(const struct head_client *client, uint32_t number);
+uint32_t head_function_id(const struct head_function *function); /* for workers */
+bool head_function_runs_on(const struct head_function *function,
+                           const struct head_device *device);
+/* Why no device of the cluster runs it; NULL: one does. */
+struct head_failure *head_function_nowhere(struct head_core *core,
+                                           const struct head_function *function);
+/* Ahead of what follows; once a worker. */
+void head_function_tell(struct head_core *core, struct head_device *device,
+                        const struct head_function *function);
+void head_function_tell_id(struct head_core *core, struct head_device *device, uint32_t id);
+void head_functions_tell_again(struct head_core *core,
+                               struct head_device *device); /* a worker began anew */
+void head_functions_flush(struct head_device *device);      /* frees, into the outbox */
+void head_function_wait(struct head_core *core, struct head_client *client,
+                        const Plasmon__V1__FunctionWait *wire);
+void head_function_report(struct head_core *core, struct head_device *device,
+                          const Plasmon__V1__FunctionReport *report);
+void head_functions_look_again(struct head_core *core); /* devices came or went */
+void head_functions_release(struct head_core *core, struct head_client *client);
+void head_functions_reap(struct head_core *core);
+void head_functions_destroy(struct head_core *core);
+
+/* ---- trace.c */
+void head_trace_switch(struct head_core *core, struct head_client *client,
+                       const Plasmon__V1__Trace *trace);
+void head_trace_joined(struct head_core *core, struct head_device *device);
+void head_trace_spans(struct head_core *core, struct head_device *device,
+                      Plasmon__V1__SpanBatch *batch);
+void head_trace_tick(
+    struct head_core *core); /* who waits for a worker that does not answer */
+void head_trace_forget(struct head_core *core, struct head_client *client); /* it ended */
+
+#endif

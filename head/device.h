@@ -1,0 +1,123 @@
+/*
+ * Devices: their object tables' slots, the numbers of launches, what is on its way to their workers, and how workers come and go.
+ */
+#ifndef HEAD_DEVICE_H
+#define HEAD_DEVICE_H
+
+#include "head/bytes.h"
+
+struct head_core;
+struct head_task;
+
+struct head_device {
+    uint32_t index;
+    bool
+        joined; /* its worker has said hello; before that it is only a number that its store announced */
+    bool connected;
+    bool gone; /* will not come back */
+    bool peer_capable;
+    uint32_t kind;
+    uint32_t ordinal;
+    uint32_t host_device;
+    uint32_t incarnation;
+    uint32_t restarts;
+    char *host;
+    char *node;
+    char *name;
+    char *bulk_address; /* "": takes no objects of other hosts */
+    uint8_t bulk_secret[WIRE_BULK_SECRET_BYTES];
+    char *death; /* why its last worker died; NULL: none did */
+    uint64_t bytes_total;
+    uint64_t bytes_planned; /* of all buffers that exist for us */
+
+    /* Slots of its object table. */
+    uint32_t slot_next;
+    struct pl_vec generations; /* uint32_t a slot */
+    struct pl_vec resting;     /* uint32_t, FIFO from resting_first */
+    size_t resting_first;
+
+    /* Launches: unfinished ones are by_seq[seq & mask]; NULL once finished. */
+    uint64_t seq_last;   /* last number given out */
+    uint64_t seq_sent;   /* last number put into the outbox */
+    uint64_t seq_oldest; /* every launch before it is finished */
+    struct head_task **by_seq;
+    uint64_t by_seq_mask;
+    uint64_t unfinished;
+    uint64_t load_ns; /* estimated work of the unfinished ones */
+
+    uint64_t starved_seq; /* 0: not */
+    uint64_t starved_bytes;
+    uint64_t starved_hole;
+    uint64_t stage_next; /* next chunk number of its staging ring */
+    uint32_t maps;       /* mapped arrays in the cluster; 0 spares the search for them */
+
+    /* Its worker is to be ended (condemn.c), or was replaced (worker.c). */
+    bool fencing; /* the store was asked to kill it */
+    uint64_t fence_ms;
+    uint64_t barrier;             /* while this launch is not done ... */
+    struct wire_ranges untouched; /* ... these have not begun */
+    uint64_t
+        alone_until; /* launches up to here are done one at a time, for they come again */
+    plasmon_status_t death_status; /* what the dead one said of its device, or OK */
+
+    struct head_bytes out;           /* WorkerCommand fields, encoded */
+    uint32_t out_launches;           /* launches in it: a frame may carry WIRE_TASKS_MAX */
+    struct pl_vec out_free;          /* uint64_t buffers */
+    struct pl_vec out_graph_free;    /* uint64_t graphs */
+    struct pl_vec out_function_free; /* uint32_t ids */
+    struct pl_map
+        told; /* ids of defined functions that its worker was told, and must be told again when it begins anew */
+    uint32_t runs;                  /* WIRE_RUNS_*: what of clients it runs */
+    struct pl_vec out_cancel;       /* uint64_t seqs */
+    struct pl_vec out_force;        /* uint64_t seqs */
+    Plasmon__V1__WorkerStats stats; /* last report; routes apart */
+    Plasmon__V1__RouteStats routes[8];
+    struct pl_list buffers; /* head_buffer.device_link, least recently used first */
+};
+
+/* ---- device.c */
+struct head_device *head_device_at(struct head_core *core, uint32_t index);
+uint64_t
+head_device_slot_take(struct head_core *core,
+                      struct head_device *device); /* a buffer id; 0: the table is full */
+void head_device_slot_rest(struct head_device *device, uint64_t buffer);
+void head_device_number(struct head_core *core, struct head_device *device,
+                        struct head_task *task);                             /* gives seq */
+void head_device_forget(struct head_device *device, struct head_task *task); /* finished */
+struct head_task *head_device_task(struct head_device *device,
+                                   uint64_t seq); /* unfinished, or NULL */
+void head_device_send(struct head_core *core, struct head_device *device,
+                      const struct head_task *task); /* into the outbox */
+void head_device_pump(struct head_core *core,
+                      struct head_device *device); /* outbox up to the window */
+void head_device_flush(struct head_core *core, struct head_device *device);
+void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
+                         uint64_t bytes, uint64_t hole);
+void head_device_relieve(struct head_core *core); /* answers starved devices */
+
+/* ---- condemn.c */
+void head_device_condemned(struct head_core *core, struct head_device *device,
+                           const Plasmon__V1__Condemned *report);
+void head_device_fence_again(struct head_core *core); /* time went by */
+/* Another incarnation is here: had we asked for the end of the last one? */
+bool head_device_fenced(struct head_device *device, const Plasmon__V1__WorkerHello *hello);
+/* It had been enqueued at the incarnation that was fenced, and had not begun. */
+bool head_device_untouched(const struct head_device *device, uint64_t seq);
+
+/* ---- worker.c */
+void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
+void head_device_destroy(struct head_device *device);
+/* An encoded GraphPart, ahead of the launches that follow. */
+void head_device_tell(struct head_core *core, struct head_device *device,
+                      const struct head_bytes *part);
+
+/* ---- bulk.c */
+/* Where the worker that says hello takes objects of other hosts. */
+void head_bulk_take(struct head_core *core, struct head_device *device,
+                    const Plasmon__V1__WorkerHello *hello);
+/* Of all workers on other hosts, the gone ones too: what a new worker must know. */
+void head_bulk_tell_all(struct head_core *core, struct head_device *device);
+/* To all workers on other hosts: where this one listens now, or that it is gone. */
+void head_bulk_tell(struct head_core *core, const struct head_device *device);
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * What exists, and where.
+ *
+ *   ref -> array (a version) -> fragments -> tiles (content) -> instances -> buffers (memory of one device)
+ *
+ * A write gives an array new fragments of new tiles; other versions go on showing the old ones. Content is found in a buffer through
+ * an instance, and buffers know who reads and writes them: from that come the edges between launches (hazard.c).
+ */
+#ifndef HEAD_OBJECT_H
+#define HEAD_OBJECT_H
+
+#include "head/bytes.h"
+
+struct head_core;
+struct head_device;
+struct head_task;
+
+/* Why something failed; shared by everything that failed because of it. */
+struct head_failure {
+    uint32_t refs;
+    plasmon_status_t status;
+    uint64_t first_task;
+    uint64_t first_client;
+    char *text;
+};
+
+/* One allocation. refs: instances in it, and uses by unfinished tasks. Freed at zero, by buffer_release alone. */
+struct head_buffer {
+    uint64_t id;
+    struct head_device *device;
+    struct pl_box frame;
+    uint32_t dtype;
+    uint64_t bytes;
+    uint32_t refs;
+    bool donatable;
+    bool
+        replica; /* every byte in it exists elsewhere: may be dropped under memory pressure */
+    struct pl_list device_link;
+    struct pl_list instances; /* head_instance.buffer_link */
+    struct pl_list readers;   /* head_use.link: unfinished tasks that read */
+    struct pl_list writers;   /* head_use.link: unfinished tasks that write */
+};
+
+/* `box` of `tile` lies, right, in `buffer` (once the buffer's pending writers of that box are done). */
+struct head_instance {
+    struct head_tile *tile;
+    struct head_buffer *buffer;
+    struct pl_box box;
+    struct pl_list tile_link;
+    struct pl_list buffer_link;
+};
+
+/* Content. refs: fragments that show it, and the unfinished task that makes it. */
+struct head_tile {
+    uint32_t refs;
+    uint64_t order; /* of the task that makes it */
+    struct pl_box box;
+    struct head_failure *failure; /* it will never be right */
+    struct pl_list instances;     /* head_instance.tile_link */
+    struct pl_list fragments;     /* head_fragment.tile_link */
+};
+
+struct head_fragment {
+    struct head_array *array;
+    struct head_tile *tile;
+    struct pl_box box; /* what of the tile this array shows */
+    struct pl_list array_link;
+    struct pl_list tile_link;
+};
+
+/* A REDUCE result that is not folded in yet. */
+struct head_partial {
+    struct pl_box box;
+    struct head_tile *tile;
+};
+
+/* A version: disjoint fragments that cover `extent`. refs: refs of clients, names, requests in progress. */
+struct head_array {
+    uint32_t refs;
+    struct pl_shape shape; /* of the root coordinates */
+    struct pl_box extent; /* what of it exists (a snapshot of a view keeps only its hull) */
+    struct pl_list fragments;
+    uint32_t fragment_count;
+    struct pl_vec partials; /* struct head_partial */
+    uint32_t partial_op;
+    uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
+    bool mapped; /* a client looks at its buffers: nothing in them is written in place */
+};
+
+/* A client's name for what a view shows of an array. */
+struct head_ref {
+    struct head_array *array;
+    bool based; /* base is not the whole */
+    struct pl_view base;
+};
+
+struct head_use {
+    struct head_task *task;
+    struct head_buffer *buffer;
+    struct pl_box box;
+    bool write;
+    struct pl_list link;
+};
+
+/* ---- object.c */
+struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task,
+                                         uint64_t first_client, const char *format, ...)
+    PL_PRINTF(4, 5);
+struct head_failure *head_failure_hold(struct head_failure *failure);
+void head_failure_release(struct head_failure *failure);
+struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
+                                       const struct pl_box *frame, uint32_t dtype);
+void head_buffer_hold(struct head_buffer *buffer);
+void head_buffer_release(struct head_core *core, struct head_buffer *buffer);
+struct head_tile *head_tile_create(struct head_core *core,
+                                   const struct pl_box *box); /* refs 1, the caller's */
+void head_tile_release(struct head_core *core, struct head_tile *tile);
+void head_instance_add(struct head_core *core, struct head_tile *tile,
+                       struct head_buffer *buffer, const struct pl_box *box);
+void head_instance_remove(struct head_core *core, struct head_instance *instance);
+/* Something else is about to be written over `box` of the buffer: no tile whose task has an order before `before` may be found there any more. */
+void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
+                        const struct pl_box *box, uint64_t before);
+/* Is every element of `box` of the tile in this buffer (NULL: in some buffer)? */
+bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer,
+                       const struct pl_box *box);
+/* From now on, until it is released, no buffer that it lies in is written in place. */
+void head_array_map(struct head_core *core, struct head_array *array);
+bool head_buffer_mapped(const struct head_buffer *buffer);
+/* Does a fragment of another array show any of `box` of the tile? */
+bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
+                              const struct pl_box *box);
+struct head_array *
+head_array_create(struct head_core *core,
+                  const struct pl_shape *shape); /* refs 1, no fragments */
+void head_array_release(struct head_core *core, struct head_array *array);
+/* From now on `box` of the array is `tile` (which takes a reference of its own). */
+void head_array_set(struct head_core *core, struct head_array *array,
+                    const struct pl_box *box, struct head_tile *tile);
+struct head_array *head_array_snapshot(struct head_core *core, struct head_array *array,
+                                       const struct pl_box *box);
+struct head_failure *
+head_array_failure(struct head_array *array,
+                   const struct pl_box *box); /* borrowed; NULL: none */
+
+/* ---- hazard.c */
+/*
+ * The launch points that a use must wait for go into after (uint64_t, duplicates removed by the caller); tasks whose results it reads
+ * get into producers (struct head_task *). reads: it needs the content. write: it changes it.
+ */
+void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, bool reads,
+                         bool write, struct pl_vec *after, struct pl_vec *producers);
+void head_use_add(struct head_use *use, struct head_task *task, struct head_buffer *buffer,
+                  const struct pl_box *box, bool write);
+void head_use_remove(struct head_core *core, struct head_use *use);
+
+/* ---- move.c */
+/* A buffer on `device` in which the whole box of the array is to be found, copying if need be. exact: its frame is the box. NULL: *out_failure. */
+struct head_buffer *head_move_read(struct head_core *core, struct head_array *array,
+                                   const struct pl_box *box, struct head_device *device,
+                                   bool exact, struct head_failure **out_failure);
+/* A buffer on `device` that already holds the whole box of the array; NULL. exclusive: nobody else may need that part of it. */
+struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
+                                     struct head_device *device, bool exclusive);
+/*
+ * The pieces (struct head_piece, appended; their sources are held for the caller in io_held, struct head_buffer *) that fill operand number
+ * `operand`, a fresh buffer whose frame is the box. false: no route; *out_failure.
+ */
+bool head_move_pieces(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
+                      struct pl_vec *io_pieces, struct pl_vec *io_held,
+                      struct head_failure **out_failure);
+/* Is there a route? */
+bool head_move_possible(const struct head_device *from, const struct head_device *to);
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * Bytes in: a put whose bytes come in messages (pieces in order, each a launch), and one through shared memory (opened: the buffer is
+ * made and its client told; sealed: it has written).
+ */
+#include "head/wait.h"
+
+/* A new array with one buffer on a device of its own choice. */
+static plasmon_status_t put_array(struct head_core *core, struct head_client *client,
+                                  uint64_t ref, const struct pl_shape *shape,
+                                  uint32_t place, bool donatable,
+                                  struct head_buffer **out_buffer,
+                                  struct head_tile **out_tile,
+                                  struct head_array **out_array, struct pl_err *err)
+{
+    struct pl_box box            = pl_box_of_shape(shape);
+    struct head_want want        = {.box = box, .bytes = pl_shape_bytes(shape)};
+    struct head_array *array     = head_array_create(core, shape);
+    struct head_failure *failure = NULL;
+    struct head_tile *tile       = head_tile_create(core, &box);
+    struct head_device *device;
+    struct head_buffer *buffer = NULL;
+    plasmon_status_t status;
+
+    head_array_set(core, array, &box, tile);
+    status = head_client_ref_add(core, client, ref, array, NULL, err);
+    if (status != PLASMON_OK) {
+        head_tile_release(core, tile);
+        return status;
+    }
+
+    device = head_place(core, &want, 1, place, &failure);
+    if (device != NULL) {
+        buffer = head_buffer_create(core, device, &box, shape->dtype);
+        if (buffer == NULL) {
+            failure =
+                head_failure_create(PLASMON_ELIMIT, 0, 0,
+                                    "the object table of device %u is full", device->index);
+        }
+    }
+    if (buffer == NULL) {
+        tile->failure = failure; /* the ref exists, failed */
+        head_tile_release(core, tile);
+        return pl_err_set(err, failure->status, "%s", failure->text);
+    }
+    buffer->donatable = donatable;
+    head_instance_add(core, tile, buffer, &box);
+    head_buffer_release(core, buffer); /* the instance holds it */
+    *out_buffer = buffer;
+    *out_tile   = tile;
+    *out_array  = array;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t put_more(struct head_core *core, struct head_client *client,
+                                 const Plasmon__V1__Task *task,
+                                 struct head_array **out_array, struct pl_err *err)
+{
+    struct head_ref *ref;
+    plasmon_status_t status = head_client_ref_get(client, task->args[0]->ref, 0, &ref, err);
+
+    (void)core;
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (ref->array->put_offset != task->put_offset) {
+        return pl_err_set(
+            err, PLASMON_EINVAL,
+            "put of ref %llu: a piece at %llu came, but the next one starts at %lld",
+            (unsigned long long)task->args[0]->ref, (unsigned long long)task->put_offset,
+            (long long)ref->array->put_offset);
+    }
+    *out_array = ref->array;
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_put(struct head_core *core, struct head_client *client,
+                          const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    struct head_array *array   = NULL;
+    struct head_buffer *buffer = NULL;
+    struct head_tile *tile     = NULL;
+    struct head_operand operand;
+    struct head_launch launch = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT};
+    struct head_task *started;
+    uint64_t total, end;
+    plasmon_status_t status;
+
+    if (task->n_args != 1 || task->args[0]->mode != PLASMON__V1__MODE__MODE_OUT) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a put has one argument, OUT");
+    }
+    if (task->put_offset == 0) {
+        struct pl_shape shape;
+
+        if (task->args[0]->shape == NULL) {
+            return pl_err_set(err, PLASMON_EINVAL, "a put needs a shape");
+        }
+        status = wire_shape_get(task->args[0]->shape, &shape, err);
+        if (status == PLASMON_OK) {
+            status = put_array(core, client, task->args[0]->ref, &shape, task->place,
+                               task->put_donatable, &buffer, &tile, &array, err);
+        }
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    } else {
+        status = put_more(core, client, task, &array, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+        tile = pl_list_first(&array->fragments, struct head_fragment, array_link)->tile;
+        tile->refs++;
+        if (pl_list_empty(&tile->instances)) {
+            head_tile_release(core, tile);
+            return pl_err_set(err, PLASMON_ELOST,
+                              "put of ref %llu: its first pieces failed or were lost",
+                              (unsigned long long)task->args[0]->ref);
+        }
+        buffer = pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer;
+    }
+
+    total = pl_shape_bytes(&array->shape);
+    end   = task->put_offset + task->data.len;
+    if (task->data.len == 0 || end > total) {
+        status = pl_err_set(
+            err, PLASMON_ESHAPE,
+            "put of ref %llu: piece of %zu bytes at %llu of a value of %llu bytes",
+            (unsigned long long)task->args[0]->ref, task->data.len,
+            (unsigned long long)task->put_offset, (unsigned long long)total);
+        if (tile->failure == NULL) {
+            tile->failure =
+                head_failure_create(status, task->id, client->id, "%s", err->text);
+        }
+        array->put_offset = UINT64_MAX;
+        head_tile_release(core, tile);
+        return status;
+    }
+    array->put_offset    = end == total ? UINT64_MAX : end;
+    operand              = head_operand_whole(buffer, task->put_offset == 0, true);
+    launch.device        = buffer->device;
+    launch.client        = client;
+    launch.id            = task->id;
+    launch.label         = task->label;
+    launch.operands      = &operand;
+    launch.operand_count = 1;
+    launch.data          = task->data.data;
+    launch.data_length   = task->data.len;
+    launch.offset        = task->put_offset;
+    launch.retries_max   = core->config.retries;
+    started              = head_task_start(core, &launch);
+    head_task_makes(core, started, tile);
+    head_tile_release(core, tile);
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_put_open(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__PutOpen *open, struct pl_err *err)
+{
+    struct head_array *array;
+    struct head_buffer *buffer;
+    struct head_tile *tile;
+    struct head_operand operand;
+    struct head_launch launch = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_ALLOC};
+    struct head_task *started;
+    struct head_wait *wait;
+    struct pl_shape shape;
+    struct pl_err why = {0};
+    plasmon_status_t status;
+
+    if (open->shape == NULL) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "PutOpen needs a shape");
+    }
+    status = wire_shape_get(open->shape, &shape, &why);
+    if (status == PLASMON_OK) {
+        status = put_array(core, client, open->ref, &shape, open->place, open->donatable,
+                           &buffer, &tile, &array, &why);
+    }
+    if (status != PLASMON_OK) {
+        head_wait_put_ready(core, client, open->request, 0, status, why.text);
+        return PLASMON_OK;
+    }
+    array->put_offset     = 0;
+    operand               = head_operand_whole(buffer, true, true);
+    operand.client_writes = true;
+    launch.device         = buffer->device;
+    launch.operands       = &operand;
+    launch.operand_count  = 1;
+    launch.label          = open->label;
+    launch.retries_max    = core->config.retries;
+    started               = head_task_start(core, &launch);
+    head_task_makes(core, started, tile);
+    head_tile_release(core, tile);
+
+    wait         = head_wait_create(client, HEAD_WAIT_PUT_READY, open->request);
+    wait->buffer = buffer->id;
+    wait->array  = array;
+    array->refs++;
+    head_wait_for(wait, started, false);
+    head_wait_ended(core, wait, NULL); /* set up */
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_put_seal(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__PutSeal *seal, struct pl_err *err)
+{
+    struct head_ref *ref;
+    plasmon_status_t status = head_client_ref_get(client, seal->ref, 0, &ref, err);
+    struct head_tile *tile;
+    struct head_buffer *buffer;
+    struct head_operand operand;
+    struct head_launch launch = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SEAL};
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (head_array_failure(ref->array, &ref->array->extent) != NULL) {
+        ref->array->put_offset = UINT64_MAX;
+        return PLASMON_OK; /* its failure and this crossed */
+    }
+    if (ref->array->put_offset != 0) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "PutSeal of ref %llu, which is not being put",
+                          (unsigned long long)seal->ref);
+    }
+    tile = pl_list_first(&ref->array->fragments, struct head_fragment, array_link)->tile;
+    ref->array->put_offset = UINT64_MAX;
+    if (seal->abandon) {
+        if (tile->failure == NULL) {
+            tile->failure =
+                head_failure_create(PLASMON_ECANCELLED, 0, 0, "the put was abandoned");
+        }
+        return PLASMON_OK;
+    }
+    if (tile->failure != NULL || pl_list_empty(&tile->instances)) {
+        return PLASMON_OK; /* its reader will learn */
+    }
+    buffer  = pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer;
+    operand = head_operand_whole(buffer, false, true);
+    launch.device        = buffer->device;
+    launch.operands      = &operand;
+    launch.operand_count = 1;
+    launch.retries_max   = 250;
+    head_task_makes(core, head_task_start(core, &launch), tile);
+    return PLASMON_OK;
+}

@@ -1,0 +1,306 @@
+/*
+ * Bytes out: where they are (the fast path: the client maps them), and the bytes themselves (the slow one).
+ */
+#include "head/wait.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------- locate */
+
+/* A strided view is copied together first: into an array of its own. */
+static struct head_array *compact(struct head_core *core, struct head_array *array,
+                                  const struct pl_view *view,
+                                  struct head_failure **out_failure)
+{
+    struct pl_shape shape    = pl_view_shape(view, array->shape.dtype);
+    struct head_array *dense = head_array_create(core, &shape);
+    struct head_arg args[2]  = {
+         {.mode  = PLASMON__V1__MODE__MODE_OUT,
+          .array = dense,
+          .view  = pl_view_whole(&shape),
+          .hull  = pl_box_of_shape(&shape),
+          .dtype = shape.dtype},
+         {.mode  = PLASMON__V1__MODE__MODE_IN,
+          .array = array,
+          .view  = *view,
+          .hull  = pl_view_hull(view),
+          .dtype = shape.dtype},
+    };
+    struct head_run run = {
+        .function  = pl_hash_name("copy"),
+        .args      = args,
+        .arg_count = 2,
+        .retries   = core->config.retries,
+    };
+
+    if (!head_run_start(core, &run, out_failure)) {
+        head_array_release(core, dense);
+        return NULL;
+    }
+    return dense;
+}
+
+/* Answered now, or when the last of those that it waits for has ended. */
+static void locate_places(struct head_wait *wait, struct head_array *hold)
+{
+    struct pl_list *pos, *it;
+    struct pl_box part;
+
+    pl_list_for_each(pos, &hold->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            const struct head_instance *instance =
+                pl_container_of(it, struct head_instance, tile_link);
+
+            if (pl_box_intersection(&instance->box, &fragment->box, &part)) {
+                head_wait_to_map(wait, instance->buffer, &part);
+            }
+        }
+    }
+}
+
+/* To read from: a device that holds all of the box, wherever others have less to do; else as for a task. */
+static struct head_device *reading_device(struct head_core *core, struct head_array *array,
+                                          const struct pl_box *box,
+                                          struct head_failure **out_failure)
+{
+    struct head_want want = {.array = array,
+                             .box   = *box,
+                             .bytes = (uint64_t)pl_box_elements(box) *
+                                      pl_dtype_bytes(array->shape.dtype)};
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (!pl_box_intersects(&fragment->box, box)) {
+            continue;
+        }
+        pl_list_for_each(it, &fragment->tile->instances) {
+            struct head_device *device =
+                pl_container_of(it, struct head_instance, tile_link)->buffer->device;
+
+            if (!device->gone && head_move_common(array, box, device, false) != NULL) {
+                return device;
+            }
+        }
+        break; /* who holds all of it holds this part */
+    }
+    return head_place(core, &want, 1, 0, out_failure);
+}
+
+/* The box in one buffer. exact: which holds nothing else. */
+static void locate_in_one(struct head_core *core, struct head_wait *wait,
+                          struct head_array *hold, bool exact)
+{
+    struct head_failure *cannot = NULL;
+    struct head_device *device  = reading_device(core, hold, &wait->box, &cannot);
+    struct head_buffer *buffer  = NULL;
+
+    if (device != NULL) {
+        buffer = head_move_read(core, hold, &wait->box, device, exact, &cannot);
+    }
+    if (buffer == NULL) {
+        wait->failure = cannot;
+        return;
+    }
+    head_wait_to_map(wait, buffer, &wait->box);
+    wait->buffer = buffer->id;
+    wait->frame  = buffer->frame;
+    head_buffer_release(core, buffer);
+}
+
+/* What the ref shows now, held under the client's name for it. compact and strided: its elements, in an array of their own. */
+static struct head_array *locate_hold(struct head_core *core, struct head_array *array,
+                                      const struct pl_view *view, bool compacted,
+                                      struct head_failure **out_failure)
+{
+    struct pl_box hull = pl_view_hull(view);
+    struct head_array *hold, *dense;
+
+    head_reduce_fold(core, array);
+    hold = head_array_snapshot(core, array, &hull);
+    if (!compacted || pl_view_dense(view) || head_array_failure(hold, &hull) != NULL) {
+        return hold;
+    }
+    dense = compact(core, hold, view, out_failure);
+    if (dense == NULL) {
+        return hold;
+    }
+    head_array_release(core, hold); /* the copy uses its buffers */
+    return dense;
+}
+
+plasmon_status_t head_read_locate(struct head_core *core, struct head_client *client,
+                                  const Plasmon__V1__Locate *locate, struct pl_err *err)
+{
+    struct head_wait *wait = head_wait_create(client, HEAD_WAIT_LOCATED, locate->request);
+    struct pl_err why      = {0};
+    struct head_ref *ref;
+    struct head_array *hold;
+    struct pl_view view;
+    plasmon_status_t status;
+
+    status = head_client_ref_get(client, locate->ref, locate->client, &ref, &why);
+    if (status == PLASMON_OK) {
+        status = head_ref_view(ref, locate->n_view, locate->view, &view, &why);
+    }
+    if (status != PLASMON_OK) {
+        wait->failure = head_failure_create(status, 0, 0, "%s", why.text);
+        head_wait_ended(core, wait, NULL);
+        return PLASMON_OK;
+    }
+
+    hold = locate_hold(core, ref->array, &view, locate->compact, &wait->failure);
+    if (locate->compact) {
+        wait->shape = pl_view_shape(&view, hold->shape.dtype);
+        if (!pl_view_dense(&view)) {
+            view = pl_view_whole(&hold->shape);
+        }
+    }
+    wait->box = pl_view_hull(&view);
+    head_array_map(core, hold);
+    hold->refs++;
+    wait->array = hold;
+    status      = head_client_ref_add(core, client, locate->hold_ref, hold, &view, err);
+    if (status != PLASMON_OK) {
+        head_wait_free(core, wait);
+        return status;
+    }
+
+    if (wait->failure == NULL && head_array_failure(hold, &wait->box) == NULL &&
+        (locate->gather || locate->compact)) {
+        locate_in_one(core, wait, hold, locate->compact);
+    }
+    if (!locate->compact) {
+        locate_places(wait, hold);
+    }
+    head_wait_ended(core, wait, NULL); /* set up */
+    return PLASMON_OK;
+}
+
+/* --------------------------------------------------------------------------------------------- read */
+
+static bool read_start(struct head_core *core, struct head_array *array,
+                       const struct pl_box *box, const Plasmon__V1__Read *read,
+                       struct head_wait *wait, struct head_failure **out_failure)
+{
+    struct head_device *device;
+    struct head_buffer *buffer;
+    struct head_operand operand;
+    struct head_launch launch = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_READ};
+
+    *out_failure = head_array_failure(array, box);
+    if (*out_failure != NULL) {
+        head_failure_hold(*out_failure);
+        return false;
+    }
+    device = reading_device(core, array, box, out_failure);
+    if (device == NULL) {
+        return false;
+    }
+    buffer = head_move_read(core, array, box, device, true, out_failure);
+    if (buffer == NULL) {
+        return false;
+    }
+    operand              = head_operand_whole(buffer, false, false);
+    launch.device        = device;
+    launch.operands      = &operand;
+    launch.operand_count = 1;
+    launch.offset        = read->offset;
+    launch.length        = read->length;
+    launch.request       = ++core->request_last;
+    launch.retries_max   = core->config.retries;
+    wait->own_request    = launch.request;
+    PL_CHECK(pl_map_set(&core->requests, launch.request, wait) == PLASMON_OK);
+    head_wait_for(wait, head_task_start(core, &launch), false);
+    head_buffer_release(core, buffer);
+    return true;
+}
+
+plasmon_status_t head_read(struct head_core *core, struct head_client *client,
+                           const Plasmon__V1__Read *read, struct pl_err *err)
+{
+    struct head_wait *wait       = head_wait_create(client, HEAD_WAIT_DATA, read->request);
+    struct head_failure *failure = NULL;
+    struct head_array *array     = NULL;
+    struct head_array *dense     = NULL;
+    struct pl_err why            = {0};
+    struct head_ref *ref;
+    struct pl_view view;
+    struct pl_box box;
+    plasmon_status_t status;
+
+    (void)err;
+    status = head_client_ref_get(client, read->ref, read->client, &ref, &why);
+    if (status == PLASMON_OK && ref->array->put_offset != UINT64_MAX) {
+        status = pl_err_set(&why, PLASMON_EAGAIN, "ref %llu is still being put",
+                            (unsigned long long)read->ref);
+    }
+    if (status == PLASMON_OK) {
+        status = head_ref_view(ref, read->n_view, read->view, &view, &why);
+    }
+    if (status == PLASMON_OK) {
+        array       = ref->array;
+        wait->shape = pl_view_shape(&view, array->shape.dtype);
+        wait->total = pl_shape_bytes(&wait->shape);
+        if (read->length == 0 || read->length > WIRE_DATA_BYTES_MAX ||
+            read->offset > wait->total || read->length > wait->total - read->offset) {
+            status = pl_err_set(&why, PLASMON_ERANGE,
+                                "read of %llu bytes at %llu of a value of %llu bytes (at "
+                                "most %u bytes a read)",
+                                (unsigned long long)read->length,
+                                (unsigned long long)read->offset,
+                                (unsigned long long)wait->total, WIRE_DATA_BYTES_MAX);
+        }
+    }
+    if (status != PLASMON_OK) {
+        wait->failure = head_failure_create(status, 0, 0, "%s", why.text);
+        head_wait_ended(core, wait, NULL);
+        return PLASMON_OK;
+    }
+
+    head_reduce_fold(core, array);
+    box = pl_view_hull(&view);
+    if (!pl_view_dense(&view)) {
+        failure = head_array_failure(array, &box);
+        if (failure != NULL) {
+            head_failure_hold(failure);
+        } else {
+            dense = compact(core, array, &view, &failure);
+        }
+        if (dense != NULL) {
+            array = dense;
+            box   = dense->extent;
+        }
+    }
+    if (failure != NULL || !read_start(core, array, &box, read, wait, &failure)) {
+        wait->failure = failure;
+    }
+    if (dense != NULL) {
+        head_array_release(core, dense); /* its buffer is in use by the read */
+    }
+    head_wait_ended(core, wait, NULL); /* set up */
+    return PLASMON_OK;
+}
+
+/* A worker sends the bytes of a READ before it says that the READ is done. */
+void head_read_arrived(struct head_core *core, const Plasmon__V1__WorkerData *data)
+{
+    struct head_wait *wait = pl_map_get(&core->requests, data->request);
+
+    if (wait == NULL || wait->arrived) {
+        return; /* sent again by a restarted worker */
+    }
+    wait->arrived      = true;
+    wait->bytes_status = (plasmon_status_t)data->status;
+    wait->bytes_text   = head_strdup(data->text);
+    wait->bytes_length = data->bytes.len;
+    wait->bytes        = head_alloc(data->bytes.len + 1);
+    if (data->bytes.len > 0) {
+        memcpy(wait->bytes, data->bytes.data, data->bytes.len);
+    }
+}

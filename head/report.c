@@ -1,0 +1,90 @@
+/* What workers report: launches that are done, failed, starved or condemned, bytes that were read, spans, figures. */
+#include "head/core_int.h"
+
+#include <string.h>
+
+static void worker_failed(struct head_core *core, struct head_device *device,
+                          const Plasmon__V1__LaunchFailure *report)
+{
+    struct head_task *task = head_device_task(device, report->seq);
+    struct head_failure *failure;
+    char what[160];
+
+    if (task == NULL) {
+        return; /* a repeat after a reconnect */
+    }
+    head_task_describe(task, what);
+    failure = head_failure_create((plasmon_status_t)report->status, task->id,
+                                  task->client != NULL ? task->client->id : 0,
+                                  "%s failed: %s", what, report->text);
+    head_task_finish(core, task, failure);
+    head_failure_release(failure);
+}
+
+static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerStats *stats)
+{
+    memset(device->routes, 0, sizeof(device->routes));
+    for (size_t i = 0; i < stats->n_routes && i < PL_COUNT(device->routes); i++) {
+        device->routes[i] = *stats->routes[i];
+    }
+    device->stats          = *stats;
+    device->stats.n_routes = pl_min_u64(stats->n_routes, PL_COUNT(device->routes));
+    device->stats.routes   = NULL;
+}
+
+plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
+                                        const Plasmon__V1__WorkerFrame *frame,
+                                        struct pl_err *err)
+{
+    struct head_device *device = head_device_at(core, index);
+
+    if (device == NULL) {
+        return pl_err_set(err, PLASMON_EINTERNAL,
+                          "frame of a worker that never said hello");
+    }
+    /* Failures first: a later completion of the same batch must find its input failed. */
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        worker_failed(core, device, frame->failed[i]);
+    }
+    for (size_t i = 0; i < frame->n_functions; i++) {
+        head_function_report(core, device, frame->functions[i]);
+    }
+    for (size_t i = 0; i < frame->n_data; i++) {
+        head_read_arrived(core, frame->data[i]);
+    }
+    for (size_t i = 0; i < frame->n_done; i++) {
+        uint64_t first = frame->done[i]->first;
+        uint64_t count = frame->done[i]->count;
+
+        if (first == 0 || count > device->seq_last ||
+            first > device->seq_last - count + 1) {
+            return pl_err_set(
+                err, PLASMON_EMALFORMED,
+                "worker of device %u: launches %llu + %llu done, but only %llu were sent",
+                index, (unsigned long long)first, (unsigned long long)count,
+                (unsigned long long)device->seq_last);
+        }
+        for (uint64_t seq = first; seq < first + count; seq++) {
+            struct head_task *task = head_device_task(device, seq);
+
+            if (task != NULL && !task->ended) {
+                head_task_ended(core, task);
+            }
+        }
+    }
+    for (size_t i = 0; i < frame->n_condemned; i++) {
+        head_device_condemned(core, device, frame->condemned[i]);
+    }
+    for (size_t i = 0; i < frame->n_spans; i++) {
+        head_trace_spans(core, device, frame->spans[i]);
+    }
+    for (size_t i = 0; i < frame->n_starved; i++) {
+        head_device_starved(core, device, frame->starved[i]->seq, frame->starved[i]->bytes,
+                            frame->starved[i]->largest_hole);
+    }
+    if (frame->stats != NULL) {
+        worker_stats(device, frame->stats);
+    }
+    head_device_pump(core, device);
+    return PLASMON_OK;
+}

@@ -1,0 +1,172 @@
+/*
+ * Tasks from the launch that they begin as to their end: task.c has the life, launch.c what a worker is told, group.c those that are one
+ * task for their client.
+ */
+#ifndef HEAD_TASK_H
+#define HEAD_TASK_H
+
+#include "head/object.h"
+
+struct head_client;
+struct head_group;
+struct head_plan;
+struct head_wait;
+
+struct head_waiting {
+    struct head_wait *wait;
+    bool
+        indifferent; /* the answer is not about what this task makes: its failure is none of it */
+};
+
+struct head_task {
+    uint32_t refs;              /* unfinished; dependents lists of others */
+    uint32_t kind;              /* LaunchKind */
+    struct head_client *client; /* NULL: the head's own, or the client is gone */
+    uint64_t id;                /* of the client; 0: the head's own */
+    struct head_device *device;
+    uint64_t seq;
+    uint64_t order;
+    uint32_t function;
+    uint64_t cost_ns;       /* estimate, part of device->load_ns */
+    uint64_t counted_bytes; /* part of core->memory.bytes */
+    uint8_t attempts;
+    uint8_t attempts_max;
+    bool consumes; /* overwrites something in place: cannot run twice */
+    bool
+        ended; /* its worker is done with it; producers on other devices may not have reported yet */
+    bool finished;
+    bool resolved;
+    bool cancelled;
+    bool forced; /* cancelled by force */
+    uint32_t time_limit_ms;
+    uint64_t request; /* READ, ALLOC: whom to answer */
+    struct head_failure *failure;
+    struct head_group
+        *group; /* held: what it is a part of for the client; NULL: a task of its own */
+    struct pl_list group_link; /* group->tasks, until it is resolved */
+    struct head_plan *plan;    /* held: GRAPH */
+    struct pl_list order_link; /* core->unfinished */
+    struct pl_vec
+        dependents; /* struct head_task *, owned references: they read what this makes */
+    uint32_t producers_open; /* unfinished tasks in whose dependents this is */
+    struct pl_vec outputs;   /* struct head_tile *, owned references */
+    struct pl_vec waits;     /* struct head_waiting */
+    char *label;
+    uint8_t *bytes; /* the encoded Launch */
+    uint32_t bytes_length;
+    uint32_t use_count;
+    struct head_use uses[];
+};
+
+/* ---- launch.c */
+/* What a launch is made of, before it has a number. */
+struct head_operand {
+    uint32_t mode;
+    struct head_buffer *buffer;
+    bool fresh;
+    bool consume;
+    bool reads; /* the launch needs what is in there */
+    bool writes;
+    struct pl_box box;   /* what it touches: its hazard */
+    struct pl_view view; /* what the function sees */
+    uint32_t reduce_op;
+    bool client_writes;
+};
+/* All of a buffer, read or written. */
+struct head_operand head_operand_whole(struct head_buffer *buffer, bool fresh, bool writes);
+struct head_piece {
+    struct head_buffer *src;
+    struct pl_box box;
+    uint32_t operand;
+};
+struct head_launch {
+    uint32_t kind;
+    struct head_device *device;
+    struct head_client *client;
+    uint64_t id;
+    uint32_t function;
+    const uint32_t *launch_shape; /* WIRE_LAUNCH_SHAPE_COUNT numbers; NULL: none given */
+    const char *label;
+    const struct head_operand *operands;
+    size_t operand_count;
+    const struct head_piece *pieces;
+    size_t piece_count;
+    const uint64_t *scalars;
+    size_t scalar_count;
+    const uint8_t *data;
+    size_t data_length;
+    uint64_t offset;
+    uint64_t length;
+    uint32_t peer;
+    uint64_t request;
+    uint64_t order;         /* 0: the next one */
+    struct head_task *twin; /* RECV: its SEND, whose failure is its own */
+    uint32_t retries_max;
+    struct head_group *group;
+    struct head_plan *plan; /* GRAPH, with the number of the segment at the worker .. */
+    uint64_t graph;
+    Plasmon__V1__GraphScalar *const *set; /* .. and the scalars that differ */
+    size_t set_count;
+    uint32_t time_limit_ms;
+    uint64_t submit_ns; /* when its client submitted it, if a timeline is recorded */
+    int32_t priority;
+};
+/* What a launch says about a function apart from its operands: the same for a launch and for a node of a graph. */
+void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out);
+int64_t *head_wire_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n);
+int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view,
+                        size_t *out_n);
+/* Into task->bytes, with the launches that it waits for. */
+void head_launch_encode(struct head_core *core, struct head_task *task,
+                        const struct head_launch *launch, const uint64_t *after,
+                        size_t after_count);
+/* It will not be run: its launch only waits and signals. */
+void head_launch_skip(struct head_core *core, struct head_task *task);
+
+/* ---- task.c */
+/* Number it, find its edges, encode it, queue it. The task is owned by the core until it finishes. */
+struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch);
+void head_task_makes(struct head_core *core, struct head_task *task,
+                     struct head_tile *tile); /* if the task fails, so does the tile */
+void head_task_release(struct head_task *task);
+/* Its worker is done with it. It finishes now, or when the last task finishes whose result it read. */
+void head_task_ended(struct head_core *core, struct head_task *task);
+/* It ended: failure NULL is success. */
+void head_task_finish(struct head_core *core, struct head_task *task,
+                      struct head_failure *failure);
+/* It will fail, whatever its launch does: tell the client, and everybody who reads what it makes. */
+void head_task_doom(struct head_core *core, struct head_task *task,
+                    struct head_failure *failure);
+/* A client asks that it not run. Unsent: it fails at once. Sent: the worker decides; by force: it fails, even if it runs. */
+void head_task_cancel(struct head_core *core, struct head_task *task, bool force);
+void head_task_describe(const struct head_task *task, char out[160]);
+
+/* ---- memory.c */
+void head_memory_count(struct head_core *core,
+                       struct head_task *task); /* again, when its blocks have changed */
+void head_memory_forget(struct head_core *core, const struct head_task *task);
+void head_memory_note(struct head_core *core); /* when the input ran dry */
+
+/* ---- group.c */
+/* Launches that are one task of a client. It is told when all of them are resolved; the first failure is the task's. */
+struct head_group {
+    uint32_t refs;              /* its tasks; whoever starts them */
+    uint32_t open;              /* not resolved, and one while more may be started */
+    struct head_client *client; /* NULL: gone */
+    uint64_t id;
+    struct head_failure *failure;
+    struct pl_list tasks; /* head_task.group_link */
+};
+/* refs 1 and open 1, for the caller until head_group_close. */
+struct head_group *head_group_create(struct head_client *client, uint64_t id);
+void head_group_add(struct head_group *group, struct head_task *task);
+/* One part was refused, or ended so. NULL: well. */
+void head_group_resolved(struct head_core *core, struct head_group *group,
+                         struct head_failure *failure);
+void head_group_fail(struct head_group *group, struct head_failure *failure);
+void head_group_close(struct head_core *core, struct head_group *group);
+void head_group_release(struct head_group *group);
+void head_group_cancel(struct head_core *core, struct head_group *group, bool force);
+void head_groups_forget(struct head_client *client); /* it is gone */
+
+#endif
