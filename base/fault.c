@@ -11,6 +11,7 @@
 #include "log.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ struct armed {
     char name[NAME_BYTES];
     unsigned passes_left; /* before the one that fails */
     int fired;
+    int death; /* instead of failing, the process gets this signal; 0: it fails */
 };
 
 /* A plain mutex: points are passed with locks of any rank held, and it takes nothing else. */
@@ -51,7 +53,7 @@ static struct armed *armed_find_locked(const char *name)
 int pl_fault_point(const char *name)
 {
     struct armed *armed;
-    int fail = 0;
+    int fail = 0, death = 0;
 
     if (atomic_load_explicit(&fault_hint, memory_order_relaxed) == 0) {
         return 0;
@@ -62,16 +64,21 @@ int pl_fault_point(const char *name)
     if (armed != NULL && !armed->fired) {
         if (armed->passes_left == 0) {
             armed->fired = 1;
-            fail         = 1;
+            death        = armed->death;
+            fail         = death == 0;
         } else {
             armed->passes_left--;
         }
     }
     pthread_mutex_unlock(&fault_lock);
+    if (death != 0) {
+        pl_warn("base", "fault point %s: signal %d", name, death);
+        (void)raise(death); /* SIGSTOP: goes on here when it is continued */
+    }
     return fail;
 }
 
-void pl_fault_arm(const char *name, unsigned nth)
+static void arm(const char *name, unsigned nth, int death)
 {
     struct armed *armed;
 
@@ -84,8 +91,14 @@ void pl_fault_arm(const char *name, unsigned nth)
     }
     armed->passes_left = nth;
     armed->fired       = 0;
+    armed->death       = death;
     atomic_store(&fault_hint, fault_used);
     pthread_mutex_unlock(&fault_lock);
+}
+
+void pl_fault_arm(const char *name, unsigned nth)
+{
+    arm(name, nth, 0);
 }
 
 int pl_fault_disarm(void)
@@ -131,49 +144,72 @@ void pl_bug_arm(const char *name)
     pthread_mutex_unlock(&fault_lock);
 }
 
-/* Calls `arm` for each "name" or "name:nth" of a comma-separated list; the list is cut up. */
-static void list_arm(char *list, void (*arm)(const char *name, unsigned nth))
+/* Cuts off what follows the last `mark` of item; NULL: there is none. */
+static char *cut_last(char *item, char mark)
 {
-    char *rest = list;
-    char *item;
+    char *at = strrchr(item, mark);
 
-    while ((item = strsep(&rest, ",")) != NULL) {
-        char *colon  = strrchr(item, ':');
-        unsigned nth = 0;
+    if (at != NULL) {
+        *at++ = '\0';
+    }
+    return at;
+}
 
-        if (colon != NULL) {
-            *colon = '\0';
-            nth    = (unsigned)strtoul(colon + 1, NULL, 10);
+/* "[WHO/]NAME[:NTH][=kill|stop]" */
+static void fault_arm_item(char *item, const char *who)
+{
+    const char *signal_name = cut_last(item, '=');
+    const char *nth         = cut_last(item, ':');
+    char *name              = strchr(item, '/');
+    int death               = 0;
+
+    if (signal_name != NULL) {
+        death = strcmp(signal_name, "stop") == 0 ? SIGSTOP : SIGKILL;
+    }
+    if (name != NULL) {
+        *name++ = '\0';
+        if (strcmp(item, who) != 0) {
+            return; /* another process's */
         }
-        if (*item != '\0') {
-            arm(item, nth);
-        }
+    } else {
+        name = item;
+    }
+    if (*name != '\0') {
+        arm(name, nth == NULL ? 0 : (unsigned)strtoul(nth, NULL, 10), death);
     }
 }
 
-static void bug_arm_named(const char *name, unsigned nth)
+static void bug_arm_item(char *item, const char *who)
 {
-    (void)nth;
-    pl_bug_arm(name);
+    (void)who;
+    if (*item != '\0') {
+        pl_bug_arm(item);
+    }
 }
 
-static void env_arm(const char *variable, void (*arm)(const char *name, unsigned nth))
+/* Calls `arm_item` for each item of a comma-separated list. */
+static void env_arm(const char *variable, const char *who,
+                    void (*arm_item)(char *item, const char *who))
 {
     const char *value = getenv(variable);
     char list[ARMED_MAX * NAME_BYTES];
+    char *rest = list;
+    char *item;
 
     if (value == NULL || *value == '\0') {
         return;
     }
     pl_info("base", "%s=%s", variable, value);
     (void)snprintf(list, sizeof(list), "%s", value);
-    list_arm(list, arm);
+    while ((item = strsep(&rest, ",")) != NULL) {
+        arm_item(item, who);
+    }
 }
 
-void pl_fault_from_env(void)
+void pl_fault_from_env(const char *who)
 {
-    env_arm("PLASMON_FAULT", pl_fault_arm);
-    env_arm("PLASMON_BUG", bug_arm_named);
+    env_arm("PLASMON_FAULT", who, fault_arm_item);
+    env_arm("PLASMON_BUG", who, bug_arm_item);
 }
 
 #else
@@ -189,8 +225,9 @@ int pl_fault_disarm(void)
     return 0;
 }
 
-void pl_fault_from_env(void)
+void pl_fault_from_env(const char *who)
 {
+    (void)who;
     if (getenv("PLASMON_FAULT") != NULL || getenv("PLASMON_BUG") != NULL) {
         pl_warn("base", "PLASMON_FAULT and PLASMON_BUG do nothing in this build "
                         "(PLASMON_FAULTS is off)");

@@ -1,6 +1,8 @@
 /*
  * Fault points: named places where the world can say no. A test arms one; the nth pass from there fails once.
- * PLASMON_FAULT="store.spawn:2,copy:1" arms them from the environment (debug builds and tests).
+ * PLASMON_FAULT="store.spawn:2,copy:1" arms them from the environment (debug builds and tests). "worker0.1/copy:1=kill" is for one
+ * process alone - the first incarnation of the worker of host device 0 - and does not fail there: the process gets SIGKILL (or, =stop,
+ * SIGSTOP) in that place.
  * In a build without PL_FAULTS a point is the constant 0.
  */
 #ifndef BASE_FAULT_H
@@ -15,7 +17,8 @@ int pl_fault_point(const char *name); /* 1: fail here */
 void pl_fault_arm(const char *name,
                   unsigned nth); /* nth pass from now (0: the next) fails, once */
 int pl_fault_disarm(void);       /* 1 if the armed point was reached and fired */
-void pl_fault_from_env(void);
+/* who: what this process is called in PLASMON_FAULT. */
+void pl_fault_from_env(const char *who);
 
 /*
  * Seeded bugs, for tests that prove that other tests can fail: pl_bug("head.skip_war") is 1 only when armed by name.

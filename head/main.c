@@ -384,7 +384,7 @@ int main(int argc, char **argv)
 
     pl_log_set_sink(pl_log_stderr, NULL);
     log_level_from_environment();
-    pl_fault_from_env();
+    pl_fault_from_env("head");
     status = parse(argc, argv, &settings);
     if (status >= 0) {
         return status;

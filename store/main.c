@@ -108,6 +108,6 @@ int main(int argc, char **argv)
     }
 
     store_process_prepare(&options);
-    pl_fault_from_env();
+    pl_fault_from_env("store");
     return run(&options, token);
 }

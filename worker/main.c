@@ -280,6 +280,16 @@ static void on_terminate(int signal_number)
     _exit(0);
 }
 
+/* Which worker of the host, and which life of it. */
+static void faults_arm(const struct worker_options *options)
+{
+    char who[32];
+
+    (void)snprintf(who, sizeof(who), "worker%u.%u", (unsigned)options->host_device,
+                   (unsigned)options->incarnation);
+    pl_fault_from_env(who);
+}
+
 int main(int argc, char **argv)
 {
     struct worker_options options;
@@ -291,11 +301,11 @@ int main(int argc, char **argv)
     if (log != NULL && pl_log_level_parse(log, &level) == PLASMON_OK) {
         pl_log_set_level(level);
     }
-    pl_fault_from_env();
     if (worker_options_parse(argc, argv, &options, &err) != PLASMON_OK) {
         fprintf(stderr, "plasmon-worker: %s\n", err.text);
         return 2;
     }
+    faults_arm(&options);
     if (options.help) {
         worker_options_print_help(stdout);
         return 0;

@@ -3,8 +3,11 @@
 #include "base/fault.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Which of the next `count` passes fail, as bits. */
 static unsigned passes(const char *name, unsigned count)
@@ -49,7 +52,7 @@ TEST(the_environment_arms_several)
 {
     ASSERT_EQ(setenv("PLASMON_FAULT", "store.spawn:2,copy,head.journal:0", 1), 0);
     ASSERT_EQ(setenv("PLASMON_BUG", "head.skip_war,worker.early", 1), 0);
-    pl_fault_from_env();
+    pl_fault_from_env("test");
     ASSERT_EQ(passes("store.spawn", 5), 1u << 2);
     ASSERT_EQ(passes("copy", 5), 1);
     ASSERT_EQ(passes("head.journal", 5), 1);
@@ -63,9 +66,41 @@ TEST(an_empty_environment_arms_nothing)
 {
     ASSERT_EQ(setenv("PLASMON_FAULT", ",,", 1), 0);
     ASSERT_EQ(unsetenv("PLASMON_BUG"), 0);
-    pl_fault_from_env();
+    pl_fault_from_env("test");
     ASSERT_EQ(passes("", 3), 0);
     ASSERT_EQ(pl_bug(""), 0);
+}
+
+/* How a child ends that passes "copy" three times, with `armed` in its environment. */
+static int end_of_child(const char *armed)
+{
+    int status = 0;
+    pid_t pid  = fork();
+
+    if (pid == 0) {
+        (void)setenv("PLASMON_FAULT", armed, 1);
+        pl_fault_from_env("worker0.1");
+        _exit((int)passes("copy", 3));
+    }
+    ASSERT_TRUE(pid > 0);
+    ASSERT_EQ(waitpid(pid, &status, WUNTRACED), pid);
+    if (WIFSTOPPED(status)) {
+        ASSERT_EQ(kill(pid, SIGCONT), 0);
+        ASSERT_EQ(waitpid(pid, &status, 0), pid);
+        return 1000 + WEXITSTATUS(status);
+    }
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(a_point_can_be_of_one_process_and_its_end)
+{
+    test_expect_log();
+    ASSERT_EQ(end_of_child("copy:1=kill"), -SIGKILL);
+    ASSERT_EQ(end_of_child("copy:2=stop"), 1000); /* continued, it does not fail */
+    ASSERT_EQ(end_of_child("copy:3=kill"), 0);
+    ASSERT_EQ(end_of_child("worker0.1/copy:1=kill"), -SIGKILL);
+    ASSERT_EQ(end_of_child("worker0.2/copy:1=kill,worker1.1/copy=kill,store/copy"), 0);
+    ASSERT_EQ(end_of_child("worker0.1/copy:2"), 1 << 2);
 }
 
 TEST(a_seeded_bug_is_there_only_while_armed)
