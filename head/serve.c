@@ -97,8 +97,19 @@ static const struct head_ops head_ops = {
 
 /* ------------------------------------------------------------------------------------------ idle and ticks */
 
-static void acks(struct serve *serve)
+static bool ack_due(const struct wire_link *link, bool all)
 {
+    return all ? wire_link_owes_ack(link) : wire_link_owes_many(link);
+}
+
+/*
+ * Acknowledgements and credit that no frame back has carried. At the end of a burst only what many are owed: one alone would double
+ * the messages of a client that waits for each task, and rides on the task's end anyhow. At a tick, all.
+ */
+static void acks(struct serve *serve, bool all)
+{
+    const uint64_t credit_step = all ? 1 : SERVE_CREDIT_STEP;
+
     struct pl_list *pos, *tmp;
 
     pl_list_for_each_safe(pos, tmp, &serve->clients) {
@@ -117,8 +128,8 @@ static void acks(struct serve *serve)
             uint64_t credit = head_core_client_credit(serve->core, client->peer.session);
 
             /* Tasks that failed early were reported before they ended: their credit comes back with nothing else to say. */
-            if (wire_link_owes_ack(&client->peer.link) ||
-                credit > client->peer.credit_told) {
+            if (ack_due(&client->peer.link, all) ||
+                credit >= client->peer.credit_told + credit_step) {
                 serve_peer_send(serve, &client->peer, credit, NULL, 0, false);
             }
         }
@@ -126,20 +137,26 @@ static void acks(struct serve *serve)
     pl_list_for_each(pos, &serve->workers) {
         struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
 
-        if (worker->peer.stream != NULL && wire_link_owes_ack(&worker->peer.link)) {
+        if (worker->peer.stream != NULL && ack_due(&worker->peer.link, all)) {
             serve_peer_send(serve, &worker->peer, 0, NULL, 0, false);
         }
     }
 }
 
-static void idle(void *user)
+static void flush(struct serve *serve)
 {
-    struct serve *serve = user;
-    uint64_t began      = pl_thread_cpu_ns();
+    uint64_t began = pl_thread_cpu_ns();
 
     head_core_flush(serve->core);
     serve->core_ns += pl_thread_cpu_ns() - began;
-    acks(serve);
+}
+
+static void idle(void *user)
+{
+    struct serve *serve = user;
+
+    flush(serve);
+    acks(serve, false);
 }
 
 static void tick(void *user)
@@ -152,7 +169,8 @@ static void tick(void *user)
     serve_workers_tick(serve, now_ms);
     serve_clients_tick(serve, now_ms);
     serve_status_tick(serve, now_ms);
-    idle(serve);
+    flush(serve);
+    acks(serve, true);
 }
 
 /* -------------------------------------------------------------------------------------------------- life */

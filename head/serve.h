@@ -22,6 +22,8 @@
 enum {
     SERVE_KEPT_BYTES_MAX = 1 << 30, /* unacknowledged bytes to one peer */
     SERVE_TICK_MS        = 100,
+    SERVE_CREDIT_STEP =
+        4096, /* tasks; less credit than this waits for a frame or a tick to carry it */
     SERVE_DEVICES_WAIT_MS =
         30000, /* how long a client's welcome waits for devices that are starting */
     SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */

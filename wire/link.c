@@ -17,6 +17,8 @@
 
 #include "base/alloc.h"
 
+#define LINK_OWED_MANY 8u
+
 struct wire_kept {
     struct wire_kept *next;
     uint64_t seq;
@@ -125,6 +127,11 @@ void wire_link_resend(struct wire_link *link, uint64_t from,
 bool wire_link_owes_ack(const struct wire_link *link)
 {
     return link->in_seq != link->in_acked;
+}
+
+bool wire_link_owes_many(const struct wire_link *link)
+{
+    return link->in_seq - link->in_acked >= LINK_OWED_MANY;
 }
 
 uint64_t wire_link_ack(struct wire_link *link)

@@ -212,7 +212,12 @@ void wire_link_acked(struct wire_link *link, uint64_t ack);
 void wire_link_resend(struct wire_link *link, uint64_t from,
                       void (*fn)(void *user, const uint8_t *bytes, size_t length),
                       void *user);
+/*
+ * An acknowledgement rides on the next frame back and costs nothing. Frames of their own are for when nothing goes back: at once
+ * when several frames are owed one (a sender that keeps much is let go on), at a tick whenever one is owed.
+ */
 bool wire_link_owes_ack(const struct wire_link *link);
+bool wire_link_owes_many(const struct wire_link *link);
 uint64_t wire_link_ack(struct wire_link *link);
 
 #endif

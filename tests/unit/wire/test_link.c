@@ -175,4 +175,22 @@ TEST(an_ack_is_owed_until_it_is_told)
     wire_link_finish(&link);
 }
 
+TEST(one_frame_waits_for_a_frame_back_to_acknowledge_it_and_many_do_not)
+{
+    struct wire_link link;
+    uint64_t seq = 0;
+
+    wire_link_init(&link, 100);
+    do {
+        ASSERT_TRUE(!wire_link_owes_many(&link));
+        ASSERT_EQ(wire_link_receive(&link, ++seq), 1);
+    } while (seq < 8);
+    ASSERT_TRUE(wire_link_owes_many(&link));
+    ASSERT_EQ(wire_link_ack(&link), 8);
+    ASSERT_TRUE(!wire_link_owes_many(&link));
+    ASSERT_EQ(wire_link_receive(&link, 9), 1);
+    ASSERT_TRUE(!wire_link_owes_many(&link));
+    wire_link_finish(&link);
+}
+
 TEST_MAIN()
