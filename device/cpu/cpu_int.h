@@ -4,8 +4,9 @@
  *   memory chunk   a memfd, sealed against resizing        device.c   open, info, failures of launches
  *   address range  a PROT_NONE mapping; chunks go over it  memory.c   chunks, ranges, accounting
  *   stream         a thread and a queue                    queue.c    the queue: one producer, one consumer
- *   timeline       a 64-bit word and a futex               stream.c   operations: enqueue and execute
- *   event          a time stamp taken by the thread        futex.c    waiting for words and for progress
+ *   timeline       a 64-bit word and a futex               stream.c   streams, and enqueuing on them
+ *   event          a time stamp taken by the thread        ops.h      operations; run.c does them, event.c has events
+ *                                                          futex.c    waiting for words and for progress
  *   graph          a list of operations                    graph.c    recording, and running such a list
  */
 #ifndef DEVICE_CPU_INT_H
@@ -50,7 +51,6 @@ void device_cpu_word_signal(uint64_t *word, uint64_t value);
 /* A thread of this process sleeps while *futex == expected; spurious returns are possible. */
 void device_cpu_sleep(_Atomic uint32_t *futex, uint32_t expected);
 void device_cpu_wake(_Atomic uint32_t *futex);
-/* For a loop that polls: a pause instruction. */
 
 /* ------------------------------------------------------------------------------------------------ queue */
 
@@ -155,6 +155,12 @@ static inline struct device_cpu *device_cpu_of(struct device *device)
     return (struct device_cpu *)(void *)device;
 }
 
+static inline struct device_cpu_stream *device_cpu_stream_of(struct device_stream *stream)
+{
+    PL_CHECK(stream->device->ops == &device_cpu_ops);
+    return (struct device_cpu_stream *)(void *)stream;
+}
+
 /* memory.c */
 plasmon_status_t device_cpu_range_reserve(struct device *device, uint64_t bytes,
                                           struct device_ptr *out_base);
@@ -186,6 +192,14 @@ plasmon_status_t device_cpu_wait(struct device_stream *stream, uint64_t *word,
                                  uint64_t value);
 plasmon_status_t device_cpu_notify(struct device_stream *stream, int eventfd);
 plasmon_status_t device_cpu_join(struct device_stream *stream, struct device_stream *other);
+plasmon_status_t device_cpu_launch_enqueue(struct device_stream *stream, device_cpu_fn fn,
+                                           const void *args, size_t args_bytes,
+                                           uint64_t tag);
+plasmon_status_t device_cpu_recording_enqueue(struct device_stream *stream,
+                                              struct device_cpu_recording *recording,
+                                              uint64_t tag); /* takes a reference */
+
+/* event.c */
 plasmon_status_t device_cpu_event_create(struct device *device,
                                          struct device_event **out_event);
 void device_cpu_event_destroy(struct device_event *event);
@@ -195,17 +209,11 @@ plasmon_status_t device_cpu_event_elapsed_ns(struct device_event *begin,
                                              struct device_event *end, uint64_t *out_ns);
 bool device_cpu_event_done(struct device_event *event);
 bool device_cpu_event_host_ns(struct device_event *event, uint64_t *out_ns);
-plasmon_status_t device_cpu_launch_enqueue(struct device_stream *stream, device_cpu_fn fn,
-                                           const void *args, size_t args_bytes,
-                                           uint64_t tag);
 
-/* Run a recorded operation in place, launches with this tag; false: a launch failed. Then what it holds is let go of. */
+/* run.c. Run a recorded operation in place, launches with this tag; false: a launch failed. Then what it holds is let go of. */
 bool device_cpu_op_run(struct device_cpu_stream *stream, const struct device_cpu_op *op,
                        uint64_t tag);
 void device_cpu_op_drop(const struct device_cpu_op *op);
-plasmon_status_t device_cpu_recording_enqueue(struct device_stream *stream,
-                                              struct device_cpu_recording *recording,
-                                              uint64_t tag); /* takes a reference */
 
 /* graph.c */
 plasmon_status_t device_cpu_recording_reserve(struct device_cpu_recording *recording,
