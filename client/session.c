@@ -1,25 +1,18 @@
 /*
- * The session with the head. See session.h for the states and the rules.
- *
- * A frame's bytes exist twice while it is on its way: with gRPC, and in wire_link until the head acknowledged it. The order
- * of frames is the order of their numbers because both are given out under the client's lock.
+ * The session with the head: what comes in, and how it begins, breaks, comes back and ends. See session.h for the states and the rules.
  */
 #include "client/session.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "client/client_int.h"
 
 #define SESSION_PATH "/plasmon.v1.Plasmon/Session"
-#define NOT_STUCK    UINT64_MAX
 
-/* Unacknowledged bytes: threads wait above the first figure, the link refuses above the second. */
-#define KEPT_WAIT (64u << 20)
-#define KEPT_MAX  (256u << 20)
+/* Unacknowledged bytes: the link refuses above this. */
+#define KEPT_MAX (256u << 20)
 /* Frames taken over without a word; the tick says it sooner or later anyway. */
 #define ACK_OWED_MAX   16u
 #define RETRY_FIRST_NS 20000000ull
@@ -37,7 +30,7 @@ plasmon_status_t session_init(struct plasmon_client *client)
     plasmon_status_t status;
 
     session->state      = SESSION_CONNECTING;
-    session->stuck_from = NOT_STUCK;
+    session->stuck_from = SESSION_NOT_STUCK;
     wire_link_init(&session->link, KEPT_MAX);
     frame_init(&session->frame);
     pl_map_init(&session->requests);
@@ -84,191 +77,6 @@ void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
     pl_cond_broadcast(&session->changed);
 }
 
-/* ------------------------------------------------------------------------------------------------ out */
-
-static void hand_over_locked(struct session *session, uint64_t seq, uint8_t *buffer,
-                             size_t length)
-{
-    if (session->state != SESSION_OPEN || session->stuck_from != NOT_STUCK) {
-        rpc_buffer_destroy(buffer); /* the link keeps it; it goes out with the resend */
-        return;
-    }
-    if (rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
-        session->writing = true;
-    } else {
-        session->stuck_from = seq - 1;
-    }
-}
-
-static void fill_header_locked(struct session *session, uint64_t seq,
-                               Plasmon__V1__Header *header)
-{
-    plasmon__v1__header__init(header);
-    header->protocol = WIRE_PROTOCOL;
-    header->epoch    = session->epoch;
-    header->session  = session->session;
-    header->seq      = seq;
-    header->ack      = wire_link_ack(&session->link);
-    header->credit   = INT64_MAX; /* the client takes whatever the head has to say */
-}
-
-static void cut_locked(struct plasmon_client *client)
-{
-    struct session *session = &client->session;
-    Plasmon__V1__Header header;
-    uint8_t *buffer;
-    size_t length;
-    uint64_t seq;
-    plasmon_status_t status;
-
-    if (session->frame.empty || session->state == SESSION_DEAD) {
-        return;
-    }
-
-    seq = wire_link_next_seq(&session->link);
-    fill_header_locked(session, seq, &header);
-    status = frame_pack(&session->frame, &header, rpc_buffer_create, &buffer, &length);
-    if (status != PLASMON_OK) {
-        session_die_locked(client, status, "out of host memory while a frame was sent");
-        return;
-    }
-    frame_clear(&session->frame);
-
-    status = wire_link_sent(&session->link, seq, buffer, length);
-    if (status != PLASMON_OK) {
-        rpc_buffer_destroy(buffer);
-        session_die_locked(client, status,
-                           "too much is unacknowledged: the head does not keep up");
-        return;
-    }
-    hand_over_locked(session, seq, buffer, length);
-}
-
-void session_flush_locked(struct plasmon_client *client)
-{
-    pl_mutex_assert_held(&client->lock);
-    cut_locked(client);
-}
-
-void session_kick_locked(struct plasmon_client *client)
-{
-    struct session *session = &client->session;
-
-    if (frame_full(&session->frame) ||
-        (session->state == SESSION_OPEN && !session->writing &&
-         session->stuck_from == NOT_STUCK)) {
-        cut_locked(client);
-    }
-}
-
-/* A frame outside the sequence: acknowledges, and carries nothing. */
-static void send_ack_locked(struct session *session)
-{
-    struct frame none;
-    Plasmon__V1__Header header;
-    uint8_t *buffer;
-    size_t length;
-
-    if (session->state != SESSION_OPEN || session->stuck_from != NOT_STUCK) {
-        return;
-    }
-    frame_init(&none);
-    fill_header_locked(session, 0, &header);
-    if (frame_pack(&none, &header, rpc_buffer_create, &buffer, &length) == PLASMON_OK &&
-        rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
-        session->writing = true;
-    }
-}
-
-struct resend {
-    struct session *session;
-    uint64_t seq;
-    bool refused;
-};
-
-static void resend_one(void *user, const uint8_t *bytes, size_t length)
-{
-    struct resend *resend = user;
-    uint8_t *buffer;
-
-    if (resend->refused) {
-        return;
-    }
-    buffer = rpc_buffer_create(length);
-    if (buffer != NULL) {
-        memcpy(buffer, bytes, length);
-        if (rpc_stream_send(resend->session->stream, buffer, length) == PLASMON_OK) {
-            resend->session->writing = true;
-            resend->seq++;
-            return;
-        }
-    }
-    resend->refused = true;
-}
-
-/* Everything after `from` that the link keeps. What the stream does not take now follows when it is writable. */
-static void resend_locked(struct session *session, uint64_t from)
-{
-    struct resend resend = {.session = session, .seq = from};
-
-    wire_link_resend(&session->link, from, resend_one, &resend);
-    session->stuck_from = resend.refused ? resend.seq : NOT_STUCK;
-}
-
-plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tasks,
-                                     enum frame_kind kind)
-{
-    struct session *session = &client->session;
-
-    for (;;) {
-        bool credit, kept;
-
-        if (session->state == SESSION_DEAD) {
-            return error_set(session->dead_status, "%s", session->dead_text);
-        }
-        if (!frame_admits(&session->frame, kind)) {
-            cut_locked(client);
-            continue;
-        }
-        credit = tasks == 0 || session->tasks_sent + tasks <= session->credit;
-        kept   = session->link.kept_bytes + session->frame.length < KEPT_WAIT;
-        if (credit && kept) {
-            return PLASMON_OK;
-        }
-        if (client_on_loop_thread(client)) {
-            return error_set(PLASMON_EAGAIN,
-                             "%s, and a callback must not wait: submit from another thread",
-                             credit ? "too much is on its way"
-                                    : "as many tasks are in flight as the head allows");
-        }
-        cut_locked(client);
-        pl_cond_wait(&session->changed, &client->lock);
-    }
-}
-
-void session_release_locked(struct plasmon_client *client, uint64_t ref,
-                            enum release_when when)
-{
-    struct session *session = &client->session;
-
-    if (session->state == SESSION_DEAD) {
-        return;
-    }
-    if (!frame_admits(&session->frame, FRAME_RELEASE)) {
-        cut_locked(client);
-    }
-    if (frame_add_release(&session->frame, ref) != PLASMON_OK) {
-        pl_warn("client", "out of host memory: ref %llu stays until the session ends",
-                (unsigned long long)ref);
-        return;
-    }
-    if (when == RELEASE_AT_ONCE) {
-        cut_locked(client);
-    } else if (when == RELEASE_SOON) {
-        session_kick_locked(client);
-    }
-}
-
 /* ------------------------------------------------------------------------------------------------ in */
 
 static plasmon_status_t welcome_locked(struct plasmon_client *client,
@@ -298,7 +106,7 @@ static plasmon_status_t welcome_locked(struct plasmon_client *client,
     session->broken_at_ns   = 0;
     session->retry_delay_ns = 0;
     wire_link_acked(&session->link, welcome->resumed_seq);
-    resend_locked(session, welcome->resumed_seq);
+    session_resend_locked(session, welcome->resumed_seq);
     session_kick_locked(client);
     pl_cond_broadcast(&session->changed);
     pl_info("client", "session %016llx with the head, epoch %016llx, %zu devices",
@@ -335,7 +143,7 @@ static bool take_frame_locked(struct plasmon_client *client,
         dispatch_head_frame_locked(client, frame);
     }
     if (session->link.in_seq - session->link.in_acked >= ACK_OWED_MAX) {
-        send_ack_locked(session);
+        session_ack_locked(session);
     }
     pl_cond_broadcast(&session->changed);
     return true;
@@ -375,8 +183,8 @@ static void on_writable(void *user, struct rpc_stream *stream)
     pl_mutex_lock(&client->lock);
     if (session->stream == stream) {
         session->writing = false;
-        if (session->state == SESSION_OPEN && session->stuck_from != NOT_STUCK) {
-            resend_locked(session, session->stuck_from);
+        if (session->state == SESSION_OPEN && session->stuck_from != SESSION_NOT_STUCK) {
+            session_resend_locked(session, session->stuck_from);
         }
         session_kick_locked(client);
     }
@@ -393,7 +201,7 @@ static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t st
     if (session->stream == stream) {
         session->stream     = NULL;
         session->writing    = false;
-        session->stuck_from = NOT_STUCK;
+        session->stuck_from = SESSION_NOT_STUCK;
     }
     if (session->ending) {
         session_die_locked(client, PLASMON_ECLOSED, "the client has ended");
@@ -433,7 +241,7 @@ static plasmon_status_t send_hello_locked(struct plasmon_client *client)
     uint8_t *buffer;
     size_t length;
 
-    fill_header_locked(session, 0, &header);
+    session_header_locked(session, 0, &header);
     hello.protocol_min   = WIRE_PROTOCOL;
     hello.protocol_max   = WIRE_PROTOCOL;
     hello.token.data     = (uint8_t *)client->token;
@@ -520,7 +328,7 @@ void session_end(struct plasmon_client *client, uint32_t grace_ms)
     if (session->state == SESSION_OPEN) {
         bye.bye = true;
         if (!frame_admits(&session->frame, FRAME_BYE)) {
-            cut_locked(client);
+            session_flush_locked(client);
         }
         if (frame_add_fields(&session->frame, FRAME_BYE, &bye) == PLASMON_OK) {
             session_flush_locked(client);
@@ -607,7 +415,7 @@ void session_tick(void *user)
 
     pl_mutex_lock(&client->lock);
     if (session->state == SESSION_OPEN && wire_link_owes_ack(&session->link)) {
-        send_ack_locked(session);
+        session_ack_locked(session);
     }
     session_kick_locked(client);
     broken = session->state == SESSION_BROKEN;

@@ -108,6 +108,15 @@ enum release_when {
 void session_release_locked(struct plasmon_client *client, uint64_t ref,
                             enum release_when when);
 
+/* --- session_out.c, for session.c. */
+#define SESSION_NOT_STUCK UINT64_MAX
+void session_header_locked(struct session *session, uint64_t seq,
+                           Plasmon__V1__Header *header);
+/* A frame outside the sequence: acknowledges, and carries nothing. */
+void session_ack_locked(struct session *session);
+/* Everything after `from` that the link keeps. What the stream does not take now follows when it is writable. */
+void session_resend_locked(struct session *session, uint64_t from);
+
 /* --- request.c. Ask: number it, add `fields` (the caller filled in `number`), send. Then session_wait_locked(). */
 void request_init(struct request *request, struct pl_cond *cond);
 plasmon_status_t request_open_locked(struct plasmon_client *client,

@@ -49,7 +49,7 @@ plasmon_status_t submit_take_call(const struct plasmon_call *call,
 plasmon_status_t submit_check_call(const struct plasmon_call *call) PL_MUST_CHECK;
 bool submit_writes(plasmon_mode_t mode);
 
-/* --- look. The function, built in or defined by this session, and the launch shape: first. */
+/* --- look: submit_look.c. The function, built in or defined by this session, and the launch shape: first. */
 plasmon_status_t submit_find_function(struct submit *submit) PL_MUST_CHECK;
 /* No argument with steps goes to a function that takes it without gaps. */
 plasmon_status_t submit_check_gaps(const struct submit *submit) PL_MUST_CHECK;
@@ -58,6 +58,9 @@ plasmon_status_t submit_room(struct submit *submit) PL_MUST_CHECK;
 plasmon_status_t submit_look_at_arg(struct submit *submit, uint32_t index) PL_MUST_CHECK;
 plasmon_status_t submit_check_aliasing(const struct submit *submit) PL_MUST_CHECK;
 plasmon_status_t submit_check_sizes(const struct submit *submit) PL_MUST_CHECK;
+
+/* All of these, for a call that is one task. */
+plasmon_status_t submit_look(struct submit *submit) PL_MUST_CHECK;
 
 /* --- make. shape NULL: a task's future. */
 plasmon_status_t submit_make_ref(struct submit *submit, struct submit_arg *arg,

@@ -1,0 +1,284 @@
+/*
+ * The control socket to plasmon-store: tables, pins, chunks, lanes and a socket to the head come over it, as descriptors.
+ *
+ * The store is trusted with descriptors, but its messages are checked all the same: counts, sizes, magic numbers.
+ */
+#include "client/shared_int.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+
+/* ------------------------------------------------------------------------------------------------ messages */
+
+plasmon_status_t shared_control_send(struct shared *shared, struct store_control message,
+                                     struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    message.version = STORE_CONTROL_VERSION;
+    status          = pl_fd_send(shared->control_fd, &message, sizeof(message), NULL, 0);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t control_poll(struct shared *shared, uint64_t deadline_ns,
+                                     struct pl_err *err)
+{
+    for (;;) {
+        struct pollfd poller = {.fd = shared->control_fd, .events = POLLIN};
+        uint64_t now_ns      = pl_now_ns();
+        uint64_t left_ms =
+            now_ns >= deadline_ns ? 0 : (deadline_ns - now_ns + 999999) / 1000000;
+        int ready = poll(&poller, 1, (int)pl_min_u64(left_ms, 60000));
+
+        if (ready > 0) {
+            return PLASMON_OK;
+        }
+        if (ready < 0 && errno != EINTR) {
+            return pl_err_set(err, PLASMON_EIO, "poll: %s", strerror(errno));
+        }
+        if (ready == 0 && pl_now_ns() >= deadline_ns) {
+            return pl_err_set(err, PLASMON_ETIMEDOUT,
+                              "plasmon-store of this host did not answer in time");
+        }
+    }
+}
+
+static void close_all(int *fds, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        pl_fd_close(&fds[i]);
+    }
+}
+
+/* The next message, with its descriptors. */
+static plasmon_status_t control_recv(struct shared *shared, uint64_t deadline_ns,
+                                     struct store_control *out,
+                                     int fds[PL_FD_MAX_PER_MESSAGE], unsigned *out_count,
+                                     struct pl_err *err)
+{
+    plasmon_status_t status = control_poll(shared, deadline_ns, err);
+    size_t bytes            = sizeof(*out);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    *out_count = PL_FD_MAX_PER_MESSAGE;
+    status     = pl_fd_recv(shared->control_fd, out, &bytes, fds, out_count);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
+    }
+    if (bytes != sizeof(*out) || out->version != STORE_CONTROL_VERSION) {
+        close_all(fds, *out_count);
+        return pl_err_set(err, PLASMON_EVERSION,
+                          "plasmon-store of this host is of another release");
+    }
+    out->text[sizeof(out->text) - 1] = '\0';
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ set-up */
+
+static plasmon_status_t take_tables(struct shared *shared,
+                                    const struct store_control *message, const int *fds,
+                                    unsigned count, struct pl_err *err)
+{
+    if (count > STORE_HOST_DEVICE_MAX - shared->device_count ||
+        message->bytes < sizeof(struct store_table)) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "plasmon-store sent %u tables of %llu bytes", count,
+                          (unsigned long long)message->bytes);
+    }
+    shared->table_bytes = message->bytes;
+    for (unsigned i = 0; i < count; i++) {
+        void *table;
+        plasmon_status_t status = pl_fd_map(fds[i], message->bytes, 0, &table);
+
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status, "cannot map an object table: %s",
+                              pl_status_text(status));
+        }
+        shared->tables[shared->device_count++] = table;
+        if (((const struct store_table *)table)->magic != STORE_TABLE_MAGIC) {
+            return pl_err_set(err, PLASMON_EVERSION,
+                              "an object table is of another release");
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t take_pins(struct shared *shared,
+                                  const struct store_control *message, const int *fds,
+                                  unsigned count, struct pl_err *err)
+{
+    void *pins;
+    plasmon_status_t status;
+
+    if (count != 1 || message->bytes < sizeof(struct store_pins) || shared->pins != NULL) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "plasmon-store sent %u pages of pins",
+                          count);
+    }
+    status = pl_fd_map(fds[0], message->bytes, 1, &pins);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "cannot map the page of pins: %s",
+                          pl_status_text(status));
+    }
+    shared->pins       = pins;
+    shared->pins_bytes = message->bytes;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t take_setup(struct shared *shared,
+                                   const struct store_control *message, const int *fds,
+                                   unsigned count, struct pl_err *err)
+{
+    switch (message->part) {
+    case STORE_PART_TABLES:
+        return take_tables(shared, message, fds, count, err);
+    case STORE_PART_PINS:
+        return take_pins(shared, message, fds, count, err);
+    case STORE_PART_DONE:
+        shared->ready = shared->pins != NULL;
+        return shared->ready ? PLASMON_OK
+                             : pl_err_set(err, PLASMON_EMALFORMED,
+                                          "plasmon-store sent no page of pins");
+    default:
+        return PLASMON_OK; /* timelines: a client needs none */
+    }
+}
+
+static plasmon_status_t take_chunk(struct shared *shared,
+                                   const struct store_control *message, const int *fds,
+                                   unsigned count, struct pl_err *err)
+{
+    bool writable = message->client_writable != 0;
+    uint64_t key  = shared_chunk_key(message->host_device, message->chunk_id, writable);
+    struct shared_chunk *chunk = PL_NEW(struct shared_chunk);
+    plasmon_status_t status;
+
+    if (chunk == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
+    }
+    if (count != 1 || message->bytes == 0) {
+        status = pl_err_set(err, PLASMON_EMALFORMED,
+                            "plasmon-store sent a chunk with %u descriptors", count);
+        goto err_free;
+    }
+    status = pl_fd_map(fds[0], message->bytes, writable, &chunk->data);
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "cannot map a chunk of %llu bytes: %s",
+                         (unsigned long long)message->bytes, pl_status_text(status));
+        goto err_free;
+    }
+    chunk->offset = message->offset;
+    chunk->bytes  = message->bytes;
+    status        = pl_map_set(&shared->chunks, key, chunk);
+    if (status != PLASMON_OK) {
+        goto err_unmap;
+    }
+    return PLASMON_OK;
+
+err_unmap:
+    pl_fd_unmap(chunk->data, chunk->bytes);
+err_free:
+    pl_free(chunk);
+    return status;
+}
+
+/* Takes what it keeps of fds by setting it to -1. */
+static plasmon_status_t take_lane(struct shared *shared,
+                                  const struct store_control *message, int *fds,
+                                  unsigned count, struct pl_err *err)
+{
+    struct lane *lane;
+    plasmon_status_t status;
+
+    if (count != 2 || message->bytes != STORE_LANE_BYTES ||
+        message->host_device >= shared->device_count) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "plasmon-store sent a lane of %llu bytes with %u descriptors",
+                          (unsigned long long)message->bytes, count);
+    }
+    status = lane_create(fds[0], fds[1], &lane, err);
+    fds[0] = -1;
+    fds[1] = -1;
+    if (status == PLASMON_OK) {
+        lane_destroy(
+            shared->lanes[message->host_device]); /* there is none: one asks at a time */
+        shared->lanes[message->host_device] = lane;
+    }
+    return status;
+}
+
+plasmon_status_t shared_control_step(struct shared *shared, uint64_t deadline_ns,
+                                     struct pl_err *err)
+{
+    struct store_control message;
+    int fds[PL_FD_MAX_PER_MESSAGE];
+    unsigned count;
+    plasmon_status_t status = control_recv(shared, deadline_ns, &message, fds, &count, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    switch (message.type) {
+    case STORE_CONTROL_CLIENT_SETUP:
+        status = take_setup(shared, &message, fds, count, err);
+        break;
+    case STORE_CONTROL_CHUNK:
+        status = take_chunk(shared, &message, fds, count, err);
+        break;
+    case STORE_CONTROL_LANE:
+        status = take_lane(shared, &message, fds, count, err);
+        break;
+    case STORE_CONTROL_HEAD_FD:
+        if (count == 1) {
+            pl_fd_close(&shared->head_fd);
+            shared->head_fd = fds[0];
+            fds[0]          = -1;
+        }
+        break;
+    case STORE_CONTROL_ERROR:
+        status = pl_err_set(
+            err, message.status < 0 ? (plasmon_status_t)message.status : PLASMON_EINTERNAL,
+            "%s", message.text);
+        break;
+    default:
+        break; /* for others, or newer than this library */
+    }
+    close_all(fds, count);
+    return status;
+}
+
+plasmon_status_t shared_control_connect(const char *path, int *out_fd, struct pl_err *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "the path of the store's socket is too long: %s", path);
+    }
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "socket: %s", strerror(errno));
+    }
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        (void)pl_err_set(err, PLASMON_EUNREACHABLE, "cannot reach plasmon-store at %s: %s",
+                         path, strerror(errno));
+        pl_fd_close(&fd);
+        return PLASMON_EUNREACHABLE;
+    }
+    *out_fd = fd;
+    return PLASMON_OK;
+}
