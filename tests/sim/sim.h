@@ -7,9 +7,11 @@
  *   sim_memory.c   arenas: fresh memory is noise, freed memory is poison, a use of either is an error at once
  *   sim_stream.c   in-order streams of a simulated device
  *   sim_ops.c      struct worker_ops on top of them
- *   sim_worker.c   a worker process: core, link, reports; crash and restart
+ *   sim_worker.c   a worker process: core, link; crash and restart
+ *   sim_reports.c  what it reports
  *   sim_head.c     the head process: core and links
- *   sim_client.c   a client: frames made by hand, futures, reads
+ *   sim_client.c   a client: sending, answers, reconnecting
+ *   sim_calls.c    what it asks for: frames made by hand
  *   sim_mapping.c  its mappings
  *   sim_cluster.c  making, running, breaking and checking the whole
  *
@@ -306,6 +308,15 @@ struct sim_pin {
     struct pl_box frame;
 };
 
+/* An encoded frame that waits for credit, or for the connection. */
+struct sim_body {
+    struct pl_list link;
+    uint64_t ops;
+    bool bye;
+    size_t length;
+    uint8_t data[];
+};
+
 struct sim_client {
     struct sim *sim;
     uint32_t index;
@@ -378,7 +389,9 @@ void sim_client_crash(struct sim_client *client);
 void sim_client_break(
     struct sim_client *client); /* the connection; it comes back by itself */
 
-/* sim_client.c and sim_mapping.c */
+/* sim_calls.c, sim_client.c and sim_mapping.c */
+void sim_client_pump(struct sim_client *client); /* what there is credit for */
+void sim_frame_clear(struct sim_client *client);
 struct sim_answer *sim_client_answer(struct sim_client *client, uint64_t id,
                                      enum sim_answer_kind kind, plasmon_status_t status,
                                      const char *text);
@@ -412,6 +425,8 @@ void sim_worker_wake(struct sim_worker *worker); /* completions */
 void sim_worker_doorbell(
     struct sim_worker *worker); /* something that it waits for may be there */
 void sim_worker_flush_soon(struct sim_worker *worker);
+void sim_reports_clear(struct sim_worker *worker);
+void sim_worker_hello(struct sim_worker *worker);
 void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out);
 extern const struct worker_ops sim_worker_ops;
 

@@ -9,7 +9,6 @@
  */
 #include "tests/sim/sim.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -18,7 +17,6 @@
 enum {
     ARENA_BYTES      = 4 << 20,
     WAKE_MAX_NS      = 4000,
-    FLUSH_MAX_NS     = 6000,
     RECONNECT_MAX_NS = 300000,
     RESTART_MAX_NS   = 400000,
     POLL_NS          = 1000000,
@@ -35,152 +33,6 @@ static void *map_zero(size_t bytes)
 
     PL_CHECK(ptr != MAP_FAILED);
     return ptr;
-}
-
-/* ------------------------------------------------------------------------------------------ reports */
-
-static void ranges_put(const struct wire_ranges *ranges, Plasmon__V1__Range *out,
-                       Plasmon__V1__Range **places)
-{
-    for (size_t i = 0; i < ranges->items.count; i++) {
-        const struct wire_range *range = pl_vec_at(&ranges->items, i);
-
-        plasmon__v1__range__init(&out[i]);
-        out[i].first = range->first;
-        out[i].count = range->count;
-        places[i]    = &out[i];
-    }
-}
-
-static void *arena_take(struct sim *sim, size_t count, size_t bytes)
-{
-    void *ptr = wire_arena_alloc(&sim->arena, (count + 1) * bytes);
-
-    PL_CHECK(ptr != NULL);
-    return ptr;
-}
-
-static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *frame)
-{
-    struct sim *sim = worker->sim;
-    size_t n        = worker->done.items.count;
-
-    frame->n_done = n;
-    frame->done   = arena_take(sim, n, sizeof(*frame->done));
-    ranges_put(&worker->done, arena_take(sim, n, sizeof(Plasmon__V1__Range)), frame->done);
-
-    frame->n_failed = worker->failed.count;
-    frame->failed   = arena_take(sim, frame->n_failed, sizeof(*frame->failed));
-    for (size_t i = 0; i < frame->n_failed; i++) {
-        const struct sim_report *report = pl_vec_at(&worker->failed, i);
-
-        frame->failed[i] = arena_take(sim, 1, sizeof(Plasmon__V1__LaunchFailure));
-        plasmon__v1__launch_failure__init(frame->failed[i]);
-        frame->failed[i]->seq    = report->seq;
-        frame->failed[i]->status = report->status;
-        frame->failed[i]->text   = report->text;
-    }
-    frame->n_starved = worker->starved.count;
-    frame->starved   = arena_take(sim, frame->n_starved, sizeof(*frame->starved));
-    for (size_t i = 0; i < frame->n_starved; i++) {
-        const struct sim_report *report = pl_vec_at(&worker->starved, i);
-
-        frame->starved[i] = arena_take(sim, 1, sizeof(Plasmon__V1__Starved));
-        plasmon__v1__starved__init(frame->starved[i]);
-        frame->starved[i]->seq          = report->seq;
-        frame->starved[i]->bytes        = report->bytes;
-        frame->starved[i]->largest_hole = report->hole;
-    }
-    frame->n_condemned = worker->condemned.count;
-    frame->condemned   = arena_take(sim, frame->n_condemned, sizeof(*frame->condemned));
-    for (size_t i = 0; i < frame->n_condemned; i++) {
-        const struct sim_report *report = pl_vec_at(&worker->condemned, i);
-
-        frame->condemned[i] = arena_take(sim, 1, sizeof(Plasmon__V1__Condemned));
-        plasmon__v1__condemned__init(frame->condemned[i]);
-        frame->condemned[i]->seq    = report->seq;
-        frame->condemned[i]->status = report->status;
-        frame->condemned[i]->text   = report->text;
-    }
-    frame->n_data = worker->data.count;
-    frame->data   = arena_take(sim, frame->n_data, sizeof(*frame->data));
-    for (size_t i = 0; i < frame->n_data; i++) {
-        const struct sim_read_back *back = pl_vec_at(&worker->data, i);
-
-        frame->data[i] = arena_take(sim, 1, sizeof(Plasmon__V1__WorkerData));
-        plasmon__v1__worker_data__init(frame->data[i]);
-        frame->data[i]->request    = back->request;
-        frame->data[i]->bytes.data = back->data;
-        frame->data[i]->bytes.len  = back->length;
-    }
-}
-
-static void reports_clear(struct sim_worker *worker)
-{
-    wire_ranges_clear(&worker->done);
-    for (size_t i = 0; i < worker->failed.count; i++) {
-        pl_free(((struct sim_report *)pl_vec_at(&worker->failed, i))->text);
-    }
-    for (size_t i = 0; i < worker->condemned.count; i++) {
-        pl_free(((struct sim_report *)pl_vec_at(&worker->condemned, i))->text);
-    }
-    pl_vec_clear(&worker->condemned);
-    for (size_t i = 0; i < worker->data.count; i++) {
-        pl_free(((struct sim_read_back *)pl_vec_at(&worker->data, i))->data);
-    }
-    pl_vec_clear(&worker->failed);
-    pl_vec_clear(&worker->starved);
-    pl_vec_clear(&worker->data);
-}
-
-static void body_send(struct sim_worker *worker, const Plasmon__V1__WorkerFrame *frame,
-                      bool plain)
-{
-    size_t length = plasmon__v1__worker_frame__get_packed_size(frame);
-    uint8_t *body = sim_alloc(length + 1);
-
-    (void)plasmon__v1__worker_frame__pack(frame, body); /* its size was just computed */
-    if (plain) {
-        sim_link_send_plain(worker->sim, &worker->link, &worker->to_head, worker->session,
-                            0, body, length);
-    } else {
-        sim_link_send(worker->sim, &worker->link, &worker->to_head, worker->session, 0,
-                      body, length);
-    }
-    pl_free(body);
-}
-
-static void worker_flush(void *user, uint64_t arg, void *data)
-{
-    struct sim_worker *worker      = user;
-    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
-
-    (void)data;
-    if (arg != worker->life) {
-        return;
-    }
-    worker->flush_pending = false;
-    if (!worker->connected) {
-        return; /* goes out after the welcome */
-    }
-    wire_arena_reset(&worker->sim->arena);
-    frame_fill(worker, &frame);
-    if (frame.n_done + frame.n_failed + frame.n_starved + frame.n_condemned + frame.n_data >
-        0) {
-        body_send(worker, &frame, false);
-        reports_clear(worker);
-    } else if (wire_link_owes_ack(&worker->link)) {
-        body_send(worker, &frame, true);
-    }
-}
-
-void sim_worker_flush_soon(struct sim_worker *worker)
-{
-    if (!worker->flush_pending && worker->alive) {
-        worker->flush_pending = true;
-        sim_after(worker->sim, sim_below(worker->sim, FLUSH_MAX_NS), worker_flush, worker,
-                  worker->life, NULL);
-    }
 }
 
 /* ------------------------------------------------------------------------------------------ wakes */
@@ -444,42 +296,6 @@ static void core_create(struct sim_worker *worker)
     sim_memory_leave();
 }
 
-static void say_hello(struct sim_worker *worker)
-{
-    const struct wire_ranges *unfinished = &worker->recovered_open;
-    struct sim *sim                      = worker->sim;
-    Plasmon__V1__WorkerFrame frame       = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__WorkerHello hello       = PLASMON__V1__WORKER_HELLO__INIT;
-    size_t n                             = unfinished->items.count;
-    char name[32];
-
-    wire_arena_reset(&sim->arena);
-    (void)snprintf(name, sizeof(name), "sim %u", worker->host_device);
-    hello.host        = "simhost";
-    hello.node        = "sim";
-    hello.name        = name;
-    hello.host_device = worker->host_device;
-    hello.kind        = DEVICE_CPU;
-    hello.ordinal     = worker->host_device;
-    hello.bytes_total =
-        sim->config.device_bytes != 0 ? sim->config.device_bytes : worker->arena_bytes;
-    hello.incarnation    = worker->incarnation;
-    hello.peer_capable   = sim->config.peer_capable;
-    hello.resume_session = worker->session;
-    hello.resume_ack     = worker->link.in_seq;
-    hello.received       = worker_core_received(worker->core);
-    hello.enqueued       = worker->recovered;
-    hello.n_unfinished   = n;
-    hello.unfinished     = arena_take(sim, n, sizeof(*hello.unfinished));
-    if (n > 0) {
-        ranges_put(unfinished, arena_take(sim, n, sizeof(Plasmon__V1__Range)),
-                   hello.unfinished);
-    }
-    frame.hello = &hello;
-    sim_pipe_open(&worker->to_head);
-    body_send(worker, &frame, true);
-}
-
 /* A connection that broke is made again; the head may never have got the last hello, so this one says all of it again. */
 static void worker_connect(void *user, uint64_t arg, void *data)
 {
@@ -487,7 +303,7 @@ static void worker_connect(void *user, uint64_t arg, void *data)
 
     (void)data;
     if (arg == worker->life && worker->alive) {
-        say_hello(worker);
+        sim_worker_hello(worker);
     }
 }
 
@@ -509,7 +325,7 @@ static void worker_restart(void *user, uint64_t arg, void *data)
     }
     sim_memory_leave();
     sim_memory_recovered(worker);
-    say_hello(worker);
+    sim_worker_hello(worker);
 }
 
 void sim_worker_start(struct sim_worker *worker)
@@ -557,7 +373,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     worker_core_destroy(worker->core);
     worker->core = NULL;
     sim_memory_forget(worker);
-    reports_clear(worker);
+    sim_reports_clear(worker);
     wire_link_finish(&worker->link);
     wire_link_init(&worker->link, LINK_KEPT_BYTES);
     worker_disconnect(worker);
@@ -613,7 +429,7 @@ void sim_worker_finish(struct sim_worker *worker)
     }
     sim_streams_drop(worker, false);
     worker_core_destroy(worker->core);
-    reports_clear(worker);
+    sim_reports_clear(worker);
     wire_ranges_finish(&worker->done);
     wire_ranges_finish(&worker->recovered_open);
     wire_link_finish(&worker->link);
