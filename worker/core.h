@@ -10,7 +10,8 @@
  *     for nothing: so a launch that was never published has touched nothing.
  *   - a buffer that is overwritten in place is marked CONSUMED in the table before its launch is enqueued.
  *   - a stream's word is written after the last launch of each batch on that stream, and in between after 32 launches or
- *     after some tens of microseconds of work (signal_bytes); a later value covers earlier ones. It is also
+ *     after some tens of microseconds of work (signal_bytes); a later value covers earlier ones. Where nobody but the host watches the
+ *     words (lone), the end of a batch does without while two writes are still to come (streams.c). It is also
  *     written before anything goes into a stream that may wait for another device: what another device may need of this
  *     stream never hides behind such a wait.
  *   - same stream: no wait. Another stream of this device: ops->join. Another device: ops->wait on its timeline word.
@@ -218,6 +219,7 @@ struct worker_core_config {
     uint32_t urgent_streams; /* 0 .. WORKER_URGENT_STREAMS_MAX */
     /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
     uint64_t signal_bytes;
+    bool lone; /* no other device of this host watches our words */
     struct store_timeline *const
         *timelines; /* one a host device; may hold NULL for devices that are not up */
     struct store_table *const *tables; /* one a host device; own one is written */

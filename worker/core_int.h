@@ -36,6 +36,8 @@ static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,
  * 90%, after every 16th 4% (limits.md).
  */
 #define WORKER_SIGNAL_EVERY 32u
+/* Of these a launch of a recorded graph stands for so many: it lasts as long as some, and somebody may wait for just this one. */
+#define WORKER_SIGNAL_GRAPH 4u
 
 /* Launch structs come from free lists by size: 256 bytes << class; larger ones from the heap. */
 #define WORKER_SIZE_CLASSES 9u
@@ -141,13 +143,14 @@ struct worker_stream {
     uint64_t last;              /* last seq that went in */
     uint64_t
         hazard; /* last seq in here that may wait for another device, itself or through a join */
-    uint32_t unsignalled;       /* launches since the last signal */
+    uint32_t unsignalled; /* launches since the last signal; a graph counts for several */
     uint64_t unsignalled_bytes; /* what they work on */
-    uint64_t signalled;  /* a write of the word up to this seq went in, or was made */
-    bool woken;          /* the core stored the word since the last wake */
-    uint32_t limited;    /* enqueued launches with a time limit */
-    uint64_t watched;    /* the last one that was seen to have begun ... */
-    uint64_t watched_ns; /* ... at this time */
+    uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
+    uint64_t signalled_before; /* the one before that */
+    bool woken;                /* the core stored the word since the last wake */
+    uint32_t limited;          /* enqueued launches with a time limit */
+    uint64_t watched;          /* the last one that was seen to have begun ... */
+    uint64_t watched_ns;       /* ... at this time */
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
     uint64_t joined_word
@@ -274,6 +277,7 @@ uint32_t worker_stream_choose(struct worker_core *core, const struct worker_laun
 bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream);
 void worker_stream_signal(struct worker_core *core, uint32_t stream);
+void worker_stream_signalled(struct worker_stream *stream); /* up to its last launch */
 /* Before work that may wait for another device by itself. */
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
 void worker_streams_flush(struct worker_core *core);

@@ -330,10 +330,8 @@ static void word_store(struct worker_core *core, struct worker_launch *launch,
 {
     /* Release: what this launch stands for (entries, above all) is visible to who sees the word. */
     __atomic_store_n(&core->timeline->stream[stream].value, launch->seq, __ATOMIC_RELEASE);
-    core->streams[stream].woken             = true;
-    core->streams[stream].unsignalled       = 0;
-    core->streams[stream].unsignalled_bytes = 0;
-    core->streams[stream].signalled         = launch->seq;
+    core->streams[stream].woken = true;
+    worker_stream_signalled(&core->streams[stream]);
 }
 
 static void launch_running(struct worker_core *core, struct worker_stream *stream,
@@ -395,7 +393,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     }
 
     mine->last = launch->seq;
-    mine->unsignalled++;
+    mine->unsignalled += launch->graph != NULL ? WORKER_SIGNAL_GRAPH : 1;
     mine->unsignalled_bytes += bytes_of(launch);
     launch_running(core, mine, launch);
     if (without_work && idle && clear) {

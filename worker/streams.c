@@ -11,6 +11,13 @@
  * holds such work) is a hazard: what lies before it in its stream may be just what that device waits for. So the word is
  * written before a hazard goes in. `hazard` is the last one of a stream; when the word has passed it, there is none.
  *
+ * NO MORE SIGNALS THAN SOMEBODY NEEDS. A write of a word costs the device some microseconds in which it does not go on to the next kernel.
+ * Launches that come one by one while the device is busy would each end with one. Where only the host watches the words it hears of the
+ * end of a batch as well by a later write: so while two writes are still to come, none is added. When one of them comes, the host looks
+ * here again and adds what is owed (worker_core_complete). Two, so that the device never waits for the host: behind the write that the
+ * host sees there is always another one. A word that another device waits for on the device must not depend on a host that looks in time,
+ * so with other devices on the host each batch has its write.
+ *
  * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or written a buffer must not be done again
  * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work. (In
  * one stream the word covers both, or neither: then the head knows that the reader cannot run again.)
@@ -316,9 +323,22 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     if (mine->running.count != 0 && mine->running.last->seq == mine->last) {
         mine->running.last->signalled = true;
     }
-    mine->unsignalled       = 0;
-    mine->unsignalled_bytes = 0;
-    mine->signalled         = mine->last;
+    worker_stream_signalled(mine);
+}
+
+void worker_stream_signalled(struct worker_stream *stream)
+{
+    stream->unsignalled       = 0;
+    stream->unsignalled_bytes = 0;
+    stream->signalled_before  = stream->signalled;
+    stream->signalled         = stream->last;
+}
+
+/* The end of a batch may do without: a word that is still to come brings the host here again. */
+static bool signal_can_wait(const struct worker_core *core, uint32_t stream)
+{
+    return core->config.lone &&
+           worker_stream_word(core, stream) < core->streams[stream].signalled_before;
 }
 
 void worker_streams_flush(struct worker_core *core)
@@ -326,7 +346,7 @@ void worker_streams_flush(struct worker_core *core)
     for (uint32_t i = 0; i < core->stream_count; i++) {
         struct worker_stream *stream = &core->streams[i];
 
-        if (stream->unsignalled != 0) {
+        if (stream->unsignalled != 0 && !signal_can_wait(core, i)) {
             worker_stream_signal(core, i);
         }
         if (stream->woken) {

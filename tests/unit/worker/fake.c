@@ -401,6 +401,7 @@ static void core_start(struct fake *fake)
         .run_streams       = FAKE_RUN_STREAMS,
         .urgent_streams    = 1,
         .signal_bytes      = FAKE_SIGNAL_BYTES,
+        .lone              = fake->lone,
         .timelines         = fake->timelines,
         .tables            = fake->tables,
         .readers           = fake->readers,
@@ -413,11 +414,12 @@ static void core_start(struct fake *fake)
     ASSERT_OK(worker_core_create(&config, &fake->core));
 }
 
-struct fake *fake_create(void)
+static struct fake *create(bool lone)
 {
     struct fake *fake = PL_NEW(struct fake);
 
     ASSERT_NOT_NULL(fake);
+    fake->lone = lone;
     pl_str_init(&fake->calls);
     pl_str_init(&fake->reports);
     for (uint32_t i = 0; i < FAKE_DEVICES; i++) {
@@ -439,6 +441,16 @@ struct fake *fake_create(void)
     fake->grow_bytes = 8u << 20;
     core_start(fake);
     return fake;
+}
+
+struct fake *fake_create(void)
+{
+    return create(false);
+}
+
+struct fake *fake_create_lone(void)
+{
+    return create(true);
 }
 
 void fake_destroy(struct fake *fake)

@@ -28,6 +28,7 @@ struct fake {
     struct store_pins *readers[STORE_READER_MAX];
     uint32_t host_device_of[16];
     uint64_t reader_epoch;
+    bool lone;
     struct pl_str calls;
     struct pl_str reports;
     char last_text[512]; /* of the last failure */
@@ -48,6 +49,7 @@ struct fake {
 };
 
 struct fake *fake_create(void);
+struct fake *fake_create_lone(void); /* nobody but the host watches our words */
 void fake_destroy(struct fake *fake);
 /* The worker dies and another one starts over the same tables and timelines. */
 void fake_restart(struct fake *fake, uint64_t *out_enqueued,
