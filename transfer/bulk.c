@@ -57,6 +57,7 @@ plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
     bulk->stop_fd   = -1;
     bulk->ins       = PL_VEC_INIT(struct bulk_in *);
     bulk->fills     = PL_VEC_INIT(struct bulk_fill);
+    bulk->places    = PL_VEC_INIT(struct bulk_place);
     pl_map_init(&bulk->outs);
     pl_map_init(&bulk->gone);
     status = open_all(bulk, out_endpoint, err);
@@ -120,6 +121,7 @@ void transfer_bulk_destroy(struct transfer_bulk *bulk)
     pl_map_finish(&bulk->gone);
     pl_vec_finish(&bulk->ins);
     pl_vec_finish(&bulk->fills);
+    pl_vec_finish(&bulk->places);
     pl_cond_finish(&bulk->changed);
     pl_mutex_finish(&bulk->lock);
     pl_fd_close(&bulk->listen_fd);
@@ -152,6 +154,31 @@ static plasmon_status_t out_of(struct transfer_bulk *bulk, uint32_t peer,
     return PLASMON_OK;
 }
 
+static void place_forget_locked(struct transfer_bulk *bulk, uint32_t peer)
+{
+    for (size_t i = 0; i < bulk->places.count; i++) {
+        if (((struct bulk_place *)pl_vec_at(&bulk->places, i))->peer == peer) {
+            pl_vec_remove_unordered(&bulk->places, i);
+            return;
+        }
+    }
+}
+
+/* For relays: one that is not known is not used. */
+static void place_set(struct transfer_bulk *bulk, uint32_t peer,
+                      const struct transfer_bulk_endpoint *endpoint)
+{
+    struct bulk_place *place;
+
+    pl_mutex_lock(&bulk->lock);
+    place_forget_locked(bulk, peer);
+    place = pl_vec_push(&bulk->places);
+    if (place != NULL) {
+        *place = (struct bulk_place){.peer = peer, .endpoint = *endpoint};
+    }
+    pl_mutex_unlock(&bulk->lock);
+}
+
 plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
                                     const struct transfer_bulk_endpoint *endpoint)
 {
@@ -166,6 +193,7 @@ plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
     out->endpoint_version++;
     pl_mutex_unlock(&out->lock);
     raise_fd(out->wake_fd);
+    place_set(bulk, peer, endpoint);
     return PLASMON_OK;
 }
 
@@ -183,6 +211,7 @@ plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer)
     raise_fd(out->wake_fd);
     pl_mutex_lock(&bulk->lock);
     PL_CHECK(pl_map_set(&bulk->gone, peer + 1ull, bulk) == PLASMON_OK);
+    place_forget_locked(bulk, peer);
     bulk_in_end_locked(bulk, peer);
     pl_mutex_unlock(&bulk->lock);
     return PLASMON_OK;
@@ -218,6 +247,7 @@ static plasmon_status_t item_add(struct bulk_out *out, uint64_t chunk, uint32_t 
     item = pl_vec_push(&out->items);
     if (item != NULL) {
         *item = (struct bulk_item){.chunk = chunk, .own = out->own_next, .bytes = bytes};
+        out->stats.bytes_queued += bytes;
     }
     pl_mutex_unlock(&out->lock);
     return item != NULL ? PLASMON_OK : PLASMON_ENOMEM;
@@ -270,6 +300,24 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
         /* Over means answered: what only lies in our slots is lost with this process, and nobody would send it again. */
         status = device_wait(stream, &out->words->sent.value, out->own_next);
     }
+    pl_mutex_lock(&out->lock);
+    out->stats.transfers++;
+    pl_mutex_unlock(&out->lock);
     raise_fd(out->wake_fd);
     return status;
+}
+
+bool transfer_bulk_get_stats(struct transfer_bulk *bulk, uint32_t peer,
+                             struct transfer_bulk_stats *out)
+{
+    struct bulk_out *to = pl_map_get(&bulk->outs, peer + 1ull);
+
+    *out = (struct transfer_bulk_stats){0};
+    if (to == NULL || to->slab == NULL) {
+        return false;
+    }
+    pl_mutex_lock(&to->lock);
+    *out = to->stats;
+    pl_mutex_unlock(&to->lock);
+    return true;
 }

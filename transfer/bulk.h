@@ -8,10 +8,12 @@
  *
  * Bytes never pass through gRPC. A connection joins one sending device with one receiving device, so nobody waits for the traffic of others.
  *
- * NOTHING HANGS. What a device waits for is a word that a thread of its own process writes, and the thread always gets on: while the
- * other side is silent it connects again and sends what was not answered; a chunk that was delivered twice is read and dropped,
- * because its word says that it is there. When the head gives the other device up (transfer_bulk_gone), the threads move the words
- * without bytes, as halves that failed do within a host. The launches have failed by then, so nobody believes the content.
+ * NOTHING HANGS. What a device waits for is a word that a thread of its own process writes, and the thread always gets on. A connection
+ * on which nothing is heard for a second and four times what its bytes should take is a stall: it is ended, and what was not answered is
+ * sent again over the next one; a chunk that was delivered twice is read and dropped, because its word says that it is there. A device
+ * that cannot be reached is reached through a worker that can: that one passes bytes on (a relay). When the head gives the
+ * other device up (transfer_bulk_gone), the threads move the words without bytes, as halves that failed do within a host. The
+ * launches have failed by then, so nobody believes the content.
  *
  * TRUST. The receiver makes a secret of 128 bits, which the head hands to who may send. It goes over the connection in the clear: the
  * network must be the operator's own. Every field that arrives is checked; a sender that breaks the protocol is disconnected.
@@ -39,6 +41,17 @@ struct transfer_bulk_config {
 struct transfer_bulk_endpoint {
     char address[TRANSFER_BULK_ADDRESS_BYTES]; /* "10.0.0.1:7071" or "[fe80::1]:7071" */
     uint8_t secret[TRANSFER_BULK_SECRET_BYTES];
+};
+
+/* To one device, since our process began. */
+struct transfer_bulk_stats {
+    uint64_t transfers;
+    uint64_t bytes;        /* answered */
+    uint64_t stalls;       /* times that its deadline was over */
+    uint64_t retries;      /* chunks that were sent again */
+    uint64_t relays;       /* connections through another worker */
+    uint64_t bytes_queued; /* enqueued and not answered */
+    uint64_t rate;         /* bytes a second while it was busy; 0: not measured */
 };
 
 struct transfer_bulk;
@@ -78,5 +91,9 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
                                     struct device_stream *stream, uint32_t peer,
                                     uint64_t first, struct device_ptr src, uint64_t bytes,
                                     bool with_bytes) PL_MUST_CHECK;
+
+/* false: nothing was sent there. */
+bool transfer_bulk_get_stats(struct transfer_bulk *bulk, uint32_t peer,
+                             struct transfer_bulk_stats *out);
 
 #endif

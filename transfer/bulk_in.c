@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "transfer/bulk_int.h"
 
@@ -55,20 +55,6 @@ static bool slot_empty(struct transfer_bulk *bulk, uint64_t chunk)
     return chunk < STORE_STAGE_SLOTS || chunks_taken(bulk) >= chunk + 1 - STORE_STAGE_SLOTS;
 }
 
-/* Until chunk may be written into its slot; false: it is there or was taken already, or the connection ends. */
-static bool slot_wait(struct transfer_bulk *bulk, uint64_t chunk, const atomic_bool *closed)
-{
-    uint32_t looks = 0;
-
-    while (!slot_empty(bulk, chunk)) {
-        if (atomic_load(&bulk->stop) || atomic_load(closed)) {
-            return false;
-        }
-        bulk_pause(&looks);
-    }
-    return !chunk_there(bulk, chunk);
-}
-
 static void slot_ready(struct transfer_bulk *bulk, uint64_t chunk)
 {
     /* Release: the bytes in the slot are there before the word. */
@@ -88,6 +74,40 @@ static bool secret_equal(const uint8_t *a, const uint8_t *b)
     return difference == 0;
 }
 
+static bool in_closed(struct bulk_in *in)
+{
+    return atomic_load(&in->closed) || atomic_load(&in->bulk->stop);
+}
+
+/* Now and then: we got on, though no chunk is over. */
+static plasmon_status_t say_alive(struct bulk_in *in)
+{
+    struct bulk_answer answer = {.chunk = BULK_ALIVE};
+    uint64_t now_ns           = pl_now_ns();
+
+    if (now_ns - in->spoken_ns < BULK_ALIVE_NS) {
+        return PLASMON_OK;
+    }
+    in->spoken_ns = now_ns;
+    return bulk_link_write(&in->link, &answer, sizeof(answer), BULK_GRACE_NS, 0);
+}
+
+/* Until the slot of the chunk is empty. */
+static plasmon_status_t slot_wait(struct bulk_in *in, uint64_t chunk)
+{
+    plasmon_status_t status = PLASMON_OK;
+    uint32_t looks          = 0;
+
+    while (status == PLASMON_OK && !slot_empty(in->bulk, chunk)) {
+        if (in_closed(in)) {
+            return PLASMON_ECLOSED;
+        }
+        bulk_pause(&looks);
+        status = say_alive(in);
+    }
+    return status;
+}
+
 /* Bytes of a chunk that is here already. */
 static plasmon_status_t read_nowhere(struct bulk_in *in, uint32_t bytes)
 {
@@ -97,15 +117,37 @@ static plasmon_status_t read_nowhere(struct bulk_in *in, uint32_t bytes)
     while (bytes > 0 && status == PLASMON_OK) {
         uint32_t part = (uint32_t)pl_min_u64(bytes, sizeof(nowhere));
 
-        status = bulk_read(in->fd, in->bulk->stop_fd, nowhere, part, BULK_STALL_NS);
+        status = bulk_link_read(&in->link, nowhere, part, BULK_GRACE_NS, 0);
         bytes -= part;
     }
     return status;
 }
 
-static bool in_closed(struct bulk_in *in)
+/* Right into its slot. In the middle of a chunk the sender may be silent for its deadline only. */
+static plasmon_status_t read_slot(struct bulk_in *in, uint8_t *slot, uint32_t bytes)
 {
-    return atomic_load(&in->closed) || atomic_load(&in->bulk->stop);
+    uint64_t patience_ns    = bulk_deadline_ns(bytes, BULK_RATE_GUESS);
+    plasmon_status_t status = PLASMON_OK;
+    uint32_t done           = 0;
+
+    while (status == PLASMON_OK && done < bytes) {
+        size_t some;
+
+        status = bulk_link_try_read(&in->link, slot + done, bytes - done, &some);
+        done += (uint32_t)some;
+        if (status == PLASMON_EAGAIN) {
+            status =
+                bulk_link_wait(&in->link, POLLIN, (int)(patience_ns / UINT64_C(1000000)));
+            status = status == PLASMON_EAGAIN ? PLASMON_ETIMEDOUT : status;
+        }
+        if (status == PLASMON_OK) {
+            status = say_alive(in);
+        }
+        if (done > bytes / 2 && pl_fault_point("transfer.bulk_in_half")) {
+            status = PLASMON_ECONNECT;
+        }
+    }
+    return status;
 }
 
 static plasmon_status_t chunk_receive(struct bulk_in *in, const struct bulk_frame *frame)
@@ -119,10 +161,17 @@ static plasmon_status_t chunk_receive(struct bulk_in *in, const struct bulk_fram
         frame->chunk > chunks_taken(bulk) + BULK_CHUNKS_AHEAD) {
         return PLASMON_EMALFORMED;
     }
-    if (!slot_wait(bulk, frame->chunk, &in->closed)) {
-        return in_closed(in) ? PLASMON_ECLOSED : read_nowhere(in, frame->bytes);
+    status = slot_wait(in, frame->chunk);
+    if (status != PLASMON_OK) {
+        return status;
     }
-    status = bulk_read(in->fd, bulk->stop_fd, slot, frame->bytes, BULK_STALL_NS);
+    if (chunk_there(bulk, frame->chunk)) {
+        return read_nowhere(in, frame->bytes);
+    }
+    status = read_slot(in, slot, frame->bytes);
+    if (status == PLASMON_OK && pl_fault_point("transfer.bulk_in_read")) {
+        status = PLASMON_ECONNECT;
+    }
     if (status == PLASMON_OK) {
         slot_ready(bulk, frame->chunk);
     }
@@ -143,7 +192,7 @@ void bulk_in_end_locked(struct transfer_bulk *bulk, uint32_t from)
             return;
         }
         atomic_store(&old->closed, true);
-        (void)shutdown(old->fd, SHUT_RDWR);
+        (void)shutdown(old->link.fd, SHUT_RDWR);
         pl_cond_wait(&bulk->changed, &bulk->lock); /* its thread says when it is over */
     }
 }
@@ -164,27 +213,45 @@ static bool in_register(struct bulk_in *in)
     return welcome;
 }
 
-static plasmon_status_t welcome(struct bulk_in *in)
+plasmon_status_t bulk_in_welcome(struct bulk_in *in, plasmon_status_t status)
 {
-    struct bulk_answer answer = {.chunk = BULK_MAGIC};
-    struct bulk_hello hello;
-    plasmon_status_t status =
-        bulk_read(in->fd, in->bulk->stop_fd, &hello, sizeof(hello), BULK_STALL_NS);
+    struct bulk_welcome welcome = {
+        .magic = BULK_MAGIC, .version = BULK_VERSION, .status = status};
 
+    return bulk_link_write(&in->link, &welcome, sizeof(welcome), BULK_GRACE_NS, 0);
+}
+
+/* *out_ours false: it was for another device, and is over. */
+static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
+{
+    struct bulk_hello hello;
+    plasmon_status_t status = bulk_link_read(&in->link, &hello, sizeof(hello), 0,
+                                             pl_now_ns() + BULK_HANDSHAKE_NS);
+
+    *out_ours = true;
     if (status != PLASMON_OK) {
         return status;
     }
-    if (hello.magic != BULK_MAGIC || hello.version != BULK_VERSION) {
-        return PLASMON_EVERSION;
+    if (hello.magic != BULK_MAGIC) {
+        return PLASMON_EMALFORMED; /* it would not understand an answer */
     }
-    if (!secret_equal(hello.secret, in->bulk->secret)) {
-        return PLASMON_EAUTH;
+    if (hello.version != BULK_VERSION) {
+        status = PLASMON_EVERSION;
+    } else if (!secret_equal(hello.secret, in->bulk->secret)) {
+        status = PLASMON_EAUTH;
+    } else if (hello.to != atomic_load(&in->bulk->device)) {
+        *out_ours = false;
+        bulk_relay_run(in, &hello);
+        return PLASMON_OK;
+    } else {
+        in->from = hello.from;
+        status   = in_register(in) ? PLASMON_OK : PLASMON_ECLOSED;
     }
-    in->from = hello.from;
-    if (!in_register(in)) {
-        return PLASMON_ECLOSED;
+    {
+        plasmon_status_t told = bulk_in_welcome(in, status);
+
+        return status != PLASMON_OK ? status : told;
     }
-    return bulk_write(in->fd, in->bulk->stop_fd, &answer, sizeof(answer), BULK_STALL_NS);
 }
 
 /* Between two frames a connection may be silent for ever; in the middle of one it may not. */
@@ -192,27 +259,31 @@ static void *in_run(void *user)
 {
     struct bulk_in *in         = user;
     struct transfer_bulk *bulk = in->bulk;
-    plasmon_status_t status    = welcome(in);
+    bool ours;
+    plasmon_status_t status = hello_take(in, &ours);
 
-    while (status == PLASMON_OK && !in_closed(in)) {
+    while (ours && status == PLASMON_OK && !in_closed(in)) {
         struct bulk_frame frame;
         struct bulk_answer answer;
 
-        status = bulk_read(in->fd, bulk->stop_fd, &frame, sizeof(frame), 0);
+        status = bulk_link_read(&in->link, &frame, sizeof(frame), 0, 0);
         if (status == PLASMON_OK) {
-            status = chunk_receive(in, &frame);
+            in->spoken_ns = pl_now_ns();
+            status        = chunk_receive(in, &frame);
+        }
+        if (status == PLASMON_OK && pl_fault_point("transfer.bulk_in_ready")) {
+            status = PLASMON_ECONNECT;
         }
         if (status == PLASMON_OK) {
             answer.chunk = frame.chunk;
-            status =
-                bulk_write(in->fd, bulk->stop_fd, &answer, sizeof(answer), BULK_STALL_NS);
+            status = bulk_link_write(&in->link, &answer, sizeof(answer), BULK_GRACE_NS, 0);
         }
     }
     if (status == PLASMON_EAUTH || status == PLASMON_EVERSION ||
         status == PLASMON_EMALFORMED) {
         pl_warn("bulk", "a connection was refused: %s", pl_status_text(status));
     }
-    (void)shutdown(in->fd, SHUT_RDWR); /* the acceptor closes it some time */
+    (void)shutdown(in->link.fd, SHUT_RDWR); /* the acceptor closes it some time */
     pl_mutex_lock(&bulk->lock);
     in->registered = false;
     in->ended      = true;
@@ -226,7 +297,7 @@ static void *in_run(void *user)
 static void in_free(struct bulk_in *in)
 {
     (void)pthread_join(in->thread, NULL);
-    pl_fd_close(&in->fd);
+    bulk_link_close(&in->link);
     pl_free(in);
 }
 
@@ -245,7 +316,7 @@ static uint32_t ins_tidy(struct transfer_bulk *bulk)
             in_free(in); /* its thread has nothing left to do but to return */
             continue;
         }
-        strangers += !in->registered;
+        strangers += !in->registered && !in->relay;
         *(struct bulk_in **)pl_vec_at(&bulk->ins, kept++) = in;
     }
     bulk->ins.count = kept;
@@ -263,7 +334,7 @@ static void in_start(struct transfer_bulk *bulk, int fd)
         return;
     }
     in->bulk = bulk;
-    in->fd   = fd;
+    in->link = (struct bulk_link){.fd = fd, .stop_fd = bulk->stop_fd};
     pl_mutex_lock(&bulk->lock);
     place = pl_vec_push(&bulk->ins);
     if (place == NULL || pthread_create(&in->thread, NULL, in_run, in) != 0) {
@@ -288,7 +359,7 @@ void *bulk_accept_run(void *user)
         (void)poll(fds, 2, -1);
         if (ins_tidy(bulk) >= BULK_HANDSHAKE_MAX) {
             (void)poll(&fds[1], 1,
-                       100); /* strangers have BULK_STALL_NS to say who they are */
+                       100); /* strangers have BULK_HANDSHAKE_NS to say who they are */
             continue;
         }
         fd = accept4(bulk->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "transfer/bulk_int.h"
 
@@ -122,26 +121,11 @@ plasmon_status_t bulk_listen(const struct transfer_bulk_config *config, int *out
                       strerror(error));
 }
 
-/* EAGAIN: not within timeout_ms. ECLOSED: stop. */
-static plasmon_status_t wait_for(int fd, short events, int stop_fd, int timeout_ms)
-{
-    struct pollfd fds[2] = {{.fd = fd, .events = events},
-                            {.fd = stop_fd, .events = POLLIN}};
-    int count;
-
-    do {
-        count = poll(fds, 2, timeout_ms);
-    } while (count < 0 && errno == EINTR);
-    if (count == 0) {
-        return PLASMON_EAGAIN;
-    }
-    return count < 0 || fds[1].revents != 0 ? PLASMON_ECLOSED : PLASMON_OK;
-}
-
 plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,
                               struct pl_err *err)
 {
     union any_address address;
+    struct bulk_link link;
     socklen_t bytes, error_bytes = sizeof(int);
     plasmon_status_t status = PLASMON_OK;
     int error               = 0, fd;
@@ -150,7 +134,8 @@ plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,
         return pl_err_set(err, PLASMON_EINVAL, "\"%s\" is not an address with a port",
                           text);
     }
-    fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    fd   = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    link = (struct bulk_link){.fd = fd, .stop_fd = stop_fd};
     if (fd < 0) {
         return pl_err_set(err, pl_status_from_errno(errno), "socket: %s", strerror(errno));
     }
@@ -158,7 +143,7 @@ plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,
     if (connect(fd, &address.any, bytes) != 0) {
         error = errno;
         if (error == EINPROGRESS) {
-            status = wait_for(fd, POLLOUT, stop_fd, BULK_CONNECT_MS);
+            status = bulk_link_wait(&link, POLLOUT, BULK_CONNECT_MS);
             error  = status == PLASMON_OK ? 0 : ETIMEDOUT;
             if (status == PLASMON_OK) {
                 (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
@@ -175,37 +160,10 @@ plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,
     return PLASMON_OK;
 }
 
-static plasmon_status_t transfer_all(int fd, int stop_fd, uint8_t *data, size_t bytes,
-                                     uint64_t stall_ns, bool out)
+bool bulk_same_place(const char *address, const char *other)
 {
-    while (bytes > 0) {
-        ssize_t done = out ? send(fd, data, bytes, MSG_NOSIGNAL) : recv(fd, data, bytes, 0);
-        plasmon_status_t status;
+    const char *colon = strrchr(address, ':');
+    size_t length     = colon != NULL ? (size_t)(colon - address) : strlen(address);
 
-        if (done > 0) {
-            data += done;
-            bytes -= (size_t)done;
-            continue;
-        }
-        if (done == 0 || (errno != EAGAIN && errno != EINTR)) {
-            return PLASMON_ECONNECT;
-        }
-        status = wait_for(fd, out ? POLLOUT : POLLIN, stop_fd,
-                          stall_ns == 0 ? -1 : (int)(stall_ns / 1000000));
-        if (status != PLASMON_OK) {
-            return status == PLASMON_EAGAIN ? PLASMON_ETIMEDOUT : status;
-        }
-    }
-    return PLASMON_OK;
-}
-
-plasmon_status_t bulk_read(int fd, int stop_fd, void *data, size_t bytes, uint64_t stall_ns)
-{
-    return transfer_all(fd, stop_fd, data, bytes, stall_ns, false);
-}
-
-plasmon_status_t bulk_write(int fd, int stop_fd, const void *data, size_t bytes,
-                            uint64_t stall_ns)
-{
-    return transfer_all(fd, stop_fd, (uint8_t *)(uintptr_t)data, bytes, stall_ns, true);
+    return strncmp(address, other, length) == 0 && other[length] == ':';
 }

@@ -5,6 +5,11 @@
  * connection. The receiver knows by number what it has. Items are therefore kept until they are answered: `sent` of them are on
  * the way, the first of the FIFO is the oldest.
  *
+ * STALLS. While something is owed, nothing may be unheard for longer than a second and four times what the owed bytes should take; the
+ * receiver says a few times a second that it gets on, if it does. When that is over the connection is, and the measured rate is halved, so
+ * that the next deadline is longer: a network that is slower than we thought is not taken for dead for ever. Who cannot be reached directly
+ * for so long is tried through a relay (bulk_relay.c) and directly in turns.
+ *
  * A peer that is gone answers nothing more: items are taken as answered as soon as our device has done its half.
  */
 #include <errno.h>
@@ -17,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "transfer/bulk_int.h"
@@ -25,15 +31,27 @@
 #define WORDS_BYTES    4096u
 #define ITEMS_OVER_MAX 1024u /* at the front of the FIFO before it is moved up */
 
+#define LOOK_MS 100 /* between looks at the clock while something is owed */
+#define IDLE_MS 1000
+
 /* The thread's own. */
 struct sender {
     struct bulk_out *out;
     struct transfer_bulk_endpoint endpoint;
     uint32_t endpoint_version;
-    int fd;
-    uint32_t sent;     /* items at the front of the FIFO that are on the way */
-    uint32_t retry_ms; /* before the next connection */
-    uint64_t heard_ns; /* when the other side last got on */
+    struct bulk_link link;
+    struct bulk_answer answer; /* of which answer_bytes have come */
+    size_t answer_bytes;
+    uint32_t sent;       /* items at the front of the FIFO that are on the way */
+    uint64_t sent_bytes; /* theirs */
+    uint32_t retry_ms;   /* before the next connection */
+    uint64_t heard_ns;   /* when the other side last got on */
+    uint64_t timed_ns;   /* what is measured next began then; 0: it would not be right */
+    uint64_t rate;       /* bytes a second */
+    uint64_t down_ns;    /* nothing was answered since then; 0: all is well */
+    uint32_t relay_last; /* tried */
+    bool relay_next;     /* at the next attempt */
+    bool relayed;        /* this connection is */
 };
 
 /* ------------------------------------------------------------------------------------------------ items */
@@ -57,6 +75,8 @@ static void item_over(struct bulk_out *out, const struct bulk_item *item)
     struct bulk_item *items;
 
     pl_mutex_lock(&out->lock);
+    out->stats.bytes += item->bytes;
+    out->stats.bytes_queued -= item->bytes;
     items = out->items.items;
     if (++out->items_first == out->items.count || out->items_first >= ITEMS_OVER_MAX) {
         out->items.count -= out->items_first;
@@ -86,50 +106,92 @@ static uint8_t *item_slot(const struct bulk_out *out, const struct bulk_item *it
 
 static void disconnect(struct sender *sender, plasmon_status_t status)
 {
-    if (sender->fd >= 0) {
-        pl_debug("bulk", "connection to device %u ends: %s", sender->out->peer,
+    struct bulk_out *out = sender->out;
+
+    if (sender->link.fd >= 0) {
+        pl_debug("bulk", "connection to device %u ends: %s", out->peer,
                  pl_status_text(status));
     }
-    pl_fd_close(&sender->fd);
-    sender->sent = 0; /* all that was not answered goes again */
+    bulk_link_close(&sender->link);
+    pl_mutex_lock(&out->lock);
+    out->stats.retries += sender->sent; /* all that was not answered goes again */
+    out->stats.stalls += status == PLASMON_ETIMEDOUT;
+    pl_mutex_unlock(&out->lock);
+    if (sender->sent > 0 && sender->down_ns == 0) {
+        sender->down_ns = pl_now_ns();
+    }
+    sender->sent         = 0;
+    sender->sent_bytes   = 0;
+    sender->answer_bytes = 0;
+    sender->relayed      = false;
 }
 
-static plasmon_status_t introduce(struct sender *sender, int stop_fd)
+static uint64_t deadline_ns(const struct sender *sender)
+{
+    return bulk_deadline_ns(sender->sent_bytes, sender->rate);
+}
+
+/* It did not come in time. */
+static void stalled(struct sender *sender)
+{
+    pl_warn("bulk",
+            "nothing was heard of device %u for %llu ms, which owes answers to %llu bytes: "
+            "connecting again",
+            sender->out->peer,
+            (unsigned long long)((pl_now_ns() - sender->heard_ns) / 1000000),
+            (unsigned long long)sender->sent_bytes);
+    sender->rate = pl_max_u64(sender->rate / 2, BULK_RATE_MIN);
+    disconnect(sender, PLASMON_ETIMEDOUT);
+}
+
+/* Directly, or through the next relay. */
+static plasmon_status_t connect_once(struct sender *sender, struct pl_err *err)
 {
     struct transfer_bulk *bulk = sender->out->bulk;
-    struct bulk_hello hello    = {
-           .magic = BULK_MAGIC, .version = BULK_VERSION, .from = atomic_load(&bulk->device)};
-    struct bulk_answer answer;
+    bool relay                 = sender->relay_next &&
+                 pl_now_ns() - sender->down_ns > bulk_deadline_ns(0, sender->rate);
+    struct transfer_bulk_endpoint endpoint = sender->endpoint;
     plasmon_status_t status;
 
-    memcpy(hello.secret, sender->endpoint.secret, sizeof(hello.secret));
-    status = bulk_write(sender->fd, stop_fd, &hello, sizeof(hello), BULK_STALL_NS);
-    if (status == PLASMON_OK) {
-        status = bulk_read(sender->fd, stop_fd, &answer, sizeof(answer), BULK_STALL_NS);
+    relay = relay && bulk_relay_find(bulk, sender->out->peer, sender->endpoint.address,
+                                     &sender->relay_last, &endpoint);
+    sender->relay_next = !sender->relay_next;
+    if (pl_fault_point("transfer.bulk_connect")) {
+        return pl_err_set(err, PLASMON_ECONNECT, "fault point");
     }
-    return status == PLASMON_OK && answer.chunk != BULK_MAGIC ? PLASMON_EVERSION : status;
+    status = bulk_connect(endpoint.address, bulk->stop_fd, &sender->link.fd, err);
+    if (status == PLASMON_OK) {
+        status = bulk_link_introduce(&sender->link, atomic_load(&bulk->device),
+                                     sender->out->peer, &endpoint, err);
+    }
+    if (status == PLASMON_OK && relay) {
+        pl_warn("bulk", "device %u is reached through device %u: directly it cannot be",
+                sender->out->peer, sender->relay_last);
+        pl_mutex_lock(&sender->out->lock);
+        sender->out->stats.relays++;
+        pl_mutex_unlock(&sender->out->lock);
+        sender->relayed = true;
+    }
+    return status;
 }
 
 /* After a failure, longer each time. */
 static void connect_again(struct sender *sender)
 {
-    struct transfer_bulk *bulk = sender->out->bulk;
-    struct pollfd stop         = {.fd = bulk->stop_fd, .events = POLLIN};
-    struct pl_err err          = {.status = PLASMON_OK};
+    struct pollfd stop = {.fd = sender->link.stop_fd, .events = POLLIN};
+    struct pl_err err  = {.status = PLASMON_OK};
     plasmon_status_t status;
 
-    status = bulk_connect(sender->endpoint.address, bulk->stop_fd, &sender->fd, &err);
-    if (status == PLASMON_OK) {
-        status = introduce(sender, bulk->stop_fd);
-    }
+    sender->heard_ns = pl_now_ns();
+    sender->down_ns  = sender->down_ns == 0 ? sender->heard_ns : sender->down_ns;
+    status           = connect_once(sender, &err);
     if (status == PLASMON_OK) {
         sender->retry_ms = 0;
         sender->heard_ns = pl_now_ns();
         return;
     }
     if (sender->retry_ms == 0 || sender->retry_ms >= BULK_RETRY_MAX_MS) {
-        pl_info("bulk", "device %u at %s cannot be reached: %s", sender->out->peer,
-                sender->endpoint.address,
+        pl_info("bulk", "device %u cannot be reached: %s", sender->out->peer,
                 err.text[0] != '\0' ? err.text : pl_status_text(status));
     }
     disconnect(sender, status);
@@ -154,54 +216,124 @@ static bool news_taken(struct sender *sender)
     pl_mutex_unlock(&out->lock);
     if (changed || gone) {
         disconnect(sender, PLASMON_OK);
-        sender->retry_ms = 0;
+        sender->retry_ms   = 0;
+        sender->down_ns    = 0;
+        sender->relay_next = false;
     }
     return gone;
 }
 
 /* ------------------------------------------------------------------------------------------------ steps */
 
-/* Answers that are there. ECONNECT: it is closed. */
+/* What the connection does when it is busy; the receiver's waits for its own device do not count. */
+static void measure(struct sender *sender, uint32_t bytes, uint64_t now_ns)
+{
+    if (sender->timed_ns != 0 && now_ns > sender->timed_ns && bytes > 0) {
+        uint64_t rate = bytes * UINT64_C(1000000000) / (now_ns - sender->timed_ns);
+
+        sender->rate = pl_max_u64((3 * sender->rate + rate) / 4, BULK_RATE_MIN);
+        pl_mutex_lock(&sender->out->lock);
+        sender->out->stats.rate = sender->rate;
+        pl_mutex_unlock(&sender->out->lock);
+    }
+    sender->timed_ns = now_ns;
+}
+
+static plasmon_status_t answer_take(struct sender *sender)
+{
+    struct bulk_item item;
+
+    sender->heard_ns = pl_now_ns();
+    if (sender->answer.chunk == BULK_ALIVE) {
+        sender->timed_ns = 0;
+        return PLASMON_OK;
+    }
+    if (sender->sent == 0 || !item_at(sender->out, 0, &item) ||
+        sender->answer.chunk != item.chunk) {
+        return PLASMON_EMALFORMED;
+    }
+    item_over(sender->out, &item);
+    sender->sent--;
+    sender->sent_bytes -= item.bytes;
+    sender->down_ns    = 0;
+    sender->relay_next = false;
+    measure(sender, item.bytes, sender->heard_ns);
+    return PLASMON_OK;
+}
+
+/* Answers that are there. ETIMEDOUT: none came for too long. */
 static plasmon_status_t answers_take(struct sender *sender)
 {
-    while (sender->sent > 0) {
-        struct bulk_answer answer;
-        struct bulk_item item;
-        ssize_t got = recv(sender->fd, &answer, sizeof(answer), MSG_PEEK);
+    plasmon_status_t status = PLASMON_OK;
 
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-            return PLASMON_OK;
+    while (status == PLASMON_OK) {
+        size_t done;
+
+        status = bulk_link_try_read(&sender->link,
+                                    (uint8_t *)&sender->answer + sender->answer_bytes,
+                                    sizeof(sender->answer) - sender->answer_bytes, &done);
+        sender->answer_bytes += done;
+        if (status == PLASMON_OK && sender->answer_bytes == sizeof(sender->answer)) {
+            sender->answer_bytes = 0;
+            status               = answer_take(sender);
         }
-        if (got <= 0) {
-            return PLASMON_ECONNECT;
-        }
-        if ((size_t)got < sizeof(answer)) {
-            return PLASMON_OK; /* the rest comes */
-        }
-        if (recv(sender->fd, &answer, sizeof(answer), 0) != (ssize_t)sizeof(answer) ||
-            !item_at(sender->out, 0, &item) || answer.chunk != item.chunk) {
-            return PLASMON_EMALFORMED;
-        }
-        item_over(sender->out, &item);
-        sender->sent--;
-        sender->heard_ns = pl_now_ns();
     }
-    return PLASMON_OK;
+    if (status == PLASMON_EAGAIN) {
+        bool late =
+            sender->sent > 0 && pl_now_ns() - sender->heard_ns > deadline_ns(sender);
+
+        return late ? PLASMON_ETIMEDOUT : PLASMON_OK;
+    }
+    return status;
+}
+
+/* All of it, while answers to what went before come in. */
+static plasmon_status_t write_all(struct sender *sender, const void *data, size_t bytes)
+{
+    const uint8_t *from     = data;
+    plasmon_status_t status = PLASMON_OK;
+
+    while (status == PLASMON_OK && bytes > 0) {
+        size_t done;
+
+        status = bulk_link_try_write(&sender->link, from, bytes, &done);
+        from += done;
+        bytes -= done;
+        if (status == PLASMON_EAGAIN) {
+            status = bulk_link_wait(&sender->link, POLLOUT | POLLIN, LOOK_MS);
+            status = status == PLASMON_EAGAIN ? PLASMON_OK : status;
+            if (status == PLASMON_OK) {
+                status = answers_take(sender);
+            }
+        }
+    }
+    return status;
 }
 
 static plasmon_status_t item_send(struct sender *sender, const struct bulk_item *item)
 {
     struct bulk_frame frame = {.chunk = item->chunk, .bytes = item->bytes};
-    int stop_fd             = sender->out->bulk->stop_fd;
-    plasmon_status_t status =
-        bulk_write(sender->fd, stop_fd, &frame, sizeof(frame), BULK_STALL_NS);
+    const uint8_t *slot     = item_slot(sender->out, item);
+    uint32_t half           = item->bytes / 2;
+    plasmon_status_t status;
 
+    if (sender->sent == 0) {
+        sender->heard_ns = sender->timed_ns = pl_now_ns();
+    }
+    sender->sent++; /* answered only when all of it is there */
+    sender->sent_bytes += item->bytes;
+    status = write_all(sender, &frame, sizeof(frame));
     if (status == PLASMON_OK) {
-        status = bulk_write(sender->fd, stop_fd, item_slot(sender->out, item), item->bytes,
-                            BULK_STALL_NS);
+        status = write_all(sender, slot, half);
+    }
+    if (status == PLASMON_OK && pl_fault_point("transfer.bulk_out_half")) {
+        status = PLASMON_ECONNECT;
     }
     if (status == PLASMON_OK) {
-        sender->sent++;
+        status = write_all(sender, slot + half, item->bytes - half);
+    }
+    if (status == PLASMON_OK && pl_fault_point("transfer.bulk_out_sent")) {
+        status = PLASMON_ECONNECT;
     }
     return status;
 }
@@ -212,7 +344,7 @@ static void rest(struct sender *sender, bool device_busy, uint32_t *io_looks)
     struct bulk_out *out = sender->out;
     struct pollfd fds[3] = {{.fd = out->wake_fd, .events = POLLIN},
                             {.fd = out->bulk->stop_fd, .events = POLLIN},
-                            {.fd = sender->sent > 0 ? sender->fd : -1, .events = POLLIN}};
+                            {.fd = sender->link.fd, .events = POLLIN}};
     uint64_t count;
 
     if (device_busy && *io_looks < 20000) {
@@ -222,7 +354,7 @@ static void rest(struct sender *sender, bool device_busy, uint32_t *io_looks)
         }
         (void)poll(fds, 3, 0);
     } else {
-        (void)poll(fds, 3, device_busy ? 1 : 1000);
+        (void)poll(fds, 3, device_busy ? 1 : sender->sent > 0 ? LOOK_MS : IDLE_MS);
     }
     if (fds[0].revents != 0 && read(out->wake_fd, &count, sizeof(count)) < 0) {
         pl_debug("bulk", "eventfd: %s", strerror(errno)); /* EAGAIN: drained already */
@@ -235,28 +367,25 @@ static void send_step(struct sender *sender, uint32_t *io_looks)
     struct bulk_item item;
     bool there = item_at(sender->out, sender->sent, &item);
 
-    if (there && sender->fd < 0) {
+    if (there && sender->link.fd < 0) {
         connect_again(sender);
         return;
     }
-    if (sender->fd >= 0) {
+    if (sender->link.fd >= 0) {
         status = answers_take(sender);
-        if (sender->sent > 0 && pl_now_ns() - sender->heard_ns > BULK_STALL_NS &&
-            status == PLASMON_OK) {
-            /* Slow is not stuck: the receiver's device may have other work before it takes chunks. Ask by connecting again. */
-            status = PLASMON_ETIMEDOUT;
-        }
     }
     if (status == PLASMON_OK && there && item_ready(sender->out, &item)) {
-        if (sender->sent == 0) {
-            sender->heard_ns = pl_now_ns();
-        }
         *io_looks = 0;
         status    = item_send(sender, &item);
     } else if (status == PLASMON_OK) {
         rest(sender, there, io_looks);
+        if (sender->relayed && sender->sent == 0 && !there) {
+            disconnect(sender, PLASMON_OK); /* perhaps it can be reached again */
+        }
     }
-    if (status != PLASMON_OK) {
+    if (status == PLASMON_ETIMEDOUT) {
+        stalled(sender);
+    } else if (status != PLASMON_OK) {
         disconnect(sender, status);
     }
 }
@@ -283,7 +412,9 @@ static bool stopped(struct bulk_out *out)
 static void *out_run(void *user)
 {
     struct bulk_out *out = user;
-    struct sender sender = {.out = out, .fd = -1};
+    struct sender sender = {.out  = out,
+                            .link = {.fd = -1, .stop_fd = out->bulk->stop_fd},
+                            .rate = BULK_RATE_GUESS};
     uint32_t looks       = 0;
 
     while (!stopped(out)) {

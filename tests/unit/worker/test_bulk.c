@@ -3,6 +3,8 @@
  * sender that comes back, a receiver that comes back, a peer that is given up, and hostile connections.
  */
 #include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "tests/harness/test.h"
 #include "transfer/bulk.h"
 #include "transfer/bulk_int.h"
@@ -42,8 +45,9 @@ static void *zero_pages(uint64_t bytes)
 
 static void channel_open(struct host *host, uint32_t index)
 {
+    static const char *const places[]  = {"127.0.0.1", "127.0.0.1", "127.0.0.2"};
     struct transfer_bulk_config config = {
-        .device = host->device, .ring = host->ring, .listen = "127.0.0.1"};
+        .device = host->device, .ring = host->ring, .listen = places[index]};
     struct pl_err err = {.status = PLASMON_OK};
 
     ASSERT_OK(transfer_bulk_create(&config, &host->bulk, &host->endpoint, &err));
@@ -294,6 +298,164 @@ TEST(a_worker_that_only_knows_a_peer_as_gone_lets_its_half_pass)
     host_close(&a);
 }
 
+/* ------------------------------------------------------------------------------------------------ stalls */
+
+static void send_all(int fd, const void *data, size_t bytes)
+{
+    ASSERT_EQ(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+}
+
+/* The other side ends the connection, and says nothing more. */
+static void assert_ended(int fd)
+{
+    struct bulk_answer answer;
+
+    ASSERT_TRUE(recv(fd, &answer, sizeof(answer), MSG_WAITALL) <= 0);
+    (void)close(fd);
+}
+
+static void transfer(struct host *a, struct host *b, uint64_t seed)
+{
+    fill(a, LARGE, seed);
+    memset(b->memory, 0, LARGE);
+    send_half(a, 1, seed * transfer_chunks(LARGE), LARGE);
+    recv_half(b, seed * transfer_chunks(LARGE), LARGE);
+    finish_half(a);
+    finish_half(b);
+    compare(b, LARGE, seed);
+}
+
+TEST(a_connection_that_breaks_anywhere_is_made_again_and_nothing_is_lost)
+{
+    static const char *const points[] = {
+        "transfer.bulk_connect", "transfer.bulk_out_half", "transfer.bulk_out_sent",
+        "transfer.bulk_in_half", "transfer.bulk_in_read",  "transfer.bulk_in_ready"};
+    struct transfer_bulk_stats stats;
+    struct host a, b;
+
+    test_expect_log();
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    for (size_t i = 0; i < PL_COUNT(points); i++) {
+        pl_fault_arm(points[i], i == 0 ? 0 : 5);
+        transfer(&a, &b, i);
+        if (!pl_fault_disarm()) {
+            test_skip("this build has no fault points");
+        }
+    }
+    ASSERT_TRUE(transfer_bulk_get_stats(a.bulk, 1, &stats));
+    ASSERT_EQ(stats.transfers, PL_COUNT(points));
+    ASSERT_EQ(stats.bytes, PL_COUNT(points) * LARGE);
+    ASSERT_EQ(stats.bytes_queued, 0);
+    ASSERT_TRUE(stats.retries >= PL_COUNT(points) - 1);
+    ASSERT_EQ(stats.stalls, 0);
+    ASSERT_TRUE(stats.rate > 0);
+    host_close(&a);
+    host_close(&b);
+}
+
+/* A receiver that the test plays. */
+static int listen_as(struct transfer_bulk_endpoint *out)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t bytes       = sizeof(at);
+    int fd                = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(bind(fd, (struct sockaddr *)&at, bytes), 0);
+    ASSERT_EQ(listen(fd, 4), 0);
+    ASSERT_EQ(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    memset(out, 0, sizeof(*out));
+    (void)snprintf(out->address, sizeof(out->address), "127.0.0.1:%u", ntohs(at.sin_port));
+    return fd;
+}
+
+/* Until a sender comes, says hello and sends a chunk. */
+static int take_frame(int listen_fd, struct bulk_frame *out)
+{
+    struct bulk_welcome welcome = {.magic = BULK_MAGIC, .version = BULK_VERSION};
+    struct bulk_hello hello;
+    int fd = accept(listen_fd, NULL, NULL);
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(recv(fd, &hello, sizeof(hello), MSG_WAITALL), (ssize_t)sizeof(hello));
+    send_all(fd, &welcome, sizeof(welcome));
+    ASSERT_EQ(recv(fd, out, sizeof(*out), MSG_WAITALL), (ssize_t)sizeof(*out));
+    return fd;
+}
+
+TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
+{
+    struct bulk_answer answer = {.chunk = BULK_ALIVE};
+    struct transfer_bulk_endpoint endpoint;
+    struct transfer_bulk_stats stats;
+    struct bulk_frame frame;
+    uint8_t bytes[1000];
+    struct host a;
+    int listen_fd = listen_as(&endpoint), fd;
+
+    test_expect_log();
+    host_open(&a, 0, SLOT);
+    fill(&a, sizeof(bytes), 1);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &endpoint));
+    send_half(&a, 1, 0, sizeof(bytes));
+    fd = take_frame(listen_fd, &frame);
+    ASSERT_EQ(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), (ssize_t)sizeof(bytes));
+    for (int i = 0; i < 8; i++) { /* twice its deadline */
+        struct pollfd ended = {.fd = fd, .events = POLLIN};
+
+        send_all(fd, &answer, sizeof(answer));
+        ASSERT_EQ(poll(&ended, 1, 250), 0);
+    }
+    assert_ended(fd); /* after more silence */
+    fd = take_frame(listen_fd, &frame);
+    ASSERT_EQ(frame.chunk, 0);
+    ASSERT_EQ(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), (ssize_t)sizeof(bytes));
+    answer.chunk = 0;
+    send_all(fd, &answer, sizeof(answer));
+    finish_half(&a);
+    ASSERT_EQ(memcmp(bytes, a.memory, sizeof(bytes)), 0);
+    ASSERT_TRUE(transfer_bulk_get_stats(a.bulk, 1, &stats));
+    ASSERT_EQ(stats.stalls, 1);
+    ASSERT_EQ(stats.retries, 1);
+    (void)close(fd);
+    (void)close(listen_fd);
+    host_close(&a);
+}
+
+TEST(a_peer_that_cannot_be_reached_is_reached_through_another)
+{
+    struct transfer_bulk_endpoint wrong;
+    struct transfer_bulk_stats stats;
+    struct host a, b, c;
+
+    test_expect_log();
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    host_open(&c, 2, SLOT);
+    wrong = b.endpoint;
+    (void)snprintf(wrong.address, sizeof(wrong.address), "127.0.0.1:1");
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &wrong));
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 2, &c.endpoint));
+    ASSERT_OK(transfer_bulk_peer(c.bulk, 1, &b.endpoint));
+    transfer(&a, &b, 0);
+    pl_fault_arm("transfer.bulk_relay", 20); /* the relay breaks in the middle */
+    transfer(&a, &b, 1);
+    (void)pl_fault_disarm();
+    ASSERT_TRUE(transfer_bulk_get_stats(a.bulk, 1, &stats));
+    ASSERT_TRUE(stats.relays >= 2);
+    ASSERT_TRUE(
+        !transfer_bulk_get_stats(c.bulk, 1, &stats));    /* c sent nothing of its own */
+    ASSERT_EQ(c.ring.timeline->stage_ready[0].value, 0); /* and received nothing */
+
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint)); /* the network is well again */
+    transfer(&a, &b, 2);
+    host_close(&a);
+    host_close(&b);
+    host_close(&c);
+}
+
 /* ------------------------------------------------------------------------------------------------ hostile */
 
 static int connect_to(const struct host *host)
@@ -311,24 +473,21 @@ static int connect_to(const struct host *host)
 
 static struct bulk_hello hello_of(const struct host *host)
 {
-    struct bulk_hello hello = {.magic = BULK_MAGIC, .version = BULK_VERSION, .from = 0};
+    struct bulk_hello hello = {
+        .magic = BULK_MAGIC, .version = BULK_VERSION, .from = 0, .to = 1};
 
     memcpy(hello.secret, host->endpoint.secret, sizeof(hello.secret));
     return hello;
 }
 
-/* The other side ends the connection, without an answer that begins it. */
-static void assert_refused(int fd)
+static void assert_welcome(int fd, plasmon_status_t status)
 {
-    struct bulk_answer answer;
+    struct bulk_welcome welcome = {.magic = 0};
 
-    ASSERT_TRUE(recv(fd, &answer, sizeof(answer), MSG_WAITALL) <= 0);
-    (void)close(fd);
-}
-
-static void send_all(int fd, const void *data, size_t bytes)
-{
-    ASSERT_EQ(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+    ASSERT_EQ(recv(fd, &welcome, sizeof(welcome), MSG_WAITALL), (ssize_t)sizeof(welcome));
+    ASSERT_EQ(welcome.magic, BULK_MAGIC);
+    ASSERT_EQ(welcome.version, BULK_VERSION);
+    ASSERT_EQ(welcome.status, status);
 }
 
 TEST(strangers_are_refused)
@@ -343,17 +502,30 @@ TEST(strangers_are_refused)
     hello.secret[15] ^= 1;
     fd = connect_to(&b);
     send_all(fd, &hello, sizeof(hello));
-    assert_refused(fd);
+    assert_welcome(fd, PLASMON_EAUTH);
+    assert_ended(fd);
 
     hello         = hello_of(&b);
-    hello.version = 2;
+    hello.version = BULK_VERSION + 1;
     fd            = connect_to(&b);
     send_all(fd, &hello, sizeof(hello));
-    assert_refused(fd);
+    assert_welcome(fd, PLASMON_EVERSION);
+    assert_ended(fd);
+
+    hello    = hello_of(&b);
+    hello.to = 7; /* nobody that it could pass this on to */
+    fd       = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    assert_welcome(fd, PLASMON_EUNREACHABLE);
+    assert_ended(fd);
 
     fd = connect_to(&b);
-    send_all(fd, "GET / HTTP/1.1\r\nHost: anybody\r\n\r\n", 34);
-    assert_refused(fd);
+    send_all(fd, "GET / HTTP/1.1\r\nHost: anybody\r\nAccept: */*\r\n\r\n", 48);
+    assert_ended(fd);
+
+    fd = connect_to(&b); /* says too little, and is not waited for */
+    send_all(fd, &hello, sizeof(hello) - 1);
+    assert_ended(fd);
     ASSERT_EQ(b.ring.timeline->stage_ready[0].value, 0);
     host_close(&b);
 }
@@ -371,14 +543,12 @@ TEST(a_sender_that_breaks_the_protocol_is_disconnected_and_writes_nothing)
     host_open(&b, 1, SLOT);
     for (size_t i = 0; i < PL_COUNT(wrong); i++) {
         struct bulk_hello hello = hello_of(&b);
-        struct bulk_answer answer;
-        int fd = connect_to(&b);
+        int fd                  = connect_to(&b);
 
         send_all(fd, &hello, sizeof(hello));
-        ASSERT_EQ(recv(fd, &answer, sizeof(answer), MSG_WAITALL), (ssize_t)sizeof(answer));
-        ASSERT_EQ(answer.chunk, BULK_MAGIC);
+        assert_welcome(fd, PLASMON_OK);
         send_all(fd, &wrong[i], sizeof(wrong[i]));
-        assert_refused(fd);
+        assert_ended(fd);
         ASSERT_EQ(b.ring.timeline->stage_ready[0].value, 0);
     }
     host_close(&b);
@@ -388,7 +558,6 @@ TEST(half_a_chunk_is_no_chunk)
 {
     struct bulk_frame frame = {.chunk = 0, .bytes = 1000};
     struct bulk_hello hello;
-    struct bulk_answer answer;
     struct host a, b;
     int fd;
 
@@ -397,10 +566,10 @@ TEST(half_a_chunk_is_no_chunk)
     hello = hello_of(&b);
     fd    = connect_to(&b);
     send_all(fd, &hello, sizeof(hello));
-    ASSERT_EQ(recv(fd, &answer, sizeof(answer), MSG_WAITALL), (ssize_t)sizeof(answer));
+    assert_welcome(fd, PLASMON_OK);
     send_all(fd, &frame, sizeof(frame));
     send_all(fd, a.memory, 999);
-    (void)close(fd);
+    assert_ended(fd); /* whoever stops in the middle of a chunk */
 
     fill(&a, 1000, 3);
     ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
