@@ -108,6 +108,9 @@ plasmon_status_t head_core_create(const struct head_config *config,
     if (core->config.credit == 0) {
         core->config.credit = 1u << 20;
     }
+    if (core->config.chain_bytes == 0) {
+        core->config.chain_bytes = 64u << 20;
+    }
     if (core->config.lease_ms == 0) {
         core->config.lease_ms = 10000;
     }

@@ -5,6 +5,10 @@
  * buffer, just as large as the box, is filled from pieces: local ones, peer copies of other devices' buffers, and what the host
  * route delivers. The result is registered as instances of the same tiles, a replica, so that the next reader finds it.
  *
+ * ONE TO MANY. Of several sources a large piece comes from the one that the fewest others read, and that may be a replica which is itself
+ * being filled. A large piece is therefore cut, and its parts are launches of their own: who reads a part waits for that part alone,
+ * so the bytes run through a chain of devices, each part one behind the last, and no source sends them more than once.
+ *
  * A piece comes from another device
  *   peer route: as a piece of the COPY itself: the consumer pulls, one-sided
  *   host route: as a pair SEND (on the source) and RECV (here) that share one order number: each waits for the other's chunks, and
@@ -14,6 +18,9 @@
 #include "head/core_int.h"
 
 #include <string.h>
+
+#define PARTS \
+    16u /* of a large piece: at most so many, and none below a quarter of config.chain_bytes */
 
 bool head_move_possible(const struct head_device *from, const struct head_device *to)
 {
@@ -101,13 +108,58 @@ struct plan {
     struct head_failure *failure;
 };
 
-/* One that holds all of it, then one on the same host, then the device with the least to do. */
-static bool better_source(const struct head_instance *a, const struct head_instance *b,
-                          const struct pl_box *box, const struct head_device *to)
+static uint64_t box_bytes(const struct pl_box *box, uint32_t dtype)
 {
+    return (uint64_t)pl_box_elements(box) * pl_dtype_bytes(dtype);
+}
+
+static bool box_pending(const struct head_buffer *buffer, const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->writers) {
+        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box, box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Bytes of the box that are on their way from this buffer to other devices. Looks at a few readers only: more are too many anyhow. */
+static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *box)
+{
+    uint64_t bytes = 0;
+    unsigned seen  = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->readers) {
+        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+        struct pl_box part;
+
+        if (use->task->device != buffer->device &&
+            pl_box_intersection(&use->box, box, &part)) {
+            bytes += box_bytes(&part, buffer->dtype);
+        }
+        if (++seen == 8 * PARTS) {
+            break;
+        }
+    }
+    return bytes;
+}
+
+/*
+ * One that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
+ * there already, then the device with the least to do.
+ */
+static bool better_source(const struct head_core *core, const struct head_instance *a,
+                          const struct head_instance *b, const struct pl_box *box,
+                          const struct head_device *to)
+{
+    const struct head_buffer *from_a = a->buffer, *from_b = b->buffer;
     bool whole_a = pl_box_contains(&a->box, box), whole_b = pl_box_contains(&b->box, box);
-    bool near_a = strcmp(a->buffer->device->host, to->host) == 0;
-    bool near_b = strcmp(b->buffer->device->host, to->host) == 0;
+    bool near_a = strcmp(from_a->device->host, to->host) == 0;
+    bool near_b = strcmp(from_b->device->host, to->host) == 0;
+    bool pending_a, pending_b;
 
     if (whole_a != whole_b) {
         return whole_a;
@@ -115,10 +167,23 @@ static bool better_source(const struct head_instance *a, const struct head_insta
     if (near_a != near_b) {
         return near_a;
     }
-    return a->buffer->device->unfinished < b->buffer->device->unfinished;
+    if (box_bytes(box, from_a->dtype) >= core->config.chain_bytes) {
+        uint64_t leaving_a = leaving(from_a, box), leaving_b = leaving(from_b, box);
+
+        if (leaving_a != leaving_b) {
+            return leaving_a < leaving_b;
+        }
+    }
+    pending_a = box_pending(from_a, box);
+    pending_b = box_pending(from_b, box);
+    if (pending_a != pending_b) {
+        return pending_b;
+    }
+    return from_a->device->unfinished < from_b->device->unfinished;
 }
 
-static struct head_instance *best_source(struct head_tile *tile, const struct pl_box *box,
+static struct head_instance *best_source(const struct head_core *core,
+                                         struct head_tile *tile, const struct pl_box *box,
                                          const struct head_device *to)
 {
     struct head_instance *best = NULL;
@@ -135,7 +200,7 @@ static struct head_instance *best_source(struct head_tile *tile, const struct pl
         if (instance->buffer->device == to) {
             return instance;
         }
-        if (best == NULL || better_source(instance, best, box, to)) {
+        if (best == NULL || better_source(core, instance, best, box, to)) {
             best = instance;
         }
     }
@@ -183,44 +248,90 @@ static void start_copy(struct head_core *core, struct head_buffer *dst,
     (void)head_task_start(core, &launch); /* the core owns it */
 }
 
-/* Somebody still writes what the piece copies, and may fail. */
-static bool piece_pending(const struct head_piece *piece)
-{
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &piece->src->writers) {
-        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box,
-                              &piece->box)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /*
  * Fill dst from pieces. What is there already goes in one launch. What is still being made goes piece by piece: a launch fails as a
- * whole, and who reads another part of dst must not fail because of a part that it does not read.
+ * whole, and who reads another part of dst must not fail because of a part that it does not read. Parts go one by one too.
  */
 static void start_copies(struct head_core *core, struct head_buffer *dst,
                          struct pl_vec *pieces)
 {
     struct head_piece *items = pieces->items;
-    size_t settled           = 0;
+    size_t together          = 0;
 
     for (size_t i = 0; i < pieces->count; i++) {
-        if (!piece_pending(&items[i])) {
+        if (!items[i].part && !box_pending(items[i].src, &items[i].box)) {
             struct head_piece piece = items[i];
 
-            items[i]         = items[settled];
-            items[settled++] = piece;
+            items[i]          = items[together];
+            items[together++] = piece;
         }
     }
-    if (settled > 0) {
-        start_copy(core, dst, &dst->frame, true, items, settled);
+    if (together > 0) {
+        start_copy(core, dst, &dst->frame, true, items, together);
     }
-    for (size_t i = settled; i < pieces->count; i++) {
+    for (size_t i = together; i < pieces->count; i++) {
         start_copy(core, dst, &items[i].box, i == 0, &items[i], 1);
     }
+}
+
+/* Could a third device want what this one gets? */
+static bool chain_possible(struct head_core *core, const struct head_device *to)
+{
+    uint32_t peers = 0;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        peers += !device->gone && device->peer_capable && device->kind == to->kind &&
+                 strcmp(device->host, to->host) == 0;
+    }
+    return peers >= 3;
+}
+
+/* Slabs of the box along its slowest dimension, into io_pieces. */
+static void cut(const struct head_core *core, const struct head_piece *piece,
+                struct pl_vec *io_pieces)
+{
+    uint64_t bytes = box_bytes(&piece->box, piece->src->dtype);
+    uint64_t parts = pl_min_u64(PARTS, bytes / (core->config.chain_bytes / 4));
+    uint32_t dim   = 0;
+    int64_t rows, step;
+
+    while (dim + 1 < piece->box.ndim && piece->box.count[dim] == 1) {
+        dim++;
+    }
+    rows = piece->box.count[dim];
+    step = (int64_t)(((uint64_t)rows + parts - 1) / parts);
+    for (int64_t first = 0; first < rows; first += step) {
+        struct head_piece *part = pl_vec_push(io_pieces);
+
+        PL_CHECK(part != NULL);
+        *part                = *piece;
+        part->part           = true;
+        part->box.start[dim] = piece->box.start[dim] + first;
+        part->box.count[dim] = step < rows - first ? step : rows - first;
+    }
+}
+
+static void cut_large(struct plan *plan)
+{
+    struct pl_vec pieces = PL_VEC_INIT(struct head_piece);
+
+    for (size_t i = 0; i < plan->pieces.count; i++) {
+        const struct head_piece *piece = pl_vec_at(&plan->pieces, i);
+
+        if (piece->src->device != plan->dst->device &&
+            box_bytes(&piece->box, piece->src->dtype) >= plan->core->config.chain_bytes) {
+            cut(plan->core, piece, &pieces);
+        } else {
+            struct head_piece *same = pl_vec_push(&pieces);
+
+            PL_CHECK(same != NULL);
+            *same = *piece;
+        }
+    }
+    pl_vec_finish(&plan->pieces);
+    plan->pieces = pieces;
 }
 
 static void start_pair(struct head_core *core, struct head_buffer *src,
@@ -254,8 +365,7 @@ static void add_piece(struct plan *plan, struct head_buffer *src, const struct p
     struct head_piece *piece = pl_vec_push(&plan->pieces);
 
     PL_CHECK(piece != NULL);
-    piece->src = src;
-    piece->box = *box;
+    *piece = (struct head_piece){.src = src, .box = *box};
 }
 
 /* One piece by the host route; it ends up as a local piece, or in dst itself when it is the whole of it. */
@@ -292,7 +402,7 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src,
 /* All of `box` of the tile, from as many instances as it takes. */
 static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl_box *box)
 {
-    struct head_instance *source = best_source(tile, box, plan->dst->device);
+    struct head_instance *source = best_source(plan->core, tile, box, plan->dst->device);
     struct pl_box rest[2 * PL_DIM_MAX];
     struct pl_box part;
     unsigned count;
@@ -396,6 +506,9 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
     };
     bool ok = plan_box(&plan, array, box);
 
+    if (ok && chain_possible(core, dst->device)) {
+        cut_large(&plan);
+    }
     if (ok && !plan.dst_ready) {
         start_copies(core, dst, &plan.pieces);
     }

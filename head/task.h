@@ -78,6 +78,7 @@ struct head_piece {
     struct head_buffer *src;
     struct pl_box box;
     uint32_t operand;
+    bool part; /* of a large piece: in a launch of its own */
 };
 struct head_launch {
     uint32_t kind;

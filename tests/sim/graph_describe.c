@@ -33,11 +33,12 @@ void graph_describe(const struct graph *graph, uint32_t first, struct pl_str *ou
     pl_str_append(
         out,
         "seed %llu: %u devices, %u clients, %u streams, policy %s, transfer %d, peer "
-        "%d, window %u, credit %llu, memory %llu, crashes %u, breaks %u",
+        "%d, chains from %llu, window %u, credit %llu, memory %llu, crashes %u, breaks %u",
         (unsigned long long)graph->seed, config->devices, config->clients,
         config->run_streams, config->policy, (int)config->transfer, config->peer_capable,
-        config->window, (unsigned long long)config->credit,
-        (unsigned long long)config->device_bytes, config->crashes_max, config->breaks_max);
+        (unsigned long long)config->chain_bytes, config->window,
+        (unsigned long long)config->credit, (unsigned long long)config->device_bytes,
+        config->crashes_max, config->breaks_max);
     if (graph->client_crashes) {
         pl_str_append(out, ", client %u dies before step %u", graph->crash_client,
                       graph->crash_step);

@@ -210,6 +210,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     config->policy      = policies[graph_draw(graph, 3)];
     config->transfer = graph_chance(graph, 350) ? HEAD_TRANSFER_HOST : HEAD_TRANSFER_AUTO;
     config->peer_capable = graph_chance(graph, 800);
+    config->chain_bytes  = graph_chance(graph, 400) ? graph_between(graph, 16, 512) : 0;
     config->retries      = 20;
     config->check_every  = profile->check_every;
     config->window  = graph_chance(graph, 200) ? (uint32_t)graph_between(graph, 1, 12) : 0;

@@ -383,14 +383,15 @@ void sim_head_worker_down(struct sim_worker *worker, const char *why)
 void sim_head_start(struct sim *sim)
 {
     struct head_config config = {
-        .ops      = &head_ops,
-        .user     = sim,
-        .policy   = sim->config.policy,
-        .transfer = sim->config.transfer,
-        .epoch    = 1,
-        .window   = sim->config.window,
-        .retries  = sim->config.retries,
-        .credit   = sim->config.credit,
+        .ops         = &head_ops,
+        .user        = sim,
+        .policy      = sim->config.policy,
+        .transfer    = sim->config.transfer,
+        .epoch       = 1,
+        .window      = sim->config.window,
+        .retries     = sim->config.retries,
+        .credit      = sim->config.credit,
+        .chain_bytes = sim->config.chain_bytes,
     };
 
     PL_CHECK(head_core_create(&config, &sim->head) == PLASMON_OK);

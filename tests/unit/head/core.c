@@ -67,13 +67,14 @@ uint32_t core_join(struct head_core *core, const char *node, uint32_t host_devic
     struct pl_err err              = {0};
     uint32_t device;
 
-    hello.host        = (char *)(uintptr_t)node;
-    hello.node        = (char *)(uintptr_t)node;
-    hello.name        = (char *)(uintptr_t) "test";
-    hello.host_device = host_device;
-    hello.kind        = 1;
-    hello.bytes_total = 1 << 20;
-    hello.incarnation = 1;
+    hello.host         = (char *)(uintptr_t)node;
+    hello.node         = (char *)(uintptr_t)node;
+    hello.name         = (char *)(uintptr_t) "test";
+    hello.host_device  = host_device;
+    hello.kind         = 1;
+    hello.bytes_total  = 1 << 20;
+    hello.incarnation  = 1;
+    hello.peer_capable = true;
     ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
     return device;
 }

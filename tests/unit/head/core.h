@@ -7,7 +7,7 @@
 struct head_core *core_make(void);
 /* The store of a node (its host has the same name) announces its devices. */
 void core_announce(struct head_core *core, const char *node, uint32_t devices);
-/* A worker of 1 MiB says hello; its number in the cluster. */
+/* A worker of 1 MiB, which others can map, says hello; its number in the cluster. */
 uint32_t core_join(struct head_core *core, const char *node, uint32_t host_device);
 /* A client's session. */
 uint64_t core_client(struct head_core *core);
