@@ -22,24 +22,14 @@
 plasmon_status_t shared_init(struct shared *shared)
 {
     *shared = (struct shared){.control_fd = -1, .head_fd = -1};
-    pl_map_init(&shared->chunks);
     return pl_mutex_init(&shared->lock, PL_RANK_STORE);
 }
 
 void shared_abandon(struct shared *shared)
 {
-    size_t index = 0;
-    uint64_t key;
-    void *value;
-
-    while (pl_map_next(&shared->chunks, &index, &key, &value)) {
-        struct shared_chunk *chunk = value;
-
-        pl_fd_unmap(chunk->data, chunk->bytes);
-        pl_free(chunk);
-    }
-    pl_map_finish(&shared->chunks);
     for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
+        chunks_destroy(shared->chunks[i]);
+        shared->chunks[i] = NULL;
         lane_destroy(shared->lanes[i]);
         shared->lanes[i] = NULL;
     }
@@ -129,49 +119,14 @@ plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t d
 
 /* ------------------------------------------------------------------------------------------------ chunks */
 
-/* Number of the chunk of this device in which [offset, offset + bytes) lies. */
-static bool chunk_number(const struct store_table *table, uint64_t offset, uint64_t bytes,
-                         uint32_t *out_id, bool *out_writable)
+static plasmon_status_t chunk_ask_locked(struct shared *shared, uint32_t host_device,
+                                         uint32_t id, struct pl_err *err)
 {
-    /* acquire: pairs with the release in store_table_add_chunk(); the chunks up to count are right */
-    uint32_t count = atomic_load_explicit(&table->chunk_count, memory_order_acquire);
-
-    for (uint32_t i = 0; i < pl_min_u64(count, STORE_CHUNK_MAX); i++) {
-        const struct store_chunk *chunk = &table->chunks[i];
-
-        if (offset >= chunk->offset && offset - chunk->offset < chunk->bytes &&
-            bytes <= chunk->bytes - (offset - chunk->offset)) {
-            *out_id       = chunk->id;
-            *out_writable = chunk->client_writable != 0;
-            return true;
-        }
-    }
-    return false;
-}
-
-static plasmon_status_t chunk_map_locked(struct shared *shared, uint32_t host_device,
-                                         uint32_t id, bool writable,
-                                         struct shared_chunk **out_chunk,
-                                         struct pl_err *err)
-{
-    uint64_t deadline_ns    = pl_now_ns() + CHUNK_TIMEOUT_NS;
-    uint64_t key            = shared_chunk_key(host_device, id, writable);
-    plasmon_status_t status = PLASMON_OK;
-
-    *out_chunk = pl_map_get(&shared->chunks, key);
-    if (*out_chunk != NULL) {
-        return PLASMON_OK;
-    }
-    status = shared_control_send(shared,
-                                 (struct store_control){.type = STORE_CONTROL_GET_CHUNK,
-                                                        .host_device = host_device,
-                                                        .chunk_id    = id},
-                                 err);
-    while (status == PLASMON_OK &&
-           (*out_chunk = pl_map_get(&shared->chunks, key)) == NULL) {
-        status = shared_control_step(shared, deadline_ns, err);
-    }
-    return status;
+    return shared_control_send(shared,
+                               (struct store_control){.type = STORE_CONTROL_GET_CHUNK,
+                                                      .host_device = host_device,
+                                                      .chunk_id    = id},
+                               err);
 }
 
 /* Address of [offset, offset + bytes) of the device's arena in this process. */
@@ -179,29 +134,28 @@ static plasmon_status_t locate_locked(struct shared *shared, uint32_t host_devic
                                       uint64_t offset, uint64_t bytes, bool must_write,
                                       void **out_data, struct pl_err *err)
 {
-    struct shared_chunk *chunk;
-    bool writable;
+    uint64_t deadline_ns    = pl_now_ns() + CHUNK_TIMEOUT_NS;
+    uint32_t asked          = UINT32_MAX;
+    plasmon_status_t status = PLASMON_OK;
     uint32_t id;
-    plasmon_status_t status;
 
-    if (!chunk_number(shared->tables[host_device], offset, bytes, &id, &writable)) {
-        return pl_err_set(err, PLASMON_EUNREACHABLE,
-                          "the buffer lies in no chunk of its device");
+    if (shared->chunks[host_device] == NULL) {
+        status =
+            chunks_create(shared->tables[host_device], &shared->chunks[host_device], err);
     }
-    if (must_write && !writable) {
-        return pl_err_set(err, PLASMON_EUNREACHABLE,
-                          "the buffer lies in a chunk that clients may not write");
+    while (status == PLASMON_OK) {
+        status = chunks_locate(shared->chunks[host_device], offset, bytes, must_write,
+                               out_data, &id, err);
+        if (status != PLASMON_EAGAIN) {
+            return status;
+        }
+        status = id == asked ? PLASMON_OK : chunk_ask_locked(shared, host_device, id, err);
+        asked  = id;
+        if (status == PLASMON_OK) {
+            status = shared_control_step(shared, deadline_ns, err);
+        }
     }
-    status = chunk_map_locked(shared, host_device, id, writable, &chunk, err);
-    if (status != PLASMON_OK) {
-        return status;
-    }
-    if (offset < chunk->offset || bytes > chunk->bytes ||
-        offset - chunk->offset > chunk->bytes - bytes) {
-        return pl_err_set(err, PLASMON_EMALFORMED, "the store's chunk is not the table's");
-    }
-    *out_data = (uint8_t *)chunk->data + (offset - chunk->offset);
-    return PLASMON_OK;
+    return status;
 }
 
 static plasmon_status_t check_device_locked(const struct shared *shared,

@@ -3,7 +3,7 @@
  * descriptors from plasmon-store over its control socket (store/control.h), when it is first needed.
  *
  * Memory of CPU devices is host memory and can be mapped: results read-only, chunks for puts writable. Mappings stay until the
- * end: chunks outlive their worker, and a pin keeps what is in them. To other devices there are lanes (lane.h).
+ * end (chunks.h), and a pin keeps what is in them. To other devices there are lanes (lane.h).
  *
  * Threads: any; `lock` guards the socket and the lists. Pinned bytes are used without it.
  */
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #include "base/lock.h"
-#include "base/map.h"
+#include "client/chunks.h"
 #include "client/lane.h"
 #include "store/control.h"
 #include "store/table.h"
@@ -31,8 +31,8 @@ struct shared {
     uint64_t table_bytes;
     struct store_pins *pins;
     uint64_t pins_bytes;
-    struct pl_map chunks;                      /* see chunk_key() -> struct shared_chunk */
-    struct lane *lanes[STORE_HOST_DEVICE_MAX]; /* NULL: none yet; stays until the end */
+    struct chunks *chunks[STORE_HOST_DEVICE_MAX]; /* NULL: nothing was asked for yet */
+    struct lane *lanes[STORE_HOST_DEVICE_MAX];    /* NULL: none yet; stays until the end */
     uint64_t lane_refused_ns; /* when the store last had none for us; 0: never */
 };
 

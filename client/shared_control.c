@@ -160,38 +160,16 @@ static plasmon_status_t take_chunk(struct shared *shared,
                                    const struct store_control *message, const int *fds,
                                    unsigned count, struct pl_err *err)
 {
-    bool writable = message->client_writable != 0;
-    uint64_t key  = shared_chunk_key(message->host_device, message->chunk_id, writable);
-    struct shared_chunk *chunk = PL_NEW(struct shared_chunk);
-    plasmon_status_t status;
+    struct chunks *chunks = message->host_device < shared->device_count
+                                ? shared->chunks[message->host_device]
+                                : NULL;
 
-    if (chunk == NULL) {
-        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
+    if (count != 1 || chunks == NULL) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "plasmon-store sent a chunk of device %u with %u descriptors",
+                          message->host_device, count);
     }
-    if (count != 1 || message->bytes == 0) {
-        status = pl_err_set(err, PLASMON_EMALFORMED,
-                            "plasmon-store sent a chunk with %u descriptors", count);
-        goto err_free;
-    }
-    status = pl_fd_map(fds[0], message->bytes, writable, &chunk->data);
-    if (status != PLASMON_OK) {
-        (void)pl_err_set(err, status, "cannot map a chunk of %llu bytes: %s",
-                         (unsigned long long)message->bytes, pl_status_text(status));
-        goto err_free;
-    }
-    chunk->offset = message->offset;
-    chunk->bytes  = message->bytes;
-    status        = pl_map_set(&shared->chunks, key, chunk);
-    if (status != PLASMON_OK) {
-        goto err_unmap;
-    }
-    return PLASMON_OK;
-
-err_unmap:
-    pl_fd_unmap(chunk->data, chunk->bytes);
-err_free:
-    pl_free(chunk);
-    return status;
+    return chunks_map(chunks, message, fds[0], err);
 }
 
 /* Takes what it keeps of fds by setting it to -1. */

@@ -102,7 +102,8 @@ static plasmon_status_t memory_take(struct worker_core *core, uint32_t pool, uin
     if (status != PLASMON_EDEVMEM) {
         return status;
     }
-    status = core->config.ops->grow(core->config.user, pool, bytes);
+    status = core->config.ops->grow(core->config.user, pool,
+                                    store_arena_missing(core->arena, pool, bytes));
     if (status != PLASMON_OK) {
         return status;
     }

@@ -101,7 +101,7 @@ void worker_core_destroy(struct worker_core *core)
 plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool,
                                          uint64_t offset, uint64_t bytes)
 {
-    plasmon_status_t status = store_arena_add(core->arena, pool, offset, bytes, false);
+    plasmon_status_t status = store_arena_add(core->arena, pool, offset, bytes);
 
     if (status == PLASMON_OK) {
         core->freed_count++; /* a starved front may try again */

@@ -103,8 +103,8 @@ struct worker_span {
 
 /* What the core needs of the world. Addresses are offsets in arenas: (host device, offset). */
 struct worker_ops {
-    /* Grow the arena by a chunk of at least `bytes` in this pool; the implementation calls worker_core_chunk_added() (now or
-     * before it returns). EDEVMEM: the device is full. */
+    /* Grow the arena by a chunk of at least `bytes` at the growing end of this pool (store/arena.h); the implementation calls
+     * worker_core_chunk_added() (now or before it returns). EDEVMEM: the device is full. */
     plasmon_status_t (*grow)(void *user, uint32_t pool, uint64_t bytes);
     /* Enqueue on stream: wait for a word of another device's timeline. */
     plasmon_status_t (*wait)(void *user, uint32_t stream, uint32_t host_device,

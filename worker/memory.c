@@ -1,8 +1,12 @@
 /*
- * CHUNK SIZES. Measured (limits.md): mapping on a peer costs 0.05 ms up to 64 MiB and 8.3 ms from 1 GiB on, whatever the size. A
- * block of the arena never spans chunks. So: 64 MiB until there are 2 GiB of them, so that small programs take little and peers
- * map at once; 1 GiB from then on, which keeps the number of descriptors low and costs a peer 8 ms in the background; a
- * larger object gets a chunk of its own size. A device that is nearly full gives smaller ones, down to what is needed.
+ * CHUNKS LIE SIDE BY SIDE, in the address space of whoever maps them, and are never taken away: those that results go to from the
+ * start of the arena upwards, those that clients may write from its end downwards. So what is free in two neighbours is one hole, a block
+ * may span chunks, and nobody who maps one ever loses it. (docs/lifetimes.md says why not the other way round.)
+ *
+ * CHUNK SIZES. Measured (limits.md): mapping on a peer costs 0.05 ms up to 64 MiB and 8.3 ms from 1 GiB on, whatever the size.
+ * So: 64 MiB until there are 2 GiB of them, so that small programs take little and peers map at once; 1 GiB from then on, which keeps
+ * the number of descriptors low and costs a peer 8 ms in the background; more if a block wants more. A device that is nearly full
+ * gives smaller ones, down to what is missing.
  *
  * Order when growing: make, hand the descriptor to the store, map, list in the table, hand to the arena. So what the table lists the
  * store can map again, and nothing is allocated in memory that the store does not know.
@@ -22,7 +26,6 @@
 #define CHUNK_LARGE_BYTES (UINT64_C(1) << 30)
 #define CHUNK_SMALL_TOTAL \
     (UINT64_C(2) << 30) /* reserved in small ones before large ones come */
-#define CHUNK_ALIGNMENT (UINT64_C(2) << 20) /* the arena aligns large blocks to this */
 /* A peer listed the chunk before we were told of it: its message is on the way. */
 #define CHUNK_WAIT_NS (UINT64_C(2) * 1000 * 1000 * 1000)
 
@@ -48,7 +51,8 @@ struct worker_memory {
     struct worker_core *core;
     struct device_ptr base;
     uint64_t arena_bytes;
-    uint64_t next_offset;
+    uint64_t low_end;    /* chunks of pool 0 are below it */
+    uint64_t high_start; /* chunks of pool 1 begin here */
     uint64_t bytes_max;  /* 0: no limit but the device's */
     uint64_t bytes_used; /* in our chunks, those of earlier incarnations included */
     bool peer_capable;
@@ -64,16 +68,16 @@ struct worker_memory {
 
 /* ------------------------------------------------------------------------------------------------ peers' chunks */
 
+/* The chunk in which this offset lies. */
 static struct peer_chunk *chunk_find_locked(struct worker_memory *memory,
-                                            uint32_t host_device, uint64_t offset,
-                                            uint64_t bytes)
+                                            uint32_t host_device, uint64_t offset)
 {
     struct pl_vec *chunks = &memory->peers[host_device].chunks;
 
     for (size_t i = 0; i < chunks->count; i++) {
         struct peer_chunk *chunk = pl_vec_at(chunks, i);
 
-        if (offset >= chunk->offset && offset + bytes <= chunk->offset + chunk->bytes) {
+        if (offset >= chunk->offset && offset - chunk->offset < chunk->bytes) {
             return chunk;
         }
     }
@@ -125,7 +129,7 @@ static void chunk_map_locked(struct worker_memory *memory, uint32_t host_device,
                 (unsigned long long)copy.offset, host_device, pl_status_text(status));
     }
 
-    chunk = chunk_find_locked(memory, host_device, copy.offset, copy.bytes);
+    chunk = chunk_find_locked(memory, host_device, copy.offset);
     PL_CHECK(chunk != NULL &&
              chunk->state == CHUNK_MAPPING); /* chunks are never taken away */
     chunk->state = status == PLASMON_OK ? CHUNK_MAPPED : CHUNK_REFUSED;
@@ -167,8 +171,7 @@ static plasmon_status_t peer_chunk_add(struct worker_memory *memory,
     }
 
     pl_mutex_lock(&memory->lock);
-    if (chunk_find_locked(memory, message->host_device, message->offset, message->bytes) !=
-        NULL) {
+    if (chunk_find_locked(memory, message->host_device, message->offset) != NULL) {
         pl_mutex_unlock(&memory->lock);
         pl_fd_close(&fd); /* told twice */
         return PLASMON_OK;
@@ -208,16 +211,15 @@ static plasmon_status_t chunk_await(struct worker_memory *memory, uint64_t deadl
     return status == PLASMON_OK ? worker_memory_take_chunks(memory, &err) : status;
 }
 
-plasmon_status_t worker_memory_peer(struct worker_memory *memory, uint32_t host_device,
-                                    uint64_t offset, uint64_t bytes,
-                                    struct device_ptr *out_ptr)
+/* The chunk around `at`, mapped. It may be a moment until we are told of it. */
+static plasmon_status_t chunk_ready_locked(struct worker_memory *memory,
+                                           uint32_t host_device, uint64_t at,
+                                           uint64_t deadline_ns, uint64_t *out_end)
 {
-    uint64_t deadline_ns    = pl_now_ns() + CHUNK_WAIT_NS;
     plasmon_status_t status = PLASMON_OK;
     struct peer_chunk *chunk;
 
-    pl_mutex_lock(&memory->lock);
-    while ((chunk = chunk_find_locked(memory, host_device, offset, bytes)) == NULL &&
+    while ((chunk = chunk_find_locked(memory, host_device, at)) == NULL &&
            status == PLASMON_OK) {
         pl_mutex_unlock(&memory->lock);
         status = chunk_await(memory, deadline_ns);
@@ -226,14 +228,31 @@ plasmon_status_t worker_memory_peer(struct worker_memory *memory, uint32_t host_
     if (chunk != NULL && chunk->state == CHUNK_UNMAPPED) {
         chunk_map_locked(memory, host_device, chunk);
     }
-    while ((chunk = chunk_find_locked(memory, host_device, offset, bytes)) != NULL &&
+    while ((chunk = chunk_find_locked(memory, host_device, at)) != NULL &&
            chunk->state == CHUNK_MAPPING) {
         pl_cond_wait(&memory->changed, &memory->lock);
     }
-    if (chunk != NULL && chunk->state == CHUNK_MAPPED) {
+    if (chunk == NULL || chunk->state != CHUNK_MAPPED) {
+        return PLASMON_EUNREACHABLE;
+    }
+    *out_end = chunk->offset + chunk->bytes;
+    return PLASMON_OK;
+}
+
+plasmon_status_t worker_memory_peer(struct worker_memory *memory, uint32_t host_device,
+                                    uint64_t offset, uint64_t bytes,
+                                    struct device_ptr *out_ptr)
+{
+    uint64_t deadline_ns    = pl_now_ns() + CHUNK_WAIT_NS;
+    plasmon_status_t status = PLASMON_OK;
+    uint64_t at             = offset;
+
+    pl_mutex_lock(&memory->lock);
+    do {
+        status = chunk_ready_locked(memory, host_device, at, deadline_ns, &at);
+    } while (status == PLASMON_OK && at < offset + bytes);
+    if (status == PLASMON_OK) {
         *out_ptr = device_ptr_add(memory->peers[host_device].base, offset);
-    } else {
-        status = PLASMON_EUNREACHABLE;
     }
     pl_mutex_unlock(&memory->lock);
     return status;
@@ -283,9 +302,11 @@ static plasmon_status_t chunk_use(struct worker_memory *memory,
                                          message->offset, message->bytes);
     }
     memory->bytes_used += message->bytes;
-    memory->next_offset =
-        pl_max_u64(memory->next_offset,
-                   pl_round_up(message->offset + message->bytes, CHUNK_ALIGNMENT));
+    if (message->client_writable != 0) {
+        memory->high_start = pl_min_u64(memory->high_start, message->offset);
+    } else {
+        memory->low_end = pl_max_u64(memory->low_end, message->offset + message->bytes);
+    }
     return status;
 }
 
@@ -323,19 +344,18 @@ static plasmon_status_t grow_by(struct worker_memory *memory, uint32_t pool, uin
     struct store_control message = {.type            = STORE_CONTROL_CHUNK_ADD,
                                     .chunk_id        = table->chunk_count,
                                     .client_writable = pool,
-                                    .offset          = memory->next_offset,
                                     .bytes           = bytes};
     plasmon_status_t status;
     int fd;
 
-    if (bytes >
-            memory->arena_bytes - pl_min_u64(memory->next_offset, memory->arena_bytes) ||
+    if (bytes > memory->high_start - pl_min_u64(memory->low_end, memory->high_start) ||
         (memory->bytes_max != 0 &&
          bytes > memory->bytes_max - pl_min_u64(memory->bytes_used, memory->bytes_max)) ||
         table->chunk_count >= STORE_CHUNK_MAX) {
         return PLASMON_EDEVMEM;
     }
-    status = device_chunk_create(memory->device, bytes, &fd);
+    message.offset = pool == 1 ? memory->high_start - bytes : memory->low_end;
+    status         = device_chunk_create(memory->device, bytes, &fd);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -351,9 +371,9 @@ plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool,
                                     uint64_t bytes)
 {
     uint64_t granularity = device_get_info(memory->device)->chunk_granularity;
-    uint64_t needed      = pl_round_up(store_arena_rounded(bytes), granularity);
+    uint64_t needed      = pl_round_up(bytes, granularity);
     uint64_t usual =
-        memory->next_offset < CHUNK_SMALL_TOTAL ? CHUNK_SMALL_BYTES : CHUNK_LARGE_BYTES;
+        memory->bytes_used < CHUNK_SMALL_TOTAL ? CHUNK_SMALL_BYTES : CHUNK_LARGE_BYTES;
     uint64_t size = pl_max_u64(usual, needed);
     plasmon_status_t status;
 
@@ -394,10 +414,12 @@ plasmon_status_t worker_memory_create(struct device *device, struct worker_share
     if (memory == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory");
     }
-    memory->device       = device;
-    memory->shared       = shared;
-    memory->bytes_max    = bytes_max;
-    memory->arena_bytes  = shared->tables[shared->host_device]->arena_bytes;
+    memory->device      = device;
+    memory->shared      = shared;
+    memory->bytes_max   = bytes_max;
+    memory->arena_bytes = shared->tables[shared->host_device]->arena_bytes;
+    memory->high_start  = memory->arena_bytes / device_get_info(device)->chunk_granularity *
+                         device_get_info(device)->chunk_granularity;
     memory->peer_capable = peers_reachable(device, shared);
     for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
         memory->peers[i].chunks = PL_VEC_INIT(struct peer_chunk);

@@ -30,7 +30,7 @@ plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory,
 plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool,
                                     uint64_t bytes) PL_MUST_CHECK;
 struct device_ptr worker_memory_own(const struct worker_memory *memory, uint64_t offset);
-/* A peer's bytes, mapped. EUNREACHABLE: no such chunk, or no way to map it. */
+/* A peer's bytes, mapped, in all chunks that they lie in. EUNREACHABLE: no such chunk, or no way to map it. */
 plasmon_status_t worker_memory_peer(struct worker_memory *memory, uint32_t host_device,
                                     uint64_t offset, uint64_t bytes,
                                     struct device_ptr *out_ptr) PL_MUST_CHECK;

@@ -206,6 +206,7 @@ struct sim_worker {
     uint8_t *arena;
     uint64_t arena_bytes;
     uint64_t chunk_bytes; /* sum of chunks */
+    uint64_t pool_bytes[STORE_ARENA_POOLS];
     struct pl_vec chunks; /* struct sim_chunk */
     uint8_t *slab;        /* STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX */
     struct pl_vec sealed; /* struct sim_sealed, a slot */

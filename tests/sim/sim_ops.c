@@ -35,9 +35,13 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
     }
     added = pl_vec_push(&worker->chunks);
     PL_CHECK(added != NULL);
-    *added =
-        (struct sim_chunk){.offset = worker->chunk_bytes, .bytes = chunk, .pool = pool};
     worker->chunk_bytes += chunk;
+    worker->pool_bytes[pool] += chunk;
+    *added = (struct sim_chunk){.offset = pool == 0
+                                              ? worker->pool_bytes[0] - chunk
+                                              : worker->arena_bytes - worker->pool_bytes[1],
+                                .bytes  = chunk,
+                                .pool   = pool};
     return worker_core_chunk_added(worker->core, pool, added->offset, chunk);
 }
 

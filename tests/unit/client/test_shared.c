@@ -12,13 +12,16 @@
 #define CHUNK_BYTES (1u << 20)
 #define SECOND_NS   1000000000ull
 
-/* One CPU device with a chunk of results (at 0) and one that clients write (behind it). */
+/* One CPU device with a chunk of results (at 0), one that clients write (behind it), and two of results that lie side by side. */
+#define CHUNKS 4u
+
 struct fake_store {
     int fd;
-    int table_fd, pins_fd, chunk_fd[2];
+    int table_fd, pins_fd, chunk_fd[CHUNKS];
     struct store_table *table;
     struct store_pins *pins;
-    uint8_t *chunk[2];
+    uint8_t *chunk[CHUNKS];
+    bool lies; /* says of a chunk that it is elsewhere than the table does */
     unsigned gets;
     pthread_t thread;
 };
@@ -63,19 +66,21 @@ static void give_chunk(struct fake_store *store, uint32_t id)
                                     .bytes           = CHUNK_BYTES};
     int fd;
 
+    message.offset += store->lies ? CHUNK_BYTES : 0;
+
     store->gets++;
-    if (id > 1) {
+    if (id >= CHUNKS) {
         message.type   = STORE_CONTROL_ERROR;
         message.status = PLASMON_ENOENT;
         answer(store, message, NULL, 0);
         return;
     }
     fd = store->chunk_fd[id];
-    if (id == 0) {
-        ASSERT_OK(pl_fd_reopen_readonly(store->chunk_fd[0], &fd));
+    if (id != 1) {
+        ASSERT_OK(pl_fd_reopen_readonly(store->chunk_fd[id], &fd));
     }
     answer(store, message, &fd, 1);
-    if (id == 0) {
+    if (id != 1) {
         pl_fd_close(&fd);
     }
 }
@@ -117,12 +122,12 @@ static void begin(struct fake_store *store, struct shared *shared)
     *store = (struct fake_store){.gets = 0};
     make_memory(sizeof(struct store_table), &store->table_fd, &store->table);
     make_memory(sizeof(struct store_pins), &store->pins_fd, &store->pins);
-    store_table_init(store->table, 0, 1, 0, 2 * CHUNK_BYTES);
+    store_table_init(store->table, 0, 1, 0, CHUNKS * CHUNK_BYTES);
     store_pins_init(store->pins, (uint64_t)getpid());
-    for (uint32_t id = 0; id < 2; id++) {
+    for (uint32_t id = 0; id < CHUNKS; id++) {
         struct store_chunk chunk = {.offset          = (uint64_t)id * CHUNK_BYTES,
                                     .bytes           = CHUNK_BYTES,
-                                    .client_writable = id,
+                                    .client_writable = id == 1,
                                     .id              = id};
 
         make_memory(CHUNK_BYTES, &store->chunk_fd[id], &store->chunk[id]);
@@ -249,11 +254,53 @@ TEST(nonsense_from_the_wire_is_refused)
     ASSERT_STATUS(shared_pin(&shared, 5, 1, 1, 0, &pin, &err), PLASMON_EUNREACHABLE);
     ASSERT_STATUS(shared_pin(&shared, 0, STORE_TABLE_SLOTS, 1, 0, &pin, &err),
                   PLASMON_EMALFORMED);
-    store_table_alloc(store.table, 3, 1, 2 * CHUNK_BYTES - 10, &bytes_1000, 0,
-                      1); /* hangs out of its chunk */
+    store_table_alloc(store.table, 3, 1, CHUNKS * CHUNK_BYTES - 10, &bytes_1000, 0,
+                      1); /* hangs out of the arena */
     store_table_seal(store.table, 3);
     ASSERT_STATUS(shared_pin(&shared, 0, 3, 1, pl_now_ns() + SECOND_NS, &pin, &err),
                   PLASMON_EUNREACHABLE);
+    end(&store, &shared);
+}
+
+TEST(a_buffer_that_spans_chunks_is_one_piece)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct pl_err err = {0};
+    static uint8_t data[1000];
+
+    begin(&store, &shared);
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    for (size_t i = 0; i < sizeof(data); i++) {
+        data[i] = (uint8_t)(i * 7 + 1);
+    }
+    store_table_alloc(store.table, 4, 1, 3 * CHUNK_BYTES - 512, &bytes_1000, 0, 1);
+    memcpy(store.chunk[2] + CHUNK_BYTES - 512, data, 512);
+    memcpy(store.chunk[3], data + 512, sizeof(data) - 512);
+    store_table_seal(store.table, 4);
+
+    ASSERT_OK(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err));
+    ASSERT_EQ(memcmp(pin.data, data, sizeof(data)), 0);
+    ASSERT_EQ(store.gets, 2);
+    shared_unpin(&shared, &pin);
+    end(&store, &shared);
+}
+
+TEST(a_chunk_that_is_not_where_the_table_says_is_refused)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct pl_err err = {0};
+
+    begin(&store, &shared);
+    store.lies = true;
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    store_table_alloc(store.table, 4, 1, 2 * CHUNK_BYTES, &bytes_1000, 0, 1);
+    store_table_seal(store.table, 4);
+    ASSERT_STATUS(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err),
+                  PLASMON_EMALFORMED);
     end(&store, &shared);
 }
 

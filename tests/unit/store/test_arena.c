@@ -24,7 +24,6 @@ struct live {
 static struct {
     uint8_t cell[MODEL_UNITS];
     uint8_t pool[MODEL_UNITS];
-    uint8_t apart[MODEL_UNITS]; /* a hole must not cross the lower edge of this unit */
     struct live live[LIVE_MAX];
     uint32_t live_count;
     uint64_t total;
@@ -37,16 +36,12 @@ static uint64_t align_of(uint64_t bytes)
     return bytes >= 16 * MIB ? 2 * MIB : UNIT;
 }
 
-static void model_add(uint32_t pool, uint64_t offset, uint64_t bytes, bool merge)
+static void model_add(uint32_t pool, uint64_t offset, uint64_t bytes)
 {
     for (uint64_t i = offset / UNIT; i < (offset + bytes) / UNIT; i++) {
         ASSERT_EQ(model.cell[i], CELL_NONE);
         model.cell[i] = CELL_FREE;
         model.pool[i] = (uint8_t)pool;
-    }
-    model.apart[offset / UNIT] = !merge;
-    if (!merge && (offset + bytes) / UNIT < MODEL_UNITS) {
-        model.apart[(offset + bytes) / UNIT] = 1;
     }
     model.total += bytes;
 }
@@ -57,7 +52,7 @@ static uint64_t model_hole(uint64_t i)
     uint64_t end = i;
 
     while (end < MODEL_UNITS && model.cell[end] == CELL_FREE &&
-           (end == i || (!model.apart[end] && model.pool[end] == model.pool[i]))) {
+           model.pool[end] == model.pool[i]) {
         end++;
     }
     return end - i;
@@ -88,7 +83,6 @@ static void model_use(uint32_t pool, uint64_t offset, uint64_t bytes)
         ASSERT_TRUE(i < MODEL_UNITS);
         ASSERT_EQ(model.cell[i], CELL_FREE);
         ASSERT_EQ(model.pool[i], pool);
-        ASSERT_TRUE(i == offset / UNIT || !model.apart[i]);
         model.cell[i] = CELL_USED;
     }
     model.live[model.live_count++] = (struct live){offset, bytes};
@@ -159,19 +153,16 @@ static struct store_arena *arena_with_chunks(void)
         uint32_t pool;
         uint64_t mib;
         uint64_t mib_count;
-        bool merge;
-    } chunks[] = {{0, 0, 17, false},    {0, 17, 15, true}, {0, 32, 16, false},
-                  {1, 48, 8, false},    {0, 60, 10, true}, {1, 70, 6, true},
-                  {0, 96 - 2, 2, true}, {0, 92, 2, true}};
+    } chunks[] = {{0, 0, 17},  {0, 17, 15}, {0, 32, 16},    {1, 48, 8},
+                  {0, 60, 10}, {1, 70, 6},  {0, 96 - 2, 2}, {0, 92, 2}};
     struct store_arena *arena;
 
     memset(&model, 0, sizeof(model));
     ASSERT_OK(store_arena_create(&arena));
     for (size_t i = 0; i < PL_COUNT(chunks); i++) {
         ASSERT_OK(store_arena_add(arena, chunks[i].pool, chunks[i].mib * MIB,
-                                  chunks[i].mib_count * MIB, chunks[i].merge));
-        model_add(chunks[i].pool, chunks[i].mib * MIB, chunks[i].mib_count * MIB,
-                  chunks[i].merge);
+                                  chunks[i].mib_count * MIB));
+        model_add(chunks[i].pool, chunks[i].mib * MIB, chunks[i].mib_count * MIB);
     }
     check_stats(arena);
     return arena;
@@ -260,7 +251,7 @@ TEST(take_refuses_what_overlaps_or_is_not_there)
 
     ASSERT_OK(store_arena_create(&arena));
     ASSERT_STATUS(store_arena_take(arena, 0, 1), PLASMON_EEXIST);
-    ASSERT_OK(store_arena_add(arena, 0, MIB, MIB, false));
+    ASSERT_OK(store_arena_add(arena, 0, MIB, MIB));
     ASSERT_OK(store_arena_take(arena, MIB + 4096, 4096));
     ASSERT_STATUS(store_arena_take(arena, MIB + 4096, 256), PLASMON_EEXIST);
     ASSERT_STATUS(store_arena_take(arena, MIB + 4096 - 256, 512), PLASMON_EEXIST);
@@ -271,6 +262,112 @@ TEST(take_refuses_what_overlaps_or_is_not_there)
     store_arena_get_stats(arena, &stats);
     ASSERT_EQ(stats.bytes_used, 4096);
     ASSERT_EQ(stats.hole_count, 2);
+    store_arena_destroy(arena);
+}
+
+TEST(take_rest_takes_what_is_free_and_nothing_else)
+{
+    uint64_t state            = test_seed();
+    struct store_arena *arena = arena_with_chunks();
+    struct pl_vec parts       = PL_VEC_INIT(uint64_t);
+    uint64_t from = 3 * MIB, bytes = 20 * MIB; /* across the edge of two chunks */
+    uint64_t offset;
+
+    random_history(arena, &state, 3000);
+    ASSERT_OK(store_arena_take_rest(arena, from, bytes, &parts));
+    for (uint64_t i = from / UNIT; i < (from + bytes) / UNIT; i++) {
+        ASSERT_TRUE(model.cell[i] != CELL_NONE);
+    }
+    /* Nothing of it can be had now, and all that was free before is free again when the parts are given back. */
+    for (size_t i = 0; i < parts.count; i++) {
+        uint64_t part = *(uint64_t *)pl_vec_at(&parts, i);
+
+        ASSERT_TRUE(part >= from && part < from + bytes);
+        ASSERT_EQ(model.cell[part / UNIT], CELL_FREE);
+        ASSERT_STATUS(store_arena_take(arena, part, 1), PLASMON_EEXIST);
+    }
+    while (model.live_count < LIVE_MAX &&
+           store_arena_alloc(arena, 0, 64u << 10, &offset) == PLASMON_OK) {
+        ASSERT_TRUE(offset + (64u << 10) <= from || offset >= from + bytes);
+        model_use(0, offset, 64u << 10);
+    }
+    for (size_t i = 0; i < parts.count; i++) {
+        store_arena_free(arena, *(uint64_t *)pl_vec_at(&parts, i));
+    }
+    check_stats(arena);
+    pl_vec_clear(&parts);
+    ASSERT_STATUS(store_arena_take_rest(arena, 57 * MIB, MIB, &parts), PLASMON_EEXIST);
+    ASSERT_EQ(parts.count, 0);
+    pl_vec_finish(&parts);
+    store_arena_destroy(arena);
+}
+
+/* The device that failed: its arena is full of empty chunks, and a block wants more than one of them. */
+TEST(a_block_spans_chunks_that_are_empty)
+{
+    enum { CHUNKS = 8, SMALL = 64 };
+    struct store_arena *arena;
+    struct store_arena_stats stats;
+    uint64_t small[CHUNKS * SMALL];
+    uint64_t offset;
+
+    ASSERT_OK(store_arena_create(&arena));
+    for (uint64_t i = 0; i < CHUNKS; i++) {
+        ASSERT_OK(store_arena_add(arena, 0, i << 30, 1u << 30));
+    }
+    for (size_t i = 0; i < PL_COUNT(small); i++) {
+        ASSERT_OK(store_arena_alloc(arena, 0, (1u << 30) / SMALL, &small[i]));
+    }
+    ASSERT_STATUS(store_arena_alloc(arena, 0, 256, &offset), PLASMON_EDEVMEM);
+    for (size_t i = 0; i < PL_COUNT(small); i++) {
+        store_arena_free(arena, small[i]);
+    }
+    store_arena_get_stats(arena, &stats);
+    ASSERT_EQ(stats.largest_hole, (uint64_t)CHUNKS << 30);
+    ASSERT_OK(store_arena_alloc(arena, 0, (uint64_t)CHUNKS << 30, &offset));
+    ASSERT_EQ(offset, 0);
+    store_arena_destroy(arena);
+}
+
+/* Grow by what is missing, and it fits: whatever lies at the growing ends, in both pools. */
+TEST(with_what_is_missing_at_its_end_a_pool_has_room)
+{
+    uint64_t state = test_seed();
+    struct store_arena *arena;
+    uint64_t low = 0, high = MODEL_UNITS * (uint64_t)UNIT;
+    uint32_t grown = 0;
+
+    memset(&model, 0, sizeof(model));
+    ASSERT_OK(store_arena_create(&arena));
+    for (uint32_t i = 0; i < 4000; i++) {
+        uint32_t pool  = test_random(&state) % 3 == 0;
+        uint64_t bytes = random_bytes(&state) / 4;
+        uint64_t missing, offset;
+
+        if (model.live_count > 0 && test_random(&state) % 100 < 48) {
+            store_arena_free(
+                arena, model_drop((uint32_t)(test_random(&state) % model.live_count)));
+            continue;
+        }
+        if (store_arena_alloc(arena, pool, bytes, &offset) == PLASMON_OK) {
+            model_use(pool, offset, bytes);
+            continue;
+        }
+        missing = pl_round_up(store_arena_missing(arena, pool, bytes), 64u << 10);
+        ASSERT_TRUE(missing <= store_arena_rounded(bytes) + 2 * MIB + (64u << 10));
+        if (missing > high - low) {
+            continue; /* the device is full */
+        }
+        high -= pool == 1 ? missing : 0;
+        ASSERT_OK(store_arena_add(arena, pool, pool == 1 ? high : low, missing));
+        model_add(pool, pool == 1 ? high : low, missing);
+        low += pool == 0 ? missing : 0;
+        ASSERT_OK(store_arena_alloc(arena, pool, bytes, &offset));
+        model_use(pool, offset, bytes);
+        grown++;
+    }
+    check_stats(arena);
+    ASSERT_TRUE(grown > 10);
     store_arena_destroy(arena);
 }
 
@@ -291,13 +388,13 @@ TEST(chunks_must_be_apart_and_sane)
     uint64_t offset;
 
     ASSERT_OK(store_arena_create(&arena));
-    ASSERT_OK(store_arena_add(arena, 0, 4096, 4096, false));
-    ASSERT_STATUS(store_arena_add(arena, 0, 4096, 4096, false), PLASMON_EEXIST);
-    ASSERT_STATUS(store_arena_add(arena, 0, 0, 4096 + 256, false), PLASMON_EEXIST);
-    ASSERT_STATUS(store_arena_add(arena, 0, 8192 - 256, 4096, false), PLASMON_EEXIST);
-    ASSERT_STATUS(store_arena_add(arena, 0, 1, 256, false), PLASMON_EINVAL);
-    ASSERT_STATUS(store_arena_add(arena, 2, 8192, 256, false), PLASMON_EINVAL);
-    ASSERT_STATUS(store_arena_add(arena, 0, 8192, 0, false), PLASMON_EINVAL);
+    ASSERT_OK(store_arena_add(arena, 0, 4096, 4096));
+    ASSERT_STATUS(store_arena_add(arena, 0, 4096, 4096), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_add(arena, 0, 0, 4096 + 256), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_add(arena, 0, 8192 - 256, 4096), PLASMON_EEXIST);
+    ASSERT_STATUS(store_arena_add(arena, 0, 1, 256), PLASMON_EINVAL);
+    ASSERT_STATUS(store_arena_add(arena, 2, 8192, 256), PLASMON_EINVAL);
+    ASSERT_STATUS(store_arena_add(arena, 0, 8192, 0), PLASMON_EINVAL);
     ASSERT_STATUS(store_arena_alloc(arena, 2, 1, &offset), PLASMON_EINVAL);
     ASSERT_STATUS(store_arena_alloc(arena, 1, 1, &offset), PLASMON_EDEVMEM);
     ASSERT_STATUS(store_arena_alloc(arena, 0, UINT64_MAX, &offset), PLASMON_EDEVMEM);
@@ -317,7 +414,7 @@ TEST(every_failed_allocation_of_host_memory_leaves_the_arena_whole)
         pl_fault_arm("alloc", nth);
         status = store_arena_create(&arena);
         if (status == PLASMON_OK) {
-            status = store_arena_add(arena, 0, 0, MIB, false);
+            status = store_arena_add(arena, 0, 0, MIB);
         }
         if (status == PLASMON_OK) {
             status = store_arena_alloc(arena, 0, 1000, &offset);
@@ -348,7 +445,7 @@ TEST(alloc_and_free_take_well_under_two_microseconds)
     double rate;
 
     ASSERT_OK(store_arena_create(&arena));
-    ASSERT_OK(store_arena_add(arena, 0, 0, 1ull << 30, false));
+    ASSERT_OK(store_arena_add(arena, 0, 0, 1ull << 30));
     for (uint32_t i = 0; i < LIVE; i++) {
         ASSERT_OK(store_arena_alloc(arena, 0, test_random(&state) % 65536, &offsets[i]));
     }

@@ -36,9 +36,12 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
         return PLASMON_EDEVMEM;
     }
     fake->grow_bytes -= chunk;
-    ASSERT_OK(worker_core_chunk_added(fake->core, pool, fake->arena_end, chunk));
-    fake->arena_end += chunk;
-    return PLASMON_OK;
+    if (pool == 0) {
+        fake->arena_end += chunk;
+        return worker_core_chunk_added(fake->core, 0, fake->arena_end - chunk, chunk);
+    }
+    fake->arena_top -= chunk;
+    return worker_core_chunk_added(fake->core, 1, fake->arena_top, chunk);
 }
 
 static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_device,
@@ -439,6 +442,7 @@ static struct fake *create(bool lone)
         store_pins_init(fake->readers[i], i + 1);
     }
     fake->grow_bytes = 8u << 20;
+    fake->arena_top  = FAKE_ARENA;
     core_start(fake);
     return fake;
 }
@@ -477,6 +481,10 @@ void fake_restart(struct fake *fake, uint64_t *out_enqueued,
     core_start(fake);
     if (fake->arena_end != 0) {
         ASSERT_OK(worker_core_chunk_added(fake->core, 0, 0, fake->arena_end));
+    }
+    if (fake->arena_top != FAKE_ARENA) {
+        ASSERT_OK(worker_core_chunk_added(fake->core, 1, fake->arena_top,
+                                          FAKE_ARENA - fake->arena_top));
     }
     wire_ranges_init(out_unfinished);
     ASSERT_OK(worker_core_recover(fake->core, out_enqueued, out_unfinished));

@@ -19,6 +19,7 @@
 #define FAKE_RUN_STREAMS \
     2u /* so copies are stream 2, sends 3, receives 4, urgent functions 5 */
 #define FAKE_CHUNK        (1u << 20)
+#define FAKE_ARENA        (1u << 30)
 #define FAKE_SIGNAL_BYTES 8192u
 
 struct fake {
@@ -31,9 +32,10 @@ struct fake {
     bool lone;
     struct pl_str calls;
     struct pl_str reports;
-    char last_text[512]; /* of the last failure */
-    uint64_t grow_bytes; /* the device has this much left */
-    uint64_t arena_end;
+    char last_text[512];       /* of the last failure */
+    uint64_t grow_bytes;       /* the device has this much left */
+    uint64_t arena_end;        /* of what results go to; */
+    uint64_t arena_top;        /* of what clients write, downwards from FAKE_ARENA */
     uint64_t scratch;          /* what every function wants */
     const char *refuse;        /* a call by this name fails */
     struct kernel_arg args[8]; /* of the last run */

@@ -315,17 +315,39 @@ TEST(function_that_fails_on_the_device_is_reported_with_its_text)
     host_stop();
 }
 
-TEST(arena_grows_by_chunks_that_the_table_lists)
+/* Made here, where two chunks meet, and read from there, where both are mapped. */
+TEST(a_block_spans_chunks_here_and_at_a_peer)
 {
+    int64_t count = 40 << 20; /* 160 MiB: more than a usual chunk */
+    const struct store_table *table;
+    const struct store_entry *entry;
+    struct fake_launch launch;
+
     host_start();
+    table = workers[0].shared.tables[0];
+    entry = &table->entries[2];
     give_fill(&workers[0], 1, 1000, 1.0);
-    give_fill(&workers[0], 2, 40 << 20, 1.0); /* 160 MiB: more than a usual chunk */
+    give_fill(&workers[0], 2, count, 3.0);
     settle();
     ASSERT_EQ(workers[0].failed, 0);
-    ASSERT_EQ(workers[0].shared.tables[0]->chunk_count, 2);
-    ASSERT_EQ(workers[0].shared.tables[0]->chunks[0].bytes, 64 << 20);
-    ASSERT_TRUE(workers[0].shared.tables[0]->chunks[1].bytes >= UINT64_C(160) << 20);
-    ASSERT_TRUE(element(&workers[0], 2, 40 << 20, (40 << 20) - 1) == 1.0f);
+    ASSERT_EQ(table->chunk_count, 2);
+    ASSERT_EQ(table->chunks[0].bytes, 64 << 20);
+    ASSERT_EQ(table->chunks[1].offset, 64 << 20);
+    ASSERT_TRUE(entry->offset < table->chunks[1].offset);
+    ASSERT_TRUE(entry->offset + entry->bytes <=
+                table->chunks[1].offset + table->chunks[1].bytes);
+
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&launch, 7, count)->buffer = buffer_of(&workers[1], 7);
+    fake_launch_piece(&launch, 0, 2, count);
+    fake_launch_after(&launch, 0, 2);
+    give(&workers[1], &launch);
+    ASSERT_TRUE(element(&workers[1], 7, count, 0) == 3.0f);
+    ASSERT_TRUE(element(&workers[1], 7, count,
+                        (table->chunks[1].offset - entry->offset) / sizeof(float)) == 3.0f);
+    ASSERT_TRUE(element(&workers[1], 7, count, (uint64_t)count - 1) == 3.0f);
+    ASSERT_EQ(workers[1].failed, 0);
+    ASSERT_EQ(workers[1].executor.counters.copies[TRANSFER_PEER], 1);
     host_stop();
 }
 
