@@ -3,7 +3,7 @@
  *
  *   tasks.c, tasks_data.c, tasks_scale.c   the control plane, by the names of Ray's microbenchmark
  *   tasks_paths.c                          gets and puts by each way that bytes can take
- *   transfer.c                             objects from device to device, by every route
+ *   transfer.c, transfer_shapes.c          objects from device to device, by every route; parts in transfer.h
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
  *   graphs/                                task graphs beside hand-written streams; parts in graphs/graph.h
@@ -78,7 +78,8 @@ struct bench_plot {
     const char *title;
     const char *x_label; /* with the unit */
     const char *y_label;
-    bool x_is_bytes; /* ticks as 4 KiB, 1 MiB */
+    bool x_is_bytes;  /* ticks as 4 KiB, 1 MiB */
+    const char *rows; /* only those of this name; NULL: all */
 };
 /*
  * A log-log line chart as SVG: one line a series of those rows that have one and the given unit, and a dashed one for its limits.
@@ -194,7 +195,9 @@ enum bench_raw_figure {
     BENCH_RAW_PEER,         /* seconds a copy, many in one stream */
     BENCH_RAW_PEER_LATENCY, /* one copy, and waiting for it */
     BENCH_RAW_PEER_MANY,    /* one object to every other device, all done */
-    BENCH_RAW_HOST,         /* through 16 pinned slots of 8 MiB, both halves at once */
+    BENCH_RAW_PEER_DUPLEX, /* seconds for two copies, one each way between the first two, many in a row */
+    BENCH_RAW_PEER_ALL, /* seconds for one copy from each to each, many in a row */
+    BENCH_RAW_HOST,     /* through 16 pinned slots of 8 MiB, both halves at once */
     BENCH_RAW_HOST_LATENCY,
     BENCH_RAW_FIGURES
 };

@@ -54,7 +54,9 @@ static const struct bench_row *row_at(const struct picture *picture, size_t inde
     const struct bench_row *row = pl_vec_at(&picture->report->rows, index);
 
     return row->series[0] != '\0' && strcmp(row->unit, picture->unit) == 0 && row->x > 0 &&
-                   row->value > 0
+                   row->value > 0 &&
+                   (picture->plot->rows == NULL ||
+                    strcmp(row->name, picture->plot->rows) == 0)
                ? row
                : NULL;
 }

@@ -24,14 +24,15 @@
 struct raw_device {
     struct device *device;
     struct device_stream *stream;
-    struct device_ptr memory; /* `bytes` of its own */
-    struct device_ptr source; /* the first device's memory, mapped here; 0: not possible */
+    struct device_ptr memory; /* of its own: `bytes` that come, and `bytes` that go */
+    struct device_ptr source
+        [DEVICES_MAX]; /* the memory of each other one, mapped here; 0: not possible */
     int fd;
 };
 struct raw {
     struct raw_device device[DEVICES_MAX];
     uint32_t count;
-    uint64_t bytes; /* mapped a device */
+    uint64_t bytes; /* half of what is mapped of a device */
     uint8_t *slab;
     uint64_t *ready, *taken; /* words of the host route */
     uint64_t chunks;         /* that went through so far */
@@ -40,27 +41,42 @@ struct raw {
 
 /* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
 
-static plasmon_status_t map_source(struct raw *raw, struct raw_device *to)
+static plasmon_status_t map_source(struct raw *raw, struct raw_device *to, uint32_t index)
 {
-    struct raw_device *from = &raw->device[0];
+    struct raw_device *from = &raw->device[index];
     plasmon_status_t status;
 
-    to->source = (struct device_ptr){0};
     if (!device_can_peer(to->device, device_get_info(from->device)->ordinal)) {
         return PLASMON_OK;
     }
-    status = device_range_reserve(to->device, raw->bytes, &to->source);
+    status = device_range_reserve(to->device, 2 * raw->bytes, &to->source[index]);
     if (status != PLASMON_OK) {
         return status;
     }
-    return device_chunk_map(to->device, from->fd, raw->bytes,
-                            device_get_info(from->device)->ordinal, false, to->source);
+    return device_chunk_map(to->device, from->fd, 2 * raw->bytes,
+                            device_get_info(from->device)->ordinal, false,
+                            to->source[index]);
+}
+
+/* Each device's memory at each other one. */
+static plasmon_status_t map_sources(struct raw *raw)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t to = 0; to < raw->count; to++) {
+        for (uint32_t from = 0; from < raw->count && status == PLASMON_OK; from++) {
+            if (from != to) {
+                status = map_source(raw, &raw->device[to], from);
+            }
+        }
+    }
+    return status;
 }
 
 static plasmon_status_t open_device(struct raw *raw, uint32_t index, bool cuda,
                                     struct pl_err *err)
 {
-    const struct device_config config = {.bytes_max = cuda ? 0 : 2 * raw->bytes};
+    const struct device_config config = {.bytes_max = cuda ? 0 : 4 * raw->bytes};
     struct raw_device *it             = &raw->device[index];
     plasmon_status_t status =
         device_open(cuda ? DEVICE_CUDA : DEVICE_CPU, index, &config, &it->device, err);
@@ -70,21 +86,18 @@ static plasmon_status_t open_device(struct raw *raw, uint32_t index, bool cuda,
     }
     status = device_stream_create(it->device, 0, &it->stream);
     if (status == PLASMON_OK) {
-        status = device_range_reserve(it->device, raw->bytes, &it->memory);
+        status = device_range_reserve(it->device, 2 * raw->bytes, &it->memory);
     }
     if (status == PLASMON_OK) {
-        status = device_chunk_create(it->device, raw->bytes, &it->fd);
+        status = device_chunk_create(it->device, 2 * raw->bytes, &it->fd);
     }
     if (status == PLASMON_OK) {
-        status = device_chunk_map(it->device, it->fd, raw->bytes,
+        status = device_chunk_map(it->device, it->fd, 2 * raw->bytes,
                                   device_get_info(it->device)->ordinal, true, it->memory);
-    }
-    if (status == PLASMON_OK && index > 0) {
-        status = map_source(raw, it);
     }
     if (status == PLASMON_OK) {
         /* Touch it: pages of a CPU device come with the first write. */
-        status = device_fill8(it->stream, it->memory, (uint8_t)(index + 1), raw->bytes);
+        status = device_fill8(it->stream, it->memory, (uint8_t)(index + 1), 2 * raw->bytes);
     }
     if (status == PLASMON_OK) {
         status = device_host_register(it->device, raw->slab, SLOTS * SLOT_BYTES + 4096);
@@ -118,6 +131,13 @@ static plasmon_status_t open_all(struct raw *raw, const struct bench_raw_copy *c
     for (uint32_t i = 0; i < raw->count && status == PLASMON_OK; i++) {
         status = open_device(raw, i, config->cuda, err);
     }
+    if (status == PLASMON_OK) {
+        status = map_sources(raw);
+        return status == PLASMON_OK
+                   ? status
+                   : pl_err_set(err, status,
+                                "cannot map the devices' memory in each other");
+    }
     return status;
 }
 
@@ -125,12 +145,36 @@ static plasmon_status_t open_all(struct raw *raw, const struct bench_raw_copy *c
 
 typedef plasmon_status_t (*copy_fn)(struct raw *raw, uint32_t to, uint64_t bytes);
 
-static plasmon_status_t copy_peer(struct raw *raw, uint32_t to, uint64_t bytes)
+static plasmon_status_t pull(struct raw *raw, uint32_t to, uint32_t from, uint64_t bytes)
 {
     struct raw_device *it = &raw->device[to];
 
     return device_copy(it->stream, DEVICE_COPY_DEVICE_TO_DEVICE,
-                       it->memory.addr + raw->offset, it->source.addr + raw->offset, bytes);
+                       it->memory.addr + raw->offset,
+                       it->source[from].addr + raw->bytes + raw->offset, bytes);
+}
+
+/* From the first. */
+static plasmon_status_t copy_peer(struct raw *raw, uint32_t to, uint64_t bytes)
+{
+    return pull(raw, to, 0, bytes);
+}
+
+/* From each other one, beginning with the next, so that no source serves two at a time. */
+static plasmon_status_t copy_all(struct raw *raw, uint32_t to, uint64_t bytes)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 1; i < raw->count && status == PLASMON_OK; i++) {
+        status = pull(raw, to, (to + i) % raw->count, bytes);
+    }
+    return status;
+}
+
+/* Between the first two, each from the other. */
+static plasmon_status_t copy_duplex(struct raw *raw, uint32_t to, uint64_t bytes)
+{
+    return pull(raw, to, 1 - to, bytes);
 }
 
 static plasmon_status_t send_chunk(struct raw *raw, uint64_t chunk, uint64_t offset,
@@ -145,7 +189,7 @@ static plasmon_status_t send_chunk(struct raw *raw, uint64_t chunk, uint64_t off
     }
     if (status == PLASMON_OK) {
         status = device_copy(from->stream, DEVICE_COPY_DEVICE_TO_HOST, slot,
-                             from->memory.addr + offset, bytes);
+                             from->memory.addr + raw->bytes + offset, bytes);
     }
     return status == PLASMON_OK ? device_signal(from->stream, raw->ready, chunk + 1)
                                 : status;
@@ -206,11 +250,12 @@ static plasmon_status_t time_copies(struct raw *raw, copy_fn copy, uint32_t firs
     return status;
 }
 
-/* As many in a row as the budget allows: seconds each. */
-static plasmon_status_t measure_rate(struct raw *raw, copy_fn copy, uint64_t bytes,
-                                     double *out, struct pl_err *err)
+/* As many in a row as the budget allows: seconds each (each round, with several receivers). */
+static plasmon_status_t measure_rate(struct raw *raw, copy_fn copy, uint32_t first,
+                                     uint32_t last, uint64_t bytes, double *out,
+                                     struct pl_err *err)
 {
-    plasmon_status_t status = time_copies(raw, copy, 1, 1, bytes, 1, out, err);
+    plasmon_status_t status = time_copies(raw, copy, first, last, bytes, 1, out, err);
     uint32_t repeats;
 
     if (status != PLASMON_OK) {
@@ -218,7 +263,7 @@ static plasmon_status_t measure_rate(struct raw *raw, copy_fn copy, uint64_t byt
     }
     repeats = (uint32_t)pl_max_u64(
         8, pl_min_u64(REPEATS_MAX, (uint64_t)((double)BUDGET_NS * 1e-9 / *out)));
-    status = time_copies(raw, copy, 1, 1, bytes, repeats, out, err);
+    status = time_copies(raw, copy, first, last, bytes, repeats, out, err);
     *out /= repeats;
     return status;
 }
@@ -264,6 +309,18 @@ static plasmon_status_t check_arrival(struct raw *raw, uint64_t bytes, struct pl
     return status == PLASMON_OK ? device_stream_sync(it->stream, err) : status;
 }
 
+static bool peers_reach_each_other(const struct raw *raw)
+{
+    for (uint32_t to = 0; to < raw->count; to++) {
+        for (uint32_t from = 0; from < raw->count; from++) {
+            if (from != to && raw->device[to].source[from].addr == 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static plasmon_status_t measure_size(struct raw *raw, uint64_t bytes, double *result,
                                      struct pl_err *err)
 {
@@ -272,8 +329,17 @@ static plasmon_status_t measure_size(struct raw *raw, uint64_t bytes, double *re
     for (size_t i = 0; i < BENCH_RAW_FIGURES; i++) {
         result[i] = -1;
     }
-    if (raw->device[1].source.addr != 0) {
-        status = measure_rate(raw, copy_peer, bytes, &result[BENCH_RAW_PEER], err);
+    if (peers_reach_each_other(raw)) {
+        status = measure_rate(raw, copy_duplex, 0, 1, bytes, &result[BENCH_RAW_PEER_DUPLEX],
+                              err);
+        if (status == PLASMON_OK) {
+            status = measure_rate(raw, copy_all, 0, raw->count - 1, bytes,
+                                  &result[BENCH_RAW_PEER_ALL], err);
+        }
+        if (status == PLASMON_OK) { /* the last to arrive is the first device's */
+            status =
+                measure_rate(raw, copy_peer, 1, 1, bytes, &result[BENCH_RAW_PEER], err);
+        }
         if (status == PLASMON_OK) {
             status = measure_latency(raw, copy_peer, 1, bytes,
                                      &result[BENCH_RAW_PEER_LATENCY], err);
@@ -287,7 +353,7 @@ static plasmon_status_t measure_size(struct raw *raw, uint64_t bytes, double *re
         }
     }
     if (status == PLASMON_OK) {
-        status = measure_rate(raw, copy_host, bytes, &result[BENCH_RAW_HOST], err);
+        status = measure_rate(raw, copy_host, 1, 1, bytes, &result[BENCH_RAW_HOST], err);
     }
     if (status == PLASMON_OK) {
         status =

@@ -1,9 +1,5 @@
 /*
- * `plasmon bench transfer`: objects from device to device, by the peer and by the host route. Three shapes:
- *
- *   new      every object is made on device 0 and read by a task on device 1, so it moves once; 8 in flight (--in-flight)
- *   many     one object, read by a task on every other device at once
- *   latency  one object, one reader: from the call to its end
+ * `plasmon bench transfer`: objects from device to device, by the peer and by the host route, in the shapes of transfer_shapes.c.
  *
  * Beside each stands what the same bytes take without Plasmon (raw_copy.c), in the same run. A route is a property of a
  * cluster, so there is one cluster a route; the head's counters must say that the bytes went that way.
@@ -12,14 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "bench/bench.h"
+#include "bench/transfer.h"
 
-#define IN_FLIGHT   8u /* by default */
-#define OBJECTS_MAX 256u
-#define ROUNDS      5u
-#define COMPARE_MAX \
-    (64u << 20) /* up to here bytes are compared here; above, checksums of both devices */
+#define IN_FLIGHT 8u /* by default */
 
 struct transfer_options {
     const char *sizes;
@@ -57,214 +48,6 @@ const struct cli_command bench_transfer = {
     .run          = run_transfer,
 };
 
-struct transfer {
-    struct bench_cluster cluster;
-    struct bench_report report;
-    struct bench_raw_copy raw;
-    double result[BENCH_SIZES_MAX * BENCH_RAW_FIGURES];
-    const char *route;
-    uint32_t in_flight;
-};
-
-/* ------------------------------------------------------------------------------------------------ objects and readers */
-
-static struct plasmon_ref *make(struct transfer *transfer, uint64_t bytes, double start)
-{
-    const struct plasmon_shape shape = bench_shape(PLASMON_F32, 1, (int64_t)(bytes / 4), 0);
-    const plasmon_scalar_t scalars[2] = {{.f = start}, {.f = 1}};
-
-    return bench_must_make(&transfer->cluster, "arange", &shape, scalars, 2, 0);
-}
-
-/* Objects that fit into a quarter of a device, so that nothing is ever moved out of the way. */
-static uint32_t objects_of(const struct transfer *transfer, uint64_t bytes)
-{
-    uint64_t room = transfer->cluster.info[0].bytes_total / 4;
-    uint64_t fit  = pl_min_u64(room, 8ull << 30) / bytes;
-
-    return (uint32_t)pl_max_u64(1, pl_min_u64(OBJECTS_MAX, fit));
-}
-
-/* ------------------------------------------------------------------------------------------------ right before fast */
-
-static struct plasmon_ref *on_device(struct transfer *transfer, const char *function,
-                                     struct plasmon_ref *in, int device)
-{
-    const struct plasmon_arg args[2] = {{.mode = PLASMON_OUT},
-                                        {.mode = PLASMON_IN, .ref = in}};
-    struct plasmon_call call         = PLASMON_CALL_INIT;
-    struct plasmon_ref *out;
-
-    call.function  = function;
-    call.args      = args;
-    call.arg_count = 2;
-    call.device    = device;
-    bench_must(&transfer->cluster,
-               plasmon_submit(transfer->cluster.client, &call, &out, NULL), function);
-    return out;
-}
-
-static uint64_t checksum_on(struct transfer *transfer, struct plasmon_ref *ref, int device)
-{
-    struct plasmon_ref *sum = on_device(transfer, "checksum", ref, device);
-    uint64_t value;
-
-    bench_must(
-        &transfer->cluster,
-        plasmon_get(transfer->cluster.client, sum, &value, sizeof(value), PLASMON_FOREVER),
-        "getting a checksum");
-    bench_must_release(&transfer->cluster, &sum, 1);
-    return value;
-}
-
-static void check_bytes(struct transfer *transfer, struct plasmon_ref *ref, uint64_t bytes)
-{
-    struct plasmon_ref *copy = on_device(transfer, "copy", ref, 1);
-    float *got               = bench_must_alloc(bytes);
-
-    bench_must(&transfer->cluster,
-               plasmon_get(transfer->cluster.client, copy, got, bytes, PLASMON_FOREVER),
-               "getting");
-    for (uint64_t i = 0; i < bytes / 4; i++) {
-        float want = (float)(3.0 + (double)i);
-
-        if (memcmp(&got[i], &want, sizeof(want)) != 0) {
-            bench_die("route %s, %llu bytes: element %llu is %g and not %g",
-                      transfer->route, (unsigned long long)bytes, (unsigned long long)i,
-                      (double)got[i], (double)want);
-        }
-    }
-    pl_free(got);
-    bench_must_release(&transfer->cluster, &copy, 1);
-}
-
-static void check(struct transfer *transfer, uint64_t bytes)
-{
-    struct plasmon_ref *ref = make(transfer, bytes, 3);
-
-    if (bytes <= COMPARE_MAX) {
-        check_bytes(transfer, ref, bytes);
-    } else {
-        uint64_t here  = checksum_on(transfer, ref, 0),
-                 there = checksum_on(transfer, ref, 1);
-
-        if (here != there) {
-            bench_die("route %s, %llu bytes: other bytes arrived than were sent",
-                      transfer->route, (unsigned long long)bytes);
-        }
-    }
-    bench_must_release(&transfer->cluster, &ref, 1);
-}
-
-/* ------------------------------------------------------------------------------------------------ the three shapes */
-
-/* Seconds for `count` new objects, in_flight of them moving at any time. */
-static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uint32_t count,
-                       uint64_t bytes)
-{
-    struct plasmon_ref *tasks[OBJECTS_MAX];
-    uint64_t began;
-    double seconds;
-
-    for (uint32_t i = 0; i < count; i++) {
-        refs[i] = make(transfer, bytes, i);
-    }
-    bench_must_wait(&transfer->cluster, refs, count);
-    began = pl_now_ns();
-    for (uint32_t i = 0; i < count; i++) {
-        if (i >= transfer->in_flight) {
-            bench_must_wait(&transfer->cluster, &tasks[i - transfer->in_flight], 1);
-        }
-        tasks[i] = bench_must_touch(&transfer->cluster, refs[i], 1);
-    }
-    bench_must_wait(&transfer->cluster, tasks, count);
-    seconds = (double)(pl_now_ns() - began) * 1e-9;
-    bench_must_release(&transfer->cluster, tasks, count);
-    bench_must_release(&transfer->cluster, refs, count);
-    return seconds;
-}
-
-/* One object to the devices 1 .. last. */
-static double move_one(struct transfer *transfer, uint32_t last, uint64_t bytes)
-{
-    struct plasmon_ref *tasks[PL_COUNT(transfer->cluster.info)];
-    struct plasmon_ref *ref = make(transfer, bytes, 1);
-    uint64_t began;
-    double seconds;
-
-    bench_must_wait(&transfer->cluster, &ref, 1);
-    began = pl_now_ns();
-    for (uint32_t i = 1; i <= last; i++) {
-        tasks[i - 1] = bench_must_touch(&transfer->cluster, ref, (int)i);
-    }
-    bench_must_wait(&transfer->cluster, tasks, last);
-    seconds = (double)(pl_now_ns() - began) * 1e-9;
-    bench_must_release(&transfer->cluster, tasks, last);
-    bench_must_release(&transfer->cluster, &ref, 1);
-    return seconds;
-}
-
-static void add(struct transfer *transfer, const char *shape, uint64_t bytes, double value,
-                double p99, const char *unit, double limit, const char *limit_name,
-                const char *note)
-{
-    struct bench_row row = {.x          = (double)bytes,
-                            .value      = value,
-                            .p99        = p99,
-                            .unit       = unit,
-                            .limit      = limit > 0 ? limit : 0,
-                            .limit_name = limit_name};
-
-    (void)snprintf(row.name, sizeof(row.name), "%s", shape);
-    (void)snprintf(row.series, sizeof(row.series), "%s, %s", transfer->route, shape);
-    (void)snprintf(row.note, sizeof(row.note), "%s", note);
-    bench_report_add(&transfer->report, &row);
-}
-
-static void measure_new(struct transfer *transfer, uint64_t bytes, double raw_seconds)
-{
-    uint32_t count            = objects_of(transfer, bytes);
-    struct plasmon_ref **refs = bench_must_alloc(count * sizeof(struct plasmon_ref *));
-    double seconds[ROUNDS], gigabytes = (double)bytes * 1e-9;
-    char note[64];
-
-    (void)move_new(transfer, refs, count, bytes);
-    for (size_t i = 0; i < ROUNDS; i++) {
-        seconds[i] = move_new(transfer, refs, count, bytes);
-    }
-    (void)snprintf(note, sizeof(note), "%u objects", count);
-    add(transfer, "new object each time", bytes,
-        gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5), 0, "GB/s",
-        gigabytes / raw_seconds, "raw copies in a row", note);
-    pl_free(refs);
-}
-
-static void measure_one(struct transfer *transfer, uint64_t bytes, const double *result)
-{
-    bool peer        = strcmp(transfer->route, "peer") == 0;
-    uint32_t last    = transfer->cluster.devices - 1;
-    uint32_t samples = bytes <= (1u << 20) ? 200 : bytes <= (100u << 20) ? 20 : ROUNDS;
-    double seconds[200], p99;
-
-    for (uint32_t i = 0; i < samples; i++) {
-        seconds[i] = move_one(transfer, 1, bytes);
-    }
-    p99 = samples >= 100 ? bench_percentile(seconds, samples, 0.99) * 1e6 : 0;
-    add(transfer, "single latency", bytes, bench_percentile(seconds, samples, 0.5) * 1e6,
-        p99, "us", result[peer ? BENCH_RAW_PEER_LATENCY : BENCH_RAW_HOST_LATENCY] * 1e6,
-        "one raw copy", "from the call to its end");
-    if (last < 2) {
-        return;
-    }
-    for (uint32_t i = 0; i < samples; i++) {
-        seconds[i] = move_one(transfer, last, bytes);
-    }
-    add(transfer, "one to all devices", bytes,
-        (double)bytes * last * 1e-9 / bench_percentile(seconds, samples, 0.5), 0, "GB/s",
-        peer ? (double)bytes * last * 1e-9 / result[BENCH_RAW_PEER_MANY] : 0,
-        "raw copies to all at once", "bytes that arrived, all devices");
-}
-
 /* ------------------------------------------------------------------------------------------------ routes */
 
 static void check_route(struct transfer *transfer)
@@ -287,15 +70,13 @@ static void check_route(struct transfer *transfer)
 static void measure_route(struct transfer *transfer,
                           const struct bench_cluster_config *config)
 {
-    bool peer = strcmp(transfer->route, "peer") == 0;
-
     bench_must_start(&transfer->cluster, config);
     if (transfer->cluster.devices < 2) {
         bench_die("a transfer needs two devices; the cluster has one");
     }
     for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
-        const double *result = &transfer->result[i * BENCH_RAW_FIGURES];
-        uint64_t bytes       = transfer->raw.size[i];
+        const double *raw = &transfer->result[i * BENCH_RAW_FIGURES];
+        uint64_t bytes    = transfer->raw.size[i];
         char size[32];
 
         if (bytes > transfer->cluster.info[0].bytes_total / 4) {
@@ -304,9 +85,13 @@ static void measure_route(struct transfer *transfer,
                                 transfer->route, pl_format_bytes(bytes, size));
             continue;
         }
-        check(transfer, bytes);
-        measure_new(transfer, bytes, result[peer ? BENCH_RAW_PEER : BENCH_RAW_HOST]);
-        measure_one(transfer, bytes, result);
+        transfer_check(transfer, bytes);
+        transfer_measure_new(transfer, bytes, raw);
+        transfer_measure_one(transfer, bytes, raw);
+        transfer_measure_duplex(transfer, bytes, raw);
+        if (transfer->cluster.devices > 2) {
+            transfer_measure_all(transfer, bytes, raw);
+        }
     }
     check_route(transfer);
     bench_cluster_finish(&transfer->cluster);
@@ -410,7 +195,8 @@ static int run_transfer(int argc, char **argv)
     static const struct bench_plot plot = {.title      = "Objects from device to device",
                                            .x_label    = "size of an object",
                                            .y_label    = "moved (GB/s)",
-                                           .x_is_bytes = true};
+                                           .x_is_bytes = true,
+                                           .rows       = TRANSFER_NEW};
     struct transfer_options given       = {.sizes = "4,4K,150000,1M,16M,100M,1G"};
     struct cli_parsed parsed            = cli_parse(&bench_transfer, argc, argv, &given);
     struct bench_cluster_config config  = {0};

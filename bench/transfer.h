@@ -1,0 +1,32 @@
+/*
+ * `plasmon bench transfer`: what its parts share. transfer.c is the command and its routes, transfer_shapes.c what is moved and timed.
+ *
+ * Threads: the main thread only.
+ */
+#ifndef BENCH_TRANSFER_H
+#define BENCH_TRANSFER_H
+
+#include "bench/bench.h"
+
+#define TRANSFER_OBJECTS_MAX 256u
+#define TRANSFER_NEW         "new object each time" /* the rows of the picture */
+
+struct transfer {
+    struct bench_cluster cluster; /* of the route */
+    struct bench_report report;
+    struct bench_raw_copy raw;
+    double result[BENCH_SIZES_MAX * BENCH_RAW_FIGURES];
+    const char *route;
+    uint32_t in_flight;
+};
+
+/* ---- transfer_shapes.c; `raw` are the figures of that size */
+/* Do the right bytes arrive? Exits if not. */
+void transfer_check(struct transfer *transfer, uint64_t bytes);
+void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw);
+void transfer_measure_one(struct transfer *transfer, uint64_t bytes, const double *raw);
+void transfer_measure_duplex(struct transfer *transfer, uint64_t bytes, const double *raw);
+/* Three devices or more; also checks what arrives. */
+void transfer_measure_all(struct transfer *transfer, uint64_t bytes, const double *raw);
+
+#endif

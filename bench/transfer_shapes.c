@@ -1,0 +1,346 @@
+/*
+ * The shapes of `plasmon bench transfer`: what is moved, checked and timed.
+ *
+ *   new       every object is made on device 0 and read by a task on device 1, so it moves once; 8 in flight (--in-flight)
+ *   latency   one object, one reader: from the call to its end
+ *   many      one object, read by a task on every other device at once
+ *   both ways new objects between the first two devices
+ *   all       new objects from each device to each other one
+ *
+ * A task that reads is the least that makes an object move; its own time is part of the figures.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "bench/transfer.h"
+
+#define ROUNDS       5u
+#define EXCHANGE_MAX 96u /* objects that cross at a time */
+#define COMPARE_MAX \
+    (64u << 20) /* up to here bytes are compared here; above, checksums of both devices */
+
+/* ------------------------------------------------------------------------------------------------ objects and readers */
+
+static struct plasmon_ref *make(struct transfer *transfer, uint64_t bytes, double start,
+                                uint32_t device)
+{
+    const struct plasmon_shape shape = bench_shape(PLASMON_F32, 1, (int64_t)(bytes / 4), 0);
+    const plasmon_scalar_t scalars[2] = {{.f = start}, {.f = 1}};
+
+    return bench_must_make(&transfer->cluster, "arange", &shape, scalars, 2, (int)device);
+}
+
+static bool by_peer(const struct transfer *transfer)
+{
+    return strcmp(transfer->route, "peer") == 0;
+}
+
+/* Objects that fit into a quarter of a device, so that nothing is ever moved out of the way. */
+static uint32_t objects_of(const struct transfer *transfer, uint64_t bytes)
+{
+    uint64_t room = transfer->cluster.info[0].bytes_total / 4;
+    uint64_t fit  = pl_min_u64(room, 8ull << 30) / bytes;
+
+    return (uint32_t)pl_max_u64(1, pl_min_u64(TRANSFER_OBJECTS_MAX, fit));
+}
+
+/* ------------------------------------------------------------------------------------------------ right before fast */
+
+static struct plasmon_ref *on_device(struct transfer *transfer, const char *function,
+                                     struct plasmon_ref *in, int device)
+{
+    const struct plasmon_arg args[2] = {{.mode = PLASMON_OUT},
+                                        {.mode = PLASMON_IN, .ref = in}};
+    struct plasmon_call call         = PLASMON_CALL_INIT;
+    struct plasmon_ref *out;
+
+    call.function  = function;
+    call.args      = args;
+    call.arg_count = 2;
+    call.device    = device;
+    bench_must(&transfer->cluster,
+               plasmon_submit(transfer->cluster.client, &call, &out, NULL), function);
+    return out;
+}
+
+static uint64_t checksum_on(struct transfer *transfer, struct plasmon_ref *ref, int device)
+{
+    struct plasmon_ref *sum = on_device(transfer, "checksum", ref, device);
+    uint64_t value;
+
+    bench_must(
+        &transfer->cluster,
+        plasmon_get(transfer->cluster.client, sum, &value, sizeof(value), PLASMON_FOREVER),
+        "getting a checksum");
+    bench_must_release(&transfer->cluster, &sum, 1);
+    return value;
+}
+
+static void check_bytes(struct transfer *transfer, struct plasmon_ref *ref, uint64_t bytes)
+{
+    struct plasmon_ref *copy = on_device(transfer, "copy", ref, 1);
+    float *got               = bench_must_alloc(bytes);
+
+    bench_must(&transfer->cluster,
+               plasmon_get(transfer->cluster.client, copy, got, bytes, PLASMON_FOREVER),
+               "getting");
+    for (uint64_t i = 0; i < bytes / 4; i++) {
+        float want = (float)(3.0 + (double)i);
+
+        if (memcmp(&got[i], &want, sizeof(want)) != 0) {
+            bench_die("route %s, %llu bytes: element %llu is %g and not %g",
+                      transfer->route, (unsigned long long)bytes, (unsigned long long)i,
+                      (double)got[i], (double)want);
+        }
+    }
+    pl_free(got);
+    bench_must_release(&transfer->cluster, &copy, 1);
+}
+
+void transfer_check(struct transfer *transfer, uint64_t bytes)
+{
+    struct plasmon_ref *ref = make(transfer, bytes, 3, 0);
+
+    if (bytes <= COMPARE_MAX) {
+        check_bytes(transfer, ref, bytes);
+    } else {
+        uint64_t here  = checksum_on(transfer, ref, 0),
+                 there = checksum_on(transfer, ref, 1);
+
+        if (here != there) {
+            bench_die("route %s, %llu bytes: other bytes arrived than were sent",
+                      transfer->route, (unsigned long long)bytes);
+        }
+    }
+    bench_must_release(&transfer->cluster, &ref, 1);
+}
+
+/* ------------------------------------------------------------------------------------------------ one receiver, or all of one object */
+
+/* Seconds for `count` new objects, in_flight of them moving at any time. */
+static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uint32_t count,
+                       uint64_t bytes)
+{
+    struct plasmon_ref *tasks[TRANSFER_OBJECTS_MAX];
+    uint64_t began;
+    double seconds;
+
+    for (uint32_t i = 0; i < count; i++) {
+        refs[i] = make(transfer, bytes, i, 0);
+    }
+    bench_must_wait(&transfer->cluster, refs, count);
+    began = pl_now_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        if (i >= transfer->in_flight) {
+            bench_must_wait(&transfer->cluster, &tasks[i - transfer->in_flight], 1);
+        }
+        tasks[i] = bench_must_touch(&transfer->cluster, refs[i], 1);
+    }
+    bench_must_wait(&transfer->cluster, tasks, count);
+    seconds = (double)(pl_now_ns() - began) * 1e-9;
+    bench_must_release(&transfer->cluster, tasks, count);
+    bench_must_release(&transfer->cluster, refs, count);
+    return seconds;
+}
+
+/* One object to the devices 1 .. last. */
+static double move_one(struct transfer *transfer, uint32_t last, uint64_t bytes)
+{
+    struct plasmon_ref *tasks[PL_COUNT(transfer->cluster.info)];
+    struct plasmon_ref *ref = make(transfer, bytes, 1, 0);
+    uint64_t began;
+    double seconds;
+
+    bench_must_wait(&transfer->cluster, &ref, 1);
+    began = pl_now_ns();
+    for (uint32_t i = 1; i <= last; i++) {
+        tasks[i - 1] = bench_must_touch(&transfer->cluster, ref, (int)i);
+    }
+    bench_must_wait(&transfer->cluster, tasks, last);
+    seconds = (double)(pl_now_ns() - began) * 1e-9;
+    bench_must_release(&transfer->cluster, tasks, last);
+    bench_must_release(&transfer->cluster, &ref, 1);
+    return seconds;
+}
+
+static void add(struct transfer *transfer, const char *shape, uint64_t bytes, double value,
+                double p99, const char *unit, double limit, const char *limit_name,
+                const char *note)
+{
+    struct bench_row row = {.x          = (double)bytes,
+                            .value      = value,
+                            .p99        = p99,
+                            .unit       = unit,
+                            .limit      = limit > 0 ? limit : 0,
+                            .limit_name = limit_name};
+
+    (void)snprintf(row.name, sizeof(row.name), "%s", shape);
+    (void)snprintf(row.series, sizeof(row.series), "%s", transfer->route);
+    (void)snprintf(row.note, sizeof(row.note), "%s", note);
+    bench_report_add(&transfer->report, &row);
+}
+
+void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw)
+{
+    uint32_t count            = objects_of(transfer, bytes);
+    struct plasmon_ref **refs = bench_must_alloc(count * sizeof(struct plasmon_ref *));
+    double seconds[ROUNDS], gigabytes = (double)bytes * 1e-9;
+    char note[64];
+
+    (void)move_new(transfer, refs, count, bytes);
+    for (size_t i = 0; i < ROUNDS; i++) {
+        seconds[i] = move_new(transfer, refs, count, bytes);
+    }
+    (void)snprintf(note, sizeof(note), "%u objects", count);
+    add(transfer, TRANSFER_NEW, bytes,
+        gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5), 0, "GB/s",
+        gigabytes / raw[by_peer(transfer) ? BENCH_RAW_PEER : BENCH_RAW_HOST],
+        "raw copies in a row", note);
+    pl_free(refs);
+}
+
+void transfer_measure_one(struct transfer *transfer, uint64_t bytes, const double *raw)
+{
+    bool peer        = by_peer(transfer);
+    uint32_t last    = transfer->cluster.devices - 1;
+    uint32_t samples = bytes <= (1u << 20) ? 200 : bytes <= (100u << 20) ? 20 : ROUNDS;
+    double seconds[200], p99, one, all;
+    char note[80];
+
+    for (uint32_t i = 0; i < samples; i++) {
+        seconds[i] = move_one(transfer, 1, bytes);
+    }
+    p99 = samples >= 100 ? bench_percentile(seconds, samples, 0.99) * 1e6 : 0;
+    add(transfer, "single latency", bytes, bench_percentile(seconds, samples, 0.5) * 1e6,
+        p99, "us", raw[peer ? BENCH_RAW_PEER_LATENCY : BENCH_RAW_HOST_LATENCY] * 1e6,
+        "one raw copy", "from the call to its end");
+    if (last < 2) {
+        return;
+    }
+    for (uint32_t i = 0; i < samples; i++) {
+        seconds[i] = move_one(transfer, last, bytes);
+    }
+    one = raw[peer ? BENCH_RAW_PEER_LATENCY : BENCH_RAW_HOST_LATENCY];
+    all = bench_percentile(seconds, samples, 0.5);
+    (void)snprintf(note, sizeof(note),
+                   "bytes that arrived; takes %.2f times one raw copy to one device",
+                   all / one);
+    add(transfer, "one to all devices", bytes, (double)bytes * last * 1e-9 / all, 0, "GB/s",
+        peer ? (double)bytes * last * 1e-9 / raw[BENCH_RAW_PEER_MANY] : 0,
+        "raw copies to all at once", note);
+}
+
+/* ------------------------------------------------------------------------------------------------ everybody sends and receives */
+
+/* One object from each of the first `devices` to each other one. */
+struct exchange {
+    struct plasmon_ref *ref;  /* on `from` */
+    struct plasmon_ref *task; /* reads it on `to` */
+    uint32_t from, to;
+};
+
+/* In rounds: in each one every device reads from another source, and no source is read by two. */
+static uint32_t plan_exchange(struct exchange *exchange, uint32_t devices, uint32_t turns)
+{
+    uint32_t count = 0;
+
+    for (uint32_t turn = 0; turn < turns; turn++) {
+        for (uint32_t step = 1; step < devices; step++) {
+            for (uint32_t to = 0; to < devices; to++) {
+                exchange[count++] =
+                    (struct exchange){.from = (to + step) % devices, .to = to};
+            }
+        }
+    }
+    return count;
+}
+
+static void make_all(struct transfer *transfer, struct exchange *exchange, uint32_t count,
+                     uint64_t bytes)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        exchange[i].ref = make(transfer, bytes, i, exchange[i].from);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        bench_must_wait(&transfer->cluster, &exchange[i].ref, 1);
+    }
+}
+
+static void check_all(struct transfer *transfer, struct exchange *exchange, uint32_t count,
+                      uint64_t bytes)
+{
+    make_all(transfer, exchange, count, bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        struct exchange *it = &exchange[i];
+
+        if (checksum_on(transfer, it->ref, (int)it->from) !=
+            checksum_on(transfer, it->ref, (int)it->to)) {
+            bench_die("route %s, %llu bytes from device %u to device %u: other bytes "
+                      "arrived than were sent",
+                      transfer->route, (unsigned long long)bytes, it->from, it->to);
+        }
+        bench_must_release(&transfer->cluster, &it->ref, 1);
+    }
+}
+
+static double move_all(struct transfer *transfer, struct exchange *exchange, uint32_t count,
+                       uint64_t bytes)
+{
+    uint64_t began;
+    double seconds;
+
+    make_all(transfer, exchange, count, bytes);
+    began = pl_now_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        exchange[i].task =
+            bench_must_touch(&transfer->cluster, exchange[i].ref, (int)exchange[i].to);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        bench_must_wait(&transfer->cluster, &exchange[i].task, 1);
+    }
+    seconds = (double)(pl_now_ns() - began) * 1e-9;
+    for (uint32_t i = 0; i < count; i++) {
+        bench_must_release(&transfer->cluster, &exchange[i].task, 1);
+        bench_must_release(&transfer->cluster, &exchange[i].ref, 1);
+    }
+    return seconds;
+}
+
+/* raw_seconds: of one turn. */
+static void measure_exchange(struct transfer *transfer, const char *name, uint32_t devices,
+                             uint64_t bytes, double raw_seconds)
+{
+    uint32_t pairs = devices * (devices - 1);
+    uint32_t turns = (uint32_t)pl_max_u64(
+        1, pl_min_u64(objects_of(transfer, bytes) / 2, EXCHANGE_MAX) / pairs);
+    uint32_t count            = pairs * turns;
+    struct exchange *exchange = bench_must_alloc(count * sizeof(*exchange));
+    double gigabytes          = (double)bytes * 1e-9, seconds[ROUNDS];
+    char note[64];
+
+    (void)plan_exchange(exchange, devices, 1);
+    check_all(transfer, exchange, pairs, bytes);
+    (void)plan_exchange(exchange, devices, turns);
+    (void)move_all(transfer, exchange, count, bytes);
+    for (size_t i = 0; i < ROUNDS; i++) {
+        seconds[i] = move_all(transfer, exchange, count, bytes);
+    }
+    (void)snprintf(note, sizeof(note), "sum of all devices, %u objects", count);
+    add(transfer, name, bytes, gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5),
+        0, "GB/s", raw_seconds > 0 ? gigabytes * pairs / raw_seconds : 0,
+        "raw copies running together", note);
+    pl_free(exchange);
+}
+
+void transfer_measure_duplex(struct transfer *transfer, uint64_t bytes, const double *raw)
+{
+    measure_exchange(transfer, "two devices, both ways", 2, bytes,
+                     by_peer(transfer) ? raw[BENCH_RAW_PEER_DUPLEX] : 0);
+}
+
+void transfer_measure_all(struct transfer *transfer, uint64_t bytes, const double *raw)
+{
+    measure_exchange(transfer, "all to all", transfer->cluster.devices, bytes,
+                     by_peer(transfer) ? raw[BENCH_RAW_PEER_ALL] : 0);
+}
