@@ -4,6 +4,7 @@
  *   tasks.c, tasks_data.c, tasks_scale.c   the control plane, by the names of Ray's microbenchmark
  *   tasks_paths.c                          gets and puts by each way that bytes can take
  *   transfer.c, transfer_shapes.c          objects from device to device, by every route; parts in transfer.h
+ *   overlap.c                              a product beside transfers
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
  *   graphs/                                task graphs beside hand-written streams; parts in graphs/graph.h
@@ -35,8 +36,8 @@
 #include "plasmon/plasmon.h"
 
 int bench_main(int argc, char **argv);
-extern const struct cli_command bench_tasks, bench_transfer, bench_gemm, bench_timelines,
-    bench_graphs;
+extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, bench_gemm,
+    bench_timelines, bench_graphs;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 
