@@ -20,6 +20,8 @@
  */
 #include "transfer/transfer.h"
 
+#include "base/fault.h"
+
 static uint64_t word_load(uint64_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -43,6 +45,9 @@ static plasmon_status_t chunk_send(struct device_stream *stream,
     uint64_t *ready         = &ring->timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
     plasmon_status_t status = PLASMON_OK;
 
+    if (pl_fault_point("transfer.stage_send")) {
+        return PLASMON_EDEVICE;
+    }
     if (word_load(ready) > chunk) {
         return PLASMON_OK; /* delivered before a crash */
     }
@@ -67,6 +72,9 @@ static plasmon_status_t chunk_recv(struct device_stream *stream,
     uint64_t *taken = &ring->timeline->stage_taken.value;
     plasmon_status_t status;
 
+    if (pl_fault_point("transfer.stage_recv")) {
+        return PLASMON_EDEVICE;
+    }
     if (word_load(taken) > chunk) {
         return PLASMON_OK; /* taken out before a crash */
     }

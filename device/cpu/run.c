@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@ static void *host(uint64_t address)
 
 static void run_copy(const struct device_cpu_op_copy *op)
 {
+    (void)pl_fault_point("device.copy"); /* cannot fail; the process can end */
     memcpy(host(op->dst), host(op->src), op->bytes);
 }
 
@@ -27,6 +29,7 @@ static void run_copy_planned(const struct device_cpu_op_copy_planned *op)
     struct device_copy_plan plan          = op->plan;
     uint64_t index[DEVICE_COPY_LOOPS_MAX] = {0};
 
+    (void)pl_fault_point("device.copy");
     do {
         memcpy(host(op->dst + plan.dst_offset), host(op->src + plan.src_offset),
                plan.run_bytes);
