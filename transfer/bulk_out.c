@@ -31,9 +31,9 @@
 #define WORDS_BYTES    4096u
 #define ITEMS_OVER_MAX 1024u /* at the front of the FIFO before it is moved up */
 
-#define LOOK_MS 100 /* between looks at the clock while something is owed */
-#define IDLE_MS 1000
-
+#define LOOK_MS  100 /* between looks at the clock while something is owed */
+#define IDLE_MS  1000
+#define RELAY_NS UINT64_C(30000000000)
 /* The thread's own. */
 struct sender {
     struct bulk_out *out;
@@ -52,6 +52,7 @@ struct sender {
     uint32_t relay_last; /* tried */
     bool relay_next;     /* at the next attempt */
     bool relayed;        /* this connection is */
+    uint64_t relay_until_ns; /* until then the way through a relay is the first choice */
 };
 
 /* ------------------------------------------------------------------------------------------------ items */
@@ -148,8 +149,10 @@ static void stalled(struct sender *sender)
 static plasmon_status_t connect_once(struct sender *sender, struct pl_err *err)
 {
     struct transfer_bulk *bulk = sender->out->bulk;
+    uint64_t now_ns            = pl_now_ns();
     bool relay                 = sender->relay_next &&
-                 pl_now_ns() - sender->down_ns > bulk_deadline_ns(0, sender->rate);
+                 (now_ns < sender->relay_until_ns ||
+                  now_ns - sender->down_ns > bulk_deadline_ns(0, sender->rate));
     struct transfer_bulk_endpoint endpoint = sender->endpoint;
     plasmon_status_t status;
 
@@ -170,7 +173,8 @@ static plasmon_status_t connect_once(struct sender *sender, struct pl_err *err)
         pl_mutex_lock(&sender->out->lock);
         sender->out->stats.relays++;
         pl_mutex_unlock(&sender->out->lock);
-        sender->relayed = true;
+        sender->relayed        = true;
+        sender->relay_until_ns = pl_now_ns() + RELAY_NS;
     }
     return status;
 }
@@ -216,9 +220,10 @@ static bool news_taken(struct sender *sender)
     pl_mutex_unlock(&out->lock);
     if (changed || gone) {
         disconnect(sender, PLASMON_OK);
-        sender->retry_ms   = 0;
-        sender->down_ns    = 0;
-        sender->relay_next = false;
+        sender->retry_ms       = 0;
+        sender->down_ns        = 0;
+        sender->relay_next     = false;
+        sender->relay_until_ns = 0;
     }
     return gone;
 }
@@ -256,7 +261,7 @@ static plasmon_status_t answer_take(struct sender *sender)
     sender->sent--;
     sender->sent_bytes -= item.bytes;
     sender->down_ns    = 0;
-    sender->relay_next = false;
+    sender->relay_next = sender->relayed;
     measure(sender, item.bytes, sender->heard_ns);
     return PLASMON_OK;
 }
@@ -379,7 +384,9 @@ static void send_step(struct sender *sender, uint32_t *io_looks)
         status    = item_send(sender, &item);
     } else if (status == PLASMON_OK) {
         rest(sender, there, io_looks);
-        if (sender->relayed && sender->sent == 0 && !there) {
+        if (sender->relayed && sender->sent == 0 && !there &&
+            pl_now_ns() > sender->relay_until_ns) {
+            sender->relay_next = false;
             disconnect(sender, PLASMON_OK); /* perhaps it can be reached again */
         }
     }

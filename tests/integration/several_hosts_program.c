@@ -3,6 +3,7 @@
  * sums over fragments of several hosts; all compared with the same arithmetic here.
  *
  *   several_hosts_program move DEVICES          everything arrives
+ *   several_hosts_program pairs DEVICES         the same, without what is written in place
  *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
  */
@@ -273,16 +274,18 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(stderr, "usage: several_hosts_program move|loss DEVICES [FIFO]\n");
+        fprintf(stderr, "usage: several_hosts_program move|pairs|loss DEVICES [FIFO]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
     devices_wait(devices);
-    if (strcmp(argv[1], "move") == 0) {
+    if (strcmp(argv[1], "move") == 0 || strcmp(argv[1], "pairs") == 0) {
         all_pairs(devices, 1);
         all_pairs(devices, PART);
         all_pairs(devices, LARGE);
-        fragments(devices);
+        if (strcmp(argv[1], "move") == 0) {
+            fragments(devices);
+        }
     } else if (argc > 3) {
         loss(argv[3]);
     }
