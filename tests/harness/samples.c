@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 _Noreturn static void hang(void)
@@ -93,6 +93,53 @@ TEST(leaves_a_process)
         hang();
     }
     printf("# left %d\n", pid);
+}
+
+/* A daemon: in no group, session or tree of the test's. Its id is told. */
+static void leave_a_daemon(void)
+{
+    int ends[2];
+    pid_t daemon_pid;
+
+    ASSERT_EQ(pipe(ends), 0);
+    if (fork() == 0) {
+        (void)setsid();
+        daemon_pid = fork();
+        if (daemon_pid == 0) {
+            hang();
+        }
+        _exit(write(ends[1], &daemon_pid, sizeof(daemon_pid)) != sizeof(daemon_pid));
+    }
+    ASSERT_EQ(read(ends[0], &daemon_pid, sizeof(daemon_pid)), sizeof(daemon_pid));
+    printf("# left %d\n", daemon_pid);
+    (void)fflush(stdout);
+}
+
+TEST(leaves_a_daemon)
+{
+    leave_a_daemon();
+}
+
+TEST(leaves_a_daemon_and_fails)
+{
+    leave_a_daemon();
+    ASSERT_TRUE(false);
+}
+
+TEST(leaves_a_daemon_and_hangs)
+{
+    leave_a_daemon();
+    test_set_timeout(0);
+    hang();
+}
+
+TEST(leaves_a_daemon_and_waits)
+{
+    if (getenv("SAMPLES_WAIT") == NULL) {
+        test_skip("nobody kills its runner");
+    }
+    leave_a_daemon();
+    hang();
 }
 
 TEST_MAIN()

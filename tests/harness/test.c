@@ -3,12 +3,14 @@
  *
  * The runner has one thread and touches nothing of the code under test, so fork is safe. It waits for two things: the
  * child's pidfd (it has ended) and an eventfd (the test moved its own deadline). A child past its deadline is killed with
- * its process group, so that what the test started goes with it; the same happens after a test that ended on its own.
- * If the runner itself is killed, its child goes too (PR_SET_PDEATHSIG).
+ * its process group; the same happens after a test that ended on its own. What else the test started, daemons that are in no group of
+ * its own, the reaper ends (reaper.h), also if the runner itself is killed.
  *
  * Exit status: 0 all passed (some may be skipped), 1 some failed, 2 usage, 77 all were skipped.
  */
 #include "test_int.h"
+
+#include "reaper.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -235,6 +237,7 @@ static enum test_result run_forked(struct runner *runner, const struct test *tes
     while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
     }
     pl_fd_close(&pidfd);
+    (void)reaper_clean();
     return judge(runner->report, timed_out, wait_status);
 }
 
@@ -300,34 +303,44 @@ static void run_chosen(struct runner *runner)
     }
 }
 
+static int run(void *user)
+{
+    struct runner *runner = user;
+
+    if (!runner_init(runner)) {
+        fprintf(stderr, "cannot set up: %s\n", strerror(errno));
+        return 1;
+    }
+    if (!runner->list) {
+        printf("TAP version 13\n1..%zu\n", count_chosen(runner));
+    }
+    run_chosen(runner);
+
+    (void)munmap(runner->report, sizeof(*runner->report));
+    pl_fd_close(&runner->wake_fd);
+    pl_vec_finish(&tests);
+    if (runner->failed > 0) {
+        return 1;
+    }
+    return runner->skipped > 0 && runner->passed == 0 ? EXIT_ALL_SKIPPED : 0;
+}
+
 int test_main(int argc, char **argv)
 {
     struct runner runner = {.wake_fd = -1};
-    size_t chosen;
+    int status;
 
     if (!parse(&runner, argc, argv)) {
         return usage(argv[0]);
     }
-    chosen = count_chosen(&runner);
-    if (chosen == 0) {
+    if (count_chosen(&runner) == 0) {
         fprintf(stderr, "%s: no such test\n", argv[0]);
         return EXIT_USAGE;
     }
-    if (!runner_init(&runner)) {
-        fprintf(stderr, "%s: cannot set up: %s\n", argv[0], strerror(errno));
-        return 1;
+    if (runner.no_fork || runner.list) {
+        return run(&runner);
     }
-
-    if (!runner.list) {
-        printf("TAP version 13\n1..%zu\n", chosen);
-    }
-    run_chosen(&runner);
-
-    (void)munmap(runner.report, sizeof(*runner.report));
-    pl_fd_close(&runner.wake_fd);
+    status = reaper_run(run, &runner);
     pl_vec_finish(&tests);
-    if (runner.failed > 0) {
-        return 1;
-    }
-    return runner.skipped > 0 && runner.passed == 0 ? EXIT_ALL_SKIPPED : 0;
+    return status;
 }

@@ -1,14 +1,14 @@
 /* The harness, seen from outside: each way in which a test can end is told, and none of them hides another. */
 #include "test.h"
 
-#include "base/clock.h"
+#include "base/fd.h"
 #include "base/str.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -143,11 +143,12 @@ TEST(one_failure_does_not_stop_the_others)
     const char *text       = pl_str_text(&outcome.text);
 
     ASSERT_EQ(outcome.exit_status, 1);
-    ASSERT_CONTAINS(text, "\n1..12\n");
+    ASSERT_CONTAINS(text, "\n1..16\n");
     ASSERT_CONTAINS(text, "\nok 1 passes\n");
     ASSERT_CONTAINS(text, "\nnot ok 3 crashes\n");
     ASSERT_CONTAINS(text, "\nnot ok 5 hangs\n");
     ASSERT_CONTAINS(text, "\nok 12 leaves_a_process\n");
+    ASSERT_CONTAINS(text, "\nok 13 leaves_a_daemon\n");
     pl_str_finish(&outcome.text);
 }
 
@@ -181,23 +182,111 @@ TEST(names_are_listed_and_wrong_usage_is_refused)
     pl_str_finish(&outcome.text);
 }
 
-/* Nobody else reaps it, so this process does, as its adoptive parent. */
+static pid_t left_behind(const char *text)
+{
+    const char *left = strstr(text, "# left ");
+
+    ASSERT_NOT_NULL(left);
+    return (pid_t)strtol(left + strlen("# left "), NULL, 10);
+}
+
+static void expect_ended(const char *sample, int exit_status)
+{
+    struct outcome outcome = run_samples("--only", sample, NULL);
+
+    ASSERT_EQ(outcome.exit_status, exit_status);
+    ASSERT_EQ(kill(left_behind(pl_str_text(&outcome.text)), 0), -1);
+    ASSERT_EQ(errno, ESRCH);
+    pl_str_finish(&outcome.text);
+}
+
 TEST(a_process_that_a_test_left_is_ended)
 {
-    struct outcome outcome;
-    const char *left;
+    expect_ended("leaves_a_process", 0);
+}
+
+TEST(a_daemon_that_a_test_left_is_ended_whether_it_passed_failed_or_hung)
+{
+    expect_ended("leaves_a_daemon", 0);
+    expect_ended("leaves_a_daemon_and_fails", 1);
+    expect_ended("leaves_a_daemon_and_hangs", 1);
+}
+
+/* Start it with its output in a pipe; reading goes on until it has said which daemon it left. */
+static pid_t start_and_read_left(const char *const *argv, pid_t *out_left)
+{
+    struct pl_str text = {0};
+    char buffer[512];
+    int ends[2];
     pid_t pid;
+
+    ASSERT_EQ(pipe(ends), 0);
+    (void)fflush(stdout);
+    pid = fork();
+    ASSERT_TRUE(pid >= 0);
+    if (pid == 0) {
+        (void)dup2(ends[1], STDOUT_FILENO);
+        (void)close(ends[0]);
+        (void)execv(argv[0], (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    (void)close(ends[1]);
+    while (strstr(pl_str_text(&text), "# left ") == NULL ||
+           strchr(strstr(pl_str_text(&text), "# left "), '\n') == NULL) {
+        ssize_t got = read(ends[0], buffer, sizeof(buffer));
+
+        ASSERT_TRUE(got > 0);
+        pl_str_append(&text, "%.*s", (int)got, buffer);
+    }
+    (void)close(ends[0]);
+    *out_left = left_behind(pl_str_text(&text));
+    pl_str_finish(&text);
+    return pid;
+}
+
+static void expect_ended_with(pid_t runner, pid_t left)
+{
+    struct pollfd poller = {.fd = pl_pidfd_open(left), .events = POLLIN};
+
+    ASSERT_EQ(kill(runner, SIGKILL), 0);
+    ASSERT_EQ(waitpid(runner, NULL, 0), runner);
+    if (poller.fd >= 0) { /* it is not gone already */
+        ASSERT_EQ(poll(&poller, 1, 20000), 1);
+        (void)close(poller.fd);
+    }
+}
+
+TEST(a_daemon_is_ended_when_its_runner_is_killed)
+{
+    const char *const argv[] = {SAMPLES_PATH, "--only", "leaves_a_daemon_and_waits", NULL};
+    pid_t left, runner;
+
+    ASSERT_EQ(setenv("SAMPLES_WAIT", "1", 1), 0);
+    runner = start_and_read_left(argv, &left);
+    expect_ended_with(runner, left);
+}
+
+TEST(a_daemon_of_a_script_is_ended_with_it_and_when_it_is_killed)
+{
+    static const char leave[] = "setsid sleep 1000 & echo \"# left $!\"";
+    static const char wait[]  = "setsid sleep 1000 & echo \"# left $!\"; sleep 1000";
+    const char *const ends[]  = {REAPED_PATH, "/bin/sh", "-c", leave, NULL};
+    const char *const waits[] = {REAPED_PATH, "/bin/sh", "-c", wait, NULL};
+    struct pollfd poller      = {.events = POLLIN};
+    pid_t left;
+    pid_t runner = start_and_read_left(ends, &left);
     int status;
 
-    ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    outcome = run_samples("--only", "leaves_a_process", NULL);
-    left    = strstr(pl_str_text(&outcome.text), "# left ");
-    ASSERT_NOT_NULL(left);
-    pid = (pid_t)strtol(left + strlen("# left "), NULL, 10);
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    ASSERT_TRUE(WIFSIGNALED(status));
-    ASSERT_EQ(WTERMSIG(status), SIGKILL);
-    pl_str_finish(&outcome.text);
+    poller.fd = pl_pidfd_open(left);
+    ASSERT_EQ(waitpid(runner, &status, 0), runner);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (poller.fd >= 0) {
+        ASSERT_EQ(poll(&poller, 1, 0), 1); /* before the runner's end */
+        (void)close(poller.fd);
+    }
+
+    runner = start_and_read_left(waits, &left);
+    expect_ended_with(runner, left);
 }
 
 TEST_MAIN()

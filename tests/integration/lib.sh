@@ -1,4 +1,5 @@
-# Sourced by the tests in sh: a private runtime folder, TAP, and a cluster that ends with the test however it ends.
+# Sourced by the tests in sh: a private runtime folder, TAP, and a cluster that ends with the test. (test_reaped, which CTest runs them
+# under, ends what a script leaves that is killed.)
 #
 # PLASMON_BIN_DIR is where the programs are. Processes of the test are known by PLASMON_TEST_TAG in their environment.
 

@@ -41,11 +41,12 @@ static _Noreturn void become(const char *path, const char *const *argv, int out)
 static pid_t start(const char *const *argv, int out)
 {
     const char *dir = getenv("PLASMON_BIN_DIR");
+    bool own        = argv[0][0] == '/';
     char path[512];
     pid_t pid;
 
-    ASSERT_NOT_NULL(dir);
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, argv[0]);
+    ASSERT_TRUE(own || dir != NULL);
+    (void)snprintf(path, sizeof(path), "%s%s%s", own ? "" : dir, own ? "" : "/", argv[0]);
     pid = fork();
     ASSERT_TRUE(pid >= 0);
     if (pid == 0) {

@@ -1,8 +1,8 @@
 /*
  * Clusters that an operator starts: programs run with arguments, their output, daemons in the background.
  *
- * Everything runs in the private folder of cluster_tag() and ends with the test, however it ends: daemons are children that die with
- * their parent, and what `plasmon start` left in the background is stopped by `plasmon stop`, then killed by its tag.
+ * Everything runs in the private folder of cluster_tag() and ends with the test. A test that passes stops what it started as a user would;
+ * what one leaves that failed, hung or was killed, the runner's reaper ends (tests/harness/reaper.h). Its folder stays, for its logs.
  */
 #ifndef TESTS_INTEGRATION_STARTED_H
 #define TESTS_INTEGRATION_STARTED_H
@@ -11,7 +11,7 @@
 
 #define STARTED_ARGS_MAX 24
 
-/* Run a program of the build (argv[0] is its name, NULL at the end); its exit status, and what it printed (cut; may be NULL). */
+/* Run a program of the build (argv[0] is its name, or any program's path; NULL at the end); its exit status, and what it printed (cut; may be NULL). */
 int started_run(const char *const *argv, char *out, size_t out_bytes);
 /* As another user (for root only): 126 when that may not be, 127 when it may not run the program. */
 int started_run_as(uid_t user, const char *const *argv, char *out, size_t out_bytes);
