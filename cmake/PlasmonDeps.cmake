@@ -25,7 +25,17 @@ add_library(plasmon_blas INTERFACE)
 target_include_directories(plasmon_blas SYSTEM INTERFACE ${PLASMON_CBLAS_INCLUDE})
 if(PLASMON_STATIC_DEPS)
   find_library(PLASMON_OPENBLAS_A libopenblas.a PATH_SUFFIXES openblas-pthread x86_64-linux-gnu/openblas-pthread REQUIRED)
-  target_link_libraries(plasmon_blas INTERFACE ${PLASMON_OPENBLAS_A} -lm)
+  # Parts of its LAPACK are Fortran, and want that language's run time. It lies where the compiler keeps its own libraries.
+  foreach(_library gfortran quadmath)
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=lib${_library}.a
+      OUTPUT_VARIABLE _path OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT IS_ABSOLUTE "${_path}" OR NOT EXISTS "${_path}")
+      message(FATAL_ERROR "lib${_library}.a was not found, which OpenBLAS's LAPACK needs: install libgfortran-12-dev "
+        "(Debian 12), libgfortran-13-dev (Ubuntu 24.04) or gfortran, or set PLASMON_STATIC_DEPS=OFF")
+    endif()
+    list(APPEND _fortran ${_path})
+  endforeach()
+  target_link_libraries(plasmon_blas INTERFACE ${PLASMON_OPENBLAS_A} ${_fortran} -lm)
 else()
   target_link_libraries(plasmon_blas INTERFACE openblas)
 endif()

@@ -93,6 +93,13 @@ void cpu_half_narrow(uint32_t dtype, const float *x, int64_t n, char *y, int64_t
     XX(sort)              \
     XX(solve)             \
     XX(cholesky)          \
+    XX(qr)                \
+    XX(svd)               \
+    XX(eigh)              \
+    XX(inverse)           \
+    XX(determinant)       \
+    XX(fft)               \
+    XX(ifft)              \
     XX(spmv)              \
     XX(gemm_batched)      \
     XX(einsum)            \
@@ -124,6 +131,12 @@ CPU_FUNCTIONS(XX)
     XX(sort)                      \
     XX(solve)                     \
     XX(cholesky)                  \
+    XX(qr)                        \
+    XX(svd)                       \
+    XX(eigh)                      \
+    XX(lu)                        \
+    XX(fft)                       \
+    XX(ifft)                      \
     XX(gemm_batched)              \
     XX(einsum)
 #define XX(name)                                                                     \

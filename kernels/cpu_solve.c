@@ -4,14 +4,7 @@
  */
 #include "kernels/cpu.h"
 #include "kernels/data_errors.h"
-
-#include <cblas.h>
-
-/* From LAPACK, in Fortran's way: by reference, in columns. */
-void spotrf_(const char *uplo, const blasint *n, float *a, const blasint *lda,
-             blasint *info);
-void dpotrf_(const char *uplo, const blasint *n, double *a, const blasint *lda,
-             blasint *info);
+#include "kernels/lapack.h"
 
 static plasmon_status_t too_large(const struct kernel_call *call,
                                   const struct kernel_matrix *m, struct pl_err *err)

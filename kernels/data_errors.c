@@ -34,6 +34,10 @@ plasmon_status_t kernel_data_error(struct pl_err *err,
             "%s: did not converge: %lld off-diagonal elements are left; does a "
             "hold NaN or infinities?",
             name, number);
+    case KERNEL_DATA_NOT_FINITE:
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "%s: element %lld of a, counted by rows, is NaN or infinite",
+                          name, number);
     default:
         return pl_err_set(err, PLASMON_EINTERNAL, "%s: the library refused argument %lld",
                           name, number);

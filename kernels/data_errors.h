@@ -18,6 +18,8 @@ enum kernel_data_error {
     KERNEL_DATA_NO_CONVERGENCE = 5, /* value: how many off-diagonal elements are left */
     KERNEL_DATA_ARGUMENT =
         6, /* value: the argument that a library refused, from 1; a bug of ours */
+    KERNEL_DATA_NOT_FINITE =
+        7, /* value: the first element, by rows, that is NaN or infinite */
 };
 
 /* Sets err and returns its status. */

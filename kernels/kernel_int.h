@@ -35,6 +35,8 @@ static inline const struct kernel_arg *kernel_call_arg(const struct kernel_call 
 int64_t kernel_arg_elements(const struct kernel_arg *arg);
 /* Row-major without gaps. */
 bool kernel_arg_dense(const struct kernel_arg *arg);
+/* Of a dense copy of an input of a Fourier transform. */
+uint64_t kernel_fft_copy_bytes(const struct kernel_arg *x);
 /* The last two dimensions swapped. */
 struct kernel_arg kernel_arg_transposed(const struct kernel_arg *x);
 /* Dimension i is x's dimension scalars[i]. */

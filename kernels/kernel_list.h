@@ -79,6 +79,15 @@
     XX(solve_triangular)  \
     XX(cholesky)          \
     XX(cholesky_solve)    \
+    XX(qr)                \
+    XX(svd)               \
+    XX(eigh)              \
+    XX(inverse)           \
+    XX(determinant)       \
+    XX(fft)               \
+    XX(ifft)              \
+    XX(rfft)              \
+    XX(irfft)             \
     XX(spmv)              \
     XX(transpose)         \
     XX(permute)           \

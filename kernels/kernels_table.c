@@ -274,13 +274,49 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
         "The x of a x = b (a' x = b with trans) for a triangle: the lower one of a, or "
         "the upper; with unit its diagonal is 1. Fails with ESINGULAR where it is 0.",
         OUT(x, E), IN(a, E), IN(b, E), I64(lower), I64(trans), I64(unit)),
-    FUNCTION(cholesky, "(out E[n,n] l, in E[n,n] a)", cholesky,
+    FUNCTION(cholesky, "(out E[n,n] l, in E[n,n] a)", square,
              "The lower triangle with l l' = a, of a symmetric a, whose lower triangle is "
              "read. Fails with ESINGULAR where a is not positive definite.",
              OUT(l, E), IN(a, E)),
     FUNCTION(cholesky_solve, "(out E[n,k] x, in E[n,n] l, in E[n,k] b)", solve,
              "The x of l l' x = b, with what cholesky made.", OUT(x, E), IN(l, E),
              IN(b, E)),
+    FUNCTION(qr, "(out E[m,k] q, out E[k,n] r, in E[m,n] a)", qr,
+             "q r = a, k = min(m, n): the columns of q are orthonormal, r is an upper "
+             "triangle (Householder; its diagonal may be negative).",
+             OUT(q, E), OUT(r, E), IN(a, E)),
+    FUNCTION(svd, "(out E[m,k] u, out E[k] s, out E[k,n] vh, in E[m,n] a)", svd,
+             "The reduced singular value decomposition, k = min(m, n): u diag(s) vh = a, "
+             "columns of u and rows of vh orthonormal, s not negative and falling. Fails "
+             "with EINVAL where a holds NaN or an infinity.",
+             OUT(u, E), OUT(s, E), OUT(vh, E), IN(a, E)),
+    FUNCTION(eigh, "(out E[n] w, out E[n,n] v, in E[n,n] a)", eigh,
+             "Eigenvalues, rising, and orthonormal eigenvectors (the columns of v) of a "
+             "symmetric a, whose lower triangle is read. Fails with EINVAL where that "
+             "holds NaN or an infinity.",
+             OUT(w, E), OUT(v, E), IN(a, E)),
+    FUNCTION(
+        inverse, "(out E[n,n] y, in E[n,n] a)", square,
+        "y = the inverse of a, by an LU factor with pivots. Fails with ESINGULAR where "
+        "a pivot is 0.",
+        OUT(y, E), IN(a, E)),
+    FUNCTION(determinant, "(out E[] d, in E[n,n] a)", determinant,
+             "d = the determinant of a, by an LU factor with pivots.", OUT(d, E), IN(a, E)),
+    FUNCTION(fft, "(out C[...] y, in C[...] x, i64 axes)", fft,
+             "The discrete Fourier transform over the last `axes` axes (1 to 3), of any "
+             "length, without a factor; leading axes are a batch.",
+             OUT(y, C), IN(x, C), I64(axes)),
+    FUNCTION(ifft, "(out C[...] y, in C[...] x, i64 axes)", fft,
+             "The inverse of fft: divided by the number of elements transformed.",
+             OUT(y, C), IN(x, C), I64(axes)),
+    FUNCTION(rfft, "(out C[...] y, in E[...] x, i64 axes)", rfft,
+             "fft of real numbers, without the half that follows by symmetry: of a last "
+             "axis of length n, elements 0 to n / 2.",
+             OUT(y, C), IN(x, E), I64(axes)),
+    FUNCTION(irfft, "(out E[...] y, in C[...] x, i64 axes, i64 n)", irfft,
+             "The inverse of rfft; n is the length of y's last axis (0: even, from x's). "
+             "What symmetry makes real is read as real.",
+             OUT(y, E), IN(x, C), I64(axes), I64(n)),
     FUNCTION(spmv,
              "(out E[m] y, in I[m1] rows, in I[nnz] columns, in E[nnz] values, in E[n] x)",
              spmv,

@@ -43,7 +43,14 @@ typedef plasmon_status_t (*kernel_rule_fn)(const struct kernel_function *self,
     XX(gemm_batched)                                                  \
     XX(einsum)                                                        \
     XX(solve)                                                         \
-    XX(cholesky)                                                      \
+    XX(square)                                                        \
+    XX(determinant)                                                   \
+    XX(qr)                                                            \
+    XX(svd)                                                           \
+    XX(eigh)                                                          \
+    XX(fft)                                                           \
+    XX(rfft)                                                          \
+    XX(irfft)                                                         \
     XX(spmv)                                                          \
     XX(gemm_into)                                                     \
     XX(transpose)                                                     \

@@ -1,5 +1,5 @@
 /*
- * Shape rules of functions that work along an axis (see shape_rules.h), and of where.
+ * Shape rules of functions that work along an axis (see shape_rules.h), of where, and of Fourier transforms.
  */
 #include "kernels/shape_rules_int.h"
 
@@ -119,4 +119,73 @@ RULE(where)
         status        = rule_needs_broadcast(self, both, 2, 1, &want, err);
     }
     return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ transforms */
+
+#define FFT_AXES_MAX 3
+
+static plasmon_status_t needs_axes(const struct kernel_function *self,
+                                   const struct kernel_arg_shape *args, int64_t axes,
+                                   struct pl_err *err)
+{
+    if (axes < 1 || axes > FFT_AXES_MAX) {
+        return pl_err_set(err, PLASMON_EINVAL, "%s: axes is %lld, needs 1 to %d",
+                          self->name, (long long)axes, FFT_AXES_MAX);
+    }
+    if ((int64_t)args[1].shape.ndim < axes) {
+        return pl_err_set(err, PLASMON_ESHAPE, "%s, needs at least %lld dimensions",
+                          rule_is(self, args, 1).text, (long long)axes);
+    }
+    return PLASMON_OK;
+}
+
+RULE(fft)
+{
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = needs_axes(self, args, scalars[0].i, err);
+    return status == PLASMON_OK ? rule_output(self, args, 0, &args[1].shape, err) : status;
+}
+
+RULE(rfft)
+{
+    struct pl_shape want = args[1].shape;
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = needs_axes(self, args, scalars[0].i, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    want.dtype              = want.dtype == PL_F32 ? PL_C64 : PL_C128;
+    want.dim[want.ndim - 1] = want.dim[want.ndim - 1] / 2 + 1;
+    return rule_output(self, args, 0, &want, err);
+}
+
+RULE(irfft)
+{
+    struct pl_shape want = args[1].shape;
+    int64_t n            = scalars[1].i;
+    plasmon_status_t status;
+    int64_t half;
+
+    RULE_UNUSED();
+    status = needs_axes(self, args, scalars[0].i, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    half = want.dim[want.ndim - 1];
+    n    = n == 0 ? 2 * (half - 1) : n;
+    if (n < 1 || n / 2 + 1 != half) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "%s, n is %lld, needs %lld or %lld: x has n / 2 + 1 elements",
+                          rule_is(self, args, 1).text, (long long)scalars[1].i,
+                          (long long)(half == 1 ? 1 : 2 * half - 2),
+                          (long long)(2 * half - 1));
+    }
+    want.dtype              = rule_real_of(want.dtype);
+    want.dim[want.ndim - 1] = n;
+    return rule_output(self, args, 0, &want, err);
 }

@@ -312,11 +312,70 @@ RULE(solve)
     return status == PLASMON_OK ? rule_output(self, args, 0, &args[2].shape, err) : status;
 }
 
-RULE(cholesky)
+RULE(square)
 {
     plasmon_status_t status;
 
     RULE_UNUSED();
     status = needs_square(self, args, 1, err);
     return status == PLASMON_OK ? rule_output(self, args, 0, &args[1].shape, err) : status;
+}
+
+RULE(determinant)
+{
+    struct pl_shape want = {.dtype = args[1].shape.dtype};
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = needs_square(self, args, 1, err);
+    return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
+}
+
+RULE(qr)
+{
+    const struct pl_shape *a = &args[2].shape;
+    int64_t k                = a->dim[0] < a->dim[1] ? a->dim[0] : a->dim[1];
+    struct pl_shape q        = rule_shape_2d(a->dtype, a->dim[0], k);
+    struct pl_shape r        = rule_shape_2d(a->dtype, k, a->dim[1]);
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = rule_needs_ndim(self, args, 2, 2, err);
+    if (status == PLASMON_OK) {
+        status = rule_output(self, args, 0, &q, err);
+    }
+    return status == PLASMON_OK ? rule_output(self, args, 1, &r, err) : status;
+}
+
+RULE(svd)
+{
+    const struct pl_shape *a = &args[3].shape;
+    int64_t k                = a->dim[0] < a->dim[1] ? a->dim[0] : a->dim[1];
+    struct pl_shape u        = rule_shape_2d(a->dtype, a->dim[0], k);
+    struct pl_shape s        = rule_shape_1d(a->dtype, k);
+    struct pl_shape vh       = rule_shape_2d(a->dtype, k, a->dim[1]);
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = rule_needs_ndim(self, args, 3, 2, err);
+    if (status == PLASMON_OK) {
+        status = rule_output(self, args, 0, &u, err);
+    }
+    if (status == PLASMON_OK) {
+        status = rule_output(self, args, 1, &s, err);
+    }
+    return status == PLASMON_OK ? rule_output(self, args, 2, &vh, err) : status;
+}
+
+RULE(eigh)
+{
+    struct pl_shape w = rule_shape_1d(args[2].shape.dtype, args[2].shape.dim[0]);
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = needs_square(self, args, 2, err);
+    if (status == PLASMON_OK) {
+        status = rule_output(self, args, 0, &w, err);
+    }
+    return status == PLASMON_OK ? rule_output(self, args, 1, &args[2].shape, err) : status;
 }

@@ -429,6 +429,121 @@ TEST(a_matrix_that_has_no_factor_is_named_with_its_pivot)
     ASSERT_CONTAINS(err.text, "solve_triangular: a is singular: pivot 2 is 0");
 }
 
+TEST(a_matrix_without_an_inverse_is_named_with_its_pivot)
+{
+    const double a[9]         = {1, 2, 3, 2, 4, 6, 1, 1, 1}; /* rows 1 and 2 are parallel */
+    double y[9]               = {0};
+    struct kernel_arg args[2] = {array_2d(y, PL_F64, 3, 3, 3),
+                                 array_2d((void *)(uintptr_t)a, PL_F64, 3, 3, 3)};
+    struct kernel_arg value   = array_1d(y, KERNEL_OUT, PL_F64, 1);
+    struct pl_err err         = {0};
+
+    ASSERT_STATUS(kernel_run_cpu_now(kernel_by_name("inverse"), args, 2, NULL, 0, &err),
+                  PLASMON_ESINGULAR);
+    ASSERT_CONTAINS(err.text, "inverse: a is singular: pivot 2 is 0");
+    value.ndim = 0;
+    args[0]    = value;
+    y[0]       = 1;
+    ASSERT_OK(kernel_run_cpu_now(kernel_by_name("determinant"), args, 2, NULL, 0, &err));
+    ASSERT_TRUE(y[0] == 0);
+}
+
+TEST(a_determinant_overflows_only_where_the_result_does)
+{
+    double a[16] = {0};
+    double y     = 0;
+    struct kernel_arg args[2];
+    struct pl_err err = {0};
+
+    a[0]         = 1e200;
+    a[5]         = 1e200;
+    a[10]        = -1e-200;
+    a[15]        = 1e-200;
+    args[0]      = array_1d(&y, KERNEL_OUT, PL_F64, 1);
+    args[0].ndim = 0;
+    args[1]      = array_2d(a, PL_F64, 4, 4, 4);
+    ASSERT_OK(kernel_run_cpu_now(kernel_by_name("determinant"), args, 2, NULL, 0, &err));
+    ASSERT_TRUE(fabs(y + 1) < 1e-14);
+}
+
+TEST(what_is_not_finite_has_no_singular_values_and_no_eigenvalues)
+{
+    double a[4] = {1, 2, (double)NAN, 4};
+    double u[4], s[2], vh[4];
+    struct kernel_arg args[4] = {
+        array_2d(u, PL_F64, 2, 2, 2), array_1d(s, KERNEL_OUT, PL_F64, 2),
+        array_2d(vh, PL_F64, 2, 2, 2), array_2d(a, PL_F64, 2, 2, 2)};
+    struct kernel_arg eigh[3] = {args[1], args[0], args[3]};
+    struct pl_err err         = {0};
+
+    ASSERT_STATUS(kernel_run_cpu_now(kernel_by_name("svd"), args, 4, NULL, 0, &err),
+                  PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "svd: element 2 of a, counted by rows, is NaN or infinite");
+    ASSERT_STATUS(kernel_run_cpu_now(kernel_by_name("eigh"), eigh, 3, NULL, 0, &err),
+                  PLASMON_EINVAL);
+    a[2] = 0;
+    a[1] = (double)INFINITY; /* above the diagonal: not read */
+    ASSERT_OK(kernel_run_cpu_now(kernel_by_name("eigh"), eigh, 3, NULL, 0, &err));
+    ASSERT_TRUE(s[0] == 1 && s[1] == 4);
+}
+
+/* Long ones, which no sum over all pairs reaches: there and back, and the sum of squares (Parseval). */
+static void transform_and_back(int64_t n, uint32_t dtype)
+{
+    double eps                = dtype == PL_C64 ? 0x1p-24 : 0x1p-53;
+    size_t bytes              = (size_t)n * pl_dtype_bytes(dtype);
+    char *x                   = malloc(bytes);
+    char *y                   = malloc(bytes);
+    char *z                   = malloc(bytes);
+    uint64_t random           = test_seed() + (uint64_t)n;
+    double before             = 0;
+    double after              = 0;
+    double off                = 0;
+    struct kernel_arg there[] = {array_1d(y, KERNEL_OUT, dtype, n),
+                                 array_1d(x, KERNEL_IN, dtype, n)};
+    struct kernel_arg back[]  = {array_1d(z, KERNEL_OUT, dtype, n),
+                                 array_1d(y, KERNEL_IN, dtype, n)};
+    union kernel_scalar axes  = {.i = 1};
+
+    ASSERT_TRUE(x != NULL && y != NULL && z != NULL);
+    for (int64_t i = 0; i < 2 * n; i++) {
+        double value = (double)(test_random(&random) >> 11) * 0x1p-53 - 0.5;
+
+        if (dtype == PL_C64) {
+            ((float *)(void *)x)[i] = (float)value;
+        } else {
+            ((double *)(void *)x)[i] = value;
+        }
+    }
+    ASSERT_OK(kernel_run_cpu_now(kernel_by_name("fft"), there, 2, &axes, 1, NULL));
+    ASSERT_OK(kernel_run_cpu_now(kernel_by_name("ifft"), back, 2, &axes, 1, NULL));
+    for (int64_t i = 0; i < 2 * n; i++) {
+        bool single = dtype == PL_C64;
+        double a    = single ? (double)((float *)(void *)x)[i] : ((double *)(void *)x)[i];
+        double b    = single ? (double)((float *)(void *)y)[i] : ((double *)(void *)y)[i];
+        double c    = single ? (double)((float *)(void *)z)[i] : ((double *)(void *)z)[i];
+
+        before += a * a;
+        after += b * b / (double)n;
+        off += (c - a) * (c - a);
+    }
+    ASSERT_TRUE(sqrt(off) <= 32 * (log2((double)n) + 3) * eps * sqrt(before));
+    ASSERT_TRUE(fabs(after / before - 1) <= 64 * (log2((double)n) + 3) * eps);
+    free(x);
+    free(y);
+    free(z);
+}
+
+TEST(long_transforms_come_back)
+{
+    static const int64_t lengths[] = {1 << 17, 100003, 3 * 5 * 7 * 11 * 13 * 17, 2 * 65537};
+
+    for (size_t i = 0; i < PL_COUNT(lengths); i++) {
+        transform_and_back(lengths[i], PL_C64);
+        transform_and_back(lengths[i], PL_C128);
+    }
+}
+
 TEST(halves_round_once_and_to_even)
 {
     /* 1 + 2^-11 + 2^-40 rounds up; by way of f32 it would be a tie, and round to even: down. */

@@ -37,6 +37,8 @@ struct trial {
     struct trial_array array[TRIAL_ARRAYS_MAX];
     uint32_t scalar_count;
     union kernel_scalar scalar[KERNEL_SCALARS_MAX];
+    /* Instead of values that are expected: what results must have to do with each other. */
+    void (*verify)(const struct trial *trial, const char *where);
 };
 
 void trial_begin(struct trial *trial, const char *name, uint32_t dtype, uint64_t seed);
@@ -72,6 +74,7 @@ double complex trial_get_z(const struct trial *trial, uint32_t index, int64_t fl
 int64_t trial_get_int(const struct trial *trial, uint32_t index, int64_t flat);
 const char *trial_at(const struct trial_array *array, const char *root, int64_t flat);
 void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value);
+void trial_set_z(struct trial *trial, uint32_t index, int64_t flat, double complex value);
 bool trial_is_float(uint32_t dtype); /* a real one */
 bool trial_is_complex(uint32_t dtype);
 double trial_epsilon(
@@ -91,6 +94,10 @@ void trial_want_int(struct trial *trial, uint32_t index, int64_t flat, int64_t w
 /* Just what was in argument `from`, whatever the dtype. */
 void trial_want_same(struct trial *trial, uint32_t index, int64_t flat, uint32_t from,
                      int64_t from_flat);
+
+/* ---- after the run */
+
+double trial_result(const struct trial *trial, uint32_t index, int64_t flat);
 
 /* ---- running */
 
