@@ -52,6 +52,7 @@ struct bench_row {
     double limit;           /* the yardstick, same unit, same run */
     const char *limit_name; /* what it is */
     double ratio;           /* of value to limit; computed by bench_report_add() when 0 */
+    double target;          /* what the ratio may be at most; negative: must be at least */
     const char *reference;  /* somebody else's published figure, with its unit */
     char note[120];
 };
@@ -68,9 +69,18 @@ void bench_report_finish(struct bench_report *report);
 void bench_report_add(struct bench_report *report, const struct bench_row *row);
 void bench_report_remark(struct bench_report *report, const char *format, ...)
     PL_PRINTF(2, 3);
+/* Of rows with a target: how many there are, and how many have met it. */
+void bench_report_targets(const struct bench_report *report, uint32_t *out_count,
+                          uint32_t *out_met);
+bool bench_row_met(const struct bench_row *row);
+/* Rows and remarks of `from`, too. */
+void bench_report_append(struct bench_report *report, const struct bench_report *from);
 /* Aligned columns on stdout, the machine above them. */
 void bench_report_print(const struct bench_report *report);
-/* path NULL: nothing. false: it could not be written; says so. */
+/*
+ * path NULL: nothing. false: it could not be written; says so. A file is replaced when the new one is complete: a benchmark
+ * that writes after each row and is killed leaves the rows that it has.
+ */
 bool bench_report_write_json(const struct bench_report *report, const char *path);
 
 /* ------------------------------------------------------------------------------------------------ pictures (plot.c) */

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "bench/bench.h"
 
-#define COLUMNS      10
+#define COLUMNS      11
 #define CELL_BYTES   128
 #define REMARK_BYTES 160
 
@@ -49,6 +49,40 @@ void bench_report_remark(struct bench_report *report, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(remark, REMARK_BYTES, format, args);
     va_end(args);
+}
+
+bool bench_row_met(const struct bench_row *row)
+{
+    return row->target < 0 ? row->ratio >= -row->target : row->ratio <= row->target;
+}
+
+void bench_report_targets(const struct bench_report *report, uint32_t *out_count,
+                          uint32_t *out_met)
+{
+    *out_count = *out_met = 0;
+    for (size_t i = 0; i < report->rows.count; i++) {
+        const struct bench_row *row = pl_vec_at(&report->rows, i);
+
+        if (row->target != 0 && row->ratio > 0) {
+            ++*out_count;
+            *out_met += bench_row_met(row);
+        }
+    }
+}
+
+void bench_report_append(struct bench_report *report, const struct bench_report *from)
+{
+    for (size_t i = 0; i < from->rows.count; i++) {
+        struct bench_row *added = pl_vec_push(&report->rows);
+
+        if (added == NULL) {
+            bench_die("out of host memory");
+        }
+        *added = *(const struct bench_row *)pl_vec_at(&from->rows, i);
+    }
+    for (size_t i = 0; i < from->remarks.count; i++) {
+        bench_report_remark(report, "%s", (const char *)pl_vec_at(&from->remarks, i));
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------ table */
@@ -100,12 +134,18 @@ static void fill_cells(const struct bench_report *report, const struct bench_row
     copy_text(cell[5], row->unit);
     print_number(cell[6], row->limit);
     print_number(cell[7], row->ratio);
-    copy_text(cell[8], report->reference_title != NULL ? row->reference : NULL);
+    cell[8][0] = '\0';
+    if (row->target != 0 && row->ratio > 0) {
+        (void)snprintf(cell[8], CELL_BYTES, "%s %.2f %s",
+                       row->target < 0 ? ">=" : "<=", fabs(row->target),
+                       bench_row_met(row) ? "met" : "MISSED");
+    }
+    copy_text(cell[9], report->reference_title != NULL ? row->reference : NULL);
     if (row->limit > 0 && row->limit_name != NULL) {
-        (void)snprintf(cell[9], CELL_BYTES, "%s%s%.80s", row->limit_name,
+        (void)snprintf(cell[10], CELL_BYTES, "%s%s%.80s", row->limit_name,
                        row->note[0] != '\0' ? "; " : "", row->note);
     } else {
-        copy_text(cell[9], row->note);
+        copy_text(cell[10], row->note);
     }
 }
 
@@ -137,15 +177,23 @@ static void print_rule(const size_t width[COLUMNS])
 
 void bench_report_print(const struct bench_report *report)
 {
-    char head[COLUMNS][CELL_BYTES] = {
-        "benchmark", "series",    "",      "median", "p99",
-        "unit",      "yardstick", "ratio", "",       "yardstick is; notes"};
+    char head[COLUMNS][CELL_BYTES] = {"benchmark",
+                                      "series",
+                                      "",
+                                      "median",
+                                      "p99",
+                                      "unit",
+                                      "yardstick",
+                                      "ratio",
+                                      "target",
+                                      "",
+                                      "yardstick is; notes"};
     char cell[COLUMNS][CELL_BYTES];
     size_t width[COLUMNS] = {0};
     struct pl_str machine;
 
     copy_text(head[2], report->x_title);
-    copy_text(head[8], report->reference_title);
+    copy_text(head[9], report->reference_title);
     for (size_t i = 0; i < report->rows.count; i++) {
         fill_cells(report, pl_vec_at(&report->rows, i), cell);
         for (size_t j = 0; j < COLUMNS; j++) {

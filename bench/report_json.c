@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench/bench.h"
 
@@ -32,6 +34,12 @@ static void put_row(struct pl_str *out, const struct bench_row *row)
     put_number(out, "limit", row->limit);
     put_text(out, "limit_is", row->limit > 0 ? row->limit_name : NULL);
     put_number(out, "ratio", row->ratio);
+    put_number(out, "target", row->target < 0 ? -row->target : row->target);
+    if (row->target != 0 && row->ratio > 0) {
+        pl_str_append(out, ",\"target_is\":\"at %s\",\"met\":%s",
+                      row->target < 0 ? "least" : "most",
+                      bench_row_met(row) ? "true" : "false");
+    }
     put_text(out, "reference", row->reference);
     put_text(out, "note", row->note);
     pl_str_append(out, "}");
@@ -61,10 +69,40 @@ static void put_report(struct pl_str *out, const struct bench_report *report)
     pl_str_finish(&machine);
 }
 
+static bool write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+    bool ok    = file != NULL && fputs(text, file) >= 0;
+
+    if (file != NULL && fclose(file) != 0) {
+        ok = false;
+    }
+    return ok;
+}
+
+/* By a file beside it, unless what is there is a pipe or a terminal. */
+static bool replace_text(const char *path, const char *text)
+{
+    char beside[4096];
+    struct stat stat_now;
+    int saved, length = snprintf(beside, sizeof(beside), "%s.part", path);
+
+    if ((stat(path, &stat_now) == 0 && !S_ISREG(stat_now.st_mode)) ||
+        length >= (int)sizeof(beside)) {
+        return write_text(path, text);
+    }
+    if (write_text(beside, text) && rename(beside, path) == 0) {
+        return true;
+    }
+    saved = errno;
+    (void)unlink(beside); /* it may not be there */
+    errno = saved;
+    return false;
+}
+
 bool bench_report_write_json(const struct bench_report *report, const char *path)
 {
     struct pl_str out;
-    FILE *file;
     bool ok;
 
     if (path == NULL) {
@@ -72,11 +110,7 @@ bool bench_report_write_json(const struct bench_report *report, const char *path
     }
     pl_str_init(&out);
     put_report(&out, report);
-    file = fopen(path, "we");
-    ok   = file != NULL && !out.failed && fputs(pl_str_text(&out), file) >= 0;
-    if (file != NULL && fclose(file) != 0) {
-        ok = false;
-    }
+    ok = !out.failed && replace_text(path, pl_str_text(&out));
     if (!ok) {
         fprintf(stderr, "plasmon bench: cannot write %s: %s\n", path, strerror(errno));
     }
