@@ -3,33 +3,44 @@
 
 #include "base/alloc.h"
 
-#define RUNS_MIN 5u
-#define RUNS_MAX 256u
-
 plasmon_status_t graphs_time(const struct graphs_run *run,
                              plasmon_status_t (*once)(void *user, struct pl_err *err),
-                             void *user, double *out_seconds, struct pl_err *err)
+                             void *user, struct graphs_timing *out_timing,
+                             struct pl_err *err)
 {
-    double sample[RUNS_MAX];
-    uint32_t runs = (uint32_t)pl_min_u64(run->runs, RUNS_MAX), count = 0;
-    uint64_t first = pl_now_ns();
+    double sample[GRAPHS_SAMPLES_MAX];
+    uint32_t samples = (uint32_t)pl_min_u64(run->samples, GRAPHS_SAMPLES_MAX);
+    uint32_t dropped = 0, count = 0;
+    uint64_t first_ns = pl_now_ns();
 
-    for (uint32_t i = 0; i < runs; i++) {
-        uint64_t began          = pl_now_ns();
+    while (dropped + count < samples) {
+        uint64_t began_ns       = pl_now_ns();
         plasmon_status_t status = once(user, err);
+        uint64_t spent_ns       = pl_now_ns() - first_ns;
 
         if (status != PLASMON_OK) {
             return status;
         }
-        if (i >= run->drop) {
-            sample[count++] = (double)(pl_now_ns() - began) * 1e-9;
+        if (dropped == 0 || (dropped < run->drop && spent_ns < run->budget_ns / 4)) {
+            dropped++;
+            continue;
         }
-        if (count >= RUNS_MIN && pl_now_ns() - first > run->budget_ms * 1000000ull) {
+        sample[count++] = (double)(pl_now_ns() - began_ns) * 1e-9;
+        if (count >= GRAPHS_SAMPLES_MIN && spent_ns > run->budget_ns) {
             break;
         }
     }
-    *out_seconds = bench_percentile(sample, count, 0.5);
+    *out_timing = (struct graphs_timing){bench_percentile(sample, count, 0.5), count};
     return PLASMON_OK;
+}
+
+void graphs_set(double *result, uint32_t mode, enum graphs_contestant contestant,
+                const struct graphs_timing *timing, uint32_t in_flight)
+{
+    double *figure = &result[mode * GRAPHS_CONTESTANTS + contestant];
+
+    figure[0]              = timing->seconds / in_flight;
+    figure[GRAPHS_SECONDS] = timing->samples;
 }
 
 plasmon_status_t graphs_bare_run(const void *config, double *result, size_t count,

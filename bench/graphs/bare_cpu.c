@@ -157,32 +157,16 @@ static plasmon_status_t load_calls(struct bare *bare, struct pl_err *err)
 
 static void run_step(struct bare *bare, const struct graphs_step *step)
 {
-    union {
-        int64_t i;
-        float f;
-        double d;
-    } value[GRAPHS_PARAMS_MAX];
+    union graphs_value value[GRAPHS_PARAMS_MAX];
     void *params[GRAPHS_PARAMS_MAX];
 
     for (uint32_t i = 0; i < step->param_count; i++) {
         const struct graphs_param *param = &step->param[i];
+        bool is_tensor                   = param->kind == GRAPHS_TENSOR;
 
-        params[i] = &value[i];
-        switch (param->kind) {
-        case GRAPHS_TENSOR:
-            params[i] = (uint8_t *)bare->memory[param->array] +
-                        graphs_param_offset(bare->graph, param);
-            break;
-        case GRAPHS_I64:
-            value[i].i = param->value.i;
-            break;
-        case GRAPHS_F32:
-            value[i].f = (float)param->value.f;
-            break;
-        case GRAPHS_F64:
-            value[i].d = param->value.f;
-            break;
-        }
+        value[i] = graphs_param_value(
+            bare->graph, param, is_tensor ? (uintptr_t)bare->memory[param->array] : 0);
+        params[i] = is_tensor ? (void *)(uintptr_t)value[i].address : &value[i];
     }
     bare->call[step->kernel](params);
 }
@@ -205,8 +189,13 @@ static plasmon_status_t once(void *user, struct pl_err *err)
     return PLASMON_OK;
 }
 
-static plasmon_status_t measure(struct bare *bare, double *out_seconds, struct pl_err *err)
+static plasmon_status_t measure(struct bare *bare, uint32_t mode, double *result,
+                                struct pl_err *err)
 {
+    struct graphs_timing timing;
+    plasmon_status_t status;
+
+    bare->cold = mode == GRAPHS_COLD;
     for (uint32_t i = 0; i < bare->graph->arrays.count; i++) {
         const struct graphs_array *array = graphs_array_at(bare->graph, i);
 
@@ -223,8 +212,43 @@ static plasmon_status_t measure(struct bare *bare, double *out_seconds, struct p
             return PLASMON_EDEVICE;
         }
     }
-    return graphs_time(bare->run, once, bare, out_seconds, err);
+    status = graphs_time(bare->run, once, bare, &timing, err);
+    if (status == PLASMON_OK) {
+        graphs_set(result, mode, GRAPHS_SERIAL, &timing, 1);
+    }
+    return status;
 }
+
+/* ------------------------------------------------------------------------------------------------ room */
+
+#define ROUNDS     3
+#define COPY_BYTES (64u << 20)
+
+static void measure_room(struct bare *bare, double *result)
+{
+    uint32_t count  = (uint32_t)bare->graph->steps.count;
+    double *seconds = bench_must_alloc(count * sizeof(*seconds));
+    void *to = bench_must_alloc(COPY_BYTES), *from = bench_must_alloc(COPY_BYTES);
+
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t i = bare->graph->init_steps; i < count; i++) {
+            uint64_t began_ns = pl_now_ns();
+            double now;
+
+            run_step(bare, graphs_step_at(bare->graph, i));
+            now        = (double)(pl_now_ns() - began_ns) * 1e-9;
+            seconds[i] = round == 0 || now < seconds[i] ? now : seconds[i];
+        }
+    }
+    result[GRAPHS_PATH] = graphs_critical_path(bare->graph, seconds);
+    result[GRAPHS_BANDWIDTH] =
+        2.0 * COPY_BYTES / bench_memcpy_seconds(to, from, COPY_BYTES);
+    pl_free(to);
+    pl_free(from);
+    pl_free(seconds);
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
 
 plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
                                  struct pl_err *err)
@@ -247,11 +271,12 @@ plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
         run_step(&bare, graphs_step_at(run->graph, i));
     }
     for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
-        if (!graphs_mode_wanted(run, mode)) {
-            continue;
+        if (graphs_mode_wanted(run, mode)) {
+            status = measure(&bare, mode, result, err);
         }
-        bare.cold = mode == GRAPHS_COLD;
-        status    = measure(&bare, &result[mode * GRAPHS_CONTESTANTS + GRAPHS_SERIAL], err);
+    }
+    if (status == PLASMON_OK) {
+        measure_room(&bare, result);
     }
     for (uint32_t i = 0; i < run->graph->arrays.count; i++) {
         pl_free(bare.memory[i]);

@@ -28,41 +28,10 @@ plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,
 
 #else
 
-#include "device/cuda/driver.h"
+#include "bench/graphs/bare_cuda.h"
 
-#define CU(call) DEVICE_CU(NULL, call)
-
-struct bare_array {
-    CUdeviceptr memory;
-    CUevent copied;       /* cold: for readers in other streams */
-    uint32_t copy_stream; /* of this run */
-    bool has_copy;        /* in this run */
-};
-struct bare_step {
-    CUfunction function;
-    CUevent done; /* NULL: nobody waits for it */
-    union {
-        CUdeviceptr pointer;
-        int64_t i;
-        float f;
-        double d;
-    } value[GRAPHS_PARAMS_MAX];
-    void *params[GRAPHS_PARAMS_MAX];
-};
-struct bare {
-    const struct graphs_run *run;
-    const struct graphs_graph *graph;
-    uint32_t in_flight;
-    CUstream stream[GRAPHS_STREAMS];
-    CUevent fork, join[GRAPHS_STREAMS];
-    CUmodule module;
-    struct bare_array *array;
-    struct bare_step *step;
-    CUgraphExec exec; /* captured for the mode under way */
-    bool cold;
-};
-
-static plasmon_status_t fail(plasmon_status_t status, const char *what, struct pl_err *err)
+plasmon_status_t graphs_bare_fail(plasmon_status_t status, const char *what,
+                                  struct pl_err *err)
 {
     return status == PLASMON_OK
                ? status
@@ -97,7 +66,7 @@ static plasmon_status_t open_context(struct bare *bare, struct pl_err *err)
     if (status == PLASMON_OK) {
         status = CU(cuEventCreate(&bare->fork, CU_EVENT_DISABLE_TIMING));
     }
-    return fail(status, "opening the GPU", err);
+    return graphs_bare_fail(status, "opening the GPU", err);
 }
 
 static plasmon_status_t compile(struct bare *bare, struct pl_err *err)
@@ -113,13 +82,14 @@ static plasmon_status_t compile(struct bare *bare, struct pl_err *err)
             cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
     }
     if (status != PLASMON_OK) {
-        return fail(status, "asking the GPU", err);
+        return graphs_bare_fail(status, "asking the GPU", err);
     }
     status = graphs_nvrtc(bare->graph->definition->cuda_text(),
                           (unsigned)(10 * major + minor), &image, &bytes, err);
     if (status == PLASMON_OK) {
-        status = fail(CU(cuModuleLoadDataEx(&bare->module, image, 0, NULL, NULL)),
-                      "loading the kernels", err);
+        status =
+            graphs_bare_fail(CU(cuModuleLoadDataEx(&bare->module, image, 0, NULL, NULL)),
+                             "loading the kernels", err);
     }
     pl_free(image);
     return status;
@@ -146,7 +116,7 @@ static plasmon_status_t make_array(struct bare *bare, uint32_t number, struct pl
                 cuMemcpyHtoDAsync(it->memory, array->data, array->bytes, bare->stream[0]));
         }
     }
-    return fail(status, "memory for an array", err);
+    return graphs_bare_fail(status, "memory for an array", err);
 }
 
 static plasmon_status_t make_step(struct bare *bare, uint32_t number, struct pl_err *err)
@@ -159,20 +129,9 @@ static plasmon_status_t make_step(struct bare *bare, uint32_t number, struct pl_
     for (uint32_t i = 0; i < step->param_count; i++) {
         const struct graphs_param *param = &step->param[i];
 
-        switch (param->kind) {
-        case GRAPHS_TENSOR:
-            it->value[i].pointer = bare->array[param->array].memory;
-            break;
-        case GRAPHS_I64:
-            it->value[i].i = param->value.i;
-            break;
-        case GRAPHS_F32:
-            it->value[i].f = (float)param->value.f;
-            break;
-        case GRAPHS_F64:
-            it->value[i].d = param->value.f;
-            break;
-        }
+        it->value[i] = graphs_param_value(
+            bare->graph, param,
+            param->kind == GRAPHS_TENSOR ? bare->array[param->array].memory : 0);
         it->params[i] = &it->value[i];
     }
     for (uint32_t i = 0; i < step->after_count && status == PLASMON_OK; i++) {
@@ -182,7 +141,7 @@ static plasmon_status_t make_step(struct bare *bare, uint32_t number, struct pl_
             status = CU(cuEventCreate(&other->done, CU_EVENT_DISABLE_TIMING));
         }
     }
-    return fail(status, "a kernel", err);
+    return graphs_bare_fail(status, "a kernel", err);
 }
 
 static plasmon_status_t set_up(struct bare *bare, struct pl_err *err)
@@ -192,6 +151,7 @@ static plasmon_status_t set_up(struct bare *bare, struct pl_err *err)
 
     bare->array = bench_must_alloc(arrays * sizeof(*bare->array));
     bare->step  = bench_must_alloc(steps * sizeof(*bare->step));
+    bare->got   = graphs_must_map(graphs_output_bytes(bare->graph));
     status      = open_context(bare, err);
     if (status == PLASMON_OK) {
         status = compile(bare, err);
@@ -203,13 +163,13 @@ static plasmon_status_t set_up(struct bare *bare, struct pl_err *err)
         status = make_step(bare, i, err);
     }
     return status == PLASMON_OK
-               ? fail(CU(cuStreamSynchronize(bare->stream[0])), "set-up", err)
+               ? graphs_bare_fail(CU(cuStreamSynchronize(bare->stream[0])), "set-up", err)
                : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ one run */
 
-static plasmon_status_t launch(struct bare *bare, uint32_t number, CUstream stream)
+plasmon_status_t graphs_bare_launch(struct bare *bare, uint32_t number, CUstream stream)
 {
     const struct graphs_launch *shape = &graphs_step_at(bare->graph, number)->launch;
     struct bare_step *it              = &bare->step[number];
@@ -238,12 +198,12 @@ static plasmon_status_t once_serial(void *user, struct pl_err *err)
         }
     }
     for (uint32_t i = 0; i < bare->graph->steps.count && status == PLASMON_OK; i++) {
-        status = launch(bare, i, bare->stream[0]);
+        status = graphs_bare_launch(bare, i, bare->stream[0]);
         if (status == PLASMON_OK) {
             status = CU(cuStreamSynchronize(bare->stream[0]));
         }
     }
-    return fail(status, "a run", err);
+    return graphs_bare_fail(status, "a run", err);
 }
 
 /* Cold: the inputs of a step are on their way in its stream, or its stream waits for the one that has them. */
@@ -288,7 +248,7 @@ static plasmon_status_t enqueue_step(struct bare *bare, uint32_t number)
         status = CU(cuStreamWaitEvent(stream, bare->step[step->after[i]].done, 0));
     }
     if (status == PLASMON_OK) {
-        status = launch(bare, number, stream);
+        status = graphs_bare_launch(bare, number, stream);
     }
     if (status == PLASMON_OK && it->done != NULL) {
         status = CU(cuEventRecord(it->done, stream));
@@ -343,7 +303,7 @@ static plasmon_status_t once_events(void *user, struct pl_err *err)
     for (uint32_t i = 0; i < bare->graph->streams && status == PLASMON_OK; i++) {
         status = CU(cuStreamSynchronize(bare->stream[i]));
     }
-    return fail(status, "a run", err);
+    return graphs_bare_fail(status, "a run", err);
 }
 
 static plasmon_status_t once_graph(void *user, struct pl_err *err)
@@ -357,7 +317,7 @@ static plasmon_status_t once_graph(void *user, struct pl_err *err)
     if (status == PLASMON_OK) {
         status = CU(cuStreamSynchronize(bare->stream[0]));
     }
-    return fail(status, "a run", err);
+    return graphs_bare_fail(status, "a run", err);
 }
 
 /* All streams hang off the first, and end in it. */
@@ -391,7 +351,7 @@ static plasmon_status_t capture(struct bare *bare, struct pl_err *err)
     if (status == PLASMON_OK) {
         status = CU(cuGraphDestroy(graph));
     }
-    return fail(status, "capturing the graph", err);
+    return graphs_bare_fail(status, "capturing the graph", err);
 }
 
 /* ------------------------------------------------------------------------------------------------ right before fast */
@@ -416,29 +376,26 @@ static plasmon_status_t check_output(struct bare *bare, const struct graphs_expe
                                      struct pl_err *err)
 {
     uint64_t bytes          = graphs_array_at(bare->graph, expect->array)->bytes;
-    void *got               = bench_must_alloc(bytes);
-    plasmon_status_t status = CU(
-        cuMemcpyDtoHAsync(got, bare->array[expect->array].memory, bytes, bare->stream[0]));
+    plasmon_status_t status = CU(cuMemcpyDtoHAsync(
+        bare->got, bare->array[expect->array].memory, bytes, bare->stream[0]));
 
     if (status == PLASMON_OK) {
         status = CU(cuStreamSynchronize(bare->stream[0]));
     }
-    status = fail(status, "copying a result", err);
-    if (status == PLASMON_OK && !graphs_compare(bare->graph, expect, got, err)) {
+    status = graphs_bare_fail(status, "copying a result", err);
+    if (status == PLASMON_OK && !graphs_compare(bare->graph, expect, bare->got, err)) {
         status = PLASMON_EDEVICE;
     }
-    pl_free(got);
     return status;
 }
 
 typedef plasmon_status_t (*once_fn)(void *user, struct pl_err *err);
 
-static plasmon_status_t measure(struct bare *bare, once_fn once, uint32_t in_flight,
-                                double *out_seconds, struct pl_err *err)
+static plasmon_status_t measure(struct bare *bare, enum graphs_contestant contestant,
+                                once_fn once, double *result, struct pl_err *err)
 {
-    plasmon_status_t status = fail(forget(bare), "clearing the results", err);
-
-    bare->in_flight = in_flight;
+    plasmon_status_t status = graphs_bare_fail(forget(bare), "clearing the results", err);
+    struct graphs_timing timing;
 
     if (status == PLASMON_OK) {
         status = once(bare, err);
@@ -447,25 +404,33 @@ static plasmon_status_t measure(struct bare *bare, once_fn once, uint32_t in_fli
         status = check_output(bare, pl_vec_at(&bare->graph->expects, i), err);
     }
     if (status == PLASMON_OK) {
-        status = graphs_time(bare->run, once, bare, out_seconds, err);
+        status = graphs_time(&bare->run, once, bare, &timing, err);
     }
-    *out_seconds /= in_flight;
+    if (status == PLASMON_OK) {
+        graphs_set(result, bare->mode, contestant, &timing,
+                   contestant == GRAPHS_SERIAL ? 1 : bare->in_flight);
+    }
     return status;
 }
 
-static plasmon_status_t measure_mode(struct bare *bare, uint32_t in_flight, double *result,
+static plasmon_status_t measure_mode(struct bare *bare, uint32_t mode, double *result,
                                      struct pl_err *err)
 {
-    plasmon_status_t status = measure(bare, once_serial, 1, &result[GRAPHS_SERIAL], err);
+    plasmon_status_t status;
 
+    bare->mode = mode;
+    bare->cold = mode == GRAPHS_COLD;
+    status     = measure(bare, GRAPHS_SERIAL, once_serial, result, err);
     if (status == PLASMON_OK) {
-        status = measure(bare, once_events, in_flight, &result[GRAPHS_EVENTS], err);
+        bare->run.serial_seconds[mode] = result[mode * GRAPHS_CONTESTANTS + GRAPHS_SERIAL];
+        bare->in_flight                = graphs_in_flight(&bare->run, mode);
+        status = measure(bare, GRAPHS_EVENTS, once_events, result, err);
     }
     if (status == PLASMON_OK) {
         status = capture(bare, err);
     }
     if (status == PLASMON_OK) {
-        status = measure(bare, once_graph, in_flight, &result[GRAPHS_GRAPH], err);
+        status = measure(bare, GRAPHS_GRAPH, once_graph, result, err);
     }
     return status == PLASMON_OK ? CU(cuGraphExecDestroy(bare->exec)) : status;
 }
@@ -473,18 +438,15 @@ static plasmon_status_t measure_mode(struct bare *bare, uint32_t in_flight, doub
 plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,
                                   struct pl_err *err)
 {
-    struct bare bare        = {.run = run, .graph = run->graph};
+    struct bare bare        = {.run = *run, .graph = run->graph};
     plasmon_status_t status = set_up(&bare, err);
 
     for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
-        if (!graphs_mode_wanted(run, mode)) {
-            continue;
+        if (graphs_mode_wanted(run, mode)) {
+            status = measure_mode(&bare, mode, result, err);
         }
-        bare.cold = mode == GRAPHS_COLD;
-        status    = measure_mode(&bare, graphs_in_flight(run, mode),
-                                 &result[mode * GRAPHS_CONTESTANTS], err);
     }
-    return status;
+    return status == PLASMON_OK ? graphs_bare_room(&bare, result, err) : status;
 }
 
 #endif

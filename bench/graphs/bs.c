@@ -40,7 +40,8 @@ static void price_pieces(void *user, int64_t begin, int64_t end)
     const struct prices *prices = user;
 
     for (int64_t i = begin; i < end; i++) {
-        prices->expect->want[i] = price(prices->x[(uint64_t)i * prices->expect->step]);
+        prices->expect->want[i] =
+            price(prices->x[graphs_expect_at(prices->expect, (uint64_t)i)]);
     }
 }
 

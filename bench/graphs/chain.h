@@ -33,6 +33,12 @@ enum graphs_chain_figure {
     GRAPHS_CHAIN_FIGURES
 };
 
+/* A link of a chain, for who launches them in other ways; all exit on failure. */
+void graphs_chain_register(struct bench_cluster *cluster); /* compiled when it returns */
+struct plasmon_ref *graphs_chain_zeros(struct bench_cluster *cluster); /* on device 0 */
+void graphs_chain_submit(struct bench_cluster *cluster, struct plasmon_ref *x,
+                         int64_t cycles, int device);
+
 /* Both fit bench_run_raw(): config is a struct graphs_chain, and each sets its own figures. */
 plasmon_status_t graphs_chain_bare_run(const void *config, double *result, size_t count,
                                        struct pl_err *err);

@@ -38,21 +38,35 @@ struct reference {
         *size; /* [SECOND][m3][m3]: terms of the dense layer, and their absolute values */
 };
 
-static double conv1_at(const struct reference *reference, int64_t plane, int64_t row,
-                       int64_t column)
+/* `inside`: no tap lies beyond the border, and none is asked for it. */
+static inline double conv1_at(const struct reference *reference, int64_t plane, int64_t row,
+                              int64_t column, bool inside)
 {
-    int64_t n  = 2 * reference->m1;
-    double sum = 0;
+    const int64_t n     = 2 * reference->m1;
+    const float *weight = &reference->weight1[plane * 9];
+    double sum          = 0;
 
     for (int64_t k = 0; k < 9; k++) {
         int64_t y = 2 * row + k / 3 - 1, x = 2 * column + k % 3 - 1;
 
-        if (y >= 0 && x >= 0) { /* below n, as row and column are below n / 2 */
-            sum += (double)reference->weight1[plane * 9 + k] *
-                   (double)reference->image[y * n + x];
+        if (inside || (y >= 0 && x >= 0)) { /* below n, as row and column are below n / 2 */
+            sum += (double)weight[k] * (double)reference->image[y * n + x];
         }
     }
     return fmax(sum, 0);
+}
+
+static double pool_at(const struct reference *reference, int64_t plane, int64_t row,
+                      int64_t column)
+{
+    bool inside = row > 0 && column > 0;
+    double sum  = 0;
+
+    for (int64_t k = 0; k < POOL * POOL; k++) {
+        sum += conv1_at(reference, plane, POOL * row + k / POOL, POOL * column + k % POOL,
+                        inside);
+    }
+    return sum / (POOL * POOL);
 }
 
 static void pool_elements(void *user, int64_t begin, int64_t end)
@@ -61,14 +75,7 @@ static void pool_elements(void *user, int64_t begin, int64_t end)
     int64_t m                         = reference->m2;
 
     for (int64_t i = begin; i < end; i++) {
-        int64_t plane = i / (m * m), row = i / m % m, column = i % m;
-        double sum = 0;
-
-        for (int64_t k = 0; k < POOL * POOL; k++) {
-            sum +=
-                conv1_at(reference, plane, POOL * row + k / POOL, POOL * column + k % POOL);
-        }
-        reference->pooled[i] = sum / (POOL * POOL);
+        reference->pooled[i] = pool_at(reference, i / (m * m), i / m % m, i % m);
     }
 }
 
@@ -104,9 +111,9 @@ static void expect_answer(struct graphs_graph *graph, const struct branch branch
     int64_t count              = SECOND * reference.m3 * reference.m3;
     double sum = 0, size = 0;
 
-    reference.pooled = bench_must_alloc((size_t)pooled * sizeof(double));
-    reference.value  = bench_must_alloc((size_t)count * sizeof(double));
-    reference.size   = bench_must_alloc((size_t)count * sizeof(double));
+    reference.pooled = graphs_must_map((uint64_t)pooled * sizeof(double));
+    reference.value  = graphs_must_map((uint64_t)count * sizeof(double));
+    reference.size   = graphs_must_map((uint64_t)count * sizeof(double));
     for (int i = 0; i < 2; i++) {
         reference.image   = graphs_data(graph, branch[i].image);
         reference.weight1 = graphs_data(graph, branch[i].weight1);
@@ -120,9 +127,9 @@ static void expect_answer(struct graphs_graph *graph, const struct branch branch
         }
     }
     graphs_expect(graph, out, 1e-6 * size, 0)->want[0] = sum;
-    pl_free(reference.pooled);
-    pl_free(reference.value);
-    pl_free(reference.size);
+    graphs_unmap(reference.pooled, (uint64_t)pooled * sizeof(double));
+    graphs_unmap(reference.value, (uint64_t)count * sizeof(double));
+    graphs_unmap(reference.size, (uint64_t)count * sizeof(double));
 }
 
 /* ------------------------------------------------------------------------------------------------ graph */

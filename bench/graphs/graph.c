@@ -71,6 +71,7 @@ uint32_t graphs_input(struct graphs_graph *graph, plasmon_dtype_t dtype, uint32_
         bench_die("out of host memory: an input of %s has %llu bytes",
                   graph->definition->title, (unsigned long long)array->bytes);
     }
+    (void)madvise(array->data, array->bytes, MADV_HUGEPAGE); /* where it is allowed */
     return number;
 }
 
@@ -103,6 +104,22 @@ uint64_t graphs_param_bytes(const struct graphs_graph *graph,
     const struct graphs_array *array = graphs_array_at(graph, param->array);
 
     return param->is_part ? array->bytes / array->parts : array->bytes;
+}
+
+union graphs_value graphs_param_value(const struct graphs_graph *graph,
+                                      const struct graphs_param *param, uint64_t base)
+{
+    switch (param->kind) {
+    case GRAPHS_TENSOR:
+        return (union graphs_value){.address = base + graphs_param_offset(graph, param)};
+    case GRAPHS_I64:
+        return (union graphs_value){.i = param->value.i};
+    case GRAPHS_F32:
+        return (union graphs_value){.f = (float)param->value.f};
+    case GRAPHS_F64:
+        return (union graphs_value){.d = param->value.f};
+    }
+    bench_die("a parameter has kind %d", (int)param->kind);
 }
 
 uint32_t graphs_device_of(const struct graphs_graph *graph, uint32_t place,
@@ -269,6 +286,11 @@ static int64_t conflict(const struct graphs_step *a, const struct graphs_step *b
     return -1;
 }
 
+bool graphs_steps_conflict(const struct graphs_step *a, const struct graphs_step *b)
+{
+    return conflict(a, b) >= 0;
+}
+
 /* before[i]: step i ends before this one begins, by its stream or by waits, directly or through others. */
 static void collect(const struct graphs_graph *graph, uint32_t number, bool *before)
 {
@@ -339,7 +361,7 @@ void graphs_graph_finish(struct graphs_graph *graph)
         }
     }
     for (size_t i = 0; i < graph->expects.count; i++) {
-        pl_free(((struct graphs_expect *)pl_vec_at(&graph->expects, i))->want);
+        graphs_expect_finish(pl_vec_at(&graph->expects, i));
     }
     pl_vec_finish(&graph->arrays);
     pl_vec_finish(&graph->steps);

@@ -13,6 +13,8 @@
  * FILES   vec.c bs.c img.c ml.c hits.c dl.c   a graph each: its arrays, its steps, its results in fp64
  *         vec.cu ... vec_cpu.c ...            its kernels, as text for GPUs and for CPU devices; reduce.cu stands before each .cu
  *         graph.c expect.c parallel.c         building graphs, results and their bounds, threads for references
+ *         ml_reference.c                      what ml.c and multi_ml.c share in fp64
+ *         room.c                              how much faster than serial a graph could be
  *         multi_vec.c multi_ml.c multi_dense.c the graphs for several devices
  *         bare.c bare_cuda.c bare_cpu.c       the yardsticks; multi_cuda.c: on several GPUs
  *         play.c multi_play.c                 Plasmon
@@ -131,12 +133,13 @@ struct graphs_step {
         place; /* several devices: of graph->places, which the person deals out in blocks */
 };
 
-/* Every `step`-th element of an output, and what it must be. */
+/* Every `step`-th element of an output from `first` on, and what it must be. */
 struct graphs_expect {
     uint32_t array;
-    uint64_t step, count;
+    uint64_t first, step, count;
     double *want;              /* owned; NaN: not known, not looked at */
     double absolute, relative; /* |got - want| <= absolute + relative |want| */
+    struct graphs_kept *kept;  /* owned: all of it, of who ran first (expect.c) */
 };
 
 struct graphs_graph {
@@ -176,6 +179,16 @@ uint64_t graphs_param_offset(const struct graphs_graph *graph,
                              const struct graphs_param *param);
 uint64_t graphs_param_bytes(const struct graphs_graph *graph,
                             const struct graphs_param *param);
+/* What a kernel gets for a parameter, whoever calls it. */
+union graphs_value {
+    uint64_t address; /* of a tensor's first byte, on host or device */
+    int64_t i;
+    float f;
+    double d;
+};
+/* `base`: where the array of a tensor parameter begins; others do not look at it. */
+union graphs_value graphs_param_value(const struct graphs_graph *graph,
+                                      const struct graphs_param *param, uint64_t base);
 /* Which device of `devices` the person gives a place to: neighbours share one. */
 uint32_t graphs_device_of(const struct graphs_graph *graph, uint32_t place,
                           uint32_t devices);
@@ -206,25 +219,48 @@ struct graphs_launch graphs_tiles(int64_t columns, int64_t rows, uint32_t block_
 /* false: two steps that touch the same array, one of them writing, are not ordered; err names them. */
 bool graphs_check_order(const struct graphs_graph *graph, struct pl_err *err);
 
+/* false: two steps may overlap and one writes what the other uses. */
+bool graphs_steps_conflict(const struct graphs_step *a, const struct graphs_step *b);
+
+/* ------------------------------------------------------------------------------------------------ room (room.c) */
+
+/* Seconds of the longest way through a run's steps, as their accesses order them; `seconds`: of each step alone. */
+double graphs_critical_path(const struct graphs_graph *graph, const double *seconds);
+/* What the kernels of a run read and write when each does so once and nothing stays in a cache. */
+uint64_t graphs_traffic(const struct graphs_graph *graph);
+
 /* ------------------------------------------------------------------------------------------------ results (expect.c) */
 
-/* Room for what every graphs_sample()th element must be; fill it in. */
+/* Room for what every graphs_sample()th element must be; fill it in: want[i] is for element graphs_expect_at(expect, i). */
 struct graphs_expect *graphs_expect(struct graphs_graph *graph, uint32_t array,
                                     double absolute, double relative);
 /* The same with a sample of one's own: every `step`-th. */
 struct graphs_expect *graphs_expect_every(struct graphs_graph *graph, uint32_t array,
                                           uint64_t step, double absolute, double relative);
-/* All of a small array, about a million elements of a large one. */
+static inline uint64_t graphs_expect_at(const struct graphs_expect *expect, uint64_t i)
+{
+    return expect->first + i * expect->step;
+}
+/* All of a small array, about 250,000 elements of a large one. */
 uint64_t graphs_sample(uint64_t elements);
-/* false: the first element that is wrong is in err. `data`: the array's bytes. */
+/*
+ * false: err says what is wrong. `data`: the array's bytes, of a graph that a contestant has just run. First the sample is held against
+ * fp64. Then the whole array is kept, or, when a contestant before has left one, every element is held against that.
+ */
 bool graphs_compare(const struct graphs_graph *graph, const struct graphs_expect *expect,
                     const void *data, struct pl_err *err);
+void graphs_expect_finish(struct graphs_expect *expect);
+/* The most bytes that an output with expectations has: room for any of them. */
+uint64_t graphs_output_bytes(const struct graphs_graph *graph);
 
 /* ------------------------------------------------------------------------------------------------ helpers (parallel.c) */
 
 /* Calls work(user, begin, end) for pieces of 0 .. count in as many threads as there are cores; they are gone when it returns. */
 void graphs_parallel(int64_t count, void (*work)(void *user, int64_t begin, int64_t end),
                      void *user);
+/* Zeros that a reference needs for a while, in large pages where there are such, and touched by who writes them. Or exits. */
+void *graphs_must_map(uint64_t bytes);
+void graphs_unmap(void *memory, uint64_t bytes);
 /* The index-th number of a series: any thread may have any of them. */
 #define GRAPHS_SEED_MASK \
     0x7fffffffffffffffu /* a seed that goes through an i64 is not negative */
@@ -246,6 +282,8 @@ static inline double graphs_uniform(uint64_t seed, uint64_t index)
 {
     return (double)(graphs_random(seed, index) >> 11) * 0x1p-53;
 }
+/* Fill an f32 input. */
+void graphs_fill_constant(const struct graphs_graph *graph, uint32_t input, float value);
 /* Fill an f32 or f64 input with low + (high - low) * uniform; `salt` tells a graph's inputs apart. */
 void graphs_fill_uniform(const struct graphs_graph *graph, uint32_t input, uint64_t salt,
                          double low, double high);

@@ -13,6 +13,7 @@
 
 #define DEGREE     3
 #define ITERATIONS 5
+#define SLOT_SHIFT 12 /* graphs_parallel() cuts no finer than 4096 */
 
 static const struct graphs_kernel kernels[] = {
     {"hits_spmv",
@@ -73,21 +74,17 @@ static void make_matrices(struct graphs_graph *graph, struct matrix *a, struct m
 
     for (int i = 0; i < 2; i++) {
         struct matrix *it = i == 0 ? a : at;
-        float *value;
 
         it->row    = graphs_input(graph, PLASMON_I32, 1, n + 1, 0, 0);
         it->column = graphs_input(graph, PLASMON_I32, 1, DEGREE * n, 0, 0);
         it->value  = graphs_input(graph, PLASMON_F32, 1, DEGREE * n, 0, 0);
-        value      = graphs_data(graph, it->value);
-        for (int64_t k = 0; k < DEGREE * n; k++) {
-            value[k] = 1;
-        }
+        graphs_fill_constant(graph, it->value, 1);
     }
     links.row       = graphs_data(graph, a->row);
     links.column    = graphs_data(graph, a->column);
     links.to_row    = graphs_data(graph, at->row);
     links.to_column = graphs_data(graph, at->column);
-    links.next      = bench_must_alloc((size_t)n * sizeof(int32_t));
+    links.next      = graphs_must_map((uint64_t)n * sizeof(int32_t));
     graphs_parallel(n, make_links, &links);
     for (int64_t i = 0; i < n; i++) { /* from counts to places */
         int32_t here    = links.next[i];
@@ -98,7 +95,7 @@ static void make_matrices(struct graphs_graph *graph, struct matrix *a, struct m
     links.row[n]    = count;
     links.to_row[n] = count;
     graphs_parallel(n, transpose_links, &links);
-    pl_free(links.next);
+    graphs_unmap(links.next, (uint64_t)n * sizeof(int32_t));
 }
 
 /* ------------------------------------------------------------------------------------------------ reference */
@@ -123,54 +120,93 @@ static void product_rows(void *user, int64_t begin, int64_t end)
     }
 }
 
+struct division {
+    double *to;
+    const double *from;
+    double *sums; /* a piece each */
+    double sum;
+};
+
+static void sum_piece(void *user, int64_t begin, int64_t end)
+{
+    const struct division *division = user;
+    double sum                      = 0;
+
+    for (int64_t i = begin; i < end; i++) {
+        sum += division->from[i];
+    }
+    division->sums[begin >> SLOT_SHIFT] = sum;
+}
+
+static void divide_piece(void *user, int64_t begin, int64_t end)
+{
+    const struct division *division = user;
+
+    for (int64_t i = begin; i < end; i++) {
+        division->to[i] = division->from[i] / division->sum;
+    }
+}
+
 static void normalise(double *to, const double *from, int64_t n)
 {
-    double sum = 0;
+    int64_t slots            = (n >> SLOT_SHIFT) + 1;
+    struct division division = {
+        .to = to, .from = from, .sums = bench_must_alloc((size_t)slots * sizeof(double))};
 
-    for (int64_t i = 0; i < n; i++) {
-        sum += from[i];
+    graphs_parallel(n, sum_piece, &division);
+    for (int64_t i = 0; i < slots; i++) {
+        division.sum += division.sums[i];
     }
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = from[i] / sum;
+    graphs_parallel(n, divide_piece, &division);
+    pl_free(division.sums);
+}
+
+static void ones_piece(void *user, int64_t begin, int64_t end)
+{
+    double *const *vectors = user;
+
+    for (int64_t i = begin; i < end; i++) {
+        vectors[0][i] = 1;
+        vectors[1][i] = 1;
     }
 }
 
 /* An element goes through a sum of a few terms and a division each time; a grid's sum is good to a few 1e-6. */
+static void expect_vector(struct graphs_graph *graph, uint32_t array, const double *value)
+{
+    struct graphs_expect *expect = graphs_expect(graph, array, 1e-30, 1e-4);
+
+    for (uint64_t i = 0; i < expect->count; i++) {
+        expect->want[i] = value[graphs_expect_at(expect, i)];
+    }
+}
+
 static void expect_scores(struct graphs_graph *graph, const struct matrix *a,
                           const struct matrix *at, uint32_t authorities, uint32_t hubs)
 {
-    int64_t n    = graph->n;
-    size_t bytes = (size_t)n * sizeof(double);
-    double *a1 = bench_must_alloc(bytes), *a2 = bench_must_alloc(bytes);
-    double *h1 = bench_must_alloc(bytes), *h2 = bench_must_alloc(bytes);
+    int64_t n      = graph->n;
+    uint64_t bytes = (uint64_t)n * sizeof(double);
+    double *a1 = graphs_must_map(bytes), *a2 = graphs_must_map(bytes);
+    double *h1 = graphs_must_map(bytes), *h2 = graphs_must_map(bytes);
+    double *ones[]      = {a1, h1};
     struct product up   = {graphs_data(graph, at->row), graphs_data(graph, at->column), h1,
                            a2};
     struct product down = {graphs_data(graph, a->row), graphs_data(graph, a->column), a1,
                            h2};
-    struct graphs_expect *expect;
 
-    for (int64_t i = 0; i < n; i++) {
-        a1[i] = 1;
-        h1[i] = 1;
-    }
+    graphs_parallel(n, ones_piece, ones);
     for (int i = 0; i < ITERATIONS; i++) {
         graphs_parallel(n, product_rows, &up);
         graphs_parallel(n, product_rows, &down);
         normalise(a1, a2, n);
         normalise(h1, h2, n);
     }
-    expect = graphs_expect(graph, authorities, 1e-30, 1e-4);
-    for (uint64_t i = 0; i < expect->count; i++) {
-        expect->want[i] = a1[i * expect->step];
-    }
-    expect = graphs_expect(graph, hubs, 1e-30, 1e-4);
-    for (uint64_t i = 0; i < expect->count; i++) {
-        expect->want[i] = h1[i * expect->step];
-    }
-    pl_free(a1);
-    pl_free(a2);
-    pl_free(h1);
-    pl_free(h2);
+    expect_vector(graph, authorities, a1);
+    expect_vector(graph, hubs, h1);
+    graphs_unmap(a1, bytes);
+    graphs_unmap(a2, bytes);
+    graphs_unmap(h1, bytes);
+    graphs_unmap(h2, bytes);
 }
 
 /* ------------------------------------------------------------------------------------------------ graph */
@@ -184,14 +220,10 @@ struct chain {
 
 static void make_chain(struct graphs_graph *graph, struct chain *chain)
 {
-    int64_t n   = graph->n;
-    float *ones = NULL;
+    int64_t n = graph->n;
 
     chain->ones = graphs_input(graph, PLASMON_F32, 1, n, 0, 0);
-    ones        = graphs_data(graph, chain->ones);
-    for (int64_t i = 0; i < n; i++) {
-        ones[i] = 1;
-    }
+    graphs_fill_constant(graph, chain->ones, 1);
     chain->result  = graphs_array(graph, GRAPHS_OUTPUT, PLASMON_F32, 1, n, 0, 0);
     chain->product = graphs_array(graph, GRAPHS_TEMP, PLASMON_F32, 1, n, 0, 0);
     chain->sum     = graphs_array(graph, GRAPHS_TEMP, PLASMON_F32, 1, 1, 0, 0);

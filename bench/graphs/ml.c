@@ -2,7 +2,7 @@
  * ML: an ensemble of two classifiers on the same rows. Ridge regression standardises the features, multiplies, and takes a softmax;
  * naive Bayes multiplies, normalises in logarithms, and takes a softmax; the larger sum of both wins. Ten kernels, two branches.
  */
-#include "bench/graphs/graph.h"
+#include "bench/graphs/ml_reference.h"
 #include "bench/graphs/text.h"
 
 #include <math.h>
@@ -43,24 +43,6 @@ static void fill_levels(void *user, int64_t begin, int64_t end)
 
     for (int64_t i = begin; i < end; i++) {
         x[i] = (float)(graphs_random(graph->seed, (uint64_t)i) % LEVELS);
-    }
-}
-
-/* Features nearly as likely in one class as in another, so that no class wins every time. */
-static void fill_log_likelihood(const struct graphs_graph *graph, uint32_t input)
-{
-    float *value = graphs_data(graph, input);
-
-    graphs_fill_uniform(graph, input, 3, 0.95, 1.05);
-    for (int64_t i = 0; i < CLASSES; i++) {
-        double sum = 0;
-
-        for (int64_t j = 0; j < FEATURES; j++) {
-            sum += (double)value[i * FEATURES + j];
-        }
-        for (int64_t j = 0; j < FEATURES; j++) {
-            value[i * FEATURES + j] = (float)log((double)value[i * FEATURES + j] / sum);
-        }
     }
 }
 
@@ -109,21 +91,6 @@ static void compute_stats(struct reference *reference)
     pl_free(reference->sums);
 }
 
-static void softmax(double r[CLASSES])
-{
-    double most = r[0], sum = 0;
-
-    for (int j = 1; j < CLASSES; j++) {
-        most = fmax(most, r[j]);
-    }
-    for (int j = 0; j < CLASSES; j++) {
-        sum += exp(r[j] - most);
-    }
-    for (int j = 0; j < CLASSES; j++) {
-        r[j] = exp(r[j] - most) / sum;
-    }
-}
-
 static void classify(const struct reference *reference, int64_t row, double r1[CLASSES],
                      double r2[CLASSES])
 {
@@ -140,29 +107,9 @@ static void classify(const struct reference *reference, int64_t row, double r1[C
                      (double)reference->coefficient[c * FEATURES + j];
         }
     }
-    softmax(r1); /* exp(r - log(sum(exp(r)))) is one */
-    softmax(r1);
-    softmax(r2);
-}
-
-/* The winner, or NaN where rounding may decide it. */
-static double winner(const double r1[CLASSES], const double r2[CLASSES], double margin)
-{
-    double most = -1, second = -1;
-    int best = 0;
-
-    for (int c = 0; c < CLASSES; c++) {
-        double value = r1[c] + r2[c];
-
-        if (value > most) {
-            second = most;
-            most   = value;
-            best   = c;
-        } else {
-            second = fmax(second, value);
-        }
-    }
-    return most - second > margin ? (double)best : (double)NAN;
+    graphs_ml_softmax(r1, CLASSES); /* exp(r - log(sum(exp(r)))) is one */
+    graphs_ml_softmax(r1, CLASSES);
+    graphs_ml_softmax(r2, CLASSES);
 }
 
 static void best_rows(void *user, int64_t begin, int64_t end)
@@ -171,9 +118,10 @@ static void best_rows(void *user, int64_t begin, int64_t end)
     double r1[CLASSES], r2[CLASSES];
 
     for (int64_t i = begin; i < end; i++) {
-        classify(reference, i * (int64_t)reference->best.step, r1, r2);
-        reference->best.want[i] =
-            winner(r1, r2, 2 * (reference->r1.absolute + reference->r2.absolute));
+        classify(reference, (int64_t)graphs_expect_at(&reference->best, (uint64_t)i), r1,
+                 r2);
+        reference->best.want[i] = graphs_ml_winner(
+            r1, r2, CLASSES, 2 * (reference->r1.absolute + reference->r2.absolute));
     }
 }
 
@@ -184,7 +132,7 @@ static void score_elements(void *user, int64_t begin, int64_t end)
     int64_t last = -1;
 
     for (int64_t i = begin; i < end; i++) {
-        int64_t at = i * (int64_t)reference->r1.step;
+        int64_t at = (int64_t)graphs_expect_at(&reference->r1, (uint64_t)i); /* r2's too */
 
         if (at / CLASSES != last) {
             last = at / CLASSES;
@@ -247,7 +195,7 @@ static void build(struct graphs_graph *graph)
     graphs_parallel(n * f, fill_levels, graph);
     graphs_fill_uniform(graph, coefficient, 1, -0.1, 0.1);
     graphs_fill_uniform(graph, intercept, 2, -0.5, 0.5);
-    fill_log_likelihood(graph, likelihood);
+    graphs_ml_fill_log_likelihood(graph, likelihood, c, f);
     for (int64_t i = 0; i < c; i++) {
         ((float *)graphs_data(graph, prior))[i] = (float)log(1.0 / CLASSES);
     }

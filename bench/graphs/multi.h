@@ -7,18 +7,28 @@
 struct graphs_multi {
     struct graphs_run run;
     uint32_t devices;
-    const char *
-        policy; /* of Plasmon's placement; pinned: each step on the device that the person chose */
-    bool replay; /* measure that too */
+    const char *policy; /* of Plasmon's placement */
+    bool replay;        /* measure that too */
+    bool pinned;        /* and each step on the device that the person chose */
 };
-/* All fit bench_run_raw(): config is a struct graphs_multi. */
+/* result[figure]: seconds a run, the median, or negative; result[GRAPHS_MULTI_FIGURES + figure]: of how many. */
+enum graphs_multi_figure {
+    GRAPHS_MULTI_PLAIN, /* Plasmon: submitted each time. By hand: the only one */
+    GRAPHS_MULTI_REPLAY,
+    GRAPHS_MULTI_PINNED,
+    GRAPHS_MULTI_FIGURES
+};
+#define GRAPHS_MULTI_RESULTS (2 * GRAPHS_MULTI_FIGURES)
 
-/* By hand: result[0] is the median in seconds. */
+/* Both fit bench_run_raw(): config is a struct graphs_multi. */
 plasmon_status_t graphs_multi_bare_run(const void *config, double *result, size_t count,
                                        struct pl_err *err);
-/* Plasmon: result[0] submitted each time, result[1] recorded, or negative. */
 plasmon_status_t graphs_multi_play_run(const void *config, double *result, size_t count,
                                        struct pl_err *err);
-#define GRAPHS_MULTI_RESULTS 2
+/* graphs_time() of one figure. */
+plasmon_status_t graphs_multi_time(const struct graphs_multi *config,
+                                   plasmon_status_t (*once)(void *user, struct pl_err *err),
+                                   void *user, enum graphs_multi_figure figure,
+                                   double *result, struct pl_err *err);
 
 #endif

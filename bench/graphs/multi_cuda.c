@@ -160,33 +160,16 @@ static plasmon_status_t launch(struct multi *multi,
     const struct graphs_step *step    = graphs_step_at(multi->graph, operation->step);
     const struct graphs_launch *shape = &step->launch;
     const struct multi_device *device = &multi->device[operation->queue / GRAPHS_LANES];
-    union {
-        CUdeviceptr pointer;
-        int64_t i;
-        float f;
-        double d;
-    } value[GRAPHS_PARAMS_MAX];
+    union graphs_value value[GRAPHS_PARAMS_MAX];
     void *params[GRAPHS_PARAMS_MAX];
 
     for (uint32_t i = 0; i < step->param_count; i++) {
         const struct graphs_param *param = &step->param[i];
 
+        value[i] = graphs_param_value(
+            multi->graph, param,
+            param->kind == GRAPHS_TENSOR ? device->memory[param->array] : 0);
         params[i] = &value[i];
-        switch (param->kind) {
-        case GRAPHS_TENSOR:
-            value[i].pointer =
-                device->memory[param->array] + graphs_param_offset(multi->graph, param);
-            break;
-        case GRAPHS_I64:
-            value[i].i = param->value.i;
-            break;
-        case GRAPHS_F32:
-            value[i].f = (float)param->value.f;
-            break;
-        case GRAPHS_F64:
-            value[i].d = param->value.f;
-            break;
-        }
     }
     return CU(cuLaunchKernel(device->function[step->kernel], shape->grid[0], shape->grid[1],
                              shape->grid[2], shape->block[0], shape->block[1],
@@ -255,7 +238,7 @@ static plasmon_status_t play(struct multi *multi, const struct pl_vec *list,
     return fail(status, "a run on several GPUs", err);
 }
 
-static plasmon_status_t once(void *user, struct pl_err *err)
+static plasmon_status_t once_by_hand(void *user, struct pl_err *err)
 {
     struct multi *multi = user;
 
@@ -269,7 +252,7 @@ static plasmon_status_t check_output(struct multi *multi,
 {
     const struct graphs_array *array = graphs_array_at(multi->graph, expect->array);
     uint64_t part                    = array->bytes / array->parts;
-    uint8_t *got                     = bench_must_alloc(array->bytes);
+    uint8_t *got                     = graphs_must_map(array->bytes);
     plasmon_status_t status          = PLASMON_OK;
 
     for (uint32_t i = 0; i < array->parts && status == PLASMON_OK; i++) {
@@ -290,7 +273,7 @@ static plasmon_status_t check_output(struct multi *multi,
     if (status == PLASMON_OK && !graphs_compare(multi->graph, expect, got, err)) {
         status = PLASMON_EDEVICE;
     }
-    pl_free(got);
+    graphs_unmap(got, array->bytes);
     return status;
 }
 
@@ -335,8 +318,11 @@ static plasmon_status_t run_cuda(const struct graphs_multi *config, double *resu
     if (status == PLASMON_OK) {
         status = check(&multi, err);
     }
-    return status == PLASMON_OK ? graphs_time(&config->run, once, &multi, &result[0], err)
-                                : status;
+    if (status == PLASMON_OK) {
+        status = graphs_multi_time(config, once_by_hand, &multi, GRAPHS_MULTI_PLAIN, result,
+                                   err);
+    }
+    return status;
 }
 
 #else
@@ -351,22 +337,44 @@ static plasmon_status_t run_cuda(const struct graphs_multi *config, double *resu
 
 #endif
 
+plasmon_status_t graphs_multi_time(const struct graphs_multi *config,
+                                   plasmon_status_t (*once)(void *user, struct pl_err *err),
+                                   void *user, enum graphs_multi_figure figure,
+                                   double *result, struct pl_err *err)
+{
+    struct graphs_timing timing;
+    plasmon_status_t status = graphs_time(&config->run, once, user, &timing, err);
+
+    if (status == PLASMON_OK) {
+        result[figure]                        = timing.seconds;
+        result[GRAPHS_MULTI_FIGURES + figure] = timing.samples;
+    }
+    return status;
+}
+
 /* On CPUs there is one way by hand: one step after the other. */
 plasmon_status_t graphs_multi_bare_run(const void *user, double *result, size_t count,
                                        struct pl_err *err)
 {
     const struct graphs_multi *config = user;
+    struct graphs_run run             = config->run;
     double figures[GRAPHS_RESULTS];
     plasmon_status_t status;
 
     if (count != GRAPHS_MULTI_RESULTS) {
         return pl_err_set(err, PLASMON_EINVAL, "no room for the figures");
     }
-    result[0] = result[1] = -1;
+    for (size_t i = 0; i < count; i++) {
+        result[i] = -1;
+    }
     if (config->run.cuda) {
         return run_cuda(config, result, err);
     }
-    status    = graphs_bare_run(&config->run, figures, GRAPHS_RESULTS, err);
-    result[0] = figures[GRAPHS_SERIAL];
+    run.modes = 1u << GRAPHS_SINGLE;
+    status    = graphs_bare_run(&run, figures, GRAPHS_RESULTS, err);
+    result[GRAPHS_MULTI_PLAIN] =
+        figures[GRAPHS_SINGLE * GRAPHS_CONTESTANTS + GRAPHS_SERIAL];
+    result[GRAPHS_MULTI_FIGURES + GRAPHS_MULTI_PLAIN] =
+        figures[GRAPHS_SECONDS + GRAPHS_SINGLE * GRAPHS_CONTESTANTS + GRAPHS_SERIAL];
     return status;
 }

@@ -48,8 +48,9 @@ static void product_rows(void *user, int64_t begin, int64_t end)
     const struct product *product = user;
 
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = i * (int64_t)product->expect->step, n = product->n;
-        double sum = 0;
+        int64_t row = (int64_t)graphs_expect_at(product->expect, (uint64_t)i);
+        int64_t n   = product->n;
+        double sum  = 0;
 
         for (int64_t column = 0; column < n; column++) {
             int64_t low = row < column ? row : column, high = row < column ? column : row;

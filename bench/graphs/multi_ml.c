@@ -2,7 +2,7 @@
  * ML for several devices: rows in 16 parts, 1024 features, 16 classes. Five kernels a part; between them the features' figures of all
  * parts become those of the whole; the tail of naive Bayes wants all rows on one device. 86 kernels.
  */
-#include "bench/graphs/graph.h"
+#include "bench/graphs/ml_reference.h"
 #include "bench/graphs/text.h"
 
 #include <math.h>
@@ -95,22 +95,6 @@ static void compute_stats(struct reference *reference)
     pl_free(reference->sums);
 }
 
-static void softmax(double r[CLASSES])
-{
-    double most = r[0], sum = 0;
-
-    for (int j = 1; j < CLASSES; j++) {
-        most = fmax(most, r[j]);
-    }
-    for (int j = 0; j < CLASSES; j++) {
-        r[j] = exp(r[j] - most);
-        sum += r[j];
-    }
-    for (int j = 0; j < CLASSES; j++) {
-        r[j] /= sum;
-    }
-}
-
 static void classify(const struct reference *reference, int64_t row, double r1[CLASSES],
                      double r2[CLASSES])
 {
@@ -130,9 +114,9 @@ static void classify(const struct reference *reference, int64_t row, double r1[C
                      (double)coefficient[c * ml->f + j];
         }
     }
-    softmax(r1); /* exp(r - log(sum(exp(r)))) is one */
-    softmax(r1);
-    softmax(r2);
+    graphs_ml_softmax(r1, CLASSES); /* exp(r - log(sum(exp(r)))) is one */
+    graphs_ml_softmax(r1, CLASSES);
+    graphs_ml_softmax(r2, CLASSES);
 }
 
 /* The winner of each sampled row, or NaN where rounding may decide it. */
@@ -142,19 +126,9 @@ static void best_rows(void *user, int64_t begin, int64_t end)
     double r1[CLASSES], r2[CLASSES];
 
     for (int64_t i = begin; i < end; i++) {
-        double most = -1, second = -1;
-        int best = 0;
-
-        classify(reference, i * (int64_t)reference->best.step, r1, r2);
-        for (int c = 0; c < CLASSES; c++) {
-            double value = r1[c] + r2[c];
-
-            second = fmax(second, fmin(value, most));
-            best   = value > most ? c : best;
-            most   = fmax(value, most);
-        }
-        reference->best.want[i] =
-            most - second > reference->margin ? (double)best : (double)NAN;
+        classify(reference, (int64_t)graphs_expect_at(&reference->best, (uint64_t)i), r1,
+                 r2);
+        reference->best.want[i] = graphs_ml_winner(r1, r2, CLASSES, reference->margin);
     }
 }
 
@@ -184,23 +158,6 @@ static uint32_t rows_of(struct graphs_graph *graph, enum graphs_role role, int64
     return array;
 }
 
-static void fill_log_likelihood(const struct graphs_graph *graph, const struct ml *ml)
-{
-    float *value = graphs_data(graph, ml->likelihood);
-
-    graphs_fill_uniform(graph, ml->likelihood, 3, 0.95, 1.05);
-    for (int64_t i = 0; i < CLASSES; i++) {
-        double sum = 0;
-
-        for (int64_t j = 0; j < ml->f; j++) {
-            sum += (double)value[i * ml->f + j];
-        }
-        for (int64_t j = 0; j < ml->f; j++) {
-            value[i * ml->f + j] = (float)log((double)value[i * ml->f + j] / sum);
-        }
-    }
-}
-
 static struct ml make_arrays(struct graphs_graph *graph)
 {
     struct ml ml = {.f = graph->n < 100000 ? 64 : FEATURES_MAX};
@@ -225,7 +182,7 @@ static struct ml make_arrays(struct graphs_graph *graph)
     graphs_split(graph, ml.ticket, PARTS);
     graphs_fill_uniform(graph, ml.coefficient, 1, -0.05, 0.05);
     graphs_fill_uniform(graph, ml.intercept, 2, -0.5, 0.5);
-    fill_log_likelihood(graph, &ml);
+    graphs_ml_fill_log_likelihood(graph, ml.likelihood, CLASSES, ml.f);
     for (int64_t i = 0; i < CLASSES; i++) {
         ((float *)graphs_data(graph, ml.prior))[i] = (float)log(1.0 / CLASSES);
     }

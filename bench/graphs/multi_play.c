@@ -19,6 +19,7 @@ struct play {
     struct plasmon_ref **whole;  /* an array each; scratch has none */
     struct plasmon_ref ***parts; /* an array each: its views; NULL for whole arrays */
     struct plasmon_graph *recorded;
+    bool pinned; /* runs under way: each step on the person's device */
 };
 
 /* ------------------------------------------------------------------------------------------------ arrays */
@@ -132,7 +133,7 @@ static void submit(struct play *play, uint32_t number, bool hinted)
 static void submit_run(struct play *play)
 {
     for (uint32_t i = play->graph->init_steps; i < play->graph->steps.count; i++) {
-        submit(play, i, strcmp(play->config->policy, "pinned") == 0);
+        submit(play, i, play->pinned);
     }
 }
 
@@ -181,12 +182,12 @@ static void record(struct play *play)
 
 /* ------------------------------------------------------------------------------------------------ right before fast */
 
-static void check(struct play *play)
+static void check(struct play *play, const char *how)
 {
     for (size_t i = 0; i < play->graph->expects.count; i++) {
         const struct graphs_expect *expect = pl_vec_at(&play->graph->expects, i);
         uint64_t bytes    = graphs_array_at(play->graph, expect->array)->bytes;
-        void *got         = bench_must_alloc(bytes);
+        void *got         = graphs_must_map(bytes);
         struct pl_err err = {0};
 
         bench_must(&play->cluster,
@@ -194,10 +195,10 @@ static void check(struct play *play)
                                PLASMON_FOREVER),
                    "getting a result");
         if (!graphs_compare(play->graph, expect, got, &err)) {
-            bench_die("plasmon on %u devices, %s: %s", play->cluster.devices,
-                      play->config->policy, err.text);
+            bench_die("plasmon on %u devices, %s, %s: %s", play->cluster.devices,
+                      play->config->policy, how, err.text);
         }
-        pl_free(got);
+        graphs_unmap(got, bytes);
     }
 }
 
@@ -219,6 +220,23 @@ static void start(struct play *play)
     }
 }
 
+/* Once to see that it is right, then often. */
+static plasmon_status_t measure(struct play *play, enum graphs_multi_figure figure,
+                                double *result, struct pl_err *err)
+{
+    static const char *const names[GRAPHS_MULTI_FIGURES] = {"plain", "replay", "pinned"};
+    plasmon_status_t (*once)(void *user, struct pl_err *err) =
+        figure == GRAPHS_MULTI_REPLAY ? once_replay : once_plain;
+
+    if (figure == GRAPHS_MULTI_REPLAY) {
+        record(play);
+    }
+    play->pinned = figure == GRAPHS_MULTI_PINNED;
+    (void)once(play, err); /* bench_must... ends the child */
+    check(play, names[figure]);
+    return graphs_multi_time(play->config, once, play, figure, result, err);
+}
+
 plasmon_status_t graphs_multi_play_run(const void *user, double *result, size_t count,
                                        struct pl_err *err)
 {
@@ -229,16 +247,16 @@ plasmon_status_t graphs_multi_play_run(const void *user, double *result, size_t 
     if (count != GRAPHS_MULTI_RESULTS) {
         return pl_err_set(err, PLASMON_EINVAL, "no room for the figures");
     }
-    result[0] = result[1] = -1;
+    for (size_t i = 0; i < count; i++) {
+        result[i] = -1;
+    }
     start(&play);
-    (void)once_plain(&play, err);
-    check(&play);
-    status = graphs_time(&config->run, once_plain, &play, &result[0], err);
+    status = measure(&play, GRAPHS_MULTI_PLAIN, result, err);
     if (status == PLASMON_OK && config->replay) {
-        record(&play);
-        (void)once_replay(&play, err);
-        check(&play);
-        status = graphs_time(&config->run, once_replay, &play, &result[1], err);
+        status = measure(&play, GRAPHS_MULTI_REPLAY, result, err);
+    }
+    if (status == PLASMON_OK && config->pinned) { /* last: it moves what lies elsewhere */
+        status = measure(&play, GRAPHS_MULTI_PINNED, result, err);
     }
     bench_cluster_finish(&play.cluster);
     finish_arrays(&play);

@@ -162,7 +162,7 @@ static void price_pieces(void *user, int64_t begin, int64_t end)
     const long double spread    = VOLATILITY * sqrtl(YEARS);
 
     for (int64_t i = begin; i < end; i++) {
-        uint64_t at   = (uint64_t)i * prices->expect->step;
+        uint64_t at   = graphs_expect_at(prices->expect, (uint64_t)i);
         long double x = 59.5L + graphs_uniform24(prices->seed, at);
         long double d =
             (logl(x / STRIKE) + (RATE + 0.5L * VOLATILITY * VOLATILITY) * YEARS) / spread;

@@ -2,6 +2,7 @@
 #include "bench/graphs/graph.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define THREADS_MAX 64
@@ -48,6 +49,24 @@ void graphs_parallel(int64_t count, void (*work)(void *user, int64_t begin, int6
     }
 }
 
+void *graphs_must_map(uint64_t bytes)
+{
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED) {
+        bench_die("out of host memory: a reference needs %llu bytes",
+                  (unsigned long long)bytes);
+    }
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* where it is allowed */
+    return memory;
+}
+
+void graphs_unmap(void *memory, uint64_t bytes)
+{
+    (void)munmap(memory, bytes); /* as it was mapped */
+}
+
 /* ------------------------------------------------------------------------------------------------ inputs */
 
 struct fill {
@@ -81,4 +100,26 @@ void graphs_fill_uniform(const struct graphs_graph *graph, uint32_t input, uint6
                         .high  = high};
 
     graphs_parallel((int64_t)fill.array->elements, fill_piece, &fill);
+}
+
+struct constant {
+    float *data;
+    float value;
+};
+
+static void constant_piece(void *user, int64_t begin, int64_t end)
+{
+    const struct constant *constant = user;
+
+    for (int64_t i = begin; i < end; i++) {
+        constant->data[i] = constant->value;
+    }
+}
+
+void graphs_fill_constant(const struct graphs_graph *graph, uint32_t input, float value)
+{
+    struct constant constant = {.data = graphs_data(graph, input), .value = value};
+
+    graphs_parallel((int64_t)graphs_array_at(graph, input)->elements, constant_piece,
+                    &constant);
 }

@@ -119,6 +119,7 @@ struct play {
     uint32_t in_flight;
     struct plasmon_ref **refs;      /* an array each; NULL: not made yet */
     struct plasmon_ref **outputs;   /* of these, what a run waits for */
+    void *got;                      /* room for one of them */
     struct plasmon_graph *recorded; /* replay */
     struct plasmon_ref *
         *recorded_refs; /* what it was recorded with; NULL: a temporary of its own */
@@ -246,41 +247,46 @@ static void check(struct play *play, struct plasmon_ref *const *refs, const char
 {
     for (size_t i = 0; i < play->graph->expects.count; i++) {
         const struct graphs_expect *expect = pl_vec_at(&play->graph->expects, i);
-        uint64_t bytes    = graphs_array_at(play->graph, expect->array)->bytes;
-        void *got         = bench_must_alloc(bytes);
-        struct pl_err err = {0};
+        struct pl_err err                  = {0};
 
         bench_must(&play->cluster,
-                   plasmon_get(play->cluster.client, refs[expect->array], got, bytes,
+                   plasmon_get(play->cluster.client, refs[expect->array], play->got,
+                               graphs_array_at(play->graph, expect->array)->bytes,
                                PLASMON_FOREVER),
                    "getting a result");
-        if (!graphs_compare(play->graph, expect, got, &err)) {
+        if (!graphs_compare(play->graph, expect, play->got, &err)) {
             bench_die("plasmon, %s, %s: %s", how, play->cold ? "cold" : "resident",
                       err.text);
         }
-        pl_free(got);
     }
 }
 
-static plasmon_status_t measure_mode(struct play *play, double *result, struct pl_err *err)
+static plasmon_status_t measure_mode(struct play *play, uint32_t mode, double *result,
+                                     struct pl_err *err)
 {
-    plasmon_status_t status = once_plain(play, err);
+    struct graphs_timing timing;
+    plasmon_status_t status;
 
+    play->in_flight = graphs_in_flight(play->run, mode);
+    play->cold      = mode == GRAPHS_COLD;
+    status          = once_plain(play, err);
     check(play, play->refs, "plain");
     if (status == PLASMON_OK) {
-        status = graphs_time(play->run, once_plain, play, &result[GRAPHS_PLAIN], err);
-        result[GRAPHS_PLAIN] /= play->in_flight;
-    }
-    if (status == PLASMON_OK && play->recorded == NULL) {
-        record(play);
+        status = graphs_time(play->run, once_plain, play, &timing, err);
     }
     if (status == PLASMON_OK) {
+        graphs_set(result, mode, GRAPHS_PLAIN, &timing, play->in_flight);
+        if (play->recorded == NULL) {
+            record(play);
+        }
         status = once_replay(play, err);
         check(play, play->recorded_refs, "replay");
     }
     if (status == PLASMON_OK) {
-        status = graphs_time(play->run, once_replay, play, &result[GRAPHS_REPLAY], err);
-        result[GRAPHS_REPLAY] /= play->in_flight;
+        status = graphs_time(play->run, once_replay, play, &timing, err);
+    }
+    if (status == PLASMON_OK) {
+        graphs_set(result, mode, GRAPHS_REPLAY, &timing, play->in_flight);
     }
     return status;
 }
@@ -299,6 +305,7 @@ static void start(struct play *play)
     play->refs     = bench_must_alloc(arrays * sizeof(*play->refs));
     play->outputs  = bench_must_alloc(arrays * sizeof(*play->outputs));
     play->bindings = bench_must_alloc(arrays * sizeof(*play->bindings));
+    play->got      = graphs_must_map(graphs_output_bytes(play->graph));
     graphs_play_register(&play->cluster, play->graph->definition);
     put_inputs(play, play->refs);
     for (uint32_t i = 0; i < arrays; i++) {
@@ -325,17 +332,15 @@ plasmon_status_t graphs_play_run(const void *config, double *result, size_t coun
     }
     start(&play);
     for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
-        if (!graphs_mode_wanted(run, mode)) {
-            continue;
+        if (graphs_mode_wanted(run, mode)) {
+            status = measure_mode(&play, mode, result, err);
         }
-        play.in_flight = graphs_in_flight(run, mode);
-        play.cold      = mode == GRAPHS_COLD;
-        status         = measure_mode(&play, &result[mode * GRAPHS_CONTESTANTS], err);
     }
     bench_cluster_finish(&play.cluster); /* its refs end with it */
     pl_free(play.refs);
     pl_free(play.outputs);
     pl_free(play.bindings);
     pl_free(play.recorded_refs);
+    graphs_unmap(play.got, graphs_output_bytes(run->graph));
     return status;
 }

@@ -1,166 +1,265 @@
 /*
- * The picture: a panel for each size and mode, a group of bars for each graph, a bar for each contestant. A bar is the speed beside
- * hand-tuned streams and events, which is the line at 1: what reaches the line costs nothing over doing it by hand.
+ * The picture: is Plasmon as fast as what a person writes by hand? Every bar is a speed beside its yardstick, which is the line at 1; the
+ * shaded range below it is what the targets allow. Six graphs in a panel for each size and mode; then several devices, then what a
+ * dependency and a launch cost (table_plot_more.c).
  */
+#include "bench/graphs/table_plot.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/graphs/table.h"
-
-#define WIDTH        1000
-#define LEFT         70
-#define RIGHT        20
-#define TOP          96
-#define PANEL        210 /* with its labels */
-#define BARS         130 /* the tallest bar of a panel */
-#define SPEED_MAX    1.3 /* taller bars are cut; their figure stands above them */
+#define HEAD         120.0
+#define GAP          24.0
+#define PANEL        215.0 /* with its labels */
+#define SPEED_PIXELS 100.0
+#define SPEED_MAX    1.35
 #define GRAPHS_SHOWN 6
 
-static const struct {
-    enum graphs_contestant contestant;
-    const char *colour, *name;
-} shown[] = {
-    {GRAPHS_SERIAL, "#bbbbbb", "one kernel after the other"},
-    {GRAPHS_GRAPH, "#56b4e9", "CUDA graph, by hand"},
-    {GRAPHS_PLAIN, "#d55e00", "Plasmon"},
-    {GRAPHS_REPLAY, "#009e73", "Plasmon, recorded"},
-};
+/* ------------------------------------------------------------------------------------------------ parts */
 
-static void put_text(struct pl_str *out, double x, double y, const char *more,
-                     const char *text)
+void plot_text(struct pl_str *out, double x, double y, const char *more, const char *text)
 {
     pl_str_append(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, more);
     for (; *text != '\0'; text++) {
-        pl_str_append(out, *text == '&' ? "&amp;" : *text == '<' ? "&lt;" : "%c", *text);
+        if (*text == '&' || *text == '<') {
+            pl_str_append(out, *text == '&' ? "&amp;" : "&lt;");
+        } else {
+            pl_str_append(out, "%c", *text);
+        }
     }
     pl_str_append(out, "</text>\n");
 }
 
-static void put_bar(struct pl_str *out, double x, double base, double width, double speed,
-                    const char *colour)
+void plot_box(struct pl_str *out, double x, double y, double width, double height,
+              const char *colour)
 {
-    double height = BARS * fmin(speed, SPEED_MAX) / SPEED_MAX;
-    char text[32];
-
     pl_str_append(
         out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n",
-        x, base - height, width - 2, height, colour);
-    (void)snprintf(text, sizeof(text), "%.2f", speed);
-    put_text(out, x + width / 2 - 1, base - height - 3,
-             "text-anchor=\"middle\" font-size=\"10\"", text);
+        x, y, width, height, colour);
 }
 
-static void put_group(struct pl_str *out, const struct graphs_row *row,
-                      const double *seconds, double x, double base)
+void plot_line(struct pl_str *out, double x1, double y1, double x2, double y2,
+               const char *more)
 {
-    const double width = (WIDTH - LEFT - RIGHT) / (double)GRAPHS_SHOWN;
-    const double bar   = width / (PL_COUNT(shown) + 1);
-    bool has_events    = seconds[GRAPHS_EVENTS] > 0;
-    double line        = has_events ? seconds[GRAPHS_EVENTS] : seconds[GRAPHS_SERIAL];
-    char text[64];
+    pl_str_append(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1,
+                  y1, x2, y2, more);
+}
 
-    for (size_t i = 0; i < PL_COUNT(shown); i++) {
-        if (seconds[shown[i].contestant] > 0 && line > 0) {
-            put_bar(out, x + bar * (0.5 + (double)i), base, bar,
-                    line / seconds[shown[i].contestant], shown[i].colour);
-        }
+void plot_ground(struct pl_str *out, const struct plot_scale *scale, double least)
+{
+    double one = scale->base - scale->pixels, end = scale->left + scale->width;
+
+    if (least > 0) {
+        plot_box(out, scale->left, one, scale->width, (1 - least) * scale->pixels,
+                 PLOT_TARGET);
     }
-    put_text(out, x + width / 2, base + 16, "text-anchor=\"middle\" font-weight=\"bold\"",
-             row->definition->title);
-    (void)snprintf(text, sizeof(text), "1 = %.*f %s",
-                   line < 1e-4   ? 1
-                   : line < 1e-3 ? 0
-                   : line < 0.1  ? 2
+    plot_line(out, scale->left, scale->base, end, scale->base, "stroke=\"#333\"");
+    plot_line(out, scale->left, one, end, one, "stroke=\"#333\" stroke-dasharray=\"6 4\"");
+    plot_text(out, scale->left - 6, one + 4, "text-anchor=\"end\" font-size=\"12\"", "1");
+    plot_text(out, scale->left - 6, scale->base + 4, "text-anchor=\"end\" font-size=\"12\"",
+              "0");
+}
+
+void plot_bar(struct pl_str *out, const struct plot_scale *scale, double x, double width,
+              double speed, const char *colour, bool missed)
+{
+    double height  = scale->pixels * fmin(speed, scale->most);
+    bool is_inside = height > 24;
+    char text[32], more[96];
+
+    plot_box(out, x, scale->base - height, width - 2, height, colour);
+    if (missed) {
+        plot_box(out, x, scale->base - height, width - 2, 4, PLOT_RED);
+    }
+    (void)snprintf(text, sizeof(text), speed < 0.095 ? "%.3f" : "%.2f", speed);
+    (void)snprintf(more, sizeof(more),
+                   "text-anchor=\"middle\" font-size=\"%.1f\" fill=\"%s\"",
+                   fmin(11, width * 0.42),
+                   !is_inside || strcmp(colour, PLOT_GREY) == 0 ? "#222" : "#fff");
+    plot_text(out, x + width / 2 - 1, scale->base - height + (is_inside ? 16 : -3), more,
+              text);
+}
+
+void plot_format_time(double seconds, char out[32])
+{
+    bool in_ms   = seconds >= 1e-3;
+    double shown = seconds * (in_ms ? 1e3 : 1e6);
+
+    (void)snprintf(out, 32, "%.*f %s",
+                   shown < 10    ? 2
+                   : shown < 100 ? 1
                                  : 0,
-                   line * (line < 1e-3 ? 1e6 : 1e3), line < 1e-3 ? "us" : "ms");
-    put_text(out, x + width / 2, base + 31,
-             "text-anchor=\"middle\" font-size=\"11\" fill=\"#555\"",
-             line > 0 ? text : "not measured");
+                   shown, in_ms ? "ms" : "us");
 }
 
-/* false: nothing was measured for this panel. */
-static bool put_panel(struct pl_str *out, const struct graphs_table *table,
-                      enum graphs_size size, size_t mode, double top)
+double plot_legend(struct pl_str *out, double x, double y, const char *colour,
+                   const char *text)
 {
-    const double width = (WIDTH - LEFT - RIGHT) / (double)GRAPHS_SHOWN,
-                 base  = top + 20 + BARS;
-    size_t groups      = 0;
-    char text[96];
-
-    for (size_t i = 0; i < table->rows.count; i++) {
-        const struct graphs_row *row = pl_vec_at(&table->rows, i);
-        const double *seconds        = &row->seconds[mode * GRAPHS_CONTESTANTS];
-
-        if (row->size == size &&
-            (seconds[GRAPHS_SERIAL] > 0 || seconds[GRAPHS_PLAIN] > 0)) {
-            put_group(out, row, seconds, LEFT + width * (double)groups++, base);
-        }
-    }
-    if (groups == 0) {
-        return false;
-    }
-    (void)snprintf(text, sizeof(text), "%s, inputs %s", graphs_size_name(size),
-                   mode == GRAPHS_SINGLE ? "on the device, one run at a time"
-                   : mode == GRAPHS_COLD ? "copied from host memory in each run"
-                                         : "on the device");
-    put_text(out, LEFT, top + 2, "font-size=\"15\" font-weight=\"bold\"", text);
-    pl_str_append(out,
-                  "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#333\"/>\n"
-                  "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#333\" "
-                  "stroke-dasharray=\"6 4\"/>\n",
-                  LEFT, base, WIDTH - RIGHT, base, LEFT, base - BARS / SPEED_MAX,
-                  WIDTH - RIGHT, base - BARS / SPEED_MAX);
-    put_text(out, LEFT - 8, base - BARS / SPEED_MAX + 5, "text-anchor=\"end\"", "1");
-    put_text(out, LEFT - 8, base + 5, "text-anchor=\"end\"", "0");
-    return true;
+    plot_box(out, x, y - 12, 14, 14, colour);
+    plot_text(out, x + 20, y, "", text);
+    return x + 42 + 7.7 * (double)strlen(text);
 }
 
-/* On a CPU there are no streams by hand. */
-static bool has_events_at_all(const struct graphs_table *table)
+/* ------------------------------------------------------------------------------------------------ six graphs */
+
+static const struct {
+    enum graphs_contestant contestant;
+    const char *colour;
+} shown[] = {{GRAPHS_SERIAL, PLOT_GREY},
+             {GRAPHS_PLAIN, PLOT_ORANGE},
+             {GRAPHS_REPLAY, PLOT_GREEN}};
+
+static bool has_panel(const struct graphs_table *table, enum graphs_size size,
+                      uint32_t mode)
 {
     for (size_t i = 0; i < table->rows.count; i++) {
         const struct graphs_row *row = pl_vec_at(&table->rows, i);
 
-        if (row->seconds[GRAPHS_EVENTS] > 0) {
+        if (row->size == size && (graphs_row_seconds(row, mode, GRAPHS_SERIAL) > 0 ||
+                                  graphs_row_seconds(row, mode, GRAPHS_PLAIN) > 0)) {
             return true;
         }
     }
     return false;
 }
 
-static void put_head(struct pl_str *out, bool has_events)
+static void put_group(struct pl_str *out, const struct plot_scale *scale,
+                      const struct graphs_row *row, uint32_t mode, double x)
 {
-    struct pl_str machine;
-    double x = LEFT;
+    const double width = scale->width / GRAPHS_SHOWN;
+    const double bar   = width / ((double)PL_COUNT(shown) + 0.6);
+    double line =
+        graphs_row_seconds(row, mode, graphs_row_yardstick(row, mode, GRAPHS_PLAIN));
+    char text[48] = "not measured", time[32];
 
-    put_text(out, LEFT, 30, "font-size=\"20\" font-weight=\"bold\"",
-             has_events ? "Six task graphs: speed beside hand-tuned streams and events"
-                        : "Six task graphs: speed beside one kernel after the other");
+    for (size_t i = 0; i < PL_COUNT(shown); i++) {
+        enum graphs_contestant it = shown[i].contestant;
+        double seconds            = graphs_row_seconds(row, mode, it);
+        double yardstick =
+            graphs_row_seconds(row, mode, graphs_row_yardstick(row, mode, it));
+
+        if (seconds > 0 && yardstick > 0) {
+            double target = graphs_row_target(row, mode, it);
+
+            plot_bar(out, scale, x + bar * (0.3 + (double)i), bar, yardstick / seconds,
+                     shown[i].colour, target > 0 && seconds > target * yardstick);
+        }
+    }
+    plot_text(out, x + width / 2, scale->base + 16,
+              "text-anchor=\"middle\" font-weight=\"bold\"", row->definition->title);
+    if (line > 0) {
+        plot_format_time(line, time);
+        (void)snprintf(text, sizeof(text), "%s", time);
+    }
+    plot_text(out, x + width / 2, scale->base + 31,
+              "text-anchor=\"middle\" font-size=\"11\" fill=\"#666\"", text);
+}
+
+static void put_panel(struct pl_str *out, const struct graphs_table *table,
+                      enum graphs_size size, uint32_t mode, const struct plot_scale *scale)
+{
+    static const char *const names[GRAPHS_MODES] = {
+        "inputs on the device, many runs in flight", "inputs copied from host memory",
+        "one run at a time"};
+    double x = scale->left, target = 0;
+    char text[96];
+
+    for (size_t i = 0; i < table->rows.count; i++) {
+        const struct graphs_row *row = pl_vec_at(&table->rows, i);
+
+        if (row->size == size) {
+            target = fmax(target, graphs_row_target(row, mode, GRAPHS_PLAIN));
+        }
+    }
+    plot_ground(out, scale, target > 0 ? 1 / target : 0);
+    for (size_t i = 0; i < table->rows.count; i++) {
+        const struct graphs_row *row = pl_vec_at(&table->rows, i);
+
+        if (row->size == size) {
+            put_group(out, scale, row, mode, x);
+            x += scale->width / GRAPHS_SHOWN;
+        }
+    }
+    (void)snprintf(text, sizeof(text), "%s: %s", graphs_size_name(size), names[mode]);
+    plot_text(out, scale->left, scale->base - SPEED_PIXELS * SPEED_MAX - 14,
+              "font-size=\"14\" font-weight=\"bold\"", text);
+}
+
+/* A row of panels for each mode, a panel for each size. */
+static double put_six(struct pl_str *out, const struct graphs_table *table, double top)
+{
+    for (uint32_t mode = 0; mode < GRAPHS_MODES; mode++) {
+        uint32_t panels = 0, panel = 0;
+
+        for (int size = 0; size < GRAPHS_SIZES; size++) {
+            panels += has_panel(table, (enum graphs_size)size, mode);
+        }
+        for (int size = 0; size < GRAPHS_SIZES; size++) {
+            double space            = (PLOT_WIDTH - PLOT_LEFT - PLOT_RIGHT + GAP) / panels;
+            struct plot_scale scale = {.left   = PLOT_LEFT + space * panel,
+                                       .width  = space - GAP,
+                                       .base   = top + PANEL - 50,
+                                       .pixels = SPEED_PIXELS,
+                                       .most   = SPEED_MAX};
+
+            if (has_panel(table, (enum graphs_size)size, mode)) {
+                put_panel(out, table, (enum graphs_size)size, mode, &scale);
+                panel++;
+            }
+        }
+        top += panels > 0 ? PANEL : 0;
+    }
+    return top;
+}
+
+/* ------------------------------------------------------------------------------------------------ the page */
+
+/* On a CPU there are no streams by hand. */
+static bool has_events(const struct graphs_table *table)
+{
+    for (size_t i = 0; i < table->rows.count; i++) {
+        for (uint32_t mode = 0; mode < GRAPHS_MODES; mode++) {
+            if (graphs_row_seconds(pl_vec_at(&table->rows, i), mode, GRAPHS_EVENTS) > 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void put_head(struct pl_str *out, const struct graphs_table *table)
+{
+    bool by_hand = has_events(table);
+    struct pl_str machine;
+    double x = PLOT_LEFT;
+
+    plot_text(out, PLOT_LEFT, 34, "font-size=\"22\" font-weight=\"bold\"",
+              by_hand ? "Is Plasmon as fast as CUDA by hand? Speed beside the same kernels "
+                        "in hand-tuned streams"
+                      : "Speed beside the same kernels one after the other");
     pl_str_init(&machine);
     bench_machine_describe(&machine);
-    put_text(out, LEFT, 50, "font-size=\"12\" fill=\"#666\"", pl_str_text(&machine));
+    plot_text(out, PLOT_LEFT, 56, "font-size=\"12\" fill=\"#666\"", pl_str_text(&machine));
     pl_str_finish(&machine);
-    for (size_t i = 0; i < PL_COUNT(shown); i++) {
-        pl_str_append(
-            out, "<rect x=\"%.1f\" y=\"62\" width=\"14\" height=\"14\" fill=\"%s\"/>\n", x,
-            shown[i].colour);
-        put_text(out, x + 20, 74, "", shown[i].name);
-        x += 45 + 7.2 * (double)strlen(shown[i].name);
+    x = plot_legend(out, x, 84, PLOT_ORANGE,
+                    by_hand ? "Plasmon (1: streams and events)" : "Plasmon");
+    x = plot_legend(out, x, 84, PLOT_GREEN,
+                    by_hand ? "Plasmon, recorded (1: CUDA graph)" : "Plasmon, recorded");
+    x = plot_legend(out, x, 84, PLOT_GREY, "one kernel after the other");
+    if (by_hand) {
+        x = plot_legend(out, x, 84, PLOT_TARGET, "target: bars end here or above");
+        x = plot_legend(out, x, 84, PLOT_RED, "missed");
     }
-    pl_str_append(out,
-                  "<line x1=\"%.1f\" y1=\"69\" x2=\"%.1f\" y2=\"69\" stroke=\"#333\" "
-                  "stroke-dasharray=\"6 4\"/>\n",
-                  x, x + 26);
-    put_text(out, x + 32, 74, "",
-             has_events ? "1: streams and events, by hand" : "1: the first");
+    plot_text(out, PLOT_LEFT, 104, "font-size=\"12\" fill=\"#666\"",
+              "Taller is faster. Below each graph: the time of a run by hand.");
 }
 
 bool graphs_table_write_plot(const struct graphs_table *table, const char *path)
 {
     struct pl_str body, out;
-    double y = TOP + 10;
+    double y = HEAD;
     FILE *file;
     bool ok;
 
@@ -169,19 +268,17 @@ bool graphs_table_write_plot(const struct graphs_table *table, const char *path)
     }
     pl_str_init(&body);
     pl_str_init(&out);
-    put_head(&body, has_events_at_all(table));
-    for (size_t mode = 0; mode < GRAPHS_MODES; mode++) {
-        for (size_t size = 0; size < GRAPHS_SIZES; size++) {
-            y += put_panel(&body, table, (enum graphs_size)size, mode, y) ? PANEL : 0;
-        }
-    }
+    put_head(&body, table);
+    y = put_six(&body, table, y);
+    y = plot_devices(&body, table, y);
+    y = plot_costs(&body, table, y);
     pl_str_append(
         &out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
-        "width=\"%d\" height=\"%.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+        "width=\"%.0f\" height=\"%.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
         "font-size=\"14\">\n<rect width=\"100%%\" height=\"100%%\" "
         "fill=\"white\"/>\n%s</svg>\n",
-        WIDTH, y, WIDTH, y, pl_str_text(&body));
+        PLOT_WIDTH, y, PLOT_WIDTH, y, pl_str_text(&body));
     file = fopen(path, "we");
     ok = file != NULL && !body.failed && !out.failed && fputs(pl_str_text(&out), file) >= 0;
     if (file != NULL && fclose(file) != 0) {
