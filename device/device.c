@@ -387,6 +387,36 @@ plasmon_status_t device_graph_end(struct device_graph *graph, bool keep,
     return graph->device->ops->graph_end(graph, keep, io_exec, err);
 }
 
+plasmon_status_t device_graph_item(struct device_graph *graph, uint32_t item)
+{
+    assert(graph->recording);
+    return graph->device->ops->graph_item != NULL
+               ? graph->device->ops->graph_item(graph, item)
+               : PLASMON_OK;
+}
+
+plasmon_status_t device_graph_change_begin(struct device_graph *graph,
+                                           struct device_exec *exec, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    assert(!graph->recording && exec->device == graph->device);
+    if (graph->device->ops->graph_change_begin == NULL) {
+        return pl_err_set(err, PLASMON_ENOTSUP,
+                          "recorded work of a CPU device is not changed in parts");
+    }
+    status           = graph->device->ops->graph_change_begin(graph, exec, err);
+    graph->recording = status == PLASMON_OK;
+    return status;
+}
+
+plasmon_status_t device_graph_change_end(struct device_graph *graph)
+{
+    assert(graph->recording);
+    graph->recording = false;
+    return graph->device->ops->graph_change_end(graph);
+}
+
 plasmon_status_t device_exec_launch(struct device_stream *stream, struct device_exec *exec,
                                     uint64_t tag)
 {

@@ -200,6 +200,17 @@ plasmon_status_t device_graph_after(struct device_graph *graph, uint32_t branch,
  */
 plasmon_status_t device_graph_end(struct device_graph *graph, bool keep,
                                   struct device_exec **io_exec, struct pl_err *err);
+/*
+ * Changing an exec in parts. What is recorded after device_graph_item() is that item, until the next. Between change_begin and change_end,
+ * what is put on the branches after device_graph_item(i) takes the place of what was recorded as item i: the same number of launches, with
+ * other arguments and shapes; launches of the exec under way keep theirs. ENOTSUP, of any of them: not this exec (CPU devices: none), or not
+ * these items (copies, fills and calls of libraries are not changed alone). After a change_begin that was OK, anything that fails leaves the exec
+ * to be recorded anew, which device_graph_end() does, before it is launched again. change_end comes after every such change_begin.
+ */
+plasmon_status_t device_graph_item(struct device_graph *graph, uint32_t item);
+plasmon_status_t device_graph_change_begin(struct device_graph *graph,
+                                           struct device_exec *exec, struct pl_err *err);
+plasmon_status_t device_graph_change_end(struct device_graph *graph);
 /* tag: of every launch in it on a CPU device; the first that fails ends the exec's run. */
 plasmon_status_t device_exec_launch(struct device_stream *stream, struct device_exec *exec,
                                     uint64_t tag);

@@ -83,6 +83,11 @@ struct device_ops {
                                     uint32_t mark);
     plasmon_status_t (*graph_end)(struct device_graph *graph, bool keep,
                                   struct device_exec **io_exec, struct pl_err *err);
+    /* All three or none. */
+    plasmon_status_t (*graph_item)(struct device_graph *graph, uint32_t item);
+    plasmon_status_t (*graph_change_begin)(struct device_graph *graph,
+                                           struct device_exec *exec, struct pl_err *err);
+    plasmon_status_t (*graph_change_end)(struct device_graph *graph);
     plasmon_status_t (*exec_launch)(struct device_stream *stream, struct device_exec *exec,
                                     uint64_t tag);
     void (*exec_destroy)(struct device_exec *exec);

@@ -173,6 +173,8 @@ struct worker_ops {
      * recorded and not run. mark: remember what is on the branch now; after: what follows on the branch comes after that mark.
      * end: *io_exec becomes what replay() enqueues (an earlier one is changed, or replaced); keep false: throw the recording away.
      * *io_recorder is made by the first begin and, like what end makes, ends with record_drop. ENOTSUP: not on this device.
+     * item: what follows is that one, until the next. Between change_begin and change_end, what is run after item(i) takes the place of
+     * what was recorded as item i of the exec; when any of it fails, the exec must be recorded anew before it is replayed.
      */
     plasmon_status_t (*record_begin)(void *user, void **io_recorder, uint32_t branches,
                                      struct pl_err *err);
@@ -180,6 +182,10 @@ struct worker_ops {
     plasmon_status_t (*record_after)(void *user, uint32_t branch, uint32_t mark);
     plasmon_status_t (*record_end)(void *user, bool keep, void **io_exec,
                                    struct pl_err *err);
+    plasmon_status_t (*record_item)(void *user, uint32_t item);
+    plasmon_status_t (*change_begin)(void *user, void *recorder, void *exec,
+                                     struct pl_err *err);
+    plasmon_status_t (*change_end)(void *user);
     /* Launches of one exec are ordered by the caller. tag: as of run(), for every node. */
     plasmon_status_t (*replay)(void *user, uint32_t stream, void *exec, uint64_t tag);
     void (*record_drop)(void *user, void *recorder, void *exec); /* either may be NULL */

@@ -5,7 +5,7 @@
  *   queue.c     the front of the queue: may it go?          streams.c   where it goes, waits, signals
  *   enqueue.c   the device work of each kind of launch      buffers.c   memory and table entries of its operands
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
- *   graph.c     recorded graphs: nodes, memory, what is replayed
+ *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
  *   condemn.c   launches that must not go on            describe.c  who waits for what, for people
  *
  * LIFE OF A LAUNCH
@@ -282,7 +282,7 @@ void worker_stream_signalled(struct worker_stream *stream); /* up to its last la
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
 void worker_streams_flush(struct worker_core *core);
 
-/* graph.c */
+/* graph.c, graph_bind.c, graph_replay.c */
 plasmon_status_t worker_graph_take(struct worker_core *core,
                                    const Plasmon__V1__GraphPart *part, struct pl_err *err);
 void worker_graph_free(struct worker_core *core, uint64_t id);

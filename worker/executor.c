@@ -490,6 +490,32 @@ static plasmon_status_t op_record_end(void *user, bool keep, void **io_exec,
     return status;
 }
 
+static plasmon_status_t op_record_item(void *user, uint32_t item)
+{
+    struct worker_executor *executor = user;
+
+    return device_graph_item(executor->recording, item);
+}
+
+static plasmon_status_t op_change_begin(void *user, void *recorder, void *exec,
+                                        struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+    plasmon_status_t status          = device_graph_change_begin(recorder, exec, err);
+
+    executor->recording = status == PLASMON_OK ? recorder : NULL;
+    return status;
+}
+
+static plasmon_status_t op_change_end(void *user)
+{
+    struct worker_executor *executor = user;
+    plasmon_status_t status          = device_graph_change_end(executor->recording);
+
+    executor->recording = NULL;
+    return status;
+}
+
 static plasmon_status_t op_replay(void *user, uint32_t stream, void *exec, uint64_t tag)
 {
     struct worker_executor *executor = user;
@@ -619,6 +645,9 @@ const struct worker_ops worker_executor_ops = {
     .record_mark      = op_record_mark,
     .record_after     = op_record_after,
     .record_end       = op_record_end,
+    .record_item      = op_record_item,
+    .change_begin     = op_change_begin,
+    .change_end       = op_change_end,
     .replay           = op_replay,
     .record_drop      = op_record_drop,
 };

@@ -5,6 +5,7 @@
  *   device.c   open, info, health                           blas.c     cuBLAS
  *   memory.c   ranges, chunks, registered host memory       module.c   GPU code and launches
  *   stream.c   streams, copies, timelines, events          graph.c    recorded work
+ *                                                          items.c    changing recorded work in parts
  *
  * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries see the same one. Each
  * public function begins with device_cuda_enter(), which makes it current in the calling thread if it is not (asking
@@ -16,6 +17,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/vec.h"
 #include "device/cuda/driver.h"
 
 #define DEVICE_CUDA_HOST_RANGES_MAX \
@@ -59,8 +61,9 @@ struct device_cuda_stream {
     struct device_stream base;
     struct pl_list link;
     CUstream stream;
-    CUevent join_event;    /* for joins of this stream with others */
-    CUdeviceptr workspace; /* cuBLAS's, made when first needed; 0: none */
+    CUevent join_event;              /* for joins of this stream with others */
+    struct device_cuda_graph *graph; /* whose branch it is; NULL: of none. Constant */
+    CUdeviceptr workspace;           /* cuBLAS's, made when first needed; 0: none */
 };
 
 static inline struct device_cuda *device_cuda_of(struct device *device)
@@ -82,7 +85,62 @@ void device_cuda_lost(
 plasmon_status_t device_cuda_attribute(CUdevice device, CUdevice_attribute attribute,
                                        int *out_value);
 
+/* Which nodes of a CUDA graph each item became (items.c). */
+struct device_cuda_items {
+    struct pl_vec items; /* struct device_cuda_item, by number */
+    struct pl_vec nodes; /* CUgraphNode */
+};
+
+/* graph.c, items.c */
+struct device_cuda_exec {
+    struct device_exec base;
+    CUgraphExec exec;
+    CUgraph
+        graph; /* what it was made from, which is what nodes are named by; NULL: it cannot be changed in parts */
+    struct device_cuda_items items;
+};
+
+struct device_cuda_graph {
+    struct device_graph base;
+    struct pl_vec events;            /* CUevent, by mark; made when first needed */
+    struct device_cuda_items items;  /* while it records */
+    uint32_t item;                   /* the one at hand; UINT32_MAX: none */
+    size_t nodes_before;             /* in the CUDA graph when the item began */
+    struct device_cuda_exec *change; /* while that is changed: else NULL */
+    uint32_t changed;                /* launches of the item so far */
+    plasmon_status_t change_status;
+};
+
+static inline struct device_cuda_graph *device_cuda_graph_of(struct device_graph *graph)
+{
+    PL_CHECK(graph->device->ops == &device_cuda_ops);
+    return (struct device_cuda_graph *)(void *)graph;
+}
+static inline struct device_cuda_exec *device_cuda_exec_of(struct device_exec *exec)
+{
+    PL_CHECK(exec->device->ops == &device_cuda_ops);
+    return (struct device_cuda_exec *)(void *)exec;
+}
+
+/* items.c */
+void device_cuda_items_init(struct device_cuda_items *items);
+void device_cuda_items_finish(struct device_cuda_items *items);
+/* The recording is complete: nothing more belongs to the last item. */
+plasmon_status_t device_cuda_items_end(struct device_cuda_graph *graph);
+plasmon_status_t device_cuda_graph_item(struct device_graph *graph, uint32_t item);
+plasmon_status_t device_cuda_graph_change_begin(struct device_graph *graph,
+                                                struct device_exec *exec,
+                                                struct pl_err *err);
+plasmon_status_t device_cuda_graph_change_end(struct device_graph *graph);
+/* A launch on a branch: recorded, or put in the place of one that was. */
+plasmon_status_t device_cuda_graph_launch(struct device_cuda_stream *stream,
+                                          CUfunction function,
+                                          const struct device_launch_shape *shape,
+                                          void **params);
+
 /* graph.c */
+/* Throw away what the branches captured; they are ready for another begin. */
+void device_cuda_graph_abandon(struct device_graph *graph);
 plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branches,
                                           struct device_graph **out_graph,
                                           struct pl_err *err);

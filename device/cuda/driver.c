@@ -43,6 +43,7 @@ static const struct function functions[] = {
 #define XX(name) {#name, offsetof(struct device_cuda_driver, name)},
     DEVICE_CUDA_FUNCTIONS(XX)
 #undef XX
+        {"cuStreamGetCaptureInfo", offsetof(struct device_cuda_driver, capture_info)},
 };
 
 /* The type of cuGetProcAddress since CUDA 12.0, under the name that the library exports it by. */

@@ -82,6 +82,8 @@
     XX(cuLaunchKernel)                   \
     XX(cuCtxEnablePeerAccess)            \
     XX(cuMemcpyPeerAsync)                \
+    XX(cuGraphGetNodes)                  \
+    XX(cuGraphExecKernelNodeSetParams)   \
     XX(cuStreamBeginCapture)             \
     XX(cuStreamEndCapture)               \
     XX(cuGraphInstantiateWithFlags)      \
@@ -90,10 +92,18 @@
     XX(cuGraphExecDestroy)               \
     XX(cuGraphDestroy)
 
+/* cuStreamGetCaptureInfo as it was in CUDA 12.0, and as the loader asks for it; in newer headers the name stands for one with an argument more. */
+typedef CUresult (*device_cuda_capture_info_fn)(CUstream stream,
+                                                CUstreamCaptureStatus *out_status,
+                                                cuuint64_t *out_id, CUgraph *out_graph,
+                                                const CUgraphNode **out_last,
+                                                size_t *out_last_count);
+
 struct device_cuda_driver {
 #define XX(name) __typeof__(name) *name;
     DEVICE_CUDA_FUNCTIONS(XX)
 #undef XX
+    device_cuda_capture_info_fn capture_info;
 };
 extern struct device_cuda_driver
     device_cuda_driver; /* constant once device_cuda_driver_load() gave a count */

@@ -8,34 +8,13 @@
  * RELAXED MODE: other threads map memory and load modules meanwhile, which a stricter capture would forbid or be spoiled by.
  *
  * AN EXEC IS UPDATED IN PLACE when the new graph has the nodes and edges of the old one, which it has when only addresses and scalars differ;
- * launches under way keep what they were launched with. Otherwise another one is instantiated.
+ * launches under way keep what they were launched with. Otherwise another one is instantiated. Where only some calls differ, items.c changes
+ * just those, without a capture.
  */
 #include "device/cuda/cuda_int.h"
 
 #include "base/alloc.h"
 #include "base/vec.h"
-
-struct cuda_graph {
-    struct device_graph base;
-    struct pl_vec events; /* CUevent, by mark; made when first needed */
-};
-
-struct cuda_exec {
-    struct device_exec base;
-    CUgraphExec exec;
-};
-
-static struct cuda_graph *graph_of(struct device_graph *graph)
-{
-    PL_CHECK(graph->device->ops == &device_cuda_ops);
-    return (struct cuda_graph *)(void *)graph;
-}
-
-static struct cuda_exec *exec_of(struct device_exec *exec)
-{
-    PL_CHECK(exec->device->ops == &device_cuda_ops);
-    return (struct cuda_exec *)(void *)exec;
-}
 
 static CUstream branch_stream(const struct device_graph *graph, uint32_t branch)
 {
@@ -48,13 +27,14 @@ plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branch
                                           struct device_graph **out_graph,
                                           struct pl_err *err)
 {
-    struct cuda_graph *graph = PL_NEW(struct cuda_graph);
+    struct device_cuda_graph *graph = PL_NEW(struct device_cuda_graph);
 
     if (graph == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for a graph");
     }
     graph->base.device = device;
     graph->events      = PL_VEC_INIT(CUevent);
+    device_cuda_items_init(&graph->items);
     for (uint32_t i = 0; i < branches; i++) {
         plasmon_status_t status =
             device_cuda_stream_create(device, 0, &graph->base.branches[i]);
@@ -64,7 +44,8 @@ plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branch
             device_cuda_graph_destroy(&graph->base);
             return status;
         }
-        graph->base.branches[i]->records = true;
+        graph->base.branches[i]->records                      = true;
+        device_cuda_stream_of(graph->base.branches[i])->graph = graph;
         graph->base.branch_count++;
     }
     *out_graph = &graph->base;
@@ -73,8 +54,8 @@ plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branch
 
 void device_cuda_graph_destroy(struct device_graph *base)
 {
-    struct cuda_graph *graph = graph_of(base);
-    struct device_cuda *cuda = device_cuda_of(base->device);
+    struct device_cuda_graph *graph = device_cuda_graph_of(base);
+    struct device_cuda *cuda        = device_cuda_of(base->device);
 
     if (device_cuda_enter(cuda) == PLASMON_OK) {
         for (size_t i = 0; i < graph->events.count; i++) {
@@ -85,6 +66,7 @@ void device_cuda_graph_destroy(struct device_graph *base)
     for (uint32_t i = 0; i < base->branch_count; i++) {
         device_cuda_stream_destroy(base->branches[i]);
     }
+    device_cuda_items_finish(&graph->items);
     pl_vec_finish(&graph->events);
     pl_free(graph);
 }
@@ -108,9 +90,10 @@ static plasmon_status_t follow(struct device_cuda *cuda, struct device_stream *s
  * End a capture that is of no use. Branches are joined first, so that none of them stays in it; a capture that was invalidated refuses
  * that, and its end says so: both are known, and no event for the log.
  */
-static void capture_abandon(struct device_cuda *cuda, const struct device_graph *graph)
+void device_cuda_graph_abandon(struct device_graph *graph)
 {
-    CUgraph captured = NULL;
+    struct device_cuda *cuda = device_cuda_of(graph->device);
+    CUgraph captured         = NULL;
 
     for (uint32_t i = 1; i < graph->branch_count; i++) {
         CUevent event = device_cuda_stream_of(graph->branches[0])->join_event;
@@ -130,6 +113,8 @@ plasmon_status_t device_cuda_graph_begin(struct device_graph *base, struct pl_er
     struct device_cuda *cuda = device_cuda_of(base->device);
     plasmon_status_t status  = device_cuda_enter(cuda);
 
+    device_cuda_items_init(&device_cuda_graph_of(base)->items);
+    device_cuda_graph_of(base)->item = UINT32_MAX;
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuStreamBeginCapture(branch_stream(base, 0),
                                                       CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -142,7 +127,7 @@ plasmon_status_t device_cuda_graph_begin(struct device_graph *base, struct pl_er
     }
     if (status != PLASMON_OK) {
         (void)pl_err_set(err, status, "%s", device_cuda_last_error());
-        capture_abandon(cuda, base);
+        device_cuda_graph_abandon(base);
     }
     return status;
 }
@@ -150,9 +135,9 @@ plasmon_status_t device_cuda_graph_begin(struct device_graph *base, struct pl_er
 plasmon_status_t device_cuda_graph_mark(struct device_graph *base, uint32_t branch,
                                         uint32_t mark)
 {
-    struct cuda_graph *graph = graph_of(base);
-    struct device_cuda *cuda = device_cuda_of(base->device);
-    plasmon_status_t status  = device_cuda_enter(cuda);
+    struct device_cuda_graph *graph = device_cuda_graph_of(base);
+    struct device_cuda *cuda        = device_cuda_of(base->device);
+    plasmon_status_t status         = device_cuda_enter(cuda);
 
     while (status == PLASMON_OK && graph->events.count <= mark) {
         CUevent *event = pl_vec_push(&graph->events);
@@ -175,9 +160,9 @@ plasmon_status_t device_cuda_graph_mark(struct device_graph *base, uint32_t bran
 plasmon_status_t device_cuda_graph_after(struct device_graph *base, uint32_t branch,
                                          uint32_t mark)
 {
-    struct cuda_graph *graph = graph_of(base);
-    struct device_cuda *cuda = device_cuda_of(base->device);
-    plasmon_status_t status  = device_cuda_enter(cuda);
+    struct device_cuda_graph *graph = device_cuda_graph_of(base);
+    struct device_cuda *cuda        = device_cuda_of(base->device);
+    plasmon_status_t status         = device_cuda_enter(cuda);
 
     if (status == PLASMON_OK && mark >= graph->events.count) {
         return PLASMON_EINVAL;
@@ -200,7 +185,7 @@ static plasmon_status_t instantiate(struct device_cuda *cuda, CUgraph captured,
 }
 
 /* false: it cannot become the new graph by changing parameters. */
-static bool update(struct cuda_exec *exec, CUgraph captured)
+static bool update(struct device_cuda_exec *exec, CUgraph captured)
 {
     CUgraphExecUpdateResultInfo info;
 
@@ -208,69 +193,97 @@ static bool update(struct cuda_exec *exec, CUgraph captured)
            CUDA_SUCCESS;
 }
 
-static plasmon_status_t exec_take(struct device_cuda *cuda, struct device *device,
+/* The exec's own graph and the map of its nodes: as of the recording that it was made from. */
+static void exec_forget_items(struct device_cuda *cuda, struct device_cuda_exec *exec)
+{
+    if (exec->graph != NULL) {
+        (void)DEVICE_CU(cuda, cuGraphDestroy(exec->graph)); /* logged; nothing else to do */
+        exec->graph = NULL;
+    }
+    device_cuda_items_finish(&exec->items);
+    device_cuda_items_init(&exec->items);
+}
+
+static void exec_take_items(struct device_cuda_exec *exec, struct device_cuda_graph *graph,
+                            CUgraph captured)
+{
+    exec->graph = captured;
+    exec->items = graph->items;
+    device_cuda_items_init(&graph->items);
+}
+
+/*
+ * The captured graph is the exec's, or gone, when this is done. An exec that was updated keeps its nodes' old names, and which of them took
+ * over which new node is the driver's business: so it is not changed in parts any more.
+ */
+static plasmon_status_t exec_take(struct device_cuda *cuda, struct device_cuda_graph *graph,
                                   CUgraph captured, struct device_exec **io_exec)
 {
-    struct cuda_exec *exec  = *io_exec != NULL ? exec_of(*io_exec) : NULL;
-    CUgraphExec made        = NULL;
-    plasmon_status_t status = PLASMON_OK;
+    struct device_cuda_exec *exec = *io_exec != NULL ? device_cuda_exec_of(*io_exec) : NULL;
+    CUgraphExec made              = NULL;
+    plasmon_status_t status       = PLASMON_OK;
 
     if (exec != NULL && update(exec, captured)) {
+        exec_forget_items(cuda, exec);
+        (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* the exec has all it needs */
         return PLASMON_OK;
     }
     status = instantiate(cuda, captured, &made);
+    if (status == PLASMON_OK && exec == NULL) {
+        exec = PL_NEW(struct device_cuda_exec);
+        if (exec == NULL) {
+            (void)DEVICE_CU(cuda, cuGraphExecDestroy(made)); /* was never launched */
+            status = PLASMON_ENOMEM;
+        } else {
+            exec->base.device = graph->base.device;
+            device_cuda_items_init(&exec->items);
+        }
+    } else if (status == PLASMON_OK) {
+        (void)DEVICE_CU(cuda, cuGraphExecDestroy(exec->exec)); /* launches under way end */
+        exec_forget_items(cuda, exec);
+    }
     if (status != PLASMON_OK) {
+        (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* the first error counts */
         return status;
     }
-    if (exec != NULL) {
-        (void)DEVICE_CU(cuda, cuGraphExecDestroy(exec->exec)); /* launches under way end */
-        exec->exec = made;
-        return PLASMON_OK;
-    }
-    exec = PL_NEW(struct cuda_exec);
-    if (exec == NULL) {
-        (void)DEVICE_CU(cuda, cuGraphExecDestroy(made)); /* was never launched */
-        return PLASMON_ENOMEM;
-    }
-    exec->base.device = device;
-    exec->exec        = made;
-    *io_exec          = &exec->base;
+    exec->exec = made;
+    exec_take_items(exec, graph, captured);
+    *io_exec = &exec->base;
     return PLASMON_OK;
 }
 
 plasmon_status_t device_cuda_graph_end(struct device_graph *base, bool keep,
                                        struct device_exec **io_exec, struct pl_err *err)
 {
-    struct device_cuda *cuda = device_cuda_of(base->device);
-    CUgraph captured         = NULL;
-    plasmon_status_t status  = device_cuda_enter(cuda);
+    struct device_cuda_graph *graph = device_cuda_graph_of(base);
+    struct device_cuda *cuda        = device_cuda_of(base->device);
+    CUgraph captured                = NULL;
+    plasmon_status_t status         = device_cuda_enter(cuda);
 
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "%s", device_cuda_last_error());
     }
-    if (!keep) {
-        capture_abandon(cuda, base);
-        return PLASMON_OK;
+    if (keep) {
+        status = device_cuda_items_end(graph);
     }
-    for (uint32_t i = 1; status == PLASMON_OK && i < base->branch_count; i++) {
+    for (uint32_t i = 1; keep && status == PLASMON_OK && i < base->branch_count; i++) {
         status = follow(cuda, base->branches[0], base->branches[i]);
     }
-    if (status != PLASMON_OK) {
-        (void)pl_err_set(err, status, "%s", device_cuda_last_error());
-        capture_abandon(cuda, base);
+    if (!keep || status != PLASMON_OK) {
+        if (status != PLASMON_OK) {
+            (void)pl_err_set(err, status, "%s", device_cuda_last_error());
+        }
+        device_cuda_graph_abandon(base);
+        device_cuda_items_finish(&graph->items);
         return status;
     }
     status = DEVICE_CU(cuda, cuStreamEndCapture(branch_stream(base, 0), &captured));
     if (status == PLASMON_OK) {
-        status = exec_take(cuda, base->device, captured, io_exec);
+        status = exec_take(cuda, graph, captured, io_exec);
     }
-    if (status != PLASMON_OK) {
-        (void)pl_err_set(err, status, "%s", device_cuda_last_error());
-    }
-    if (captured != NULL) {
-        (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* the exec has all it needs */
-    }
-    return status;
+    device_cuda_items_finish(&graph->items);
+    return status == PLASMON_OK ? PLASMON_OK
+                                : pl_err_set(err, status, "%s", device_cuda_last_error());
 }
 
 plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
@@ -282,16 +295,18 @@ plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
     (void)tag;
     return status != PLASMON_OK
                ? status
-               : DEVICE_CU(cuda, cuGraphLaunch(exec_of(exec)->exec,
+               : DEVICE_CU(cuda, cuGraphLaunch(device_cuda_exec_of(exec)->exec,
                                                device_cuda_stream_of(stream)->stream));
 }
 
 void device_cuda_exec_destroy(struct device_exec *base)
 {
-    struct device_cuda *cuda = device_cuda_of(base->device);
+    struct device_cuda *cuda      = device_cuda_of(base->device);
+    struct device_cuda_exec *exec = device_cuda_exec_of(base);
 
     if (device_cuda_enter(cuda) == PLASMON_OK) {
-        (void)DEVICE_CU(cuda, cuGraphExecDestroy(exec_of(base)->exec)); /* logged */
+        (void)DEVICE_CU(cuda, cuGraphExecDestroy(exec->exec)); /* logged */
     }
-    pl_free(exec_of(base));
+    exec_forget_items(cuda, exec);
+    pl_free(exec);
 }

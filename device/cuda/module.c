@@ -236,6 +236,9 @@ plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
             cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                (int)shape->shared_bytes));
     }
+    if (status == PLASMON_OK && stream->graph != NULL) {
+        return device_cuda_graph_launch(stream, function, shape, params);
+    }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(
             cuda, cuLaunchKernel(function, shape->grid[0], shape->grid[1], shape->grid[2],

@@ -4,6 +4,7 @@
 #include "base/fd.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const enum device_kind contract_kind = DEVICE_CUDA;
 
@@ -124,6 +125,188 @@ TEST(a_kernel_gets_more_shared_memory_than_the_default)
     contract_download(&c, &got, c.memory, sizeof(got));
     ASSERT_EQ(got, 4711);
     device_module_unload(module);
+    contract_close(&c);
+}
+
+/* ------------------------------------------------------------------------------------------------ recorded launches, changed in part */
+
+#define ITEMS \
+    12u /* each stores 64 words behind the one before; two of them by two launches */
+#define DOUBLE 5u
+
+/* Item `item` of the recording at hand, on branch item % 3, with value `base`. */
+static void item_put(struct contract *c, struct device_graph *graph, void *function,
+                     uint32_t item, uint32_t base)
+{
+    struct device_stream *branch = device_graph_branch(graph, item % 3);
+    struct device_ptr out        = device_ptr_add(c->memory, item * 256);
+
+    ASSERT_OK(device_graph_item(graph, item));
+    if (item == DOUBLE) { /* what the second stores is what stays */
+        launch_store(c, branch, function, out, 7, 1);
+    }
+    launch_store(c, branch, function, out, base, 1);
+}
+
+static void items_expect(struct contract *c, const uint32_t base[ITEMS], const char *when)
+{
+    uint32_t got[ITEMS * 64];
+
+    contract_download(c, got, c->memory, sizeof(got));
+    for (uint32_t i = 0; i < ITEMS * 64; i++) {
+        if (got[i] != base[i / 64] + i % 64) {
+            test_fail(__FILE__, __LINE__, "%s: word %u of item %u is %u, expected %u", when,
+                      i % 64, i / 64, got[i], base[i / 64] + i % 64);
+            return;
+        }
+    }
+}
+
+struct items {
+    struct contract c;
+    struct device_module *module;
+    void *function;
+    struct device_graph *graph;
+    struct device_exec *exec;
+    uint32_t base[ITEMS];
+};
+
+/* Recorded with item i storing 100 i + its index. */
+static void items_open(struct items *items)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+
+    contract_open(&items->c);
+    items->module   = load(&items->c);
+    items->function = function_of(items->module, "store_indexed");
+    items->exec     = NULL;
+    ASSERT_OK(device_graph_create(items->c.device, 3, &items->graph, &err));
+    ASSERT_OK(device_graph_begin(items->graph, &err));
+    for (uint32_t i = 0; i < ITEMS; i++) {
+        items->base[i] = 100 * i;
+        item_put(&items->c, items->graph, items->function, i, items->base[i]);
+    }
+    ASSERT_OK(device_graph_end(items->graph, true, &items->exec, &err));
+}
+
+static void items_close(struct items *items)
+{
+    device_exec_destroy(items->exec);
+    device_graph_destroy(items->graph);
+    device_module_unload(items->module);
+    contract_close(&items->c);
+}
+
+static void items_change(struct items *items, uint32_t item, uint32_t base)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+
+    ASSERT_OK(device_graph_change_begin(items->graph, items->exec, &err));
+    item_put(&items->c, items->graph, items->function, item, base);
+    ASSERT_OK(device_graph_change_end(items->graph));
+    items->base[item] = base;
+}
+
+TEST(recorded_launches_are_changed_one_by_one)
+{
+    struct items items;
+
+    items_open(&items);
+    for (uint32_t round = 0; round < 3 * ITEMS; round++) {
+        items_change(&items, (7 * round) % ITEMS, 5000 + round);
+        ASSERT_OK(device_exec_launch(items.c.stream, items.exec, 1));
+        items_expect(&items.c, items.base, "after a change");
+    }
+    items_close(&items);
+}
+
+TEST(a_launch_under_way_keeps_what_it_was_launched_with)
+{
+    uint32_t first[ITEMS], got[ITEMS * 64];
+    struct items items;
+
+    items_open(&items);
+    memcpy(first, items.base, sizeof(first));
+    ASSERT_OK(device_wait(items.c.stream, &items.c.words[0], 1)); /* nothing begins yet */
+    ASSERT_OK(device_exec_launch(items.c.stream, items.exec, 1));
+    ASSERT_OK(device_copy(items.c.stream, DEVICE_COPY_DEVICE_TO_HOST,
+                          (uint64_t)(uintptr_t)items.c.host, items.c.memory.addr,
+                          sizeof(got)));
+    items_change(&items, 4, 9999);
+    items_change(&items, DOUBLE, 8888);
+    ASSERT_OK(device_exec_launch(items.c.stream, items.exec, 2));
+    contract_gate_open(&items.c.words[0], 1);
+    items_expect(&items.c, items.base, "the second launch");
+    memcpy(got, items.c.host, sizeof(got));
+    for (uint32_t i = 0; i < ITEMS * 64; i++) {
+        if (got[i] != first[i / 64] + i % 64) {
+            test_fail(__FILE__, __LINE__,
+                      "the first launch stored %u at word %u of item %u, expected %u",
+                      got[i], i % 64, i / 64, first[i / 64] + i % 64);
+            break;
+        }
+    }
+    items_close(&items);
+}
+
+TEST(what_is_not_the_same_launches_is_refused_and_nothing_of_it_runs)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+    struct items items;
+
+    items_open(&items);
+    ASSERT_OK(device_fill8(items.c.stream, items.c.memory, 0, ITEMS * 256));
+    /* Fewer launches than the item had. */
+    ASSERT_OK(device_graph_change_begin(items.graph, items.exec, &err));
+    ASSERT_OK(device_graph_item(items.graph, DOUBLE));
+    launch_store(&items.c, device_graph_branch(items.graph, 0), items.function,
+                 items.c.memory, 1, 1);
+    ASSERT_STATUS(device_graph_change_end(items.graph), PLASMON_ENOTSUP);
+    /* A fill beside the launch. */
+    ASSERT_OK(device_graph_change_begin(items.graph, items.exec, &err));
+    item_put(&items.c, items.graph, items.function, 2, 200);
+    ASSERT_OK(device_fill8(device_graph_branch(items.graph, 1), items.c.memory, 1, 256));
+    ASSERT_STATUS(device_graph_change_end(items.graph), PLASMON_ENOTSUP);
+    {
+        uint32_t got[ITEMS * 64];
+
+        contract_download(&items.c, got, items.c.memory, sizeof(got));
+        for (uint32_t i = 0; i < ITEMS * 64; i++) {
+            ASSERT_EQ(got[i], 0); /* neither ran */
+        }
+    }
+    /* Recorded anew, it is right again: updated as a whole, and not changed in parts from then on. */
+    ASSERT_OK(device_graph_begin(items.graph, &err));
+    for (uint32_t i = 0; i < ITEMS; i++) {
+        items.base[i] = 31 * i;
+        item_put(&items.c, items.graph, items.function, i, items.base[i]);
+    }
+    ASSERT_OK(device_graph_end(items.graph, true, &items.exec, &err));
+    ASSERT_OK(device_exec_launch(items.c.stream, items.exec, 1));
+    items_expect(&items.c, items.base, "recorded anew");
+    ASSERT_STATUS(device_graph_change_begin(items.graph, items.exec, &err),
+                  PLASMON_ENOTSUP);
+    items_close(&items);
+}
+
+TEST(an_item_with_a_fill_is_not_changed_alone)
+{
+    struct pl_err err        = {.status = PLASMON_OK};
+    struct device_exec *exec = NULL;
+    struct device_graph *graph;
+    struct contract c;
+
+    contract_open(&c);
+    ASSERT_OK(device_graph_create(c.device, 1, &graph, &err));
+    ASSERT_OK(device_graph_begin(graph, &err));
+    ASSERT_OK(device_graph_item(graph, 0));
+    ASSERT_OK(device_fill8(device_graph_branch(graph, 0), c.memory, 1, 64));
+    ASSERT_OK(device_graph_end(graph, true, &exec, &err));
+    ASSERT_OK(device_graph_change_begin(graph, exec, &err));
+    ASSERT_STATUS(device_graph_item(graph, 0), PLASMON_ENOTSUP);
+    ASSERT_STATUS(device_graph_change_end(graph), PLASMON_ENOTSUP);
+    device_exec_destroy(exec);
+    device_graph_destroy(graph);
     contract_close(&c);
 }
 

@@ -210,6 +210,37 @@ TEST(other_scalars_and_other_refs_change_what_is_replayed)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
+/* A long graph of which one scalar is another at each launch, with many launches under way: each must have had its own. */
+TEST(a_scalar_that_changes_at_each_launch_is_each_launch_s_own)
+{
+    enum { CALLS = 40, LAUNCHES = 300 };
+    struct plasmon_client *client = start(1);
+    struct plasmon_ref *x = matrix(client, 0, 0), *p = matrix(client, 0, 0);
+    struct plasmon_ref *one = matrix(client, 1, 0);
+    struct plasmon_graph *graph;
+
+    test_set_timeout(300);
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    for (int i = 0; i < CALLS; i++) {
+        add_to(client, x, one, 0.001, 0);
+    }
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < LAUNCHES; round++) {
+        struct plasmon_graph_scalar set = {.call  = (uint32_t)(round * 7 % CALLS),
+                                           .value = {.f = 0.002 * round}};
+
+        CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, &set, 1, NULL));
+    }
+    for (int round = 0; round < LAUNCHES; round++) {
+        for (int i = 0; i < CALLS; i++) {
+            add_to(client, p, one, i == round * 7 % CALLS ? 0.002 * round : 0.001, 0);
+        }
+    }
+    expect_same(client, x, p, "300 launches with a scalar each", LAUNCHES);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
 /* Its report bears the number of the launch, so it is not captured: launched call by call. */
 TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
 {

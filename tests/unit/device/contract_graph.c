@@ -207,3 +207,30 @@ TEST(an_exec_changes_for_later_launches_only)
     ASSERT_EQ(first_byte(&c, 3), 3);
     contract_close(&c);
 }
+
+/* A CPU device says so at once, a GPU where it cannot: either way the exec is what it was, or is recorded anew. */
+TEST(items_may_be_named_on_every_device)
+{
+    struct pl_err err        = {.status = PLASMON_OK};
+    struct device_exec *exec = NULL;
+    struct device_graph *graph;
+    struct contract c;
+
+    contract_open(&c);
+    graph = graph_begin(&c, 2);
+    ASSERT_OK(device_graph_item(graph, 0));
+    fill(graph, 0, part(&c, 0), 3);
+    ASSERT_OK(device_graph_item(graph, 5)); /* others have nothing */
+    fill(graph, 1, part(&c, 1), 4);
+    ASSERT_OK(device_graph_end(graph, true, &exec, &err));
+    ASSERT_OK(device_exec_launch(c.stream, exec, 1));
+    ASSERT_EQ(first_byte(&c, 0), 3);
+    ASSERT_EQ(first_byte(&c, 1), 4);
+    if (contract_kind == DEVICE_CPU) {
+        ASSERT_STATUS(device_graph_change_begin(graph, exec, &err), PLASMON_ENOTSUP);
+        ASSERT_OK(device_exec_launch(c.stream, exec, 2));
+    }
+    device_exec_destroy(exec);
+    device_graph_destroy(graph);
+    contract_close(&c);
+}

@@ -266,6 +266,41 @@ static plasmon_status_t op_replay(void *user, uint32_t stream, void *exec, uint6
     return refuse(fake, "replay");
 }
 
+static plasmon_status_t op_record_item(void *user, uint32_t item)
+{
+    struct fake *fake = user;
+
+    if (fake->changing) {
+        CALL("item", ":%u", item);
+        return refuse(fake, "item");
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_change_begin(void *user, void *recorder, void *exec,
+                                        struct pl_err *err)
+{
+    struct fake *fake = user;
+
+    ASSERT_TRUE(recorder == fake && exec != NULL);
+    if (!fake->changes) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "the fake changes nothing");
+    }
+    CALL("change", ":%zu", (size_t)(uintptr_t)exec);
+    fake->changing = true;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_change_end(void *user)
+{
+    struct fake *fake = user;
+
+    ASSERT_TRUE(fake->changing);
+    fake->changing = false;
+    CALL("", "%s", "changed");
+    return refuse(fake, "changed");
+}
+
 static void op_record_drop(void *user, void *recorder, void *exec)
 {
     struct fake *fake = user;
@@ -382,6 +417,9 @@ static const struct worker_ops fake_ops = {
     .record_mark      = op_record_mark,
     .record_after     = op_record_after,
     .record_end       = op_record_end,
+    .record_item      = op_record_item,
+    .change_begin     = op_change_begin,
+    .change_end       = op_change_end,
     .replay           = op_replay,
     .record_drop      = op_record_drop,
     .report_condemned = op_report_condemned,
@@ -492,7 +530,7 @@ void fake_restart(struct fake *fake, uint64_t *out_enqueued,
 
 static const char *taken(struct pl_str *str)
 {
-    static char last[4][4096];
+    static char last[4][16384];
     static unsigned next;
     char *text = last[next++ % 4];
 

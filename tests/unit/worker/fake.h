@@ -4,7 +4,7 @@
  *
  * `calls` is the device's side, one call after another, separated by blanks: "run:0:fill join:1:0 signal:1:7". `reports` is the
  * head's side: "done:1+3 failed:4:EDEVMEM starved:5". A recording is "record:BRANCHES run:64:.. mark:B:M after:B:M recorded:N", and
- * "replay:STREAM:N" launches number N; "recorded:N!" changed it.
+ * "replay:STREAM:N" launches number N; "recorded:N!" replaced it; "change:N item:I run:64:.. changed" changed item I of it.
  */
 #ifndef TESTS_UNIT_WORKER_FAKE_H
 #define TESTS_UNIT_WORKER_FAKE_H
@@ -48,6 +48,8 @@ struct fake {
     plasmon_status_t own_status; /* why there is none: EAGAIN, or a failure for good */
     bool own_quiet;              /* as the core said when it asked last */
     uintptr_t recordings;        /* how many were made; the last one's number */
+    bool changes;                /* recordings can be changed in parts */
+    bool changing;
 };
 
 struct fake *fake_create(void);

@@ -1,0 +1,249 @@
+/*
+ * What a replay costs, in calls of the device: one, and the word, whatever the number of nodes; and what differs from a recording is
+ * changed node by node, while it is little and the device can.
+ *
+ * The graph of these tests: t := 2 b, a number of times, each a node with a scalar of its own; then a += t.
+ */
+#include "base/alloc.h"
+#include "tests/unit/worker/fake.h"
+
+#define GRAPH PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH
+#define COUNT 4
+#define ID    9
+
+struct wide_node {
+    Plasmon__V1__GraphNode node;
+    Plasmon__V1__Launch launch;
+    Plasmon__V1__Operand operand[2], *operand_ptr[2];
+};
+
+struct wide {
+    Plasmon__V1__GraphPart message;
+    struct wide_node *nodes;
+    Plasmon__V1__GraphNode **ptr;
+    int64_t view[3], frame[2];
+    uint64_t scalar[1];
+};
+
+static void node_init(struct wide *wide, struct wide_node *to, const char *function)
+{
+    plasmon__v1__graph_node__init(&to->node);
+    plasmon__v1__launch__init(&to->launch);
+    to->node.launch       = &to->launch;
+    to->launch.function   = pl_hash_name(function);
+    to->launch.n_operands = 2;
+    to->launch.operands   = to->operand_ptr;
+    for (size_t i = 0; i < 2; i++) {
+        plasmon__v1__operand__init(&to->operand[i]);
+        to->operand_ptr[i]    = &to->operand[i];
+        to->operand[i].dtype  = PL_F32;
+        to->operand[i].view   = wide->view;
+        to->operand[i].n_view = 3;
+    }
+}
+
+/* t, in the graph's memory. */
+static void temporary(struct wide *wide, Plasmon__V1__Operand *operand, uint32_t mode)
+{
+    operand->mode    = mode;
+    operand->frame   = wide->frame;
+    operand->n_frame = 2;
+}
+
+static struct wide *wide_create(size_t count)
+{
+    struct wide *wide       = PL_NEW(struct wide);
+    union kernel_scalar two = {.f = 2};
+
+    ASSERT_NOT_NULL(wide);
+    wide->nodes = PL_NEW_N(struct wide_node, count);
+    wide->ptr   = PL_NEW_N(Plasmon__V1__GraphNode *, count);
+    ASSERT_TRUE(wide->nodes != NULL && wide->ptr != NULL);
+    plasmon__v1__graph_part__init(&wide->message);
+    wide->view[1]   = COUNT;
+    wide->view[2]   = 1;
+    wide->frame[1]  = COUNT;
+    wide->scalar[0] = two.bits;
+    for (size_t i = 0; i < count; i++) {
+        struct wide_node *node = &wide->nodes[i];
+        bool last              = i + 1 == count;
+
+        wide->ptr[i] = &node->node;
+        node_init(wide, node, last ? "add_into" : "multiply_scalar");
+        if (last) {
+            node->operand[0].mode          = KERNEL_INOUT;
+            node->operand[0].graph_operand = 1; /* a */
+            temporary(wide, &node->operand[1], KERNEL_IN);
+        } else {
+            temporary(wide, &node->operand[0], KERNEL_OUT);
+            node->operand[1].mode          = KERNEL_IN;
+            node->operand[1].graph_operand = 2; /* b */
+            node->launch.n_scalars         = 1;
+            node->launch.scalars           = wide->scalar;
+        }
+    }
+    wide->message.id       = ID;
+    wide->message.n_nodes  = count;
+    wide->message.nodes    = wide->ptr;
+    wide->message.operands = 2;
+    wide->message.branches = 1;
+    wide->message.bytes    = COUNT * sizeof(float);
+    wide->message.last     = true;
+    return wide;
+}
+
+/* Slots 1 to 12 hold vectors; the device knows a graph of so many nodes. */
+static struct fake *world(size_t nodes)
+{
+    struct fake *fake                  = fake_create();
+    struct wide *wide                  = wide_create(nodes);
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__GraphPart *list[]     = {&wide->message};
+    struct pl_err err                  = {.status = PLASMON_OK};
+
+    for (uint64_t i = 1; i <= 12; i++) {
+        fake_fill(fake, i, (uint32_t)i, COUNT);
+    }
+    for (uint32_t i = 0; i < FAKE_RUN_STREAMS; i++) {
+        fake_finish(fake, i, 12);
+    }
+    command.n_graphs = 1;
+    command.graphs   = list;
+    ASSERT_OK(worker_core_command(fake->core, &command, &err));
+    (void)fake_calls(fake);
+    (void)fake_reports(fake);
+    fake->changes = true;
+    pl_free(wide->nodes);
+    pl_free(wide->ptr);
+    pl_free(wide);
+    return fake;
+}
+
+/* a in slot `a`, b in slot `b`; node `node`'s scalar is `value` for this launch, if it is not 0. Done when this returns. */
+static const char *go_with(struct fake *fake, uint64_t seq, uint32_t a, uint32_t b,
+                           uint32_t node, double value)
+{
+    Plasmon__V1__GraphScalar set = PLASMON__V1__GRAPH_SCALAR__INIT, *list[] = {&set};
+    union kernel_scalar scalar = {.f = value};
+    struct fake_launch launch;
+    const char *calls;
+
+    fake_launch_init(&launch, seq, GRAPH);
+    launch.message.graph                                          = ID;
+    fake_launch_operand(&launch, KERNEL_INOUT, a, COUNT)->consume = true;
+    fake_launch_operand(&launch, KERNEL_IN, b, COUNT);
+    if (value > 0) {
+        set.task             = node;
+        set.value            = scalar.bits;
+        launch.message.n_set = 1;
+        launch.message.set   = list;
+    }
+    ASSERT_OK(fake_send(fake, &launch));
+    calls = fake_calls(fake);
+    fake_finish(fake, 0, seq);
+    return calls;
+}
+
+static const char *go(struct fake *fake, uint64_t seq, uint32_t a, uint32_t b)
+{
+    return go_with(fake, seq, a, b, 0, 0);
+}
+
+TEST(a_replay_costs_one_call_and_the_word_whatever_the_number_of_nodes)
+{
+    static const size_t nodes[] = {1, 8, 500};
+
+    for (size_t i = 0; i < PL_COUNT(nodes); i++) {
+        struct fake *fake = world(nodes[i]);
+
+        ASSERT_CONTAINS(go(fake, 13, 1, 2), "recorded:1 replay:0:1 signal:0:13");
+        for (uint64_t seq = 14; seq < 40; seq++) {
+            char expected[64];
+
+            (void)snprintf(expected, sizeof(expected), "replay:0:1 signal:0:%llu",
+                           (unsigned long long)seq);
+            ASSERT_STR(go(fake, seq, 1, 2), expected);
+        }
+        fake_destroy(fake);
+    }
+}
+
+TEST(another_scalar_changes_its_node_alone)
+{
+    struct fake *fake = world(8);
+
+    (void)go(fake, 13, 1, 2);
+    ASSERT_STR(go_with(fake, 14, 1, 2, 3, 5.0),
+               "change:1 item:3 run:64:multiply_scalar changed replay:0:1 signal:0:14");
+    ASSERT_STR(go_with(fake, 15, 1, 2, 3, 5.0), "replay:0:1 signal:0:15");
+    ASSERT_STR(go_with(fake, 16, 1, 2, 3, 6.0),
+               "change:1 item:3 run:64:multiply_scalar changed replay:0:1 signal:0:16");
+    /* Another node's: that one, and the one before as it was recorded. */
+    ASSERT_STR(
+        go_with(fake, 17, 1, 2, 5, 7.0),
+        "change:1 item:3 run:64:multiply_scalar item:5 run:64:multiply_scalar changed "
+        "replay:0:1 signal:0:17");
+    ASSERT_STR(go(fake, 18, 1, 2),
+               "change:1 item:5 run:64:multiply_scalar changed replay:0:1 signal:0:18");
+    ASSERT_STR(fake_reports(fake), "done:13+1 done:14+1 done:15+1 done:16+1 done:17+1 "
+                                   "done:18+1");
+    fake_destroy(fake);
+}
+
+TEST(another_array_changes_the_nodes_that_use_it)
+{
+    struct fake *fake = world(8);
+
+    (void)go(fake, 13, 1, 2);
+    ASSERT_STR(go(fake, 14, 3, 2),
+               "change:1 item:7 run:64:add_into changed replay:0:1 signal:0:14");
+    ASSERT_STR(go(fake, 15, 3, 2), "replay:0:1 signal:0:15");
+    fake_destroy(fake);
+}
+
+TEST(what_differs_much_is_recorded_while_there_is_room_and_then_the_oldest_is_changed)
+{
+    struct fake *fake = world(4); /* three of the four read b */
+
+    for (uint32_t i = 0; i < 4; i++) {
+        char expected[64];
+
+        (void)snprintf(expected, sizeof(expected), "recorded:%u replay:0:%u", i + 1, i + 1);
+        ASSERT_CONTAINS(go(fake, 13 + i, 1, 2 + i), expected);
+    }
+    ASSERT_STR(go(fake, 17, 1, 2), "replay:0:1 signal:0:17");
+    ASSERT_STR(
+        go(fake, 18, 1, 6),
+        "change:2 item:0 run:64:multiply_scalar item:1 run:64:multiply_scalar item:2 "
+        "run:64:multiply_scalar changed replay:0:2 signal:0:18");
+    ASSERT_STR(go(fake, 19, 1, 2), "replay:0:1 signal:0:19");
+    ASSERT_STR(go(fake, 20, 1, 6), "replay:0:2 signal:0:20");
+    fake_destroy(fake);
+}
+
+TEST(a_change_that_the_device_refuses_ends_in_a_recording)
+{
+    struct fake *fake = world(8);
+
+    (void)go(fake, 13, 1, 2);
+    fake->refuse = "changed"; /* not as many launches as before, say: the exec is spoiled */
+    ASSERT_CONTAINS(go_with(fake, 14, 1, 2, 3, 5.0), "recorded:1! replay:0:1 signal:0:14");
+    fake->refuse = NULL;
+    /* That one is not tried again, and there is room for another. */
+    ASSERT_CONTAINS(go(fake, 15, 1, 2), "recorded:2 replay:0:2 signal:0:15");
+    ASSERT_STR(go_with(fake, 16, 1, 2, 3, 5.0), "replay:0:1 signal:0:16");
+    fake_destroy(fake);
+}
+
+TEST(a_device_that_changes_nothing_records)
+{
+    struct fake *fake = world(8);
+
+    fake->changes = false;
+    (void)go(fake, 13, 1, 2);
+    ASSERT_CONTAINS(go_with(fake, 14, 1, 2, 3, 5.0), "recorded:2 replay:0:2 signal:0:14");
+    ASSERT_STR(go(fake, 15, 1, 2), "replay:0:1 signal:0:15");
+    fake_destroy(fake);
+}
+
+TEST_MAIN()
