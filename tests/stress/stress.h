@@ -13,7 +13,8 @@
  *                      modules that are loaded while streams wait
  *   stress_run.c       clusters of all kinds, threads, workers that are killed,
  *                      the watchdog
- *   stress_main.c      --seed, --graphs, --seconds
+ *   stress_coverage.c  how often what makes trouble has happened
+ *   stress_main.c      --seed, --graphs, --seconds, --devices
  *
  * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows
  * what is in them: a step is applied to the model in the order of submission,
@@ -193,8 +194,21 @@ struct stress_profile {
     uint32_t seconds; /* 0: until `graphs` are done */
     uint64_t graphs;  /* 0: until the time is over */
     uint64_t seed;
+    uint32_t devices;     /* of every cluster; 0: 1, 2 or 4 */
     uint32_t devices_max; /* CPU devices; on GPUs as many as there are, at most that */
     uint64_t large_bytes; /* the most that one object has */
+};
+
+/* Of all clusters of a run. */
+struct stress_coverage {
+    _Atomic uint64_t kind[STRESS_KINDS]; /* steps, recorded ones too */
+    _Atomic uint64_t delays, delayed_us; /* kernels that wait before they read */
+    _Atomic uint64_t modules;            /* loaded while others run */
+    _Atomic uint64_t frees;              /* refs let go */
+    _Atomic uint64_t launches, replays;  /* of recorded graphs; all but a graph's first */
+    /* By the run's own thread, between clusters. */
+    uint32_t clusters[STRESS_DEVICES_MAX + 1], with_sources;
+    uint64_t copies;
 };
 
 /* One cluster of some kind, and the threads on it. */
@@ -218,7 +232,15 @@ struct stress_run {
     uint64_t graphs, steps;       /* finished, of earlier clusters too */
     _Atomic uint64_t graphs_left; /* may be begun; all threads */
     _Atomic bool stop;
+    struct stress_coverage covered;
 };
+
+/* stress_coverage.c. Any thread: */
+void stress_cover_step(struct stress_run *run, const struct stress_step *step);
+const char *stress_kind_name(enum stress_kind kind);
+/* The run's own thread: a cluster is about to end; the run has. The latter fails when a long run has not seen everything. */
+void stress_cover_cluster(struct stress_run *run);
+void stress_cover_end(struct stress_run *run, uint64_t deaths);
 
 /* Plays graphs on one cluster after another until time or graphs are over.
  * Fails the test with a report when something is wrong. */

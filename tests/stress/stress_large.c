@@ -63,6 +63,7 @@ static struct plasmon_ref *copy(struct stress_thread *thread, struct plasmon_ref
 static void release(struct stress_thread *thread, struct plasmon_ref *ref)
 {
     stress_must(thread, plasmon_release(thread->run->client, ref), "plasmon_release");
+    atomic_fetch_add(&thread->run->covered.frees, 1);
 }
 
 /* Elements all over it. */

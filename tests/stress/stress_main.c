@@ -6,7 +6,7 @@
 #include "tests/harness/test.h"
 #include "tests/stress/stress.h"
 
-static uint64_t seconds_asked, graphs_asked;
+static uint64_t seconds_asked, graphs_asked, devices_asked;
 
 struct stress_profile stress_profile_from(const struct stress_profile *defaults)
 {
@@ -16,7 +16,8 @@ struct stress_profile stress_profile_from(const struct stress_profile *defaults)
         profile.seconds = (uint32_t)seconds_asked;
         profile.graphs  = graphs_asked;
     }
-    profile.seed = test_seed();
+    profile.devices = (uint32_t)devices_asked;
+    profile.seed    = test_seed();
     return profile;
 }
 
@@ -26,16 +27,21 @@ int stress_main(int argc, char **argv)
     int count = 0;
 
     for (int i = 0; i < argc; i++) {
-        uint64_t *into = strcmp(argv[i], "--seconds") == 0  ? &seconds_asked
-                         : strcmp(argv[i], "--graphs") == 0 ? &graphs_asked
-                                                            : NULL;
+        uint64_t *into = strcmp(argv[i], "--seconds") == 0   ? &seconds_asked
+                         : strcmp(argv[i], "--graphs") == 0  ? &graphs_asked
+                         : strcmp(argv[i], "--devices") == 0 ? &devices_asked
+                                                             : NULL;
 
         if (into != NULL && i + 1 < argc) {
             char *end;
 
             *into = strtoull(argv[++i], &end, 10);
-            if (*end != '\0' || *into == 0 || *into > 1000000) {
-                fprintf(stderr, "%s: --seconds and --graphs want a number\n", argv[0]);
+            if (*end != '\0' || *into == 0 || *into > 1000000 ||
+                devices_asked > STRESS_DEVICES_MAX) {
+                fprintf(
+                    stderr,
+                    "%s: --seconds and --graphs want a number, --devices one up to %d\n",
+                    argv[0], STRESS_DEVICES_MAX);
                 return 2;
             }
         } else if (count < 15) {

@@ -491,12 +491,9 @@ static int put_view(char *out, size_t size, uint32_t array, const struct stress_
 
 void stress_describe(const struct stress_step *step, char out[STRESS_LINE_BYTES])
 {
-    static const char *const names[STRESS_KINDS] = {
-        "fill",     "put",    "unary", "binary", "inout", "reduce",  "spin",  "source",
-        "snapshot", "record", "get",   "map",    "unmap", "release", "large", "flood"};
     size_t used = 0;
-    int wrote   = snprintf(out, STRESS_LINE_BYTES, "%s%s%s on %d%s,", names[step->kind],
-                         step->function != NULL ? " " : "",
+    int wrote   = snprintf(out, STRESS_LINE_BYTES, "%s%s%s on %d%s,",
+                           stress_kind_name(step->kind), step->function != NULL ? " " : "",
                          step->function != NULL ? step->function : "", step->device,
                          step->fresh ? ", new" : "");
 

@@ -73,8 +73,10 @@ static void record_steps(struct stress_thread *thread, struct recording *recordi
     }
 }
 
-static void launch(struct stress_thread *thread, struct plasmon_graph *graph)
+static void launch(struct stress_thread *thread, struct plasmon_graph *graph, bool again)
 {
+    atomic_fetch_add(&thread->run->covered.launches, 1);
+    atomic_fetch_add(&thread->run->covered.replays, again);
     stress_must(thread,
                 plasmon_graph_launch(thread->run->client, graph, NULL, 0, NULL, 0, NULL),
                 "plasmon_graph_launch");
@@ -91,11 +93,11 @@ void stress_record_play(struct stress_thread *thread, const struct stress_step *
     if (recording.count > 0) {
         stress_must(thread, plasmon_graph_end(thread->run->client, graph),
                     "plasmon_graph_end");
-        launch(thread, graph); /* its steps were applied while they were recorded */
+        launch(thread, graph, false); /* its steps were applied while they were recorded */
         mix_ancestors(&recording, thread);
         drop_temporaries(&recording, thread);
         for (uint32_t i = 1; i < recording.launches; i++) {
-            launch(thread, graph);
+            launch(thread, graph, true);
             apply_steps(&recording, thread);
             mix_ancestors(&recording, thread);
             drop_temporaries(&recording, thread);

@@ -118,6 +118,7 @@ void stress_log_step(struct stress_thread *thread, const struct stress_step *ste
     uint32_t count = atomic_load(&thread->log_count);
 
     stress_describe(step, thread->log[count % STRESS_LOG_LINES]);
+    stress_cover_step(thread->run, step);
     atomic_store(&thread->log_count, count + 1);
 }
 
@@ -230,6 +231,7 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
 
     cluster_tag();
     devices          = (uint32_t)pl_min_u64(devices, run->profile->devices_max);
+    devices          = run->profile->devices > 0 ? run->profile->devices : devices;
     options.transfer = routes[test_random(random) % PL_COUNT(routes)];
     if (run->profile->gpu) {
         static char count[8];
@@ -247,7 +249,10 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
     ASSERT_EQ(setenv("PLASMON_LOG", "warn", 0), 0);
     CLUSTER_OK(plasmon_init(&options, &run->client));
     CLUSTER_OK(plasmon_devices(run->client, NULL, 0, &run->devices));
-    ASSERT_TRUE(run->devices > 0 && run->devices <= STRESS_DEVICES_MAX);
+    if (run->devices != devices || devices > STRESS_DEVICES_MAX) {
+        test_fail(__FILE__, __LINE__, "the cluster has %u devices, not %u", run->devices,
+                  devices);
+    }
     run->kills         = run->profile->kills;
     run->sources_known = 0;
     /* A C compiler takes a while, and each restarted worker runs it again. */
@@ -350,6 +355,7 @@ static void play_cluster(struct stress_run *run, uint64_t *random)
         ASSERT_EQ(pthread_join(killer, NULL), 0);
     }
     check_restarts(run);
+    stress_cover_cluster(run);
     plasmon_finish(run->client);
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
@@ -409,6 +415,7 @@ void stress_play(const struct stress_profile *profile)
            (unsigned long long)run->graphs, (unsigned long long)run->steps, run->cluster,
            (unsigned long long)deaths, (unsigned long long)atomic_load(&run->compared),
            (unsigned long long)atomic_load(&run->excused));
+    stress_cover_end(run, deaths);
     ASSERT_TRUE(run->graphs > 0);
     ASSERT_TRUE(!profile->kills || deaths > 0 || profile->graphs > 0);
     run_destroy(run);

@@ -117,6 +117,7 @@ void stress_source_ready(struct stress_thread *thread, uint32_t number, char out
     if ((run->sources_known >> number & 1) == 0) {
         status = make_known(run->client, number, out_name);
         run->sources_known |= 1ull << number;
+        atomic_fetch_add(&run->covered.modules, 1);
     }
     (void)pthread_mutex_unlock(&run->source_lock);
     stress_must(thread, status, "plasmon_function_source");

@@ -194,6 +194,7 @@ static void release(struct stress_thread *thread, uint32_t place)
 
     stress_must(thread, plasmon_release(thread->run->client, array->ref),
                 "plasmon_release");
+    atomic_fetch_add(&thread->run->covered.frees, 1);
     stress_array_drop(array);
 }
 

@@ -1,0 +1,116 @@
+/*
+ * What a run has seen. A run that passes proves something only about what happened in it: so it says how often everything that makes
+ * trouble did, and a long run in which one of these things never happened has failed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/test.h"
+#include "tests/integration/cluster.h"
+#include "tests/stress/stress.h"
+
+#define LONG_STEPS \
+    3000u /* the rarest kind of step is one in 130: in so many it is missed once in e^23 */
+
+static const char *const kinds[STRESS_KINDS] = {
+    "fill",     "put",    "unary", "binary", "inout", "reduce",  "spin",  "source",
+    "snapshot", "record", "get",   "map",    "unmap", "release", "large", "flood"};
+
+const char *stress_kind_name(enum stress_kind kind)
+{
+    return kinds[kind];
+}
+
+void stress_cover_step(struct stress_run *run, const struct stress_step *step)
+{
+    struct stress_coverage *covered = &run->covered;
+
+    atomic_fetch_add(&covered->kind[step->kind], 1);
+    if ((step->kind == STRESS_SPIN || step->kind == STRESS_SOURCE) && step->delay_us > 0) {
+        atomic_fetch_add(&covered->delays, 1);
+        atomic_fetch_add(&covered->delayed_us, step->delay_us);
+    }
+}
+
+/* "peer" and "host" copies of the cluster that is about to end, as its head counted them. */
+static uint64_t copies_in(const char *json)
+{
+    static const char key[] = "\"copies\":";
+    uint64_t copies         = 0;
+
+    for (const char *at = strstr(json, key); at != NULL; at = strstr(at + 1, key)) {
+        copies += strtoull(at + strlen(key), NULL, 10);
+    }
+    return copies;
+}
+
+void stress_cover_cluster(struct stress_run *run)
+{
+    char *json;
+
+    run->covered.clusters[run->devices]++;
+    run->covered.with_sources += run->sources;
+    CLUSTER_OK(plasmon_status_json(run->client, &json));
+    run->covered.copies += copies_in(json);
+    free(json);
+}
+
+/* ------------------------------------------------------------------------------------------------ what it comes to */
+
+static void print(const struct stress_coverage *covered, uint64_t deaths)
+{
+    printf("# clusters by devices:");
+    for (uint32_t i = 1; i <= STRESS_DEVICES_MAX; i++) {
+        if (covered->clusters[i] > 0) {
+            printf(" %u of %u,", covered->clusters[i], i);
+        }
+    }
+    printf(" %u of all with source functions\n# steps:", covered->with_sources);
+    for (uint32_t i = 0; i < STRESS_KINDS; i++) {
+        printf(" %s %llu%s", kinds[i], (unsigned long long)atomic_load(&covered->kind[i]),
+               i + 1 < STRESS_KINDS ? "," : "\n");
+    }
+    printf("# %llu delayed kernels (%.1f s), %llu modules loaded, %llu frees, %llu graph "
+           "launches (%llu replays), %llu copies between devices, %llu workers killed\n",
+           (unsigned long long)atomic_load(&covered->delays),
+           (double)atomic_load(&covered->delayed_us) * 1e-6,
+           (unsigned long long)atomic_load(&covered->modules),
+           (unsigned long long)atomic_load(&covered->frees),
+           (unsigned long long)atomic_load(&covered->launches),
+           (unsigned long long)atomic_load(&covered->replays),
+           (unsigned long long)covered->copies, (unsigned long long)deaths);
+}
+
+static void expect(uint64_t count, const char *what)
+{
+    if (count == 0) {
+        test_fail(__FILE__, __LINE__, "a long run has seen no %s", what);
+    }
+}
+
+void stress_cover_end(struct stress_run *run, uint64_t deaths)
+{
+    const struct stress_coverage *covered = &run->covered;
+    uint32_t several                      = 0;
+
+    print(covered, deaths);
+    if (run->steps < LONG_STEPS) {
+        return;
+    }
+    for (uint32_t i = 0; i < STRESS_KINDS; i++) {
+        if (i != STRESS_SOURCE || covered->with_sources > 0) {
+            expect(atomic_load(&covered->kind[i]), kinds[i]);
+        }
+    }
+    for (uint32_t i = 2; i <= STRESS_DEVICES_MAX; i++) {
+        several += covered->clusters[i];
+    }
+    expect(atomic_load(&covered->delays), "delayed kernel");
+    expect(atomic_load(&covered->frees), "free");
+    expect(atomic_load(&covered->replays), "replay of a graph");
+    expect(covered->with_sources == 0 || atomic_load(&covered->modules) > 0,
+           "module loaded");
+    expect(several == 0 || covered->copies > 0, "copy between devices");
+    expect(!run->profile->kills || deaths > 0, "killed worker");
+}
