@@ -168,8 +168,9 @@ static double together(struct overlap *overlap, uint32_t products, bool time_pro
 
     make_objects(overlap);
     began = pl_now_ns();
+    last =
+        submit_products(overlap, products); /* first: a device has room for few launches */
     submit_transfers(overlap);
-    last = submit_products(overlap, products);
     if (time_products) {
         finish_products(overlap, last);
     } else {

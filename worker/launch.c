@@ -499,6 +499,19 @@ void worker_launch_describe(const struct worker_launch *launch, struct pl_str *o
                   (unsigned long long)launch->client);
 }
 
+static uint64_t piece_bytes(const struct worker_launch *launch)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < launch->piece_count; i++) {
+        const struct worker_piece *piece = &launch->pieces[i];
+
+        bytes += (uint64_t)pl_box_elements(&piece->box) *
+                 pl_dtype_bytes(launch->operands[piece->operand].arg.dtype);
+    }
+    return bytes;
+}
+
 /* Bytes that it moved, how, and from or to where; a function: what its operands have. */
 static void facts_of_bytes(const struct worker_core *core,
                            const struct worker_launch *launch, struct worker_span *facts)
@@ -521,6 +534,7 @@ static void facts_of_bytes(const struct worker_core *core,
         facts->bytes = launch->length;
         break;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+        facts->bytes = piece_bytes(launch); /* perhaps a part of its buffer */
         facts->peer  = wire_buffer_device(launch->pieces[0].src);
         facts->route = worker_host_device_of(core, facts->peer) == core->config.host_device
                            ? WORKER_ROUTE_LOCAL
