@@ -54,7 +54,8 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
     return status;
 }
 
-plasmon_status_t client_status(struct plasmon_client *client, struct wire_arena *arena,
+plasmon_status_t client_status(struct plasmon_client *client, bool detail,
+                               struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply)
 {
     Plasmon__V1__StatusRequest request = PLASMON__V1__STATUS_REQUEST__INIT;
@@ -62,7 +63,7 @@ plasmon_status_t client_status(struct plasmon_client *client, struct wire_arena 
     size_t length;
     plasmon_status_t status;
 
-    request.detail = true;
+    request.detail = detail;
     status         = client_unary(client, STATUS_PATH, &request.base, &bytes, &length);
     if (status != PLASMON_OK) {
         return status;
@@ -83,7 +84,7 @@ plasmon_status_t client_refresh_devices(struct plasmon_client *client)
 {
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
-    plasmon_status_t status = client_status(client, &arena, &reply);
+    plasmon_status_t status = client_status(client, false, &arena, &reply);
 
     if (status != PLASMON_OK) {
         return status;
@@ -205,7 +206,7 @@ plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_t
         status = error_set(PLASMON_EINVAL, "out_text is NULL");
     }
     if (status == PLASMON_OK) {
-        status = client_status(client, &arena, &reply);
+        status = client_status(client, true, &arena, &reply);
     }
     if (status != PLASMON_OK) {
         return status;

@@ -1,6 +1,7 @@
 /* The head's state machine: making it, ending it, time, output, status, and the check of its invariants. */
 #include "head/core_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "plasmon/version.h"
@@ -304,6 +305,82 @@ static plasmon_status_t status_routes(const struct head_core *core,
         }
     }
     return PLASMON_OK;
+}
+
+/* Of one pair and route: what its receiver counted, and what its sender did. */
+static Plasmon__V1__PairStats *pair_sum(struct pl_map *sums, struct wire_arena *arena,
+                                        const Plasmon__V1__PairStats *pair)
+{
+    uint64_t key = ((uint64_t)pair->from << 32 | (uint64_t)pair->to << 8 | pair->route) + 1;
+    Plasmon__V1__PairStats *sum = pl_map_get(sums, key);
+
+    if (sum == NULL) {
+        sum = wire_arena_alloc(arena, sizeof(*sum));
+        if (sum == NULL || pl_map_set(sums, key, sum) != PLASMON_OK) {
+            return NULL;
+        }
+        plasmon__v1__pair_stats__init(sum);
+        sum->from  = pair->from;
+        sum->to    = pair->to;
+        sum->route = pair->route;
+    }
+    sum->transfers += pair->transfers;
+    sum->bytes += pair->bytes;
+    sum->busy_ns += pair->busy_ns;
+    sum->in_flight += pair->in_flight;
+    sum->in_flight_bytes += pair->in_flight_bytes;
+    sum->stalls += pair->stalls;
+    sum->retries += pair->retries;
+    sum->relays += pair->relays;
+    return sum;
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const Plasmon__V1__PairStats *x = *(Plasmon__V1__PairStats *const *)a;
+    const Plasmon__V1__PairStats *y = *(Plasmon__V1__PairStats *const *)b;
+    int order                       = (x->route > y->route) - (x->route < y->route);
+
+    if (order == 0) {
+        order = (x->from > y->from) - (x->from < y->from);
+    }
+    return order != 0 ? order : (x->to > y->to) - (x->to < y->to);
+}
+
+plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_arena *arena,
+                                        Plasmon__V1__StatusReply *out)
+{
+    plasmon_status_t status = PLASMON_OK;
+    struct pl_map sums;
+    size_t count = 0;
+    uint64_t key;
+    void *sum;
+
+    pl_map_init(&sums);
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        for (size_t p = 0; p < device->pairs.count && status == PLASMON_OK; p++) {
+            if (pair_sum(&sums, arena, pl_vec_at(&device->pairs, p)) == NULL) {
+                status = PLASMON_ENOMEM;
+            }
+        }
+    }
+    for (size_t i = 0; pl_map_next(&sums, &i, &key, &sum);) {
+        count++;
+    }
+    out->pairs = wire_arena_alloc(arena, (count + 1) * sizeof(*out->pairs));
+    if (out->pairs == NULL) {
+        status = PLASMON_ENOMEM;
+    }
+    for (size_t i = 0; status == PLASMON_OK && pl_map_next(&sums, &i, &key, &sum);) {
+        out->pairs[out->n_pairs++] = sum;
+    }
+    pl_map_finish(&sums);
+    if (out->n_pairs > 1) {
+        qsort(out->pairs, out->n_pairs, sizeof(Plasmon__V1__PairStats *), compare_pairs);
+    }
+    return status;
 }
 
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,

@@ -123,6 +123,9 @@ void head_core_time(struct head_core *core, uint64_t realtime_ns);
 /* Send everything that was batched up. Call when the input ran dry. */
 void head_core_flush(struct head_core *core);
 /* For StatusReply; strings and arrays live in the arena. */
+/* Besides: what moved between which devices. */
+plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_arena *arena,
+                                        Plasmon__V1__StatusReply *out);
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 

@@ -72,6 +72,8 @@ struct head_device {
     struct pl_vec out_force;        /* uint64_t seqs */
     Plasmon__V1__WorkerStats stats; /* last report; routes apart */
     Plasmon__V1__RouteStats routes[8];
+    struct pl_vec
+        pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */
     struct pl_list buffers; /* head_buffer.device_link, least recently used first */
 };
 

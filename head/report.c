@@ -30,6 +30,16 @@ static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerSt
     device->stats          = *stats;
     device->stats.n_routes = pl_min_u64(stats->n_routes, PL_COUNT(device->routes));
     device->stats.routes   = NULL;
+    device->stats.pairs    = NULL;
+    device->stats.n_pairs  = 0;
+    pl_vec_clear(&device->pairs);
+    for (size_t i = 0; i < stats->n_pairs; i++) {
+        Plasmon__V1__PairStats *pair = pl_vec_push(&device->pairs);
+
+        PL_CHECK(pair != NULL);
+        *pair                                   = *stats->pairs[i];
+        *(pair->sent ? &pair->from : &pair->to) = device->index;
+    }
 }
 
 plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,

@@ -83,6 +83,7 @@ struct serve_status {
     uint64_t request;
     uint64_t deadline_ms;
     uint32_t missing;
+    bool detail;
     struct pl_list link;
 };
 

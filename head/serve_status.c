@@ -23,7 +23,9 @@ static void answer(struct serve *serve, struct serve_status *status)
     struct pl_list *pos;
 
     wire_arena_reset(&serve->arena);
-    if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK) {
+    if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK &&
+        (!status->detail ||
+         head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK)) {
         out.core_ns = serve->core_ns;
         pl_list_for_each(pos, &serve->nodes) {
             out.nodes += pl_container_of(pos, struct serve_node, link)->stream != NULL;
@@ -41,14 +43,16 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
 {
     struct serve *serve         = user;
     struct serve_status *status = PL_NEW(struct serve_status);
+    Plasmon__V1__StatusRequest *request;
     struct pl_list *pos;
 
-    (void)bytes;
-    (void)length;
     if (status == NULL) {
         rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
         return;
     }
+    wire_arena_reset(&serve->arena);
+    request = plasmon__v1__status_request__unpack(&serve->arena.allocator, length, bytes);
+    status->detail      = request != NULL && request->detail;
     status->call        = call;
     status->request     = ++serve->stats_request;
     status->deadline_ms = serve_now_ms() + SERVE_STATS_WAIT_MS;

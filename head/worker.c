@@ -52,6 +52,7 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->name         = head_strdup("");
     device->bulk_address = head_strdup("");
     device->host_device  = host_device;
+    device->pairs        = PL_VEC_INIT(Plasmon__V1__PairStats);
     device->generations  = PL_VEC_INIT(uint32_t);
     device->resting      = PL_VEC_INIT(uint32_t);
     device->out_free     = PL_VEC_INIT(uint64_t);
@@ -148,6 +149,7 @@ void head_device_destroy(struct head_device *device)
     pl_free(device->bulk_address);
     pl_free(device->by_seq);
     pl_free(device->out.data);
+    pl_vec_finish(&device->pairs);
     pl_vec_finish(&device->generations);
     pl_vec_finish(&device->resting);
     pl_vec_finish(&device->out_free);

@@ -307,17 +307,23 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
     return status;
 }
 
-bool transfer_bulk_get_stats(struct transfer_bulk *bulk, uint32_t peer,
-                             struct transfer_bulk_stats *out)
+bool transfer_bulk_next_stats(struct transfer_bulk *bulk, size_t *io_index,
+                              uint32_t *out_peer, struct transfer_bulk_stats *out)
 {
-    struct bulk_out *to = pl_map_get(&bulk->outs, peer + 1ull);
+    uint64_t key;
+    void *value;
 
-    *out = (struct transfer_bulk_stats){0};
-    if (to == NULL || to->slab == NULL) {
-        return false;
+    while (pl_map_next(&bulk->outs, io_index, &key, &value)) {
+        struct bulk_out *to = value;
+
+        if (to->slab == NULL) {
+            continue; /* known, and never sent to */
+        }
+        *out_peer = to->peer;
+        pl_mutex_lock(&to->lock);
+        *out = to->stats;
+        pl_mutex_unlock(&to->lock);
+        return true;
     }
-    pl_mutex_lock(&to->lock);
-    *out = to->stats;
-    pl_mutex_unlock(&to->lock);
-    return true;
+    return false;
 }

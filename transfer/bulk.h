@@ -92,8 +92,8 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
                                     uint64_t first, struct device_ptr src, uint64_t bytes,
                                     bool with_bytes) PL_MUST_CHECK;
 
-/* false: nothing was sent there. */
-bool transfer_bulk_get_stats(struct transfer_bulk *bulk, uint32_t peer,
-                             struct transfer_bulk_stats *out);
+/* Whom something was sent to: for (size_t i = 0; transfer_bulk_next_stats(bulk, &i, &peer, &stats);) */
+bool transfer_bulk_next_stats(struct transfer_bulk *bulk, size_t *io_index,
+                              uint32_t *out_peer, struct transfer_bulk_stats *out);
 
 #endif

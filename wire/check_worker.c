@@ -450,6 +450,25 @@ static plasmon_status_t check_condemned(const Plasmon__V1__WorkerFrame *frame,
     return status;
 }
 
+static plasmon_status_t check_pairs(const Plasmon__V1__WorkerStats *stats,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(stats->n_pairs, WIRE_DEVICES_MAX * 8u, "pairs", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < stats->n_pairs; i++) {
+        const Plasmon__V1__PairStats *pair = stats->pairs[i];
+
+        if (pair->route >= 8 || pair->from >= WIRE_DEVICES_MAX ||
+            pair->to >= WIRE_DEVICES_MAX) {
+            status = pl_err_set(err, PLASMON_EMALFORMED,
+                                "pair %zu: route %u from device %u to %u", i, pair->route,
+                                pair->from, pair->to);
+        }
+    }
+    return status;
+}
+
 plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
                                     struct pl_err *err)
 {
@@ -492,6 +511,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK && frame->stats != NULL) {
         status = check_count(frame->stats->n_routes, WIRE_SCALARS_MAX, "routes", err);
+    }
+    if (status == PLASMON_OK && frame->stats != NULL) {
+        status = check_pairs(frame->stats, err);
     }
     return status;
 }

@@ -23,6 +23,10 @@ plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
                                   const char *address, const uint8_t *secret) PL_MUST_CHECK;
 plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device) PL_MUST_CHECK;
 
+/* As transfer_bulk_next_stats(). */
+bool worker_bulk_stats(const struct worker_bulk *bulk, size_t *io_index, uint32_t *out_peer,
+                       struct transfer_bulk_stats *out);
+
 /* Enqueue our half of a transfer to device `to`. */
 plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream *stream,
                                   uint32_t to, uint64_t first_chunk, struct device_ptr src,

@@ -50,6 +50,7 @@ static void launch_done(struct worker_core *core, struct worker_stream *stream,
 
     worker_condemn_done(core, launch, stream);
     span_done(core, launch, (uint32_t)(stream - core->streams));
+    worker_traffic_done(core, launch, stream);
     worker_buffers_done(core, launch);
     if (launch->failure != PLASMON_OK) {
         range_report(core, io_range);

@@ -256,6 +256,7 @@ static void stream_look(struct worker_core *core, uint32_t stream, uint64_t now_
 uint64_t worker_core_tick(struct worker_core *core, uint64_t now_ns)
 {
     bool limited = false;
+    uint64_t due_ns;
 
     for (uint32_t i = 0; i < core->stream_count && core->condemned.seq == 0; i++) {
         if (core->streams[i].limited != 0) {
@@ -269,5 +270,6 @@ uint64_t worker_core_tick(struct worker_core *core, uint64_t now_ns)
     if (core->condemned.seq != 0) {
         return condemned_look(core, now_ns);
     }
-    return limited ? now_ns + POLL_NS : UINT64_MAX;
+    due_ns = worker_traffic_look(core, now_ns);
+    return limited ? now_ns + POLL_NS : due_ns;
 }

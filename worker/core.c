@@ -51,6 +51,7 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     core->shapes       = PL_VEC_INIT(struct kernel_arg_shape);
     wire_ranges_init(&core->unfinished);
     pl_map_init(&core->graphs);
+    pl_map_init(&core->pairs);
     assert(core->table != NULL && core->timeline != NULL);
 
     status         = PLASMON_ENOMEM;
@@ -77,6 +78,7 @@ void worker_core_destroy(struct worker_core *core)
         queue_clear(core, &core->streams[i].running);
     }
     worker_graphs_finish(core);
+    worker_traffic_finish(core);
     for (unsigned class = 0; class < WORKER_SIZE_CLASSES; class ++) {
         while (core->spare[class] != NULL) {
             struct worker_launch *launch = core->spare[class];

@@ -84,6 +84,18 @@ enum {
     WORKER_ROUTE_INLINE = 4,
 };
 
+/* What came from another device on one route (traffic.c). */
+struct worker_pair {
+    uint32_t peer; /* device of the cluster */
+    uint32_t route;
+    uint64_t transfers;
+    uint64_t bytes;
+    uint64_t busy_ns;
+    uint64_t stalls;
+    uint32_t in_flight;
+    uint64_t bytes_in_flight;
+};
+
 /* What a launch was, for who records it. Texts are lent for the call. */
 struct worker_span {
     uint64_t seq;
@@ -206,6 +218,8 @@ struct worker_ops {
     void (*wake)(void *user, uint64_t *word);
     /* Something beside the launches still writes this slot's memory: it must not be freed yet. May be NULL. */
     bool (*written)(void *user, uint32_t slot);
+    /* The clock of worker_core_tick(). NULL: transfers are not timed. */
+    uint64_t (*now)(void *user);
     /* Tell workers that wait for us (published something they may wait for). */
     void (*ring_doorbells)(void *user);
     /* Reports for the head, in order; the implementation batches them into WorkerFrames. */
@@ -278,6 +292,9 @@ void worker_core_describe_running(const struct worker_core *core, struct pl_str 
 /* The front of the queue and each stream: what is next there, and what it waits for. Lines, without one at the end. */
 void worker_core_describe(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
+/* for (size_t i = 0; worker_core_pair_next(core, &i, &pair);) */
+bool worker_core_pair_next(const struct worker_core *core, size_t *io_index,
+                           struct worker_pair *out);
 bool worker_core_idle(
     const struct worker_core *core); /* nothing queued, nothing unfinished */
 /* Bit i: the front waits until host device i publishes something, whose doorbell must make us advance. */

@@ -7,6 +7,7 @@
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
  *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
  *   condemn.c   launches that must not go on            describe.c  who waits for what, for people
+ *   traffic.c   transfers by pair of devices
  *
  * LIFE OF A LAUNCH
  *
@@ -118,6 +119,14 @@ struct worker_launch {
     uint64_t scratch_bytes; /* in hand: none or all */
     uint64_t data_bytes;
 
+    struct worker_pair *pair; /* traffic.c: NULL: moves nothing */
+    uint64_t pair_bytes;
+    uint64_t moving_ns;
+    uint64_t
+        front_ns; /* it is at the front, with all there, and has not got on since; 0: not */
+    uint64_t front_moved;
+    bool late;
+
     struct worker_graph *graph; /* GRAPH: counted in its launches */
     bool graph_memory; /* the graph's memory is new; scratch is what it had before */
     uint32_t set_count;
@@ -151,6 +160,7 @@ struct worker_stream {
     uint32_t limited;          /* enqueued launches with a time limit */
     uint64_t watched;          /* the last one that was seen to have begun ... */
     uint64_t watched_ns;       /* ... at this time */
+    uint64_t moved_ns;         /* a transfer was last seen done */
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
     uint64_t joined_word
@@ -218,6 +228,8 @@ struct worker_core {
     struct worker_launch *spare[WORKER_SIZE_CLASSES];
     uint64_t launch_count;
     struct pl_map graphs; /* id -> struct worker_graph */
+    struct pl_map pairs;  /* of peer and route -> struct worker_pair */
+    uint32_t transfers_running;
 };
 
 /* launch.c */
@@ -326,6 +338,15 @@ void worker_condemn_force(struct worker_core *core, uint64_t seq);
 bool worker_condemn_frozen(const struct worker_core *core);
 void worker_condemn_done(struct worker_core *core, const struct worker_launch *launch,
                          struct worker_stream *stream);
+
+/* traffic.c */
+void worker_traffic_count(struct worker_core *core, struct worker_launch *launch,
+                          uint32_t peer, uint32_t route, uint64_t bytes);
+void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
+                         struct worker_stream *stream);
+uint64_t worker_traffic_look(struct worker_core *core,
+                             uint64_t now_ns); /* as worker_core_tick() */
+void worker_traffic_finish(struct worker_core *core);
 
 /* recover.c */
 /* Is this the launch that is due? Duplicates: *out_take is false. A gap: EMALFORMED. */

@@ -324,6 +324,85 @@ static size_t on_routes(void *user, Plasmon__V1__RouteStats *out, size_t max)
     return count;
 }
 
+static Plasmon__V1__PairStats *pair_add(struct wire_arena *arena,
+                                        Plasmon__V1__WorkerStats *out, uint32_t from,
+                                        uint32_t route)
+{
+    Plasmon__V1__PairStats *stats = wire_arena_alloc(arena, sizeof(*stats));
+
+    if (stats != NULL) {
+        plasmon__v1__pair_stats__init(stats);
+        stats->from                = from;
+        stats->route               = route;
+        out->pairs[out->n_pairs++] = stats;
+    }
+    return stats;
+}
+
+static bool pairs_came(struct worker_daemon *daemon, struct wire_arena *arena,
+                       Plasmon__V1__WorkerStats *out)
+{
+    struct worker_pair pair;
+
+    for (size_t i = 0; worker_core_pair_next(daemon->core, &i, &pair);) {
+        Plasmon__V1__PairStats *stats = pair_add(arena, out, pair.peer, pair.route);
+
+        if (stats == NULL) {
+            return false;
+        }
+        stats->transfers       = pair.transfers;
+        stats->bytes           = pair.bytes;
+        stats->busy_ns         = pair.busy_ns;
+        stats->in_flight       = pair.in_flight;
+        stats->in_flight_bytes = pair.bytes_in_flight;
+        stats->stalls          = pair.stalls;
+    }
+    return true;
+}
+
+/* How the connections to other hosts do. */
+static bool pairs_sent(struct worker_daemon *daemon, struct wire_arena *arena,
+                       Plasmon__V1__WorkerStats *out)
+{
+    struct transfer_bulk_stats sent;
+    uint32_t peer;
+
+    for (size_t i = 0; worker_bulk_stats(&daemon->executor.bulk, &i, &peer, &sent);) {
+        Plasmon__V1__PairStats *stats = pair_add(arena, out, 0, TRANSFER_HOST);
+
+        if (stats == NULL) {
+            return false;
+        }
+        stats->sent    = true;
+        stats->to      = peer;
+        stats->stalls  = sent.stalls;
+        stats->retries = sent.retries;
+        stats->relays  = sent.relays;
+    }
+    return true;
+}
+
+static void on_pairs(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)
+{
+    struct worker_daemon *daemon = user;
+    struct worker_pair pair;
+    struct transfer_bulk_stats sent;
+    size_t count = 0;
+    uint32_t peer;
+
+    for (size_t i = 0; worker_core_pair_next(daemon->core, &i, &pair);) {
+        count++;
+    }
+    for (size_t i = 0; worker_bulk_stats(&daemon->executor.bulk, &i, &peer, &sent);) {
+        count++;
+    }
+    out->pairs = wire_arena_alloc(arena, (count + 1) * sizeof(*out->pairs));
+    if (out->pairs == NULL || !pairs_came(daemon, arena, out) ||
+        !pairs_sent(daemon, arena, out)) {
+        out->n_pairs = 0; /* the rest is told */
+    }
+}
+
 static uint64_t on_received(void *user)
 {
     const struct worker_daemon *daemon = user;
@@ -361,6 +440,7 @@ const struct worker_uplink_ops worker_daemon_uplink_ops = {
     .lost          = on_lost,
     .stats         = on_stats,
     .routes        = on_routes,
+    .pairs         = on_pairs,
     .received      = on_received,
     .trace         = on_trace,
     .spans_pending = on_spans_pending,

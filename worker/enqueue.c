@@ -169,7 +169,7 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
 }
 
 static plasmon_status_t piece_enqueue(struct worker_core *core,
-                                      const struct worker_launch *launch,
+                                      struct worker_launch *launch,
                                       const struct worker_piece *piece, uint32_t stream,
                                       struct pl_err *err)
 {
@@ -179,6 +179,7 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
     uint64_t bytes =
         (uint64_t)pl_box_elements(&piece->src_frame) * pl_dtype_bytes(to->arg.dtype);
     const struct store_entry *from;
+    plasmon_status_t status;
 
     if (host_device >= core->config.host_device_count) {
         return pl_err_set(err, PLASMON_ENOTSUP,
@@ -190,9 +191,15 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
         return pl_err_set(err, PLASMON_ELOST, "buffer %#llx is not on device %u any more",
                           (unsigned long long)piece->src, device);
     }
-    return core->config.ops->copy(core->config.user, stream, &piece->box,
-                                  pl_dtype_bytes(to->arg.dtype), to->offset, &to->frame,
-                                  host_device, from->offset, &piece->src_frame);
+    status = core->config.ops->copy(core->config.user, stream, &piece->box,
+                                    pl_dtype_bytes(to->arg.dtype), to->offset, &to->frame,
+                                    host_device, from->offset, &piece->src_frame);
+    if (status == PLASMON_OK && host_device != core->config.host_device) {
+        worker_traffic_count(core, launch, device, WORKER_ROUTE_PEER,
+                             (uint64_t)pl_box_elements(&piece->box) *
+                                 pl_dtype_bytes(to->arg.dtype));
+    }
+    return status;
 }
 
 static plasmon_status_t pieces_enqueue(struct worker_core *core,
@@ -239,7 +246,12 @@ static plasmon_status_t stage_enqueue(struct worker_core *core,
         return ops->stage_send(core->config.user, stream, peer, launch->offset, offset,
                                bytes);
     }
-    return ops->stage_recv(core->config.user, stream, peer, launch->offset, offset, bytes);
+    status =
+        ops->stage_recv(core->config.user, stream, peer, launch->offset, offset, bytes);
+    if (status == PLASMON_OK && offset != WORKER_NOWHERE) {
+        worker_traffic_count(core, launch, launch->peer, WORKER_ROUTE_HOST, bytes);
+    }
+    return status;
 }
 
 static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_launch *launch,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -99,6 +100,12 @@ static bool op_written(void *user, uint32_t slot)
     struct worker_executor *executor = user;
 
     return worker_lanes_write(&executor->lanes, slot);
+}
+
+static uint64_t op_now(void *user)
+{
+    (void)user;
+    return pl_now_ns();
 }
 
 static void op_ring_doorbells(void *user)
@@ -636,6 +643,7 @@ const struct worker_ops worker_executor_ops = {
     .collect          = op_collect,
     .wake             = op_wake,
     .written          = op_written,
+    .now              = op_now,
     .ring_doorbells   = op_ring_doorbells,
     .report_done      = op_report_done,
     .report_failed    = op_report_failed,

@@ -36,6 +36,8 @@ struct worker_uplink_ops {
     void (*stats)(void *user, Plasmon__V1__WorkerStats *out); /* but for routes */
     /* Fills at most `max`; returns how many. */
     size_t (*routes)(void *user, Plasmon__V1__RouteStats *out, size_t max);
+    /* Fills out->pairs. */
+    void (*pairs)(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out);
     uint64_t (*received)(void *user); /* last launch taken over */
     void (*trace)(void *user, bool on);
     bool (*spans_pending)(void *user);

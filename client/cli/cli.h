@@ -49,7 +49,7 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions,
-    cli_timeline, cli_doctor, cli_version;
+    cli_timeline, cli_transfers, cli_doctor, cli_version;
 
 /* What is left of the arguments after parsing. */
 struct cli_parsed {

@@ -139,7 +139,7 @@ static int run(int argc, char **argv)
     }
     if (status.json) {
         result = print_json(client);
-    } else if (client_status(client, &arena, &reply) != PLASMON_OK) {
+    } else if (client_status(client, true, &arena, &reply) != PLASMON_OK) {
         result = cli_fail(&cli_status, "%s", plasmon_error(client));
     } else {
         print_reply(reply);

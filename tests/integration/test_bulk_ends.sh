@@ -29,6 +29,7 @@ fi
 ip -n "$tag-2" route add blackhole 10.97.0.3/32 || fail "a network that is cut"
 in_host1 "$program" pairs 6 || fail "transfers while two hosts do not reach each other"
 grep -q "is reached through device" "$dir/store2.log" "$dir/store3.log" || fail "no relay was used"
+in_host1 "$bin/plasmon" transfers --json | grep -Eq '"from":[23],"to":[45],[^}]*"relays":[1-9]' || fail "no relay was counted"
 ip -n "$tag-2" route del blackhole 10.97.0.3/32 || fail "the network again"
 in_host1 "$program" pairs 6 || fail "transfers when the network is well again"
 [ "$(restarts)" = "1 1 2 0 2 1 " ] || fail "restarts of the devices in the end: $(restarts)"

@@ -15,6 +15,11 @@ in_host1 "$program" move 6 || fail "moving objects between hosts"
 routes=$(in_host1 "$bin/plasmon" status --json | tr -d ' \n')
 echo "$routes" | grep -q '"route":"host","copies":[1-9]' || fail "no copy was counted on the host route: $routes"
 
+pairs=$(in_host1 "$bin/plasmon" transfers --json) || fail "plasmon transfers"
+echo "$pairs" | grep -q '"route":"host","from":0,"to":2,"objects":[1-9][0-9]*,"bytes":[1-9]' || fail "the pair 0, 2 has no transfers: $pairs"
+echo "$pairs" | grep -q '"in_flight":[1-9]' && fail "something is under way when all is done: $pairs"
+in_host1 "$bin/plasmon" transfers | grep -q '^  host  *all ' || fail "no sum of the host route"
+
 mkfifo "$dir/go"
 in_host1 "$program" loss 6 "$dir/go" >"$dir/program.log" 2>&1 &
 runner=$!

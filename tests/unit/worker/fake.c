@@ -352,6 +352,13 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
     return refuse(fake, "signal");
 }
 
+static uint64_t op_now(void *user)
+{
+    const struct fake *fake = user;
+
+    return fake->now_ns;
+}
+
 static void op_wake(void *user, uint64_t *word)
 {
     struct fake *fake = user;
@@ -424,6 +431,7 @@ static const struct worker_ops fake_ops = {
     .record_drop      = op_record_drop,
     .report_condemned = op_report_condemned,
     .wake             = op_wake,
+    .now              = op_now,
     .ring_doorbells   = op_ring_doorbells,
     .report_done      = op_report_done,
     .report_failed    = op_report_failed,

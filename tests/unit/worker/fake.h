@@ -29,6 +29,7 @@ struct fake {
     struct store_pins *readers[STORE_READER_MAX];
     uint32_t host_device_of[16];
     uint64_t reader_epoch;
+    uint64_t now_ns;
     bool lone;
     struct pl_str calls;
     struct pl_str reports;
