@@ -62,12 +62,14 @@ void test_fail(const char *file, int line, const char *format, ...)
 {
     char *text = child.report->text;
     va_list arguments;
+    int claimed = 0;
     int used;
 
-    if (atomic_exchange(&child.report->claimed, 1)) {
-        for (;;) {
+    if (!atomic_compare_exchange_strong(&child.report->claimed, &claimed, (int)getpid())) {
+        while (claimed == (int)getpid()) {
             (void)pause(); /* another thread is on its way to _exit() */
         }
+        _exit(1); /* a forked child failed before, and has told why */
     }
     used = snprintf(text, TEST_TEXT_BYTES, "%s:%d: ", file, line);
     if (used > 0 && used < TEST_TEXT_BYTES) {
@@ -105,6 +107,24 @@ void test_set_timeout(unsigned seconds)
 void test_expect_log(void)
 {
     atomic_store(&log_expected, 1);
+}
+
+unsigned test_patience_ms(unsigned ms)
+{
+    double load     = 0;
+    unsigned queued = 0;
+    double processors, share;
+    FILE *file = fopen("/proc/loadavg", "re");
+
+    if (file == NULL || fscanf(file, "%lf %*f %*f %u/", &load, &queued) != 2) {
+        load = 0;
+    }
+    if (file != NULL) {
+        (void)fclose(file); /* read only */
+    }
+    processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    share      = (load > queued ? load : queued) / (processors > 1 ? processors : 1);
+    return share > 1 ? (unsigned)(ms * (1 + share)) : ms;
 }
 
 uint64_t test_seed(void)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 _Noreturn static void hang(void)
@@ -82,6 +83,18 @@ TEST(fails_in_a_thread)
 
     ASSERT_EQ(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
     (void)pthread_join(thread, NULL);
+}
+
+TEST(fails_in_a_fork_and_then_itself)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        ASSERT_STR("in a fork", "elsewhere");
+    }
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    ASSERT_EQ(status, 0);
 }
 
 /* Leaves a process behind, and tells its id. */

@@ -26,6 +26,11 @@ _Noreturn void test_skip(const char *format, ...)
     __attribute__((format(printf, 1, 2))); /* says why; counts as skipped */
 void test_set_timeout(unsigned seconds);   /* for this test; default 30 */
 void test_expect_log(void); /* warnings and errors are expected from here on */
+/*
+ * As long as `ms` on an idle machine: more on a machine whose processors have a queue. For promises like "gone within two seconds", which
+ * are about what the product waits for and not about who else wants to compute.
+ */
+unsigned test_patience_ms(unsigned ms);
 uint64_t test_seed(
     void); /* from --seed or PLASMON_TEST_SEED, else from the clock; printed on failure */
 uint64_t test_random(uint64_t *io_state); /* splitmix64 */

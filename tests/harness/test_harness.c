@@ -90,6 +90,12 @@ TEST(a_failure_in_a_thread_is_the_tests_failure)
     expect("fails_in_a_thread", 1, "\nnot ok 1 fails_in_a_thread\n", "\"in a thread\"");
 }
 
+TEST(the_first_failure_is_told_when_a_fork_of_the_test_fails_first)
+{
+    expect("fails_in_a_fork_and_then_itself", 1, "\nnot ok 1 fails_in_a_fork",
+           "\"in a fork\"");
+}
+
 TEST(a_crash_is_told_by_its_signal)
 {
     expect("crashes", 1, "\nnot ok 1 crashes\n", "signal 9");
@@ -143,12 +149,12 @@ TEST(one_failure_does_not_stop_the_others)
     const char *text       = pl_str_text(&outcome.text);
 
     ASSERT_EQ(outcome.exit_status, 1);
-    ASSERT_CONTAINS(text, "\n1..16\n");
+    ASSERT_CONTAINS(text, "\n1..17\n");
     ASSERT_CONTAINS(text, "\nok 1 passes\n");
     ASSERT_CONTAINS(text, "\nnot ok 3 crashes\n");
     ASSERT_CONTAINS(text, "\nnot ok 5 hangs\n");
-    ASSERT_CONTAINS(text, "\nok 12 leaves_a_process\n");
-    ASSERT_CONTAINS(text, "\nok 13 leaves_a_daemon\n");
+    ASSERT_CONTAINS(text, "\nok 13 leaves_a_process\n");
+    ASSERT_CONTAINS(text, "\nok 14 leaves_a_daemon\n");
     pl_str_finish(&outcome.text);
 }
 

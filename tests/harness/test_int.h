@@ -18,11 +18,12 @@ enum test_result {
 
 /*
  * In memory shared by both processes. The child writes; the runner reads `deadline_ns` when woken, and the rest after the
- * child has ended. `claimed` makes the first failure the one that is told: threads of a test may fail together.
+ * child has ended. `claimed` makes the first failure the one that is told: threads of a test may fail together, and so may
+ * processes that it forked.
  */
 struct test_report {
-    _Atomic int result; /* enum test_result */
-    _Atomic int claimed;
+    _Atomic int result;           /* enum test_result */
+    _Atomic int claimed;          /* by this process; 0: by none */
     _Atomic uint64_t deadline_ns; /* CLOCK_MONOTONIC */
     char text[TEST_TEXT_BYTES];   /* why it failed or was skipped */
 };

@@ -55,9 +55,10 @@ struct plasmon_client *cluster_start_sized(uint32_t devices, uint64_t device_mem
     if (tag[0] == '\0') {
         cluster_tag();
     }
-    options.gpus          = "none";
-    options.cpu_devices   = devices;
-    options.device_memory = device_memory;
+    options.gpus               = "none";
+    options.cpu_devices        = devices;
+    options.device_memory      = device_memory;
+    options.connect_timeout_ms = 2 * CLUSTER_WAIT_MS;
     CLUSTER_OK(plasmon_init(&options, &client));
     return client;
 }
@@ -248,9 +249,12 @@ static void expect_empty_folder(void)
 
 void cluster_expect_gone(unsigned timeout_ms)
 {
-    uint64_t deadline_ns = pl_now_ns() + timeout_ms * 1000000ull;
+    uint64_t deadline_ns;
     pid_t pid;
     unsigned left;
+
+    timeout_ms  = test_patience_ms(timeout_ms);
+    deadline_ns = pl_now_ns() + timeout_ms * 1000000ull;
 
     /* Ending processes may have started others, so look again until there is none. */
     while ((left = scan("", &pid, 1)) > 0) {
@@ -378,14 +382,13 @@ struct plasmon_ref *cluster_put(struct plasmon_client *client, int64_t count, fl
     return ref;
 }
 
-struct plasmon_ref *cluster_fill(struct plasmon_client *client, int64_t count, double value,
-                                 int device)
+plasmon_status_t cluster_try_fill(struct plasmon_client *client, int64_t count,
+                                  double value, int device, struct plasmon_ref **out_ref)
 {
     struct plasmon_shape shape = cluster_vector(PLASMON_F32, count);
     struct plasmon_arg arg     = {.mode = PLASMON_OUT, .shape = &shape};
     plasmon_scalar_t scalar    = {.f = value};
     struct plasmon_call call   = PLASMON_CALL_INIT;
-    struct plasmon_ref *ref;
 
     call.function     = "fill";
     call.args         = &arg;
@@ -393,7 +396,15 @@ struct plasmon_ref *cluster_fill(struct plasmon_client *client, int64_t count, d
     call.scalars      = &scalar;
     call.scalar_count = 1;
     call.device       = device;
-    CLUSTER_OK(plasmon_submit(client, &call, &ref, NULL));
+    return plasmon_submit(client, &call, out_ref, NULL);
+}
+
+struct plasmon_ref *cluster_fill(struct plasmon_client *client, int64_t count, double value,
+                                 int device)
+{
+    struct plasmon_ref *ref;
+
+    CLUSTER_OK(cluster_try_fill(client, count, value, device, &ref));
     return ref;
 }
 

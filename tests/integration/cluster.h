@@ -59,6 +59,8 @@ struct plasmon_shape cluster_vector(plasmon_dtype_t dtype, int64_t count);
 struct plasmon_ref *cluster_put(struct plasmon_client *client, int64_t count, float first,
                                 int device);
 /* A new vector of `count` floats, all `value`. */
+plasmon_status_t cluster_try_fill(struct plasmon_client *client, int64_t count,
+                                  double value, int device, struct plasmon_ref **out_ref);
 struct plasmon_ref *cluster_fill(struct plasmon_client *client, int64_t count, double value,
                                  int device);
 /* y += a * x, on a device. */

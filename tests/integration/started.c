@@ -193,7 +193,7 @@ plasmon_status_t started_try_join(const char *to, const char *token,
 
     options.address            = to;
     options.token              = token;
-    options.connect_timeout_ms = 10000;
+    options.connect_timeout_ms = 2 * CLUSTER_WAIT_MS;
     return plasmon_init(&options, out_client);
 }
 

@@ -331,12 +331,15 @@ static void lose_the_store(int up_fd, int hold_fd)
 {
     struct plasmon_client *client = work(up_fd);
     struct plasmon_ref *ref;
+    plasmon_status_t status;
     float out[10];
 
     wait_hold(hold_fd);
-    ref = cluster_fill(client, 10, 1,
-                       PLASMON_ANYWHERE); /* may be accepted before the loss is known */
-    ASSERT_TRUE(plasmon_get(client, ref, out, sizeof(out), 5000) == PLASMON_ECLOSED);
+    status = cluster_try_fill(client, 10, 1, PLASMON_ANYWHERE, &ref);
+    if (status == PLASMON_OK) { /* it was accepted before the loss was known */
+        status = plasmon_get(client, ref, out, sizeof(out), CLUSTER_WAIT_MS);
+    }
+    ASSERT_STATUS(status, PLASMON_ECLOSED);
     plasmon_finish(client);
 }
 

@@ -92,10 +92,10 @@ static void cluster_launch(void (*act)(int control))
 
 static void expect_nothing_left(uint64_t begin_ns)
 {
+    uint64_t patience_ns = test_patience_ms(2000) * 1000000ull;
     char rest[4096];
 
-    while (read(cluster.log, rest, sizeof(rest)) > 0) {
-        ASSERT_TRUE(pl_now_ns() - begin_ns < 5ull * 1000000000u);
+    while (read(cluster.log, rest, sizeof(rest)) > 0) { /* until nobody can write to it */
     }
     for (;;) {
         int status;
@@ -107,7 +107,7 @@ static void expect_nothing_left(uint64_t begin_ns)
             break;
         }
     }
-    ASSERT_TRUE(pl_now_ns() - begin_ns < 2ull * 1000000000u);
+    ASSERT_TRUE(pl_now_ns() - begin_ns < patience_ns);
     cluster_folder_remove(&cluster); /* fails if anything was put there */
 }
 
@@ -194,8 +194,8 @@ TEST(a_client_that_exits_takes_everything_with_it)
 
 TEST(a_client_that_hangs_up_but_lives_on_ends_the_cluster)
 {
-    uint64_t begin = pl_now_ns();
     sigset_t told;
+    uint64_t begin;
     pid_t store;
 
     sigemptyset(&told);
@@ -203,6 +203,7 @@ TEST(a_client_that_hangs_up_but_lives_on_ends_the_cluster)
     ASSERT_EQ(sigprocmask(SIG_BLOCK, &told, NULL), 0);
     cluster_launch(close_then_wait);
     store = store_pid(); /* while there is a worker to tell it */
+    begin = pl_now_ns();
     ASSERT_EQ(kill(client_pid, SIGUSR1), 0);
     (void)cluster_wait(&cluster, "ending: the client closed its socket");
     ASSERT_EQ(waitpid(store, NULL, WNOHANG), -1); /* its child, not ours yet */
