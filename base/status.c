@@ -50,6 +50,7 @@ plasmon_status_t pl_status_from_errno(int error)
         return PLASMON_ENOSPC;
     case EMFILE:
     case ENFILE:
+    case EFBIG: /* RLIMIT_FSIZE, which also bounds memory by descriptor */
         return PLASMON_ELIMIT;
     case EADDRINUSE:
         return PLASMON_EADDRINUSE;

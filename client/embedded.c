@@ -208,7 +208,7 @@ plasmon_status_t embedded_start(struct embedded *embedded,
 
 void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
 {
-    char text[256];
+    char text[256], hint[SPAWN_HINT_BYTES];
     size_t length;
     off_t end;
     ssize_t got;
@@ -231,7 +231,7 @@ void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
         text[--got] = '\0';
     }
     (void)snprintf(err->text + strlen(err->text), sizeof(err->text) - strlen(err->text),
-                   "; its last words: %s", text);
+                   "; its last words: %s%s", text, spawn_limit_hint(hint));
 }
 
 plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shared,

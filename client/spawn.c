@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -80,15 +81,17 @@ IN_CHILD static int place_descriptors(const struct spawn *spawn)
 }
 
 /*
- * What the program ignores would stay ignored over exec. The bare system call, because a sanitizer's sigaction() keeps books in
+ * What the program ignores would stay ignored over exec. But a file that would grow over RLIMIT_FSIZE, and memory by descriptor is one, is
+ * to be an error that is told, and no death by SIGXFSZ. The bare system call, because a sanitizer's sigaction() keeps books in
  * the memory that we share with the program. All zero is SIG_DFL without flags or mask on every architecture.
  */
 IN_CHILD static void default_signals(void)
 {
     const uint64_t action[8] = {0};
+    const uint64_t ignore[8] = {(uint64_t)(uintptr_t)SIG_IGN};
 
     for (int number = 1; number < NSIG; number++) {
-        (void)syscall(SYS_rt_sigaction, number, action, NULL,
+        (void)syscall(SYS_rt_sigaction, number, number == SIGXFSZ ? ignore : action, NULL,
                       (size_t)8); /* KILL and STOP say no */
     }
 }
@@ -188,6 +191,21 @@ plasmon_status_t spawn_daemon(const char *path, char *const argv[], const int *f
         *out_pidfd = spawn.pidfd;
     }
     return status;
+}
+
+const char *spawn_limit_hint(char text[SPAWN_HINT_BYTES])
+{
+    struct rlimit files;
+    char size[32];
+
+    text[0] = '\0';
+    if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
+        (void)snprintf(text, SPAWN_HINT_BYTES,
+                       "; files may have at most %s here, and so may shared memory: raise "
+                       "`ulimit -f`",
+                       pl_format_bytes(files.rlim_cur, size));
+    }
+    return text;
 }
 
 /* ------------------------------------------------------------------------------------------------ finding */

@@ -22,6 +22,12 @@ plasmon_status_t spawn_daemon(const char *path, char *const argv[], const int *f
                               struct pl_err *err) PL_MUST_CHECK;
 
 /*
+ * A limit of this process, which daemons inherit, that may be why one of them ends as it starts, with what to do: "; ..." or "".
+ */
+#define SPAWN_HINT_BYTES 160
+const char *spawn_limit_hint(char text[SPAWN_HINT_BYTES]);
+
+/*
  * Find a program of Plasmon: bin_dir, $PLASMON_BIN_DIR, the folder of this library (and ../bin of it), of the executable, $PATH.
  * ENOENT lists where it looked. bin_dir may be NULL.
  */

@@ -386,17 +386,21 @@ static plasmon_status_t write_file(const char *path, const struct trace_view *vi
                                    void (*write)(const struct trace_view *, FILE *))
 {
     FILE *out = fopen(path, "we");
-    bool failed;
+    int cause;
 
     if (out == NULL) {
         return error_set(pl_status_from_errno(errno), "cannot write %s: %s", path,
                          strerror(errno));
     }
+    errno = 0;
     write(view, out);
-    failed = ferror(out) != 0;
-    failed = fclose(out) != 0 || failed;
-    return failed ? error_set(PLASMON_EIO, "writing %s failed: %s", path, strerror(errno))
-                  : PLASMON_OK;
+    cause = ferror(out) != 0 ? (errno != 0 ? errno : EIO) : 0;
+    if (fclose(out) != 0 && cause == 0) {
+        cause = errno;
+    }
+    return cause != 0 ? error_set(pl_status_from_errno(cause), "writing %s failed: %s",
+                                  path, strerror(cause))
+                      : PLASMON_OK;
 }
 
 plasmon_status_t plasmon_timeline_write(struct plasmon_client *client,

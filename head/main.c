@@ -382,6 +382,7 @@ int main(int argc, char **argv)
     static struct settings settings = {.control_fd = -1, .config = {.policy = "auto"}};
     int status;
 
+    (void)signal(SIGXFSZ, SIG_IGN); /* a log over its limit is no reason to die */
     pl_log_set_sink(pl_log_stderr, NULL);
     log_level_from_environment();
     pl_fault_from_env("head");

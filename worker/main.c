@@ -324,5 +324,6 @@ int main(int argc, char **argv)
     (void)signal(SIGTERM, on_terminate); /* cannot fail for these */
     (void)signal(SIGUSR1, worker_daemon_ask_describe);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* memory over RLIMIT_FSIZE: an error that is told */
     return serve(&options);
 }

@@ -78,7 +78,7 @@ static void look_at_limits(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     struct rlimit fd = {0};
-    char text[32];
+    char text[32], hint[SPAWN_HINT_BYTES];
 
     (void)getrlimit(RLIMIT_NOFILE, &fd);
     tell(fd.rlim_max >= 4096, false, "open files", "limit %llu, may be raised to %llu%s",
@@ -86,6 +86,9 @@ static void look_at_limits(void)
          fd.rlim_max >= 4096
              ? ""
              : "; more than 4096 are wanted for many devices: raise `ulimit -Hn`");
+    (void)spawn_limit_hint(hint);
+    tell(hint[0] == '\0', true, "file sizes", "%s",
+         hint[0] == '\0' ? "no limit" : hint + strlen("; "));
     tell(true, false, "memory", "%s, %ld processors",
          pl_format_bytes((uint64_t)pages * (uint64_t)page, text),
          sysconf(_SC_NPROCESSORS_ONLN));

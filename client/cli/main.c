@@ -1,4 +1,5 @@
 /* `plasmon COMMAND`: finds the command and runs it. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ static void print_help(FILE *out)
 
 int main(int argc, char **argv)
 {
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file over the limit: an error that names it */
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;

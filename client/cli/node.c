@@ -102,7 +102,10 @@ plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err)
     }
     good = fclose(file) == 0 && good;
     if (!good || rename(fresh, path) != 0) {
-        return pl_err_set(err, PLASMON_EIO, "cannot write %s: %s", path, strerror(errno));
+        (void)pl_err_set(err, pl_status_from_errno(errno), "cannot write %s: %s", path,
+                         strerror(errno));
+        (void)unlink(fresh); /* half of a record */
+        return err->status;
     }
     return PLASMON_OK;
 }

@@ -327,6 +327,7 @@ static plasmon_status_t wait_devices(const struct cli_node *node, const char *to
     uint32_t expected             = 0; /* not known yet */
     struct plasmon_client *client = NULL;
     plasmon_status_t status       = connect_head(node, token, &client, err);
+    char hint[SPAWN_HINT_BYTES];
 
     *out_count = 0;
     while (status == PLASMON_OK) {
@@ -342,7 +343,8 @@ static plasmon_status_t wait_devices(const struct cli_node *node, const char *to
             break;
         }
         if (has_ended(pidfd)) {
-            status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store ended");
+            status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store ended%s",
+                                spawn_limit_hint(hint));
         } else if (pl_now_ns() >= deadline_ns) {
             status = *out_count > 0 ? PLASMON_OK
                                     : pl_err_set(err, PLASMON_ETIMEDOUT,

@@ -9,9 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
+#include "kernels/code_cache.h"
 #include "kernels/code_int.h"
 #include "runner.h"
+#include "tests/harness/small_disk.h"
 #include "tests/harness/test.h"
 
 static const struct kernel_code_policy open_policy = {.c_text      = true,
@@ -467,6 +470,53 @@ TEST(the_cache_stays_below_its_size)
     folder_look(&folder);
     ASSERT_TRUE(folder.files >= 1 && folder.files < 8);
     folder_end(&folder);
+}
+
+static void keep_and_expect(const char *dir, bool kept)
+{
+    static const char image[8192] = "what a compiler made";
+    uint8_t key[PL_SHA256_BYTES]  = {1, 2, 3};
+    struct code_cached got;
+
+    code_cache_store(dir, 1 << 20, key, "kernel", image, sizeof(image));
+    ASSERT_EQ(code_cache_load(dir, key, &got), kept);
+    if (kept) {
+        ASSERT_STR(got.symbol, "kernel");
+        ASSERT_EQ(memcmp(got.image, image, sizeof(image)), 0);
+        pl_free(got.symbol);
+        pl_free(got.image);
+    }
+}
+
+static unsigned files_in(const char *dir)
+{
+    unsigned count = 0;
+    struct dirent *entry;
+    DIR *folder = opendir(dir);
+
+    ASSERT_NOT_NULL(folder);
+    while ((entry = readdir(folder)) != NULL) {
+        count += entry->d_name[0] != '.' && strcmp(entry->d_name, "filler") != 0;
+    }
+    (void)closedir(folder);
+    return count;
+}
+
+TEST(a_cache_without_room_keeps_nothing_not_even_half_and_works_again_with_room)
+{
+    char dir[] = "/tmp/plcache-XXXXXX";
+
+    test_expect_log();
+    ASSERT_NOT_NULL(mkdtemp(dir));
+    small_disk_mount(dir, "size=16k");
+    small_disk_fill(dir);
+    keep_and_expect(dir, false);
+    ASSERT_EQ(files_in(dir), 0);
+    small_disk_free(dir);
+    keep_and_expect(dir, true);
+    ASSERT_EQ(files_in(dir), 1);
+    small_disk_unmount();
+    ASSERT_EQ(rmdir(dir), 0);
 }
 
 TEST_MAIN()
