@@ -427,16 +427,22 @@ static plasmon_status_t prepare(struct plasmon_client *client)
     if (status != PLASMON_OK) {
         goto err_finish_shared;
     }
+    status = host_memory_init(&client->memory);
+    if (status != PLASMON_OK) {
+        goto err_finish_session;
+    }
     pl_list_init(&client->graphs);
     trace_init(&client->trace);
     functions_init(&client->functions);
     client->scratch = submit_scratch_create();
     if (client->scratch == NULL) {
         status = PLASMON_ENOMEM;
-        goto err_finish_session;
+        goto err_finish_host;
     }
     return PLASMON_OK;
 
+err_finish_host:
+    pl_cond_finish(&client->memory.changed);
 err_finish_session:
     session_finish(client);
 err_finish_shared:
@@ -449,6 +455,7 @@ err_finish_lock:
 /* From any state after prepare(). */
 static void destroy(struct plasmon_client *client)
 {
+    host_memory_finish(client);
     if (client->loop != NULL) {
         if (client->channel != NULL) {
             rpc_channel_destroy(client->channel);
@@ -590,6 +597,7 @@ void plasmon_abandon(struct plasmon_client *client)
         plasmon_finish(client); /* not inherited at all */
         return;
     }
+    host_memory_abandon(&client->memory);
     shared_abandon(&client->shared);
     embedded_abandon(&client->embedded);
     pl_fd_close(&client->ready_fd);

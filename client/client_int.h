@@ -7,6 +7,7 @@
  *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
  *   submit.c             calls; functions.c: what they may call besides the built-in ones; index.c: many instances of one; graph.c: recorded ones
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
+ *   host.h               host_memory.c, host_copy.c, host_relay.c: host memory that devices copy from and to, and such copies
  *   ahead.c              small values before they are asked for
  *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
  *   trace.c              timelines; trace_json.c, trace_plot.c: written and drawn
@@ -29,6 +30,7 @@
 #include "client/embedded.h"
 #include "client/error.h"
 #include "client/functions.h"
+#include "client/host.h"
 #include "client/refs.h"
 #include "client/session.h"
 #include "client/shared.h"
@@ -98,6 +100,8 @@ struct plasmon_client {
     char store_socket[108];
     int ready_fd; /* -1: nobody asked */
 
+    struct host_memory memory;
+
     struct shared shared; /* has its own lock */
 
     _Atomic bool loop_thread_known; /* then loop_thread is constant */
@@ -134,6 +138,9 @@ plasmon_status_t client_status(struct plasmon_client *client, bool detail,
                                Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
 const char *status_route_name(uint32_t route);
 const char *status_device_state(const Plasmon__V1__Device *device);
+
+/* dispatch.c: refs became ready. */
+void client_tell_ready_fd(struct plasmon_client *client);
 
 /* submit.c */
 struct submit_scratch *submit_scratch_create(void) PL_MUST_CHECK;

@@ -79,6 +79,8 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
                             uint32_t *out_host_device);
 /* Is there a device on this host that is reached without messages? Connects to the store when first asked. Without the lock. */
 bool data_reachable(struct plasmon_client *client, int device);
+/* The same of what we know now: never asks. */
+bool data_known(struct plasmon_client *client, int device);
 /* Pin one place; its data is NULL if it is not mapped. Without the lock. */
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
                           bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,

@@ -120,7 +120,7 @@ static void take_done(struct plasmon_client *client, const Plasmon__V1__Range *r
     refs_resolve_range(&client->refs, range->first, range->count);
 }
 
-static void tell_ready_fd(struct plasmon_client *client)
+void client_tell_ready_fd(struct plasmon_client *client)
 {
     const uint64_t one = 1;
 
@@ -162,7 +162,7 @@ void dispatch_head_frame_locked(struct plasmon_client *client,
         take_reply(client, frame->replies[i]);
     }
     if (client->refs.resolved_count != resolved) {
-        tell_ready_fd(client);
+        client_tell_ready_fd(client);
     }
     if (frame->fatal != NULL) {
         session_die_locked(client,

@@ -121,6 +121,9 @@ static void fill_arguments(struct arguments *arguments,
     if (options->device_memory > 0) {
         add(arguments, "--device-memory=%llu", (unsigned long long)options->device_memory);
     }
+    if (options->host_memory > 0) {
+        add(arguments, "--host-memory=%llu", (unsigned long long)options->host_memory);
+    }
     if (options->transfer != NULL) {
         add(arguments, "--head-arg=--transfer=%s", options->transfer);
     }

@@ -47,6 +47,8 @@ enum {
     TAG_INDEX_FLOATS    = 4 << 3 | 0,
     TAG_TASK_SUBMIT     = 21 << 3 | 1, /* two bytes */
     TAG_TASK_PRIORITY   = 22 << 3 | 0, /* two bytes */
+    TAG_TASK_BUFFER     = 23 << 3 | 1, /* two bytes */
+    TAG_TASK_OFFSET     = 24 << 3 | 0, /* two bytes */
     TAG_ARG_MODE        = 1 << 3 | 0,
     TAG_ARG_REF         = 2 << 3 | 0,
     TAG_ARG_VIEW        = 4 << 3 | 2,
@@ -337,6 +339,12 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
         at = put_varint(at, TAG_TASK_SUBMIT);
         memcpy(at, &task->submit_ns, sizeof(task->submit_ns));
         at += sizeof(task->submit_ns);
+    }
+    if (task->host_buffer != 0) {
+        at = put_varint(at, TAG_TASK_BUFFER);
+        memcpy(at, &task->host_buffer, sizeof(task->host_buffer));
+        at += sizeof(task->host_buffer);
+        at = put_number(at, TAG_TASK_OFFSET, task->host_offset);
     }
     at = put_graph(at, task);
     at = put_index(at, task);

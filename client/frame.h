@@ -105,6 +105,8 @@ struct frame_task {
     uint32_t set_count;
     const struct frame_index *index; /* NULL: one instance */
     const uint32_t *launch_shape;    /* WIRE_LAUNCH_SHAPE_COUNT numbers; NULL: not sent */
+    uint64_t host_buffer;            /* 0: none */
+    uint64_t host_offset;
 };
 
 void frame_init(struct frame *frame);

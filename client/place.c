@@ -110,6 +110,16 @@ static void refresh_now_and_then(struct plasmon_client *client)
     }
 }
 
+bool data_known(struct plasmon_client *client, int device)
+{
+    bool present;
+
+    pl_mutex_lock(&client->lock);
+    present = any_device_locked(client, device);
+    pl_mutex_unlock(&client->lock);
+    return present;
+}
+
 bool data_reachable(struct plasmon_client *client, int device)
 {
     struct pl_err err = {0};

@@ -12,20 +12,12 @@
 #include "base/log.h"
 #include "client/data.h"
 #include "client/parallel.h"
+#include "client/put.h"
 
 #define OPEN_TIMEOUT_NS 10000000000ull
 
-struct put {
-    struct plasmon_client *client;
-    const uint8_t *data;
-    uint64_t bytes;
-    struct pl_shape shape;
-    struct plasmon_put_options options;
-};
-
-static plasmon_status_t check_put(const struct plasmon_put_options *options,
-                                  const void *data, const struct plasmon_shape *shape,
-                                  struct put *put)
+plasmon_status_t put_check(const struct plasmon_put_options *options, const void *data,
+                           const struct plasmon_shape *shape, struct put *put)
 {
     const struct plasmon_put_options defaults = PLASMON_PUT_INIT;
     struct pl_err err                         = {0};
@@ -81,7 +73,7 @@ static plasmon_status_t check_size_locked(const struct put *put)
     return PLASMON_OK;
 }
 
-static plasmon_status_t check_size(struct put *put)
+plasmon_status_t put_check_size(const struct put *put)
 {
     plasmon_status_t status;
 
@@ -141,7 +133,7 @@ static plasmon_status_t put_piece_locked(const struct put *put, struct root *roo
     return PLASMON_OK;
 }
 
-static struct plasmon_ref *make_ref_locked(const struct put *put, struct root **out_root)
+struct plasmon_ref *put_make_ref_locked(const struct put *put, struct root **out_root)
 {
     struct refs *refs = &put->client->refs;
     struct plasmon_ref *ref;
@@ -159,7 +151,7 @@ static struct plasmon_ref *make_ref_locked(const struct put *put, struct root **
     return ref;
 }
 
-/* Undo make_ref_locked(). at_head: the head has heard of it. */
+/* Undo put_make_ref_locked(). at_head: the head has heard of it. */
 static void drop_ref_locked(const struct put *put, struct plasmon_ref *ref, bool at_head)
 {
     struct pl_err err = {0};
@@ -189,7 +181,7 @@ static plasmon_status_t put_by_messages(const struct put *put, struct plasmon_re
 
         status = session_room_locked(client, 1, FRAME_TASK);
         if (status == PLASMON_OK && ref == NULL) {
-            ref = make_ref_locked(put, &root);
+            ref = put_make_ref_locked(put, &root);
             status =
                 ref != NULL ? PLASMON_OK : error_set(PLASMON_ENOMEM, "out of host memory");
         }
@@ -301,7 +293,7 @@ static plasmon_status_t put_shared(const struct put *put, struct plasmon_ref **o
     plasmon_status_t status;
 
     pl_mutex_lock(&client->lock);
-    ref = make_ref_locked(put, &root);
+    ref = put_make_ref_locked(put, &root);
     if (ref == NULL) {
         pl_mutex_unlock(&client->lock);
         return error_set(PLASMON_ENOMEM, "out of host memory");
@@ -349,9 +341,9 @@ plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
     if (out_ref == NULL) {
         return error_set(PLASMON_EINVAL, "out_ref is NULL");
     }
-    status = check_put(options, data, shape, &put);
+    status = put_check(options, data, shape, &put);
     if (status == PLASMON_OK) {
-        status = check_size(&put);
+        status = put_check_size(&put);
     }
     if (status != PLASMON_OK) {
         return status;

@@ -33,6 +33,7 @@
 #include "plasmon/plasmon.h"
 
 struct refs;
+struct host_use;
 
 /* How a task failed; shared by all that it made fail. */
 struct failure {
@@ -95,6 +96,7 @@ struct task {
     struct write *writes;
     struct write first; /* most tasks write one thing: no second allocation */
     bool first_used;
+    struct host_use *host_use; /* of client/host.h: ends with the task; NULL: none */
     struct task *next_free;
 };
 

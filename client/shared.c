@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 
 #define KIND_CPU         1u /* enum device_kind */
 #define SETUP_TIMEOUT_NS 10000000000ull
@@ -368,6 +369,47 @@ plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device,
     }
     pl_mutex_unlock(&shared->lock);
     return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ host buffers */
+
+plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
+                                    uint64_t deadline_ns, uint64_t *out_id, void **out_data,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    pl_mutex_lock(&shared->lock);
+    shared->buffer_data  = NULL;
+    shared->buffer.bytes = bytes;
+    status =
+        shared_control_send(shared,
+                            (struct store_control){.type = STORE_CONTROL_GET_HOST_BUFFER,
+                                                   .chunk_id = ++shared->buffer_request,
+                                                   .bytes    = bytes},
+                            err);
+    while (status == PLASMON_OK && shared->buffer_data == NULL) {
+        status = shared_control_step(shared, deadline_ns, err);
+    }
+    if (status == PLASMON_OK) {
+        *out_id   = shared->buffer.id;
+        *out_data = shared->buffer_data;
+    }
+    shared->buffer_request++; /* what may still come is nobody's */
+    pl_mutex_unlock(&shared->lock);
+    return status;
+}
+
+void shared_buffer_drop(struct shared *shared, uint64_t id)
+{
+    struct store_control drop = {.type = STORE_CONTROL_HOST_BUFFER_DROP, .offset = id};
+    struct pl_err err         = {0};
+
+    pl_mutex_lock(&shared->lock);
+    if (shared_control_send(shared, drop, &err) != PLASMON_OK) {
+        pl_debug("client", "host memory: %s", err.text); /* which has dropped it, then */
+    }
+    pl_mutex_unlock(&shared->lock);
 }
 
 bool shared_store_gone(struct shared *shared)

@@ -33,6 +33,12 @@ struct shared {
     uint64_t pins_bytes;
     struct chunks *chunks[STORE_HOST_DEVICE_MAX]; /* NULL: nothing was asked for yet */
     struct lane *lanes[STORE_HOST_DEVICE_MAX];    /* NULL: none yet; stays until the end */
+    uint32_t buffer_request; /* number of the last question for a host buffer */
+    struct {
+        uint64_t bytes; /* asked for */
+        uint64_t id;    /* the answer, when buffer_data is not NULL */
+    } buffer;
+    void *buffer_data;
     uint64_t lane_refused_ns; /* when the store last had none for us; 0: never */
 };
 
@@ -61,6 +67,15 @@ uint32_t shared_device_kind(struct shared *shared, uint32_t host_device);
 /* The lane to a device, made when first asked for. EAGAIN: the store has none left just now. */
 plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device,
                              struct lane **out_lane, struct pl_err *err) PL_MUST_CHECK;
+/*
+ * A host buffer (store/host_buffer.h), mapped. The store answers when all workers have it registered. ELIMIT: the host's limit; what a worker
+ * said; ETIMEDOUT.
+ */
+plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
+                                    uint64_t deadline_ns, uint64_t *out_id, void **out_data,
+                                    struct pl_err *err) PL_MUST_CHECK;
+/* The caller has unmapped it. */
+void shared_buffer_drop(struct shared *shared, uint64_t id);
 /* The store has gone, and with it the workers. Any thread. */
 bool shared_store_gone(struct shared *shared);
 

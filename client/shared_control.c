@@ -197,6 +197,41 @@ static plasmon_status_t take_lane(struct shared *shared,
     return status;
 }
 
+static plasmon_status_t buffer_refuse(struct shared *shared, uint64_t id,
+                                      struct pl_err *err)
+{
+    return shared_control_send(
+        shared,
+        (struct store_control){.type = STORE_CONTROL_HOST_BUFFER_DROP, .offset = id}, err);
+}
+
+/* An answer that came too late is given back. */
+static plasmon_status_t take_buffer(struct shared *shared,
+                                    const struct store_control *message, const int *fds,
+                                    unsigned count, struct pl_err *err)
+{
+    struct pl_err unused = {0};
+    plasmon_status_t status;
+
+    if (message->chunk_id != shared->buffer_request || shared->buffer_data != NULL) {
+        return buffer_refuse(shared, message->offset, err);
+    }
+    if (count != 1 || message->bytes != shared->buffer.bytes || message->offset == 0) {
+        return pl_err_set(
+            err, PLASMON_EMALFORMED,
+            "plasmon-store sent a host buffer of %llu bytes with %u descriptors",
+            (unsigned long long)message->bytes, count);
+    }
+    status = pl_fd_map(fds[0], message->bytes, 1, &shared->buffer_data);
+    if (status != PLASMON_OK) {
+        (void)buffer_refuse(shared, message->offset, &unused); /* the first error counts */
+        return pl_err_set(err, status, "cannot map host memory of %llu bytes: %s",
+                          (unsigned long long)message->bytes, pl_status_text(status));
+    }
+    shared->buffer.id = message->offset;
+    return PLASMON_OK;
+}
+
 plasmon_status_t shared_control_step(struct shared *shared, uint64_t deadline_ns,
                                      struct pl_err *err)
 {
@@ -217,6 +252,9 @@ plasmon_status_t shared_control_step(struct shared *shared, uint64_t deadline_ns
         break;
     case STORE_CONTROL_LANE:
         status = take_lane(shared, &message, fds, count, err);
+        break;
+    case STORE_CONTROL_HOST_BUFFER:
+        status = take_buffer(shared, &message, fds, count, err);
         break;
     case STORE_CONTROL_HEAD_FD:
         if (count == 1) {

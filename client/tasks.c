@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "client/host.h"
 
 #define TASKS_FREE_MAX 16384u
 
@@ -116,6 +117,7 @@ static void task_free(struct refs *refs, struct task *task)
         }
     }
     pl_free(task->label);
+    host_use_end(task->host_use);
 
     if (refs->tasks_free_count < TASKS_FREE_MAX) {
         task->next_free  = refs->tasks_free;
@@ -157,6 +159,7 @@ struct task *task_create(struct refs *refs, uint64_t id, const char *what,
     task->label      = label_copy;
     task->writes     = NULL;
     task->first_used = false;
+    task->host_use   = NULL;
     return task;
 }
 

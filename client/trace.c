@@ -110,8 +110,10 @@ static uint32_t kind_of(uint32_t launch_kind)
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
         return PLASMON_SPAN_RECV;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return PLASMON_SPAN_PUT;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
         return PLASMON_SPAN_READ;
     default:
         return PLASMON_SPAN_RUN;

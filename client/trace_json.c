@@ -68,7 +68,8 @@ static void devices(const struct trace_view *view, FILE *out)
 
 static const char *route_name(uint32_t route)
 {
-    static const char *const names[] = {"local", "peer", "host", "nccl", "inline", "lane"};
+    static const char *const names[] = {"local",  "peer", "host",       "nccl",
+                                        "inline", "lane", "host-buffer"};
 
     return route < PL_COUNT(names) ? names[route] : "?";
 }

@@ -90,7 +90,27 @@ void head_name_lookup(struct head_core *core, struct head_client *client,
                       const Plasmon__V1__Lookup *wire);
 void head_names_destroy(struct head_core *core);
 
+/* ---- host_copy.c */
+plasmon_status_t head_host_put(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__Task *task, struct pl_err *err);
+plasmon_status_t head_host_get(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__Task *task, struct pl_err *err);
+
 /* ---- put.c, read.c, wait.c */
+/*
+ * A new array under the client's name for it, with one buffer, in which nothing is yet. host: as in head_want. *out_tile is the caller's. Not
+ * OK: the ref may exist all the same, failed.
+ */
+plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
+                                uint64_t ref, const struct pl_shape *shape, uint32_t place,
+                                const char *host, bool donatable,
+                                struct head_buffer **out_buffer,
+                                struct head_tile **out_tile, struct head_array **out_array,
+                                struct pl_err *err);
+/* The elements that a view shows, copied into an array of their own (on a device of the hint, as in head_place()). NULL: *out_failure. */
+struct head_array *head_read_compact(struct head_core *core, struct head_array *array,
+                                     const struct pl_view *view, uint32_t place,
+                                     struct head_failure **out_failure);
 plasmon_status_t head_put(struct head_core *core, struct head_client *client,
                           const Plasmon__V1__Task *task, struct pl_err *err);
 plasmon_status_t head_put_open(struct head_core *core, struct head_client *client,

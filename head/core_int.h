@@ -23,6 +23,7 @@
  *     reduce.c    partial results and how they are folded
  *     place.c     placement policies
  *     index.c     one task a point of an index space
+ *     host_copy.c put from and get into memory of the client's host
  *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_nodes.c, graph_launch.c
  *   client.h    sessions, and what they ask for besides tasks
  *     client.c    sessions, refs, what clients are told

@@ -129,6 +129,7 @@ void head_launch_encode(struct head_core *core, struct head_task *task,
     out.data.len      = launch->data_length;
     out.offset        = launch->offset;
     out.length        = launch->length;
+    out.host_buffer   = launch->host_buffer;
     out.peer          = launch->peer;
     out.request       = launch->request;
     out.client        = launch->client != NULL ? launch->client->id : 0;
@@ -166,14 +167,15 @@ void head_launch_skip(struct head_core *core, struct head_task *task)
             out->operands[kept++] = out->operands[i];
         }
     }
-    out->n_operands = kept;
-    out->n_pieces   = 0;
-    out->n_scalars  = 0;
-    out->n_set      = 0;
-    out->graph      = 0;
-    out->data.len   = 0;
-    out->kind       = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
-    task->kind      = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    out->n_operands  = kept;
+    out->n_pieces    = 0;
+    out->n_scalars   = 0;
+    out->n_set       = 0;
+    out->graph       = 0;
+    out->data.len    = 0;
+    out->host_buffer = 0;
+    out->kind        = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    task->kind       = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
     keep_encoded(task, out);
     head_memory_count(core, task);
 }

@@ -95,6 +95,7 @@ static bool feasible(const struct head_device *device, const struct head_functio
     }
     for (size_t i = 0; i < count; i++) {
         if (wants[i].bytes > device->bytes_total ||
+            (wants[i].host != NULL && strcmp(wants[i].host, device->host) != 0) ||
             (is_input(&wants[i]) && !reachable(&wants[i], device))) {
             return false;
         }
@@ -265,6 +266,14 @@ static struct head_failure *nowhere(struct head_core *core, const struct head_wa
                                    "blocks",
                                    pl_format_bytes(largest, want_text),
                                    pl_format_bytes(device_max, max_text));
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (wants[i].host != NULL) {
+            return head_failure_create(
+                PLASMON_EUNREACHABLE, 0, 0,
+                "no device of the client's host can be used; copy from or to host memory "
+                "needs one, plasmon_put() and plasmon_get() do not");
+        }
     }
     return head_failure_create(PLASMON_ENOTSUP, 0, 0,
                                "the inputs lie on different hosts, and there is no route "

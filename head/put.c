@@ -4,17 +4,16 @@
  */
 #include "head/wait.h"
 
-/* A new array with one buffer on a device of its own choice. */
-static plasmon_status_t put_array(struct head_core *core, struct head_client *client,
-                                  uint64_t ref, const struct pl_shape *shape,
-                                  uint32_t place, bool donatable,
-                                  struct head_buffer **out_buffer,
-                                  struct head_tile **out_tile,
-                                  struct head_array **out_array, struct pl_err *err)
+plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
+                                uint64_t ref, const struct pl_shape *shape, uint32_t place,
+                                const char *host, bool donatable,
+                                struct head_buffer **out_buffer,
+                                struct head_tile **out_tile, struct head_array **out_array,
+                                struct pl_err *err)
 {
-    struct pl_box box            = pl_box_of_shape(shape);
-    struct head_want want        = {.box = box, .bytes = pl_shape_bytes(shape)};
-    struct head_array *array     = head_array_create(core, shape);
+    struct pl_box box        = pl_box_of_shape(shape);
+    struct head_want want    = {.host = host, .box = box, .bytes = pl_shape_bytes(shape)};
+    struct head_array *array = head_array_create(core, shape);
     struct head_failure *failure = NULL;
     struct head_tile *tile       = head_tile_create(core, &box);
     struct head_device *device;
@@ -96,8 +95,8 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
         }
         status = wire_shape_get(task->args[0]->shape, &shape, err);
         if (status == PLASMON_OK) {
-            status = put_array(core, client, task->args[0]->ref, &shape, task->place,
-                               task->put_donatable, &buffer, &tile, &array, err);
+            status = head_put_array(core, client, task->args[0]->ref, &shape, task->place,
+                                    NULL, task->put_donatable, &buffer, &tile, &array, err);
         }
         if (status != PLASMON_OK) {
             return status;
@@ -171,8 +170,8 @@ plasmon_status_t head_put_open(struct head_core *core, struct head_client *clien
     }
     status = wire_shape_get(open->shape, &shape, &why);
     if (status == PLASMON_OK) {
-        status = put_array(core, client, open->ref, &shape, open->place, open->donatable,
-                           &buffer, &tile, &array, &why);
+        status = head_put_array(core, client, open->ref, &shape, open->place, NULL,
+                                open->donatable, &buffer, &tile, &array, &why);
     }
     if (status != PLASMON_OK) {
         head_wait_put_ready(core, client, open->request, 0, status, why.text);

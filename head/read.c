@@ -7,10 +7,9 @@
 
 /* ------------------------------------------------------------------------------------------- locate */
 
-/* A strided view is copied together first: into an array of its own. */
-static struct head_array *compact(struct head_core *core, struct head_array *array,
-                                  const struct pl_view *view,
-                                  struct head_failure **out_failure)
+struct head_array *head_read_compact(struct head_core *core, struct head_array *array,
+                                     const struct pl_view *view, uint32_t place,
+                                     struct head_failure **out_failure)
 {
     struct pl_shape shape    = pl_view_shape(view, array->shape.dtype);
     struct head_array *dense = head_array_create(core, &shape);
@@ -30,6 +29,7 @@ static struct head_array *compact(struct head_core *core, struct head_array *arr
         .function  = pl_hash_name("copy"),
         .args      = args,
         .arg_count = 2,
+        .place     = place,
         .retries   = core->config.retries,
     };
 
@@ -126,7 +126,7 @@ static struct head_array *locate_hold(struct head_core *core, struct head_array 
     if (!compacted || pl_view_dense(view) || head_array_failure(hold, &hull) != NULL) {
         return hold;
     }
-    dense = compact(core, hold, view, out_failure);
+    dense = head_read_compact(core, hold, view, 0, out_failure);
     if (dense == NULL) {
         return hold;
     }
@@ -270,7 +270,7 @@ plasmon_status_t head_read(struct head_core *core, struct head_client *client,
         if (failure != NULL) {
             head_failure_hold(failure);
         } else {
-            dense = compact(core, array, &view, &failure);
+            dense = head_read_compact(core, array, &view, 0, &failure);
         }
         if (dense != NULL) {
             array = dense;

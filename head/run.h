@@ -52,6 +52,10 @@ static inline bool head_mode_writes(uint32_t mode)
     return mode == PLASMON__V1__MODE__MODE_OUT || mode == PLASMON__V1__MODE__MODE_INOUT;
 }
 
+/* What an argument of a client's task is: its array and view. OUT with a shape makes the ref. */
+plasmon_status_t head_arg_resolve(struct head_core *core, struct head_client *client,
+                                  const Plasmon__V1__Arg *wire, struct head_arg *arg,
+                                  struct pl_err *err);
 /* Do the elements of the view lie side by side, in C order, in a buffer that holds `frame`? */
 bool head_view_without_gaps(const struct pl_view *view, const struct pl_box *frame);
 /* It calls a function that its client has not defined: why it fails; NULL: it does not. */
@@ -86,6 +90,7 @@ struct head_want {
     const struct head_device *at; /* instead of array: it will have been made there */
     struct pl_box box;
     uint64_t bytes;
+    const char *host; /* only on devices of this host; NULL: anywhere */
 };
 struct head_policy {
     const char *name;

@@ -30,9 +30,9 @@ static plasmon_status_t resolve_new(struct head_core *core, struct head_client *
     return head_client_ref_add(core, client, wire->ref, arg->array, NULL, err);
 }
 
-static plasmon_status_t resolve(struct head_core *core, struct head_client *client,
-                                const Plasmon__V1__Arg *wire, struct head_arg *arg,
-                                struct pl_err *err)
+plasmon_status_t head_arg_resolve(struct head_core *core, struct head_client *client,
+                                  const Plasmon__V1__Arg *wire, struct head_arg *arg,
+                                  struct pl_err *err)
 {
     struct head_ref *ref;
     plasmon_status_t status;
@@ -81,7 +81,7 @@ static plasmon_status_t submit_snapshot(struct head_core *core, struct head_clie
             err, PLASMON_EMALFORMED,
             "a snapshot has two arguments: IN, the source, and OUT, its name");
     }
-    status = resolve(core, client, task->args[0], &from, err);
+    status = head_arg_resolve(core, client, task->args[0], &from, err);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -169,7 +169,8 @@ static plasmon_status_t submit_run(struct head_core *core, struct head_client *c
         plasmon_status_t one;
 
         PL_CHECK(arg != NULL);
-        one = resolve(core, client, task->args[i], arg, status == PLASMON_OK ? err : NULL);
+        one = head_arg_resolve(core, client, task->args[i], arg,
+                               status == PLASMON_OK ? err : NULL);
         if (one != PLASMON_OK) {
             pl_vec_pop(
                 &args); /* the others are still resolved: their refs must exist, failed */
@@ -221,6 +222,12 @@ plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
         break;
     case PLASMON__V1__TASK_KIND__TASK_PUT:
         status = head_put(core, client, task, err);
+        break;
+    case PLASMON__V1__TASK_KIND__TASK_PUT_HOST:
+        status = head_host_put(core, client, task, err);
+        break;
+    case PLASMON__V1__TASK_KIND__TASK_GET_HOST:
+        status = head_host_get(core, client, task, err);
         break;
     case PLASMON__V1__TASK_KIND__TASK_SNAPSHOT:
         status = submit_snapshot(core, client, task, err);

@@ -9,6 +9,9 @@
  * `dependents`, the tasks that read what this one makes: they are doomed at once with the same cause, so a client learns of a
  * failure when it happens and not when the last launch behind it has drained. A task that only waits (write after read) is not
  * concerned.
+ *
+ * A copy between a device and memory of a client's host (host_copy.c) that was sent is resolved when it is finished and no sooner, doomed or
+ * not: its client may do with that memory what it likes from then on.
  */
 #include "head/graph.h"
 
@@ -290,12 +293,19 @@ static bool is_function(const struct head_task *task)
            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
 }
 
+static bool is_host_copy(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ||
+           task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST;
+}
+
 static void doom_one(struct head_core *core, struct head_task *task,
                      struct head_failure *failure)
 {
     task->failure = head_failure_hold(failure);
     forget_replica(core, task);
-    if (is_function(task) && task->seq > task->device->seq_sent && task->bytes != NULL) {
+    if ((is_function(task) || is_host_copy(task)) && task->seq > task->device->seq_sent &&
+        task->bytes != NULL) {
         head_launch_skip(core, task); /* not worth running */
     }
     for (size_t i = 0; i < task->outputs.count; i++) {
@@ -305,7 +315,9 @@ static void doom_one(struct head_core *core, struct head_task *task,
             tile->failure = head_failure_hold(failure);
         }
     }
-    resolve(core, task);
+    if (!is_host_copy(task)) { /* skipped, it is none any more */
+        resolve(core, task);
+    }
 }
 
 void head_task_doom(struct head_core *core, struct head_task *task,
@@ -486,8 +498,8 @@ void head_task_cancel(struct head_core *core, struct head_task *task, bool force
 
 void head_task_describe(const struct head_task *task, char out[160])
 {
-    static const char *const kinds[] = {"task", "copy", "send", "receive", "put",
-                                        "read", "put",  "put",  "task",    "graph"};
+    static const char *const kinds[] = {"task", "copy", "send", "receive", "put", "read",
+                                        "put",  "put",  "task", "graph",   "put", "get"};
     const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 
     if (task->id == 0) {

@@ -98,6 +98,7 @@ struct head_launch {
     size_t data_length;
     uint64_t offset;
     uint64_t length;
+    uint64_t host_buffer; /* PUT_HOST, GET_HOST */
     uint32_t peer;
     uint64_t request;
     uint64_t order;         /* 0: the next one */

@@ -28,6 +28,8 @@
 
 #define CLIENTS_MAX 1024u /* connections; those without a hello yet count too */
 
+static void host_buffers_drop_of(struct store_daemon *daemon, uint32_t reader);
+
 static void client_drop(struct store_daemon *daemon, struct store_client *client)
 {
     pl_debug("store", "client %d is gone", (int)client->pid);
@@ -37,6 +39,7 @@ static void client_drop(struct store_daemon *daemon, struct store_client *client
     store_link_finish(&client->link);
     if (client->greeted) {
         workers_ring(daemon, store_lanes_release(&daemon->host, client->reader));
+        host_buffers_drop_of(daemon, client->reader);
         store_host_remove_reader(&daemon->host, client->reader);
         workers_tell_reader(daemon, client->reader, false);
     }
@@ -54,7 +57,7 @@ static plasmon_status_t client_error(struct store_client *client,
                                    .chunk_id    = request->chunk_id,
                                    .status      = error};
 
-    (void)snprintf(answer.text, sizeof(answer.text), "%s", text);
+    (void)snprintf(answer.text, sizeof(answer.text), "%.255s", text);
     return store_link_send(&client->link, &answer, NULL, 0);
 }
 
@@ -142,6 +145,114 @@ static plasmon_status_t client_get_lane(struct store_daemon *daemon,
     return store_setup_lane(&daemon->host, message->host_device, lane, true, &client->link);
 }
 
+/* ------------------------------------------------------------------------------------------------ host buffers */
+
+/* The memory goes when the last worker has let go of it. */
+static void host_buffer_drop(struct store_daemon *daemon, struct store_host_buffer *buffer)
+{
+    workers_tell_host_buffer(daemon, buffer, false);
+    store_host_buffers_drop(&daemon->host, buffer);
+}
+
+static void host_buffers_drop_of(struct store_daemon *daemon, uint32_t reader)
+{
+    const struct store_host_buffer *buffer;
+
+    for (size_t i = 0; (buffer = store_host_buffers_at(&daemon->host, i)) != NULL;) {
+        if (buffer->reader == reader && buffer->fd >= 0) {
+            host_buffer_drop(daemon, store_host_buffers_find(&daemon->host, buffer->id));
+            i = 0; /* others may have moved */
+        } else {
+            i++;
+        }
+    }
+}
+
+static plasmon_status_t client_get_host_buffer(struct store_daemon *daemon,
+                                               struct store_client *client,
+                                               const struct store_control *message)
+{
+    struct store_host_buffer *buffer;
+    struct pl_err err;
+    plasmon_status_t status;
+
+    if (!client->greeted) {
+        return client_error(client, message, PLASMON_EINVAL, "hello comes first");
+    }
+    status =
+        store_host_buffers_make(&daemon->host, client->reader, message->chunk_id,
+                                message->bytes, workers_present(daemon), &buffer, &err);
+    if (status != PLASMON_OK) {
+        return client_error(client, message, status, err.text);
+    }
+    workers_tell_host_buffer(daemon, buffer, true);
+    clients_tell_host_buffers(daemon); /* there may be no worker to wait for */
+    return PLASMON_OK;
+}
+
+static plasmon_status_t client_drop_host_buffer(struct store_daemon *daemon,
+                                                struct store_client *client,
+                                                const struct store_control *message)
+{
+    struct store_host_buffer *buffer =
+        store_host_buffers_find(&daemon->host, message->offset);
+
+    if (client->greeted && buffer != NULL && buffer->reader == client->reader) {
+        host_buffer_drop(daemon, buffer);
+    }
+    return PLASMON_OK;
+}
+
+static struct store_client *client_of_reader(struct store_daemon *daemon, uint32_t reader)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &daemon->clients) {
+        struct store_client *client = pl_container_of(pos, struct store_client, list);
+
+        if (client->greeted && client->reader == reader) {
+            return client;
+        }
+    }
+    return NULL;
+}
+
+static plasmon_status_t host_buffer_answer(struct store_daemon *daemon,
+                                           struct store_client *client,
+                                           struct store_host_buffer *buffer)
+{
+    const struct store_control request = {.chunk_id = buffer->request};
+    char text[160];
+
+    if (buffer->failed == PLASMON_OK) {
+        return store_setup_host_buffer(&daemon->host, buffer, buffer->request,
+                                       &client->link);
+    }
+    (void)snprintf(text, sizeof(text),
+                   "the worker of device %u of this host cannot page-lock %llu bytes: %s",
+                   buffer->failed_device, (unsigned long long)buffer->bytes,
+                   pl_status_text(buffer->failed));
+    return client_error(client, &request, buffer->failed, text);
+}
+
+void clients_tell_host_buffers(struct store_daemon *daemon)
+{
+    struct store_host_buffer *buffer;
+
+    while ((buffer = store_host_buffers_decided(&daemon->host)) != NULL) {
+        struct store_client *client = client_of_reader(daemon, buffer->reader);
+        bool keep                   = client != NULL && buffer->failed == PLASMON_OK;
+
+        /* A client that cannot be told is found out when its socket is looked at. */
+        if (client != NULL && host_buffer_answer(daemon, client, buffer) == PLASMON_OK) {
+            (void)daemon_link_flush(daemon, &client->link, &client->control);
+        }
+        if (!keep) {
+            host_buffer_drop(daemon, buffer);
+        }
+    }
+}
+
 static plasmon_status_t client_message(struct store_daemon *daemon,
                                        struct store_client *client,
                                        const struct store_control *message)
@@ -155,6 +266,10 @@ static plasmon_status_t client_message(struct store_daemon *daemon,
         return client_get_chunk(daemon, client, message);
     case STORE_CONTROL_GET_LANE:
         return client_get_lane(daemon, client, message);
+    case STORE_CONTROL_GET_HOST_BUFFER:
+        return client_get_host_buffer(daemon, client, message);
+    case STORE_CONTROL_HOST_BUFFER_DROP:
+        return client_drop_host_buffer(daemon, client, message);
     case STORE_CONTROL_NEW_HEAD_FD:
         return daemon->options->embedded
                    ? embedded_send_head_fd(daemon, &client->link)

@@ -3,12 +3,12 @@
  * on a socketpair that the store made; clients of the host on a socket in a 0700 folder (SO_PEERCRED must be the same user), or
  * on a socketpair in the embedded default; the embedded head on a socketpair too.
  *
- *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD
+ *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD, HOST_BUFFER_READY, HOST_BUFFER_GONE
  *   store  -> worker  SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
- *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), ERROR
- *   client -> store   CLIENT_HELLO, GET_CHUNK, GET_LANE, NEW_HEAD_FD (embedded only)
- *   store  -> client  CLIENT_SETUP .. CLIENT_SETUP(DONE), CHUNK (+fd; rw if the chunk is client-writable), LANE (+2 fds), ERROR,
- *                     HEAD_FD (+fd; embedded only, the first one unasked right after start)
+ *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), HOST_BUFFER (+fd), HOST_BUFFER_DROP, ERROR
+ *   client -> store   CLIENT_HELLO, GET_CHUNK, GET_LANE, GET_HOST_BUFFER, HOST_BUFFER_DROP, NEW_HEAD_FD (embedded only)
+ *   store  -> client  CLIENT_SETUP .. CLIENT_SETUP(DONE), CHUNK (+fd; rw if the chunk is client-writable), LANE (+2 fds),
+ *                     HOST_BUFFER (+fd), ERROR, HEAD_FD (+fd; embedded only, the first one unasked right after start)
  *   store  -> head    ADD_CONNECTION (+fd; embedded only): one end of a stream socketpair to be served
  *
  * `version` is STORE_CONTROL_VERSION in every message; a message is exactly sizeof(struct store_control) long. A client that sends
@@ -35,6 +35,13 @@
  * of the device's worker, which got the slab before, in a LANE of its own. A restarted worker gets all of them before DONE.
  * ERROR EAGAIN: the device's lanes are all in use; ask again later.
  *
+ * HOST BUFFERS (store/host_buffer.h). GET_HOST_BUFFER names `bytes`, and in chunk_id a number of the client's own for the question.
+ * Every worker gets HOST_BUFFER with `offset` (the buffer's number), `bytes` and the descriptor, and answers HOST_BUFFER_READY with
+ * `offset` and the status of registering it. The client gets HOST_BUFFER likewise (with its chunk_id) when all have, or ERROR: ELIMIT
+ * (the host's limit), EAGAIN (there will be room when what was dropped is gone), or what a worker said. HOST_BUFFER_DROP with `offset`, from
+ * a client and to the workers, ends it; a worker says HOST_BUFFER_GONE when it has let go. A restarted worker gets all that there are
+ * before DONE.
+ *
  * PINS_ADD: a page `reader` (+fd read-only, bytes) is in use from now on; a page under a known number replaces the old one.
  * PINS_ADD carries in `offset` the reader epoch that it begins; SETUP's PINS message carries the current one. The store raises
  * reader_epoch in every timeline before the new reader can pin. So a writer that, after DOOMED or CONSUMED, finds reader_epoch of its
@@ -42,7 +49,7 @@
  * PINS_REMOVE: the reader is gone and its page was cleared; unmap it. PEER_UP: the worker of host_device said READY (again).
  * READY: text may name the device. FATAL: status and text say why the worker is about to exit; they go into WorkerDown.
  * ERROR to a client echoes host_device and chunk_id of the request that failed. The connection stays, but for status EVERSION,
- * EMALFORMED, EAUTH and ELIMIT, after which the store closes it.
+ * EMALFORMED, EAUTH, and ELIMIT in answer to CLIENT_HELLO, after which the store closes it.
  */
 #ifndef STORE_CONTROL_H
 #define STORE_CONTROL_H
@@ -69,10 +76,15 @@ enum store_control_type {
     STORE_CONTROL_ADD_CONNECTION = 12, /* to the embedded head */
     STORE_CONTROL_NEW_HEAD_FD =
         13, /* asks for a HEAD_FD: the connection to the head broke */
-    STORE_CONTROL_PEER_UP     = 14,
-    STORE_CONTROL_PINS_REMOVE = 15,
-    STORE_CONTROL_GET_LANE    = 16,
-    STORE_CONTROL_LANE        = 17,
+    STORE_CONTROL_PEER_UP           = 14,
+    STORE_CONTROL_PINS_REMOVE       = 15,
+    STORE_CONTROL_GET_LANE          = 16,
+    STORE_CONTROL_LANE              = 17,
+    STORE_CONTROL_GET_HOST_BUFFER   = 18,
+    STORE_CONTROL_HOST_BUFFER       = 19,
+    STORE_CONTROL_HOST_BUFFER_READY = 20,
+    STORE_CONTROL_HOST_BUFFER_DROP  = 21,
+    STORE_CONTROL_HOST_BUFFER_GONE  = 22,
 };
 
 struct store_control {

@@ -280,16 +280,17 @@ static plasmon_status_t gpus_add(struct store_daemon *daemon, uint32_t *out_coun
     return status;
 }
 
+static uint64_t quarter_of_ram(void)
+{
+    struct sysinfo info = {0};
+
+    return sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 4 : 1ull << 30;
+}
+
 /* Default memory of a CPU device: its share of a quarter of the RAM, at least 64 MiB, in whole chunks. */
 static uint64_t cpu_memory_default(uint32_t count)
 {
-    struct sysinfo info = {0};
-    uint64_t bytes      = 1ull << 30;
-
-    if (sysinfo(&info) == 0) {
-        bytes = (uint64_t)info.totalram * info.mem_unit / 4;
-    }
-    return pl_max_u64(bytes / count, 64u << 20) & ~((2ull << 20) - 1);
+    return pl_max_u64(quarter_of_ram() / count, 64u << 20) & ~((2ull << 20) - 1);
 }
 
 static plasmon_status_t cpus_add(struct store_daemon *daemon, uint32_t count,
@@ -317,6 +318,8 @@ static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *
     if (status != PLASMON_OK) {
         return status;
     }
+    daemon->host.buffer_bytes_max =
+        daemon->options->host_memory != 0 ? daemon->options->host_memory : quarter_of_ram();
     if (cpus == STORE_AUTO) {
         cpus = gpus > 0 ? 0 : 2;
     }

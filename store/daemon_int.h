@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "store/daemon.h"
 #include "store/host.h"
+#include "store/host_buffers.h"
 #include "store/link.h"
 #include "store/worker_proc.h"
 
@@ -119,6 +120,11 @@ void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came
 /* A lane was made. */
 void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
                        const struct store_host_lane *lane);
+/* Bit i: device i has a worker that hears us. */
+uint64_t workers_present(const struct store_daemon *daemon);
+/* A host buffer was made, or is to be dropped: to all of its holders. */
+void workers_tell_host_buffer(struct store_daemon *daemon,
+                              const struct store_host_buffer *buffer, bool came);
 /* Bit i: device i has something to do in its lanes. */
 void workers_ring(struct store_daemon *daemon, uint64_t devices);
 
@@ -127,6 +133,8 @@ plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err)
 plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid,
                              struct pl_err *err); /* takes fd */
 void clients_finish(struct store_daemon *daemon);
+/* Host buffers that every worker has answered for: to who asked for them. */
+void clients_tell_host_buffers(struct store_daemon *daemon);
 
 /* embedded.c */
 plasmon_status_t embedded_start(struct store_daemon *daemon, struct pl_err *err);

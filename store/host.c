@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "device/device.h"
+#include "store/host_buffers.h"
 #include "store/lanes.h"
 
 #define PAGE_BYTES 4096u
@@ -34,6 +35,7 @@ uint64_t store_host_pins_bytes(void)
 void store_host_init(struct store_host *host)
 {
     memset(host, 0, sizeof(*host));
+    host->buffers = PL_VEC_INIT(struct store_host_buffer *);
     for (uint32_t i = 0; i < STORE_READER_MAX; i++) {
         host->readers[i] = (struct store_host_reader){.fd = -1, .fd_ro = -1};
     }
@@ -112,6 +114,7 @@ void store_host_finish(struct store_host *host)
         device_close_all(&host->devices[i]);
     }
     host->device_count = 0;
+    store_host_buffers_finish(host);
     for (uint32_t i = 0; i < STORE_READER_MAX; i++) {
         reader_close(host, i);
     }

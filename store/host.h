@@ -65,6 +65,10 @@ struct store_host {
     struct store_host_reader readers[STORE_READER_MAX];
     struct store_pins *pages[STORE_READER_MAX]; /* NULL: none */
     uint64_t reader_epoch; /* pages made for clients; in every timeline too */
+    struct pl_vec buffers; /* struct store_host_buffer *; host_buffers.h */
+    uint64_t
+        buffer_bytes; /* of all of them, those too that some worker has not let go of yet */
+    uint64_t buffer_bytes_max;
 };
 
 #define STORE_STAGE_BYTES ((uint64_t)STORE_STAGE_SLOTS * STORE_STAGE_SLOT_BYTES)

@@ -40,6 +40,8 @@ static const struct option options[] = {
     {"--device-memory", "BYTES", OPTION_BYTES, AT(device_memory), "all",
      "memory of each device to use (suffix K, M, G); CPU devices share a quarter of the "
      "RAM by default"},
+    {"--host-memory", "BYTES", OPTION_BYTES, AT(host_memory), "a quarter of the RAM",
+     "host memory that clients of this host may have page-locked in all (suffix K, M, G)"},
     {"--token-file", "FILE", OPTION_TEXT, AT(token_file), "$PLASMON_TOKEN",
      "file with the cluster's token"},
     {"--socket-dir", "DIR", OPTION_TEXT, AT(socket_dir),

@@ -27,6 +27,7 @@ struct store_options {
     bool allow_source;       /* workers run C text of clients */
     bool check_functions;    /* workers check what functions write */
     const char *library_dir; /* NULL: workers load no libraries */
+    uint64_t host_memory;    /* for host buffers of clients; 0: a quarter of the RAM */
     bool embedded;
     int client_pidfd; /* -1: none */
     int client_fd;    /* -1: none */

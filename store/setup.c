@@ -180,6 +180,35 @@ static plasmon_status_t setup_lanes(const struct setup *setup, uint32_t device)
     return status;
 }
 
+plasmon_status_t store_setup_host_buffer(const struct store_host *host,
+                                         const struct store_host_buffer *buffer,
+                                         uint32_t request, struct store_link *link)
+{
+    struct store_control message = {.type     = STORE_CONTROL_HOST_BUFFER,
+                                    .total    = host->device_count,
+                                    .count    = 1,
+                                    .chunk_id = request,
+                                    .offset   = buffer->id,
+                                    .bytes    = buffer->bytes};
+
+    return store_link_send(link, &message, &buffer->fd, 1);
+}
+
+static plasmon_status_t setup_host_buffers(const struct setup *setup)
+{
+    const struct store_host_buffer *buffer;
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0;
+         status == PLASMON_OK && (buffer = store_host_buffers_at(setup->host, i)) != NULL;
+         i++) {
+        if (buffer->fd >= 0) { /* otherwise it is dropped */
+            status = store_setup_host_buffer(setup->host, buffer, 0, setup->link);
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t setup_done(const struct setup *setup)
 {
     struct store_control message = setup->base;
@@ -226,6 +255,9 @@ plasmon_status_t store_setup_worker(const struct store_host *host, uint32_t devi
     }
     if (status == PLASMON_OK) {
         status = setup_lanes(&setup, device);
+    }
+    if (status == PLASMON_OK) {
+        status = setup_host_buffers(&setup);
     }
     return status == PLASMON_OK ? setup_done(&setup) : status;
 }

@@ -3,6 +3,7 @@
 #define STORE_SETUP_H
 
 #include "store/host.h"
+#include "store/host_buffers.h"
 #include "store/link.h"
 
 /* All SETUP and CHUNK messages of a worker, for its first start and every restart. */
@@ -19,6 +20,11 @@ plasmon_status_t store_setup_chunk(const struct store_host *host, uint32_t devic
 plasmon_status_t store_setup_lane(const struct store_host *host, uint32_t device,
                                   const struct store_host_lane *lane, bool for_client,
                                   struct store_link *link) PL_MUST_CHECK;
+/* One HOST_BUFFER; request: the client's number for its question, else 0. */
+plasmon_status_t store_setup_host_buffer(const struct store_host *host,
+                                         const struct store_host_buffer *buffer,
+                                         uint32_t request,
+                                         struct store_link *link) PL_MUST_CHECK;
 /* One PINS_ADD. */
 plasmon_status_t store_setup_reader(const struct store_host *host, uint32_t reader,
                                     struct store_link *link) PL_MUST_CHECK;

@@ -142,6 +142,14 @@ static void worker_message(struct store_daemon *daemon, struct store_worker *wor
             worker_sent(daemon, worker, embedded_send_head_fd(daemon, &worker->link));
         }
         break;
+    case STORE_CONTROL_HOST_BUFFER_READY:
+        store_host_buffers_said(&daemon->host, worker->host_device, message->offset,
+                                (plasmon_status_t)message->status);
+        clients_tell_host_buffers(daemon);
+        break;
+    case STORE_CONTROL_HOST_BUFFER_GONE:
+        store_host_buffers_gone(&daemon->host, worker->host_device, message->offset);
+        break;
     default: {
         char why[96];
 
@@ -352,6 +360,7 @@ static plasmon_status_t worker_spawn(struct store_daemon *daemon,
     daemon_watch(daemon, &worker->control, worker->link.fd, EPOLLIN, worker_control_ready);
     pl_info("store", "worker of device %u started: incarnation %u, pid %d",
             worker->host_device, worker->proc.incarnation, (int)worker->child.pid);
+    store_host_buffers_handed(&daemon->host, worker->host_device);
     worker_sent(daemon, worker,
                 store_setup_worker(&daemon->host, worker->host_device, &worker->link));
     return PLASMON_OK;
@@ -370,6 +379,8 @@ static void worker_bury(struct store_daemon *daemon, struct store_worker *worker
     if (daemon->stopping) {
         return; /* there will be no reader of what is left */
     }
+    store_host_buffers_down(&daemon->host, worker->host_device);
+    clients_tell_host_buffers(daemon); /* nobody else is waited for, perhaps */
     freed = store_host_device_down(&daemon->host, worker->host_device);
     if (freed > 0) {
         pl_info("store", "device %u: %u buffers that the dead worker had given up are free",
@@ -612,6 +623,36 @@ void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
         worker_sent(
             daemon, worker,
             store_setup_lane(&daemon->host, host_device, lane, false, &worker->link));
+    }
+}
+
+uint64_t workers_present(const struct store_daemon *daemon)
+{
+    uint64_t present = 0;
+
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        present |= (uint64_t)(daemon->workers[i].link.fd >= 0) << i;
+    }
+    return present;
+}
+
+void workers_tell_host_buffer(struct store_daemon *daemon,
+                              const struct store_host_buffer *buffer, bool came)
+{
+    struct store_control drop = {.type   = STORE_CONTROL_HOST_BUFFER_DROP,
+                                 .total  = daemon->host.device_count,
+                                 .offset = buffer->id};
+    uint64_t holders          = buffer->holders; /* telling one may end it */
+
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *worker = &daemon->workers[i];
+
+        if ((holders & UINT64_C(1) << i) != 0 && worker->link.fd >= 0) {
+            worker_sent(
+                daemon, worker,
+                came ? store_setup_host_buffer(&daemon->host, buffer, 0, &worker->link)
+                     : store_link_send(&worker->link, &drop, NULL, 0));
+        }
     }
 }
 

@@ -26,7 +26,9 @@ enum transfer_route {
     TRANSFER_NCCL   = 3,
     TRANSFER_INLINE = 4, /* puts and reads inside messages */
     TRANSFER_LANE   = 5, /* puts and gets through clients' lanes (store/lane.h) */
-    TRANSFER_ROUTES = 6,
+    TRANSFER_HOST_BUFFER =
+        6, /* puts and gets of memory that clients share with us (store/host_buffer.h) */
+    TRANSFER_ROUTES = 7,
 };
 
 struct transfer_counters {

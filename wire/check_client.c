@@ -43,6 +43,29 @@ static plasmon_status_t check_put(const Plasmon__V1__Task *task, struct pl_err *
     return check_bytes(&task->data, WIRE_DATA_BYTES_MAX, "data", err);
 }
 
+/* A copy between an object and memory of the client's host. What the buffer has room for is known there. */
+static plasmon_status_t check_host_copy(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    bool put = task->kind == PLASMON__V1__TASK_KIND__TASK_PUT_HOST;
+
+    if (task->n_args != 1 || task->args[0]->mode != (put ? PLASMON__V1__MODE__MODE_OUT
+                                                         : PLASMON__V1__MODE__MODE_IN)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a %s has one argument, %s",
+                          put ? "PUT_HOST" : "GET_HOST", put ? "OUT" : "IN");
+    }
+    if (put && (task->args[0]->shape == NULL || task->args[0]->n_view != 0)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a PUT_HOST makes a ref with a shape");
+    }
+    if (task->host_buffer == 0 || task->host_offset > WIRE_VALUE_BYTES_MAX ||
+        task->data.len != 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "host buffer %llx, byte %llu, and %zu bytes of data",
+                          (unsigned long long)task->host_buffer,
+                          (unsigned long long)task->host_offset, task->data.len);
+    }
+    return PLASMON_OK;
+}
+
 static plasmon_status_t check_graph_task(const Plasmon__V1__Task *task, struct pl_err *err)
 {
     plasmon_status_t status = check_count(task->n_bind, WIRE_RANGES_MAX, "bind", err);
@@ -142,6 +165,10 @@ static plasmon_status_t check_task_kind(const Plasmon__V1__Task *task, struct pl
         task->kind == PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH) {
         return check_graph_task(task, err);
     }
+    if (task->kind == PLASMON__V1__TASK_KIND__TASK_PUT_HOST ||
+        task->kind == PLASMON__V1__TASK_KIND__TASK_GET_HOST) {
+        return check_host_copy(task, err);
+    }
     if (task->data.len != 0) {
         return pl_err_set(err, PLASMON_EMALFORMED, "it carries data and is no PUT");
     }
@@ -159,7 +186,7 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
     if (task->id == 0) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its id is 0");
     }
-    if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH) {
+    if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_GET_HOST) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its kind is %d", (int)task->kind);
     }
     if (task->priority < -1 || task->priority > 1) {

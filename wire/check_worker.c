@@ -144,8 +144,11 @@ static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct p
     plasmon_status_t status;
 
     if (launch->seq == 0 ||
-        (unsigned)launch->kind > PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH ||
-        (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) != (launch->graph != 0)) {
+        (unsigned)launch->kind > PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ||
+        (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) != (launch->graph != 0) ||
+        (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ||
+         launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) !=
+            (launch->host_buffer != 0)) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its seq is %llu and its kind %d",
                           (unsigned long long)launch->seq, (int)launch->kind);
     }

@@ -78,10 +78,11 @@ struct worker_condemned {
 
 /* As RouteStats.route. */
 enum {
-    WORKER_ROUTE_LOCAL  = 0,
-    WORKER_ROUTE_PEER   = 1,
-    WORKER_ROUTE_HOST   = 2,
-    WORKER_ROUTE_INLINE = 4,
+    WORKER_ROUTE_LOCAL       = 0,
+    WORKER_ROUTE_PEER        = 1,
+    WORKER_ROUTE_HOST        = 2,
+    WORKER_ROUTE_INLINE      = 4,
+    WORKER_ROUTE_HOST_BUFFER = 6,
 };
 
 /* What came from another device on one route (traffic.c). */
@@ -153,6 +154,13 @@ struct worker_ops {
     /* Enqueue: read back; when done the implementation reports WorkerData{request}. */
     plasmon_status_t (*read)(void *user, uint32_t stream, uint64_t src_offset,
                              uint64_t length, uint64_t request);
+    /* Enqueue: one copy from, or to, memory of a client (store/host_buffer.h). Not OK: err says why, and nothing was enqueued. */
+    plasmon_status_t (*put_host)(void *user, uint32_t stream, uint64_t dst_offset,
+                                 uint64_t host_buffer, uint64_t host_offset,
+                                 uint64_t length, struct pl_err *err);
+    plasmon_status_t (*get_host)(void *user, uint32_t stream, uint64_t src_offset,
+                                 uint64_t host_buffer, uint64_t host_offset,
+                                 uint64_t length, struct pl_err *err);
     /* Enqueue a function. args[i].data.addr is an arena offset here; scratch too. tag: seq, comes back in worker_core_failed(). */
     uint64_t (*scratch_bytes)(void *user, const struct kernel_function *function,
                               const struct kernel_arg *args, uint32_t arg_count,

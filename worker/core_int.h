@@ -112,6 +112,7 @@ struct worker_launch {
     uint64_t offset;
     uint64_t length;
     uint64_t request;
+    uint64_t host_buffer;
     uint64_t client;
     uint64_t task;
     uint64_t scratch_offset;
@@ -239,6 +240,7 @@ plasmon_status_t worker_node_create(struct worker_core *core,
                                     struct worker_launch **out_launch, struct pl_err *err);
 /* Place and strides of a view in a buffer that holds operand->frame. */
 void worker_operand_aim(struct worker_operand *operand, size_t n_view, const int64_t *view);
+uint64_t worker_operand_bytes_shown(const struct worker_operand *operand);
 plasmon_status_t worker_launch_create(struct worker_core *core,
                                       const Plasmon__V1__Launch *message,
                                       struct worker_launch **out_launch,

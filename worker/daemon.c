@@ -138,6 +138,21 @@ static void limits_look(struct worker_daemon *daemon)
     }
 }
 
+/* Tell the store what has been registered, and let go of what it wants dropped once nothing is on the device. */
+static void host_buffers_look(struct worker_daemon *daemon)
+{
+    struct worker_host_buffers *buffers = &daemon->executor.host_buffers;
+    plasmon_status_t status             = worker_host_buffers_tell(buffers);
+
+    if (status == PLASMON_OK && worker_host_buffers_waiting(buffers) &&
+        worker_core_idle(daemon->core) && !worker_lanes_busy(&daemon->executor.lanes)) {
+        status = worker_host_buffers_idle(buffers);
+    }
+    if (status != PLASMON_OK) {
+        _exit(0); /* the store is gone */
+    }
+}
+
 static void step_locked(struct worker_daemon *daemon)
 {
     do {
@@ -149,6 +164,7 @@ static void step_locked(struct worker_daemon *daemon)
     if (daemon->executor.functions.unload_count > 0 && worker_core_idle(daemon->core)) {
         worker_functions_idle(&daemon->executor.functions);
     }
+    host_buffers_look(daemon);
 }
 
 struct meter {
@@ -509,6 +525,9 @@ static void control_take(struct worker_daemon *daemon)
     }
     if (status == PLASMON_OK) {
         status = worker_lanes_take(&daemon->executor.lanes, &err);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_host_buffers_take(&daemon->executor.host_buffers, &err);
     }
     if (status != PLASMON_OK) {
         worker_daemon_end(daemon, WORKER_EXIT_HEAD_LOST, status, err.text);

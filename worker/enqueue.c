@@ -254,6 +254,25 @@ static plasmon_status_t stage_enqueue(struct worker_core *core,
     return status;
 }
 
+static plasmon_status_t host_copy_enqueue(struct worker_core *core,
+                                          const struct worker_launch *launch,
+                                          uint32_t stream, struct pl_err *err)
+{
+    const struct worker_operand *operand = &launch->operands[0];
+    bool put = launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST;
+    plasmon_status_t (*copy)(void *, uint32_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                             struct pl_err *) =
+        put ? core->config.ops->put_host : core->config.ops->get_host;
+
+    if (copy == NULL) {
+        return pl_err_set(err, PLASMON_ENOTSUP,
+                          "this worker has no host memory of clients");
+    }
+    return copy(core->config.user, stream, operand->offset + operand->arg.data.addr,
+                launch->host_buffer, launch->offset, worker_operand_bytes_shown(operand),
+                err);
+}
+
 static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_launch *launch,
                                      uint32_t stream, struct pl_err *err)
 {
@@ -285,6 +304,9 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
         return ops->read(user, stream, operands[0].offset + launch->offset, launch->length,
                          launch->request);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
+        return host_copy_enqueue(core, launch, stream, err);
     default:
         return PLASMON_OK; /* ALLOC, SEAL, SKIP: the table and the word are all there is */
     }

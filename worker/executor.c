@@ -265,6 +265,46 @@ static plasmon_status_t op_read(void *user, uint32_t stream, uint64_t src_offset
                               request);
 }
 
+/*
+ * Unlike a lane's copies these are launches: they go into the device's streams in the one order. The pages are locked, so the call that
+ * enqueues does not wait.
+ */
+static plasmon_status_t host_copy(struct worker_executor *executor, uint32_t stream,
+                                  bool put, uint64_t device_offset, uint64_t host_buffer,
+                                  uint64_t host_offset, uint64_t length, struct pl_err *err)
+{
+    uint64_t device = worker_memory_own(executor->memory, device_offset).addr;
+    uint64_t host   = (uint64_t)(uintptr_t)worker_host_buffers_at(
+          &executor->host_buffers, host_buffer, host_offset, length, err);
+    plasmon_status_t status;
+
+    if (host == 0) {
+        return err->status;
+    }
+    status = device_copy(executor->streams[stream],
+                         put ? DEVICE_COPY_HOST_TO_DEVICE : DEVICE_COPY_DEVICE_TO_HOST,
+                         put ? device : host, put ? host : device, length);
+    if (status == PLASMON_OK) {
+        transfer_count(&executor->counters, TRANSFER_HOST_BUFFER, length);
+    }
+    return status;
+}
+
+static plasmon_status_t op_put_host(void *user, uint32_t stream, uint64_t dst_offset,
+                                    uint64_t host_buffer, uint64_t host_offset,
+                                    uint64_t length, struct pl_err *err)
+{
+    return host_copy(user, stream, true, dst_offset, host_buffer, host_offset, length, err);
+}
+
+static plasmon_status_t op_get_host(void *user, uint32_t stream, uint64_t src_offset,
+                                    uint64_t host_buffer, uint64_t host_offset,
+                                    uint64_t length, struct pl_err *err)
+{
+    return host_copy(user, stream, false, src_offset, host_buffer, host_offset, length,
+                     err);
+}
+
 /* ------------------------------------------------------------------------------------------------ functions */
 
 /* A stream of ours, or a branch of what is being recorded. */
@@ -629,6 +669,8 @@ const struct worker_ops worker_executor_ops = {
     .bulk_expect      = op_bulk_expect,
     .put              = op_put,
     .read             = op_read,
+    .put_host         = op_put_host,
+    .get_host         = op_get_host,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
     .function         = op_function,
@@ -716,7 +758,11 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
         return pl_err_set(err, PLASMON_ELIMIT, "no eventfd for completions");
     }
     worker_lanes_init(&executor->lanes, device, shared, memory, &executor->counters);
-    status = timelines_register(executor);
+    status = worker_host_buffers_init(&executor->host_buffers, device, shared,
+                                      executor->notify_fd);
+    if (status == PLASMON_OK) {
+        status = timelines_register(executor);
+    }
     if (status == PLASMON_OK) {
         status = streams_create(executor);
     }
@@ -749,6 +795,7 @@ void worker_executor_finish(struct worker_executor *executor)
     }
     worker_bulk_finish(&executor->bulk);
     worker_lanes_finish(&executor->lanes);
+    worker_host_buffers_finish(&executor->host_buffers);
     worker_trace_finish(&executor->trace);
     worker_check_finish(&executor->check);
     worker_functions_finish(&executor->functions);

@@ -12,6 +12,7 @@
 #include "worker/check.h"
 #include "worker/core.h"
 #include "worker/functions.h"
+#include "worker/host_buffers.h"
 #include "worker/inline.h"
 #include "worker/lanes.h"
 #include "worker/memory.h"
@@ -50,6 +51,7 @@ struct worker_executor {
     struct worker_inline puts;
     struct worker_inline reads;
     struct worker_lanes lanes;
+    struct worker_host_buffers host_buffers;
     struct worker_bulk bulk;
     struct worker_functions functions;
     struct worker_check check;

@@ -191,6 +191,16 @@ void worker_operand_aim(struct worker_operand *operand, size_t n_view, const int
     operand->bytes = (uint64_t)pl_box_elements(&operand->frame) * element_bytes;
 }
 
+uint64_t worker_operand_bytes_shown(const struct worker_operand *operand)
+{
+    uint64_t bytes = pl_dtype_bytes(operand->arg.dtype);
+
+    for (uint32_t i = 0; i < operand->arg.ndim; i++) {
+        bytes *= (uint64_t)operand->arg.dim[i];
+    }
+    return bytes;
+}
+
 static void arg_get(const Plasmon__V1__Operand *message, struct worker_operand *operand)
 {
     operand->arg.mode      = message->mode;
@@ -257,12 +267,27 @@ static bool only_operand_writes(const struct worker_launch *launch)
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEAL:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return true;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
         return launch->offset + launch->data_bytes == launch->operands[0].bytes;
     default:
         return false;
     }
+}
+
+/* What the operand shows lies side by side, in C order. */
+static bool without_gaps(const struct kernel_arg *arg)
+{
+    int64_t want = 1;
+
+    for (uint32_t i = arg->ndim; i-- > 0;) {
+        if (arg->dim[i] != 1 && arg->stride[i] != want) {
+            return false;
+        }
+        want *= arg->dim[i];
+    }
+    return true;
 }
 
 static bool only_operand_fits(const struct worker_launch *launch)
@@ -277,6 +302,8 @@ static bool only_operand_fits(const struct worker_launch *launch)
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
         return launch->offset <= bytes && launch->length <= bytes - launch->offset &&
                launch->length <= WIRE_DATA_BYTES_MAX;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
+        return without_gaps(&launch->operands[0].arg);
     default:
         return true;
     }
@@ -344,6 +371,7 @@ static plasmon_status_t launch_fill(struct worker_core *core,
     launch->offset      = message->offset;
     launch->length      = message->length;
     launch->request     = message->request;
+    launch->host_buffer = message->host_buffer;
     launch->client      = message->client;
     launch->task        = message->task;
     launch->submit_ns   = message->submit_ns;
@@ -474,8 +502,8 @@ bool worker_launch_is_half(const struct worker_launch *launch)
 
 static const char *kind_name(uint32_t kind)
 {
-    static const char *const names[] = {"run",  "copy",  "send", "receive", "put",
-                                        "read", "alloc", "seal", "skip",    "graph"};
+    static const char *const names[] = {"run",   "copy", "send", "receive", "put", "read",
+                                        "alloc", "seal", "skip", "graph",   "put", "get"};
 
     return kind < PL_COUNT(names) ? names[kind] : "?";
 }
@@ -532,6 +560,11 @@ static void facts_of_bytes(const struct worker_core *core,
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
         facts->route = WORKER_ROUTE_INLINE;
         facts->bytes = launch->length;
+        break;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
+        facts->route = WORKER_ROUTE_HOST_BUFFER;
+        facts->bytes = worker_operand_bytes_shown(&launch->operands[0]);
         break;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
         facts->bytes = piece_bytes(launch); /* perhaps a part of its buffer */

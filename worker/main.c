@@ -103,9 +103,13 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
     status = worker_core_recover(daemon->core, &enqueued, &daemon->unfinished);
     if (status == PLASMON_OK) {
         status = worker_lanes_take(&daemon->executor.lanes, err);
+        if (status == PLASMON_OK) {
+            status = worker_host_buffers_take(&daemon->executor.host_buffers, err);
+        }
         if (status != PLASMON_OK) {
             return status;
         }
+        worker_host_buffers_settle(&daemon->executor.host_buffers); /* launches name them */
     }
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "what the last worker left does not make sense: %s",

@@ -17,6 +17,7 @@ void worker_shared_init(struct worker_shared *shared, int control_fd)
     shared->head_fd    = -1;
     shared->chunks     = PL_VEC_INIT(struct worker_shared_chunk);
     shared->lanes      = PL_VEC_INIT(int);
+    shared->buffers    = PL_VEC_INIT(struct worker_shared_buffer);
     for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
         shared->doorbells[i] = -1;
     }
@@ -43,6 +44,10 @@ void worker_shared_finish(struct worker_shared *shared)
         pl_fd_close(pl_vec_at(&shared->lanes, i));
     }
     pl_vec_finish(&shared->lanes);
+    for (size_t i = 0; i < shared->buffers.count; i++) {
+        pl_fd_close(&((struct worker_shared_buffer *)pl_vec_at(&shared->buffers, i))->fd);
+    }
+    pl_vec_finish(&shared->buffers);
     pl_fd_close(&shared->head_fd);
 }
 
@@ -138,6 +143,29 @@ static plasmon_status_t setup_part(struct worker_shared *shared,
 
 /* ------------------------------------------------------------------------------------------------ messages */
 
+/* Handed over with a descriptor, or to be dropped. */
+static plasmon_status_t buffer_note(struct worker_shared *shared,
+                                    const struct store_control *message, int *fds,
+                                    unsigned fd_count)
+{
+    bool drop = message->type == STORE_CONTROL_HOST_BUFFER_DROP;
+    struct worker_shared_buffer *buffer;
+
+    if (fd_count != (drop ? 0u : 1u)) {
+        return PLASMON_EMALFORMED;
+    }
+    buffer = pl_vec_push(&shared->buffers);
+    if (buffer == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    *buffer = (struct worker_shared_buffer){
+        .id = message->offset, .bytes = message->bytes, .fd = drop ? -1 : fds[0]};
+    if (!drop) {
+        fds[0] = -1;
+    }
+    return PLASMON_OK;
+}
+
 /* Takes what it keeps of fds by setting it to -1. */
 static plasmon_status_t message_take(struct worker_shared *shared,
                                      const struct store_control *message, int *fds,
@@ -170,6 +198,9 @@ static plasmon_status_t message_take(struct worker_shared *shared,
         *lane  = fds[0];
         fds[0] = -1;
         return PLASMON_OK;
+    case STORE_CONTROL_HOST_BUFFER:
+    case STORE_CONTROL_HOST_BUFFER_DROP:
+        return buffer_note(shared, message, fds, fd_count);
     case STORE_CONTROL_PINS_ADD:
         status = fd_count == 1 ? reader_map(shared, message->reader, message->bytes, fds[0])
                                : PLASMON_EMALFORMED;

@@ -30,12 +30,20 @@ struct worker_shared {
     uint64_t pins_bytes;
     struct store_pins *readers[STORE_READER_MAX]; /* our own page too */
     uint64_t reader_epoch;                        /* readers[] is complete up to here */
-    struct pl_vec chunks; /* struct worker_shared_chunk: what came and was not taken yet */
-    struct pl_vec lanes;  /* int descriptors of STORE_LANE_BYTES, likewise */
-    int head_fd;          /* a fresh connection to the head; -1: none came */
+    struct pl_vec chunks;  /* struct worker_shared_chunk: what came and was not taken yet */
+    struct pl_vec lanes;   /* int descriptors of STORE_LANE_BYTES, likewise */
+    struct pl_vec buffers; /* struct worker_shared_buffer, likewise */
+    int head_fd;           /* a fresh connection to the head; -1: none came */
 };
 struct worker_shared_chunk {
     struct store_control message;
+    int fd;
+};
+
+/* A host buffer (store/host_buffer.h) that is handed over; or, fd -1, is to be dropped. */
+struct worker_shared_buffer {
+    uint64_t id;
+    uint64_t bytes;
     int fd;
 };
 

@@ -32,6 +32,7 @@ struct start {
     const char *cpu_devices;
     const char *gpus;
     const char *device_memory;
+    const char *host_memory;
     const char *bulk_address;
     const char *bulk_ports;
     const char *transfer;
@@ -64,6 +65,8 @@ static const struct cli_option options[] = {
     {"--bulk-ports", "A-B", CLI_TEXT, AT(bulk_ports), "and on one of these ports [any]"},
     {"--device-memory", "BYTES", CLI_TEXT, AT(device_memory),
      "memory of each device to use; suffix K, M, G"},
+    {"--host-memory", "BYTES", CLI_TEXT, AT(host_memory),
+     "host memory that clients may have page-locked; suffix K, M, G [a quarter of the RAM]"},
     {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
      "with --head: auto, peer or host [auto]"},
     {"--policy", "NAME", CLI_TEXT, AT(policy),
@@ -373,6 +376,7 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     add(&arguments, "--cpu-devices", start->cpu_devices);
     add(&arguments, "--gpus", start->gpus);
     add(&arguments, "--device-memory", start->device_memory);
+    add(&arguments, "--host-memory", start->host_memory);
     add(&arguments, "--bulk-address",
         start->bulk_address != NULL                         ? start->bulk_address
         : start->head && start->port != 0 && is_open(start) ? "default"

@@ -21,7 +21,7 @@
 #include "device/cuda/driver.h"
 
 #define DEVICE_CUDA_HOST_RANGES_MAX \
-    256 /* timelines and staging memory of every device of a host, and slack */
+    1536 /* timelines, staging memory and lanes of every device of a host; STORE_HOST_BUFFERS_MAX */
 #define DEVICE_CUDA_COPY_WIDTHS 5 /* words of 1, 2, 4, 8 and 16 bytes */
 
 struct device_cuda_host_range {

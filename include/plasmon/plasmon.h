@@ -117,10 +117,12 @@ struct plasmon_options {
     int check_functions; /* private cluster: check what functions write (docs/own-functions.md); 0: as $PLASMON_CHECK says */
     const char *
         library_dir; /* private cluster: where library functions may come from; NULL: nowhere */
+    uint64_t
+        host_memory; /* private cluster: bytes that plasmon_host_alloc() may give in all; 0: a quarter of RAM */
 };
-#define PLASMON_OPTIONS_INIT                                                  \
-    {                                                                         \
-        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define PLASMON_OPTIONS_INIT                                                     \
+    {                                                                            \
+        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 
 /**
@@ -252,6 +254,74 @@ plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name
 PLASMON_API
 plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
                                 struct plasmon_ref **out_ref);
+
+/* ------------------------------------------------------------------------------------------------ host memory */
+
+/**
+ * Page-locked memory that the devices of this host copy from and to themselves: a put from it and a get into it are one DMA each, in the
+ * one order of the device's work, with no copy by a CPU and no round trip in between (docs/transfers.md):
+ *
+ *     plasmon_host_alloc(px, bytes, (void **)&in);  plasmon_host_alloc(px, bytes, (void **)&out);
+ *     for (..) {
+ *         fill(in);
+ *         plasmon_put_async(px, in, &shape, NULL, &x);
+ *         plasmon_submit(px, &call, &y, NULL);            // reads x, makes y
+ *         plasmon_get_async(px, y, out, bytes, &got);
+ *         plasmon_wait(px, &got, 1, 1, PLASMON_FOREVER, NULL, NULL);    // the first wait of all
+ *         use(out);
+ *     }
+ *
+ * OWNERSHIP   The memory is the caller's until plasmon_host_free(), at the latest plasmon_finish(). Its content is not defined at first.
+ * WHEN A COPY IS ON ITS WAY, its range belongs to it: from the call that starts it until its ref is ready or failed - plasmon_wait(),
+ *             plasmon_on_ready() or plasmon_ready_fd() tell. A put's range may be read meanwhile, and put again; a get's not even
+ *             that. A call that would break this fails with EBUSY and starts nothing. (A session that dies fails all refs at once,
+ *             with ECLOSED or EHEADLOST, and says nothing about copies on the devices: the bytes are undefined then.)
+ * FAILURES    A worker that dies is replaced, and the copies that were not done are done again. The memory stays.
+ * LIMIT       All clients of a host together may have so much (plasmon-store --host-memory; a quarter of the RAM): ELIMIT says how much is
+ *             in use. What was freed counts until the devices have let go of it, which they do when they have nothing to do;
+ *             plasmon_host_alloc() waits a second for that.
+ * SPEED       Allocating costs about a quarter of a second a GiB: do it once. Few large pieces; at most 1024 on a host.
+ * WITHOUT A DEVICE on this host, and with devices of other hosts, the same calls do the same by the ordinary ways, and cost what those do.
+ * fork()      The child shares the memory's bytes with the parent and may neither free it nor start copies; plasmon_abandon() unmaps it.
+ * Threads     Any. Many copies may be on their way at once.
+ *
+ * @param out_data  Set on success: page-aligned.
+ * @return PLASMON_OK, EINVAL (0 bytes; in a callback), ELIMIT, ENOMEM (also: a device cannot page-lock it), ETIMEDOUT, ECLOSED, EFORKED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_host_alloc(struct plasmon_client *client, size_t bytes,
+                                    void **out_data);
+/**
+ * Free what plasmon_host_alloc() gave, by the same address. NULL is fine.
+ * @return PLASMON_OK, EBUSY (copies are on their way: nothing is freed), EINVAL (not such an address), EFORKED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_host_free(struct plasmon_client *client, void *data);
+/**
+ * plasmon_put() that returns at once: the bytes are read later. `data` lies in memory of plasmon_host_alloc(); the range may be changed when
+ * the ref is ready. Calls that use the ref may be submitted at once.
+ *
+ * @param options  As plasmon_put(). With PLASMON_ANYWHERE the object comes to a device of this host.
+ * @return as plasmon_put(); EBUSY: a get into the range is on its way; ERANGE: the shape's bytes leave the memory; EINVAL: it is no such
+ *         memory; ELIMIT: 4096 copies are on their way; EAGAIN (in a callback, see plasmon_submit()).
+ */
+PLASMON_API
+plasmon_status_t plasmon_put_async(struct plasmon_client *client, const void *data,
+                                   const struct plasmon_shape *shape,
+                                   const struct plasmon_put_options *options,
+                                   struct plasmon_ref **out_ref);
+/**
+ * plasmon_get() that returns at once: what the ref shows now - what was submitted before this call makes - is written to `data`, in C order,
+ * as soon as it is there. Writing the ref later does not disturb it.
+ *
+ * @param data      In memory of plasmon_host_alloc().
+ * @param bytes     Room there; at least what the ref shows (ESHAPE otherwise), and only that much of it is used.
+ * @param out_task  A ref that becomes ready when the bytes are there, or fails as the task that should have made them. Owned.
+ * @return PLASMON_OK, ESHAPE, EBUSY (another copy is at the range), ERANGE, EINVAL, ELIMIT, ERELEASED, EFOREIGN, EAGAIN, ECLOSED, EFORKED.
+ */
+PLASMON_API
+plasmon_status_t plasmon_get_async(struct plasmon_client *client, struct plasmon_ref *ref,
+                                   void *data, size_t bytes, struct plasmon_ref **out_task);
 
 /* ------------------------------------------------------------------------------------------------ tasks */
 

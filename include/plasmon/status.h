@@ -49,7 +49,8 @@
     XX(EHEADLOST, -39, "the head does not know this session any more")            \
     XX(ECOMPILE, -40, "source text does not compile")                             \
     XX(ETIMELIMIT, -41, "ran longer than its time limit")                         \
-    XX(ESINGULAR, -42, "matrix is singular or not positive definite")
+    XX(ESINGULAR, -42, "matrix is singular or not positive definite")             \
+    XX(EBUSY, -43, "memory is in use by a copy on its way")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),

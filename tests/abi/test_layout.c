@@ -13,7 +13,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_shape, ndim, 4);
     EXPECT_AT(plasmon_shape, dim, 8);
 
-    ASSERT_EQ(sizeof(struct plasmon_options), 112);
+    ASSERT_EQ(sizeof(struct plasmon_options), 120);
     EXPECT_AT(plasmon_options, size, 0);
     EXPECT_AT(plasmon_options, address, 8);
     EXPECT_AT(plasmon_options, token, 16);
@@ -28,6 +28,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_options, bin_dir, 88);
     EXPECT_AT(plasmon_options, check_functions, 96);
     EXPECT_AT(plasmon_options, library_dir, 104);
+    EXPECT_AT(plasmon_options, host_memory, 112);
 
     ASSERT_EQ(sizeof(struct plasmon_put_options), 24);
     EXPECT_AT(plasmon_put_options, device, 8);
@@ -103,6 +104,7 @@ TEST(numbers_of_statuses_and_dtypes_are_frozen)
     ASSERT_EQ(PLASMON_ECOMPILE, -40);
     ASSERT_EQ(PLASMON_ETIMELIMIT, -41);
     ASSERT_EQ(PLASMON_ESINGULAR, -42);
+    ASSERT_EQ(PLASMON_EBUSY, -43);
     ASSERT_EQ(PLASMON_BOOL, 1);
     ASSERT_EQ(PLASMON_F32, 12);
     ASSERT_EQ(PLASMON_C128, 15);

@@ -171,12 +171,18 @@ void started_begin(void)
 
 void started_cluster(unsigned devices)
 {
+    started_cluster_with(devices, NULL, NULL);
+}
+
+void started_cluster_with(unsigned devices, const char *option, const char *value)
+{
     char count[16], said[4096];
 
     started_begin();
     (void)snprintf(count, sizeof(count), "%u", devices);
     if (STARTED_RUN(said, sizeof(said), "plasmon", "start", "--head", "--cpu-devices",
-                    count, "--gpus", "none", "--device-memory", "64M") != 0) {
+                    count, "--gpus", "none", "--device-memory", "64M", option,
+                    value) != 0) {
         test_fail(__FILE__, __LINE__, "plasmon start: %s", said);
     }
 }

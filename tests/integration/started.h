@@ -34,6 +34,7 @@ void started_begin(void);
  * PLASMON_TOKEN is set. Its address: started_address().
  */
 void started_cluster(unsigned devices);
+void started_cluster_with(unsigned devices, const char *option, const char *value);
 const char *started_address(void);
 struct plasmon_client *started_join(void);
 plasmon_status_t started_try_join(const char *address, const char *token,

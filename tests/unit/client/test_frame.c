@@ -177,7 +177,9 @@ TEST(the_largest_task_fits_into_the_room_that_the_encoder_reserves)
                               .place        = UINT32_MAX,
                               .retries      = UINT32_MAX,
                               .donatable    = true,
-                              .launch_shape = launch_shape};
+                              .launch_shape = launch_shape,
+                              .host_buffer  = UINT64_MAX,
+                              .host_offset  = UINT64_MAX};
     struct frame frame;
 
     memset(label, 'x', sizeof(label) - 1);
@@ -232,6 +234,30 @@ TEST(a_payload_arrives_whole)
     wire_arena_finish(&arena);
     frame_finish(&frame);
     pl_free(data);
+}
+
+TEST(a_host_copy_names_its_memory)
+{
+    struct pl_shape shape  = {.dtype = PL_U8, .ndim = 1, .dim = {1 << 20}};
+    struct frame_arg arg   = {.mode = 2, .ref = 5, .shape = &shape};
+    struct frame_task task = {.id          = 6,
+                              .kind        = PLASMON__V1__TASK_KIND__TASK_PUT_HOST,
+                              .args        = &arg,
+                              .arg_count   = 1,
+                              .host_buffer = 0x8000000000000001,
+                              .host_offset = 1ull << 40};
+    Plasmon__V1__ClientFrame *got;
+    struct wire_arena arena;
+    struct frame frame;
+
+    frame_init(&frame);
+    ASSERT_OK(frame_add_task(&frame, &task));
+    got = decode(&frame, &arena);
+    ASSERT_EQ(got->tasks[0]->kind, PLASMON__V1__TASK_KIND__TASK_PUT_HOST);
+    ASSERT_EQ(got->tasks[0]->host_buffer, task.host_buffer);
+    ASSERT_EQ(got->tasks[0]->host_offset, task.host_offset);
+    wire_arena_finish(&arena);
+    frame_finish(&frame);
 }
 
 TEST(releases_of_neighbours_become_one_range)

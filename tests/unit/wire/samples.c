@@ -345,6 +345,38 @@ static const Plasmon__V1__WorkerCommand worker_graph = {
     .graph_free   = LIST(uint64_t, 1, 2),
 };
 
+/* ------------------------------------------------------------------------------------------ host memory */
+
+#define TASK_PUT_HOST                                                             \
+    MESSAGE(Task, task, .id = 305, .kind = PLASMON__V1__TASK_KIND__TASK_PUT_HOST, \
+            .n_args = 1, .args = LIST(Plasmon__V1__Arg *, ARG_OUT),               \
+            .host_buffer = 0x8877665544332211, .host_offset = 4096)
+#define TASK_GET_HOST                                                             \
+    MESSAGE(Task, task, .id = 306, .kind = PLASMON__V1__TASK_KIND__TASK_GET_HOST, \
+            .n_args = 1, .args = LIST(Plasmon__V1__Arg *, ARG_IN), .host_buffer = 7)
+
+static const Plasmon__V1__ClientFrame client_host = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header  = HEADER(8),
+    .n_tasks = 2,
+    .tasks   = LIST(Plasmon__V1__Task *, TASK_PUT_HOST, TASK_GET_HOST),
+};
+
+static const Plasmon__V1__WorkerCommand worker_host = {
+    .base       = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header     = HEADER(8),
+    .n_launches = 2,
+    .launches =
+        LIST(Plasmon__V1__Launch *,
+             MESSAGE(Launch, launch, .seq = 14, .order = 36,
+                     .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST, .n_operands = 1,
+                     .operands = LIST(Plasmon__V1__Operand *, OPERAND), .offset = 4096,
+                     .host_buffer = 0x8877665544332211),
+             MESSAGE(Launch, launch, .seq = 15, .order = 37,
+                     .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST, .n_operands = 1,
+                     .operands = LIST(Plasmon__V1__Operand *, OPERAND), .host_buffer = 7)),
+};
+
 /* ------------------------------------------------------------------------------------------ defined functions */
 
 #define DEFINE_SOURCE                                                                      \
@@ -464,6 +496,8 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"node_command", &node_command.base, sample_node_command},
     {"client_graph", &client_graph.base, sample_client_frame},
     {"worker_graph", &worker_graph.base, sample_worker_command},
+    {"client_host", &client_host.base, sample_client_frame},
+    {"worker_host", &worker_host.base, sample_worker_command},
     {"client_function", &client_function.base, sample_client_frame},
     {"worker_function", &worker_function.base, sample_worker_command},
     {"worker_bulk", &worker_bulk.base, sample_worker_command},

@@ -129,6 +129,35 @@ TEST(tasks_are_checked)
     wire_arena_finish(&arena);
 }
 
+TEST(host_copies_are_checked)
+{
+    static uint8_t byte;
+
+    one_init();
+    one.task.kind = PLASMON__V1__TASK_KIND__TASK_GET_HOST;
+    refuse_one(PLASMON_EMALFORMED, "tasks[0]: host buffer 0");
+    one.task.kind        = PLASMON__V1__TASK_KIND__TASK_GET_HOST;
+    one.task.host_buffer = 7;
+    one.task.host_offset = UINT64_MAX;
+    refuse_one(PLASMON_EMALFORMED, "byte 18446744073709551615");
+    one.task.kind        = PLASMON__V1__TASK_KIND__TASK_GET_HOST;
+    one.task.host_buffer = 7;
+    one.task.data        = (ProtobufCBinaryData){.len = 1, .data = &byte};
+    refuse_one(PLASMON_EMALFORMED, "1 bytes of data");
+    one.task.kind        = PLASMON__V1__TASK_KIND__TASK_GET_HOST;
+    one.task.host_buffer = 7;
+    one.task.n_args      = 0;
+    refuse_one(PLASMON_EMALFORMED, "a GET_HOST has one argument, IN");
+    one.task.kind        = PLASMON__V1__TASK_KIND__TASK_PUT_HOST;
+    one.task.host_buffer = 7;
+    refuse_one(PLASMON_EMALFORMED, "a PUT_HOST has one argument, OUT");
+    one.task.kind        = PLASMON__V1__TASK_KIND__TASK_PUT_HOST;
+    one.task.host_buffer = 7;
+    one.arg.mode         = PLASMON__V1__MODE__MODE_OUT;
+    refuse_one(PLASMON_EMALFORMED, "a PUT_HOST makes a ref with a shape");
+    wire_arena_finish(&arena);
+}
+
 TEST(launch_shapes_are_checked)
 {
     uint32_t shape[8] = {1, 1, 1, 32, 1, 1, 0, 0};

@@ -1,0 +1,182 @@
+/*
+ * Copies between objects and memory of a client's host (store/host_buffer.h): put from it, get into it. Each is one launch on a device of
+ * that host, numbered like every other one, so a put, the tasks that read it and a get of their result need no word from anybody in
+ * between: the device does them one after the other.
+ *
+ * The head knows the memory by its number alone. Whether there is such memory, and enough of it, the worker finds out, which has it
+ * mapped; what of it is in use is the client's own business. That is why such a launch, once sent, is resolved only when it
+ * is over (task.c): the client may use the memory again then.
+ *
+ * A get has all that it reads in one buffer, side by side, so that it is one copy. What does not lie so is copied together on the device
+ * first; what lies on other hosts is brought to one of the client's.
+ */
+#include "head/core_int.h"
+
+#include <string.h>
+
+static struct head_launch launch_of(struct head_core *core, struct head_client *client,
+                                    const Plasmon__V1__Task *task, uint32_t kind,
+                                    const struct head_operand *operand)
+{
+    return (struct head_launch){
+        .kind          = kind,
+        .device        = operand->buffer->device,
+        .client        = client,
+        .id            = task->id,
+        .label         = task->label,
+        .operands      = operand,
+        .operand_count = 1,
+        .host_buffer   = task->host_buffer,
+        .offset        = task->host_offset,
+        .submit_ns     = task->submit_ns != 0 ? task->submit_ns
+                         : core->tracing != 0 ? core->trace_ns
+                                              : 0,
+        .retries_max   = task->retries == 0 ? core->config.retries : task->retries - 1,
+    };
+}
+
+plasmon_status_t head_host_put(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    struct head_buffer *buffer;
+    struct head_tile *tile;
+    struct head_array *array;
+    struct head_operand operand;
+    struct head_launch launch;
+    struct pl_shape shape;
+    plasmon_status_t status = wire_shape_get(task->args[0]->shape, &shape, err);
+
+    if (status == PLASMON_OK) {
+        status =
+            head_put_array(core, client, task->args[0]->ref, &shape, task->place,
+                           client->host, task->put_donatable, &buffer, &tile, &array, err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    array->put_offset = UINT64_MAX; /* all of it comes at once */
+    operand           = head_operand_whole(buffer, true, true);
+    launch =
+        launch_of(core, client, task, PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST, &operand);
+    head_task_makes(core, head_task_start(core, &launch), tile);
+    head_tile_release(core, tile);
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ get */
+
+static bool on_host(const struct head_device *device, const struct head_client *client)
+{
+    return !device->gone && device->joined && strcmp(device->host, client->host) == 0;
+}
+
+/* A device of the client's host: one that holds all of the box, else as for a task. */
+static struct head_device *device_for(struct head_core *core,
+                                      const struct head_client *client,
+                                      struct head_array *array, const struct pl_box *box,
+                                      struct head_failure **out_failure)
+{
+    struct head_want want = {.array = array,
+                             .box   = *box,
+                             .bytes = (uint64_t)pl_box_elements(box) *
+                                      pl_dtype_bytes(array->shape.dtype),
+                             .host = client->host};
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        if (on_host(device, client) &&
+            head_move_common(array, box, device, false) != NULL) {
+            return device;
+        }
+    }
+    return head_place(core, &want, 1, 0, out_failure);
+}
+
+/* The buffer in which the view lies side by side; held for the caller. io_view: in the coordinates of that buffer's frame. */
+static struct head_buffer *buffer_for(struct head_core *core, struct head_device *device,
+                                      struct head_array *array, struct pl_view *io_view,
+                                      struct head_failure **out_failure)
+{
+    struct head_array *dense = NULL;
+    struct head_buffer *buffer;
+    struct pl_box hull = pl_view_hull(io_view);
+
+    if (!pl_view_dense(io_view)) {
+        dense = head_read_compact(core, array, io_view, device->index + 1, out_failure);
+        if (dense == NULL) {
+            return NULL;
+        }
+        array    = dense;
+        hull     = dense->extent;
+        *io_view = pl_view_of_box(&hull);
+    }
+    buffer = head_move_read(core, array, &hull, device, false, out_failure);
+    if (buffer != NULL && !head_view_without_gaps(io_view, &buffer->frame)) {
+        head_buffer_release(core, buffer);
+        buffer = head_move_read(core, array, &hull, device, true, out_failure);
+    }
+    if (dense != NULL) {
+        head_array_release(core, dense); /* its buffer is held */
+    }
+    return buffer;
+}
+
+static bool get_start(struct head_core *core, struct head_client *client,
+                      const Plasmon__V1__Task *task, const struct head_arg *arg,
+                      struct head_failure **out_failure)
+{
+    struct head_failure *failure = head_array_failure(arg->array, &arg->hull);
+    struct pl_view view          = arg->view;
+    struct head_device *device;
+    struct head_buffer *buffer;
+    struct head_operand operand;
+    struct head_launch launch;
+
+    if (failure != NULL) {
+        *out_failure = head_failure_create(
+            PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
+            "get %llu needs the result of a task that failed; the first failure: %s",
+            (unsigned long long)task->id, failure->text);
+        return false;
+    }
+    device = device_for(core, client, arg->array, &arg->hull, out_failure);
+    buffer =
+        device != NULL ? buffer_for(core, device, arg->array, &view, out_failure) : NULL;
+    if (buffer == NULL) {
+        return false;
+    }
+    operand = (struct head_operand){.mode   = PLASMON__V1__MODE__MODE_IN,
+                                    .buffer = buffer,
+                                    .reads  = true,
+                                    .box    = pl_view_hull(&view),
+                                    .view   = view};
+    launch =
+        launch_of(core, client, task, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST, &operand);
+    (void)head_task_start(core, &launch); /* the core owns it */
+    head_buffer_release(core, buffer);    /* the launch uses it */
+    return true;
+}
+
+plasmon_status_t head_host_get(struct head_core *core, struct head_client *client,
+                               const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    struct head_failure *failure = NULL;
+    struct head_arg arg;
+    plasmon_status_t status = head_arg_resolve(core, client, task->args[0], &arg, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    head_reduce_fold(core, arg.array);
+    if (!get_start(core, client, task, &arg, &failure)) {
+        if (failure->first_task == 0) {
+            failure->first_task   = task->id;
+            failure->first_client = client->id;
+        }
+        head_client_failed(core, client, task->id, failure);
+        core->tasks_failed++;
+        head_failure_release(failure);
+    }
+    return PLASMON_OK;
+}

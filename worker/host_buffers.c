@@ -1,0 +1,319 @@
+#include "worker/host_buffers.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+enum host_buffer_state { BUFFER_REGISTERING, BUFFER_READY, BUFFER_FAILED };
+
+struct worker_host_buffer {
+    uint64_t id;
+    uint64_t bytes;
+    void *memory;
+    enum host_buffer_state state;
+    bool dropping;           /* or to be dropped as soon as the thread is through with it */
+    struct pl_list link;     /* jobs, over or drops */
+    plasmon_status_t status; /* of the thread's job */
+};
+
+/* ------------------------------------------------------------------------------------------------ the thread */
+
+static struct worker_host_buffer *job_take(struct worker_host_buffers *buffers)
+{
+    struct worker_host_buffer *buffer = NULL;
+
+    pl_mutex_lock(&buffers->lock);
+    while (!buffers->stop && pl_list_empty(&buffers->jobs)) {
+        pl_cond_wait(&buffers->changed, &buffers->lock);
+    }
+    if (!buffers->stop) {
+        buffer = pl_list_first(&buffers->jobs, struct worker_host_buffer, link);
+        pl_list_remove(&buffer->link);
+    }
+    pl_mutex_unlock(&buffers->lock);
+    return buffer;
+}
+
+static void *thread_main(void *user)
+{
+    struct worker_host_buffers *buffers = user;
+    struct worker_host_buffer *buffer;
+    const uint64_t one = 1;
+
+    while ((buffer = job_take(buffers)) != NULL) {
+        buffer->status =
+            pl_fault_point("worker.host_register")
+                ? PLASMON_ENOMEM
+                : device_host_register(buffers->device, buffer->memory, buffer->bytes);
+        pl_mutex_lock(&buffers->lock);
+        pl_list_add_tail(&buffers->over, &buffer->link);
+        buffers->registering--;
+        atomic_fetch_add(&buffers->over_count, 1);
+        pl_cond_broadcast(&buffers->changed);
+        pl_mutex_unlock(&buffers->lock);
+        if (write(buffers->wake_fd, &one, sizeof(one)) < 0) {
+            pl_debug("worker", "eventfd is full"); /* it is raised */
+        }
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+plasmon_status_t worker_host_buffers_init(struct worker_host_buffers *buffers,
+                                          struct device *device,
+                                          struct worker_shared *shared, int wake_fd)
+{
+    plasmon_status_t status;
+
+    memset(buffers, 0, sizeof(*buffers));
+    buffers->device  = device;
+    buffers->shared  = shared;
+    buffers->wake_fd = wake_fd;
+    pl_map_init(&buffers->by_id);
+    pl_list_init(&buffers->drops);
+    pl_list_init(&buffers->jobs);
+    pl_list_init(&buffers->over);
+    status = pl_mutex_init(&buffers->lock, PL_RANK_KERNELS);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = pl_cond_init(&buffers->changed);
+    if (status != PLASMON_OK) {
+        pl_mutex_finish(&buffers->lock);
+    }
+    return status;
+}
+
+static void buffer_destroy(struct worker_host_buffers *buffers,
+                           struct worker_host_buffer *buffer)
+{
+    (void)pl_map_remove(&buffers->by_id, buffer->id);
+    pl_list_remove(&buffer->link);
+    if (buffer->state == BUFFER_READY) {
+        device_host_unregister(buffers->device, buffer->memory);
+    }
+    pl_fd_unmap(buffer->memory, buffer->bytes);
+    pl_free(buffer);
+}
+
+void worker_host_buffers_finish(struct worker_host_buffers *buffers)
+{
+    size_t index = 0;
+    uint64_t id;
+    void *value;
+
+    if (buffers->started) {
+        pl_mutex_lock(&buffers->lock);
+        buffers->stop = true;
+        pl_cond_broadcast(&buffers->changed);
+        pl_mutex_unlock(&buffers->lock);
+        (void)pthread_join(buffers->thread, NULL); /* it is ours, and was started */
+    }
+    while (pl_map_next(&buffers->by_id, &index, &id, &value)) {
+        struct worker_host_buffer *buffer = value;
+
+        if (buffer->state == BUFFER_REGISTERING && buffer->status == PLASMON_OK) {
+            buffer->state = BUFFER_READY; /* nobody asked the thread's answer any more */
+        }
+        buffer_destroy(buffers, buffer);
+        index = 0;
+    }
+    pl_map_finish(&buffers->by_id);
+    pl_cond_finish(&buffers->changed);
+    pl_mutex_finish(&buffers->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------ what the store says */
+
+static plasmon_status_t thread_start(struct worker_host_buffers *buffers)
+{
+    if (!buffers->started) {
+        buffers->started =
+            pthread_create(&buffers->thread, NULL, thread_main, buffers) == 0;
+    }
+    return buffers->started ? PLASMON_OK : PLASMON_ELIMIT;
+}
+
+static plasmon_status_t buffer_add(struct worker_host_buffers *buffers,
+                                   const struct worker_shared_buffer *given)
+{
+    struct worker_host_buffer *buffer;
+    plasmon_status_t status;
+
+    if (given->id == 0 || given->bytes == 0 ||
+        pl_map_get(&buffers->by_id, given->id) != NULL) {
+        return PLASMON_EMALFORMED;
+    }
+    buffer = PL_NEW(struct worker_host_buffer);
+    if (buffer == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    buffer->id     = given->id;
+    buffer->bytes  = given->bytes;
+    buffer->status = PLASMON_EINTERNAL; /* until the thread says something else */
+    pl_list_init(&buffer->link);
+    status = pl_fd_map(given->fd, given->bytes, 1, &buffer->memory);
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
+    status = thread_start(buffers);
+    if (status == PLASMON_OK) {
+        status = pl_map_set(&buffers->by_id, buffer->id, buffer);
+    }
+    if (status != PLASMON_OK) {
+        goto err_unmap;
+    }
+    pl_mutex_lock(&buffers->lock);
+    pl_list_add_tail(&buffers->jobs, &buffer->link);
+    buffers->registering++;
+    pl_cond_broadcast(&buffers->changed);
+    pl_mutex_unlock(&buffers->lock);
+    return PLASMON_OK;
+
+err_unmap:
+    pl_fd_unmap(buffer->memory, buffer->bytes);
+err_free:
+    pl_free(buffer);
+    return status;
+}
+
+static plasmon_status_t say(struct worker_host_buffers *buffers, uint32_t type, uint64_t id,
+                            plasmon_status_t said)
+{
+    struct store_control message = {.type = type, .offset = id, .status = (int32_t)said};
+
+    return worker_shared_send(buffers->shared, &message, -1);
+}
+
+static plasmon_status_t buffer_drop(struct worker_host_buffers *buffers, uint64_t id)
+{
+    struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
+
+    if (buffer == NULL) { /* it could not even be mapped */
+        return say(buffers, STORE_CONTROL_HOST_BUFFER_GONE, id, PLASMON_OK);
+    }
+    if (!buffer->dropping) {
+        buffer->dropping = true;
+        if (buffer->state != BUFFER_REGISTERING) {
+            pl_list_add_tail(&buffers->drops, &buffer->link);
+        }
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
+                                          struct pl_err *err)
+{
+    struct pl_vec *given    = &buffers->shared->buffers;
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; i < given->count; i++) {
+        struct worker_shared_buffer *one = pl_vec_at(given, i);
+
+        if (status == PLASMON_OK && one->fd < 0) {
+            status = buffer_drop(buffers, one->id);
+        } else if (status == PLASMON_OK) {
+            status = buffer_add(buffers, one);
+            if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
+                /* There is no room for it: its client does without, and everybody else goes on. */
+                status = say(buffers, STORE_CONTROL_HOST_BUFFER_READY, one->id, status);
+            }
+        }
+        pl_fd_close(&one->fd);
+    }
+    pl_vec_clear(given);
+    return status == PLASMON_OK
+               ? PLASMON_OK
+               : pl_err_set(err, status, "host buffers: %s", pl_status_text(status));
+}
+
+void worker_host_buffers_settle(struct worker_host_buffers *buffers)
+{
+    pl_mutex_lock(&buffers->lock);
+    while (buffers->registering > 0) {
+        pl_cond_wait(&buffers->changed, &buffers->lock);
+    }
+    pl_mutex_unlock(&buffers->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------ what we say */
+
+plasmon_status_t worker_host_buffers_tell(struct worker_host_buffers *buffers)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    while (atomic_load(&buffers->over_count) > 0) {
+        struct worker_host_buffer *buffer;
+
+        pl_mutex_lock(&buffers->lock);
+        buffer = pl_list_first(&buffers->over, struct worker_host_buffer, link);
+        pl_list_remove(&buffer->link);
+        atomic_fetch_sub(&buffers->over_count, 1);
+        pl_mutex_unlock(&buffers->lock);
+        buffer->state = buffer->status == PLASMON_OK ? BUFFER_READY : BUFFER_FAILED;
+        if (buffer->state == BUFFER_FAILED) {
+            pl_warn("worker",
+                    "a client's host buffer of %llu bytes cannot be page-locked: %s",
+                    (unsigned long long)buffer->bytes, pl_status_text(buffer->status));
+        }
+        if (buffer->dropping) {
+            pl_list_add_tail(&buffers->drops, &buffer->link);
+        }
+        if (status == PLASMON_OK) {
+            status =
+                say(buffers, STORE_CONTROL_HOST_BUFFER_READY, buffer->id, buffer->status);
+        }
+    }
+    return status;
+}
+
+plasmon_status_t worker_host_buffers_idle(struct worker_host_buffers *buffers)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    while (status == PLASMON_OK && !pl_list_empty(&buffers->drops)) {
+        struct worker_host_buffer *buffer =
+            pl_list_first(&buffers->drops, struct worker_host_buffer, link);
+        uint64_t id = buffer->id;
+
+        buffer_destroy(buffers, buffer);
+        status = say(buffers, STORE_CONTROL_HOST_BUFFER_GONE, id, PLASMON_OK);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ launches */
+
+void *worker_host_buffers_at(const struct worker_host_buffers *buffers, uint64_t id,
+                             uint64_t offset, uint64_t bytes, struct pl_err *err)
+{
+    const struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
+
+    if (buffer == NULL) {
+        (void)pl_err_set(
+            err, PLASMON_ENOENT,
+            "the host memory that it names is gone: it was freed, or its client "
+            "ended");
+        return NULL;
+    }
+    if (buffer->state != BUFFER_READY) {
+        (void)pl_err_set(err, PLASMON_ENOMEM,
+                         "this device's worker cannot page-lock the %llu bytes of host "
+                         "memory: %s",
+                         (unsigned long long)buffer->bytes, pl_status_text(buffer->status));
+        return NULL;
+    }
+    if (bytes > buffer->bytes || offset > buffer->bytes - bytes) {
+        (void)pl_err_set(err, PLASMON_ERANGE,
+                         "%llu bytes from %llu on of %llu bytes of host memory",
+                         (unsigned long long)bytes, (unsigned long long)offset,
+                         (unsigned long long)buffer->bytes);
+        return NULL;
+    }
+    return (uint8_t *)buffer->memory + offset;
+}
