@@ -1,5 +1,5 @@
 # The CUDA device and the kernels need nvcc and the toolkit's headers at build time, and nothing at link time: driver,
-# cuBLAS and NVRTC are loaded when the program runs. Without nvcc the build is CPU-only.
+# cuBLAS, cuFFT, cuSOLVER and NVRTC are loaded when the program runs. Without nvcc the build is CPU-only.
 set(PLASMON_HAVE_CUDA OFF)
 if(NOT PLASMON_CUDA STREQUAL "OFF")
   find_program(PLASMON_NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin PATHS /usr/local/cuda/bin)

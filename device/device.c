@@ -473,6 +473,11 @@ plasmon_status_t device_launch(struct device_stream *stream, void *function,
     return stream->device->ops->launch(stream, function, shape, params);
 }
 
+plasmon_status_t device_enter(struct device *device)
+{
+    return device->ops->enter == NULL ? PLASMON_OK : device->ops->enter(device);
+}
+
 void *device_cublas(struct device *device, struct pl_err *why)
 {
     if (device->ops->cublas == NULL) {

@@ -244,6 +244,10 @@ struct device_launch_shape {
 };
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
+/*
+ * CUDA: make the device's context the calling thread's, for libraries that take what is current. Nothing to do on CPU devices.
+ */
+plasmon_status_t device_enter(struct device *device);
 /* cuBLAS handle of the device, made at open; NULL on CPU devices or when cuBLAS is missing (why says so). */
 void *device_cublas(struct device *device, struct pl_err *why);
 /*

@@ -104,6 +104,7 @@ struct device_ops {
                                         struct pl_err *err);
     plasmon_status_t (*launch)(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
+    plasmon_status_t (*enter)(struct device *device); /* NULL: nothing to do */
     void *(*cublas)(struct device *device, struct pl_err *why);
     void *(*cublas_on)(struct device_stream *stream, struct pl_err *why);
     void *(*cublas_symbol)(struct device *device, const char *name);

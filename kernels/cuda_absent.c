@@ -49,6 +49,34 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
                       function->name);
 }
 
+plasmon_status_t kernel_cuda_prepared(struct kernel_cuda *cuda,
+                                      const struct kernel_function *function,
+                                      const struct kernel_arg *args, uint32_t arg_count,
+                                      const union kernel_scalar *scalars, bool keep,
+                                      struct pl_err *err)
+{
+    (void)cuda;
+    (void)args;
+    (void)arg_count;
+    (void)scalars;
+    (void)keep;
+    return pl_err_set(err, PLASMON_ENOTSUP, "%s: this build has no CUDA kernels",
+                      function->name);
+}
+
+plasmon_status_t kernel_cuda_prepare(struct kernel_cuda *cuda,
+                                     const struct kernel_function *function,
+                                     const struct kernel_arg *args, uint32_t arg_count,
+                                     const union kernel_scalar *scalars, struct pl_err *err)
+{
+    return kernel_cuda_prepared(cuda, function, args, arg_count, scalars, false, err);
+}
+
+void kernel_cuda_release(struct kernel_cuda *cuda)
+{
+    (void)cuda;
+}
+
 bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
                          struct pl_err *out_err)
 {

@@ -10,6 +10,7 @@
 #include "base/lock.h"
 #include "kernels/cuda_failures.h"
 #include "kernels/cuda_params.h"
+#include "kernels/cuda_plans.h"
 #include "kernels/kernel_int.h"
 #include "kernels/cpu.h" /* the scratch of products is the same */
 #include "kernels/walk.h"
@@ -124,6 +125,8 @@
     CUDA_SINGLES(XX, matrix, lower)                                               \
     CUDA_SINGLES(XX, matrix, factor_diagonal)                                     \
     CUDA_SINGLES(XX, matrix, check_diagonal)                                      \
+    CUDA_SINGLES(XX, matrix, upper)                                               \
+    CUDA_SINGLES(XX, matrix, pivots_product)                                      \
     XX(select, report)                                                            \
     XX(linalg, product_i32)                                                       \
     XX(linalg, product_i64)                                                       \
@@ -201,9 +204,10 @@ struct kernel_cuda {
     cuda_dgemv_fn dgemv;
 
     struct cuda_failures failures; /* read by one thread at a time: see there */
+    struct cuda_plans plans;       /* likewise */
 
     struct pl_mutex
-        blas_lock; /* rank PL_RANK_KERNELS; one thread at a time uses the handle */
+        blas_lock; /* rank PL_RANK_KERNELS; one thread at a time uses a library's handle */
 };
 
 struct cuda_call {
@@ -272,6 +276,11 @@ plasmon_status_t cuda_products(const struct cuda_call *call, uint32_t dtype, dou
     XX(spmv)               \
     XX(solve)              \
     XX(cholesky)           \
+    XX(qr)                 \
+    XX(inverse)            \
+    XX(determinant)        \
+    XX(fft)                \
+    XX(ifft)               \
     XX(gemm_batched)       \
     XX(einsum)             \
     XX(arg_reduce)         \
@@ -316,6 +325,17 @@ CUDA_FUNCTIONS(XX)
                                    const struct kernel_arg *args, uint32_t arg_count, \
                                    const union kernel_scalar *scalars);
 CUDA_SCRATCH_FUNCTIONS(XX)
+#undef XX
+
+/* Of functions that want a plan (cuda_plans.h): is it at hand; make it; all the scratch of the call, which depends on it. */
+#define CUDA_PLANNED_FUNCTIONS(XX) \
+    XX(fft)                        \
+    XX(solver)
+#define XX(name)                                                                  \
+    plasmon_status_t cuda_##name##_look(const struct cuda_call *call, bool keep); \
+    plasmon_status_t cuda_##name##_make(const struct cuda_call *call);            \
+    uint64_t cuda_##name##_work(const struct cuda_call *call);
+CUDA_PLANNED_FUNCTIONS(XX)
 #undef XX
 
 #endif

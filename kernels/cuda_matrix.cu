@@ -1,5 +1,6 @@
 /*
- * CUDA kernels beside cuBLAS for triangular systems and Cholesky factors; what is launched when is in cuda_solve.c.
+ * CUDA kernels beside cuBLAS and cuSOLVER for triangular systems, Cholesky factors, QR and determinants; what is launched when is in
+ * cuda_solve.c and cuda_solver.c.
  *
  * A pivot that will not do is kept by an atomic minimum, so what is reported does not depend on timing. The factor goes on with
  * NaN then; nobody will see it.
@@ -82,6 +83,61 @@ template <typename T> KERNEL_FN void check_diagonal(const cuda_triangle &p)
     }
 }
 
+template <typename T> KERNEL_FN void upper(const cuda_upper &p)
+{
+    for (int64_t i = thread_index(); i < p.rows * p.columns; i += thread_count()) {
+        int64_t row    = i / p.columns;
+        int64_t column = i - row * p.columns;
+
+        *pointer<T>(p.data, row * p.stride[0] + column * p.stride[1]) =
+            column < row ? (T)0
+                         : *pointer<const T>(p.from, row * p.from_stride[0] +
+                                                         column * p.from_stride[1]);
+    }
+}
+
+/* A product whose exponent is kept apart, so that it overflows only where the result does. */
+struct scaled {
+    double value;
+    long long exponent;
+};
+
+KERNEL_FN scaled scaled_product(scaled a, double b)
+{
+    int more;
+    double value = frexp(a.value * b, &more);
+
+    return {value, a.exponent + more};
+}
+
+/* One block: each thread takes every 256th pivot, and the first joins what they have, in order. */
+template <typename T> KERNEL_FN void pivots_product(const cuda_pivots &p, scaled *part)
+{
+    scaled mine = {1, 0};
+
+    for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x) {
+        double pivot = (double)*pointer<const T>(p.factor, i * (p.n + 1) * (int64_t)sizeof(T));
+
+        if (*pointer<const int>(p.pivots, i * (int64_t)sizeof(int)) != i + 1) {
+            pivot = -pivot;
+        }
+        mine = scaled_product(mine, pivot);
+    }
+    part[threadIdx.x] = mine;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (unsigned i = 1; i < blockDim.x; i++) {
+            mine = scaled_product(mine, part[i].value);
+            mine.exponent += part[i].exponent;
+        }
+        mine.exponent = max(min(mine.exponent, 10000ll), -10000ll);
+        *pointer<T>(p.result, 0) =
+            *pointer<const int>(p.info, 0) > 0
+                ? (T)0
+                : (T)ldexp(mine.value, (int)mine.exponent);
+    }
+}
+
 #define MATRIX_KERNELS(T, suffix)                   \
     KERNEL(lower_##suffix, cuda_triangle)           \
     {                                               \
@@ -96,6 +152,16 @@ template <typename T> KERNEL_FN void check_diagonal(const cuda_triangle &p)
     KERNEL(check_diagonal_##suffix, cuda_triangle)  \
     {                                               \
         check_diagonal<T>(p);                       \
+    }                                               \
+    KERNEL(upper_##suffix, cuda_upper)              \
+    {                                               \
+        upper<T>(p);                                \
+    }                                               \
+    KERNEL(pivots_product_##suffix, cuda_pivots)    \
+    {                                               \
+        __shared__ scaled part[256];                \
+                                                    \
+        pivots_product<T>(p, part);                 \
     }
 MATRIX_KERNELS(float, f32)
 MATRIX_KERNELS(double, f64)

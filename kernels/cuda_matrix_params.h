@@ -19,4 +19,23 @@ struct cuda_triangle {
     uint64_t info; /* the smallest pivot, from 1, that will not do; all bits set: none */
 };
 
+/* data = the upper triangle of `from`, below it 0; strides in bytes. */
+struct cuda_upper {
+    int64_t rows;
+    int64_t columns;
+    int64_t stride[2];
+    int64_t from_stride[2];
+    uint64_t data;
+    uint64_t from;
+};
+
+/* The determinant from an LU factor: dense; int pivots from 1; int info, not 0: a pivot is 0. */
+struct cuda_pivots {
+    int64_t n;
+    uint64_t factor;
+    uint64_t pivots;
+    uint64_t info;
+    uint64_t result;
+};
+
 #endif

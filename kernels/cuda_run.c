@@ -25,11 +25,20 @@ static_assert(sizeof(struct cuda_reduce) <= 4096, "kernel parameters of every dr
 struct cuda_variant {
     plasmon_status_t (*run)(const struct cuda_call *call); /* NULL: nothing to do */
     kernel_cpu_scratch_fn scratch;
+    plasmon_status_t (*look)(const struct cuda_call *call, bool keep); /* NULL: no plan */
+    plasmon_status_t (*make)(const struct cuda_call *call);
+    uint64_t (*work)(const struct cuda_call *call);
 };
 
 #define ROW(id, fn) [KERNEL_ID_##id] = {.run = cuda_##fn}
 #define ROW_SCRATCH(id, fn) \
     [KERNEL_ID_##id] = {.run = cuda_##fn, .scratch = cuda_##fn##_scratch}
+
+#define ROW_PLANNED(id, fn, plan)                   \
+    [KERNEL_ID_##id] = {.run  = cuda_##fn,          \
+                        .look = cuda_##plan##_look, \
+                        .make = cuda_##plan##_make, \
+                        .work = cuda_##plan##_work}
 
 static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     [KERNEL_ID_noop]  = {.run = NULL},
@@ -99,6 +108,13 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW_SCRATCH(solve_triangular, solve),
     ROW_SCRATCH(cholesky, cholesky),
     ROW_SCRATCH(cholesky_solve, solve),
+    ROW_PLANNED(qr, qr, solver),
+    ROW_PLANNED(inverse, inverse, solver),
+    ROW_PLANNED(determinant, determinant, solver),
+    ROW_PLANNED(fft, fft, fft),
+    ROW_PLANNED(ifft, ifft, fft),
+    ROW_PLANNED(rfft, fft, fft),
+    ROW_PLANNED(irfft, ifft, fft),
     ROW_SCRATCH(dot, dot),
     ROW_SCRATCH(gemv, gemv),
     ROW_SCRATCH(gemm, gemm),
@@ -197,6 +213,7 @@ plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **
     if (cuda == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "out of memory for the CUDA kernels");
     }
+    cuda_plans_init(&cuda->plans);
     cuda->device          = device;
     cuda->multiprocessors = device_get_info(device)->multiprocessors;
     status                = pl_mutex_init(&cuda->blas_lock, PL_RANK_KERNELS);
@@ -225,6 +242,7 @@ void kernel_cuda_destroy(struct kernel_cuda *cuda)
     if (cuda == NULL) {
         return;
     }
+    cuda_plans_finish(&cuda->plans);
     for (uint32_t i = 0; i < CUDA_MODULE_COUNT; i++) {
         if (cuda->module[i] != NULL) {
             device_module_unload(cuda->module[i]);
@@ -243,14 +261,59 @@ bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
 
 /* ------------------------------------------------------------------------------------------------ running */
 
+static struct cuda_call call_of(struct kernel_cuda *cuda,
+                                const struct kernel_function *function,
+                                const struct kernel_arg *args, uint32_t arg_count,
+                                const union kernel_scalar *scalars, struct pl_err *err)
+{
+    return (struct cuda_call){.cuda      = cuda,
+                              .function  = function,
+                              .args      = args,
+                              .arg_count = arg_count,
+                              .scalars   = scalars,
+                              .op        = kernel_cpu_table[kernel_id_of(function)].op,
+                              .err       = err};
+}
+
+plasmon_status_t kernel_cuda_prepared(struct kernel_cuda *cuda,
+                                      const struct kernel_function *function,
+                                      const struct kernel_arg *args, uint32_t arg_count,
+                                      const union kernel_scalar *scalars, bool keep,
+                                      struct pl_err *err)
+{
+    const struct cuda_variant *variant = &variants[kernel_id_of(function)];
+    struct cuda_call call = call_of(cuda, function, args, arg_count, scalars, err);
+
+    return variant->look == NULL ? PLASMON_OK : variant->look(&call, keep);
+}
+
+plasmon_status_t kernel_cuda_prepare(struct kernel_cuda *cuda,
+                                     const struct kernel_function *function,
+                                     const struct kernel_arg *args, uint32_t arg_count,
+                                     const union kernel_scalar *scalars, struct pl_err *err)
+{
+    const struct cuda_variant *variant = &variants[kernel_id_of(function)];
+    struct cuda_call call = call_of(cuda, function, args, arg_count, scalars, err);
+
+    return variant->make == NULL ? PLASMON_OK : variant->make(&call);
+}
+
+void kernel_cuda_release(struct kernel_cuda *cuda)
+{
+    cuda_plans_release(&cuda->plans);
+}
+
 uint64_t kernel_cuda_scratch(struct kernel_cuda *cuda,
                              const struct kernel_function *function,
                              const struct kernel_arg *args, uint32_t arg_count,
                              const union kernel_scalar *scalars)
 {
     const struct cuda_variant *variant = &variants[kernel_id_of(function)];
+    struct cuda_call call = call_of(cuda, function, args, arg_count, scalars, NULL);
 
-    (void)cuda;
+    if (variant->work != NULL) {
+        return variant->work(&call);
+    }
     return variant->scratch == NULL ? 0
                                     : variant->scratch(function, args, arg_count, scalars);
 }
@@ -263,18 +326,13 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
                                  uint64_t tag, struct pl_err *err)
 {
     const struct cuda_variant *variant = &variants[kernel_id_of(function)];
-    struct cuda_call call              = {.cuda      = cuda,
-                                          .stream    = stream,
-                                          .function  = function,
-                                          .args      = args,
-                                          .arg_count = arg_count,
-                                          .scalars   = scalars,
-                                          .scratch   = scratch,
-                                          .tag       = tag,
-                                          .op        = kernel_cpu_table[kernel_id_of(function)].op,
-                                          .err       = err};
-    uint64_t needed = kernel_cuda_scratch(cuda, function, args, arg_count, scalars);
+    struct cuda_call call = call_of(cuda, function, args, arg_count, scalars, err);
+    uint64_t needed       = kernel_cuda_scratch(cuda, function, args, arg_count, scalars);
 
+    call.stream     = stream;
+    call.scratch    = scratch;
+    call.tag        = tag;
+    cuda->plans.run = cuda->plans.clock;
     if (variant->run ==
         NULL) { /* noop and touch ended in kernel_run(): this is a missing row */
         return pl_err_set(err, PLASMON_ENOTSUP, "%s has no CUDA variant", function->name);

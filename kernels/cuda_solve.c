@@ -1,8 +1,8 @@
 /*
  * Launching triangular systems and Cholesky factors: panels of ours, the rest by cuBLAS (trsm, syrk).
  *
- * cuSOLVER is not used: its handles, and the code that it loads with a first call, would block while a stream waits. A blocked
- * factor needs from a library only what cuBLAS has, which is loaded when the worker starts.
+ * cuSOLVER is not used: a blocked factor needs from a library only what cuBLAS has, which is loaded when the worker starts, so that
+ * nothing has to be prepared (cuda_plans.h).
  *
  * cuBLAS counts in columns: a row-major matrix is its own transpose there. A lower triangle is an upper one, and what multiplies from
  * the left multiplies from the right.

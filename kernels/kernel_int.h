@@ -145,6 +145,17 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
                                  const union kernel_scalar *scalars,
                                  struct device_ptr scratch, uint64_t scratch_bytes,
                                  uint64_t tag, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t kernel_cuda_prepared(struct kernel_cuda *cuda,
+                                      const struct kernel_function *function,
+                                      const struct kernel_arg *args, uint32_t arg_count,
+                                      const union kernel_scalar *scalars, bool keep,
+                                      struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t kernel_cuda_prepare(struct kernel_cuda *cuda,
+                                     const struct kernel_function *function,
+                                     const struct kernel_arg *args, uint32_t arg_count,
+                                     const union kernel_scalar *scalars,
+                                     struct pl_err *err) PL_MUST_CHECK;
+void kernel_cuda_release(struct kernel_cuda *cuda);
 bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
                          struct pl_err *out_err);
 

@@ -126,6 +126,24 @@ plasmon_status_t kernel_context_create(struct device *device,
                                        struct pl_err *err) PL_MUST_CHECK;
 void kernel_context_destroy(struct kernel_context *context);
 /*
+ * Some functions need a thing that only calls can make that allocate, load code and wait for the device (a plan of cuFFT, the handle
+ * of cuSOLVER). kernel_prepared() says whether it is at hand: PLASMON_OK, and it stays so until another call has run; EAGAIN:
+ * kernel_prepare() must be called, with nothing enqueued on the device; anything else: why it cannot be made. keep: it stays until
+ * kernel_release(), for a recorded graph. Always OK on CPU devices. One thread at a time.
+ */
+plasmon_status_t kernel_prepared(struct kernel_context *context,
+                                 const struct kernel_function *function,
+                                 const struct kernel_arg *args, uint32_t arg_count,
+                                 const union kernel_scalar *scalars, bool keep,
+                                 struct pl_err *err) PL_MUST_CHECK;
+/* What goes wrong is what the next kernel_prepared() answers. */
+plasmon_status_t kernel_prepare(struct kernel_context *context,
+                                const struct kernel_function *function,
+                                const struct kernel_arg *args, uint32_t arg_count,
+                                const union kernel_scalar *scalars,
+                                struct pl_err *err) PL_MUST_CHECK;
+void kernel_release(struct kernel_context *context); /* no recorded graph is left */
+/*
  * Bytes of scratch on the device that run() needs for this call (for strided BLAS operands, reductions, top-k ..); the caller
  * allocates it before enqueuing. 0: none.
  */

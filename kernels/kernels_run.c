@@ -175,6 +175,35 @@ uint64_t kernel_scratch_bytes(struct kernel_context *context,
     return cpu_scratch(function, args, arg_count, scalars);
 }
 
+plasmon_status_t kernel_prepared(struct kernel_context *context,
+                                 const struct kernel_function *function,
+                                 const struct kernel_arg *args, uint32_t arg_count,
+                                 const union kernel_scalar *scalars, bool keep,
+                                 struct pl_err *err)
+{
+    return context->kind == DEVICE_CUDA
+               ? kernel_cuda_prepared(context->cuda, function, args, arg_count, scalars,
+                                      keep, err)
+               : PLASMON_OK;
+}
+
+plasmon_status_t kernel_prepare(struct kernel_context *context,
+                                const struct kernel_function *function,
+                                const struct kernel_arg *args, uint32_t arg_count,
+                                const union kernel_scalar *scalars, struct pl_err *err)
+{
+    return context->kind == DEVICE_CUDA
+               ? kernel_cuda_prepare(context->cuda, function, args, arg_count, scalars, err)
+               : PLASMON_OK;
+}
+
+void kernel_release(struct kernel_context *context)
+{
+    if (context->kind == DEVICE_CUDA) {
+        kernel_cuda_release(context->cuda);
+    }
+}
+
 static plasmon_status_t run_on_cpu(struct device_stream *stream,
                                    const struct kernel_function *function,
                                    const struct kernel_arg *args, uint32_t arg_count,

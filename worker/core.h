@@ -161,6 +161,16 @@ struct worker_ops {
     plasmon_status_t (*get_host)(void *user, uint32_t stream, uint64_t src_offset,
                                  uint64_t host_buffer, uint64_t host_offset,
                                  uint64_t length, struct pl_err *err);
+    /*
+     * What a catalogue function needs before it is enqueued (kernel_prepared()); may be NULL. EAGAIN: it is being made, which
+     * begins only when `quiet`: nothing is enqueued on the device (then wake whoever calls advance). keep: for a recorded graph,
+     * until prepared_release(). Asked before scratch_bytes; args as there.
+     */
+    plasmon_status_t (*prepare)(void *user, const struct kernel_function *function,
+                                const struct kernel_arg *args, uint32_t arg_count,
+                                const union kernel_scalar *scalars, uint32_t scalar_count,
+                                bool keep, bool quiet, struct pl_err *err);
+    void (*prepared_release)(void *user); /* no recorded graph is left */
     /* Enqueue a function. args[i].data.addr is an arena offset here; scratch too. tag: seq, comes back in worker_core_failed(). */
     uint64_t (*scratch_bytes)(void *user, const struct kernel_function *function,
                               const struct kernel_arg *args, uint32_t arg_count,

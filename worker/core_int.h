@@ -229,6 +229,7 @@ struct worker_core {
     struct worker_launch *spare[WORKER_SIZE_CLASSES];
     uint64_t launch_count;
     struct pl_map graphs; /* id -> struct worker_graph */
+    uint32_t graph_count; /* with those that were freed and have launches left */
     struct pl_map pairs;  /* of peer and route -> struct worker_pair */
     uint32_t transfers_running;
 };
@@ -321,9 +322,12 @@ plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct pl_err *err);
 
 /* enqueue.c */
-/* The function of a launch, or of a node, checked against its operands; *out_scratch is what it needs. EAGAIN: it is not loaded yet. */
+/*
+ * The function of a launch, or of a node, checked against its operands; *out_scratch is what it needs. EAGAIN: it is not loaded, or
+ * what it needs is not prepared. keep: for a recorded graph.
+ */
 plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
-                                  uint64_t *out_scratch, struct pl_err *err);
+                                  bool keep, uint64_t *out_scratch, struct pl_err *err);
 plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t stream, struct pl_err *err);
 /*

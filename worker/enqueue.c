@@ -43,8 +43,22 @@ static const struct kernel_function *function_find(struct worker_core *core, uin
     return function;
 }
 
+static plasmon_status_t prepare(struct worker_core *core,
+                                const struct worker_launch *launch,
+                                const struct kernel_arg *args, bool keep,
+                                struct pl_err *err)
+{
+    const struct worker_ops *ops = core->config.ops;
+
+    return launch->function->defined || ops->prepare == NULL
+               ? PLASMON_OK
+               : ops->prepare(core->config.user, launch->function, args,
+                              launch->operand_count, launch->scalars, launch->scalar_count,
+                              keep, worker_streams_quiet(core), err);
+}
+
 plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
-                                  uint64_t *out_scratch, struct pl_err *err)
+                                  bool keep, uint64_t *out_scratch, struct pl_err *err)
 {
     struct kernel_arg_shape *shapes = room(&core->shapes, launch->operand_count);
     struct kernel_arg *args         = room(&core->args, launch->operand_count);
@@ -72,6 +86,9 @@ plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch
     status = kernel_check(launch->function, shapes, launch->operand_count, launch->scalars,
                           launch->scalar_count, err);
     *out_scratch = 0;
+    if (status == PLASMON_OK) {
+        status = prepare(core, launch, args, keep, err);
+    }
     if (status == PLASMON_OK) {
         *out_scratch = core->config.ops->scratch_bytes(
             core->config.user, launch->function, args, launch->operand_count,
@@ -108,7 +125,7 @@ bool worker_launch_check(struct worker_core *core, struct worker_launch *launch)
     if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN || launch->without_work) {
         return true;
     }
-    status = worker_run_check(core, launch, &launch->scratch_wanted, &err);
+    status = worker_run_check(core, launch, false, &launch->scratch_wanted, &err);
     if (status == PLASMON_EAGAIN) {
         return false;
     }

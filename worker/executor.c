@@ -441,6 +441,25 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     return run_put(&run, stream, scratch_offset, err);
 }
 
+static plasmon_status_t op_prepare(void *user, const struct kernel_function *function,
+                                   const struct kernel_arg *args, uint32_t arg_count,
+                                   const union kernel_scalar *scalars,
+                                   uint32_t scalar_count, bool keep, bool quiet,
+                                   struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+
+    return worker_functions_prepare(&executor->functions, function, args, arg_count,
+                                    scalars, scalar_count, keep, quiet, err);
+}
+
+static void op_prepared_release(void *user)
+{
+    const struct worker_executor *executor = user;
+
+    kernel_release(executor->kernels);
+}
+
 static const struct kernel_function *op_function(void *user, uint32_t id, bool quiet,
                                                  struct pl_err *err)
 {
@@ -672,6 +691,8 @@ const struct worker_ops worker_executor_ops = {
     .put_host         = op_put_host,
     .get_host         = op_get_host,
     .scratch_bytes    = op_scratch_bytes,
+    .prepare          = op_prepare,
+    .prepared_release = op_prepared_release,
     .run              = op_run,
     .function         = op_function,
     .function_text    = op_function_text,
@@ -783,7 +804,8 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
                           pl_status_text(status));
     }
     status = worker_functions_init(&executor->functions, device, &executor->core,
-                                   executor->notify_fd, op_report_function, executor, err);
+                                   &executor->kernels, executor->notify_fd,
+                                   op_report_function, executor, err);
     return status == PLASMON_OK ? kernel_context_create(device, &executor->kernels, err)
                                 : status;
 }

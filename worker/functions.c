@@ -13,12 +13,24 @@ enum function_state {
     FUNCTION_READY,
     FUNCTION_FAILED,
     FUNCTION_UNLOADING,
+    FUNCTION_PREPARING, /* no function of a client's, but a call of the catalogue that wants something */
+};
+
+#define PREPARED_ARGS_MAX 8u /* of functions that want something */
+
+/* The call that wants it; addresses mean nothing here. */
+struct prepared_call {
+    const struct kernel_function *function;
+    struct kernel_arg args[PREPARED_ARGS_MAX];
+    uint32_t arg_count;
+    union kernel_scalar scalars[KERNEL_SCALARS_MAX];
 };
 
 struct worker_function {
     uint32_t id;
     uint8_t hash[WIRE_HASH_BYTES];
-    enum function_state state; /* BUILDING, LOADING, UNLOADING: the thread has it */
+    enum function_state
+        state;           /* BUILDING, LOADING, UNLOADING, PREPARING: the thread has it */
     bool dead;           /* freed while the thread has it, or waiting to be unloaded */
     struct pl_list link; /* jobs, over, or unloads */
 
@@ -26,6 +38,7 @@ struct worker_function {
     struct kernel_definition definition;
     char *texts; /* what definition points into */
     struct kernel_code *code;
+    struct prepared_call *call; /* PREPARING */
     plasmon_status_t status;
     char *text; /* why it failed */
 };
@@ -36,6 +49,7 @@ static void function_destroy(struct worker_function *function)
 {
     pl_list_remove(&function->link);
     kernel_code_destroy(function->code);
+    pl_free(function->call);
     pl_free(function->texts);
     pl_free(function->text);
     pl_free(function);
@@ -136,6 +150,19 @@ static void job_build(struct worker_functions *functions, struct worker_function
     pl_str_finish(&log);
 }
 
+/* What goes wrong is told by the kernels when the launch asks again. */
+static void job_prepare(struct worker_functions *functions,
+                        const struct worker_function *function)
+{
+    const struct prepared_call *call = function->call;
+    struct pl_err err                = {.status = PLASMON_OK};
+
+    if (kernel_prepare(*functions->kernels, call->function, call->args, call->arg_count,
+                       call->scalars, &err) != PLASMON_OK) {
+        pl_info("worker", "%s", err.text);
+    }
+}
+
 static void job_do(struct worker_functions *functions, struct worker_function *function)
 {
     struct pl_err err = {.status = PLASMON_OK};
@@ -148,6 +175,9 @@ static void job_do(struct worker_functions *functions, struct worker_function *f
         if (kernel_code_load(function->code, functions->device, &err) != PLASMON_OK) {
             job_fail(function, &err, "");
         }
+        break;
+    case FUNCTION_PREPARING:
+        job_prepare(functions, function);
         break;
     default: /* UNLOADING */
         kernel_code_destroy(function->code);
@@ -219,7 +249,8 @@ static void job_give(struct worker_functions *functions, struct worker_function 
 
 plasmon_status_t worker_functions_init(struct worker_functions *functions,
                                        struct device *device,
-                                       struct worker_core *const *core, int wake_fd,
+                                       struct worker_core *const *core,
+                                       struct kernel_context *const *kernels, int wake_fd,
                                        worker_function_report_fn report, void *report_user,
                                        struct pl_err *err)
 {
@@ -228,6 +259,7 @@ plasmon_status_t worker_functions_init(struct worker_functions *functions,
     memset(functions, 0, sizeof(*functions));
     functions->device      = device;
     functions->core        = core;
+    functions->kernels     = kernels;
     functions->wake_fd     = wake_fd;
     functions->report      = report;
     functions->report_user = report_user;
@@ -287,7 +319,10 @@ static void function_land(struct worker_functions *functions,
     if (was != FUNCTION_BUILDING) {
         worker_core_resume(*functions->core);
     }
-    if (was == FUNCTION_UNLOADING) {
+    if (was == FUNCTION_PREPARING) {
+        functions->preparing = NULL;
+    }
+    if (was == FUNCTION_UNLOADING || was == FUNCTION_PREPARING) {
         function_destroy(function);
         return;
     }
@@ -457,6 +492,58 @@ const struct kernel_function *worker_functions_find(struct worker_functions *fun
     (void)pl_err_set(err, PLASMON_EAGAIN, "%s is being compiled and loaded",
                      function->definition.name);
     return NULL;
+}
+
+/* Held until it is done: nothing may be enqueued meanwhile. */
+static plasmon_status_t prepare_begin(struct worker_functions *functions,
+                                      const struct kernel_function *function,
+                                      const struct kernel_arg *args, uint32_t arg_count,
+                                      const union kernel_scalar *scalars,
+                                      uint32_t scalar_count, struct pl_err *err)
+{
+    struct worker_function *job = PL_NEW(struct worker_function);
+    struct prepared_call *call  = PL_NEW(struct prepared_call);
+
+    PL_CHECK(arg_count <= PREPARED_ARGS_MAX && scalar_count <= KERNEL_SCALARS_MAX);
+    if (job == NULL || call == NULL || thread_start(functions) != PLASMON_OK) {
+        pl_free(job);
+        pl_free(call);
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory or thread to prepare %s",
+                          function->name);
+    }
+    *call = (struct prepared_call){.function = function, .arg_count = arg_count};
+    memcpy(call->args, args, arg_count * sizeof(*args));
+    if (scalar_count != 0) {
+        memcpy(call->scalars, scalars, scalar_count * sizeof(*scalars));
+    }
+    job->call = call;
+    pl_list_init(&job->link);
+    functions->preparing = job;
+    worker_core_hold(*functions->core);
+    job_give(functions, job, FUNCTION_PREPARING);
+    return PLASMON_EAGAIN;
+}
+
+plasmon_status_t worker_functions_prepare(struct worker_functions *functions,
+                                          const struct kernel_function *function,
+                                          const struct kernel_arg *args, uint32_t arg_count,
+                                          const union kernel_scalar *scalars,
+                                          uint32_t scalar_count, bool keep, bool quiet,
+                                          struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_EAGAIN;
+
+    if (functions->preparing == NULL) { /* the thread has the kernels' plans otherwise */
+        status = kernel_prepared(*functions->kernels, function, args, arg_count, scalars,
+                                 keep, err);
+    }
+    if (status == PLASMON_EAGAIN && functions->preparing == NULL && quiet) {
+        status =
+            prepare_begin(functions, function, args, arg_count, scalars, scalar_count, err);
+    }
+    return status == PLASMON_EAGAIN
+               ? pl_err_set(err, status, "what %s needs is being prepared", function->name)
+               : status;
 }
 
 const char *worker_functions_text(const struct worker_functions *functions, uint32_t id)

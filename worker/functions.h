@@ -8,6 +8,9 @@
  * calls of the driver meanwhile: so it starts only when nothing is enqueued, and until it is over nothing is
  * (worker_core_hold). The same goes for unloading. docs/ordering.md shows why that hangs nothing.
  *
+ * What functions of the catalogue need is PREPARED in the place of a load (kernels/kernels.h: plans of cuFFT, the handle of
+ * cuSOLVER), by the same thread and under the same condition. The front of the queue alone asks for it, so there is one at a time.
+ *
  * Threads: owner only (the worker's lock); the thread inside touches nothing but its job.
  */
 #ifndef WORKER_FUNCTIONS_H
@@ -30,13 +33,15 @@ struct worker_functions {
     struct kernel_code_policy policy;
     int wake_fd;                     /* an eventfd that is raised when a job is over */
     struct worker_core *const *core; /* of the executor; set before the first command */
+    struct kernel_context *const *kernels; /* likewise */
     worker_function_report_fn report;
     void *report_user;
 
     struct pl_map by_id;    /* id -> struct worker_function */
     struct pl_list unloads; /* dead, and loaded into a GPU */
     uint32_t unload_count;
-    bool started; /* the thread runs */
+    struct worker_function *preparing; /* NULL: nothing is */
+    bool started;                      /* the thread runs */
     pthread_t thread;
 
     struct pl_mutex lock; /* rank PL_RANK_KERNELS */
@@ -49,7 +54,8 @@ struct worker_functions {
 
 plasmon_status_t worker_functions_init(struct worker_functions *functions,
                                        struct device *device,
-                                       struct worker_core *const *core, int wake_fd,
+                                       struct worker_core *const *core,
+                                       struct kernel_context *const *kernels, int wake_fd,
                                        worker_function_report_fn report, void *report_user,
                                        struct pl_err *err) PL_MUST_CHECK;
 /* Waits for the thread, which may be at a compiler. */
@@ -66,6 +72,13 @@ void worker_functions_forget(struct worker_functions *functions); /* all of them
 const struct kernel_function *worker_functions_find(struct worker_functions *functions,
                                                     uint32_t id, bool quiet,
                                                     struct pl_err *err);
+/* worker_ops.prepare. */
+plasmon_status_t worker_functions_prepare(struct worker_functions *functions,
+                                          const struct kernel_function *function,
+                                          const struct kernel_arg *args, uint32_t arg_count,
+                                          const union kernel_scalar *scalars,
+                                          uint32_t scalar_count, bool keep, bool quiet,
+                                          struct pl_err *err) PL_MUST_CHECK;
 /* worker_ops.function_text: all there is to say about a function that failed; NULL. */
 const char *worker_functions_text(const struct worker_functions *functions, uint32_t id);
 /* Take what the thread has finished. */

@@ -26,6 +26,7 @@ static struct worker_graph *graph_create(struct worker_core *core,
         pl_free(graph);
         return NULL;
     }
+    core->graph_count++;
     graph->id            = part->id;
     graph->operand_count = part->operands;
     graph->branch_count  = part->branches;
@@ -54,6 +55,10 @@ static void graph_destroy(struct worker_core *core, struct worker_graph *graph)
     pl_vec_finish(&graph->frames);
     pl_vec_finish(&graph->undo);
     pl_free(graph);
+    core->graph_count--;
+    if (core->graph_count == 0 && core->config.ops->prepared_release != NULL) {
+        core->config.ops->prepared_release(core->config.user);
+    }
 }
 
 void worker_graph_free(struct worker_core *core, uint64_t id)

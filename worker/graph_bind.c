@@ -83,7 +83,7 @@ static plasmon_status_t frames_bind(struct worker_core *core, struct worker_grap
         plasmon_status_t status = node_bind(node, launch, &cause);
 
         if (status == PLASMON_OK) {
-            status = worker_run_check(core, node->launch, &scratch, &cause);
+            status = worker_run_check(core, node->launch, true, &scratch, &cause);
         }
         if (status != PLASMON_OK) {
             return pl_err_set(err, status, "recorded call %zu%s%s: %s", i,
@@ -140,7 +140,7 @@ static plasmon_status_t scalars_set(struct worker_core *core, struct worker_grap
         struct pl_err cause     = {.status = PLASMON_OK};
         uint64_t scratch        = 0;
 
-        status = worker_run_check(core, node->launch, &scratch, &cause);
+        status = worker_run_check(core, node->launch, true, &scratch, &cause);
         if (status != PLASMON_OK) {
             (void)pl_err_set(err, status, "recorded call %u: %s", launch->set[i].node,
                              cause.text);

@@ -387,6 +387,11 @@ static plasmon_status_t cuda_host_address(struct device *device, const void *ptr
     return status;
 }
 
+static plasmon_status_t enter(struct device *device)
+{
+    return device_cuda_enter(device_cuda_of(device));
+}
+
 const struct device_ops device_cuda_ops = {
     .kind               = DEVICE_CUDA,
     .count              = device_cuda_driver_load,
@@ -435,6 +440,7 @@ const struct device_ops device_cuda_ops = {
     .module_function    = device_cuda_module_function,
     .function_limits    = device_cuda_function_limits,
     .launch             = device_cuda_launch,
+    .enter              = enter,
     .cublas             = device_cuda_blas_handle,
     .cublas_on          = device_cuda_blas_on,
     .cublas_symbol      = device_cuda_blas_symbol,

@@ -2,6 +2,7 @@
  * The CUDA variants on the trials of the CPU tests: against the references, against the CPU variants to the bit where the
  * catalogue promises it, and against themselves. Skipped where there is no GPU.
  */
+#include "kernels/cuda_plans.h"
 #include "tests/unit/kernels/cases.h"
 #include "tests/unit/kernels/runner.h"
 
@@ -249,6 +250,97 @@ TEST(a_matrix_that_has_no_factor_leaves_a_record_with_its_tag)
     ASSERT_CONTAINS(err.text, "leading minor of order 71");
     ASSERT_TRUE(!kernel_failure(runner.context, &tag, &err));
     trial_end(&trial);
+    runner_close(&runner);
+}
+
+TEST(a_matrix_without_an_inverse_leaves_a_record)
+{
+    int64_t dim[2]    = {100, 100};
+    struct pl_err err = {0};
+    struct runner runner;
+    struct trial trial;
+    uint64_t tag = 0;
+
+    open_gpu(&runner);
+    trial_begin(&trial, "inverse", PL_F64, test_seed());
+    trial_out(&trial);
+    (void)trial_array(&trial, KERNEL_IN, PL_F64, 2, dim, 0, 0);
+    for (int64_t i = 0; i < 100; i++) {
+        trial_set(&trial, 1, i * 101, i == 70 ? 0 : 4);
+    }
+    trial_prepare(&trial);
+    ASSERT_OK(runner_enqueue(&runner, &trial, &err));
+    ASSERT_OK(runner_wait(&runner, &err));
+    ASSERT_TRUE(kernel_failure(runner.context, &tag, &err));
+    ASSERT_EQ(tag, 77);
+    ASSERT_STATUS(err.status, PLASMON_ESINGULAR);
+    ASSERT_CONTAINS(err.text, "inverse: a is singular: pivot 71 is 0");
+    trial_end(&trial);
+    runner_close(&runner);
+}
+
+/* ------------------------------------------------------------------------------------------------ plans */
+
+/* ones -> n at 0, 0 elsewhere: whatever the plan, a wrong one shows. */
+static void transform_ones(struct runner *runner, int64_t n)
+{
+    struct trial trial;
+
+    trial_begin(&trial, "fft", PL_C128, test_seed());
+    trial.strided = false;
+    trial_out(&trial);
+    (void)trial_array(&trial, KERNEL_IN, PL_C128, 1, &n, 0, 0);
+    trial_i64(&trial, 1);
+    trial_prepare(&trial);
+    for (int64_t i = 0; i < n; i++) {
+        trial_set(&trial, 1, i, 1);
+        trial_want_z(&trial, 0, i, i == 0 ? (double)n : 0, 1e-12 * (double)n);
+    }
+    runner_run(runner, &trial);
+    trial_verify(&trial, "the GPU");
+    trial_end(&trial);
+}
+
+TEST(more_shapes_than_plans_are_kept_are_all_right)
+{
+    struct runner runner;
+
+    test_set_timeout(300);
+    open_gpu(&runner);
+    for (int64_t round = 0; round < 2; round++) {
+        for (int64_t n = 1; n <= CUDA_PLANS_MAX + 20; n++) {
+            transform_ones(&runner, n);
+        }
+    }
+    runner_close(&runner);
+}
+
+TEST(what_was_kept_stays_at_hand_until_it_is_released)
+{
+    struct kernel_arg args[2]         = {{.mode = KERNEL_OUT, .dtype = PL_C64, .ndim = 1},
+                                         {.mode = KERNEL_IN, .dtype = PL_C64, .ndim = 1}};
+    const struct kernel_function *fft = kernel_by_name("fft");
+    union kernel_scalar axes          = {.i = 1};
+    struct pl_err err                 = {0};
+    struct runner runner;
+
+    open_gpu(&runner);
+    args[0].dim[0] = args[1].dim[0] = 1000;
+    args[0].stride[0] = args[1].stride[0] = 1;
+    ASSERT_STATUS(kernel_prepared(runner.context, fft, args, 2, &axes, true, &err),
+                  PLASMON_EAGAIN);
+    ASSERT_OK(kernel_prepare(runner.context, fft, args, 2, &axes, &err));
+    ASSERT_OK(kernel_prepared(runner.context, fft, args, 2, &axes, true, &err));
+    for (int64_t n = 1; n <= CUDA_PLANS_MAX + 5; n++) {
+        transform_ones(&runner, n);
+    }
+    ASSERT_OK(kernel_prepared(runner.context, fft, args, 2, &axes, false, &err));
+    kernel_release(runner.context);
+    for (int64_t n = 1; n <= CUDA_PLANS_MAX + 5; n++) {
+        transform_ones(&runner, n + 100);
+    }
+    ASSERT_STATUS(kernel_prepared(runner.context, fft, args, 2, &axes, false, &err),
+                  PLASMON_EAGAIN);
     runner_close(&runner);
 }
 

@@ -71,6 +71,25 @@ static void copy_arena(struct runner *runner, enum device_copy_kind kind, uint64
     }
 }
 
+/* As a worker does: nothing is on the device while what a call needs is made. */
+static void prepare(struct runner *runner, const struct trial *trial,
+                    const struct kernel_arg *args)
+{
+    struct pl_err err       = {0};
+    plasmon_status_t status = kernel_prepared(runner->context, trial->function, args,
+                                              trial->count, trial->scalar, false, &err);
+
+    if (status == PLASMON_EAGAIN) {
+        ASSERT_OK(device_stream_sync(runner->stream, &err));
+        status = kernel_prepare(runner->context, trial->function, args, trial->count,
+                                trial->scalar, &err);
+    }
+    if (status != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s %s cannot be prepared: %s", trial->function->name,
+                  pl_dtype_name(trial->dtype), err.text);
+    }
+}
+
 plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
                                 struct pl_err *err)
 {
@@ -90,6 +109,7 @@ plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
             runner->arena, at + (array->arg.data.addr - (uint64_t)(uintptr_t)array->root));
     }
     copy_arena(runner, DEVICE_COPY_HOST_TO_DEVICE, root_offset(trial, trial->count));
+    prepare(runner, trial, args);
     bytes   = kernel_scratch_bytes(runner->context, trial->function, args, trial->count,
                                    trial->scalar, trial->scalar_count);
     scratch = device_ptr_add(runner->arena, root_offset(trial, trial->count));

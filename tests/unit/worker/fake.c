@@ -135,6 +135,32 @@ static uint64_t op_scratch_bytes(void *user, const struct kernel_function *funct
     return fake->scratch;
 }
 
+static plasmon_status_t op_prepare(void *user, const struct kernel_function *function,
+                                   const struct kernel_arg *args, uint32_t arg_count,
+                                   const union kernel_scalar *scalars,
+                                   uint32_t scalar_count, bool keep, bool quiet,
+                                   struct pl_err *err)
+{
+    struct fake *fake = user;
+
+    (void)args, (void)arg_count, (void)scalars, (void)scalar_count;
+    if (fake->prepare_of == NULL || strcmp(fake->prepare_of, function->name) != 0) {
+        return PLASMON_OK;
+    }
+    fake->prepare_quiet = quiet;
+    fake->prepare_keep  = keep;
+    return fake->prepare_status == PLASMON_OK
+               ? PLASMON_OK
+               : pl_err_set(err, fake->prepare_status, "no plan for %s", function->name);
+}
+
+static void op_prepared_release(void *user)
+{
+    struct fake *fake = user;
+
+    fake->prepared_released++;
+}
+
 static plasmon_status_t op_run(void *user, uint32_t stream,
                                const struct kernel_function *function,
                                const struct kernel_arg *args, uint32_t arg_count,
@@ -414,6 +440,8 @@ static const struct worker_ops fake_ops = {
     .read             = op_read,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
+    .prepare          = op_prepare,
+    .prepared_release = op_prepared_release,
     .function         = op_function,
     .function_text    = op_function_text,
     .run_defined      = op_run_defined,

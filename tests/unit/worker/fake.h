@@ -51,6 +51,12 @@ struct fake {
     uintptr_t recordings;        /* how many were made; the last one's number */
     bool changes;                /* recordings can be changed in parts */
     bool changing;
+
+    /* What `prepare_of` needs (any other function needs nothing); NULL. */
+    const char *prepare_of;
+    plasmon_status_t prepare_status;  /* EAGAIN: not yet; OK: at hand; or a failure */
+    bool prepare_quiet, prepare_keep; /* as the core said when it asked last */
+    uint32_t prepared_released;       /* how often it said that no graph is left */
 };
 
 struct fake *fake_create(void);

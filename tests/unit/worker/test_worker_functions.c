@@ -121,4 +121,56 @@ TEST(a_launch_that_is_cancelled_while_it_waits_for_its_function_lets_others_go)
     fake_destroy(fake);
 }
 
+TEST(a_launch_waits_until_what_it_needs_is_prepared_with_nothing_on_the_device)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->prepare_of     = "copy";
+    fake->prepare_status = PLASMON_EAGAIN;
+    fake_fill(fake, 1, 1, 4);
+    fake_launch_init(&launch, 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch, "copy");
+    fake_launch_fresh(&launch, 2, 4);
+    fake_launch_operand(&launch, KERNEL_IN, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_fill(fake, 3, 3, 4);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1"); /* and not the fill behind it */
+    ASSERT_TRUE(!fake->prepare_quiet && !fake->prepare_keep);
+
+    fake_finish(fake, 0, 1);
+    ASSERT_TRUE(fake->prepare_quiet); /* the core asked again by itself */
+    ASSERT_STR(fake_calls(fake), "");
+
+    worker_core_hold(fake->core); /* as who prepares does */
+    fake->prepare_status = PLASMON_OK;
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "");
+    worker_core_resume(fake->core);
+    worker_core_complete(fake->core);
+    ASSERT_CONTAINS(fake_calls(fake), "run:0:copy");
+    fake_destroy(fake);
+}
+
+TEST(what_cannot_be_prepared_fails_its_launch_alone)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->prepare_of     = "copy";
+    fake->prepare_status = PLASMON_ENOLIB;
+    fake_fill(fake, 1, 1, 4);
+    fake_launch_init(&launch, 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch, "copy");
+    fake_launch_fresh(&launch, 2, 4);
+    fake_launch_operand(&launch, KERNEL_IN, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_fill(fake, 3, 3, 4);
+    fake_finish(fake, 0, 3);
+    worker_core_complete(fake->core);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:2:ENOLIB");
+    ASSERT_STR(fake->last_text, "no plan for copy");
+    fake_destroy(fake);
+}
+
 TEST_MAIN()

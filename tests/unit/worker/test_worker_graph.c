@@ -274,6 +274,28 @@ TEST(an_idle_graph_gives_its_memory_to_who_finds_none)
     fake_destroy(fake);
 }
 
+TEST(what_a_node_needs_is_prepared_before_and_kept_until_no_graph_is_left)
+{
+    struct fake *fake = world(9);
+    struct part part;
+
+    part_init(&part, 10);
+    ASSERT_OK(tell(fake, &part));
+    fake->prepare_of     = "add_into";
+    fake->prepare_status = PLASMON_EAGAIN;
+    ASSERT_STR(go(fake, 7, 1, 2), "");
+    ASSERT_TRUE(fake->prepare_quiet && fake->prepare_keep);
+    fake->prepare_status = PLASMON_OK;
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), RECORDED "1 replay:0:1 signal:0:7");
+    forget(fake, 10);
+    forget(fake, 9);
+    ASSERT_EQ(fake->prepared_released, 0); /* the launch has it still */
+    fake_finish(fake, 0, 7);
+    ASSERT_EQ(fake->prepared_released, 1);
+    fake_destroy(fake);
+}
+
 TEST(what_cannot_be_recorded_is_enqueued_node_by_node)
 {
     struct fake *fake = world(9);
