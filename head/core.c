@@ -125,6 +125,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     core->ready       = PL_VEC_INIT(struct head_task *);
     core->trace_waits = PL_VEC_INIT(struct head_trace_wait);
     pl_list_init(&core->clients);
+    pl_list_init(&core->drains);
     pl_list_init(&core->dirty_clients);
     pl_list_init(&core->unfinished);
     pl_list_init(&core->names);
@@ -144,6 +145,7 @@ void head_core_destroy(struct head_core *core)
     if (core == NULL) {
         return;
     }
+    head_drains_finish(core);
     while (!pl_list_empty(&core->clients)) {
         head_core_client_close(
             core, pl_list_first(&core->clients, struct head_client, link)->session);
@@ -195,6 +197,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
     core->now_ms = now_ms;
     head_device_fence_again(core);
     head_trace_tick(core);
+    head_drain_tick(core);
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 

@@ -91,6 +91,28 @@ plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
                                    struct pl_err *err) PL_MUST_CHECK;
 /* It will not come back. Its devices are gone, with what lay only there and what was to run there; the text says why. */
 void head_core_node_gone(struct head_core *core, const char *host, const char *text);
+/*
+ * Move what lies only on this node (its name, or its host) to others, until deadline_ms are over, and place nothing there any more. Again:
+ * another deadline. ENOENT: there is no such node. The report is of the last look, a fraction of a second ago.
+ */
+struct head_drain_report {
+    bool done;             /* nothing is lost when it leaves */
+    bool over;             /* nothing more will be moved */
+    uint64_t objects_safe; /* parts of values that are elsewhere, too */
+    uint64_t bytes_safe;
+    uint64_t objects_left; /* that are not yet */
+    uint64_t bytes_left;
+    uint64_t objects_moving; /* of these */
+    uint64_t tasks_left;     /* unfinished launches there */
+    char why[256];           /* what stands in the way; "": nothing is known to */
+};
+plasmon_status_t head_core_drain(struct head_core *core, const char *node,
+                                 uint64_t deadline_ms, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t head_core_drain_undo(struct head_core *core, const char *node,
+                                      struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t head_core_drain_report(struct head_core *core, const char *node,
+                                        struct head_drain_report *out,
+                                        struct pl_err *err) PL_MUST_CHECK;
 /* Have all announced devices come, but for those that never will? */
 bool head_core_all_joined(struct head_core *core);
 
@@ -122,10 +144,10 @@ bool head_core_tracing(const struct head_core *core);
 void head_core_time(struct head_core *core, uint64_t realtime_ns);
 /* Send everything that was batched up. Call when the input ran dry. */
 void head_core_flush(struct head_core *core);
-/* For StatusReply; strings and arrays live in the arena. */
-/* Besides: what moved between which devices. */
+/* Besides head_core_status(): what moved between which devices. */
 plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_arena *arena,
                                         Plasmon__V1__StatusReply *out);
+/* For StatusReply; strings and arrays live in the arena. */
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 

@@ -9,7 +9,8 @@
  *     device.c    slots, launch numbers, windows, outboxes, starvation
  *     worker.c    workers join, come back, and go
  *     report.c    what they report
- *     condemn.c   launches that must not go on, and fencing
+ *   condemn.c   launches that must not go on, and fencing
+ *   drain.c     what lies only on a node that is to leave is moved
  *     bulk.c      where workers take objects of other hosts
  *   task.h      tasks and launches
  *     launch.c    what a worker is told of a launch
@@ -61,6 +62,15 @@ struct head_memory {
     uint64_t bytes_a_task; /* then */
 };
 
+/* A node that is drained. */
+struct head_drain {
+    char *host;
+    uint64_t until_ms;
+    uint64_t looked_ms;
+    struct head_drain_report report; /* of the last look */
+    struct pl_list link;
+};
+
 struct head_core {
     struct head_config config;
     const struct head_policy *policy;
@@ -94,9 +104,15 @@ struct head_core {
     uint32_t function_last;
     uint32_t functions_retired; /* of no session, and not yet freed */
     uint64_t tasks_done, tasks_failed, tasks_queued;
+    struct pl_list drains; /* head_drain.link */
     struct head_memory memory;
     struct head_core_counts counts;
     uint64_t object_bytes;
 };
+
+/* ---- drain.c */
+void head_drain_tick(struct head_core *core);
+void head_drain_forget(struct head_core *core, const char *host); /* it has left */
+void head_drains_finish(struct head_core *core);
 
 #endif

@@ -14,7 +14,8 @@ struct head_device {
     bool
         joined; /* its worker has said hello; before that it is only a number that its store announced */
     bool connected;
-    bool gone; /* will not come back */
+    bool gone;     /* will not come back */
+    bool draining; /* nothing new is placed there (drain.c) */
     bool peer_capable;
     uint32_t kind;
     uint32_t ordinal;

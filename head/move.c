@@ -148,7 +148,7 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
 }
 
 /*
- * One that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
+ * One whose worker is there, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
  * there already, then the device with the least to do.
  */
 static bool better_source(const struct head_core *core, const struct head_instance *a,
@@ -161,6 +161,9 @@ static bool better_source(const struct head_core *core, const struct head_instan
     bool near_b = strcmp(from_b->device->host, to->host) == 0;
     bool pending_a, pending_b;
 
+    if (from_a->device->connected != from_b->device->connected) {
+        return from_a->device->connected; /* the other one may never come back */
+    }
     if (whole_a != whole_b) {
         return whole_a;
     }

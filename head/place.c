@@ -89,7 +89,7 @@ static bool reachable(const struct head_want *want, const struct head_device *de
 static bool feasible(const struct head_device *device, const struct head_function *function,
                      const struct head_want *wants, size_t count)
 {
-    if (device->gone || !device->joined ||
+    if (device->gone || !device->joined || device->draining ||
         (function != NULL && !head_function_runs_on(function, device))) {
         return false;
     }
@@ -249,15 +249,16 @@ static struct head_failure *nowhere(struct head_core *core, const struct head_wa
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 
-        if (!device->gone && device->joined) {
+        if (!device->gone && device->joined && !device->draining) {
             alive++;
             device_max = pl_max_u64(device_max, device->bytes_total);
         }
     }
     if (alive == 0) {
-        return head_failure_create(
-            PLASMON_EWORKER, 0, 0,
-            "the cluster has no device; start a store with `plasmon start --address`");
+        return head_failure_create(PLASMON_EWORKER, 0, 0,
+                                   "the cluster has no device for new work (those that are "
+                                   "being drained take none); "
+                                   "start a store with `plasmon start --address`");
     }
     if (largest > device_max) {
         return head_failure_create(PLASMON_ETOOBIG, 0, 0,
@@ -295,6 +296,13 @@ static struct head_failure *no_such_device(const struct head_core *core,
             PLASMON_EWORKER, 0, 0, "placement hint: device %u on %s is gone: %s", index,
             device->node, device->death != NULL ? device->death : "its host left");
     }
+    if (device->draining) {
+        return head_failure_create(
+            PLASMON_EWORKER, 0, 0,
+            "placement hint: device %u on %s is being drained and takes nothing new; name "
+            "another one, or none",
+            index, device->node);
+    }
     return head_failure_create(PLASMON_EAGAIN, 0, 0,
                                "placement hint: device %u on %s has not come up yet", index,
                                device->node);
@@ -316,7 +324,7 @@ struct head_device *head_place_function(struct head_core *core,
 
     if (hint != 0) {
         device = head_device_at(core, hint - 1);
-        if (device == NULL || device->gone || !device->joined) {
+        if (device == NULL || device->gone || !device->joined || device->draining) {
             *out_failure = no_such_device(core, device, hint - 1);
             return NULL;
         }

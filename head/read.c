@@ -61,15 +61,19 @@ static void locate_places(struct head_wait *wait, struct head_array *hold)
     }
 }
 
-/* To read from: a device that holds all of the box, wherever others have less to do; else as for a task. */
+/*
+ * To read from: a device that holds all of the box, wherever others have less to do, and rather one whose worker is there and that stays;
+ * else as for a task.
+ */
 static struct head_device *reading_device(struct head_core *core, struct head_array *array,
                                           const struct pl_box *box,
                                           struct head_failure **out_failure)
 {
-    struct head_want want = {.array = array,
-                             .box   = *box,
-                             .bytes = (uint64_t)pl_box_elements(box) *
-                                      pl_dtype_bytes(array->shape.dtype)};
+    struct head_want want      = {.array = array,
+                                  .box   = *box,
+                                  .bytes = (uint64_t)pl_box_elements(box) *
+                                           pl_dtype_bytes(array->shape.dtype)};
+    struct head_device *second = NULL;
     struct pl_list *pos, *it;
 
     pl_list_for_each(pos, &array->fragments) {
@@ -83,13 +87,17 @@ static struct head_device *reading_device(struct head_core *core, struct head_ar
             struct head_device *device =
                 pl_container_of(it, struct head_instance, tile_link)->buffer->device;
 
-            if (!device->gone && head_move_common(array, box, device, false) != NULL) {
+            if (device->gone || head_move_common(array, box, device, false) == NULL) {
+                continue;
+            }
+            if (device->connected && !device->draining) {
                 return device;
             }
+            second = device;
         }
         break; /* who holds all of it holds this part */
     }
-    return head_place(core, &want, 1, 0, out_failure);
+    return second != NULL ? second : head_place(core, &want, 1, 0, out_failure);
 }
 
 /* The box in one buffer. exact: which holds nothing else. */

@@ -169,6 +169,7 @@ static void tick(void *user)
     serve_workers_tick(serve, now_ms);
     serve_clients_tick(serve, now_ms);
     serve_status_tick(serve, now_ms);
+    serve_drain_tick(serve);
     flush(serve);
     acks(serve, true);
 }
@@ -180,6 +181,7 @@ static const struct rpc_method methods[] = {
     {.path = "/plasmon.v1.Plasmon/Work", .accept = serve_worker_accept},
     {.path = "/plasmon.v1.Plasmon/Node", .accept = serve_node_accept},
     {.path = "/plasmon.v1.Plasmon/Status", .unary = serve_status_call},
+    {.path = "/plasmon.v1.Plasmon/Drain", .unary = serve_drain_call},
     {.path = "/plasmon.v1.Plasmon/Functions", .unary = serve_functions_call},
 };
 

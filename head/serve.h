@@ -8,6 +8,7 @@
  *   serve_workers.c  Work streams
  *   serve_nodes.c    Node streams
  *   serve_status.c   Status and Functions
+ *   serve_drain.c    Drain, and stores that leave
  *   main.c           options, signals, the control socket of the embedded default
  */
 #ifndef HEAD_SERVE_H
@@ -76,6 +77,8 @@ struct serve_node {
     uint64_t in_seq;
     uint64_t out_seq;
     uint64_t session;
+    bool leaving;   /* it said that it is about to end */
+    bool left_told; /* it was told that it may */
 };
 
 struct serve_status {
@@ -143,6 +146,8 @@ plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream,
                                    struct pl_err *err);
 void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                        size_t length);
+/* Answer a unary call. */
+void serve_reply(struct rpc_unary *call, const ProtobufCMessage *message);
 void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                           size_t length);
 void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
@@ -167,5 +172,12 @@ void serve_client_free(struct serve_client *client);
 void serve_worker_free(struct serve_worker *worker);
 void serve_node_free(struct serve_node *node);
 void serve_node_fence(struct serve *serve, uint32_t device);
+void serve_node_tell_left(struct serve_node *node, const struct head_drain_report *report);
+
+/* serve_drain.c */
+void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                      size_t length);
+void serve_node_leave(struct serve_node *node, uint32_t deadline_ms);
+void serve_drain_tick(struct serve *serve);
 
 #endif

@@ -109,6 +109,18 @@ void serve_node_fence(struct serve *serve, uint32_t device)
     }
 }
 
+void serve_node_tell_left(struct serve_node *node, const struct head_drain_report *report)
+{
+    Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
+    Plasmon__V1__NodeLeft left       = PLASMON__V1__NODE_LEFT__INIT;
+
+    left.objects_left = report->objects_left;
+    left.bytes_left   = report->bytes_left;
+    left.text         = (char *)(uintptr_t)report->why;
+    command.left      = &left;
+    node_send(node, &command, true);
+}
+
 static const struct rpc_stream_ops node_ops;
 
 /* It will not come back: neither do its devices, nor their workers. */
@@ -129,6 +141,18 @@ static void node_give_up(struct serve_node *node, const char *why)
     serve_node_free(node);
 }
 
+/* Nothing is lost with it. */
+static bool drained(const struct serve_node *node)
+{
+    struct head_drain_report report;
+    struct pl_err err = {.status = PLASMON_OK};
+
+    return node->host != NULL &&
+           head_core_drain_report(node->serve->core, node->host, &report, &err) ==
+               PLASMON_OK &&
+           report.done;
+}
+
 void serve_nodes_tick(struct serve *serve, uint64_t now_ms)
 {
     struct pl_list *pos, *tmp;
@@ -137,7 +161,10 @@ void serve_nodes_tick(struct serve *serve, uint64_t now_ms)
         struct serve_node *node = pl_container_of(pos, struct serve_node, link);
         char why[96];
 
-        if (node->stream == NULL && now_ms - node->lost_ms >= serve->config.node_lease_ms) {
+        if (node->stream == NULL && (node->leaving || drained(node))) {
+            node_give_up(node, "its store was ended");
+        } else if (node->stream == NULL &&
+                   now_ms - node->lost_ms >= serve->config.node_lease_ms) {
             (void)snprintf(why, sizeof(why), "its store did not come back within %u ms",
                            serve->config.node_lease_ms);
             node_give_up(node, why);
@@ -284,6 +311,9 @@ static void node_message(void *user, struct rpc_stream *stream, const uint8_t *b
         return;
     }
     node->in_seq = pl_max_u64(node->in_seq, frame->header->seq);
+    if (frame->leave != NULL) {
+        serve_node_leave(node, frame->leave->deadline_ms);
+    }
     for (size_t i = 0; i < frame->n_down; i++) {
         node_down(node, frame->down[i]);
     }

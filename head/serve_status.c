@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "kernels/kernels.h"
 
-static void reply(struct rpc_unary *call, const ProtobufCMessage *message)
+void serve_reply(struct rpc_unary *call, const ProtobufCMessage *message)
 {
     size_t length   = protobuf_c_message_get_packed_size(message);
     uint8_t *buffer = rpc_buffer_create(length);
@@ -30,7 +30,7 @@ static void answer(struct serve *serve, struct serve_status *status)
         pl_list_for_each(pos, &serve->nodes) {
             out.nodes += pl_container_of(pos, struct serve_node, link)->stream != NULL;
         }
-        reply(status->call, &out.base);
+        serve_reply(status->call, &out.base);
     } else {
         rpc_unary_fail(status->call, PLASMON_ENOMEM, "the head is out of memory");
     }
@@ -133,7 +133,7 @@ void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *byt
         }
         out.functions   = list;
         out.n_functions = count;
-        reply(call, &out.base);
+        serve_reply(call, &out.base);
     }
     pl_free(functions);
     pl_free(list);

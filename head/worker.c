@@ -488,6 +488,16 @@ void head_core_worker_lost(struct head_core *core, uint32_t index)
     }
 }
 
+/* One of the others may be the only one now, and is not to be dropped for want of memory. */
+static void keep_copies(struct head_tile *tile)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->instances) {
+        pl_container_of(pos, struct head_instance, tile_link)->buffer->replica = false;
+    }
+}
+
 /* Its bytes are gone. */
 static void buffer_lose(struct head_core *core, struct head_buffer *buffer,
                         const char *text)
@@ -505,6 +515,7 @@ static void buffer_lose(struct head_core *core, struct head_buffer *buffer,
                 "the only copy was on device %u on %s, which is gone: %s",
                 buffer->device->index, buffer->device->node, text);
         }
+        keep_copies(tile);
     }
 }
 
@@ -557,6 +568,7 @@ void head_core_node_gone(struct head_core *core, const char *host, const char *t
             head_device_gone(core, device, text);
         }
     }
+    head_drain_forget(core, host);
 }
 
 void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,

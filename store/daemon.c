@@ -112,6 +112,26 @@ void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why)
     daemon_child_signal(&daemon->head, SIGTERM);
 }
 
+/* SIGTERM: what lies only here is moved first, if the head can be asked. SIGINT, or a second signal: at once. */
+static void terminate(struct store_daemon *daemon, uint32_t signal)
+{
+    const struct store_uplink *uplink = daemon->uplink;
+    uint32_t deadline_ms              = daemon->options->drain_deadline_ms;
+
+    if (signal == SIGTERM && daemon->leave_due_ns == 0 && !daemon->stopping &&
+        !daemon->options->embedded && deadline_ms > 0 && uplink != NULL &&
+        uplink->leave != NULL && uplink->leave(uplink->user, deadline_ms)) {
+        pl_info("store",
+                "SIGTERM: leaving when what lies only here is elsewhere, within "
+                "%u ms; a second signal ends it at once",
+                deadline_ms);
+        daemon->leave_due_ns =
+            pl_now_ns() + deadline_ms * UINT64_C(1000000) + STORE_LEAVE_GRACE_NS;
+        return;
+    }
+    daemon_stop(daemon, 0, signal == SIGINT ? "SIGINT" : "SIGTERM");
+}
+
 static bool children_alive(const struct store_daemon *daemon)
 {
     return workers_alive(daemon) || daemon->head.pid != 0;
@@ -149,7 +169,7 @@ static void signals_ready(struct store_daemon *daemon, struct store_source *sour
         if (info.ssi_signo == SIGCHLD) {
             workers_check_stopped(daemon); /* deaths come by pidfd */
         } else {
-            daemon_stop(daemon, 0, info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+            terminate(daemon, info.ssi_signo);
         }
     }
 }
@@ -171,6 +191,8 @@ static void uplink_ready(struct store_daemon *daemon, struct store_source *sourc
             workers_fence(daemon, host_device, incarnation, "the head wants it fenced");
         } else if (event == STORE_UPLINK_STOP) {
             daemon_stop(daemon, 0, "the head says so");
+        } else if (event == STORE_UPLINK_LEFT) {
+            daemon_stop(daemon, 0, "it was drained");
         } else if (event == STORE_UPLINK_REFUSED) {
             pl_error("store", "%s", uplink->refusal(uplink->user));
             daemon_stop(daemon, 1, "the head refuses this store");
@@ -222,6 +244,13 @@ static void daemon_loop(struct store_daemon *daemon)
 
         if (daemon->stopping && !stop_continue(daemon, now_ns)) {
             return;
+        }
+        if (!daemon->stopping && daemon->leave_due_ns != 0) {
+            if (now_ns >= daemon->leave_due_ns) {
+                daemon_stop(daemon, 0, "the head did not drain it in time");
+                continue;
+            }
+            due_ns = pl_min_u64(due_ns, daemon->leave_due_ns);
         }
         count = epoll_wait(daemon->epoll_fd, &event, 1, timeout_ms(due_ns, now_ns));
         if (count > 0) {

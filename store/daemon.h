@@ -21,6 +21,7 @@ enum store_uplink_event {
     STORE_UPLINK_FENCE, /* the head wants this host device's worker killed and restarted */
     STORE_UPLINK_STOP,  /* the head wants this host to end */
     STORE_UPLINK_NEED_FD, /* embedded: connect me */
+    STORE_UPLINK_LEFT,    /* after leave(): this host may end */
     STORE_UPLINK_REFUSED, /* the head does not want this store: refusal() says why */
 };
 struct store_uplink_down {
@@ -39,6 +40,8 @@ struct store_uplink {
                               uint32_t devices);
     void (*worker_down)(void *user, const struct store_uplink_down *down);
     void (*give_fd)(void *user, int fd); /* takes fd */
+    /* Have the head move what lies only here. false: it cannot be asked; end at once. */
+    bool (*leave)(void *user, uint32_t deadline_ms);
     void (*ending)(
         void *user); /* the host is about to end: a lost connection is no news any more */
     /* *out_incarnation: whom to fence; 0: whoever runs. */

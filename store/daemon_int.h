@@ -13,6 +13,7 @@
 
 #define STORE_CLIENT_QUEUE_MAX 256u
 #define STORE_TERM_TIMEOUT_NS  (500ull * 1000000u)
+#define STORE_LEAVE_GRACE_NS   UINT64_C(2000000000) /* beyond the deadline, for the answer */
 #define STORE_KILL_TIMEOUT_NS  (10ull * 1000000000u)
 
 struct store_daemon;
@@ -81,6 +82,8 @@ struct store_daemon {
 
     bool stopping;
     bool killed;
+    uint64_t
+        leave_due_ns;     /* the head has until then to move what lies here; 0: not asked */
     uint64_t stop_due_ns; /* next step of the shutdown */
     int exit_status;
 };

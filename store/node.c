@@ -72,6 +72,8 @@ struct store_node {
     char refusal[512]; /* why STORE_UPLINK_REFUSED; written once, before it is posted */
     int fd_in;         /* a connection for us; -1: none */
     bool ending;       /* the daemon ends */
+    bool reachable;    /* the head has welcomed this connection */
+    uint32_t leave_ms; /* the daemon wants to leave, within so long */
 
     /* The loop's thread. */
     struct rpc_channel *channel;
@@ -169,6 +171,30 @@ static void node_give_fd(void *user, int fd)
     }
 }
 
+static void node_leave_send(void *user);
+
+static bool node_leave(void *user, uint32_t deadline_ms)
+{
+    struct store_node *node = user;
+    bool possible;
+
+    pl_mutex_lock(&node->lock);
+    node->leave_ms = deadline_ms;
+    possible       = node->reachable;
+    pl_mutex_unlock(&node->lock);
+    if (possible) {
+        rpc_loop_post(node->loop, node_leave_send, node);
+    }
+    return possible;
+}
+
+static void node_set_reachable(struct store_node *node, bool reachable)
+{
+    pl_mutex_lock(&node->lock);
+    node->reachable = reachable;
+    pl_mutex_unlock(&node->lock);
+}
+
 static void node_ending(void *user)
 {
     struct store_node *node = user;
@@ -176,6 +202,16 @@ static void node_ending(void *user)
     pl_mutex_lock(&node->lock);
     node->ending = true;
     pl_mutex_unlock(&node->lock);
+}
+
+static bool node_is_leaving(struct store_node *node)
+{
+    bool leaving;
+
+    pl_mutex_lock(&node->lock);
+    leaving = node->leave_ms != 0;
+    pl_mutex_unlock(&node->lock);
+    return leaving;
 }
 
 static bool node_is_ending(struct store_node *node)
@@ -252,6 +288,24 @@ static void node_send_beat(struct store_node *node)
     node_send(node, &frame, 0);
 }
 
+/* On the loop's thread. */
+static void node_leave_send(void *user)
+{
+    struct store_node *node      = user;
+    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
+    Plasmon__V1__NodeLeave leave = PLASMON__V1__NODE_LEAVE__INIT;
+
+    if (node->stream == NULL || !node->welcomed) {
+        node_post(node, STORE_UPLINK_LEFT, 0, 0); /* nobody can be asked any more */
+        return;
+    }
+    pl_mutex_lock(&node->lock);
+    leave.deadline_ms = node->leave_ms;
+    pl_mutex_unlock(&node->lock);
+    frame.leave = &leave;
+    node_send(node, &frame, ++node->out_seq);
+}
+
 /* The deaths that this connection has not carried yet. */
 static void node_send_downs(struct store_node *node)
 {
@@ -311,6 +365,7 @@ static void node_forget_downs(struct store_node *node, uint64_t ack)
 static void node_welcome(struct store_node *node, const Plasmon__V1__NodeCommand *command)
 {
     node->welcomed = true;
+    node_set_reachable(node, true);
     node->told     = false;
     node->pause_ns = PAUSE_MIN_NS;
     node->epoch    = command->welcome->epoch;
@@ -358,6 +413,13 @@ static void node_command(struct store_node *node, const Plasmon__V1__NodeCommand
     for (size_t i = 0; i < command->n_fence; i++) {
         node_post(node, STORE_UPLINK_FENCE, command->fence[i],
                   command->n_fence_incarnation == 0 ? 0 : command->fence_incarnation[i]);
+    }
+    if (command->left != NULL) {
+        if (command->left->objects_left > 0) {
+            pl_warn("store", "%llu objects that lie only here are lost with this node: %s",
+                    (unsigned long long)command->left->objects_left, command->left->text);
+        }
+        node_post(node, STORE_UPLINK_LEFT, 0, 0);
     }
     if (command->stop) {
         node_post(node, STORE_UPLINK_STOP, 0, 0);
@@ -417,6 +479,11 @@ static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_
     (void)stream;
     node->stream   = NULL;
     node->welcomed = false;
+    node_set_reachable(node, false);
+    if (node_is_leaving(node)) {
+        node_post(node, STORE_UPLINK_LEFT, 0,
+                  0); /* nobody is there who would move anything */
+    }
     if (node_refused(node, status) && node->refusal[0] == '\0') {
         (void)snprintf(node->refusal, sizeof(node->refusal), "%s", why);
         node_post(node, STORE_UPLINK_REFUSED, 0, 0);
@@ -593,6 +660,7 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
                                         .start       = node_start,
                                         .worker_down = node_worker_down,
                                         .give_fd     = node_give_fd,
+                                        .leave       = node_leave,
                                         .ending      = node_ending,
                                         .next        = node_next,
                                         .refusal     = node_refusal};

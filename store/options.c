@@ -10,10 +10,11 @@
 
 enum kind {
     OPTION_TEXT,
-    OPTION_COUNT, /* a number, or "auto" */
-    OPTION_GPUS,  /* a number, "auto" or "none" */
-    OPTION_MS,    /* a whole number, not 0 */
-    OPTION_BYTES, /* 4096, 512M, 8G */
+    OPTION_COUNT,   /* a number, or "auto" */
+    OPTION_GPUS,    /* a number, "auto" or "none" */
+    OPTION_MS,      /* a whole number, not 0 */
+    OPTION_MS_OR_0, /* a whole number */
+    OPTION_BYTES,   /* 4096, 512M, 8G */
     OPTION_FD,
     OPTION_FLAG,
     OPTION_LIST,
@@ -57,6 +58,8 @@ static const struct option options[] = {
      "error, warn, info, debug or trace; workers use it too"},
     {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",
      "a worker whose main loop stands still for so long is killed and replaced"},
+    {"--drain-deadline", "MS", OPTION_MS_OR_0, AT(drain_deadline_ms), "20000",
+     "on SIGTERM, move what lies only here to other nodes within so long; 0: end at once"},
     {"--allow-source", NULL, OPTION_FLAG, AT(allow_source), NULL,
      "CPU devices run C text that clients send (anybody who may connect may run code "
      "here)"},
@@ -172,7 +175,9 @@ static bool option_set(const struct option *option, const char *value,
     case OPTION_GPUS:
         return count_parse(value, true, field);
     case OPTION_MS:
-        if (!number_parse(value, false, 86400000u, &number) || number == 0) {
+    case OPTION_MS_OR_0:
+        if (!number_parse(value, false, 86400000u, &number) ||
+            (number == 0 && option->kind == OPTION_MS)) {
             return false;
         }
         *(uint32_t *)field = (uint32_t)number;
@@ -237,11 +242,12 @@ static plasmon_status_t options_check(const struct store_options *options_in,
 plasmon_status_t store_options_parse(int argc, char **argv,
                                      struct store_options *out_options, struct pl_err *err)
 {
-    *out_options = (struct store_options){.cpu_devices     = STORE_AUTO,
-                                          .gpus            = STORE_AUTO,
-                                          .worker_lease_ms = STORE_WORKER_LEASE_MS,
-                                          .client_pidfd    = -1,
-                                          .client_fd       = -1};
+    *out_options = (struct store_options){.cpu_devices       = STORE_AUTO,
+                                          .gpus              = STORE_AUTO,
+                                          .worker_lease_ms   = STORE_WORKER_LEASE_MS,
+                                          .drain_deadline_ms = STORE_DRAIN_MS,
+                                          .client_pidfd      = -1,
+                                          .client_fd         = -1};
 
     for (int i = 1; i < argc; i++) {
         const char *text   = argv[i];

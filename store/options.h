@@ -10,6 +10,7 @@
 
 #define STORE_HEAD_ARGS_MAX   32u
 #define STORE_AUTO            UINT32_MAX
+#define STORE_DRAIN_MS        20000u /* Slurm gives 30 s between SIGTERM and SIGKILL */
 #define STORE_WORKER_LEASE_MS 30000u /* far longer than any call into a driver takes */
 
 struct store_options {
@@ -24,10 +25,11 @@ struct store_options {
     const char *bulk_address; /* NULL: auto */
     const char *bulk_ports;   /* NULL: any */
     uint32_t worker_lease_ms;
-    bool allow_source;       /* workers run C text of clients */
-    bool check_functions;    /* workers check what functions write */
-    const char *library_dir; /* NULL: workers load no libraries */
-    uint64_t host_memory;    /* for host buffers of clients; 0: a quarter of the RAM */
+    uint32_t drain_deadline_ms; /* 0: leave at once */
+    bool allow_source;          /* workers run C text of clients */
+    bool check_functions;       /* workers check what functions write */
+    const char *library_dir;    /* NULL: workers load no libraries */
+    uint64_t host_memory;       /* for host buffers of clients; 0: a quarter of the RAM */
     bool embedded;
     int client_pidfd; /* -1: none */
     int client_fd;    /* -1: none */

@@ -573,6 +573,9 @@ plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
 {
     plasmon_status_t status = check_header(command->header, err);
 
+    if (status == PLASMON_OK && command->left != NULL) {
+        status = check_text(command->left->text, WIRE_TEXT_BYTES_MAX, "left", err);
+    }
     if (status == PLASMON_OK && command->welcome != NULL) {
         status = check_text(command->welcome->cluster, WIRE_NAME_BYTES_MAX, "cluster", err);
     }

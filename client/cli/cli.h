@@ -49,7 +49,7 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions,
-    cli_timeline, cli_transfers, cli_doctor, cli_version;
+    cli_timeline, cli_transfers, cli_drain, cli_doctor, cli_version;
 
 /* What is left of the arguments after parsing. */
 struct cli_parsed {
@@ -91,8 +91,8 @@ void cli_node_remove(const struct cli_node *node);
 int cli_process_open(const struct cli_process *process);
 plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out,
                                       struct pl_err *err);
-/* SIGTERM, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
-bool cli_process_end(int pidfd, uint32_t timeout_ms);
+/* The signal, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
+bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms);
 /* Connect to --address, $PLASMON_ADDRESS, or what runs here. Prints why not. */
 struct plasmon_client *cli_connect(const struct cli_command *command, const char *address,
                                    const char *token_file);

@@ -203,11 +203,11 @@ static bool wait_end(int pidfd, uint32_t timeout_ms)
     }
 }
 
-bool cli_process_end(int pidfd, uint32_t timeout_ms)
+bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms)
 {
     bool gone;
 
-    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0u);
+    (void)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0u);
     gone = wait_end(pidfd, timeout_ms);
     if (!gone) {
         (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0u);

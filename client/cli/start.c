@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,7 +412,7 @@ static void end_all(struct cli_node *node)
         int pidfd = cli_process_open(&node->processes[i - 1]);
 
         if (pidfd >= 0) {
-            (void)cli_process_end(pidfd, 5000);
+            (void)cli_process_end(pidfd, SIGTERM, 5000);
         }
     }
     cli_node_remove(node);

@@ -1,9 +1,11 @@
 /* `plasmon stop`: ends what `plasmon start` started on this machine, and nothing else. */
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/cli/cli.h"
 
-#define END_TIMEOUT_MS 10000
+#define END_TIMEOUT_MS 30000 /* a store may move objects elsewhere first */
 
 static int run(int argc, char **argv);
 const struct cli_command cli_stop = {
@@ -13,12 +15,23 @@ const struct cli_command cli_stop = {
     .run     = run,
 };
 
+/* Then the cluster ends, and nothing has to be saved: SIGTERM asks a store to move what lies only there. */
+static bool has_head(const struct cli_node *node)
+{
+    for (uint32_t i = 0; i < node->process_count; i++) {
+        if (strcmp(node->processes[i].name, "plasmon-head") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int run(int argc, char **argv)
 {
     struct cli_parsed parsed = cli_parse(&cli_stop, argc, argv, NULL);
     struct pl_err err        = {0};
     struct cli_node node;
-    int result = CLI_OK;
+    int result = CLI_OK, signal;
 
     if (parsed.exit >= 0) {
         return parsed.exit;
@@ -31,6 +44,7 @@ static int run(int argc, char **argv)
         return cli_fail(&cli_stop, "%s", err.text);
     }
 
+    signal = has_head(&node) ? SIGINT : SIGTERM;
     for (uint32_t i = node.process_count; i > 0;
          i--) { /* the store first: it takes its workers along */
         const struct cli_process *process = &node.processes[i - 1];
@@ -38,7 +52,7 @@ static int run(int argc, char **argv)
 
         if (pidfd < 0) {
             printf("%s (pid %d) had ended before\n", process->name, process->pid);
-        } else if (cli_process_end(pidfd, END_TIMEOUT_MS)) {
+        } else if (cli_process_end(pidfd, signal, END_TIMEOUT_MS)) {
             printf("%s (pid %d) has ended\n", process->name, process->pid);
         } else {
             result = cli_fail(

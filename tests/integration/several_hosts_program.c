@@ -4,6 +4,7 @@
  *
  *   several_hosts_program move DEVICES          everything arrives
  *   several_hosts_program pairs DEVICES         the same, without what is written in place
+ *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte comes through FIFO); nothing is lost
  *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
  */
@@ -181,6 +182,18 @@ static int device_on(const char *node)
     return -1;
 }
 
+static void word_wait(const char *line, const char *fifo)
+{
+    char byte;
+    FILE *go;
+
+    printf("%s\n", line);
+    fflush(stdout);
+    go = fopen(fifo, "r");
+    expect(go != NULL && fread(&byte, 1, 1, go) == 1, "the word to go on");
+    fclose(go);
+}
+
 static void loss(const char *fifo)
 {
     int here = device_on("host1"), there = device_on("host3");
@@ -188,8 +201,6 @@ static void loss(const char *fifo)
     struct plasmon_ref *far_away = arange(LARGE, 7, there);
     struct plasmon_ref *sums[SUMS];
     int lost = 0, right = 0;
-    char byte;
-    FILE *go;
 
     must(plasmon_wait(px, (struct plasmon_ref *[]){near_by, far_away}, 2, 2, 60000, NULL,
                       NULL),
@@ -202,11 +213,7 @@ static void loss(const char *fifo)
     }
     must(plasmon_wait(px, &sums[0], 1, 1, 60000, NULL, NULL),
          "the first sum"); /* the rest is on its way */
-    printf("kill\n");
-    fflush(stdout);
-    go = fopen(fifo, "r");
-    expect(go != NULL && fread(&byte, 1, 1, go) == 1, "the word that the host is dead");
-    fclose(go);
+    word_wait("kill", fifo);
 
     for (int i = 0; i < SUMS; i++) {
         plasmon_status_t status;
@@ -249,6 +256,54 @@ static void loss(const char *fifo)
     printf("%d lost, %d of those towards the living host in time\n", lost, right);
 }
 
+/* Whole values, parts that others wrote, a snapshot of what was changed since, and a sum that still runs: all of them outlive the node. */
+static void leave(const char *fifo, const char *node)
+{
+    int here = device_on("host1"), there = device_on(node);
+    int64_t start = 1000, count = PART, half = LARGE / 2, zero = 0;
+    struct plasmon_ref *large  = arange(LARGE, 7, there);
+    struct plasmon_ref *parts  = arange(LARGE, 0, there);
+    struct plasmon_ref *ones   = arange(PART, 1, there);
+    struct plasmon_ref *copied = add(large, large, here); /* a replica of it is elsewhere */
+    struct plasmon_ref *before, *view, *sum;
+    double *got;
+
+    must(plasmon_snapshot(px, parts, &before), "snapshot");
+    must(plasmon_view(px, parts, &start, &count, NULL, &view), "view");
+    add_into(view, ones, here);
+    must(plasmon_release(px, view), "release");
+    must(plasmon_view(px, parts, &zero, &half, NULL, &view), "view");
+    sum = add(view, view, there);
+    must(plasmon_wait(px, (struct plasmon_ref *[]){large, before, parts, copied}, 4, 4,
+                      60000, NULL, NULL),
+         "wait");
+    word_wait("ready", fifo);
+
+    got = get(large, LARGE);
+    for (int64_t i = 0; i < LARGE; i++) {
+        expect(got[i] == 7.0 + (double)i, "a value of the node that left");
+    }
+    free(got);
+    got = get(before, LARGE);
+    for (int64_t i = 0; i < LARGE; i++) {
+        expect(got[i] == (double)i, "a snapshot");
+    }
+    free(got);
+    got = get(parts, LARGE);
+    for (int64_t i = 0; i < LARGE; i++) {
+        double want = (double)i;
+
+        if (i >= start && i < start + count) {
+            want += 1.0 + (double)(i - start);
+        }
+        expect(got[i] == want, "a value with a part of another host");
+    }
+    free(got);
+    got = get(add(sum, sum, PLASMON_ANYWHERE), half);
+    expect(got[half - 1] == 4.0 * (double)(half - 1), "a sum of the node that left");
+    free(got);
+}
+
 static void devices_wait(int devices)
 {
     const struct timespec pause = {.tv_nsec = 20000000};
@@ -274,7 +329,9 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(stderr, "usage: several_hosts_program move|pairs|loss DEVICES [FIFO]\n");
+        fprintf(
+            stderr,
+            "usage: several_hosts_program move|pairs|leave|loss DEVICES [FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
@@ -286,6 +343,8 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "move") == 0) {
             fragments(devices);
         }
+    } else if (argc > 4) {
+        leave(argv[3], argv[4]);
     } else if (argc > 3) {
         loss(argv[3]);
     }

@@ -253,6 +253,7 @@ static const Plasmon__V1__NodeFrame node_frame = {
                            .wait_status = 9, .text = TEXT("killed"), .quarantined = 1,
                            .status = -5)),
     .beat   = 5,
+    .leave  = MESSAGE(NodeLeave, node_leave, .deadline_ms = 20000),
 };
 static const Plasmon__V1__NodeCommand node_command = {
     .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__node_command__descriptor),
@@ -263,6 +264,8 @@ static const Plasmon__V1__NodeCommand node_command = {
     .fence   = LIST(uint32_t, 0, 3),
     .n_fence_incarnation = 2,
     .fence_incarnation   = LIST(uint32_t, 1, 7),
+    .left = MESSAGE(NodeLeft, node_left, .objects_left = 2, .bytes_left = 4096,
+                    .text = TEXT("no room")),
 };
 
 /* ------------------------------------------------------------------------------------------ recorded graphs, index launches */

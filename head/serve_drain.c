@@ -1,0 +1,110 @@
+/* Drain: a unary call that starts, undoes or asks; and stores that are about to leave and ask for the same. */
+#include "head/serve.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#define DEADLINE_MS_MAX (24u * 3600u * 1000u)
+
+static void report_fill(const struct head_drain_report *report,
+                        Plasmon__V1__DrainReply *out)
+{
+    out->done           = report->done;
+    out->over           = report->over;
+    out->objects_safe   = report->objects_safe;
+    out->bytes_safe     = report->bytes_safe;
+    out->objects_left   = report->objects_left;
+    out->bytes_left     = report->bytes_left;
+    out->objects_moving = report->objects_moving;
+    out->tasks_left     = report->tasks_left;
+    out->text           = (char *)(uintptr_t)report->why;
+}
+
+static plasmon_status_t act(struct serve *serve, const Plasmon__V1__DrainRequest *request,
+                            struct head_drain_report *out, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    *out = (struct head_drain_report){.done = true};
+    if (strlen(request->node) > WIRE_NAME_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_EINVAL, "the name of a node has at most %u bytes",
+                          (unsigned)WIRE_NAME_BYTES_MAX);
+    }
+    if (request->undo) {
+        return head_core_drain_undo(serve->core, request->node, err);
+    }
+    if (request->start) {
+        if (request->deadline_ms > DEADLINE_MS_MAX) {
+            return pl_err_set(err, PLASMON_EINVAL, "a deadline of more than a day");
+        }
+        status = head_core_drain(serve->core, request->node, request->deadline_ms, err);
+    }
+    return status == PLASMON_OK
+               ? head_core_drain_report(serve->core, request->node, out, err)
+               : status;
+}
+
+void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                      size_t length)
+{
+    struct serve *serve         = user;
+    Plasmon__V1__DrainReply out = PLASMON__V1__DRAIN_REPLY__INIT;
+    struct pl_err err           = {.status = PLASMON_OK};
+    struct head_drain_report report;
+    Plasmon__V1__DrainRequest *request;
+    plasmon_status_t status;
+
+    wire_arena_reset(&serve->arena);
+    request = plasmon__v1__drain_request__unpack(&serve->arena.allocator, length, bytes);
+    if (request == NULL) {
+        rpc_unary_fail(call, PLASMON_EMALFORMED, "the request cannot be read");
+        return;
+    }
+    status     = act(serve, request, &report, &err);
+    out.status = status;
+    if (status == PLASMON_OK) {
+        report_fill(&report, &out);
+    } else {
+        out.text = err.text;
+    }
+    serve_reply(call, &out.base);
+}
+
+void serve_node_leave(struct serve_node *node, uint32_t deadline_ms)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+
+    node->leaving = true;
+    if (head_core_drain(node->serve->core, node->host, deadline_ms, &err) != PLASMON_OK) {
+        pl_info("head", "node %s leaves: %s", node->name, err.text);
+    }
+    serve_drain_tick(node->serve);
+}
+
+/* Those that may go now are told so. */
+void serve_drain_tick(struct serve *serve)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &serve->nodes) {
+        struct serve_node *node = pl_container_of(pos, struct serve_node, link);
+        struct pl_err err       = {.status = PLASMON_OK};
+        struct head_drain_report report;
+
+        if (!node->leaving || node->left_told) {
+            continue;
+        }
+        if (head_core_drain_report(serve->core, node->host, &report, &err) == PLASMON_OK &&
+            !report.done && !report.over) {
+            continue;
+        }
+        node->left_told = true;
+        if (report.objects_left > 0) {
+            pl_warn("head", "node %s leaves with %llu objects that are nowhere else: %s",
+                    node->name, (unsigned long long)report.objects_left, report.why);
+        }
+        serve_node_tell_left(node, &report);
+    }
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Nodes that leave: one is drained and then killed, another gets SIGTERM. Nothing that lay there is lost, and no future fails.
+#   test_leave.sh BIN_DIR PROGRAM
+set -u
+bin=${1:?usage: test_leave.sh BIN_DIR PROGRAM}
+program=${2:?usage: test_leave.sh BIN_DIR PROGRAM}
+hosts=3
+. "$(dirname "$0")/hosts.sh"
+
+on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070
+for i in 1 2 3; do start_store $i; done
+mkfifo "$dir/go"
+drain() { in_host1 "$bin/plasmon" drain "$@"; }
+store_pid() { cat "/proc/${pids[$1]}/task/${pids[$1]}/children"; } # the child of unshare
+begin() { # begin DEVICES NODE: until its objects are there
+  in_host1 "$program" leave "$1" "$dir/go" "$2" >"$dir/program.log" 2>&1 &
+  runner=$!
+  until grep -q '^ready$' "$dir/program.log" 2>/dev/null; do
+    kill -0 $runner 2>/dev/null || fail "the program ended early"
+    sleep 0.05
+  done
+}
+end() {
+  echo x >"$dir/go"
+  wait $runner || fail "$1"
+}
+
+begin 6 host3
+drain nobody 2>"$dir/said" && fail "a node that is not there was drained"
+grep -q "no node with devices is named 'nobody'" "$dir/said" || fail "what is wrong was not said: $(cat "$dir/said")"
+drain host3 --deadline 0 >"$dir/said" && fail "all was moved in no time: $(cat "$dir/said")"
+grep -Eq '[1-9][0-9]* \([^)]*\) are not yet' "$dir/said" || fail "what is left was not told: $(cat "$dir/said")"
+drain host3 --undo || fail "undo"
+drain host3 --deadline 60 --json >"$dir/said" || fail "drain: $(cat "$dir/said")"
+grep -q '"done":true.*"objects_left":0' "$dir/said" || fail "the report: $(cat "$dir/said")"
+kill -KILL "${pids[3]}"
+wait "${pids[3]}" 2>/dev/null
+end "values of a node that was drained and killed"
+
+begin 4 host2
+kill -TERM "$(store_pid 2)"
+wait "${pids[2]}"
+grep -q "ending: it was drained" "$dir/store2.log" || fail "the store did not wait until it was drained"
+end "values of a node that got SIGTERM"
+in_host1 "$bin/plasmon" status --json | tr -d ' \n' | grep -q '"nodes":1' || fail "the nodes that left are still there"
+
+kill -TERM "$(store_pid 1)" # nobody is left to whom anything could go
+wait "${pids[1]}"
