@@ -18,8 +18,9 @@
 #define DEVICES_MAX 16u
 #define BUDGET_NS   400000000ull /* of one figure */
 #define REPEATS_MAX 200u
-#define SPAN_BYTES \
-    (256ull << 20) /* copies in a row go over this much: no cache holds the next one */
+/* Copies in a row go over this much, as new objects do: no cache holds the next one. */
+#define SPAN_BYTES     (4ull << 30)
+#define SPAN_BYTES_CPU (256ull << 20)
 
 struct raw_device {
     struct device *device;
@@ -120,9 +121,10 @@ static plasmon_status_t open_all(struct raw *raw, const struct bench_raw_copy *c
     for (uint32_t i = 0; i < config->size_count; i++) {
         raw->bytes = pl_max_u64(raw->bytes, config->size[i]);
     }
-    raw->bytes = pl_round_up(pl_max_u64(raw->bytes, SPAN_BYTES), 32u << 20);
-    raw->slab  = mmap(NULL, words_at + 4096, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    raw->bytes = pl_round_up(
+        pl_max_u64(raw->bytes, config->cuda ? SPAN_BYTES : SPAN_BYTES_CPU), 32u << 20);
+    raw->slab = mmap(NULL, words_at + 4096, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (raw->slab == MAP_FAILED) {
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory for the slots");
     }

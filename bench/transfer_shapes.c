@@ -40,7 +40,7 @@ static bool by_peer(const struct transfer *transfer)
 static uint32_t objects_of(const struct transfer *transfer, uint64_t bytes)
 {
     uint64_t room = transfer->cluster.info[0].bytes_total / 4;
-    uint64_t fit  = pl_min_u64(room, 8ull << 30) / bytes;
+    uint64_t fit  = pl_min_u64(room, 32ull << 30) / bytes;
 
     return (uint32_t)pl_max_u64(1, pl_min_u64(TRANSFER_OBJECTS_MAX, fit));
 }

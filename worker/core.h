@@ -48,7 +48,7 @@ struct worker_core;
  * Streams 0 .. run_streams-1 run functions; then one each for copies in, sends and receives; then urgent_streams that run functions of high
  * priority.
  */
-enum { WORKER_RUN_STREAMS_MAX = 8, WORKER_ROLE_STREAMS = 3, WORKER_URGENT_STREAMS_MAX = 2 };
+enum { WORKER_RUN_STREAMS_MAX = 8, WORKER_ROLE_STREAMS = 4, WORKER_URGENT_STREAMS_MAX = 2 };
 
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
@@ -92,6 +92,7 @@ struct worker_pair {
     uint64_t transfers;
     uint64_t bytes;
     uint64_t busy_ns;
+    uint64_t moved_ns; /* a transfer was last seen done */
     uint64_t stalls;
     uint32_t in_flight;
     uint64_t bytes_in_flight;

@@ -27,6 +27,7 @@ enum worker_stream_role {
     WORKER_STREAM_COPY,
     WORKER_STREAM_SEND,
     WORKER_STREAM_RECV,
+    WORKER_STREAM_COPY_2, /* so that the word of one copy is written while the next one moves bytes */
     WORKER_STREAM_ROLES,
 };
 static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,

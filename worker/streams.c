@@ -2,7 +2,7 @@
  * Streams: where a launch goes, what it waits for there, and when a stream's word is written.
  *
  * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the same stream, because waiters
- * elsewhere watch that word. Copies in, bytes out and receives have a stream each. A function follows the first launch it
+ * elsewhere watch that word. Copies in have two streams, by turns; bytes out and receives have one each. A function follows the first launch it
  * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
  * least in it. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
  * own, whose kernels the device begins first; they follow each other there, and nobody else comes in.
@@ -120,6 +120,11 @@ static uint32_t least_loaded(const struct worker_core *core, struct lane lane)
     return best;
 }
 
+static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, uint32_t b)
+{
+    return core->streams[b].running.count < core->streams[a].running.count ? b : a;
+}
+
 static uint32_t any_idle(const struct worker_core *core, struct lane lane)
 {
     for (uint32_t i = 0; i < core->stream_count; i++) {
@@ -152,6 +157,8 @@ uint32_t worker_stream_choose(struct worker_core *core, const struct worker_laun
 
     switch (launch->kind) {
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+        return less_loaded_of_two(core, stream_of_role(core, WORKER_STREAM_COPY),
+                                  stream_of_role(core, WORKER_STREAM_COPY_2));
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return stream_of_role(core, WORKER_STREAM_COPY);

@@ -79,8 +79,11 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
     now_ns = now_of(core);
     pair->in_flight--;
     pair->bytes_in_flight -= launch->pair_bytes;
-    pair->busy_ns += now_ns - pl_max_u64(launch->moving_ns, stream->moved_ns);
+    /* Not since before the last one: of this stream, which did that one meanwhile, or of this pair, in the other copy stream. */
+    pair->busy_ns += now_ns - pl_max_u64(launch->moving_ns,
+                                         pl_max_u64(stream->moved_ns, pair->moved_ns));
     stream->moved_ns = now_ns;
+    pair->moved_ns   = now_ns;
     core->transfers_running--;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The pause grows as a sixteenth of the time without a change, between 10 us and 200 us: so long work is noticed at most a sixteenth of its own
- * time late, and a GPU that computes for seconds costs five thousand looks a second, a few hundredths of a core.
+ * The pause grows as a 32nd of the time without a change, between 10 us and 100 us: so work of milliseconds is noticed a few percent of its
+ * own time late, and a GPU that computes for seconds costs ten thousand looks a second, a few hundredths of a core.
  */
 #include "worker/watch.h"
 
@@ -13,7 +13,7 @@
 
 #define SPIN_NS       UINT64_C(100000)
 #define PAUSE_MIN_NS  UINT64_C(10000)
-#define PAUSE_MAX_NS  UINT64_C(200000)
+#define PAUSE_MAX_NS  UINT64_C(100000)
 #define SLACK_NS      1000ul /* how late the kernel may wake us; its default is 50 us */
 #define GLANCE_NS     UINT64_C(50000) /* between looks at descriptors while words change */
 #define LOOKS_A_CLOCK 64
@@ -39,7 +39,7 @@ uint64_t worker_watch_pause_ns(uint64_t unchanged_ns)
 {
     return unchanged_ns < SPIN_NS
                ? 0
-               : pl_min_u64(pl_max_u64(unchanged_ns / 16, PAUSE_MIN_NS), PAUSE_MAX_NS);
+               : pl_min_u64(pl_max_u64(unchanged_ns / 32, PAUSE_MIN_NS), PAUSE_MAX_NS);
 }
 
 static bool words_changed(struct worker_watch *watch)

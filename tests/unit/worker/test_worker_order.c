@@ -446,8 +446,8 @@ TEST(functions_of_high_priority_have_a_stream_that_nobody_else_enters)
     send_urgent(fake, 2, 2, 0, 0);
     send_urgent(fake, 3, 3, -1, 0);
     send_urgent(fake, 4, 4, 1, 0);
-    ASSERT_STR(fake_calls(fake), "run:5:fill signal:5:1 run:0:fill signal:0:2 "
-                                 "run:1:fill signal:1:3 run:5:fill signal:5:4");
+    ASSERT_STR(fake_calls(fake), "run:6:fill signal:6:1 run:0:fill signal:0:2 "
+                                 "run:1:fill signal:1:3 run:6:fill signal:6:4");
     fake_destroy(fake);
 }
 
@@ -460,8 +460,8 @@ TEST(priorities_join_each_others_streams_where_one_needs_the_other)
     send_urgent(fake, 3, 3, 0,
                 2); /* normal, after the urgent one: not in its stream either */
     send_urgent(fake, 4, 4, 1, 2); /* follows the urgent one */
-    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 join:5:0 run:5:fill signal:5:2 "
-                                 "join:1:5 run:1:fill signal:1:3 run:5:fill signal:5:4");
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 join:6:0 run:6:fill signal:6:2 "
+                                 "join:1:6 run:1:fill signal:1:3 run:6:fill signal:6:4");
     fake_destroy(fake);
 }
 
@@ -514,7 +514,28 @@ TEST(what_moves_bytes_never_enters_a_stream_of_functions_nor_the_other_way_round
     for (uint64_t seq = 1; seq <= 7; seq++) {
         uint32_t stream = store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
 
-        ASSERT_EQ(stream == FAKE_RUN_STREAMS, seq % 2 == 0);
+        ASSERT_EQ(stream >= FAKE_RUN_STREAMS, seq % 2 == 0);
+    }
+    fake_destroy(fake);
+}
+
+/* The word of one is written while the other moves bytes. */
+TEST(copies_take_turns_between_two_streams)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch copy;
+
+    fake_fill(fake, 1, 1, 4);
+    for (uint64_t seq = 2; seq <= 5; seq++) {
+        uint32_t stream;
+
+        fake_launch_init(&copy, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+        fake_launch_fresh(&copy, (uint32_t)seq, 4);
+        fake_launch_piece(&copy, FAKE_BASE + FAKE_US, 1, 4);
+        fake_launch_after(&copy, FAKE_BASE + FAKE_US, 1);
+        ASSERT_OK(fake_send(fake, &copy));
+        stream = store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
+        ASSERT_EQ(stream, FAKE_RUN_STREAMS + (seq % 2 == 0 ? 0u : 3u));
     }
     fake_destroy(fake);
 }

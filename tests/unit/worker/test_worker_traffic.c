@@ -7,6 +7,7 @@
 #define MS       UINT64_C(1000000)
 #define PEER     (FAKE_BASE + 2)
 #define COPIES   2u /* streams of the fake */
+#define COPIES_2 5u
 #define RECEIVES 4u
 
 static struct worker_pair pair_from(const struct fake *fake, uint32_t peer, uint32_t route)
@@ -77,7 +78,8 @@ TEST(a_copy_from_a_peer_is_counted_and_one_within_the_device_is_not)
     ASSERT_EQ(pair.bytes_in_flight, 16);
     copy(fake, 2, 2, 0);
     fake->now_ns = 30 * MS;
-    fake_finish(fake, COPIES, 2);
+    fake_finish(fake, COPIES, 1);
+    fake_finish(fake, COPIES_2, 2);
     pair = pair_from(fake, PEER, WORKER_ROUTE_PEER);
     ASSERT_EQ(pair.transfers, 2);
     ASSERT_EQ(pair.in_flight, 0);
