@@ -111,7 +111,8 @@ void cuda_fft_close(struct cuda_fft_library *library)
     pl_free(library);
 }
 
-void cuda_fft_plan_destroy(const struct cuda_fft_library *library, struct cuda_plan *plan)
+void cuda_fft_plan_destroy(const struct cuda_fft_library *library,
+                           struct cuda_library_plan *plan)
 {
     (void)library->destroy(plan->handle); /* fails only on a lost device */
 }
@@ -153,7 +154,8 @@ static struct cuda_plan_key key_of(const struct cuda_call *call)
     return key;
 }
 
-static plasmon_status_t plan_make(const struct cuda_call *call, struct cuda_plan *plan)
+static plasmon_status_t plan_make(const struct cuda_call *call,
+                                  struct cuda_library_plan *plan)
 {
     const struct cuda_fft_library *library;
     plasmon_status_t status = library_open(call);
@@ -232,15 +234,16 @@ static struct operands operands_of(const struct kernel_arg *args, uint64_t scrat
 
 uint64_t cuda_fft_work(const struct cuda_call *call)
 {
-    struct cuda_plan_key key     = key_of(call);
-    const struct cuda_plan *plan = cuda_plan_of(&call->cuda->plans, &key);
+    struct cuda_plan_key key             = key_of(call);
+    const struct cuda_library_plan *plan = cuda_plan_of(&call->cuda->plans, &key);
 
     return operands_of(call->args, 0).bytes +
            (plan == NULL ? 0 : pl_round_up(plan->work_bytes, ALIGNMENT));
 }
 
-static int execute(const struct cuda_fft_library *library, const struct cuda_plan *plan,
-                   const struct operands *o, bool inverse)
+static int execute(const struct cuda_fft_library *library,
+                   const struct cuda_library_plan *plan, const struct operands *o,
+                   bool inverse)
 {
     int direction = inverse ? FFT_INVERSE : FFT_FORWARD;
     void *x       = (void *)(uintptr_t)o->x.data.addr;
@@ -267,7 +270,7 @@ static plasmon_status_t transform(const struct cuda_call *call, const struct ope
 {
     const struct cuda_fft_library *library = call->cuda->plans.fft;
     struct cuda_plan_key key               = key_of(call);
-    const struct cuda_plan *plan           = cuda_plan_of(&call->cuda->plans, &key);
+    const struct cuda_library_plan *plan   = cuda_plan_of(&call->cuda->plans, &key);
     plasmon_status_t status;
 
     if (plan == NULL) {

@@ -19,7 +19,7 @@ void cuda_plans_init(struct cuda_plans *plans)
     pl_list_init(&plans->list);
 }
 
-static void plan_destroy(struct cuda_plans *plans, struct cuda_plan *plan)
+static void plan_destroy(struct cuda_plans *plans, struct cuda_library_plan *plan)
 {
     pl_list_remove(&plan->link);
     plans->count--;
@@ -32,17 +32,18 @@ static void plan_destroy(struct cuda_plans *plans, struct cuda_plan *plan)
 void cuda_plans_finish(struct cuda_plans *plans)
 {
     while (!pl_list_empty(&plans->list)) {
-        plan_destroy(plans, pl_list_first(&plans->list, struct cuda_plan, link));
+        plan_destroy(plans, pl_list_first(&plans->list, struct cuda_library_plan, link));
     }
     cuda_fft_close(plans->fft);
     cuda_solver_close(plans->solver);
 }
 
-static struct cuda_plan *find(const struct cuda_plans *plans,
-                              const struct cuda_plan_key *key)
+static struct cuda_library_plan *find(const struct cuda_plans *plans,
+                                      const struct cuda_plan_key *key)
 {
     for (struct pl_list *link = plans->list.next; link != &plans->list; link = link->next) {
-        struct cuda_plan *plan = pl_container_of(link, struct cuda_plan, link);
+        struct cuda_library_plan *plan =
+            pl_container_of(link, struct cuda_library_plan, link);
 
         if (memcmp(&plan->key, key, sizeof(*key)) == 0) {
             return plan;
@@ -51,10 +52,10 @@ static struct cuda_plan *find(const struct cuda_plans *plans,
     return NULL;
 }
 
-const struct cuda_plan *cuda_plan_of(const struct cuda_plans *plans,
-                                     const struct cuda_plan_key *key)
+const struct cuda_library_plan *cuda_plan_of(const struct cuda_plans *plans,
+                                             const struct cuda_plan_key *key)
 {
-    const struct cuda_plan *plan = find(plans, key);
+    const struct cuda_library_plan *plan = find(plans, key);
 
     return plan != NULL && plan->failure.status == PLASMON_OK ? plan : NULL;
 }
@@ -62,8 +63,8 @@ const struct cuda_plan *cuda_plan_of(const struct cuda_plans *plans,
 plasmon_status_t cuda_plans_look(const struct cuda_call *call,
                                  const struct cuda_plan_key *key, bool keep)
 {
-    struct cuda_plans *plans = &call->cuda->plans;
-    struct cuda_plan *plan   = find(plans, key);
+    struct cuda_plans *plans       = &call->cuda->plans;
+    struct cuda_library_plan *plan = find(plans, key);
     plasmon_status_t status;
 
     if (plan == NULL) {
@@ -87,7 +88,8 @@ static void evict(struct cuda_plans *plans)
     struct pl_list *link = plans->list.prev;
 
     while (plans->count >= CUDA_PLANS_MAX && link != &plans->list) {
-        struct cuda_plan *plan = pl_container_of(link, struct cuda_plan, link);
+        struct cuda_library_plan *plan =
+            pl_container_of(link, struct cuda_library_plan, link);
 
         link = link->prev;
         if (!plan->kept && plan->used <= plans->run) {
@@ -100,14 +102,14 @@ plasmon_status_t cuda_plans_make(const struct cuda_call *call,
                                  const struct cuda_plan_key *key, cuda_plan_make_fn make)
 {
     struct cuda_plans *plans = &call->cuda->plans;
-    struct cuda_plan *plan;
+    struct cuda_library_plan *plan;
     plasmon_status_t status;
 
     if (find(plans, key) != NULL) {
         return PLASMON_OK;
     }
     evict(plans);
-    plan = PL_NEW(struct cuda_plan);
+    plan = PL_NEW(struct cuda_library_plan);
     if (plan == NULL) {
         return pl_err_set(call->err, PLASMON_ENOMEM, "%s: no memory for a plan",
                           call->function->name);
@@ -131,7 +133,7 @@ plasmon_status_t cuda_plans_make(const struct cuda_call *call,
 void cuda_plans_release(struct cuda_plans *plans)
 {
     for (struct pl_list *link = plans->list.next; link != &plans->list; link = link->next) {
-        pl_container_of(link, struct cuda_plan, link)->kept = false;
+        pl_container_of(link, struct cuda_library_plan, link)->kept = false;
     }
 }
 

@@ -41,7 +41,7 @@ struct cuda_plan_key {
     int64_t dim[3];
 };
 
-struct cuda_plan {
+struct cuda_library_plan {
     struct pl_list link;
     struct cuda_plan_key key;
     uint64_t used; /* the cache's clock when it was looked up last */
@@ -70,14 +70,14 @@ plasmon_status_t cuda_plans_look(const struct cuda_call *call,
                                  const struct cuda_plan_key *key, bool keep) PL_MUST_CHECK;
 /* make() fills in a plan; what it answers is told by the next look. Nothing is enqueued on the device. */
 typedef plasmon_status_t (*cuda_plan_make_fn)(const struct cuda_call *call,
-                                              struct cuda_plan *plan);
+                                              struct cuda_library_plan *plan);
 plasmon_status_t cuda_plans_make(const struct cuda_call *call,
                                  const struct cuda_plan_key *key,
                                  cuda_plan_make_fn make) PL_MUST_CHECK;
 void cuda_plans_release(struct cuda_plans *plans);
 /* NULL: not at hand, which is a bug of ours in a run. */
-const struct cuda_plan *cuda_plan_of(const struct cuda_plans *plans,
-                                     const struct cuda_plan_key *key);
+const struct cuda_library_plan *cuda_plan_of(const struct cuda_plans *plans,
+                                             const struct cuda_plan_key *key);
 
 /* ---- libraries */
 
@@ -93,7 +93,8 @@ plasmon_status_t cuda_library_symbols(void *library, const char *title,
                                       const char *const *names, void (**out)(void),
                                       uint32_t count, struct pl_err *err) PL_MUST_CHECK;
 
-void cuda_fft_plan_destroy(const struct cuda_fft_library *library, struct cuda_plan *plan);
+void cuda_fft_plan_destroy(const struct cuda_fft_library *library,
+                           struct cuda_library_plan *plan);
 void cuda_fft_close(struct cuda_fft_library *library);
 void cuda_solver_close(struct cuda_solver_library *library);
 

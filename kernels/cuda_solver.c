@@ -169,7 +169,7 @@ static struct cuda_plan_key key_of(const struct cuda_call *call)
 }
 
 static plasmon_status_t sizes_ask(const struct cuda_call *call, const struct size *s,
-                                  struct cuda_plan *plan)
+                                  struct cuda_library_plan *plan)
 {
     const struct cuda_solver_library *library = call->cuda->plans.solver;
     plasmon_status_t status;
@@ -195,7 +195,8 @@ static plasmon_status_t sizes_ask(const struct cuda_call *call, const struct siz
     return status;
 }
 
-static plasmon_status_t plan_make(const struct cuda_call *call, struct cuda_plan *plan)
+static plasmon_status_t plan_make(const struct cuda_call *call,
+                                  struct cuda_library_plan *plan)
 {
     struct size s = size_of(matrix_of(call));
     plasmon_status_t status;
@@ -246,7 +247,8 @@ static uint64_t take(struct layout *at, uint64_t base, uint64_t bytes)
     return address;
 }
 
-static struct layout layout_of(const struct cuda_call *call, const struct cuda_plan *plan)
+static struct layout layout_of(const struct cuda_call *call,
+                               const struct cuda_library_plan *plan)
 {
     struct size s     = size_of(matrix_of(call));
     uint64_t base     = call->scratch.addr;
@@ -284,7 +286,7 @@ static void *pointer(uint64_t address)
 struct step {
     const struct cuda_call *call;
     const struct cuda_solver_library *library;
-    const struct cuda_plan *plan;
+    const struct cuda_library_plan *plan;
     struct size s;
     struct layout at;
 };
