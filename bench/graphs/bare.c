@@ -43,10 +43,28 @@ void graphs_set(double *result, uint32_t mode, enum graphs_contestant contestant
     figure[GRAPHS_SECONDS] = timing->samples;
 }
 
+void graphs_set_pageable(const struct graphs_run *run, double *result)
+{
+    for (uint32_t i = 0; i < GRAPHS_CONTESTANTS; i++) {
+        double *cold     = &result[GRAPHS_COLD * GRAPHS_CONTESTANTS + i];
+        double *pageable = &result[GRAPHS_PAGEABLE * GRAPHS_CONTESTANTS + i];
+
+        if (graphs_mode_wanted(run, GRAPHS_PAGEABLE)) {
+            pageable[0]              = cold[0];
+            pageable[GRAPHS_SECONDS] = cold[GRAPHS_SECONDS];
+        }
+        if (!graphs_mode_wanted(run, GRAPHS_COLD)) {
+            cold[0]              = -1;
+            cold[GRAPHS_SECONDS] = -1;
+        }
+    }
+}
+
 plasmon_status_t graphs_bare_run(const void *config, double *result, size_t count,
                                  struct pl_err *err)
 {
     const struct graphs_run *run = config;
+    plasmon_status_t status;
 
     if (count != GRAPHS_RESULTS) {
         return pl_err_set(err, PLASMON_EINVAL, "no room for the figures");
@@ -54,6 +72,8 @@ plasmon_status_t graphs_bare_run(const void *config, double *result, size_t coun
     for (size_t i = 0; i < count; i++) {
         result[i] = -1;
     }
-    return run->cuda ? graphs_bare_cuda(run, result, err)
-                     : graphs_bare_cpu(run, result, err);
+    status =
+        run->cuda ? graphs_bare_cuda(run, result, err) : graphs_bare_cpu(run, result, err);
+    graphs_set_pageable(run, result);
+    return status;
 }

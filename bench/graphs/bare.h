@@ -14,8 +14,9 @@ enum graphs_contestant {
 };
 enum graphs_mode {
     GRAPHS_RESIDENT, /* inputs are on the device; many runs in flight: throughput */
-    GRAPHS_COLD,     /* inputs are copied from host memory in each run; a few in flight */
-    GRAPHS_SINGLE,   /* resident, one run from its first call to its results: latency */
+    GRAPHS_COLD, /* each run copies its inputs from page-locked host memory and its outputs to it; a few in flight */
+    GRAPHS_PAGEABLE, /* the same on Plasmon from and to ordinary memory; beside the same yardsticks as cold */
+    GRAPHS_SINGLE, /* resident, one run from its first call to its results: latency */
     GRAPHS_MODES
 };
 /*
@@ -40,6 +41,13 @@ struct graphs_run {
     double serial_seconds[GRAPHS_MODES]; /* of one run; 0: not known */
 };
 
+#define GRAPHS_COLD_MAX 4u /* in flight: each has inputs of its own */
+
+/* With host memory in each run. */
+static inline bool graphs_mode_cold(uint32_t mode)
+{
+    return mode == GRAPHS_COLD || mode == GRAPHS_PAGEABLE;
+}
 static inline bool graphs_mode_wanted(const struct graphs_run *run, uint32_t mode)
 {
     return (run->modes & 1u << mode) != 0;
@@ -50,13 +58,13 @@ static inline bool graphs_mode_wanted(const struct graphs_run *run, uint32_t mod
  */
 static inline uint32_t graphs_in_flight(const struct graphs_run *run, uint32_t mode)
 {
-    const uint32_t cold_max = 4; /* each has inputs of its own */
-    uint32_t most           = mode == GRAPHS_SINGLE ? 1
-                              : mode == GRAPHS_COLD ? (uint32_t)pl_min_u64(run->in_flight, cold_max)
-                                                    : run->in_flight;
-    double fit              = run->serial_seconds[mode] > 0
-                                  ? (double)run->budget_ns * 1e-9 / 8 / run->serial_seconds[mode]
-                                  : cold_max;
+    uint32_t most = mode == GRAPHS_SINGLE ? 1
+                    : graphs_mode_cold(mode)
+                        ? (uint32_t)pl_min_u64(run->in_flight, GRAPHS_COLD_MAX)
+                        : run->in_flight;
+    double fit    = run->serial_seconds[mode] > 0
+                        ? (double)run->budget_ns * 1e-9 / 8 / run->serial_seconds[mode]
+                        : GRAPHS_COLD_MAX;
 
     if (fit >= most) {
         return most;
@@ -85,6 +93,15 @@ plasmon_status_t graphs_time(const struct graphs_run *run,
 /* Writes a figure: `mode` and `contestant` say which, and once() was so many runs. */
 void graphs_set(double *result, uint32_t mode, enum graphs_contestant contestant,
                 const struct graphs_timing *timing, uint32_t in_flight);
+/* The yardsticks of cold are those of pageable, too: nobody by hand would copy from ordinary memory. */
+void graphs_set_pageable(const struct graphs_run *run, double *result);
+/* What a device has to measure for the modes that are wanted. */
+static inline bool graphs_mode_measured(const struct graphs_run *run, uint32_t mode)
+{
+    return mode == GRAPHS_COLD ? graphs_mode_wanted(run, GRAPHS_COLD) ||
+                                     graphs_mode_wanted(run, GRAPHS_PAGEABLE)
+                               : mode != GRAPHS_PAGEABLE && graphs_mode_wanted(run, mode);
+}
 
 /* What a device has to do, for bare.c. Each opens the device, checks, measures; the process ends after. */
 plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,

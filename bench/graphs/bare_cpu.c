@@ -22,6 +22,7 @@ struct bare {
     const struct graphs_graph *graph;
     call_fn *call; /* a kernel each */
     void **memory; /* an array each */
+    void **out;    /* likewise: where a cold run copies outputs to */
     bool cold;
 };
 
@@ -186,6 +187,11 @@ static plasmon_status_t once(void *user, struct pl_err *err)
     for (uint32_t i = bare->graph->init_steps; i < bare->graph->steps.count; i++) {
         run_step(bare, graphs_step_at(bare->graph, i));
     }
+    for (uint32_t i = 0; bare->cold && i < bare->graph->arrays.count; i++) {
+        if (bare->out[i] != NULL) {
+            memcpy(bare->out[i], bare->memory[i], graphs_array_at(bare->graph, i)->bytes);
+        }
+    }
     return PLASMON_OK;
 }
 
@@ -208,7 +214,11 @@ static plasmon_status_t measure(struct bare *bare, uint32_t mode, double *result
     for (size_t i = 0; i < bare->graph->expects.count; i++) {
         const struct graphs_expect *expect = pl_vec_at(&bare->graph->expects, i);
 
-        if (!graphs_compare(bare->graph, expect, bare->memory[expect->array], err)) {
+        if (!graphs_compare(bare->graph, expect,
+                            bare->cold && bare->out[expect->array] != NULL
+                                ? bare->out[expect->array]
+                                : bare->memory[expect->array],
+                            err)) {
             return PLASMON_EDEVICE;
         }
     }
@@ -258,10 +268,14 @@ plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
 
     bare.call = bench_must_alloc(run->graph->definition->kernel_count * sizeof(*bare.call));
     bare.memory = bench_must_alloc(run->graph->arrays.count * sizeof(*bare.memory));
+    bare.out    = bench_must_alloc(run->graph->arrays.count * sizeof(*bare.out));
     for (uint32_t i = 0; i < run->graph->arrays.count; i++) {
         const struct graphs_array *array = graphs_array_at(run->graph, i);
 
         bare.memory[i] = bench_must_alloc(array->bytes);
+        if (array->role == GRAPHS_OUTPUT) {
+            bare.out[i] = bench_must_alloc(array->bytes);
+        }
         if (array->data != NULL) {
             memcpy(bare.memory[i], array->data, array->bytes);
         }
@@ -271,7 +285,7 @@ plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
         run_step(&bare, graphs_step_at(run->graph, i));
     }
     for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
-        if (graphs_mode_wanted(run, mode)) {
+        if (graphs_mode_measured(run, mode)) {
             status = measure(&bare, mode, result, err);
         }
     }
@@ -280,7 +294,9 @@ plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
     }
     for (uint32_t i = 0; i < run->graph->arrays.count; i++) {
         pl_free(bare.memory[i]);
+        pl_free(bare.out[i]);
     }
+    pl_free(bare.out);
     pl_free(bare.memory);
     pl_free(bare.call);
     return status;

@@ -12,6 +12,8 @@ struct bare_array {
     CUevent copied;       /* cold: for readers in other streams */
     uint32_t copy_stream; /* of this run */
     bool has_copy;        /* in this run */
+    void *out;            /* outputs: page-locked memory, where a cold run copies it .. */
+    uint32_t last_writer; /* .. behind this step */
 };
 struct bare_step {
     CUfunction function;

@@ -45,7 +45,8 @@ static const struct cli_option options[] = {
      "tiny, small, middle, large; multi takes the largest [small,middle,large; tiny "
      "without "
      "a GPU]"},
-    {"--modes", "LIST", CLI_TEXT, OPTION(modes), "of six: resident, cold, single [all]"},
+    {"--modes", "LIST", CLI_TEXT, OPTION(modes),
+     "of six: resident, cold, pageable, single [all]"},
     {"--devices", "N", CLI_COUNT, OPTION(devices),
      "the most that multi uses, up to 8 [all; 2 CPU devices]"},
     {"--quick", NULL, CLI_FLAG, OPTION(quick),
@@ -79,7 +80,9 @@ const struct cli_command bench_graphs = {
         "streams and\nevents. graph: those captured as a CUDA graph. plain: Plasmon, "
         "submitted each time. replay:\nPlasmon, recorded once. All run the same kernels, "
         "whose results are checked against fp64\nfirst; medians. resident: many runs in "
-        "flight, time a run. cold: the same, but each run's\ninputs come from host memory. "
+        "flight, time a run. cold: the same, but each run's\ninputs come from page-locked "
+        "host memory, and its "
+        "outputs go there; pageable: ordinary memory\non Plasmon's side. "
         "single: one run from its first call to its results.",
     .options      = options,
     .option_count = PL_COUNT(options),
@@ -226,16 +229,17 @@ static int complete_options(struct graphs_options *given, bool cuda)
                      : !cuda              ? "tiny"
                      : given->quick       ? "small,middle"
                                           : "small,middle,large";
-    given->modes   = given->modes != NULL ? given->modes : "resident,cold,single";
+    given->modes   = given->modes != NULL ? given->modes : "resident,cold,pageable,single";
     given->devices = given->devices > 0 ? given->devices : !cuda ? 2 : gpus > 8 ? 8 : gpus;
     if (!list_is_of(given->only, "vec,bs,img,ml,hits,dl,cg,mul") ||
         !list_is_of(given->sizes, "tiny,small,middle,large") ||
-        !list_is_of(given->modes, "resident,cold,single") ||
+        !list_is_of(given->modes, "resident,cold,pageable,single") ||
         !list_is_of(given->part, "six,multi,chain")) {
-        return cli_usage(&bench_graphs,
-                         "--only has names of vec,bs,img,ml,hits,dl,cg,mul; --sizes of "
-                         "tiny,small,middle,large; --modes of resident,cold,single; --part "
-                         "of six,multi,chain");
+        return cli_usage(
+            &bench_graphs,
+            "--only has names of vec,bs,img,ml,hits,dl,cg,mul; --sizes of "
+            "tiny,small,middle,large; --modes of resident,cold,pageable,single; --part "
+            "of six,multi,chain");
     }
     if (given->samples <= GRAPHS_SAMPLES_MIN || given->samples > GRAPHS_SAMPLES_MAX ||
         given->devices > 8 || given->in_flight > 256 || given->budget > BUDGET_MAX) {

@@ -5,7 +5,9 @@
  *   plain    every run submits every step again, into the same refs, and waits for the outputs
  *   replay   the steps are recorded once, and a run is one launch
  *
- * COLD  A run puts every input anew, from the same host memory that the yardsticks copy from.
+ * COLD  A run puts every input anew, from memory of plasmon_host_alloc(), and gets every output into such memory; what a run puts, computes
+ *       and gets is enqueued without waiting for anything.
+ * PAGEABLE  The same from and to ordinary memory: plasmon_put() and plasmon_get(), which waits.
  *
  * Runs in a child of the benchmark, on one device of a cluster of its own (or of PLASMON_ADDRESS).
  */
@@ -16,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "bench/graphs/play.h"
+#include "bench/graphs/table.h"
 
 #define IN_FLIGHT_MAX 256u
 #define TIME_LIMIT_S  240u /* of the child: a cluster that hangs ends with it */
@@ -115,8 +118,12 @@ struct play {
     const struct graphs_graph *graph;
     struct bench_cluster cluster;
     int device;
-    bool cold;
+    uint32_t mode;
     uint32_t in_flight;
+    void **host_in;            /* cold: an array each, inputs */
+    void **host_out;           /* cold and pageable: an array each and run, outputs */
+    struct plasmon_ref **gets; /* cold: of the runs in flight .. */
+    uint32_t get_count;
     struct plasmon_ref **refs;      /* an array each; NULL: not made yet */
     struct plasmon_ref **outputs;   /* of these, what a run waits for */
     void *got;                      /* room for one of them */
@@ -131,18 +138,66 @@ static bool is_input(const struct play *play, uint32_t array)
     return graphs_array_at(play->graph, array)->role == GRAPHS_INPUT;
 }
 
+static struct plasmon_ref *put_input(struct play *play, uint32_t number)
+{
+    const struct graphs_array *array   = graphs_array_at(play->graph, number);
+    struct plasmon_put_options options = PLASMON_PUT_INIT;
+    struct plasmon_ref *ref;
+
+    if (play->mode != GRAPHS_COLD) {
+        return graphs_play_put(&play->cluster, array, play->device);
+    }
+    options.device = play->device;
+    bench_must(&play->cluster,
+               plasmon_put_async(play->cluster.client, play->host_in[number], &array->shape,
+                                 &options, &ref),
+               "putting an input");
+    return ref;
+}
+
 static void put_inputs(struct play *play, struct plasmon_ref **refs)
 {
     for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
-        const struct graphs_array *array = graphs_array_at(play->graph, i);
-
-        if (array->role == GRAPHS_INPUT) {
+        if (is_input(play, i)) {
             if (refs[i] != NULL) {
                 bench_must_release(&play->cluster, &refs[i], 1);
             }
-            refs[i] = graphs_play_put(&play->cluster, array, play->device);
+            refs[i] = put_input(play, i);
         }
     }
+}
+
+/* Where run number `run` has its copy of an output; NULL: it is none. */
+static void **host_out(struct play *play, uint32_t run, uint32_t array)
+{
+    return &play->host_out[run * play->graph->arrays.count + array];
+}
+
+static void get_outputs(struct play *play, uint32_t run, struct plasmon_ref *const *refs)
+{
+    for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
+        void *out      = *host_out(play, run, i);
+        uint64_t bytes = graphs_array_at(play->graph, i)->bytes;
+
+        if (out != NULL && play->mode == GRAPHS_COLD) {
+            bench_must(&play->cluster,
+                       plasmon_get_async(play->cluster.client, refs[i], out, bytes,
+                                         &play->gets[play->get_count++]),
+                       "getting an output");
+        } else if (out != NULL) {
+            bench_must(
+                &play->cluster,
+                plasmon_get(play->cluster.client, refs[i], out, bytes, PLASMON_FOREVER),
+                "getting an output");
+        }
+    }
+}
+
+static void wait_for_gets(struct play *play)
+{
+    bench_must_wait(&play->cluster, play->gets, play->get_count);
+    bench_must_release(&play->cluster, play->gets, play->get_count);
+    play->get_count = 0;
 }
 
 static void wait_for_outputs(struct play *play, struct plasmon_ref *const *refs)
@@ -163,14 +218,21 @@ static plasmon_status_t once_plain(void *user, struct pl_err *err)
 
     (void)err; /* bench_must... says what failed, and ends the child */
     for (uint32_t run = 0; run < play->in_flight; run++) {
-        if (play->cold) {
+        if (graphs_mode_cold(play->mode)) {
             put_inputs(play, play->refs);
         }
         for (uint32_t i = 0; i < play->graph->steps.count; i++) {
             graphs_play_step(&play->cluster, play->graph, i, play->refs, play->device);
         }
+        if (graphs_mode_cold(play->mode)) {
+            get_outputs(play, run, play->refs);
+        }
     }
-    wait_for_outputs(play, play->refs);
+    if (play->mode == GRAPHS_COLD) {
+        wait_for_gets(play);
+    } else {
+        wait_for_outputs(play, play->refs);
+    }
     return PLASMON_OK;
 }
 
@@ -179,7 +241,7 @@ static struct plasmon_ref *launch_recorded(struct play *play)
     struct plasmon_ref *task;
     uint32_t count = 0;
 
-    if (play->cold) {
+    if (graphs_mode_cold(play->mode)) {
         put_inputs(play, play->refs);
         for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
             if (is_input(play, i)) {
@@ -203,6 +265,12 @@ static plasmon_status_t once_replay(void *user, struct pl_err *err)
     (void)err;
     for (uint32_t run = 0; run < play->in_flight; run++) {
         tasks[run] = launch_recorded(play);
+        if (graphs_mode_cold(play->mode)) {
+            get_outputs(play, run, play->recorded_refs);
+        }
+    }
+    if (play->mode == GRAPHS_COLD) {
+        wait_for_gets(play);
     }
     bench_must_wait(&play->cluster, tasks, play->in_flight);
     bench_must_release(&play->cluster, tasks, play->in_flight);
@@ -241,7 +309,94 @@ static void record(struct play *play)
                "recording");
 }
 
+/* ------------------------------------------------------------------------------------------------ host memory */
+
+static void *host_alloc(struct play *play, uint64_t bytes)
+{
+    void *data;
+
+    bench_must(&play->cluster, plasmon_host_alloc(play->cluster.client, bytes, &data),
+               "host memory");
+    return data;
+}
+
+static void host_free(struct play *play, void *data)
+{
+    bench_must(&play->cluster, plasmon_host_free(play->cluster.client, data),
+               "freeing host memory");
+}
+
+/* What the last mode, or contestant, brought out must not pass for what the next one does. */
+static void forget_outputs(struct play *play)
+{
+    for (uint32_t run = 0; run < GRAPHS_COLD_MAX; run++) {
+        for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
+            void *out = *host_out(play, run, i);
+
+            if (out != NULL) {
+                memset(out, 0xff, graphs_array_at(play->graph, i)->bytes); /* no number */
+            }
+        }
+    }
+}
+
+/* For the mode under way: none, page-locked or ordinary. */
+static void make_host_memory(struct play *play)
+{
+    bool locked = play->mode == GRAPHS_COLD;
+
+    for (uint32_t i = 0; graphs_mode_cold(play->mode) && i < play->graph->arrays.count;
+         i++) {
+        const struct graphs_array *array = graphs_array_at(play->graph, i);
+
+        if (array->role == GRAPHS_INPUT && locked) {
+            play->host_in[i] = host_alloc(play, array->bytes);
+            memcpy(play->host_in[i], array->data, array->bytes);
+        }
+        for (uint32_t run = 0; array->role == GRAPHS_OUTPUT && run < play->in_flight;
+             run++) {
+            *host_out(play, run, i) =
+                locked ? host_alloc(play, array->bytes) : graphs_must_map(array->bytes);
+        }
+    }
+    forget_outputs(play);
+}
+
+static void free_host_memory(struct play *play)
+{
+    for (uint32_t i = 0; i < play->graph->arrays.count; i++) {
+        if (play->host_in[i] != NULL) {
+            host_free(play, play->host_in[i]);
+            play->host_in[i] = NULL;
+        }
+        for (uint32_t run = 0; run < GRAPHS_COLD_MAX; run++) {
+            void **out = host_out(play, run, i);
+
+            if (*out != NULL && play->mode == GRAPHS_COLD) {
+                host_free(play, *out);
+            } else if (*out != NULL) {
+                graphs_unmap(*out, graphs_array_at(play->graph, i)->bytes);
+            }
+            *out = NULL;
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ right before fast */
+
+/* The result: of the last run in flight, if runs bring it out. */
+static const void *result_of(struct play *play, struct plasmon_ref *ref, uint32_t array)
+{
+    if (graphs_mode_cold(play->mode) &&
+        *host_out(play, play->in_flight - 1, array) != NULL) {
+        return *host_out(play, play->in_flight - 1, array);
+    }
+    bench_must(&play->cluster,
+               plasmon_get(play->cluster.client, ref, play->got,
+                           graphs_array_at(play->graph, array)->bytes, PLASMON_FOREVER),
+               "getting a result");
+    return play->got;
+}
 
 static void check(struct play *play, struct plasmon_ref *const *refs, const char *how)
 {
@@ -249,14 +404,9 @@ static void check(struct play *play, struct plasmon_ref *const *refs, const char
         const struct graphs_expect *expect = pl_vec_at(&play->graph->expects, i);
         struct pl_err err                  = {0};
 
-        bench_must(&play->cluster,
-                   plasmon_get(play->cluster.client, refs[expect->array], play->got,
-                               graphs_array_at(play->graph, expect->array)->bytes,
-                               PLASMON_FOREVER),
-                   "getting a result");
-        if (!graphs_compare(play->graph, expect, play->got, &err)) {
-            bench_die("plasmon, %s, %s: %s", how, play->cold ? "cold" : "resident",
-                      err.text);
+        if (!graphs_compare(play->graph, expect,
+                            result_of(play, refs[expect->array], expect->array), &err)) {
+            bench_die("plasmon, %s, %s: %s", how, graphs_mode_name(play->mode), err.text);
         }
     }
 }
@@ -268,8 +418,9 @@ static plasmon_status_t measure_mode(struct play *play, uint32_t mode, double *r
     plasmon_status_t status;
 
     play->in_flight = graphs_in_flight(play->run, mode);
-    play->cold      = mode == GRAPHS_COLD;
-    status          = once_plain(play, err);
+    play->mode      = mode;
+    make_host_memory(play);
+    status = once_plain(play, err);
     check(play, play->refs, "plain");
     if (status == PLASMON_OK) {
         status = graphs_time(play->run, once_plain, play, &timing, err);
@@ -279,6 +430,7 @@ static plasmon_status_t measure_mode(struct play *play, uint32_t mode, double *r
         if (play->recorded == NULL) {
             record(play);
         }
+        forget_outputs(play);
         status = once_replay(play, err);
         check(play, play->recorded_refs, "replay");
     }
@@ -288,6 +440,7 @@ static plasmon_status_t measure_mode(struct play *play, uint32_t mode, double *r
     if (status == PLASMON_OK) {
         graphs_set(result, mode, GRAPHS_REPLAY, &timing, play->in_flight);
     }
+    free_host_memory(play);
     return status;
 }
 
@@ -305,6 +458,9 @@ static void start(struct play *play)
     play->refs     = bench_must_alloc(arrays * sizeof(*play->refs));
     play->outputs  = bench_must_alloc(arrays * sizeof(*play->outputs));
     play->bindings = bench_must_alloc(arrays * sizeof(*play->bindings));
+    play->host_in  = bench_must_alloc(arrays * sizeof(*play->host_in));
+    play->host_out = bench_must_alloc(GRAPHS_COLD_MAX * arrays * sizeof(*play->host_out));
+    play->gets     = bench_must_alloc(GRAPHS_COLD_MAX * arrays * sizeof(*play->gets));
     play->got      = graphs_must_map(graphs_output_bytes(play->graph));
     graphs_play_register(&play->cluster, play->graph->definition);
     put_inputs(play, play->refs);
@@ -341,6 +497,9 @@ plasmon_status_t graphs_play_run(const void *config, double *result, size_t coun
     pl_free(play.outputs);
     pl_free(play.bindings);
     pl_free(play.recorded_refs);
+    pl_free(play.host_in);
+    pl_free(play.host_out);
+    pl_free(play.gets);
     graphs_unmap(play.got, graphs_output_bytes(run->graph));
     return status;
 }

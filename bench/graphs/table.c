@@ -2,8 +2,8 @@
  * Rows of figures, the table that people read, and JSON.
  *
  * TARGETS  Many runs in flight, inputs on the device: submitted each time, 1.05 of hand-tuned streams and events for the middle and large
- *          sizes, 1.25 for the small one, whose kernels take microseconds; recorded, 1.05 of the CUDA graph. Inputs from host memory: 1.10
- *          of the same. One run at a time pays the round trip to the head, which is held against the transport's (latency.c), so
+ *          sizes, 1.25 for the small one, whose kernels take microseconds; recorded, 1.05 of the CUDA graph. Inputs from page-locked host memory
+ *          and outputs to it: 1.10 of the same; from ordinary memory, none, it is there to show the difference. One run at a time pays the round trip to the head, which is held against the transport's (latency.c), so
  *          it has none. Nor has anything on CPU devices, where there is no yardstick.
  */
 #include "bench/graphs/table.h"
@@ -30,7 +30,8 @@ const char *graphs_size_name(enum graphs_size size)
 
 const char *graphs_mode_name(uint32_t mode)
 {
-    static const char *const names[GRAPHS_MODES] = {"resident", "cold", "single"};
+    static const char *const names[GRAPHS_MODES] = {"resident", "cold", "pageable",
+                                                    "single"};
 
     return names[mode];
 }
@@ -54,7 +55,8 @@ enum graphs_contestant graphs_row_yardstick(const struct graphs_row *row, uint32
 double graphs_row_target(const struct graphs_row *row, uint32_t mode,
                          enum graphs_contestant contestant)
 {
-    if (contestant < GRAPHS_PLAIN || mode == GRAPHS_SINGLE || row->size == GRAPHS_TINY ||
+    if (contestant < GRAPHS_PLAIN || mode == GRAPHS_SINGLE || mode == GRAPHS_PAGEABLE ||
+        row->size == GRAPHS_TINY ||
         graphs_row_yardstick(row, mode, contestant) == GRAPHS_SERIAL) {
         return 0;
     }
@@ -272,7 +274,7 @@ static void print_row(const struct graphs_row *row, uint32_t mode, bool is_first
     print_marked(row, mode, GRAPHS_REPLAY);
     print_ratio(serial, graphs_row_seconds(row, mode, GRAPHS_PLAIN));
     print_ratio(serial, graphs_row_seconds(row, mode, GRAPHS_REPLAY));
-    print_ratio(mode == GRAPHS_COLD ? 0 : graphs_row_room(row), 1);
+    print_ratio(graphs_mode_cold(mode) ? 0 : graphs_row_room(row), 1);
     print_ratio(row->definition->published, 1);
     if (is_first) {
         printf(" %6.1f", row->prepare_s + row->by_hand_s + row->plasmon_s);

@@ -161,8 +161,8 @@ static void put_panel(struct pl_str *out, const struct graphs_table *table,
                       enum graphs_size size, uint32_t mode, const struct plot_scale *scale)
 {
     static const char *const names[GRAPHS_MODES] = {
-        "inputs on the device, many runs in flight", "inputs copied from host memory",
-        "one run at a time"};
+        "inputs on the device, many runs in flight", "from and to page-locked host memory",
+        "from and to ordinary host memory", "one run at a time"};
     double x = scale->left, target = 0;
     char text[96];
 

@@ -48,6 +48,7 @@
     XX(cuMemImportFromShareableHandle)   \
     XX(cuMemAlloc)                       \
     XX(cuMemFree)                        \
+    XX(cuMemHostAlloc)                   \
     XX(cuMemHostRegister)                \
     XX(cuMemHostUnregister)              \
     XX(cuMemHostGetDevicePointer)        \

@@ -20,7 +20,8 @@ has_rows() { # COUNT PATTERN
 }
 six() {
     part six --plot "$svg" &&
-        has_rows 18 '"series":"plain"' && has_rows 18 '"series":"replay"' && has_rows 18 '"series":"serial"' &&
+        has_rows 24 '"series":"plain"' && has_rows 24 '"series":"replay"' && has_rows 24 '"series":"serial"' &&
+        has_rows 6 'tiny\.cold","series":"plain"' && has_rows 6 'tiny\.pageable","series":"plain"' &&
         has_rows 6 '\.tiny\.room"' && has_rows 6 '\.tiny\.wall"' &&
         grep -q '</svg>' "$svg" && grep -q 'Plasmon, recorded' "$svg"
 }
