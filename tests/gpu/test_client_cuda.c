@@ -410,4 +410,113 @@ TEST(a_transfer_goes_on_when_the_worker_is_killed)
     plasmon_finish(px);
 }
 
+/* ------------------------------------------------------------------------------------------------ host memory */
+
+static uint8_t *host_alloc(struct plasmon_client *px, uint64_t count)
+{
+    void *data;
+
+    PX_OK(px, plasmon_host_alloc(px, count, &data));
+    return data;
+}
+
+/* Put and got without a word in between; GB/s of both together. */
+static double host_round_trip(struct plasmon_client *px, uint8_t *in, uint8_t *out,
+                              uint64_t count, uint64_t seed)
+{
+    struct plasmon_shape shape = {PLASMON_U8, 1, {(int64_t)count}};
+    uint8_t *data              = bytes_make(count, seed);
+    struct plasmon_ref *ref, *got;
+    uint64_t began, ns;
+
+    memcpy(in, data, count);
+    memset(out, 0, count);
+    began = pl_now_ns();
+    PX_OK(px, plasmon_put_async(px, in, &shape, NULL, &ref));
+    PX_OK(px, plasmon_get_async(px, ref, out, count, &got));
+    PX_OK(px, plasmon_wait(px, &got, 1, 1, WAIT_MS, NULL, NULL));
+    ns = pl_now_ns() - began;
+    PX_OK(px, plasmon_state(px, got));
+    expect_same(out, data, count);
+    PX_OK(px, plasmon_release(px, ref));
+    PX_OK(px, plasmon_release(px, got));
+    free(data);
+    return 2 * (double)count / (double)ns;
+}
+
+TEST(host_memory_goes_to_a_gpu_and_back_by_itself)
+{
+    struct plasmon_client *px = start("auto");
+    uint8_t *in, *out;
+    double best = 0;
+
+    in  = host_alloc(px, 1024 * MIB);
+    out = host_alloc(px, 1024 * MIB);
+    for (unsigned i = 0; i < PL_COUNT(sizes) && sizes[i] <= 1024 * MIB; i++) {
+        (void)host_round_trip(px, in, out, sizes[i], i);
+        (void)host_round_trip(px, in + sizes[i] % 64, out + sizes[i] % 61, sizes[i] / 2 + 1,
+                              i); /* not on a page */
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        double rate = host_round_trip(px, in, out, 1024 * MIB, i);
+
+        best = rate > best ? rate : best;
+    }
+    printf("# 1 GiB of host memory in and out: %.2f GB/s\n", best);
+    PX_OK(px, plasmon_host_free(px, in));
+    PX_OK(px, plasmon_host_free(px, out));
+    plasmon_finish(px);
+}
+
+/* Unregistering waits for streams; it may hold up nobody. */
+TEST(host_memory_comes_and_goes_while_the_gpu_is_busy)
+{
+    struct plasmon_client *px = start("auto");
+    struct plasmon_ref *x     = cluster_fill(px, 1000, 1, 0);
+
+    for (int i = 0; i < 8; i++) {
+        uint8_t *in, *out;
+
+        cluster_spin(px, x, 300000, 0, NULL);
+        in  = host_alloc(px, 64 * MIB);
+        out = host_alloc(px, 64 * MIB);
+        (void)host_round_trip(px, in, out, 64 * MIB, (uint64_t)i);
+        PX_OK(px, plasmon_host_free(px, in));
+        PX_OK(px, plasmon_host_free(px, out));
+    }
+    plasmon_finish(px);
+}
+
+TEST(copies_of_host_memory_are_done_again_when_the_worker_is_killed)
+{
+    struct plasmon_client *px  = start("auto");
+    uint64_t count             = 512 * MIB;
+    struct plasmon_shape shape = {PLASMON_F32, 1, {(int64_t)(count / 4)}};
+    uint8_t *in = host_alloc(px, count), *out = host_alloc(px, count);
+    uint8_t *data = bytes_make(count, 11);
+
+    test_expect_log();
+    memcpy(in, data, count);
+    for (int round = 0; round < 5; round++) {
+        pid_t worker = cluster_worker(px, 0);
+        struct plasmon_ref *ref, *copy, *got;
+
+        memset(out, 0, count);
+        PX_OK(px, plasmon_put_async(px, in, &shape, NULL, &ref));
+        copy = cluster_copy(px, ref, 0);
+        PX_OK(px, plasmon_get_async(px, copy, out, count, &got));
+        PX_OK(px, plasmon_flush(px));
+        (void)poll(NULL, 0, 5 * round); /* somewhere in the copies */
+        cluster_kill(worker);
+        PX_OK(px, plasmon_wait(px, &got, 1, 1, WAIT_MS, NULL, NULL));
+        PX_OK(px, plasmon_state(px, got));
+        expect_same(out, data, count);
+        PX_OK(px, plasmon_release(px, ref));
+        PX_OK(px, plasmon_release(px, copy));
+        PX_OK(px, plasmon_release(px, got));
+    }
+    free(data);
+    plasmon_finish(px);
+}
+
 TEST_MAIN()

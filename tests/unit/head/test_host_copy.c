@@ -1,0 +1,324 @@
+/*
+ * Copies between objects and memory of a client's host: where they go, in which order, and when the client is told. The head alone, with a
+ * device on host "a", two on host "b", and a client on either. `sent` has "device:seq:kind@offset ..", `told` has "7:ok 8:EWORKER ..".
+ */
+#include <string.h>
+
+#include "head/core.h"
+#include "tests/harness/test.h"
+
+#define PUT    PLASMON__V1__TASK_KIND__TASK_PUT_HOST
+#define GET    PLASMON__V1__TASK_KIND__TASK_GET_HOST
+#define BUFFER 0x8877665544332211u
+
+static struct {
+    struct head_core *core;
+    struct wire_arena arena;
+    struct pl_str sent;
+    struct pl_str told;
+    uint64_t session;
+} head;
+
+/* A body is a frame without its header. */
+static void *with_header(const uint8_t *body, size_t *io_length)
+{
+    Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
+    size_t bytes;
+    uint8_t *frame;
+
+    header.protocol = WIRE_PROTOCOL;
+    header.epoch    = 1;
+    header.seq      = 1;
+    bytes           = plasmon__v1__header__get_packed_size(&header);
+    frame           = wire_arena_alloc(&head.arena, 2 + bytes + *io_length);
+    PL_CHECK(frame != NULL && bytes < 128);
+    frame[0] = 1 << 3 | 2;
+    frame[1] = (uint8_t)bytes;
+    (void)plasmon__v1__header__pack(&header, frame + 2);
+    memcpy(frame + 2 + bytes, body, *io_length);
+    *io_length += 2 + bytes;
+    return frame;
+}
+
+static void client_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
+{
+    uint8_t *bytes = with_header(body, &length);
+    Plasmon__V1__HeadFrame *frame;
+    struct pl_err err;
+
+    (void)user;
+    (void)session;
+    ASSERT_OK(wire_decode_head_frame(&head.arena, bytes, length, &frame, &err));
+    for (size_t i = 0; i < frame->n_done; i++) {
+        for (uint64_t k = 0; k < frame->done[i]->count; k++) {
+            pl_str_append(&head.told, "%llu:ok ",
+                          (unsigned long long)(frame->done[i]->first + k));
+        }
+    }
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        pl_str_append(&head.told, "%llu:%s ", (unsigned long long)frame->failed[i]->task,
+                      pl_status_name((plasmon_status_t)frame->failed[i]->status));
+    }
+}
+
+static const char *kind_name(const Plasmon__V1__Launch *launch)
+{
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
+        return "put";
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
+        return "get";
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP:
+        return "skip";
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN:
+        return "run";
+    default:
+        return "move";
+    }
+}
+
+static void worker_command(void *user, uint32_t device, const uint8_t *body, size_t length)
+{
+    uint8_t *bytes = with_header(body, &length);
+    Plasmon__V1__WorkerCommand *command;
+    struct pl_err err;
+
+    (void)user;
+    ASSERT_OK(wire_decode_worker_command(&head.arena, bytes, length, &command, &err));
+    for (size_t i = 0; i < command->n_launches; i++) {
+        const Plasmon__V1__Launch *launch = command->launches[i];
+
+        pl_str_append(&head.sent, "%u:%llu:%s", device, (unsigned long long)launch->seq,
+                      kind_name(launch));
+        if (launch->host_buffer != 0) {
+            ASSERT_EQ(launch->host_buffer, BUFFER);
+            ASSERT_EQ(launch->n_operands, 1);
+            pl_str_append(&head.sent, "@%llu", (unsigned long long)launch->offset);
+        }
+        pl_str_append(&head.sent, " ");
+    }
+}
+
+static void fence(void *user, uint32_t device)
+{
+    (void)user;
+    (void)device;
+}
+
+static void session_ended(void *user, uint64_t session)
+{
+    (void)user;
+    (void)session;
+}
+
+static uint64_t count_up(void *user)
+{
+    static uint64_t last = 1000;
+
+    (void)user;
+    return ++last;
+}
+
+static const struct head_ops ops = {.client_frame   = client_frame,
+                                    .worker_command = worker_command,
+                                    .fence          = fence,
+                                    .session_ended  = session_ended,
+                                    .random64       = count_up};
+
+static void join(const char *host, uint32_t host_device)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    struct pl_err err              = {0};
+    uint32_t device;
+
+    hello.host         = (char *)(uintptr_t)host;
+    hello.node         = (char *)(uintptr_t)host;
+    hello.name         = (char *)(uintptr_t) "test";
+    hello.host_device  = host_device;
+    hello.kind         = 1;
+    hello.bytes_total  = 1 << 30;
+    hello.incarnation  = 1;
+    hello.peer_capable = true;
+    ASSERT_OK(head_core_worker_up(head.core, &hello, &device, &err));
+}
+
+/* Device 0 is on host a, 1 and 2 on host b; the client is on `host`. */
+static void begin(const char *host, uint32_t window)
+{
+    struct head_config config = {.ops = &ops, .retries = 1, .epoch = 1, .window = window};
+    Plasmon__V1__Hello client = PLASMON__V1__HELLO__INIT;
+    struct pl_err err         = {0};
+
+    memset(&head, 0, sizeof(head));
+    ASSERT_OK(wire_arena_init(&head.arena, WIRE_ARENA_BYTES_MAX));
+    pl_str_init(&head.sent);
+    pl_str_init(&head.told);
+    ASSERT_OK(head_core_create(&config, &head.core));
+    head_core_tick(head.core, 1);
+    join("a", 0);
+    join("b", 0);
+    join("b", 1);
+    client.protocol_min = client.protocol_max = WIRE_PROTOCOL;
+    client.host                               = (char *)(uintptr_t)host;
+    ASSERT_OK(head_core_client_open(head.core, &client, &head.session, &err));
+    head_core_flush(head.core);
+}
+
+static void end(void)
+{
+    head_core_check(head.core);
+    head_core_destroy(head.core);
+    wire_arena_finish(&head.arena);
+    pl_str_finish(&head.sent);
+    pl_str_finish(&head.told);
+}
+
+static const char *take(struct pl_str *text)
+{
+    static char taken[2][4096];
+    static unsigned turn;
+    char *out = taken[turn++ % 2];
+
+    head_core_flush(head.core);
+    (void)snprintf(out, sizeof(taken[0]), "%s", pl_str_text(text));
+    pl_str_finish(text);
+    pl_str_init(text);
+    wire_arena_reset(&head.arena);
+    return out;
+}
+
+/* A task with one argument: ref, of 16 by 16 floats if it is new, and what of it (NULL: all). */
+static void submit(uint64_t id, int kind, uint64_t ref, const int64_t *view, uint32_t place)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Arg *args[1]      = {&arg};
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    uint64_t dims[2]               = {16, 16};
+    struct pl_err err              = {0};
+
+    shape.dtype      = PL_F32;
+    shape.n_dim      = 2;
+    shape.dim        = dims;
+    arg.ref          = ref;
+    arg.mode         = kind == GET   ? PLASMON__V1__MODE__MODE_IN
+                       : kind == PUT ? PLASMON__V1__MODE__MODE_OUT
+                                     : PLASMON__V1__MODE__MODE_INOUT;
+    arg.shape        = kind == PUT ? &shape : NULL;
+    arg.n_view       = view != NULL ? 6 : 0;
+    arg.view         = (int64_t *)(uintptr_t)view;
+    task.id          = id;
+    task.kind        = (Plasmon__V1__TaskKind)kind;
+    task.function    = kind == PUT || kind == GET ? 0 : pl_hash_name("fill");
+    task.host_buffer = kind == PUT || kind == GET ? BUFFER : 0;
+    task.host_offset = kind == PUT || kind == GET ? 64 * id : 0;
+    task.place       = place;
+    task.args        = args;
+    task.n_args      = 1;
+    frame.tasks      = tasks;
+    frame.n_tasks    = 1;
+    ASSERT_OK(head_core_client_frame(head.core, head.session, &frame, &err));
+    head_core_flush(head.core);
+}
+
+/* What a worker reports of one launch. */
+static void report(uint32_t device, uint64_t seq, plasmon_status_t status)
+{
+    Plasmon__V1__WorkerFrame frame          = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Range range                = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__LaunchFailure failure      = PLASMON__V1__LAUNCH_FAILURE__INIT;
+    Plasmon__V1__Range *ranges[1]           = {&range};
+    Plasmon__V1__LaunchFailure *failures[1] = {&failure};
+    struct pl_err err                       = {0};
+
+    range.first    = seq;
+    range.count    = 1;
+    failure.seq    = seq;
+    failure.status = status;
+    frame.n_done   = status == PLASMON_OK;
+    frame.done     = ranges;
+    frame.n_failed = status != PLASMON_OK;
+    frame.failed   = failures;
+    ASSERT_OK(head_core_worker_frame(head.core, device, &frame, &err));
+    head_core_flush(head.core);
+}
+
+TEST(a_put_a_call_and_a_get_are_sent_together_and_told_as_they_end)
+{
+    begin("a", 64);
+    submit(1, PUT, 101, NULL, 0);
+    submit(2, PLASMON__V1__TASK_KIND__TASK_RUN, 101, NULL, 1);
+    submit(3, GET, 101, NULL, 0);
+    ASSERT_STR(take(&head.sent), "0:1:put@64 0:2:run 0:3:get@192 ");
+    ASSERT_STR(take(&head.told), "");
+    report(0, 1, PLASMON_OK);
+    ASSERT_STR(take(&head.told), "1:ok ");
+    report(0, 2, PLASMON_OK);
+    report(0, 3, PLASMON_OK);
+    ASSERT_STR(take(&head.told), "2:ok 3:ok ");
+    end();
+}
+
+TEST(copies_go_to_devices_of_the_clients_host)
+{
+    begin("a", 64);
+    for (uint64_t id = 1; id <= 3; id++) { /* however busy that one is */
+        submit(id, PUT, 100 + id, NULL, 0);
+    }
+    ASSERT_STR(take(&head.sent), "0:1:put@64 0:2:put@128 0:3:put@192 ");
+    submit(4, PUT, 104, NULL, 2); /* device 1 is on b */
+    ASSERT_STR(take(&head.told), "4:EUNREACHABLE ");
+    end();
+
+    begin("nowhere", 64);
+    submit(1, PUT, 101, NULL, 0);
+    ASSERT_STR(take(&head.told), "1:EUNREACHABLE ");
+    submit(2, GET, 101, NULL, 0);
+    ASSERT_STR(take(&head.told), "2:EDEPENDENCY ");
+    ASSERT_STR(take(&head.sent), "");
+    end();
+}
+
+TEST(a_part_that_does_not_lie_side_by_side_is_copied_together_first)
+{
+    const int64_t rows[] = {4, 4, 1, 0, 16, 1}, block[] = {4, 4, 1, 2, 8, 1},
+                  steps[] = {0, 8, 2, 0, 16, 1};
+
+    begin("a", 64);
+    submit(1, PUT, 101, NULL, 0);
+    submit(2, GET, 101, rows, 0);
+    ASSERT_STR(take(&head.sent), "0:1:put@64 0:2:get@128 ");
+    submit(3, GET, 101, block, 0);
+    ASSERT_STR(take(&head.sent), "0:3:move 0:4:get@192 ");
+    submit(4, GET, 101, steps, 0);
+    ASSERT_STR(take(&head.sent), "0:5:run 0:6:get@256 ");
+    end();
+}
+
+TEST(a_copy_that_was_sent_is_told_when_it_is_over_and_not_when_its_input_failed)
+{
+    test_expect_log();
+    begin("a", 3);
+    submit(1, PUT, 101, NULL, 0);
+    submit(2, PLASMON__V1__TASK_KIND__TASK_RUN, 101, NULL, 1);
+    submit(3, GET, 101, NULL, 0);
+    submit(4, GET, 101, NULL, 0); /* the window has no room for it */
+    ASSERT_STR(take(&head.sent), "0:1:put@64 0:2:run 0:3:get@192 ");
+    report(0, 1, PLASMON_OK);
+    ASSERT_STR(take(&head.sent), "0:4:get@256 ");
+    submit(5, GET, 101, NULL, 0);
+    submit(6, GET, 101, NULL, 0);
+    report(0, 2, PLASMON_EFUNCTION);
+    /* 3 and 4 may be writing; 5 took the place of 2; 6 was not sent, and never will be anything but a number. */
+    ASSERT_STR(take(&head.told), "1:ok 2:EFUNCTION 5:EDEPENDENCY 6:EDEPENDENCY ");
+    ASSERT_STR(take(&head.sent), "0:5:skip ");
+    report(0, 3, PLASMON_OK);
+    ASSERT_STR(take(&head.told), "3:EDEPENDENCY ");
+    report(0, 4, PLASMON_EWORKER);
+    ASSERT_STR(take(&head.told), "4:EDEPENDENCY ");
+    end();
+}
+
+TEST_MAIN()

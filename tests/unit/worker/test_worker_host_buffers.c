@@ -1,0 +1,180 @@
+/* A worker's side of host buffers, on a CPU device, with the test as its store: handed over, named, refused, dropped. */
+#include "worker/host_buffers.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/fd.h"
+#include "tests/harness/test.h"
+
+#define BYTES (UINT64_C(1) << 20)
+
+static struct device *device;
+static struct worker_shared shared;
+static struct worker_host_buffers buffers;
+static int store, wake; /* the store's end; raised when one is registered */
+
+static void begin(void)
+{
+    struct device_config config = {.bytes_max = BYTES};
+    struct pl_err err;
+    int pair[2];
+
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    store = pair[0];
+    wake  = eventfd(0, EFD_CLOEXEC);
+    worker_shared_init(&shared, pair[1]);
+    ASSERT_OK(device_open(DEVICE_CPU, 0, &config, &device, &err));
+    ASSERT_OK(worker_host_buffers_init(&buffers, device, &shared, wake));
+}
+
+static void end(void)
+{
+    worker_host_buffers_finish(&buffers);
+    device_close(device);
+    (void)close(shared.control_fd);
+    worker_shared_finish(&shared);
+    (void)close(store);
+    (void)close(wake);
+}
+
+/* The store hands one over (its memory is also mapped here), or wants it dropped. */
+static uint8_t *hand_over(uint64_t id)
+{
+    struct worker_shared_buffer *given = pl_vec_push(&shared.buffers);
+    struct pl_err err;
+    void *memory;
+
+    ASSERT_NOT_NULL(given);
+    *given = (struct worker_shared_buffer){.id = id, .bytes = BYTES, .fd = -1};
+    ASSERT_OK(pl_memfd_create("host", BYTES, &given->fd));
+    ASSERT_OK(pl_fd_map(given->fd, BYTES, 1, &memory));
+    ASSERT_OK(worker_host_buffers_take(&buffers, &err));
+    return memory;
+}
+
+static void drop(uint64_t id)
+{
+    struct worker_shared_buffer *given = pl_vec_push(&shared.buffers);
+    struct pl_err err;
+
+    ASSERT_NOT_NULL(given);
+    *given = (struct worker_shared_buffer){.id = id, .fd = -1};
+    ASSERT_OK(worker_host_buffers_take(&buffers, &err));
+}
+
+static void expect_said(uint32_t type, uint64_t id, plasmon_status_t status)
+{
+    struct store_control message;
+    size_t bytes   = sizeof(message);
+    unsigned count = 0;
+
+    ASSERT_OK(pl_fd_recv(store, &message, &bytes, NULL, &count));
+    ASSERT_EQ(message.type, type);
+    ASSERT_EQ(message.offset, id);
+    ASSERT_EQ(message.status, status);
+}
+
+static void expect_silence(void)
+{
+    struct pollfd one = {.fd = store, .events = POLLIN};
+
+    ASSERT_EQ(poll(&one, 1, 0), 0);
+}
+
+/* Until the thread is through with it, as the main loop is told. */
+static void registered(void)
+{
+    uint64_t count;
+
+    ASSERT_EQ(read(wake, &count, sizeof(count)), (ssize_t)sizeof(count));
+    ASSERT_OK(worker_host_buffers_tell(&buffers));
+}
+
+TEST(what_was_handed_over_is_found_by_its_number)
+{
+    struct pl_err err;
+    uint8_t *mine, *its;
+
+    begin();
+    mine = hand_over(7);
+    registered();
+    expect_said(STORE_CONTROL_HOST_BUFFER_READY, 7, PLASMON_OK);
+    mine[4097] = 42;
+    its        = worker_host_buffers_at(&buffers, 7, 4097, BYTES - 4097, &err);
+    ASSERT_NOT_NULL(its);
+    ASSERT_EQ(*its, 42);
+    ASSERT_NULL(worker_host_buffers_at(&buffers, 7, 4097, BYTES - 4096, &err));
+    ASSERT_EQ(err.status, PLASMON_ERANGE);
+    ASSERT_NULL(worker_host_buffers_at(&buffers, 7, UINT64_MAX, 1, &err));
+    ASSERT_EQ(err.status, PLASMON_ERANGE);
+    ASSERT_NULL(worker_host_buffers_at(&buffers, 8, 0, 1, &err));
+    ASSERT_EQ(err.status, PLASMON_ENOENT);
+    pl_fd_unmap(mine, BYTES);
+    end();
+}
+
+TEST(it_is_dropped_when_nothing_is_on_the_device)
+{
+    struct pl_err err;
+
+    begin();
+    pl_fd_unmap(hand_over(7), BYTES);
+    registered();
+    expect_said(STORE_CONTROL_HOST_BUFFER_READY, 7, PLASMON_OK);
+    ASSERT_TRUE(!worker_host_buffers_waiting(&buffers));
+    drop(7);
+    drop(7);
+    ASSERT_TRUE(worker_host_buffers_waiting(&buffers));
+    ASSERT_NOT_NULL(worker_host_buffers_at(&buffers, 7, 0, 1, &err)); /* until then */
+    expect_silence();
+    ASSERT_OK(worker_host_buffers_idle(&buffers));
+    expect_said(STORE_CONTROL_HOST_BUFFER_GONE, 7, PLASMON_OK);
+    ASSERT_NULL(worker_host_buffers_at(&buffers, 7, 0, 1, &err));
+    drop(9); /* never came so far */
+    expect_said(STORE_CONTROL_HOST_BUFFER_GONE, 9, PLASMON_OK);
+    end();
+}
+
+TEST(memory_that_cannot_be_page_locked_is_told_and_the_others_go_on)
+{
+    struct pl_err err;
+
+    begin();
+    test_expect_log();
+    pl_fault_arm("worker.host_register", 0);
+    pl_fd_unmap(hand_over(7), BYTES);
+    registered();
+    expect_said(STORE_CONTROL_HOST_BUFFER_READY, 7, PLASMON_ENOMEM);
+    ASSERT_TRUE(pl_fault_disarm());
+    ASSERT_NULL(worker_host_buffers_at(&buffers, 7, 0, 1, &err));
+    ASSERT_EQ(err.status, PLASMON_ENOMEM);
+    pl_fd_unmap(hand_over(8), BYTES);
+    registered();
+    expect_said(STORE_CONTROL_HOST_BUFFER_READY, 8, PLASMON_OK);
+    drop(7);
+    ASSERT_OK(worker_host_buffers_idle(&buffers));
+    expect_said(STORE_CONTROL_HOST_BUFFER_GONE, 7, PLASMON_OK);
+    end();
+}
+
+TEST(a_store_that_hands_over_nonsense_ends_the_worker)
+{
+    struct worker_shared_buffer *given;
+    struct pl_err err;
+
+    begin();
+    pl_fd_unmap(hand_over(7), BYTES);
+    given = pl_vec_push(&shared.buffers);
+    ASSERT_NOT_NULL(given);
+    *given = (struct worker_shared_buffer){.id = 7, .bytes = BYTES, .fd = -1};
+    ASSERT_OK(pl_memfd_create("host", BYTES, &given->fd)); /* the number again */
+    ASSERT_STATUS(worker_host_buffers_take(&buffers, &err), PLASMON_EMALFORMED);
+    worker_host_buffers_settle(&buffers);
+    end(); /* with one that nobody heard of */
+}
+
+TEST_MAIN()
