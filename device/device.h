@@ -241,6 +241,8 @@ struct device_launch_shape {
     uint32_t grid[3];
     uint32_t block[3];
     uint32_t shared_bytes;
+    bool
+        cooperative; /* all blocks run at once or none, so they may wait for each other; not recorded */
 };
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);

@@ -28,6 +28,7 @@
     XX(sort)                \
     XX(select)              \
     XX(matrix)              \
+    XX(jacobi)              \
     XX(linalg)              \
     XX(neighbours)
 
@@ -127,6 +128,13 @@
     CUDA_SINGLES(XX, matrix, check_diagonal)                                      \
     CUDA_SINGLES(XX, matrix, upper)                                               \
     CUDA_SINGLES(XX, matrix, pivots_product)                                      \
+    CUDA_SINGLES(XX, jacobi, jacobi_measure)                                      \
+    CUDA_SINGLES(XX, jacobi, jacobi_load)                                         \
+    CUDA_SINGLES(XX, jacobi, jacobi_sweeps)                                       \
+    CUDA_SINGLES(XX, jacobi, jacobi_values)                                       \
+    CUDA_SINGLES(XX, jacobi, jacobi_complete)                                     \
+    CUDA_SINGLES(XX, jacobi, jacobi_store)                                        \
+    XX(jacobi, jacobi_ranks)                                                      \
     XX(select, report)                                                            \
     XX(linalg, product_i32)                                                       \
     XX(linalg, product_i64)                                                       \
@@ -277,6 +285,8 @@ plasmon_status_t cuda_products(const struct cuda_call *call, uint32_t dtype, dou
     XX(solve)              \
     XX(cholesky)           \
     XX(qr)                 \
+    XX(svd)                \
+    XX(eigh)               \
     XX(inverse)            \
     XX(determinant)        \
     XX(fft)                \
@@ -314,6 +324,8 @@ CUDA_FUNCTIONS(XX)
     XX(spmv)                       \
     XX(solve)                      \
     XX(cholesky)                   \
+    XX(svd)                        \
+    XX(eigh)                       \
     XX(gemm_batched)               \
     XX(einsum)                     \
     XX(dot)                        \

@@ -109,6 +109,8 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW_SCRATCH(cholesky, cholesky),
     ROW_SCRATCH(cholesky_solve, solve),
     ROW_PLANNED(qr, qr, solver),
+    ROW_SCRATCH(svd, svd),
+    ROW_SCRATCH(eigh, eigh),
     ROW_PLANNED(inverse, inverse, solver),
     ROW_PLANNED(determinant, determinant, solver),
     ROW_PLANNED(fft, fft, fft),

@@ -1,6 +1,6 @@
 /*
- * QR, inverses and determinants by cuSOLVER: geqrf, orgqr, getrf, getrs, which enqueue and do not wait. (Its routines for
- * singular values and eigenvalues look at their progress from the host between steps; see cuda_jacobi.c.)
+ * QR, inverses and determinants by cuSOLVER: geqrf, orgqr, getrf, getrs, which enqueue and do not wait. Its routines for
+ * singular values and eigenvalues look at their progress from the host between steps: see cuda_jacobi.cuh.
  *
  * The handle is made with the first plan, off the order of enqueueing (cuda_plans.h), where the sizes of workspaces are asked
  * for too. Matrices are counted in columns: what is copied by rows is the transpose, whose LU factor serves as well.
@@ -439,8 +439,12 @@ plasmon_status_t cuda_inverse(const struct cuda_call *call)
     const enum kernel_data_error error = KERNEL_DATA_SINGULAR;
     struct step w;
     struct kernel_arg y;
-    plasmon_status_t status = begin(call, &w);
+    plasmon_status_t status;
 
+    if (device_stream_records(call->stream)) {
+        return PLASMON_ENOTSUP; /* as cuda_report() says, before anything was recorded */
+    }
+    status = begin(call, &w);
     if (status == PLASMON_OK) {
         status = factor(&w);
     }

@@ -81,6 +81,7 @@
     XX(cuFuncGetAttribute)               \
     XX(cuOccupancyMaxPotentialBlockSize) \
     XX(cuLaunchKernel)                   \
+    XX(cuLaunchCooperativeKernel)        \
     XX(cuCtxEnablePeerAccess)            \
     XX(cuMemcpyPeerAsync)                \
     XX(cuGraphGetNodes)                  \

@@ -237,7 +237,15 @@ plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
                                (int)shape->shared_bytes));
     }
     if (status == PLASMON_OK && stream->graph != NULL) {
-        return device_cuda_graph_launch(stream, function, shape, params);
+        return shape->cooperative
+                   ? PLASMON_ENOTSUP
+                   : device_cuda_graph_launch(stream, function, shape, params);
+    }
+    if (status == PLASMON_OK && shape->cooperative) {
+        return DEVICE_CU(cuda, cuLaunchCooperativeKernel(
+                                   function, shape->grid[0], shape->grid[1], shape->grid[2],
+                                   shape->block[0], shape->block[1], shape->block[2],
+                                   shape->shared_bytes, stream->stream, params));
     }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(
