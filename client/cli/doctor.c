@@ -142,13 +142,24 @@ static void look_at_libraries(void)
                                          NULL};
     static const char *const blas[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so",
                                        NULL};
-    static const char *const nccl[] = {"libnccl.so.2", "libnccl.so", NULL};
+    static const char *const fft[]  = {"libcufft.so.12", "libcufft.so.11", "libcufft.so",
+                                       NULL};
+    static const char *const solver[] = {"libcusolver.so.12", "libcusolver.so.11",
+                                         "libcusolver.so", NULL};
+    static const char *const nccl[]   = {"libnccl.so.2", "libnccl.so", NULL};
 
     look_at_library("CUDA driver", driver,
                     "GPUs cannot be used; install the NVIDIA driver");
     look_at_library(
         "cuBLAS", blas,
         "gemm cannot run on GPUs; install the CUDA toolkit or add it to LD_LIBRARY_PATH");
+    look_at_library(
+        "cuFFT", fft,
+        "fft, ifft, rfft and irfft cannot run on GPUs; install the CUDA toolkit "
+        "or add it to LD_LIBRARY_PATH");
+    look_at_library("cuSOLVER", solver,
+                    "qr, inverse and determinant cannot run on GPUs; install the CUDA "
+                    "toolkit or add it to LD_LIBRARY_PATH");
     look_at_library("NVRTC", nvrtc, "functions given as CUDA source cannot be compiled");
     look_at_library("NCCL", nccl, "the nccl route is not there");
 }
