@@ -7,7 +7,7 @@
  *   clock.h   monotonic time                                 list.h   intrusive lists
  *   map.h     u64 -> pointer, open addressing                vec.h    growable arrays
  *   box.h     shapes, boxes, views: the geometry             fd.h     memfd, pidfd, descriptors over sockets
- *   str.h     growable text; error text with a cause
+ *   str.h     growable text; error text with a cause         copy.h   memcpy for large blocks
  */
 #ifndef BASE_BASE_H
 #define BASE_BASE_H

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/copy.h"
 #include "client/client_int.h"
 #include "client/parallel.h"
 
@@ -61,7 +62,7 @@ static void copy_run(void *user, uint64_t dst_offset, uint64_t src_offset, uint6
     const struct runs *runs = user;
 
     if (bytes < PARALLEL_BYTES_MIN) {
-        memcpy(runs->dst + dst_offset, runs->src + src_offset, bytes);
+        pl_copy(runs->dst + dst_offset, runs->src + src_offset, bytes);
     } else {
         parallel_copy(runs->dst + dst_offset, runs->src + src_offset, bytes);
     }

@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/fd.h"
 #include "client/parallel.h"
 
@@ -306,8 +307,8 @@ static void put_pump(void *user, uint32_t index)
             return;
         }
         used = (uint32_t)pl_min_u64(used + 1, count);
-        memcpy(store_lane_data(job->lane->shared, mine[turn]),
-               job->from + piece * job->piece_bytes, piece_bytes_of(job, piece));
+        pl_copy(store_lane_data(job->lane->shared, mine[turn]),
+                job->from + piece * job->piece_bytes, piece_bytes_of(job, piece));
         slot_ask(job, mine[turn], piece);
     }
     for (uint32_t i = 0; i < used; i++) {
@@ -340,8 +341,8 @@ static void get_pump(void *user, uint32_t index)
         if (!slot_wait(job, mine[turn])) {
             return;
         }
-        memcpy(piece_to(job, piece), store_lane_data(job->lane->shared, mine[turn]),
-               piece_bytes_of(job, piece));
+        pl_copy(piece_to(job, piece), store_lane_data(job->lane->shared, mine[turn]),
+                piece_bytes_of(job, piece));
         pieces[turn] = pl_min_u64(atomic_fetch_add(&job->piece_next, 1), job->piece_count);
         if (pieces[turn] < job->piece_count) {
             slot_ask(job, mine[turn], pieces[turn]);

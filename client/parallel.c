@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/copy.h"
 
 struct part {
     void (*fn)(void *user, uint32_t index);
@@ -72,7 +73,7 @@ void parallel_run(uint32_t threads, void (*fn)(void *user, uint32_t index), void
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ memcpy */
+/* ------------------------------------------------------------------------------------------------ copies */
 
 struct copy {
     uint8_t *dst;
@@ -87,8 +88,8 @@ static void copy_part(void *user, uint32_t index)
     uint64_t from           = index * copy->part_bytes;
 
     if (from < copy->bytes) {
-        memcpy(copy->dst + from, copy->src + from,
-               pl_min_u64(copy->part_bytes, copy->bytes - from));
+        pl_copy(copy->dst + from, copy->src + from,
+                pl_min_u64(copy->part_bytes, copy->bytes - from));
     }
 }
 

@@ -16,7 +16,7 @@ uint32_t parallel_threads(uint64_t bytes);
  * more threads, the caller does their part afterwards. The threads take no signals of the program.
  */
 void parallel_run(uint32_t threads, void (*fn)(void *user, uint32_t index), void *user);
-/* memcpy(), on as many threads as it is worth. */
+/* pl_copy(), on as many threads as it is worth. */
 void parallel_copy(void *dst, const void *src, uint64_t bytes);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -21,7 +22,7 @@ static void *host(uint64_t address)
 static void run_copy(const struct device_cpu_op_copy *op)
 {
     (void)pl_fault_point("device.copy"); /* cannot fail; the process can end */
-    memcpy(host(op->dst), host(op->src), op->bytes);
+    pl_copy(host(op->dst), host(op->src), op->bytes);
 }
 
 static void run_copy_planned(const struct device_cpu_op_copy_planned *op)
