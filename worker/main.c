@@ -264,8 +264,14 @@ static int serve(const struct worker_options *options)
 /* For the store, which has no driver of its own. */
 static int probe(void)
 {
-    uint32_t count = device_count(DEVICE_CUDA, NULL);
+    struct pl_err why = {.status = PLASMON_OK};
+    uint32_t count    = device_count(DEVICE_CUDA, &why);
 
+    if (count == 0 && (why.status == PLASMON_ENOLIB || why.status == PLASMON_ENOTSUP)) {
+        pl_info("worker", "no GPU: %s", why.text); /* many machines are like that */
+    } else if (count == 0) {
+        pl_warn("worker", "no GPU can be used: %s", why.text);
+    }
     for (uint32_t i = 0; i < count; i++) {
         struct device_info info;
         struct pl_err err;

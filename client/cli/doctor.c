@@ -164,10 +164,9 @@ static void look_at_libraries(void)
     look_at_library("NCCL", nccl, "the nccl route is not there");
 }
 
-/* What `plasmon-worker --probe` prints; false: it could not be run, or failed. */
-static bool probe(const char *worker, char *out, size_t out_bytes)
+/* What a program prints, with what it logs; its exit status, 128 + a signal, or -1: it could not be run. */
+static int run_and_read(char *const *argv, char *out, size_t out_bytes)
 {
-    char *argv[] = {(char *)worker, (char *)"--probe", NULL};
     posix_spawn_file_actions_t actions;
     size_t length = 0;
     int pair[2], status = -1;
@@ -175,11 +174,12 @@ static bool probe(const char *worker, char *out, size_t out_bytes)
     bool started;
 
     if (pipe2(pair, O_CLOEXEC) != 0) {
-        return false;
+        return -1;
     }
     (void)posix_spawn_file_actions_init(&actions);
     (void)posix_spawn_file_actions_adddup2(&actions, pair[1], STDOUT_FILENO);
-    started = posix_spawn(&pid, worker, &actions, NULL, argv, environ) == 0;
+    (void)posix_spawn_file_actions_adddup2(&actions, pair[1], STDERR_FILENO);
+    started = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ) == 0;
     (void)posix_spawn_file_actions_destroy(&actions);
     pl_fd_close(&pair[1]);
     while (started && length + 1 < out_bytes) {
@@ -192,18 +192,33 @@ static bool probe(const char *worker, char *out, size_t out_bytes)
     }
     out[length] = '\0';
     pl_fd_close(&pair[0]);
-    return started && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
+    if (!started || waitpid(pid, &status, 0) != pid) {
+        return -1;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* A line of a worker's log, without its time: "warn worker: TEXT". */
+static const char *log_text(const char *line)
+{
+    const char *text = strstr(line, " worker: ");
+
+    return text != NULL ? text + strlen(" worker: ") : line;
 }
 
 static void look_at_devices(const char *worker)
 {
+    char *const argv[] = {(char *)(uintptr_t)worker, (char *)"--probe", NULL};
     char text[8192], *rest = text, *line, name[96], size[32];
     unsigned long long bytes;
-    unsigned ordinal, count = 0;
+    unsigned ordinal, count = 0, said = 0;
+    int status;
 
-    if (!probe(worker, text, sizeof(text))) {
-        tell(false, true, "GPUs", "`%s --probe` failed: run it to see why", worker);
+    (void)setenv("PLASMON_LOG", "info", 1); /* without a GPU it says why */
+    status = run_and_read(argv, text, sizeof(text));
+    if (status != 0) {
+        tell(false, true, "GPUs", "`%s --probe` failed with status %d: %s", worker, status,
+             text);
         return;
     }
     while ((line = strsep(&rest, "\n")) != NULL) {
@@ -211,10 +226,58 @@ static void look_at_devices(const char *worker)
             tell(true, false, "GPU", "%u: %s, %s", ordinal, name,
                  pl_format_bytes(bytes, size));
             count++;
+        } else if (line[0] != '\0') {
+            tell(false, false, "GPUs", "%s", log_text(line));
+            said++;
         }
     }
     if (count == 0) {
-        tell(false, false, "GPUs", "none that the driver shows: CPU devices will be used");
+        tell(false, false, "GPUs", "%sCPU devices will be used",
+             said == 0 ? "none that the driver shows: " : "none: ");
+    }
+}
+
+/* In a process of its own: libraries that are loaded here would run code here. "" in `why`: it can be loaded. */
+static bool try_load(const char *name, char *why, size_t why_bytes)
+{
+    ssize_t got = -1;
+    int pair[2];
+    pid_t pid;
+
+    if (pipe2(pair, O_CLOEXEC) != 0) {
+        return false;
+    }
+    pid = fork();
+    if (pid == 0) {
+        const char *text = dlopen(name, RTLD_NOW | RTLD_LOCAL) != NULL ? "" : dlerror();
+
+        _exit(write(pair[1], text, strlen(text) + 1) < 0);
+    }
+    pl_fd_close(&pair[1]);
+    if (pid > 0) {
+        got = read(pair[0], why, why_bytes - 1);
+        (void)waitpid(pid, NULL, 0);
+    }
+    pl_fd_close(&pair[0]);
+    why[got > 0 ? got : 0] = '\0';
+    return got > 0;
+}
+
+/* Programs that are linked to it need it, and what it needs, when they start. (`plasmon` has it inside.) */
+static void look_at_libplasmon(void)
+{
+    static const char name[] = "libplasmon.so.0";
+    char why[1024];
+
+    if (!try_load(name, why, sizeof(why))) {
+        tell(false, false, "libplasmon", "%s cannot be loaded", name);
+    } else if (why[0] == '\0') {
+        tell(true, false, "libplasmon", "%s", name);
+    } else {
+        tell(false, false, "libplasmon",
+             "%s: programs that are linked to it do not start; install it with what is "
+             "in lib/plasmon, then `ldconfig` or LD_LIBRARY_PATH",
+             why);
     }
 }
 
@@ -238,7 +301,8 @@ static int run(int argc, char **argv)
         printf("\ndevices\n");
         look_at_devices(worker);
     }
-    printf("\nlibraries, loaded when the workers start\n");
+    printf("\nlibraries, loaded when they are needed\n");
+    look_at_libplasmon();
     look_at_libraries();
     printf("\n%s\n",
            all_good ? "Plasmon can run here."

@@ -46,15 +46,17 @@ static const char *const versions[] = {
 
 /* ------------------------------------------------------------------------------------------------ loading */
 
+#define REMEDY ": it is too old, or not whole; install cuBLAS 12 or newer"
+
 static plasmon_status_t functions_load(struct device_cuda_blas *blas, struct pl_err *err)
 {
     void *symbol;
 
-#define XX(member, name)                                                   \
-    symbol = dlsym(blas->library, #name);                                  \
-    if (symbol == NULL) {                                                  \
-        return pl_err_set(err, PLASMON_ENOLIB, "cuBLAS has no %s", #name); \
-    }                                                                      \
+#define XX(member, name)                                                          \
+    symbol = dlsym(blas->library, #name);                                         \
+    if (symbol == NULL) {                                                         \
+        return pl_err_set(err, PLASMON_ENOLIB, "cuBLAS has no %s" REMEDY, #name); \
+    }                                                                             \
     memcpy(&blas->member, &symbol, sizeof(symbol));
     BLAS_FUNCTIONS(XX)
 #undef XX

@@ -214,8 +214,11 @@ static plasmon_status_t open_context(struct device_cuda *cuda, struct pl_err *er
         status = DEVICE_CU(cuda, cuDevicePrimaryCtxRetain(&cuda->context, cuda->device));
     }
     if (status != PLASMON_OK) {
-        return pl_err_set(err, status, "no context on CUDA device %u: %s",
-                          cuda->base.info.ordinal, device_cuda_last_error());
+        return pl_err_set(err, status, "no context on CUDA device %u: %s%s",
+                          cuda->base.info.ordinal, device_cuda_last_error(),
+                          status == PLASMON_EDEVMEM
+                              ? ": other programs fill its memory; `nvidia-smi` names them"
+                              : "");
     }
 
     status = device_cuda_enter(cuda);

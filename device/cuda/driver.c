@@ -51,14 +51,32 @@ typedef CUresult (*get_address_fn)(const char *symbol, void **out_function, int 
                                    cuuint64_t flags,
                                    CUdriverProcAddressQueryResult *out_status);
 
+/* Which it is says the one function that every driver has. */
+static plasmon_status_t too_old(void *library, const char *missing)
+{
+    CUresult (*get_version)(int *) = NULL;
+    void *symbol                   = dlsym(library, "cuDriverGetVersion");
+    int version                    = 0;
+    char text[32]                  = "an older one";
+
+    memcpy(&get_version, &symbol, sizeof(symbol));
+    if (get_version != NULL && get_version(&version) == CUDA_SUCCESS && version > 0) {
+        (void)snprintf(text, sizeof(text), "CUDA %d.%d", version / 1000,
+                       version % 1000 / 10);
+    }
+    return pl_err_set(&load_error, PLASMON_EVERSION,
+                      "the NVIDIA driver is for %s and has no %s: install one for CUDA "
+                      "12.0 or newer (525 or newer)",
+                      text, missing);
+}
+
 static plasmon_status_t functions_load(void *library)
 {
     get_address_fn get_address;
     void *symbol = dlsym(library, "cuGetProcAddress_v2");
 
     if (symbol == NULL) {
-        return pl_err_set(&load_error, PLASMON_ENOTSUP,
-                          "the NVIDIA driver is older than CUDA 12.0: please update it");
+        return too_old(library, "cuGetProcAddress_v2");
     }
     memcpy(&get_address, &symbol,
            sizeof(symbol)); /* ISO C has no cast from data to function */
@@ -70,9 +88,7 @@ static plasmon_status_t functions_load(void *library)
                                       CU_GET_PROC_ADDRESS_DEFAULT, &found);
 
         if (result != CUDA_SUCCESS || function == NULL) {
-            return pl_err_set(&load_error, PLASMON_ENOTSUP,
-                              "the NVIDIA driver has no %s: it is older than CUDA 12.0",
-                              functions[i].name);
+            return too_old(library, functions[i].name);
         }
         memcpy((char *)&device_cuda_driver + functions[i].offset, &function,
                sizeof(function));
@@ -96,16 +112,64 @@ static plasmon_status_t environment_set(void)
     return PLASMON_OK;
 }
 
+static void words_of(CUresult result, const char **out_name, const char **out_text)
+{
+    /* An error that the driver does not know gives NULL. */
+    if (device_cuda_driver.cuGetErrorName(result, out_name) != CUDA_SUCCESS ||
+        *out_name == NULL) {
+        *out_name = "unknown error";
+    }
+    if (device_cuda_driver.cuGetErrorString(result, out_text) != CUDA_SUCCESS ||
+        *out_text == NULL) {
+        *out_text = "the driver has no words for it";
+    }
+}
+
+/* What a driver that does not start means for whoever runs us .. */
+static plasmon_status_t load_status(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_NO_DEVICE:
+        return PLASMON_ENOENT;
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+        return PLASMON_EVERSION;
+    case CUDA_ERROR_OPERATING_SYSTEM:
+        return PLASMON_EPERM;
+    default:
+        return device_cuda_status(result);
+    }
+}
+
+/* .. and what to do about it. */
+static const char *load_remedy(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_NO_DEVICE:
+        return ": CUDA_VISIBLE_DEVICES may hide them, or this container was given none";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+        return ": the driver was updated while its kernel module was loaded; restart the "
+               "machine";
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+        return ": a compat package of CUDA that this GPU does not allow; remove it from "
+               "the library path";
+    case CUDA_ERROR_OPERATING_SYSTEM:
+        return ": this user may not open /dev/nvidia*, or is in a container without them";
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+        return ": the fabric manager of this machine does not run";
+    default:
+        return "; `nvidia-smi` may say more";
+    }
+}
+
 /* An error from the driver, in words, before there is a device. */
 static plasmon_status_t load_failed(CUresult result, const char *call)
 {
-    const char *name = "unknown error";
-    const char *text = "";
+    const char *name, *text;
 
-    (void)device_cuda_driver.cuGetErrorName(result,
-                                            &name); /* unknown: they stay as they are */
-    (void)device_cuda_driver.cuGetErrorString(result, &text); /* likewise */
-    return pl_err_set(&load_error, PLASMON_ENOTSUP, "%s: %s (%s)", call, name, text);
+    words_of(result, &name, &text);
+    return pl_err_set(&load_error, load_status(result), "%s: %s (%s)%s", call, name, text,
+                      load_remedy(result));
 }
 
 static void load(void)
@@ -115,8 +179,10 @@ static void load(void)
     int count = 0;
 
     if (library == NULL) {
-        (void)pl_err_set(&load_error, PLASMON_ENOTSUP,
-                         "libcuda.so.1 not found: no NVIDIA driver on this machine");
+        (void)pl_err_set(&load_error, PLASMON_ENOLIB,
+                         "no NVIDIA driver can be loaded: %.300s; install it, or add its "
+                         "folder to LD_LIBRARY_PATH",
+                         dlerror());
         return;
     }
     if (functions_load(library) != PLASMON_OK || environment_set() != PLASMON_OK) {
@@ -133,9 +199,8 @@ static void load(void)
         return;
     }
     if (count <= 0) {
-        (void)pl_err_set(
-            &load_error, PLASMON_ENOTSUP,
-            "the NVIDIA driver sees no device (CUDA_VISIBLE_DEVICES hides some)");
+        (void)pl_err_set(&load_error, PLASMON_ENOENT, "the NVIDIA driver sees no device%s",
+                         load_remedy(CUDA_ERROR_NO_DEVICE));
         return;
     }
     load_count = (uint32_t)count;
@@ -217,13 +282,9 @@ plasmon_status_t device_cuda_fail(struct device_cuda *cuda, CUresult result,
                                   const char *call)
 {
     plasmon_status_t status = device_cuda_status(result);
-    const char *name        = "unknown error";
-    const char *text        = "";
+    const char *name, *text;
 
-    (void)device_cuda_driver.cuGetErrorName(result,
-                                            &name); /* unknown: they stay as they are */
-    (void)device_cuda_driver.cuGetErrorString(result, &text); /* likewise */
-
+    words_of(result, &name, &text);
     /* The call as written in the source, up to its arguments. */
     (void)snprintf(last_error, sizeof(last_error), "%.*s: %s (%s)", (int)strcspn(call, "("),
                    call, name, text);

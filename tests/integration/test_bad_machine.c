@@ -1,6 +1,7 @@
 /*
  * A machine that lacks something: a library, a driver, a permission, room on a disk. Each is said by name, with what to do.
  */
+#include <link.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -53,6 +54,66 @@ TEST(a_library_that_cannot_be_loaded_is_named)
     ASSERT_EQ(unsetenv("LD_LIBRARY_PATH"), 0);
     ASSERT_CONTAINS(plasmon_error(NULL), "libm.so.6");
     cluster_remove();
+}
+
+/* What libplasmon, which this test is linked to, has loaded under a name that begins so. */
+static int find_library(struct dl_phdr_info *info, size_t bytes, void *user)
+{
+    const char **io_name = user;
+    const char *name     = strrchr(info->dlpi_name, '/');
+
+    (void)bytes;
+    if (name != NULL && strncmp(name + 1, *io_name, strlen(*io_name)) == 0) {
+        *io_name = info->dlpi_name;
+        return 1;
+    }
+    return 0;
+}
+
+/* libplasmon is there and what it needs is not: its gRPC, which is installed along with it. */
+TEST(a_companion_of_libplasmon_that_is_missing_is_named_by_the_loader_and_by_doctor)
+{
+    const char *library = "libplasmon.so", *companion = "libgrpc.so";
+    char folder[256], path[600], libraries[1100], said[16384];
+    FILE *file;
+
+    if (dl_iterate_phdr(find_library, &library) == 0 ||
+        dl_iterate_phdr(find_library, &companion) == 0) {
+        test_skip("gRPC is no library of its own here");
+    }
+    started_begin();
+    (void)snprintf(folder, sizeof(folder), "%s/lib", cluster_folder());
+    ASSERT_EQ(mkdir(folder, 0700), 0);
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, strrchr(companion, '/') + 1);
+    file = fopen(path, "we"); /* half an installation: empty */
+    ASSERT_TRUE(file != NULL && fclose(file) == 0);
+    (void)snprintf(libraries, sizeof(libraries), "%s:%.*s", folder,
+                   (int)(strrchr(library, '/') - library), library);
+    ASSERT_EQ(setenv("LD_LIBRARY_PATH", libraries, 1), 0);
+
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "../tests/integration/plasmon_lane_program"),
+              127);
+    ASSERT_CONTAINS(said, path);
+    (void)STARTED_RUN(said, sizeof(said), "plasmon", "doctor");
+    ASSERT_CONTAINS(said, path);
+    ASSERT_CONTAINS(said, "programs that are linked to it do not start");
+    ASSERT_CONTAINS(said, "LD_LIBRARY_PATH");
+    ASSERT_EQ(unsetenv("LD_LIBRARY_PATH"), 0);
+}
+
+TEST(doctor_says_why_there_is_no_gpu)
+{
+    char said[16384];
+
+    if (access("/proc/driver/nvidia/gpus", F_OK) == 0) {
+        test_skip("this machine has a GPU");
+    }
+    started_begin();
+    (void)STARTED_RUN(said, sizeof(said), "plasmon", "doctor");
+    if (strstr(said, "this build has no CUDA") == NULL) {
+        ASSERT_CONTAINS(said, "no NVIDIA driver can be loaded: libcuda.so.1");
+    }
+    ASSERT_CONTAINS(said, "CPU devices will be used");
 }
 
 /* ------------------------------------------------------------------------------------------------ permissions */
