@@ -8,6 +8,7 @@
 #include "kernels/kernel_int.h"
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "kernels/cpu.h"
 
 #include <assert.h>
@@ -181,10 +182,11 @@ plasmon_status_t kernel_prepared(struct kernel_context *context,
                                  const union kernel_scalar *scalars, bool keep,
                                  struct pl_err *err)
 {
-    return context->kind == DEVICE_CUDA
-               ? kernel_cuda_prepared(context->cuda, function, args, arg_count, scalars,
-                                      keep, err)
-               : PLASMON_OK;
+    if (context->kind == DEVICE_CUDA) {
+        return kernel_cuda_prepared(context->cuda, function, args, arg_count, scalars, keep,
+                                    err);
+    }
+    return pl_fault_point("kernel.prepare") ? PLASMON_EAGAIN : PLASMON_OK;
 }
 
 plasmon_status_t kernel_prepare(struct kernel_context *context,

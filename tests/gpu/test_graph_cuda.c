@@ -172,6 +172,58 @@ TEST(a_graph_across_two_gpus_is_what_its_calls_are_whoever_is_late)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
+/* There and back through a spectrum, and the product of a factor: plans, work areas and handles of libraries, captured. */
+static struct plasmon_ref *decompositions(struct plasmon_client *client,
+                                          struct plasmon_ref *x)
+{
+    plasmon_scalar_t axes[]   = {{.i = 2}, {.i = SIDE}};
+    struct plasmon_arg rfft[] = {{.mode = PLASMON_OUT}, {.mode = PLASMON_IN, .ref = x}};
+    struct plasmon_arg qr[]   = {
+          {.mode = PLASMON_OUT}, {.mode = PLASMON_OUT}, {.mode = PLASMON_IN, .ref = x}};
+    struct plasmon_ref *spectrum, *back, *factors[2], *out;
+
+    submit(client, "rfft", rfft, 2, axes, 1, 0, &spectrum);
+    {
+        struct plasmon_arg irfft[] = {{.mode = PLASMON_OUT},
+                                      {.mode = PLASMON_IN, .ref = spectrum}};
+
+        submit(client, "irfft", irfft, 2, axes, 2, 0, &back);
+    }
+    add_to(client, x, back, 0.001, 0);
+    submit(client, "qr", qr, 3, NULL, 0, 0, factors);
+    out = product(client, factors[0], factors[1], 0.5, 0);
+    CLUSTER_OK(plasmon_release(client, spectrum));
+    CLUSTER_OK(plasmon_release(client, back));
+    CLUSTER_OK(plasmon_release(client, factors[0]));
+    CLUSTER_OK(plasmon_release(client, factors[1]));
+    return out;
+}
+
+TEST(transforms_and_factors_are_replayed_as_they_are_submitted)
+{
+    struct plasmon_client *client = start(1);
+    struct plasmon_ref *x = matrix(client, 0, 0), *a = matrix(client, 0, 0);
+    struct plasmon_ref *out, *plain                  = NULL;
+    struct plasmon_graph *graph;
+
+    test_set_timeout(300);
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    out = decompositions(client, x);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < 30; round++) {
+        CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+        CLUSTER_OK(plasmon_release(client, plain));
+        plain = decompositions(client, a);
+        if (round % 10 == 9) {
+            expect_same(client, x, a, "x", round);
+            expect_same(client, out, plain, "q r", round);
+        }
+    }
+    CLUSTER_OK(plasmon_graph_release(client, graph));
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
 TEST(other_scalars_and_other_refs_change_what_is_replayed)
 {
     struct plasmon_client *client = start(1);

@@ -6,6 +6,7 @@
 #include "tests/unit/kernels/cases.h"
 #include "tests/unit/kernels/runner.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -341,6 +342,70 @@ TEST(what_was_kept_stays_at_hand_until_it_is_released)
     }
     ASSERT_STATUS(kernel_prepared(runner.context, fft, args, 2, &axes, false, &err),
                   PLASMON_EAGAIN);
+    runner_close(&runner);
+}
+
+TEST(a_library_that_is_missing_is_named_with_the_remedy)
+{
+    static const char *const names[] = {"libplasmon-none.so.2", "libplasmon-none.so.1",
+                                        NULL};
+    static const char *const needs[] = {NULL};
+    struct pl_err err                = {0};
+    struct runner runner;
+
+    open_gpu(&runner);
+    ASSERT_NULL(cuda_library_open(runner.device, "cuNone", names, needs, &err));
+    ASSERT_STATUS(err.status, PLASMON_ENOLIB);
+    ASSERT_CONTAINS(err.text, "libplasmon-none.so.2 or libplasmon-none.so.1 not found: "
+                              "install cuNone of the CUDA toolkit");
+    runner_close(&runner);
+}
+
+/* Seven launches, the sweeps of one on all multiprocessors: more columns than warps, and more rows than columns. */
+TEST(singular_values_of_a_large_matrix_come_from_one_launch_of_all_blocks)
+{
+    int64_t dim[2] = {700, 500};
+    struct runner runner;
+    struct trial trial;
+
+    test_set_timeout(300);
+    open_gpu(&runner);
+    trial_begin(&trial, "svd", PL_F64, test_seed());
+    trial_out(&trial);
+    trial_out(&trial);
+    trial_out(&trial);
+    (void)trial_array(&trial, KERNEL_IN, PL_F64, 2, dim, -1, 1);
+    trial_prepare(&trial);
+    trial.verify = kernel_verify_svd;
+    runner_run(&runner, &trial);
+    trial_verify(&trial, "the GPU");
+    trial_end(&trial);
+    runner_close(&runner);
+}
+
+TEST(what_is_not_finite_leaves_a_record_and_no_values)
+{
+    int64_t dim[2]    = {60, 40};
+    struct pl_err err = {0};
+    struct runner runner;
+    struct trial trial;
+    uint64_t tag = 0;
+
+    open_gpu(&runner);
+    trial_begin(&trial, "svd", PL_F32, test_seed());
+    trial_out(&trial);
+    trial_out(&trial);
+    trial_out(&trial);
+    (void)trial_array(&trial, KERNEL_IN, PL_F32, 2, dim, -1, 1);
+    trial_prepare(&trial);
+    trial_set(&trial, 3, 1234, (double)NAN);
+    ASSERT_OK(runner_enqueue(&runner, &trial, &err));
+    ASSERT_OK(runner_wait(&runner, &err));
+    ASSERT_TRUE(kernel_failure(runner.context, &tag, &err));
+    ASSERT_STATUS(err.status, PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text,
+                    "svd: element 1234 of a, counted by rows, is NaN or infinite");
+    trial_end(&trial);
     runner_close(&runner);
 }
 

@@ -20,6 +20,9 @@ struct kernel_case {
     void (*expect)(struct trial *trial); /* expected values */
 };
 
+/* u s vh = a and so on, of any call of svd; for trial.verify. */
+void kernel_verify_svd(const struct trial *trial, const char *where);
+
 uint32_t kernel_case_count(void);
 const struct kernel_case *kernel_case_at(uint32_t index);
 

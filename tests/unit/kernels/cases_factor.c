@@ -173,7 +173,7 @@ static void verify_qr(const struct trial *trial, const char *where)
     free(a.at);
 }
 
-static void verify_svd(const struct trial *trial, const char *where)
+void kernel_verify_svd(const struct trial *trial, const char *where)
 {
     struct dense u  = dense_of(trial, 0);
     struct dense s  = dense_of(trial, 1);
@@ -242,7 +242,7 @@ void case_build_qr(struct trial *trial)
 void case_build_svd(struct trial *trial)
 {
     build_matrix(trial, 3, false);
-    trial->verify = verify_svd;
+    trial->verify = kernel_verify_svd;
 }
 
 void case_build_eigh(struct trial *trial)

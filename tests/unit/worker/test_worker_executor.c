@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "tests/unit/worker/fake.h"
 #include "tests/unit/worker/host.h"
@@ -312,6 +313,22 @@ TEST(function_that_fails_on_the_device_is_reported_with_its_text)
     ASSERT_EQ(workers[0].failed, 1);
     ASSERT_CONTAINS(workers[0].text, "test_fail");
     ASSERT_TRUE(workers[0].shared.tables[0]->entries[1].state != STORE_SEALED);
+    host_stop();
+}
+
+TEST(what_a_function_needs_is_made_by_another_thread_while_the_queue_waits)
+{
+    host_start();
+    pl_fault_arm("kernel.prepare", 0); /* the first function needs something */
+    give_fill(&workers[0], 1, 4, 2.5);
+    ASSERT_TRUE(pl_fault_disarm());
+    give_fill(&workers[0], 2, 4, 3.5);
+    settle();
+    ASSERT_TRUE(workers[0].executor.functions.started);
+    ASSERT_NULL(workers[0].executor.functions.preparing);
+    ASSERT_TRUE(element(&workers[0], 1, 4, 3) == 2.5f);
+    ASSERT_TRUE(element(&workers[0], 2, 4, 3) == 3.5f);
+    ASSERT_EQ(workers[0].failed, 0);
     host_stop();
 }
 
