@@ -77,6 +77,12 @@ void kernel_cuda_release(struct kernel_cuda *cuda)
     (void)cuda;
 }
 
+void kernel_cuda_set_marks(struct kernel_cuda *cuda, const struct kernel_marks *marks)
+{
+    (void)cuda;
+    (void)marks;
+}
+
 bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
                          struct pl_err *out_err)
 {

@@ -73,13 +73,17 @@ plasmon_status_t cuda_report(const struct cuda_call *call, const uint64_t *words
                              const enum kernel_data_error *errors, uint32_t count,
                              uint32_t bytes, int64_t fine)
 {
-    struct cuda_report params = {.records  = call->cuda->failures.address,
-                                 .tag      = call->tag,
-                                 .fine     = fine,
-                                 .count    = count,
-                                 .bytes    = bytes,
-                                 .function = kernel_id_of(call->function),
-                                 .refused  = KERNEL_DATA_ARGUMENT};
+    struct cuda_report params = {.records    = call->cuda->failures.address,
+                                 .tag        = call->tag,
+                                 .fine       = fine,
+                                 .count      = count,
+                                 .bytes      = bytes,
+                                 .function   = kernel_id_of(call->function),
+                                 .refused    = KERNEL_DATA_ARGUMENT,
+                                 .marks      = call->cuda->failures.marks.entries.addr,
+                                 .mark_count = call->cuda->failures.marks.count,
+                                 .mark_bit   = call->cuda->failures.marks.bit,
+                                 .mark_shift = call->cuda->failures.marks.shift};
 
     if (device_stream_records(call->stream)) {
         /* The tag would be that of the recording, at every launch: such a function is launched by itself (worker/graph.c). */

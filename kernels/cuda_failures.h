@@ -3,6 +3,9 @@
  * it looks for completed launches. A kernel's writes are seen before the timeline word behind it, so a launch that counts as
  * done has left its record.
  *
+ * The record dies with the process. That the launch failed must not, so the kernel marks it first, in memory that outlives us
+ * (struct kernel_marks): a worker that dies between the word and its look leaves a launch that counts as failed, without its text.
+ *
  * There are as many records as a device can have launches in flight (four windows of the head), and a launch writes at most
  * one, so none is overwritten before it is read.
  */
@@ -18,6 +21,7 @@ struct cuda_failures {
     struct device *device;
     volatile struct cuda_failure *records; /* CUDA_FAILURES_MAX; NULL: not made */
     uint64_t address;                      /* of the records, for kernels */
+    struct kernel_marks marks;             /* count 0: none */
     uint64_t read;                         /* how many were taken; one thread at a time */
 };
 

@@ -220,6 +220,10 @@ struct cuda_report {
     uint32_t bytes; /* of a word: 4 or 8 */
     uint32_t function;
     uint32_t refused; /* the error of negative words of 4 bytes */
+    uint32_t mark_shift;
+    uint64_t marks; /* struct kernel_marks */
+    uint64_t mark_count;
+    uint64_t mark_bit;
 };
 
 struct cuda_spin {

@@ -255,6 +255,11 @@ void kernel_cuda_destroy(struct kernel_cuda *cuda)
     pl_free(cuda);
 }
 
+void kernel_cuda_set_marks(struct kernel_cuda *cuda, const struct kernel_marks *marks)
+{
+    cuda->failures.marks = *marks;
+}
+
 bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
                          struct pl_err *out_err)
 {

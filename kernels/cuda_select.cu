@@ -105,6 +105,18 @@ SPMV_KERNEL(int64_t, double, i64_f64)
 /* How many records there are; the host counts what it has read. */
 __device__ unsigned long long failure_count;
 
+/* Nobody else writes the entry of a launch that is not over, but who marks it as failed too. */
+__device__ static void mark_failed(const cuda_report &p)
+{
+    volatile uint64_t *entry =
+        pointer<volatile uint64_t>(p.marks, 0) + p.tag % p.mark_count;
+
+    if (*entry >> p.mark_shift == p.tag) {
+        *entry |= p.mark_bit;
+    }
+    __threadfence_system();
+}
+
 /*
  * One thread. Of the words the first that is not `fine` is reported. The record's number is written last: the host looks at
  * it first. Launches of one device may end at the same time on several streams, hence the atomic.
@@ -119,6 +131,9 @@ KERNEL(report, cuda_report)
 
         if (value == p.fine) {
             continue;
+        }
+        if (p.mark_count != 0) {
+            mark_failed(p);
         }
         number = atomicAdd(&failure_count, 1ull);
         record = pointer<volatile struct cuda_failure>(p.records, 0) +

@@ -156,6 +156,7 @@ plasmon_status_t kernel_cuda_prepare(struct kernel_cuda *cuda,
                                      const union kernel_scalar *scalars,
                                      struct pl_err *err) PL_MUST_CHECK;
 void kernel_cuda_release(struct kernel_cuda *cuda);
+void kernel_cuda_set_marks(struct kernel_cuda *cuda, const struct kernel_marks *marks);
 bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
                          struct pl_err *out_err);
 

@@ -144,6 +144,19 @@ plasmon_status_t kernel_prepare(struct kernel_context *context,
                                 struct pl_err *err) PL_MUST_CHECK;
 void kernel_release(struct kernel_context *context); /* no recorded graph is left */
 /*
+ * On a GPU: where a launch that fails because of its data is marked before its stream's word can say that it is over, so that whoever comes
+ * after this process knows. Entry tag % count, if it is (tag << shift | ..), gets `bit`. The entries are registered host memory that outlives
+ * the process; set once, before anything runs. On a CPU device the device's `cpu_failed` does that.
+ */
+struct kernel_marks {
+    struct device_ptr entries; /* uint64_t */
+    uint64_t count;
+    uint64_t bit;
+    uint32_t shift;
+};
+void kernel_context_set_marks(struct kernel_context *context,
+                              const struct kernel_marks *marks);
+/*
  * Bytes of scratch on the device that run() needs for this call (for strided BLAS operands, reductions, top-k ..); the caller
  * allocates it before enqueuing. 0: none.
  */

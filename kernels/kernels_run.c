@@ -144,6 +144,14 @@ void kernel_context_destroy(struct kernel_context *context)
     pl_free(context);
 }
 
+void kernel_context_set_marks(struct kernel_context *context,
+                              const struct kernel_marks *marks)
+{
+    if (context->kind == DEVICE_CUDA) {
+        kernel_cuda_set_marks(context->cuda, marks);
+    }
+}
+
 bool kernel_failure(struct kernel_context *context, uint64_t *out_tag,
                     struct pl_err *out_err)
 {

@@ -13,7 +13,7 @@
 
 #include "store/shared_int.h"
 
-#define STREAM_BITS 8
+#define STREAM_BITS STORE_RING_SEQ_SHIFT
 
 static_assert(STORE_STREAM_MAX <= 1u << STREAM_BITS, "a stream's number fits");
 static_assert(sizeof(struct store_word) == 64, "a word has its own cache line");

@@ -35,6 +35,7 @@
 #define STORE_STAGE_SLOT_BYTES (8u << 20)
 #define STORE_HOST_DEVICE_MAX  64u
 
+#define STORE_RING_SEQ_SHIFT 8u
 #define STORE_RING_FAILED \
     0x80u /* it failed: its word says that it is over, not that it is right */
 
@@ -60,7 +61,8 @@ struct store_timeline {
     struct store_word stage_ready
         [STORE_STAGE_SLOTS]; /* chunk number + 1 that lies in the slot; by the sender's device */
     struct store_word stage_taken; /* chunks taken out, in order; by this device */
-    uint64_t ring[STORE_RING];     /* seq << 8 | STORE_RING_FAILED | stream */
+    uint64_t
+        ring[STORE_RING]; /* seq << STORE_RING_SEQ_SHIFT | STORE_RING_FAILED | stream */
 };
 
 enum store_point_state {

@@ -756,6 +756,24 @@ static plasmon_status_t timelines_register(struct worker_executor *executor)
     return status;
 }
 
+/* What fails on a GPU is marked in our timeline by the device itself, before its word. */
+static plasmon_status_t failures_mark(struct worker_executor *executor, struct pl_err *err)
+{
+    struct kernel_marks marks = {
+        .count = STORE_RING, .bit = STORE_RING_FAILED, .shift = STORE_RING_SEQ_SHIFT};
+    plasmon_status_t status = PLASMON_OK;
+
+    if (device_get_info(executor->device)->kind == DEVICE_CUDA) {
+        status = device_host_address(executor->device, own_timeline(executor)->ring,
+                                     sizeof(own_timeline(executor)->ring), &marks.entries);
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status, "the device does not reach its own timeline");
+        }
+        kernel_context_set_marks(executor->kernels, &marks);
+    }
+    return PLASMON_OK;
+}
+
 plasmon_status_t worker_executor_init(struct worker_executor *executor,
                                       struct device *device, struct worker_shared *shared,
                                       struct worker_memory *memory, uint32_t run_streams,
@@ -806,8 +824,10 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     status = worker_functions_init(&executor->functions, device, &executor->core,
                                    &executor->kernels, executor->notify_fd,
                                    op_report_function, executor, err);
-    return status == PLASMON_OK ? kernel_context_create(device, &executor->kernels, err)
-                                : status;
+    if (status == PLASMON_OK) {
+        status = kernel_context_create(device, &executor->kernels, err);
+    }
+    return status == PLASMON_OK ? failures_mark(executor, err) : status;
 }
 
 void worker_executor_finish(struct worker_executor *executor)

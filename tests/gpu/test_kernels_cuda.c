@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/harness/test.h"
 
@@ -225,6 +226,53 @@ TEST(a_trap_is_seen_as_a_lost_device)
 TEST(an_illegal_access_is_seen_as_a_lost_device)
 {
     fails_when_it_runs("test_illegal");
+}
+
+#define MARKS       128u
+#define MARKS_BYTES 4096u
+
+/* A matrix without a factor, launched as number 77, with `entry` in the place for that number. */
+static uint64_t entry_after_a_failure(uint64_t entry)
+{
+    struct kernel_marks marks = {.count = MARKS, .bit = 0x80, .shift = 8};
+    uint64_t *entries =
+        mmap(NULL, MARKS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int64_t dim[2]    = {100, 100};
+    struct pl_err err = {0};
+    struct runner runner;
+    struct trial trial;
+
+    ASSERT_TRUE(entries != MAP_FAILED);
+    open_gpu(&runner);
+    ASSERT_OK(device_host_register(runner.device, entries, MARKS_BYTES));
+    ASSERT_OK(device_host_address(runner.device, entries, MARKS_BYTES, &marks.entries));
+    kernel_context_set_marks(runner.context, &marks);
+    entries[77] = entry;
+    trial_begin(&trial, "cholesky", PL_F64, test_seed());
+    trial_out(&trial);
+    (void)trial_array(&trial, KERNEL_IN, PL_F64, 2, dim, 0, 0);
+    for (int64_t i = 0; i < 100; i++) {
+        trial_set(&trial, 1, i * 101, i == 70 ? -1 : 4);
+    }
+    trial_prepare(&trial);
+    ASSERT_OK(runner_enqueue(&runner, &trial, &err));
+    ASSERT_OK(runner_wait(&runner, &err));
+    entry = entries[77];
+    for (uint32_t i = 0; i < MARKS; i++) {
+        ASSERT_TRUE(i == 77 || entries[i] == 0);
+    }
+    trial_end(&trial);
+    device_host_unregister(runner.device, entries);
+    runner_close(&runner);
+    (void)munmap(entries, MARKS_BYTES);
+    return entry;
+}
+
+TEST(what_fails_is_marked_where_it_outlives_the_process)
+{
+    ASSERT_EQ(entry_after_a_failure(77u << 8 | 3), 77u << 8 | 0x80 | 3);
+    /* The place is another launch's by now: left alone. */
+    ASSERT_EQ(entry_after_a_failure((77u + MARKS) << 8 | 3), (77u + MARKS) << 8 | 3);
 }
 
 TEST(a_matrix_that_has_no_factor_leaves_a_record_with_its_tag)

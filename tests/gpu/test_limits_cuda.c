@@ -152,4 +152,49 @@ TEST(a_kernel_that_faults_is_blamed_and_the_others_run)
     plasmon_finish(px);
 }
 
+/* The kernel marks the launch in the timeline before the word, so the next worker knows although the record died with this one. */
+TEST(a_failure_that_its_worker_did_not_live_to_tell_is_a_failure)
+{
+    struct plasmon_shape shape = {PLASMON_F32, 2, {8, 8}};
+    float data[64]             = {0};
+    bool told                  = true;
+    struct plasmon_client *px;
+    struct plasmon_ref *matrix;
+
+    /* A worker dies of the second failure that it takes from its device. */
+    ASSERT_EQ(setenv("PLASMON_FAULT", "worker.die_of_failure:1", 1), 0);
+    test_expect_log();
+    px = start(true);
+    for (int i = 0; i < 8; i++) {
+        data[9 * i] = -4;
+    }
+    PX_OK(px, plasmon_put(px, data, &shape, NULL, &matrix));
+    for (int i = 0; i < 100 && told; i++) {
+        struct plasmon_arg args[] = {{.mode = PLASMON_OUT},
+                                     {.mode = PLASMON_IN, .ref = matrix}};
+        struct plasmon_call call  = PLASMON_CALL_INIT;
+        struct plasmon_ref *root;
+        plasmon_status_t status;
+
+        call.function  = "cholesky";
+        call.args      = args;
+        call.arg_count = 2;
+        call.device    = 0;
+        PX_OK(px, plasmon_submit(px, &call, &root, NULL));
+        status = plasmon_get(px, root, data, sizeof(data), WAIT_MS);
+        told   = status == PLASMON_ESINGULAR;
+        if (!told) {
+            printf("# call %d ended with: %s\n", i, plasmon_error(px));
+            ASSERT_STATUS(status, PLASMON_EWORKER);
+            ASSERT_CONTAINS(plasmon_error(px), "had failed when its worker died");
+        }
+        PX_OK(px, plasmon_release(px, root));
+    }
+    if (told) {
+        test_skip("this build has no fault points");
+    }
+    plasmon_finish(px);
+    cluster_expect_gone(WAIT_MS);
+}
+
 TEST_MAIN()
