@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/cli/cli.h"
+#include "kernels/kernels.h"
 
 static int run(int argc, char **argv);
 const struct cli_command cli_functions = {
@@ -32,9 +33,13 @@ static int run(int argc, char **argv)
         }
     }
     if (name != NULL && !found) {
+        const char *meant = kernel_suggest(name);
+
         return cli_fail(&cli_functions,
-                        "there is no function \"%s\"; `plasmon functions` lists them",
-                        name);
+                        meant != NULL
+                            ? "there is no function \"%s\"; did you mean \"%s\"?"
+                            : "there is no function \"%s\"; `plasmon functions` lists them",
+                        name, meant);
     }
     return CLI_OK;
 }

@@ -9,9 +9,12 @@
 
 static void print_help(const struct cli_command *command)
 {
-    printf("usage: plasmon %s %s\n\n%s\n", command->name, command->usage, command->summary);
-    if (command->text != NULL) {
-        printf("\n%s\n", command->text);
+    size_t length = command->text != NULL ? strlen(command->text) : 0;
+
+    printf("usage: plasmon %s%s%s\n\n%s\n", command->name,
+           command->usage[0] != '\0' ? " " : "", command->usage, command->summary);
+    if (length > 0) {
+        printf("\n%s%s", command->text, command->text[length - 1] == '\n' ? "" : "\n");
     }
     printf("\noptions:\n");
     for (size_t i = 0; i < command->option_count; i++) {

@@ -58,7 +58,7 @@ static const struct cli_option options[] = {
     {"--token-file", "FILE", CLI_TEXT, AT(token_file),
      "file with the cluster's token [$PLASMON_TOKEN]"},
     {"--cpu-devices", "N", CLI_TEXT, AT(cpu_devices),
-     "CPU devices of this machine [none if there is a GPU]"},
+     "CPU devices of this machine [2; none if there is a GPU]"},
     {"--gpus", "N|auto|none", CLI_TEXT, AT(gpus), "GPUs of this machine [auto]"},
     {"--bulk-address", "ADDRESS", CLI_TEXT, AT(bulk_address),
      "objects of other machines come in on this numeric address of ours; none [that of the "
@@ -67,7 +67,8 @@ static const struct cli_option options[] = {
     {"--device-memory", "BYTES", CLI_TEXT, AT(device_memory),
      "memory of each device to use; suffix K, M, G"},
     {"--host-memory", "BYTES", CLI_TEXT, AT(host_memory),
-     "host memory that clients may have page-locked; suffix K, M, G [a quarter of the RAM]"},
+     "host memory that clients may have page-locked; suffix K, M, G [a quarter of the "
+     "RAM]"},
     {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
      "with --head: auto, peer or host [auto]"},
     {"--policy", "NAME", CLI_TEXT, AT(policy),

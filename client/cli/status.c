@@ -87,6 +87,11 @@ static void print_routes(const Plasmon__V1__StatusReply *reply)
     }
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static void print_reply(const Plasmon__V1__StatusReply *reply)
 {
     char bytes[32];
@@ -94,9 +99,10 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
     printf("plasmon %s, epoch %016llx, up ", reply->version,
            (unsigned long long)reply->epoch);
     print_uptime(reply->uptime_ms);
-    printf("\n  %llu nodes, %zu devices, %llu clients; policy %s, transfer %s\n",
-           (unsigned long long)reply->nodes, reply->n_devices,
-           (unsigned long long)reply->clients, reply->policy, reply->transfer);
+    printf("\n  %llu node%s, %zu device%s, %llu client%s; policy %s, transfer %s\n",
+           (unsigned long long)reply->nodes, plural(reply->nodes), reply->n_devices,
+           plural(reply->n_devices), (unsigned long long)reply->clients,
+           plural(reply->clients), reply->policy, reply->transfer);
     printf("  %llu objects, %s; tasks: %llu queued, %llu done, %llu failed\n",
            (unsigned long long)reply->objects, pl_format_bytes(reply->object_bytes, bytes),
            (unsigned long long)reply->tasks_queued, (unsigned long long)reply->tasks_done,

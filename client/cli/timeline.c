@@ -20,10 +20,11 @@ struct timeline {
 static const struct cli_option options[] = {
     {"--out", "FILE", CLI_TEXT, AT(out), "trace for ui.perfetto.dev or chrome://tracing"},
     {"--plot", "FILE.svg", CLI_TEXT, AT(plot), "a picture of it"},
-    {"--seconds", "S", CLI_TEXT, AT(seconds), "how long (default 5); ^C ends it earlier"},
-    {"--address", "ADDRESS", CLI_TEXT, AT(address), "cluster (default $PLASMON_ADDRESS)"},
+    {"--seconds", "S", CLI_TEXT, AT(seconds), "how long; ^C ends it earlier [5]"},
+    {"--address", "ADDRESS", CLI_TEXT, AT(address),
+     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"},
     {"--token-file", "FILE", CLI_TEXT, AT(token_file),
-     "its token (default $PLASMON_TOKEN)"},
+     "file with the cluster's token [$PLASMON_TOKEN]"},
 };
 
 static int run(int argc, char **argv);

@@ -202,7 +202,7 @@ TEST(a_head_that_was_killed_and_started_again_gets_the_hosts_back_and_old_client
     plasmon_finish(fresh);
     expect_program_works(started_address());
     ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "status"), 0);
-    ASSERT_CONTAINS(said, "1 nodes, 2 devices");
+    ASSERT_CONTAINS(said, "1 node, 2 devices");
 }
 
 /* ------------------------------------------------------------------------------------------------ a store goes */
