@@ -393,22 +393,6 @@ TEST(what_was_kept_stays_at_hand_until_it_is_released)
     runner_close(&runner);
 }
 
-TEST(a_library_that_is_missing_is_named_with_the_remedy)
-{
-    static const char *const names[] = {"libplasmon-none.so.2", "libplasmon-none.so.1",
-                                        NULL};
-    static const char *const needs[] = {NULL};
-    struct pl_err err                = {0};
-    struct runner runner;
-
-    open_gpu(&runner);
-    ASSERT_NULL(cuda_library_open(runner.device, "cuNone", names, needs, &err));
-    ASSERT_STATUS(err.status, PLASMON_ENOLIB);
-    ASSERT_CONTAINS(err.text, "libplasmon-none.so.2 or libplasmon-none.so.1 not found: "
-                              "install cuNone of the CUDA toolkit");
-    runner_close(&runner);
-}
-
 /* Seven launches, the sweeps of one on all multiprocessors: more columns than warps, and more rows than columns. */
 TEST(singular_values_of_a_large_matrix_come_from_one_launch_of_all_blocks)
 {
