@@ -458,7 +458,13 @@ plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *
         0) { /* polling meant not to wait for the task; moving the bytes takes its time */
         deadline_ns = UINT64_MAX;
     }
-    status = get_value(client, ref, &value, &ahead, data, deadline_ns);
+    /* Who may give up must not leave a copy behind that goes on. */
+    status = timeout_ms == PLASMON_FOREVER && value.bytes > PUT_INLINE_BYTES
+                 ? host_get(client, ref, data, value.bytes)
+                 : PLASMON_EUNREACHABLE;
+    if (status == PLASMON_EUNREACHABLE) {
+        status = get_value(client, ref, &value, &ahead, data, deadline_ns);
+    }
     ahead_finish(client, &ahead);
     if (status != PLASMON_OK) {
         return explain(client, ref, status);

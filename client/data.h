@@ -79,8 +79,11 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
                             uint32_t *out_host_device);
 /* Is there a device on this host that is reached without messages? Connects to the store when first asked. Without the lock. */
 bool data_reachable(struct plasmon_client *client, int device);
-/* The same of what we know now: never asks. */
-bool data_known(struct plasmon_client *client, int device);
+/* The same of what we know now, and for one of these ways (AUTO: any but messages): never asks. */
+bool data_known(struct plasmon_client *client, int device, enum data_path path);
+/* host_copy.c: what a ref shows, `bytes` in all, into memory of plasmon_host_alloc(); as host_put(). Without the lock. */
+plasmon_status_t host_get(struct plasmon_client *client, struct plasmon_ref *ref,
+                          void *data, uint64_t bytes) PL_MUST_CHECK;
 /* Pin one place; its data is NULL if it is not mapped. Without the lock. */
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
                           bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,

@@ -5,6 +5,9 @@
  *
  * What cannot go so - no device of this host, or the put's device is elsewhere - goes the ordinary way, with the same promises: a put is
  * over when the call returns, a get is done by a thread (host_relay.c). So do values of at most VALUE_BYTES_MAX: they travel with their task.
+ *
+ * plasmon_put() and plasmon_get() of such memory are the same, waited for, where the alternative is a lane (a GPU): memory of a CPU device is
+ * mapped, and copied by several threads of ours.
  */
 #include "client/data.h"
 #include "client/graph.h"
@@ -206,6 +209,65 @@ plasmon_status_t plasmon_put_async(struct plasmon_client *client, const void *da
     return status;
 }
 
+/* Is it memory that devices copy from and to, and should they? */
+static bool is_direct(struct plasmon_client *client, const void *data, uint64_t bytes,
+                      int device)
+{
+    const struct host_buffer *buffer;
+    struct pl_err unused = {0};
+    uint64_t id;
+
+    pl_mutex_lock(&client->lock);
+    buffer = host_find_locked(client, data, bytes, &unused);
+    id     = buffer != NULL ? buffer->id : 0;
+    pl_mutex_unlock(&client->lock);
+    return data_known(client, device, DATA_STAGED) && host_direct(client, id, device);
+}
+
+/* Until the copy is over; the ref that tells goes if it failed. */
+static plasmon_status_t wait_locked(struct plasmon_client *client, struct plasmon_ref *ref,
+                                    bool keep)
+{
+    struct pl_err err = {0};
+    struct ref_slot *slot;
+    plasmon_status_t status = refs_find(&client->refs, ref, &slot, &err);
+
+    if (status != PLASMON_OK) {
+        return error_from(&err, status);
+    }
+    status = client_wait_ref_locked(client, slot->root, NULL, UINT64_MAX);
+    if ((status != PLASMON_OK || !keep) &&
+        refs_find(&client->refs, ref, &slot, &err) == PLASMON_OK) {
+        client_close_ref_locked(client, ref, slot);
+    }
+    return status;
+}
+
+/* What the ordinary way may do better, or say better. */
+static plasmon_status_t or_ordinary(plasmon_status_t status)
+{
+    return status == PLASMON_OK || status == PLASMON_EBUSY || status == PLASMON_ECLOSED
+               ? status
+               : PLASMON_EUNREACHABLE;
+}
+
+plasmon_status_t host_put(const struct put *put, struct plasmon_ref **out_ref)
+{
+    struct plasmon_client *client = put->client;
+    plasmon_status_t status;
+
+    if (!is_direct(client, put->data, put->bytes, put->options.device)) {
+        return PLASMON_EUNREACHABLE;
+    }
+    pl_mutex_lock(&client->lock);
+    status = put_direct_locked(put, out_ref);
+    if (status == PLASMON_OK) {
+        status = wait_locked(client, *out_ref, true);
+    }
+    pl_mutex_unlock(&client->lock);
+    return or_ordinary(status);
+}
+
 /* ------------------------------------------------------------------------------------------------ get */
 
 struct get {
@@ -347,4 +409,23 @@ plasmon_status_t plasmon_get_async(struct plasmon_client *client, struct plasmon
     status = get_locked(&get, direct, out_task);
     pl_mutex_unlock(&client->lock);
     return status;
+}
+
+plasmon_status_t host_get(struct plasmon_client *client, struct plasmon_ref *ref,
+                          void *data, uint64_t bytes)
+{
+    struct get get = {.client = client, .ref = ref, .data = data, .capacity = bytes};
+    struct plasmon_ref *task;
+    plasmon_status_t status;
+
+    if (!is_direct(client, data, bytes, PLASMON_ANYWHERE)) {
+        return PLASMON_EUNREACHABLE;
+    }
+    pl_mutex_lock(&client->lock);
+    status = get_locked(&get, true, &task);
+    if (status == PLASMON_OK) {
+        status = wait_locked(client, task, false);
+    }
+    pl_mutex_unlock(&client->lock);
+    return or_ordinary(status);
 }

@@ -128,7 +128,8 @@ void host_use_end(struct host_use *use)
 
 bool host_direct(struct plasmon_client *client, uint64_t id, int device)
 {
-    return id != 0 && data_known(client, device) && !shared_store_gone(&client->shared);
+    return id != 0 && data_known(client, device, DATA_AUTO) &&
+           !shared_store_gone(&client->shared);
 }
 
 /* ------------------------------------------------------------------------------------------------ alloc */

@@ -77,13 +77,17 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
                : DATA_MESSAGES;
 }
 
-/* Any device of this host that is reached without messages; device >= 0: is it that one? */
-static bool any_device_locked(const struct plasmon_client *client, int device)
+/*
+ * Any device of this host that is reached in this way (AUTO: in any but by messages); device >= 0: is it that one?
+ */
+static bool any_device_locked(const struct plasmon_client *client, int device,
+                              enum data_path path)
 {
     for (size_t i = 0; i < client->devices.count; i++) {
         const struct client_device *at = pl_vec_at(&client->devices, i);
+        enum data_path its             = path_of(client, at);
 
-        if (path_of(client, at) != DATA_MESSAGES &&
+        if (its != DATA_MESSAGES && (path == DATA_AUTO || its == path) &&
             (device == PLASMON_ANYWHERE || at->index == (uint32_t)device)) {
             return true;
         }
@@ -110,12 +114,12 @@ static void refresh_now_and_then(struct plasmon_client *client)
     }
 }
 
-bool data_known(struct plasmon_client *client, int device)
+bool data_known(struct plasmon_client *client, int device, enum data_path path)
 {
     bool present;
 
     pl_mutex_lock(&client->lock);
-    present = any_device_locked(client, device);
+    present = any_device_locked(client, device, path);
     pl_mutex_unlock(&client->lock);
     return present;
 }
@@ -127,14 +131,14 @@ bool data_reachable(struct plasmon_client *client, int device)
     bool present;
 
     pl_mutex_lock(&client->lock);
-    present = any_device_locked(client, device);
+    present = any_device_locked(client, device, DATA_AUTO);
     memcpy(path, client->store_socket, sizeof(path));
     pl_mutex_unlock(&client->lock);
 
     if (!present) {
         refresh_now_and_then(client);
         pl_mutex_lock(&client->lock);
-        present = any_device_locked(client, device);
+        present = any_device_locked(client, device, DATA_AUTO);
         pl_mutex_unlock(&client->lock);
     }
     if (!present) {

@@ -1,6 +1,7 @@
 /*
- * put: host bytes to a new object, three ways.
+ * put: host bytes to a new object, four ways.
  *
+ *   host memory          by the device, like plasmon_put_async() (host_copy.c), and waited for
  *   small                with the task, in one message: no round trip, and the call returns at once
  *   on this host         the head allocates; we write the bytes, where they lie (a chunk that clients may map) or through a lane,
  *                        and say that they are right
@@ -349,6 +350,12 @@ plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
         return status;
     }
 
+    if (put.bytes > PUT_INLINE_BYTES && !client_on_loop_thread(client)) {
+        status = host_put(&put, out_ref);
+        if (status != PLASMON_EUNREACHABLE) {
+            return status;
+        }
+    }
     if (put.bytes > PUT_INLINE_BYTES && !client_on_loop_thread(client) &&
         data_reachable(client, put.options.device)) {
         status = put_shared(&put, out_ref);

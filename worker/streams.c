@@ -157,10 +157,10 @@ uint32_t worker_stream_choose(struct worker_core *core, const struct worker_laun
 
     switch (launch->kind) {
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return less_loaded_of_two(core, stream_of_role(core, WORKER_STREAM_COPY),
                                   stream_of_role(core, WORKER_STREAM_COPY_2));
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
-    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return stream_of_role(core, WORKER_STREAM_COPY);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:

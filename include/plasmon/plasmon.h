@@ -276,6 +276,7 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
  *             plasmon_on_ready() or plasmon_ready_fd() tell. A put's range may be read meanwhile, and put again; a get's not even
  *             that. A call that would break this fails with EBUSY and starts nothing. (A session that dies fails all refs at once,
  *             with ECLOSED or EHEADLOST, and says nothing about copies on the devices: the bytes are undefined then.)
+ * plasmon_put() AND plasmon_get() (that waits for ever) of more than 256 KiB of it go the same way on a GPU, and return when the copy is over.
  * FAILURES    A worker that dies is replaced, and the copies that were not done are done again. The memory stays.
  * LIMIT       All clients of a host together may have so much (plasmon-store --host-memory; a quarter of the RAM): ELIMIT says how much is
  *             in use. What was freed counts until the devices have let go of it, which they do when they have nothing to do;

@@ -121,6 +121,37 @@ TEST(a_put_a_call_and_a_get_need_one_wait)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+TEST(a_put_and_a_get_that_wait_go_the_same_way)
+{
+    struct plasmon_shape shape = cluster_vector(PLASMON_F32, COUNT);
+    struct plasmon_ref *x, *busy, *task;
+    struct plasmon_client *client;
+    float *memory;
+
+    ASSERT_EQ(setenv("PLASMON_CLIENT_PATH", "staged", 1), 0); /* as if to a GPU */
+    client = cluster_start(1);
+    memory = alloc(client, 2 * BYTES);
+    ramp(memory, COUNT, 9);
+    CLUSTER_OK(plasmon_put(client, memory, &shape, NULL, &x));
+    memset(memory, 0, BYTES); /* it has been read */
+    CLUSTER_OK(plasmon_get(client, x, memory + COUNT, BYTES, PLASMON_FOREVER));
+    expect_ramp(memory + COUNT, COUNT, 9, 1);
+    ASSERT_EQ(direct_copies(client, 2), 2);
+    CLUSTER_OK(
+        plasmon_get(client, x, memory, BYTES, CLUSTER_WAIT_MS)); /* as it can be given up */
+    expect_ramp(memory, COUNT, 9, 1);
+    ASSERT_EQ(direct_copies(client, 2), 2);
+
+    cluster_spin(client, x, 500000, 0, &busy);
+    task = get(client, x, memory, COUNT);
+    ASSERT_STATUS(plasmon_put(client, memory, &shape, NULL, &busy), PLASMON_EBUSY);
+    ASSERT_STATUS(plasmon_get(client, x, memory + 1, BYTES, PLASMON_FOREVER),
+                  PLASMON_EBUSY);
+    wait_for(client, task);
+    CLUSTER_OK(plasmon_host_free(client, memory));
+    plasmon_finish(client);
+}
+
 TEST(many_copies_are_on_their_way_at_once)
 {
     enum { PIECES = 32, PIECE = COUNT / PIECES };
