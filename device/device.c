@@ -318,6 +318,63 @@ plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn f
     return stream->device->ops->cpu_launch(stream, fn, args, args_bytes, tag);
 }
 
+uint32_t device_comm_version(struct device *device, struct pl_err *why)
+{
+    return device->ops->comm_version(device, why);
+}
+
+plasmon_status_t device_comm_id(struct device *device,
+                                const struct device_comm_config *config, uint8_t *out_id,
+                                struct pl_err *err)
+{
+    return device->ops->comm_id(device, config, out_id, err);
+}
+
+plasmon_status_t device_comm_open(struct device *device,
+                                  const struct device_comm_config *config,
+                                  const uint8_t *id, struct device_stream *stream,
+                                  struct device_comm **out_comm, struct pl_err *err)
+{
+    assert(config->rank < 2 && stream->device == device);
+    return device->ops->comm_open(device, config, id, stream, out_comm, err);
+}
+
+plasmon_status_t device_comm_poll(struct device_comm *comm, struct pl_err *err)
+{
+    return comm->device->ops->comm_poll(comm, err);
+}
+
+uint64_t device_comm_bytes(const struct device_comm *comm)
+{
+    return comm->bytes;
+}
+
+plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream *stream,
+                                  struct device_ptr ptr, uint64_t bytes, struct pl_err *err)
+{
+    assert(stream->device == comm->device && bytes > 0);
+    return comm->device->ops->comm_move(comm, stream, ptr, bytes, err);
+}
+
+plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err)
+{
+    return comm->device->ops->comm_check(comm, err);
+}
+
+void device_comm_close(struct device_comm *comm)
+{
+    if (comm != NULL) {
+        comm->device->ops->comm_close(comm);
+    }
+}
+
+void device_comm_abort(struct device_comm *comm)
+{
+    if (comm != NULL) {
+        comm->device->ops->comm_abort(comm);
+    }
+}
+
 bool device_cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err)
 {
     return device->ops->cpu_failure != NULL &&

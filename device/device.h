@@ -216,6 +216,47 @@ plasmon_status_t device_exec_launch(struct device_stream *stream, struct device_
                                     uint64_t tag);
 void device_exec_destroy(struct device_exec *exec); /* launches under way still run */
 
+/*
+ * Communicators: bytes from one device to another, in processes that share no memory. NCCL on GPUs; on CPU devices a stand-in that waits as
+ * NCCL does (cpu/comm.c). A communicator joins two processes and is used in one direction, from rank 0 to rank 1. Its operations go
+ * in order; each ends when the other side's has met it, and so waits on the device for what the other process enqueues. After an abort its
+ * operations end as if all were well, and what they should have written is rubbish.
+ *
+ * Threads: one at a time for a communicator, but device_comm_check(), which any may call. What says "blocks" may block for long, and while
+ * a stream of the device waits: not for the thread that enqueues.
+ */
+#define DEVICE_COMM_ID_BYTES      128u
+#define DEVICE_COMM_ADDRESS_BYTES 64u
+struct device_comm;
+struct device_comm_config {
+    uint32_t rank;       /* 0 sends, 1 receives */
+    bool remote;         /* the other one is on another host: few channels, small buffers */
+    const char *address; /* numeric; CPU: where rank 0 listens. NULL: loopback */
+};
+/* Version number of what makes communicators, NCCL's on GPUs; both sides need the same. 0: none, why says what is missing. */
+uint32_t device_comm_version(struct device *device, struct pl_err *why);
+/* By rank 0's process, which must live until the communicator is open. */
+plasmon_status_t device_comm_id(struct device *device,
+                                const struct device_comm_config *config, uint8_t *out_id,
+                                struct pl_err *err);
+/* Begin. Then poll until it is not EAGAIN; a byte goes through `stream` on the way, so that the first transfer does not connect. Blocks. */
+plasmon_status_t device_comm_open(struct device *device,
+                                  const struct device_comm_config *config,
+                                  const uint8_t *id, struct device_stream *stream,
+                                  struct device_comm **out_comm, struct pl_err *err);
+plasmon_status_t device_comm_poll(struct device_comm *comm, struct pl_err *err);
+uint64_t device_comm_bytes(
+    const struct device_comm *comm); /* device memory that it took; once it is open */
+/* Enqueue: rank 0 sends, rank 1 receives as many bytes. Once it is on the stream it is; ETIMEDOUT, EDEVICE: abort. */
+plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream *stream,
+                                  struct device_ptr ptr, uint64_t bytes,
+                                  struct pl_err *err);
+/* Not OK: it cannot be used any more. OK says little: between GPUs of a host a dead peer is not noticed. */
+plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err);
+/* Both end it and free it; all may block. Close: both sides, with nothing under way. */
+void device_comm_close(struct device_comm *comm);
+void device_comm_abort(struct device_comm *comm);
+
 /* CUDA devices: fatbins, cubins or PTX; every function is loaded at once (no lazy loading on the first launch). */
 plasmon_status_t device_module_load(struct device *device, const void *image,
                                     size_t image_bytes, struct device_module **out_module,

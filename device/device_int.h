@@ -92,6 +92,22 @@ struct device_ops {
                                     uint64_t tag);
     void (*exec_destroy)(struct device_exec *exec);
 
+    uint32_t (*comm_version)(struct device *device, struct pl_err *why);
+    plasmon_status_t (*comm_id)(struct device *device,
+                                const struct device_comm_config *config, uint8_t *out_id,
+                                struct pl_err *err);
+    plasmon_status_t (*comm_open)(struct device *device,
+                                  const struct device_comm_config *config,
+                                  const uint8_t *id, struct device_stream *stream,
+                                  struct device_comm **out_comm, struct pl_err *err);
+    plasmon_status_t (*comm_poll)(struct device_comm *comm, struct pl_err *err);
+    plasmon_status_t (*comm_move)(struct device_comm *comm, struct device_stream *stream,
+                                  struct device_ptr ptr, uint64_t bytes,
+                                  struct pl_err *err);
+    plasmon_status_t (*comm_check)(struct device_comm *comm, struct pl_err *err);
+    void (*comm_close)(struct device_comm *comm);
+    void (*comm_abort)(struct device_comm *comm);
+
     /* CUDA devices only; may be NULL. */
     plasmon_status_t (*module_load)(struct device *device, const void *image,
                                     size_t image_bytes, struct device_module **out_module,
@@ -138,6 +154,11 @@ struct device_graph {
 };
 struct device_exec {
     struct device *device;
+};
+struct device_comm {
+    struct device *device;
+    uint32_t rank;
+    uint64_t bytes; /* of device memory; constant once it is open */
 };
 
 /* Time in the driver: off, it costs one load a call. Relaxed: it guards no data. */

@@ -8,6 +8,7 @@
  *   event          a time stamp taken by the thread        ops.h      operations; run.c does them, event.c has events
  *                                                          futex.c    waiting for words and for progress
  *   graph          a list of operations                    graph.c    recording, and running such a list
+ *   communicator   a socket                                comm.c     a stand-in for NCCL
  */
 #ifndef DEVICE_CPU_INT_H
 #define DEVICE_CPU_INT_H
@@ -134,6 +135,7 @@ struct device_cpu {
     struct pl_map chunk_of_address; /* where it is mapped; peers' memory is not in it */
     uint64_t bytes_used;            /* sum of the chunks in chunk_of_inode */
     unsigned stream_names;          /* how many threads were named so far */
+    struct pl_list comm_ids;        /* comm.c: made here, and not used yet */
 };
 
 struct device_cpu_recording;
@@ -237,6 +239,24 @@ plasmon_status_t device_cpu_graph_end(struct device_graph *graph, bool keep,
 plasmon_status_t device_cpu_exec_launch(struct device_stream *stream,
                                         struct device_exec *exec, uint64_t tag);
 void device_cpu_exec_destroy(struct device_exec *exec);
+
+/* comm.c */
+uint32_t device_cpu_comm_version(struct device *device, struct pl_err *why);
+plasmon_status_t device_cpu_comm_id(struct device *device,
+                                    const struct device_comm_config *config,
+                                    uint8_t *out_id, struct pl_err *err);
+plasmon_status_t device_cpu_comm_open(struct device *device,
+                                      const struct device_comm_config *config,
+                                      const uint8_t *id, struct device_stream *stream,
+                                      struct device_comm **out_comm, struct pl_err *err);
+plasmon_status_t device_cpu_comm_poll(struct device_comm *comm, struct pl_err *err);
+plasmon_status_t device_cpu_comm_move(struct device_comm *comm,
+                                      struct device_stream *stream, struct device_ptr ptr,
+                                      uint64_t bytes, struct pl_err *err);
+plasmon_status_t device_cpu_comm_check(struct device_comm *comm, struct pl_err *err);
+void device_cpu_comm_close(struct device_comm *comm);
+void device_cpu_comm_abort(struct device_comm *comm);
+void device_cpu_comm_finish(struct device_cpu *cpu); /* ids that nobody used */
 
 /* device.c: called by stream threads. */
 void device_cpu_failure_add(struct device_cpu_stream *stream, uint64_t tag,

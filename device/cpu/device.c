@@ -133,6 +133,7 @@ static plasmon_status_t cpu_open(uint32_t ordinal, const struct device_config *c
     pl_list_init(&cpu->streams);
     pl_list_init(&cpu->failures);
     pl_list_init(&cpu->ranges);
+    pl_list_init(&cpu->comm_ids);
     pl_map_init(&cpu->chunk_of_inode);
     pl_map_init(&cpu->chunk_of_address);
 
@@ -164,6 +165,7 @@ static void cpu_close(struct device *device)
             &pl_list_first(&cpu->streams, struct device_cpu_stream, link)->base);
     }
     failures_free(cpu);
+    device_cpu_comm_finish(cpu);
     device_cpu_memory_finish(cpu);
     pl_mutex_finish(&cpu->lock);
     pl_free(cpu);
@@ -301,4 +303,12 @@ const struct device_ops device_cpu_ops = {
     .graph_end        = device_cpu_graph_end,
     .exec_launch      = device_cpu_exec_launch,
     .exec_destroy     = device_cpu_exec_destroy,
+    .comm_version     = device_cpu_comm_version,
+    .comm_id          = device_cpu_comm_id,
+    .comm_open        = device_cpu_comm_open,
+    .comm_poll        = device_cpu_comm_poll,
+    .comm_move        = device_cpu_comm_move,
+    .comm_check       = device_cpu_comm_check,
+    .comm_close       = device_cpu_comm_close,
+    .comm_abort       = device_cpu_comm_abort,
 };

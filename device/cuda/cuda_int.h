@@ -5,7 +5,7 @@
  *   device.c   open, info, health                           blas.c     cuBLAS
  *   memory.c   ranges, chunks, registered host memory       module.c   GPU code and launches
  *   stream.c   streams, copies, timelines, events          graph.c    recorded work
- *                                                          items.c    changing recorded work in parts
+ *   comm.c     NCCL                                        items.c    changing recorded work in parts
  *
  * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries see the same one. Each
  * public function begins with device_cuda_enter(), which makes it current in the calling thread if it is not (asking
@@ -54,7 +54,8 @@ struct device_cuda {
     struct pl_list streams;
     struct device_cuda_host_range host_ranges[DEVICE_CUDA_HOST_RANGES_MAX];
     unsigned host_range_count;
-    struct pl_err lost; /* first sticky error */
+    struct pl_err lost;      /* first sticky error */
+    CUdeviceptr comm_memory; /* comm.c's, made when first needed; 0: none */
 };
 
 struct device_cuda_stream {
@@ -216,6 +217,23 @@ void device_cuda_blas_finish(struct device_cuda *cuda);
 void *device_cuda_blas_handle(struct device *device, struct pl_err *why);
 void *device_cuda_blas_on(struct device_stream *stream, struct pl_err *why);
 void *device_cuda_blas_symbol(struct device *device, const char *name);
+
+/* comm.c */
+uint32_t device_cuda_comm_version(struct device *device, struct pl_err *why);
+plasmon_status_t device_cuda_comm_id(struct device *device,
+                                     const struct device_comm_config *config,
+                                     uint8_t *out_id, struct pl_err *err);
+plasmon_status_t device_cuda_comm_open(struct device *device,
+                                       const struct device_comm_config *config,
+                                       const uint8_t *id, struct device_stream *stream,
+                                       struct device_comm **out_comm, struct pl_err *err);
+plasmon_status_t device_cuda_comm_poll(struct device_comm *comm, struct pl_err *err);
+plasmon_status_t device_cuda_comm_move(struct device_comm *comm,
+                                       struct device_stream *stream, struct device_ptr ptr,
+                                       uint64_t bytes, struct pl_err *err);
+plasmon_status_t device_cuda_comm_check(struct device_comm *comm, struct pl_err *err);
+void device_cuda_comm_close(struct device_comm *comm);
+void device_cuda_comm_abort(struct device_comm *comm);
 
 /* module.c */
 plasmon_status_t device_cuda_module_load(struct device *device, const void *image,

@@ -49,6 +49,7 @@
     XX(cuMemAlloc)                       \
     XX(cuMemFree)                        \
     XX(cuMemHostAlloc)                   \
+    XX(cuMemGetInfo)                     \
     XX(cuMemHostRegister)                \
     XX(cuMemHostUnregister)              \
     XX(cuMemHostGetDevicePointer)        \
