@@ -67,14 +67,14 @@ static bool listed(const char *text, const char *const *names, size_t count)
 static plasmon_status_t check_options(const struct plasmon_options *options,
                                       struct pl_err *err)
 {
-    static const char *const transfers[] = {"auto", "peer", "host"};
+    static const char *const transfers[] = {"auto", "peer", "host", "nccl"};
     static const char *const policies[]  = {"auto", "locality", "round-robin", "pinned"};
     char *end;
 
     if (options->transfer != NULL &&
         !listed(options->transfer, transfers, PL_COUNT(transfers))) {
         return pl_err_set(err, PLASMON_EINVAL,
-                          "options.transfer is \"%.64s\"; it is auto, peer or host",
+                          "options.transfer is \"%.64s\"; it is auto, peer, host or nccl",
                           options->transfer);
     }
     if (options->policy != NULL && !listed(options->policy, policies, PL_COUNT(policies))) {

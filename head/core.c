@@ -133,6 +133,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_list_init(&core->functions);
     pl_map_init(&core->functions_by_id);
     pl_map_init(&core->sessions);
+    pl_map_init(&core->pairs);
     pl_map_init(&core->requests);
     *out_core = core;
     return PLASMON_OK;
@@ -166,6 +167,7 @@ void head_core_destroy(struct head_core *core)
     pl_vec_finish(&core->ready);
     pl_vec_finish(&core->trace_waits);
     pl_map_finish(&core->sessions);
+    head_pairs_destroy(core);
     wire_arena_finish(&core->arena);
     pl_free(core);
 }
@@ -389,7 +391,7 @@ plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_aren
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
                                   Plasmon__V1__StatusReply *out)
 {
-    static const char *const transfers[] = {"auto", "peer", "host"};
+    static const char *const transfers[] = {"auto", "peer", "host", "nccl"};
 
     out->version      = (char *)PLASMON_VERSION_STRING;
     out->protocol     = WIRE_PROTOCOL;

@@ -36,7 +36,12 @@ struct head_ops {
     uint64_t (*random64)(void *user); /* ids */
 };
 
-enum head_transfer { HEAD_TRANSFER_AUTO, HEAD_TRANSFER_PEER, HEAD_TRANSFER_HOST };
+enum head_transfer {
+    HEAD_TRANSFER_AUTO,
+    HEAD_TRANSFER_PEER,
+    HEAD_TRANSFER_HOST,
+    HEAD_TRANSFER_NCCL
+};
 
 struct head_config {
     const struct head_ops *ops;

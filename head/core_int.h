@@ -12,6 +12,7 @@
  *   condemn.c   launches that must not go on, and fencing
  *   drain.c     what lies only on a node that is to leave is moved
  *     bulk.c      where workers take objects of other hosts
+ *     pair.c      pairs: which transfers go by NCCL, and what when that breaks
  *   task.h      tasks and launches
  *     launch.c    what a worker is told of a launch
  *     task.c      the life of a task: numbered, sent, finished, failed onwards
@@ -44,6 +45,7 @@
 
 #include "head/client.h"
 #include "head/device.h"
+#include "head/pair.h"
 #include "head/run.h"
 
 enum {
@@ -108,6 +110,8 @@ struct head_core {
     struct head_memory memory;
     struct head_core_counts counts;
     uint64_t object_bytes;
+    struct pl_map pairs; /* src and dst -> head_pair */
+    uint64_t pair_uses;
 };
 
 /* ---- drain.c */

@@ -17,6 +17,8 @@ struct head_device {
     bool gone;     /* will not come back */
     bool draining; /* nothing new is placed there (drain.c) */
     bool peer_capable;
+    uint32_t comm_version; /* of what makes its pairs (pair.h); 0: nothing does .. */
+    char *comm_missing;    /* .. because of this */
     uint32_t kind;
     uint32_t ordinal;
     uint32_t host_device;

@@ -131,6 +131,7 @@ void head_launch_encode(struct head_core *core, struct head_task *task,
     out.length        = launch->length;
     out.host_buffer   = launch->host_buffer;
     out.peer          = launch->peer;
+    out.pair          = launch->pair;
     out.request       = launch->request;
     out.client        = launch->client != NULL ? launch->client->id : 0;
     out.task          = launch->id;
@@ -172,6 +173,7 @@ void head_launch_skip(struct head_core *core, struct head_task *task)
     out->n_scalars   = 0;
     out->n_set       = 0;
     out->graph       = 0;
+    out->pair        = 0;
     out->data.len    = 0;
     out->host_buffer = 0;
     out->kind        = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;

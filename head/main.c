@@ -37,7 +37,7 @@ static const struct option_text options[] = {
     {"token-file", "FILE",
      "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
     {"policy", "NAME", "placement: auto (default), locality, round-robin, pinned"},
-    {"transfer", "ROUTE", "between devices of one host: auto (default), peer, host"},
+    {"transfer", "ROUTE", "between devices: auto (default), peer, host, nccl"},
     {"window", "N", "launches outstanding at a worker (default 8192)"},
     {"node-lease", "SECONDS",
      "a store that is away for longer is given up, with its devices (default 10)"},
@@ -98,7 +98,7 @@ static int read_token(const char *path, char token[TOKEN_BYTES_MAX])
 
 static int parse_transfer(const char *text, enum head_transfer *out)
 {
-    static const char *const names[] = {"auto", "peer", "host"};
+    static const char *const names[] = {"auto", "peer", "host", "nccl"};
 
     for (size_t i = 0; i < PL_COUNT(names); i++) {
         if (strcmp(text, names[i]) == 0) {
@@ -106,7 +106,7 @@ static int parse_transfer(const char *text, enum head_transfer *out)
             return 1;
         }
     }
-    fprintf(stderr, "plasmon-head: no transfer route '%s'; there are auto, peer and host\n",
+    fprintf(stderr, "plasmon-head: no transfer route '%s'; there are auto, peer, host and nccl\n",
             text);
     return 0;
 }

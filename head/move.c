@@ -28,10 +28,12 @@ bool head_move_possible(const struct head_device *from, const struct head_device
            (from->bulk_address[0] != '\0' && to->bulk_address[0] != '\0');
 }
 
-static bool by_host_route(const struct head_core *core, const struct head_device *from,
-                          const struct head_device *to)
+/* In two halves: by a pair or by the host route. Otherwise the consumer copies. */
+static bool in_halves(const struct head_core *core, const struct head_device *from,
+                      const struct head_device *to)
 {
-    if (core->config.transfer == HEAD_TRANSFER_HOST || strcmp(from->host, to->host) != 0) {
+    if (core->config.transfer == HEAD_TRANSFER_HOST ||
+        core->config.transfer == HEAD_TRANSFER_NCCL || strcmp(from->host, to->host) != 0) {
         return true;
     }
     return !(from->kind == to->kind && from->peer_capable && to->peer_capable);
@@ -348,13 +350,14 @@ static void start_pair(struct head_core *core, struct head_buffer *src,
         .device        = src->device,
         .operands      = &from,
         .operand_count = 1,
-        .order         = ++core->order_last,
         .offset        = dst->device->stage_next,
         .peer          = dst->device->index,
+        .pair          = head_pair_route(core, src->device, dst->device, src->bytes),
         .retries_max   = 250,
     };
 
     dst->device->stage_next += chunks;
+    launch.order    = ++core->order_last; /* behind the OPEN of its pair */
     launch.twin     = head_task_start(core, &launch);
     launch.kind     = PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
     launch.device   = dst->device;
@@ -402,6 +405,28 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src,
     return true;
 }
 
+/* Where the operator wants NCCL and nothing else. */
+static bool route_allowed(struct plan *plan, const struct head_device *from)
+{
+    const struct head_device *to = plan->dst->device;
+    const struct head_device *lacks;
+
+    if (plan->core->config.transfer != HEAD_TRANSFER_NCCL || from == to ||
+        head_pair_possible(from, to)) {
+        return true;
+    }
+    lacks         = from->comm_version == 0 ? from : to;
+    plan->failure = head_failure_create(
+        PLASMON_ENOTSUP, 0, 0,
+        "--transfer nccl: nothing can go from device %u to device %u by NCCL: %s",
+        from->index, to->index,
+        from->kind != to->kind ? "they are of different kinds"
+        : lacks->comm_version == 0
+            ? lacks->comm_missing
+            : "they have different versions of it; install the same on all hosts");
+    return false;
+}
+
 /* All of `box` of the tile, from as many instances as it takes. */
 static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl_box *box)
 {
@@ -422,10 +447,13 @@ static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl
                                       plan->dst->device->index);
         return false;
     }
+    if (!route_allowed(plan, source->buffer->device)) {
+        return false;
+    }
     PL_CHECK(pl_box_intersection(&source->box, box, &part));
     count = pl_box_subtract(box, &part, rest);
     if (source->buffer->device != plan->dst->device &&
-        by_host_route(plan->core, source->buffer->device, plan->dst->device)) {
+        in_halves(plan->core, source->buffer->device, plan->dst->device)) {
         if (!stage_piece(plan, source->buffer, &part)) {
             return false;
         }

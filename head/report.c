@@ -92,6 +92,10 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
         head_device_starved(core, device, frame->starved[i]->seq, frame->starved[i]->bytes,
                             frame->starved[i]->largest_hole);
     }
+    /* After what is done: a pair is quiet when all that came by it was told. */
+    for (size_t i = 0; i < frame->n_pairs; i++) {
+        head_pair_report(core, device, frame->pairs[i]);
+    }
     if (frame->stats != NULL) {
         worker_stats(device, frame->stats);
     }

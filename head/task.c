@@ -88,6 +88,10 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
     task->device       = launch->device;
     task->function     = launch->function;
     task->request      = launch->request;
+    task->pair         = launch->pair;
+    task->length       = launch->length;
+    task->peer         = launch->peer;
+    task->twin_seq     = launch->twin != NULL ? launch->twin->seq : 0;
     task->attempts_max = (uint8_t)pl_min_u64(launch->retries_max, 250);
     task->dependents   = PL_VEC_INIT(struct head_task *);
     task->outputs      = PL_VEC_INIT(struct head_tile *);
@@ -371,6 +375,9 @@ static void finish_one(struct head_core *core, struct head_task *task,
         head_task_doom(core, task, failure);
     }
     task->finished = true;
+    if (task->pair != 0) {
+        head_pair_task_over(core, task);
+    }
     resolve(core, task);
     core->tasks_queued--;
     core->counts.tasks--;
@@ -454,6 +461,9 @@ void head_task_ended(struct head_core *core, struct head_task *task)
 {
     if (task->producers_open > 0 && task->failure == NULL && !pl_bug("head.done_early")) {
         task->ended = true;
+        if (task->pair != 0) {
+            head_pair_task_over(core, task); /* what it read from waits for this */
+        }
         return;
     }
     head_task_finish(core, task, NULL);
@@ -499,7 +509,8 @@ void head_task_cancel(struct head_core *core, struct head_task *task, bool force
 void head_task_describe(const struct head_task *task, char out[160])
 {
     static const char *const kinds[] = {"task", "copy", "send", "receive", "put", "read",
-                                        "put",  "put",  "task", "graph",   "put", "get"};
+                                        "put",  "put",  "task", "graph",   "put", "get",
+                                        "open", "close"};
     const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 
     if (task->id == 0) {

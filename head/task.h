@@ -40,6 +40,12 @@ struct head_task {
     bool forced; /* cancelled by force */
     uint32_t time_limit_ms;
     uint64_t request; /* READ, ALLOC: whom to answer */
+    uint64_t pair;    /* OPEN, CLOSE, SEND, RECV: epoch of the pair; 0: none */
+    uint64_t length;  /* OPEN, CLOSE: 1: it receives */
+    uint64_t
+        twin_seq;   /* RECV by a pair: of its SEND, which is to hear when this is over .. */
+    bool told_sent; /* .. and has */
+    uint32_t peer;
     struct head_failure *failure;
     struct head_group
         *group; /* held: what it is a part of for the client; NULL: a task of its own */
@@ -100,6 +106,7 @@ struct head_launch {
     uint64_t length;
     uint64_t host_buffer; /* PUT_HOST, GET_HOST */
     uint32_t peer;
+    uint64_t pair; /* OPEN, CLOSE, SEND, RECV: epoch of the pair */
     uint64_t request;
     uint64_t order;         /* 0: the next one */
     struct head_task *twin; /* RECV: its SEND, whose failure is its own */

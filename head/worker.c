@@ -147,6 +147,7 @@ void head_device_destroy(struct head_device *device)
     pl_free(device->name);
     pl_free(device->death);
     pl_free(device->bulk_address);
+    pl_free(device->comm_missing);
     pl_free(device->by_seq);
     pl_free(device->out.data);
     pl_vec_finish(&device->pairs);
@@ -441,9 +442,12 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
                     hello->incarnation);
         }
     }
-    device->incarnation = hello->incarnation;
-    device->runs        = hello->runs;
-    device->connected   = true;
+    device->incarnation  = hello->incarnation;
+    device->runs         = hello->runs;
+    device->comm_version = hello->comm_version;
+    pl_free(device->comm_missing);
+    device->comm_missing = head_strdup(hello->comm_missing);
+    device->connected    = true;
     head_bulk_take(core, device, hello);
 
     if (restarted) {
@@ -460,6 +464,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         head_functions_tell_again(core, device);
         head_plans_tell(core, device); /* before the launches that need them */
         head_bulk_tell_all(core, device);
+        head_pairs_restarted(core, device);
         /* Unfinished launches go out again, oldest first, under their numbers. */
         for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
              seq <= hello->enqueued && seq <= device->seq_last; seq++) {
@@ -556,6 +561,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
         head_buffer_release(core, buffer);
     }
     pl_vec_clear(&device->out_free);
+    head_pairs_gone(core, device);
     head_functions_look_again(core);
 }
 

@@ -37,16 +37,18 @@ static uint64_t *ready_word(struct transfer_bulk *bulk, uint64_t chunk)
     return &bulk->config.ring.timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
 }
 
-static bool chunk_there(struct transfer_bulk *bulk, uint64_t chunk)
-{
-    return __atomic_load_n(ready_word(bulk, chunk), __ATOMIC_ACQUIRE) > chunk;
-}
-
 static uint64_t chunks_taken(struct transfer_bulk *bulk)
 {
     /* Acquire: pairs with the device's write after it copied the chunk out. */
     return __atomic_load_n(&bulk->config.ring.timeline->stage_taken.value,
                            __ATOMIC_ACQUIRE);
+}
+
+/* Or was: a pair may have brought it (pair.h), which moves no word of its slot. */
+static bool chunk_there(struct transfer_bulk *bulk, uint64_t chunk)
+{
+    return __atomic_load_n(ready_word(bulk, chunk), __ATOMIC_ACQUIRE) > chunk ||
+           chunks_taken(bulk) > chunk;
 }
 
 /* The chunk that was in its slot has been taken out. */

@@ -48,8 +48,8 @@ static plasmon_status_t chunk_send(struct device_stream *stream,
     if (pl_fault_point("transfer.stage_send")) {
         return PLASMON_EDEVICE;
     }
-    if (word_load(ready) > chunk) {
-        return PLASMON_OK; /* delivered before a crash */
+    if (word_load(ready) > chunk || word_load(&ring->timeline->stage_taken.value) > chunk) {
+        return PLASMON_OK; /* delivered before a crash, or by a pair */
     }
     if (chunk + 1 > STORE_STAGE_SLOTS) {
         status = device_wait(stream, &ring->timeline->stage_taken.value,

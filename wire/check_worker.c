@@ -139,12 +139,19 @@ static plasmon_status_t check_launch_counts(const Plasmon__V1__Launch *launch,
     return status;
 }
 
+static bool opens_or_closes(const Plasmon__V1__Launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN ||
+           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE;
+}
+
 static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct pl_err *err)
 {
     plasmon_status_t status;
 
     if (launch->seq == 0 ||
-        (unsigned)launch->kind > PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ||
+        (unsigned)launch->kind > PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE ||
+        (opens_or_closes(launch) && launch->pair == 0) ||
         (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) != (launch->graph != 0) ||
         (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ||
          launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) !=
@@ -313,6 +320,48 @@ static plasmon_status_t check_bulk_peers(const Plasmon__V1__WorkerCommand *comma
     return status;
 }
 
+static plasmon_status_t check_pair_id(size_t length, bool wanted, struct pl_err *err)
+{
+    return length == (wanted ? WIRE_PAIR_ID_BYTES : 0)
+               ? PLASMON_OK
+               : pl_err_set(err, PLASMON_EMALFORMED, "pair id of %zu bytes", length);
+}
+
+static plasmon_status_t check_pair_names(uint32_t peer, uint64_t epoch, struct pl_err *err)
+{
+    return peer < WIRE_DEVICES_MAX && epoch != 0
+               ? PLASMON_OK
+               : pl_err_set(err, PLASMON_EMALFORMED, "pair %llu with device %u",
+                            (unsigned long long)epoch, peer);
+}
+
+static plasmon_status_t check_pair_orders(const Plasmon__V1__WorkerCommand *command,
+                                          struct pl_err *err)
+{
+    plasmon_status_t status = check_count(command->n_pairs, WIRE_RANGES_MAX, "pairs", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_pairs; i++) {
+        const Plasmon__V1__PairOrder *order = command->pairs[i];
+
+        status = check_pair_names(order->peer, order->epoch, err);
+        if (status == PLASMON_OK) {
+            status =
+                (unsigned)order->state > PLASMON__V1__PAIR_STATE__PAIR_STAGED
+                    ? pl_err_set(err, PLASMON_EMALFORMED, "pair state %d",
+                                 (int)order->state)
+                    : check_pair_id(order->id.len,
+                                    order->state == PLASMON__V1__PAIR_STATE__PAIR_ID, err);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "pairs", (long)i);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(command->n_sent, WIRE_RANGES_MAX, "sent", err);
+    }
+    return status;
+}
+
 plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
                                       struct pl_err *err)
 {
@@ -348,6 +397,9 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
     if (status == PLASMON_OK) {
         status = check_bulk_peers(command, err);
     }
+    if (status == PLASMON_OK) {
+        status = check_pair_orders(command, err);
+    }
     if (status == PLASMON_OK && command->welcome != NULL &&
         (command->welcome->device >= WIRE_DEVICES_MAX ||
          command->welcome->host_device_count > WIRE_DEVICES_MAX)) {
@@ -382,6 +434,36 @@ static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello
     }
     if (status == PLASMON_OK) {
         status = check_bulk(hello->bulk_address, &hello->bulk_secret, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(hello->comm_missing, WIRE_TEXT_BYTES_MAX, "comm_missing", err);
+    }
+    return status;
+}
+
+static plasmon_status_t check_pair_reports(const Plasmon__V1__WorkerFrame *frame,
+                                           struct pl_err *err)
+{
+    plasmon_status_t status = check_count(frame->n_pairs, WIRE_RANGES_MAX, "pairs", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_pairs; i++) {
+        const Plasmon__V1__PairReport *report = frame->pairs[i];
+
+        status = check_pair_names(report->peer, report->epoch, err);
+        if (status == PLASMON_OK) {
+            status = (unsigned)report->event > PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE
+                         ? pl_err_set(err, PLASMON_EMALFORMED, "pair event %d",
+                                      (int)report->event)
+                         : check_pair_id(
+                               report->id.len,
+                               report->event == PLASMON__V1__PAIR_EVENT__PAIR_MADE, err);
+        }
+        if (status == PLASMON_OK) {
+            status = check_text(report->text, WIRE_TEXT_BYTES_MAX, "text", err);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "pairs", (long)i);
+        }
     }
     return status;
 }
@@ -511,6 +593,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK) {
         status = check_worker_data(frame, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_pair_reports(frame, err);
     }
     if (status == PLASMON_OK && frame->stats != NULL) {
         status = check_count(frame->stats->n_routes, WIRE_SCALARS_MAX, "routes", err);

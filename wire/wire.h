@@ -36,6 +36,7 @@
 #define WIRE_TEXT_BYTES_MAX         4096u /* error texts, signatures */
 #define WIRE_TOKEN_BYTES_MAX        4096u
 #define WIRE_BULK_ADDRESS_BYTES_MAX 63u
+#define WIRE_PAIR_ID_BYTES          128u
 #define WIRE_BULK_SECRET_BYTES      16u
 #define WIRE_DEVICES_MAX            65535u
 #define WIRE_HOST_DEVICES_MAX \

@@ -49,6 +49,7 @@ static void launch_done(struct worker_core *core, struct worker_stream *stream,
     struct worker_launch *launch = worker_fifo_pop(&stream->running);
 
     worker_condemn_done(core, launch, stream);
+    worker_pair_received(core, launch);
     span_done(core, launch, (uint32_t)(stream - core->streams));
     worker_traffic_done(core, launch, stream);
     worker_buffers_done(core, launch);
@@ -85,7 +86,7 @@ void worker_core_complete(struct worker_core *core)
     range_report(core, &range);
 
     worker_buffers_free_doomed(core);
-    if (core->waits_unpin || core->waits_running ||
+    if (core->waits_unpin || core->waits_running || core->waits_pair ||
         (core->waits_memory && core->freed_count != core->starved_at)) {
         worker_core_advance(core);
     } else if (core->waits_quiet && worker_streams_quiet(core)) {

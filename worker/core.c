@@ -52,6 +52,7 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     wire_ranges_init(&core->unfinished);
     pl_map_init(&core->graphs);
     pl_map_init(&core->pairs);
+    pl_map_init(&core->comms);
     assert(core->table != NULL && core->timeline != NULL);
 
     status         = PLASMON_ENOMEM;
@@ -79,6 +80,7 @@ void worker_core_destroy(struct worker_core *core)
     }
     worker_graphs_finish(core);
     worker_traffic_finish(core);
+    worker_pairs_finish(core);
     for (unsigned class = 0; class < WORKER_SIZE_CLASSES; class ++) {
         while (core->spare[class] != NULL) {
             struct worker_launch *launch = core->spare[class];
@@ -246,6 +248,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_bulk_peers; i++) {
         status = bulk_peer_take(core, command->bulk_peers[i], err);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_pairs_take(core, command, err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
         status = launch_take(core, command->launches[i], err);

@@ -76,11 +76,37 @@ struct worker_condemned {
     const struct wire_ranges *untouched;
 };
 
+/* A pair with another device (pairs.c, transfer/pair.h). */
+struct worker_pair_key {
+    uint32_t peer; /* device of the cluster */
+    bool receives; /* this one does */
+    uint64_t epoch;
+};
+/* Half of a transfer by a pair. */
+struct worker_half {
+    struct worker_pair_key key;
+    uint32_t host_device; /* of the peer; UINT32_MAX: on another host */
+    uint64_t seq;
+    uint64_t first_chunk;
+    uint64_t offset; /* WORKER_NOWHERE: it failed */
+    uint64_t bytes;
+};
+/* Something about a pair that the head must know; lent for the call. */
+struct worker_pair_report {
+    struct worker_pair_key key;
+    uint32_t event; /* Plasmon__V1__PairEvent */
+    const uint8_t *id;
+    uint64_t bytes;
+    uint64_t chunk;
+    const char *text; /* NULL: none */
+};
+
 /* As RouteStats.route. */
 enum {
     WORKER_ROUTE_LOCAL       = 0,
     WORKER_ROUTE_PEER        = 1,
     WORKER_ROUTE_HOST        = 2,
+    WORKER_ROUTE_NCCL        = 3,
     WORKER_ROUTE_INLINE      = 4,
     WORKER_ROUTE_HOST_BUFFER = 6,
 };
@@ -149,6 +175,23 @@ struct worker_ops {
                                   uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     plasmon_status_t (*bulk_expect)(void *user, uint32_t from_device, uint64_t first_chunk,
                                     uint64_t bytes);
+    /*
+     * Pairs; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. abort:
+     * .._quiet() comes. room: one more may be moved. move: enqueue our half, and on `stream` what waits until it is over. stage: what of
+     * the pair is under way goes by the host route, from launch *out_first on (0: nothing is); what is before it is over. sent: the
+     * other half of that launch is over.
+     */
+    plasmon_status_t (*pair_open)(void *user, const struct worker_pair_key *key,
+                                  bool remote, const uint8_t *id);
+    void (*pair_close)(void *user, const struct worker_pair_key *key);
+    void (*pair_abort)(void *user, const struct worker_pair_key *key);
+    bool (*pair_room)(void *user, bool receives);
+    plasmon_status_t (*pair_move)(void *user, uint32_t stream,
+                                  const struct worker_half *half);
+    plasmon_status_t (*pair_stage)(void *user, const struct worker_pair_key *key,
+                                   uint64_t *out_first);
+    void (*pair_sent)(void *user, uint64_t seq);
+    void (*report_pair)(void *user, const struct worker_pair_report *report);
     /* Enqueue: bytes lent until return (copied by the implementation). */
     plasmon_status_t (*put)(void *user, uint32_t stream, uint64_t dst_offset,
                             const uint8_t *bytes, uint64_t length);
@@ -298,6 +341,11 @@ void worker_core_hold(struct worker_core *core);
 void worker_core_resume(struct worker_core *core);
 /* Look at the timeline, seal and report what completed. Call when the device signalled, and after advance. */
 void worker_core_complete(struct worker_core *core);
+/* What became of a pair; advance afterwards. status not OK: it is not open, and quiet. */
+void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_key *key,
+                             plasmon_status_t status, const char *text, uint64_t bytes);
+void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_key *key);
+void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key);
 /* A launch failed on the device (CPU: function error). Before the completion that covers it is processed. */
 void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t status,
                         const char *text);

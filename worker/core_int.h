@@ -8,6 +8,7 @@
  *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
  *   condemn.c   launches that must not go on            describe.c  who waits for what, for people
  *   traffic.c   transfers by pair of devices
+ *   pairs.c     communicators with other devices: opened, used, broken and closed in order
  *
  * LIFE OF A LAUNCH
  *
@@ -116,6 +117,7 @@ struct worker_launch {
     uint64_t host_buffer;
     uint64_t client;
     uint64_t task;
+    uint64_t comm; /* epoch of the pair: OPEN, CLOSE, SEND, RECV; 0: none */
     uint64_t scratch_offset;
     uint64_t scratch_wanted;
     uint64_t scratch_bytes; /* in hand: none or all */
@@ -185,6 +187,26 @@ struct worker_condemning {
     bool fence_asked;
 };
 
+enum worker_pair_state {
+    WORKER_PAIR_NONE, /* nothing is known of this epoch but, perhaps, its id */
+    WORKER_PAIR_OPENING,
+    WORKER_PAIR_OPEN,
+    WORKER_PAIR_ENDING, /* broken, and something of it may be on the device */
+    WORKER_PAIR_CLOSING,
+    WORKER_PAIR_CLOSED,
+};
+/* All pairs with one device in one direction; there is one at a time. */
+struct worker_comm {
+    struct worker_pair_key key; /* the epoch: of the one that there is, or was last */
+    enum worker_pair_state state;
+    uint64_t id_epoch; /* whose id this is */
+    uint8_t id[WIRE_PAIR_ID_BYTES];
+    uint64_t broken;      /* every epoch up to this one is */
+    uint64_t staged;      /* ... and what was to go by those goes by the host route */
+    uint64_t quiet_after; /* 0, or a receive: when it is done, the head is told that ... */
+    uint64_t quiet;       /* ... this epoch is quiet */
+};
+
 struct worker_core {
     struct worker_core_config config;
     struct store_table *table;       /* ours */
@@ -233,6 +255,8 @@ struct worker_core {
     uint32_t graph_count; /* with those that were freed and have launches left */
     struct pl_map pairs;  /* of peer and route -> struct worker_pair */
     uint32_t transfers_running;
+    struct pl_map comms; /* peer and direction -> struct worker_comm */
+    bool waits_pair;     /* the front does: for its pair, or for its input to be complete */
 };
 
 /* launch.c */
@@ -354,6 +378,21 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
 uint64_t worker_traffic_look(struct worker_core *core,
                              uint64_t now_ns); /* as worker_core_tick() */
 void worker_traffic_finish(struct worker_core *core);
+/* pairs.c */
+plasmon_status_t worker_pairs_take(struct worker_core *core,
+                                   const Plasmon__V1__WorkerCommand *command,
+                                   struct pl_err *err);
+void worker_pairs_finish(struct worker_core *core);
+bool worker_launch_is_pairs(const struct worker_launch *launch); /* OPEN or CLOSE */
+/* The front has to do with a pair: may it go as far as that is concerned? */
+bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
+/* A receive is done: somebody may wait for that. */
+void worker_pair_received(struct worker_core *core, const struct worker_launch *launch);
+/* Does this half go by its pair, and not by the host route? */
+bool worker_pair_usable(struct worker_core *core, const struct worker_launch *launch);
+plasmon_status_t worker_pair_enqueue(struct worker_core *core,
+                                     const struct worker_launch *launch, uint32_t stream,
+                                     uint64_t offset);
 
 /* recover.c */
 /* Is this the launch that is due? Duplicates: *out_take is false. A gap: EMALFORMED. */

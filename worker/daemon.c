@@ -496,6 +496,17 @@ static void report_function(void *user, uint32_t id, plasmon_status_t status,
     worker_uplink_function(((struct worker_daemon *)user)->uplink, id, status, text);
 }
 
+static void report_pair(void *user, const struct worker_pair_report *report)
+{
+    worker_uplink_pair(((struct worker_daemon *)user)->uplink, report);
+}
+
+/* The main thread may be stuck as well: nothing is cleaned up, and nothing needs to be. */
+static void stuck(void *user, const char *text)
+{
+    worker_daemon_end(user, WORKER_EXIT_DEVICE_LOST, PLASMON_EDEVICE, text);
+}
+
 struct worker_reports worker_daemon_reports(struct worker_daemon *daemon)
 {
     return (struct worker_reports){.user      = daemon,
@@ -504,7 +515,9 @@ struct worker_reports worker_daemon_reports(struct worker_daemon *daemon)
                                    .starved   = report_starved,
                                    .condemned = report_condemned,
                                    .data      = report_data,
-                                   .function  = report_function};
+                                   .function  = report_function,
+                                   .pair      = report_pair,
+                                   .stuck     = stuck};
 }
 
 /* ------------------------------------------------------------------------------------------------ the main thread */

@@ -243,6 +243,15 @@ static plasmon_status_t stage_enqueue(struct worker_core *core,
     bool remote             = peer >= core->config.host_device_count;
     plasmon_status_t status = PLASMON_OK;
 
+    if (worker_pair_usable(core, launch)) {
+        worker_stream_before_hazard(core, stream, launch->seq);
+        status = worker_pair_enqueue(core, launch, stream, offset);
+        if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV && status == PLASMON_OK &&
+            offset != WORKER_NOWHERE) {
+            worker_traffic_count(core, launch, launch->peer, WORKER_ROUTE_NCCL, bytes);
+        }
+        return status;
+    }
     if (remote && ops->bulk_send == NULL) {
         return pl_err_set(err, PLASMON_ENOTSUP,
                           "transfer with device %u, which is on another host",

@@ -23,7 +23,8 @@ static uint32_t run_streams_of(enum device_kind kind)
 }
 
 /* A call that may only fail when the device is lost: who runs us must know, whatever the core makes of it. */
-static plasmon_status_t must(struct worker_executor *executor, plasmon_status_t status)
+plasmon_status_t worker_executor_must(struct worker_executor *executor,
+                                      plasmon_status_t status)
 {
     if (status != PLASMON_OK && executor->broken == PLASMON_OK) {
         executor->broken = status;
@@ -51,15 +52,16 @@ static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_devic
     struct worker_executor *executor = user;
 
     (void)host_device;
-    return must(executor, device_wait(executor->streams[stream], word, value));
+    return worker_executor_must(executor,
+                                device_wait(executor->streams[stream], word, value));
 }
 
 static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
 {
     struct worker_executor *executor = user;
 
-    return must(executor,
-                device_stream_join(executor->streams[stream], executor->streams[other]));
+    return worker_executor_must(
+        executor, device_stream_join(executor->streams[stream], executor->streams[other]));
 }
 
 static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
@@ -74,15 +76,16 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
     if (status == PLASMON_OK && !device_get_info(executor->device)->notify_stalls) {
         status = device_notify(executor->streams[stream], executor->notify_fd);
     }
-    return must(executor, status);
+    return worker_executor_must(executor, status);
 }
 
 static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
 {
     struct worker_executor *executor = user;
 
-    return must(executor, device_signal(executor->streams[stream],
-                                        &own_timeline(executor)->begun[stream].value, seq));
+    return worker_executor_must(
+        executor, device_signal(executor->streams[stream],
+                                &own_timeline(executor)->begun[stream].value, seq));
 }
 
 static void op_wake(void *user, uint64_t *word)
@@ -154,8 +157,8 @@ static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box
 }
 
 /* Registered when first used: 128 MiB of pinned host memory a receiver are not for those who never take this route. */
-static plasmon_status_t ring_of(struct worker_executor *executor, uint32_t receiver,
-                                struct transfer_ring *out_ring)
+plasmon_status_t worker_executor_ring(struct worker_executor *executor, uint32_t receiver,
+                                      struct transfer_ring *out_ring)
 {
     struct worker_shared *shared = executor->shared;
     plasmon_status_t status;
@@ -179,7 +182,7 @@ static plasmon_status_t op_stage_send(void *user, uint32_t stream, uint32_t to,
     struct worker_executor *executor = user;
     bool with_bytes                  = offset != WORKER_NOWHERE;
     struct transfer_ring ring;
-    plasmon_status_t status = ring_of(executor, to, &ring);
+    plasmon_status_t status = worker_executor_ring(executor, to, &ring);
 
     if (status == PLASMON_OK) {
         status = transfer_stage_send(
@@ -187,7 +190,7 @@ static plasmon_status_t op_stage_send(void *user, uint32_t stream, uint32_t to,
             worker_memory_own(executor->memory, with_bytes ? offset : 0), bytes,
             with_bytes);
     }
-    return must(executor, status); /* the other half would wait for ever */
+    return worker_executor_must(executor, status); /* the other half would wait for ever */
 }
 
 static plasmon_status_t op_stage_recv(void *user, uint32_t stream, uint32_t from,
@@ -196,7 +199,8 @@ static plasmon_status_t op_stage_recv(void *user, uint32_t stream, uint32_t from
     struct worker_executor *executor = user;
     bool with_bytes                  = offset != WORKER_NOWHERE;
     struct transfer_ring ring;
-    plasmon_status_t status = ring_of(executor, executor->shared->host_device, &ring);
+    plasmon_status_t status =
+        worker_executor_ring(executor, executor->shared->host_device, &ring);
 
     (void)from;
     if (status == PLASMON_OK) {
@@ -205,7 +209,7 @@ static plasmon_status_t op_stage_recv(void *user, uint32_t stream, uint32_t from
             worker_memory_own(executor->memory, with_bytes ? offset : 0), bytes, with_bytes,
             &executor->counters);
     }
-    return must(executor, status);
+    return worker_executor_must(executor, status);
 }
 
 static plasmon_status_t op_bulk_peer(void *user, uint32_t device, const char *address,
@@ -229,10 +233,11 @@ static plasmon_status_t op_bulk_send(void *user, uint32_t stream, uint32_t to,
     struct worker_executor *executor = user;
     bool with_bytes                  = offset != WORKER_NOWHERE;
 
-    return must(executor, worker_bulk_send(
-                              &executor->bulk, executor->streams[stream], to, first_chunk,
-                              worker_memory_own(executor->memory, with_bytes ? offset : 0),
-                              bytes, with_bytes));
+    return worker_executor_must(
+        executor,
+        worker_bulk_send(&executor->bulk, executor->streams[stream], to, first_chunk,
+                         worker_memory_own(executor->memory, with_bytes ? offset : 0),
+                         bytes, with_bytes));
 }
 
 static plasmon_status_t op_bulk_expect(void *user, uint32_t from, uint64_t first_chunk,
@@ -240,7 +245,8 @@ static plasmon_status_t op_bulk_expect(void *user, uint32_t from, uint64_t first
 {
     struct worker_executor *executor = user;
 
-    return must(executor, worker_bulk_expect(&executor->bulk, from, first_chunk, bytes));
+    return worker_executor_must(
+        executor, worker_bulk_expect(&executor->bulk, from, first_chunk, bytes));
 }
 
 static plasmon_status_t op_put(void *user, uint32_t stream, uint64_t dst_offset,
@@ -673,6 +679,7 @@ static void op_collect(void *user)
                           executor->reports->user);
     worker_check_collect(&executor->check);
     worker_functions_collect(&executor->functions);
+    worker_pairs_collect(executor);
 }
 
 const struct worker_ops worker_executor_ops = {
@@ -686,6 +693,14 @@ const struct worker_ops worker_executor_ops = {
     .bulk_gone        = op_bulk_gone,
     .bulk_send        = op_bulk_send,
     .bulk_expect      = op_bulk_expect,
+    .pair_open        = worker_pair_op_open,
+    .pair_close       = worker_pair_op_close,
+    .pair_abort       = worker_pair_op_abort,
+    .pair_room        = worker_pair_op_room,
+    .pair_move        = worker_pair_op_move,
+    .pair_stage       = worker_pair_op_stage,
+    .pair_sent        = worker_pair_op_sent,
+    .report_pair      = worker_pair_op_report,
     .put              = op_put,
     .read             = op_read,
     .put_host         = op_put_host,
@@ -835,6 +850,7 @@ void worker_executor_finish(struct worker_executor *executor)
     for (uint32_t i = 0; i < executor->stream_count; i++) {
         device_stream_destroy(executor->streams[i]);
     }
+    transfer_pairs_destroy(executor->pairs);
     worker_bulk_finish(&executor->bulk);
     worker_lanes_finish(&executor->lanes);
     worker_host_buffers_finish(&executor->host_buffers);
@@ -855,7 +871,7 @@ plasmon_status_t worker_executor_health(struct worker_executor *executor,
     plasmon_status_t status = device_health(executor->device, err);
 
     if (status == PLASMON_OK) {
-        (void)must(executor, worker_lanes_health(&executor->lanes));
+        (void)worker_executor_must(executor, worker_lanes_health(&executor->lanes));
     }
     if (status == PLASMON_OK && executor->broken != PLASMON_OK) {
         status = pl_err_set(err, executor->broken, "the device refused a call: %s",

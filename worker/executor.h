@@ -16,6 +16,7 @@
 #include "worker/inline.h"
 #include "worker/lanes.h"
 #include "worker/memory.h"
+#include "worker/pair_device.h"
 #include "worker/shared.h"
 #include "worker/trace.h"
 
@@ -28,6 +29,8 @@ struct worker_reports {
     void (*condemned)(void *user, const struct worker_condemned *condemned);
     void (*data)(void *user, uint64_t request, const uint8_t *bytes, uint64_t length);
     void (*function)(void *user, uint32_t id, plasmon_status_t status, const char *text);
+    void (*pair)(void *user, const struct worker_pair_report *report);
+    void (*stuck)(void *user, const char *text); /* any thread: the process must end */
 };
 
 /* For functions of high priority. On a CPU device it is a thread like the others, but one that no other work is queued in. */
@@ -53,6 +56,7 @@ struct worker_executor {
     struct worker_lanes lanes;
     struct worker_host_buffers host_buffers;
     struct worker_bulk bulk;
+    struct transfer_pairs *pairs; /* NULL: this device takes part in none */
     struct worker_functions functions;
     struct worker_check check;
     struct transfer_counters counters;
@@ -70,6 +74,11 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
                                       const struct worker_reports *reports,
                                       struct pl_err *err) PL_MUST_CHECK;
 void worker_executor_finish(struct worker_executor *executor); /* waits for the streams */
+/* For its other files: a call that may only fail when the device is lost; and the ring of a receiver of this host. */
+plasmon_status_t worker_executor_must(struct worker_executor *executor,
+                                      plasmon_status_t status);
+plasmon_status_t worker_executor_ring(struct worker_executor *executor, uint32_t receiver,
+                                      struct transfer_ring *out_ring);
 /* First error that the device cannot come back from, or OK. */
 plasmon_status_t worker_executor_health(struct worker_executor *executor,
                                         struct pl_err *err);

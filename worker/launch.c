@@ -318,6 +318,8 @@ static plasmon_status_t kind_check(struct worker_core *core, struct worker_launc
             launch->function_id == core->noop_id && launch->operand_count == 0;
         return PLASMON_OK;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE:
         launch->without_work = true;
         return PLASMON_OK;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_ALLOC:
@@ -377,6 +379,9 @@ static plasmon_status_t launch_fill(struct worker_core *core,
     launch->submit_ns   = message->submit_ns;
     launch->placed_ns   = message->placed_ns;
     launch->priority    = message->priority;
+    if (worker_launch_is_half(launch) || worker_launch_is_pairs(launch)) {
+        launch->comm = message->pair;
+    }
     if (worker_launch_is_function(launch)) {
         launch->time_limit_ms = message->time_limit_ms;
     }

@@ -155,6 +155,10 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
         hello->bulk_secret.data = daemon->executor.bulk.endpoint.secret;
         hello->bulk_secret.len  = sizeof(daemon->executor.bulk.endpoint.secret);
     }
+    hello->comm_version = device_comm_version(daemon->device, &daemon->comm_missing);
+    if (hello->comm_version == 0) {
+        hello->comm_missing = daemon->comm_missing.text;
+    }
     return PLASMON_OK;
 }
 
@@ -214,6 +218,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
 
     status = worker_shared_receive_setup(&daemon->shared, err);
     if (status == PLASMON_OK) {
+        worker_pairs_environment(daemon->options.bulk_address, daemon->shared.host_device);
         status = device_start(daemon, err);
     }
     if (status == PLASMON_OK) {
@@ -225,6 +230,9 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
         status = worker_bulk_start(&daemon->executor.bulk, daemon->device, &daemon->shared,
                                    daemon->options.bulk_address, daemon->options.bulk_ports,
                                    err);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_pairs_start(&daemon->executor, daemon->options.bulk_address, err);
     }
     if (status == PLASMON_OK) {
         functions_allow(daemon);

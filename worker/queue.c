@@ -6,6 +6,7 @@
  *   3. memory for all its fresh buffers and its scratch is in hand, all or nothing
  *   4. no reader holds a buffer that it overwrites
  *   5. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
+ *   6. half of a transfer by a pair: its pair is open, its input is complete, and there is room on the pair's lane (pairs.c)
  *
  * A launch that failed (here, cancelled, or starved) skips 2 to 4 but not 1: "done" must still mean that all it names is done.
  * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
@@ -57,11 +58,13 @@ static bool points_known(struct worker_core *core, struct worker_launch *launch)
             return false;
         }
     }
-    return !worker_launch_is_half(launch) || device_known(core, launch->peer);
+    return (!worker_launch_is_half(launch) && !worker_launch_is_pairs(launch)) ||
+           device_known(core, launch->peer);
 }
 
 static bool front_ready(struct worker_core *core, struct worker_launch *launch)
 {
+    core->waits_pair  = false;
     core->waits_unpin = false;
     core->waits_quiet = false;
     core->waits_for   = 0;
@@ -82,6 +85,9 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     }
     if (launch->failure == PLASMON_OK &&
         worker_buffers_consume(core, launch) == WORKER_BUFFERS_WAIT) {
+        return false;
+    }
+    if (launch->comm != 0 && !worker_pair_front(core, launch)) {
         return false;
     }
     if (launch->failure != PLASMON_OK) {

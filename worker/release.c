@@ -38,7 +38,7 @@ static void chunks_pass(struct worker_core *core, const struct worker_launch *la
         if (chunk >= STORE_STAGE_SLOTS && taken < chunk + 1 - STORE_STAGE_SLOTS) {
             return;
         }
-        if (__atomic_load_n(word, __ATOMIC_ACQUIRE) <= chunk) {
+        if (taken <= chunk && __atomic_load_n(word, __ATOMIC_ACQUIRE) <= chunk) {
             __atomic_store_n(word, chunk + 1, __ATOMIC_RELEASE);
             wake(core, word);
         }

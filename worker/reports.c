@@ -42,6 +42,13 @@ struct report_function {
     char *text;
 };
 
+struct report_pair {
+    struct worker_pair_report report;
+    bool has_id;
+    uint8_t id[WIRE_PAIR_ID_BYTES];
+    char *text;
+};
+
 void worker_report_batch_init(struct worker_report_batch *batch)
 {
     memset(batch, 0, sizeof(*batch));
@@ -51,6 +58,7 @@ void worker_report_batch_init(struct worker_report_batch *batch)
     batch->data      = PL_VEC_INIT(struct report_data);
     batch->condemned = PL_VEC_INIT(struct report_condemned);
     batch->functions = PL_VEC_INIT(struct report_function);
+    batch->pairs     = PL_VEC_INIT(struct report_pair);
 }
 
 static void remove_front(struct pl_vec *vec, size_t count)
@@ -103,12 +111,23 @@ static void functions_forget(struct worker_report_batch *batch, size_t count)
     }
 }
 
+static void pairs_forget(struct worker_report_batch *batch, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        pl_free(((struct report_pair *)pl_vec_at(&batch->pairs, i))->text);
+    }
+    if (count != 0) {
+        remove_front(&batch->pairs, count);
+    }
+}
+
 void worker_report_batch_clear(struct worker_report_batch *batch)
 {
     failed_forget(batch, batch->failed.count);
     data_forget(batch, batch->data.count);
     condemned_forget(batch, batch->condemned.count);
     functions_forget(batch, batch->functions.count);
+    pairs_forget(batch, batch->pairs.count);
     wire_ranges_clear(&batch->done);
     pl_vec_clear(&batch->starved);
     batch->stats_request = 0;
@@ -123,6 +142,7 @@ void worker_report_batch_finish(struct worker_report_batch *batch)
     pl_vec_finish(&batch->data);
     pl_vec_finish(&batch->condemned);
     pl_vec_finish(&batch->functions);
+    pl_vec_finish(&batch->pairs);
 }
 
 bool worker_report_batch_empty(const struct worker_report_batch *batch)
@@ -130,7 +150,7 @@ bool worker_report_batch_empty(const struct worker_report_batch *batch)
     return batch->done.items.count == 0 && batch->failed.count == 0 &&
            batch->starved.count == 0 && batch->data.count == 0 &&
            batch->condemned.count == 0 && batch->functions.count == 0 &&
-           batch->stats_request == 0;
+           batch->pairs.count == 0 && batch->stats_request == 0;
 }
 
 /* ------------------------------------------------------------------------------------------------ gathering */
@@ -237,6 +257,22 @@ void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id
     }
     *function =
         (struct report_function){.id = id, .status = status, .text = pl_strdup(text)};
+}
+
+void worker_report_batch_pair(struct worker_report_batch *batch,
+                              const struct worker_pair_report *report)
+{
+    struct report_pair *pair = pl_vec_push(&batch->pairs);
+
+    if (pair == NULL) {
+        batch->incomplete = true;
+        return;
+    }
+    *pair      = (struct report_pair){.report = *report, .has_id = report->id != NULL};
+    pair->text = report->text != NULL ? pl_strdup(report->text) : NULL;
+    if (report->id != NULL) {
+        memcpy(pair->id, report->id, sizeof(pair->id));
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------ a frame */
@@ -430,6 +466,38 @@ static plasmon_status_t fill_functions(struct worker_report_batch *batch,
     return PLASMON_OK;
 }
 
+static plasmon_status_t fill_pairs(struct worker_report_batch *batch,
+                                   struct wire_arena *arena,
+                                   Plasmon__V1__WorkerFrame *frame)
+{
+    size_t count = pl_min_u64(batch->pairs.count, FRAME_FUNCTIONS_MAX);
+
+    frame->pairs = (Plasmon__V1__PairReport **)rows(arena, count, sizeof(**frame->pairs));
+    if (frame->pairs == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    frame->n_pairs = count;
+    for (size_t i = 0; i < count; i++) {
+        struct report_pair *pair = pl_vec_at(&batch->pairs, i);
+
+        plasmon__v1__pair_report__init(frame->pairs[i]);
+        frame->pairs[i]->peer     = pair->report.key.peer;
+        frame->pairs[i]->receives = pair->report.key.receives;
+        frame->pairs[i]->epoch    = pair->report.key.epoch;
+        frame->pairs[i]->event    = (Plasmon__V1__PairEvent)pair->report.event;
+        frame->pairs[i]->bytes    = pair->report.bytes;
+        frame->pairs[i]->chunk    = pair->report.chunk;
+        if (pair->has_id) {
+            frame->pairs[i]->id.data = pair->id;
+            frame->pairs[i]->id.len  = sizeof(pair->id);
+        }
+        if (pair->text != NULL) {
+            frame->pairs[i]->text = pair->text;
+        }
+    }
+    return PLASMON_OK;
+}
+
 plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
                                           struct wire_arena *arena,
                                           Plasmon__V1__WorkerFrame *frame)
@@ -452,6 +520,10 @@ plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
     if (status == PLASMON_OK && frame->n_data == batch->data.count) {
         status = fill_done(batch, arena, frame);
     }
+    /* That a pair is quiet, after all that came by it. */
+    if (status == PLASMON_OK && frame->n_done == batch->done.items.count) {
+        status = fill_pairs(batch, arena, frame);
+    }
     return status;
 }
 
@@ -462,6 +534,7 @@ void worker_report_batch_sent(struct worker_report_batch *batch,
     failed_forget(batch, frame->n_failed);
     condemned_forget(batch, frame->n_condemned);
     functions_forget(batch, frame->n_functions);
+    pairs_forget(batch, frame->n_pairs);
     if (frame->n_starved != 0) {
         remove_front(&batch->starved, frame->n_starved);
     }

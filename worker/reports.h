@@ -15,6 +15,7 @@ struct worker_report_batch {
     struct pl_vec data;      /* struct report_data */
     struct pl_vec condemned; /* struct report_condemned */
     struct pl_vec functions; /* struct report_function */
+    struct pl_vec pairs;     /* struct report_pair */
     uint64_t stats_request;  /* 0: nobody asked */
     bool
         incomplete; /* no memory to note a report: it is lost, and the worker must start anew */
@@ -34,6 +35,8 @@ void worker_report_batch_condemned(struct worker_report_batch *batch,
                                    const struct worker_condemned *condemned);
 void worker_report_batch_data(struct worker_report_batch *batch, uint64_t request,
                               const uint8_t *bytes, uint64_t length);
+void worker_report_batch_pair(struct worker_report_batch *batch,
+                              const struct worker_pair_report *report);
 void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id,
                                   plasmon_status_t status, const char *text);
 /*

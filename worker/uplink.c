@@ -240,6 +240,12 @@ void worker_uplink_function(struct worker_uplink *uplink, uint32_t id,
     worker_report_batch_function(&uplink->batch, id, status, text);
 }
 
+void worker_uplink_pair(struct worker_uplink *uplink,
+                        const struct worker_pair_report *report)
+{
+    worker_report_batch_pair(&uplink->batch, report);
+}
+
 /* ------------------------------------------------------------------------------------------------ receiving */
 
 static void lost(struct worker_uplink *uplink, plasmon_status_t status, const char *why)

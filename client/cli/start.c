@@ -70,7 +70,7 @@ static const struct cli_option options[] = {
      "host memory that clients may have page-locked; suffix K, M, G [a quarter of the "
      "RAM]"},
     {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
-     "with --head: auto, peer or host [auto]"},
+     "with --head: auto, peer, host or nccl [auto]"},
     {"--policy", "NAME", CLI_TEXT, AT(policy),
      "with --head: auto, locality, round-robin or pinned [auto]"},
     {"--node", "NAME", CLI_TEXT, AT(node_name),

@@ -34,6 +34,24 @@ TEST(random_graphs_mean_the_same_when_workers_die)
     stress_play(&chosen);
 }
 
+/* By pairs of the stand-in for NCCL: every transfer is a meeting of two devices, and all of one device go through two lanes. */
+TEST(random_graphs_mean_the_same_by_pairs)
+{
+    struct stress_profile chosen = profile(false);
+
+    chosen.transfer = "nccl";
+    stress_play(&chosen);
+}
+
+TEST(random_graphs_mean_the_same_by_pairs_when_workers_die)
+{
+    struct stress_profile chosen = profile(true);
+
+    test_expect_log();
+    chosen.transfer = "nccl";
+    stress_play(&chosen);
+}
+
 /* ------------------------------------------------------------------------------------------------ seeded bugs */
 
 /* Runs this program's own first test with the bug armed; its exit status. What it says about the failure is printed. */

@@ -197,6 +197,7 @@ struct stress_profile {
     uint32_t devices;     /* of every cluster; 0: 1, 2 or 4 */
     uint32_t devices_max; /* CPU devices; on GPUs as many as there are, at most that */
     uint64_t large_bytes; /* the most that one object has */
+    const char *transfer; /* NULL: any */
 };
 
 /* Of all clusters of a run. */

@@ -7,6 +7,7 @@
 #include "tests/stress/stress.h"
 
 static uint64_t seconds_asked, graphs_asked, devices_asked;
+static const char *transfer_asked;
 
 struct stress_profile stress_profile_from(const struct stress_profile *defaults)
 {
@@ -17,7 +18,10 @@ struct stress_profile stress_profile_from(const struct stress_profile *defaults)
         profile.graphs  = graphs_asked;
     }
     profile.devices = (uint32_t)devices_asked;
-    profile.seed    = test_seed();
+    if (transfer_asked != NULL) {
+        profile.transfer = transfer_asked;
+    }
+    profile.seed = test_seed();
     return profile;
 }
 
@@ -32,7 +36,9 @@ int stress_main(int argc, char **argv)
                          : strcmp(argv[i], "--devices") == 0 ? &devices_asked
                                                              : NULL;
 
-        if (into != NULL && i + 1 < argc) {
+        if (strcmp(argv[i], "--transfer") == 0 && i + 1 < argc) {
+            transfer_asked = argv[++i];
+        } else if (into != NULL && i + 1 < argc) {
             char *end;
 
             *into = strtoull(argv[++i], &end, 10);

@@ -223,7 +223,7 @@ static void *killer_main(void *user)
 
 static void start_cluster(struct stress_run *run, uint64_t *random)
 {
-    static const char *const routes[]  = {"auto", "peer", "host"};
+    static const char *const routes[]  = {"auto", "peer", "host", "nccl"};
     static const char *const streams[] = {"1", "2", "4"};
     struct plasmon_options options     = PLASMON_OPTIONS_INIT;
     const char *stream                 = streams[test_random(random) % PL_COUNT(streams)];
@@ -233,6 +233,9 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
     devices          = (uint32_t)pl_min_u64(devices, run->profile->devices_max);
     devices          = run->profile->devices > 0 ? run->profile->devices : devices;
     options.transfer = routes[test_random(random) % PL_COUNT(routes)];
+    if (run->profile->transfer != NULL) {
+        options.transfer = run->profile->transfer;
+    }
     if (run->profile->gpu) {
         static char count[8];
 

@@ -461,6 +461,47 @@ static const Plasmon__V1__WorkerFrame worker_report = {
                      .status = -40, .text = TEXT("saxpy(3): error: expected a \";\""))),
 };
 
+#define PAIR_ID                                                              \
+    BYTES("an id of a pair is whatever NCCL makes of it; this one fills its" \
+          " 128 bytes with words: .........................................")
+static const Plasmon__V1__WorkerCommand worker_pairs = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header  = HEADER(9),
+    .n_pairs = 3,
+    .pairs   = LIST(
+          Plasmon__V1__PairOrder *,
+          MESSAGE(PairOrder, pair_order, .peer = 3, .receives = 1, .epoch = 2, .id = PAIR_ID),
+          MESSAGE(PairOrder, pair_order, .peer = 3, .epoch = 1,
+                  .state = PLASMON__V1__PAIR_STATE__PAIR_BROKEN),
+          MESSAGE(PairOrder, pair_order, .peer = 3, .epoch = 1,
+                  .state = PLASMON__V1__PAIR_STATE__PAIR_STAGED)),
+    .n_sent     = 2,
+    .sent       = LIST(uint64_t, 17, 18),
+    .n_launches = 2,
+    .launches =
+        LIST(Plasmon__V1__Launch *,
+             MESSAGE(Launch, launch, .seq = 15, .order = 37, .peer = 3,
+                     .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN, .length = 1, .pair = 2),
+             MESSAGE(Launch, launch, .seq = 16, .order = 38, .peer = 3,
+                     .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE, .pair = 1)),
+};
+static const Plasmon__V1__WorkerFrame worker_pair_reports = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(9),
+    .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
+                      .kind = 2, .name = TEXT("H100"), .incarnation = 1,
+                      .comm_version = 22809, .comm_missing = TEXT("")),
+    .n_pairs = 3,
+    .pairs =
+        LIST(Plasmon__V1__PairReport *,
+             MESSAGE(PairReport, pair_report, .peer = 3, .epoch = 2, .id = PAIR_ID),
+             MESSAGE(PairReport, pair_report, .peer = 3, .receives = 1, .epoch = 2,
+                     .event = PLASMON__V1__PAIR_EVENT__PAIR_OPENED, .bytes = 150u << 20),
+             MESSAGE(PairReport, pair_report, .peer = 3, .epoch = 1, .chunk = 77,
+                     .event = PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE,
+                     .text  = TEXT("the other side is gone"))),
+};
+
 /* ------------------------------------------------------------------------------------------ the table */
 
 #define DECODE(function, type)                                                            \
@@ -507,6 +548,8 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"worker_bulk_hello", &worker_bulk_hello.base, sample_worker_frame},
     {"worker_report", &worker_report.base, sample_worker_frame},
     {"client_compact", &client_compact.base, sample_client_frame},
+    {"worker_pairs", &worker_pairs.base, sample_worker_command},
+    {"worker_pair_reports", &worker_pair_reports.base, sample_worker_frame},
 };
 
 const struct wire_sample *wire_samples(void)

@@ -1,0 +1,389 @@
+/*
+ * When there are pairs, and which transfers go by them.
+ *
+ *   CLOSED -> opening -> OPEN -> closing -> CLOSED
+ *        \________|________|________|____> breaking -> CLOSED
+ *
+ * OPENED AND CLOSED IN ORDER. Both halves of an OPEN share an order number, like those of a transfer; a transfer that gets its number behind
+ * it goes by the pair, one behind a CLOSE does not. A worker makes and ends a communicator only when nothing is on its device, so
+ * what a pair costs is a pause of both devices: it is opened when enough bytes went another way (more each time that it broke),
+ * and closed when another one needs its place or its memory.
+ *
+ * BROKEN. Somebody reports trouble, both sides report that the same transfer is stuck (one side alone only waits for the other), or a
+ * worker was restarted. Both are told. The receiver answers when nothing of the pair is on its device; what it still got by the pair it
+ * has reported by then. Only then may the sender send the rest by the host route, whose chunk numbers each transfer has from the start: so
+ * nothing comes twice by two ways, and a transfer keeps its number whatever becomes of its pair.
+ *
+ * SENT. A sender's launch is over when the receiver's is, and hears of that from here: NCCL says that bytes are sent while they lie in
+ * buffers that die with the receiver.
+ */
+#include "head/core_int.h"
+
+#include <string.h>
+
+#define FIELD_PAIRS 14
+#define FIELD_SENT  15
+
+enum {
+    PAIRS_MAX    = 16, /* of a device, in and out */
+    FAILURES_MAX = 6,  /* the pause before the next attempt doubles so often */
+};
+#define PAIR_BYTES_MAX (UINT64_C(3) << 30) /* of a device's memory, in all its pairs */
+#define PAIR_BYTES_GUESS \
+    (UINT64_C(300) << 20) /* of one that was never open; over NVLink (limits.md) */
+#define PAIR_WANTED_BYTES \
+    (UINT64_C(64) << 20) /* that went another way before one is opened */
+
+static uint64_t key_of(const struct head_device *src, const struct head_device *dst)
+{
+    return ((uint64_t)src->index << 32 | dst->index) + 1;
+}
+
+static struct head_pair *pair_find(struct head_core *core, const struct head_device *src,
+                                   const struct head_device *dst)
+{
+    return pl_map_get(&core->pairs, key_of(src, dst));
+}
+
+static struct head_pair *pair_of(struct head_core *core, struct head_device *src,
+                                 struct head_device *dst)
+{
+    struct head_pair *pair = pair_find(core, src, dst);
+
+    if (pair == NULL) {
+        pair      = head_alloc(sizeof(*pair));
+        pair->src = src;
+        pair->dst = dst;
+        PL_CHECK(pl_map_set(&core->pairs, key_of(src, dst), pair) == PLASMON_OK);
+    }
+    return pair;
+}
+
+void head_pairs_destroy(struct head_core *core)
+{
+    size_t i = 0;
+    uint64_t key;
+    void *pair;
+
+    while (pl_map_next(&core->pairs, &i, &key, &pair)) {
+        pl_free(pair);
+    }
+    pl_map_finish(&core->pairs);
+}
+
+static bool alive(const struct head_pair *pair)
+{
+    return pair->state != HEAD_PAIR_CLOSED && pair->state != HEAD_PAIR_BREAKING;
+}
+
+static void tell(const struct head_pair *pair, bool receives, Plasmon__V1__PairState state,
+                 uint64_t epoch, const ProtobufCBinaryData *id)
+{
+    struct head_device *to = receives ? pair->dst : pair->src;
+    Plasmon__V1__PairOrder order;
+
+    if (to->gone || !to->joined) {
+        return;
+    }
+    plasmon__v1__pair_order__init(&order);
+    order.peer     = (receives ? pair->src : pair->dst)->index;
+    order.receives = receives;
+    order.epoch    = epoch;
+    order.state    = state;
+    if (id != NULL) {
+        order.id = *id;
+    }
+    head_bytes_message(&to->out, FIELD_PAIRS, &order.base);
+}
+
+/* ---------------------------------------------------------------------------------------- opened, closed */
+
+static void start_halves(struct head_core *core, struct head_pair *pair, uint32_t kind)
+{
+    struct head_launch launch = {
+        .kind        = kind,
+        .device      = pair->src,
+        .order       = ++core->order_last,
+        .peer        = pair->dst->index,
+        .pair        = pair->epoch,
+        .retries_max = 250,
+    };
+
+    (void)head_task_start(core, &launch); /* the core owns it */
+    launch.device = pair->dst;
+    launch.peer   = pair->src->index;
+    launch.length = 1;
+    (void)head_task_start(core, &launch);
+}
+
+static void pair_open(struct head_core *core, struct head_pair *pair)
+{
+    pair->epoch++;
+    pair->state  = HEAD_PAIR_OPENING;
+    pair->ends   = 0;
+    pair->wanted = 0;
+    memset(pair->stalled, 0, sizeof(pair->stalled));
+    for (uint32_t i = 0; i < 2; i++) {
+        pair->bytes[i] = pl_max_u64(pair->bytes[i], 1);
+    }
+    start_halves(core, pair, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
+}
+
+static void pair_close(struct head_core *core, struct head_pair *pair)
+{
+    pair->state = HEAD_PAIR_CLOSING;
+    pair->ends  = 0;
+    start_halves(core, pair, PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE);
+}
+
+static uint64_t pair_bytes(const struct head_pair *pair, const struct head_device *device)
+{
+    uint64_t bytes = pair->bytes[pair->dst == device];
+
+    return bytes > 1 ? bytes : PAIR_BYTES_GUESS;
+}
+
+/* Room for one more on that device; the pair that was not used for longest makes it. */
+static bool room_make(struct head_core *core, const struct head_device *device,
+                      const struct head_pair *wanted)
+{
+    for (;;) {
+        struct head_pair *oldest = NULL;
+        uint64_t bytes           = pair_bytes(wanted, device), key;
+        uint32_t count           = 1;
+        size_t i                 = 0;
+        void *item;
+
+        while (pl_map_next(&core->pairs, &i, &key, &item)) {
+            struct head_pair *pair = item;
+
+            if ((pair->src != device && pair->dst != device) || !alive(pair) ||
+                pair->state == HEAD_PAIR_CLOSING) {
+                continue; /* one that closes is away before the next is opened */
+            }
+            count++;
+            bytes += pair_bytes(pair, device);
+            if (pair->state == HEAD_PAIR_OPEN &&
+                (oldest == NULL || pair->used < oldest->used)) {
+                oldest = pair;
+            }
+        }
+        if (count <= PAIRS_MAX && (count == 1 || bytes <= PAIR_BYTES_MAX)) {
+            return true;
+        }
+        if (oldest == NULL) {
+            return false;
+        }
+        pair_close(core, oldest);
+    }
+}
+
+static void ends_take(struct head_core *core, const struct head_task *task)
+{
+    bool at_dst               = task->length == 1;
+    struct head_device *other = head_device_at(core, task->peer);
+    struct head_pair *pair    = at_dst ? pair_find(core, other, task->device)
+                                       : pair_find(core, task->device, other);
+
+    if (pair == NULL || pair->epoch != task->pair || !alive(pair)) {
+        return;
+    }
+    pair->ends |= 1u << at_dst;
+    if (pair->ends == 3 && pair->state == HEAD_PAIR_OPENING) {
+        pair->state    = HEAD_PAIR_OPEN;
+        pair->failures = 0;
+        pl_info("head", "pair from device %u to device %u is open", pair->src->index,
+                pair->dst->index);
+    } else if (pair->ends == 3 && pair->state == HEAD_PAIR_CLOSING) {
+        pair->state = HEAD_PAIR_CLOSED;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- broken */
+
+static void pair_quiet(struct head_pair *pair)
+{
+    pair->state = HEAD_PAIR_CLOSED;
+    tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_STAGED, pair->epoch, NULL);
+}
+
+/* failed: the network or NCCL did, so that it would again. */
+static void pair_break(struct head_pair *pair, bool failed, const char *why)
+{
+    if (!alive(pair)) {
+        return;
+    }
+    pl_warn("head", "pair from device %u to device %u is broken: %s", pair->src->index,
+            pair->dst->index, why);
+    pair->state = HEAD_PAIR_BREAKING;
+    if (failed) {
+        pair->failures = (uint32_t)pl_min_u64(pair->failures + 1ull, FAILURES_MAX);
+    }
+    tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_BROKEN, pair->epoch, NULL);
+    tell(pair, true, PLASMON__V1__PAIR_STATE__PAIR_BROKEN, pair->epoch, NULL);
+    if (pair->dst->gone) {
+        pair_quiet(pair);
+    }
+}
+
+void head_pairs_restarted(struct head_core *core, struct head_device *device)
+{
+    size_t i = 0;
+    uint64_t key;
+    void *item;
+
+    while (pl_map_next(&core->pairs, &i, &key, &item)) {
+        struct head_pair *pair = item;
+
+        if ((pair->src != device && pair->dst != device) || pair->epoch == 0) {
+            continue;
+        }
+        if (alive(pair)) {
+            pair_break(pair, false, "a worker was restarted");
+        } else {
+            tell(pair, pair->dst == device, PLASMON__V1__PAIR_STATE__PAIR_BROKEN,
+                 pair->epoch, NULL);
+        }
+        if (pair->state == HEAD_PAIR_BREAKING && pair->dst == device) {
+            pair_quiet(
+                pair); /* the one that used it was fenced, and its last word was heard */
+        } else if (pair->state == HEAD_PAIR_CLOSED && pair->src == device) {
+            tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_STAGED, pair->epoch, NULL);
+        }
+    }
+}
+
+void head_pairs_gone(struct head_core *core, struct head_device *device)
+{
+    size_t i = 0;
+    uint64_t key;
+    void *item;
+
+    while (pl_map_next(&core->pairs, &i, &key, &item)) {
+        struct head_pair *pair = item;
+
+        if (pair->src == device || pair->dst == device) {
+            pair_break(pair, false, "a device is gone");
+        }
+        if (pair->state == HEAD_PAIR_BREAKING && pair->dst == device) {
+            pair_quiet(pair);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- reports */
+
+/* One side alone may be waiting for the other, which has not come to that transfer yet. */
+static void stalled(struct head_pair *pair, bool at_dst, uint64_t chunk)
+{
+    pair->stalled[at_dst] = chunk + 1;
+    if (pair->stalled[!at_dst] == chunk + 1) {
+        pair_break(pair, true, "a transfer is stuck on both sides");
+    }
+}
+
+void head_pair_report(struct head_core *core, struct head_device *device,
+                      const Plasmon__V1__PairReport *report)
+{
+    struct head_device *other = head_device_at(core, report->peer);
+    struct head_pair *pair;
+
+    if (other == NULL) {
+        return;
+    }
+    pair =
+        report->receives ? pair_find(core, other, device) : pair_find(core, device, other);
+    if (pair == NULL || pair->epoch != report->epoch) {
+        return; /* of one that is over */
+    }
+    switch (report->event) {
+    case PLASMON__V1__PAIR_EVENT__PAIR_MADE:
+        if (!report->receives && pair->state == HEAD_PAIR_OPENING) {
+            tell(pair, true, PLASMON__V1__PAIR_STATE__PAIR_ID, pair->epoch, &report->id);
+        }
+        break;
+    case PLASMON__V1__PAIR_EVENT__PAIR_OPENED:
+        pair->bytes[report->receives] = pl_max_u64(report->bytes, 1);
+        break;
+    case PLASMON__V1__PAIR_EVENT__PAIR_QUIET:
+        if (report->receives && pair->state == HEAD_PAIR_BREAKING) {
+            pair_quiet(pair);
+        }
+        break;
+    case PLASMON__V1__PAIR_EVENT__PAIR_STALLED:
+        stalled(pair, report->receives, report->chunk);
+        break;
+    default:
+        pair_break(pair, true, report->text);
+        break;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- halves */
+
+/* Its SEND waits for it. */
+static void tell_sent(struct head_core *core, struct head_task *task)
+{
+    struct head_device *src = head_device_at(core, task->peer);
+
+    if (!task->told_sent && src != NULL && !src->gone) {
+        head_bytes_varint(&src->out, FIELD_SENT << 3);
+        head_bytes_varint(&src->out, task->twin_seq);
+    }
+    task->told_sent = true;
+}
+
+void head_pair_task_over(struct head_core *core, struct head_task *task)
+{
+    bool opens = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN;
+
+    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) {
+        tell_sent(core, task);
+    } else if (opens || task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE) {
+        struct head_device *other = head_device_at(core, task->peer);
+        struct head_pair *pair    = task->length == 1 ? pair_find(core, other, task->device)
+                                                      : pair_find(core, task->device, other);
+
+        if (opens && task->failure != NULL && pair != NULL && pair->epoch == task->pair) {
+            pair_break(pair, true, task->failure->text);
+        } else {
+            ends_take(core, task);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- routes */
+
+bool head_pair_possible(const struct head_device *from, const struct head_device *to)
+{
+    return from->kind == to->kind && from->comm_version != 0 &&
+           from->comm_version == to->comm_version;
+}
+
+uint64_t head_pair_route(struct head_core *core, struct head_device *from,
+                         struct head_device *to, uint64_t bytes)
+{
+    bool forced = core->config.transfer == HEAD_TRANSFER_NCCL;
+    struct head_pair *pair;
+
+    if (bytes == 0 || !head_pair_possible(from, to) ||
+        (!forced && (core->config.transfer != HEAD_TRANSFER_AUTO || from->kind != 2))) {
+        return 0;
+    }
+    pair = pair_of(core, from, to);
+    if (pair->state == HEAD_PAIR_CLOSED) {
+        pair->wanted += bytes;
+        if ((forced && pair->failures == 0) || pair->wanted > PAIR_WANTED_BYTES
+                                                                  << pair->failures) {
+            if (!room_make(core, from, pair) || !room_make(core, to, pair)) {
+                return 0;
+            }
+            pair_open(core, pair);
+        }
+    }
+    if (pair->state != HEAD_PAIR_OPENING && pair->state != HEAD_PAIR_OPEN) {
+        return 0;
+    }
+    pair->used = ++core->pair_uses;
+    return pair->epoch;
+}

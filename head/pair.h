@@ -1,0 +1,51 @@
+/*
+ * Pairs: communicators from one device to one other, by which transfers go that take the nccl route (transfer/pair.h). The head decides
+ * when there is one: it opens and closes it with launches, and says when it is broken.
+ */
+#ifndef HEAD_PAIR_H
+#define HEAD_PAIR_H
+
+#include "head/device.h"
+
+struct head_task;
+
+enum head_pair_state {
+    HEAD_PAIR_CLOSED,
+    HEAD_PAIR_OPENING,
+    HEAD_PAIR_OPEN,
+    HEAD_PAIR_CLOSING,
+    HEAD_PAIR_BREAKING, /* the receiver has not said that it is quiet */
+};
+
+/* From one device to one other. There is one communicator at a time; each has its epoch. */
+struct head_pair {
+    struct head_device *src;
+    struct head_device *dst;
+    enum head_pair_state state;
+    uint64_t epoch;      /* of the one that there is, or was last */
+    uint32_t ends;       /* OPENING, CLOSING: bit 0: done at src; bit 1: at dst */
+    uint64_t used;       /* core->pair_uses when a transfer took it last */
+    uint64_t bytes[2];   /* device memory that it takes at src and dst */
+    uint64_t stalled[2]; /* first chunk + 1 of the transfer that is stuck there */
+    uint64_t wanted;     /* bytes that went by another route since there was one */
+    uint32_t failures;   /* in a row */
+};
+
+/*
+ * By which pair does a transfer of so many bytes go that gets its number now? Opens one if it is time to.
+ * @return its epoch; 0: by the host route.
+ */
+uint64_t head_pair_route(struct head_core *core, struct head_device *from,
+                         struct head_device *to, uint64_t bytes);
+/* Could there be one at all? */
+bool head_pair_possible(const struct head_device *from, const struct head_device *to);
+/* An OPEN or CLOSE, or half of a transfer by a pair, is over. */
+void head_pair_task_over(struct head_core *core, struct head_task *task);
+void head_pair_report(struct head_core *core, struct head_device *device,
+                      const Plasmon__V1__PairReport *report);
+/* Its worker is another one, which has none; what it must know goes into its outbox. Or it will not come back. */
+void head_pairs_restarted(struct head_core *core, struct head_device *device);
+void head_pairs_gone(struct head_core *core, struct head_device *device);
+void head_pairs_destroy(struct head_core *core);
+
+#endif

@@ -1,0 +1,415 @@
+/* The nccl route: its life, and what the worker asks of it. */
+#include "transfer/pair.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "transfer/pair_int.h"
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+plasmon_status_t transfer_pairs_create(const struct transfer_pairs_config *config,
+                                       struct transfer_pairs **out_pairs)
+{
+    struct transfer_pairs *pairs = PL_NEW(struct transfer_pairs);
+    plasmon_status_t status;
+
+    assert(config->stage != NULL && config->stuck != NULL);
+    if (pairs == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    pairs->config = *config;
+    pairs->news   = PL_VEC_INIT(struct transfer_pair_news);
+    pl_list_init(&pairs->pairs);
+    for (uint32_t i = 0; i < 2; i++) {
+        pairs->lanes[i].halves = PL_VEC_INIT(struct half);
+    }
+    status = pl_mutex_init(&pairs->lock, PL_RANK_LEAF);
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
+    status = pl_cond_init(&pairs->changed);
+    if (status != PLASMON_OK) {
+        goto err_finish_lock;
+    }
+    *out_pairs = pairs;
+    return PLASMON_OK;
+
+err_finish_lock:
+    pl_mutex_finish(&pairs->lock);
+err_free:
+    pl_free(pairs);
+    return status;
+}
+
+static void lanes_finish(struct transfer_pairs *pairs)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        struct lane *lane = &pairs->lanes[i];
+
+        if (lane->stream != NULL) {
+            device_stream_destroy(lane->stream);
+        }
+        if (lane->staged != NULL) {
+            device_stream_destroy(lane->staged);
+        }
+        lane->stream = lane->staged = NULL;
+    }
+    if (pairs->words != NULL) {
+        device_host_unregister(pairs->config.device, pairs->words);
+        (void)munmap(pairs->words, PAIR_WORDS_BYTES);
+        pairs->words = NULL;
+    }
+}
+
+static plasmon_status_t lanes_start(struct transfer_pairs *pairs)
+{
+    struct device *device   = pairs->config.device;
+    plasmon_status_t status = PLASMON_OK;
+    void *words             = mmap(NULL, PAIR_WORDS_BYTES, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (words == MAP_FAILED) {
+        return PLASMON_ENOMEM;
+    }
+    status = device_host_register(device, words, PAIR_WORDS_BYTES);
+    if (status != PLASMON_OK) {
+        (void)munmap(words, PAIR_WORDS_BYTES);
+        return status;
+    }
+    pairs->words = words;
+    for (uint32_t i = 0; status == PLASMON_OK && i < 2; i++) {
+        status = device_stream_create(device, DEVICE_STREAM_HIGH_PRIORITY,
+                                      &pairs->lanes[i].stream);
+        if (status == PLASMON_OK) {
+            status = device_stream_create(device, DEVICE_STREAM_HIGH_PRIORITY,
+                                          &pairs->lanes[i].staged);
+        }
+    }
+    return status;
+}
+
+static plasmon_status_t start(struct transfer_pairs *pairs)
+{
+    plasmon_status_t status = pairs->started ? PLASMON_OK : lanes_start(pairs);
+
+    if (status == PLASMON_OK && !pairs->started &&
+        pthread_create(&pairs->watcher, NULL, pair_watch_run, pairs) != 0) {
+        status = PLASMON_EAGAIN;
+    }
+    if (status != PLASMON_OK) {
+        lanes_finish(pairs);
+    }
+    pairs->started |= status == PLASMON_OK;
+    return status;
+}
+
+/* Those whose thread has ended and that no half names. */
+static void pairs_reap(struct transfer_pairs *pairs)
+{
+    struct pl_list *pos, *next;
+
+    pl_mutex_lock(&pairs->lock);
+    pl_list_for_each_safe(pos, next, &pairs->pairs) {
+        struct pair *pair = pl_container_of(pos, struct pair, link);
+
+        if (pair->thread_over && pair->halves == 0 &&
+            (!pair->broken || pair->quiet_told || pairs->stop)) {
+            pl_list_remove(&pair->link);
+            (void)pthread_join(pair->thread, NULL); /* it does nothing more */
+            pl_free(pair);
+        }
+    }
+    pl_mutex_unlock(&pairs->lock);
+}
+
+void transfer_pairs_destroy(struct transfer_pairs *pairs)
+{
+    struct pl_list *pos;
+
+    if (pairs == NULL) {
+        return;
+    }
+    pl_mutex_lock(&pairs->lock);
+    pairs->stop = true;
+    pl_cond_broadcast(&pairs->changed);
+    pl_list_for_each(pos, &pairs->pairs) {
+        while (!pl_container_of(pos, struct pair, link)->thread_over) {
+            pl_cond_wait(&pairs->changed, &pairs->lock);
+        }
+        pl_container_of(pos, struct pair, link)->halves = 0;
+    }
+    pl_mutex_unlock(&pairs->lock);
+    pairs_reap(pairs);
+    if (pairs->started) {
+        (void)pthread_join(pairs->watcher, NULL);
+    }
+    lanes_finish(pairs);
+    for (uint32_t i = 0; i < 2; i++) {
+        pl_vec_finish(&pairs->lanes[i].halves);
+    }
+    pl_vec_finish(&pairs->news);
+    pl_cond_finish(&pairs->changed);
+    pl_mutex_finish(&pairs->lock);
+    pl_free(pairs);
+}
+
+bool transfer_pairs_news(struct transfer_pairs *pairs, struct transfer_pair_news *out_news)
+{
+    struct transfer_pair_news *items;
+    bool some;
+
+    pl_mutex_lock(&pairs->lock);
+    items = pairs->news.items;
+    some  = pairs->news.count > 0;
+    if (some) {
+        *out_news = items[0];
+        memmove(items, items + 1, --pairs->news.count * sizeof(*items));
+    }
+    pl_mutex_unlock(&pairs->lock);
+    return some;
+}
+
+/* ------------------------------------------------------------------------------------------------ pairs */
+
+static struct pair *pair_find_locked(struct transfer_pairs *pairs,
+                                     const struct transfer_pair_key *key)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &pairs->pairs) {
+        struct pair *pair = pl_container_of(pos, struct pair, link);
+
+        if (pair->key.peer == key->peer && pair->key.receives == key->receives &&
+            pair->key.epoch == key->epoch) {
+            return pair;
+        }
+    }
+    return NULL;
+}
+
+plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
+                                    const struct transfer_pair_key *key, bool remote,
+                                    const uint8_t *id, uint32_t timeout_ms)
+{
+    plasmon_status_t status = start(pairs);
+    struct pair *pair;
+
+    assert(key->receives == (id != NULL));
+    pairs_reap(pairs);
+    pair = status == PLASMON_OK ? PL_NEW(struct pair) : NULL;
+    if (pair == NULL) {
+        return status != PLASMON_OK ? status : PLASMON_ENOMEM;
+    }
+    pl_list_init(&pair->link);
+    pair->pairs      = pairs;
+    pair->key        = *key;
+    pair->remote     = remote;
+    pair->timeout_ms = timeout_ms;
+    pair->uncertain  = true; /* until it is open */
+    pair->has_id     = id != NULL;
+    if (id != NULL) {
+        memcpy(pair->id, id, sizeof(pair->id));
+    }
+    pl_mutex_lock(&pairs->lock);
+    if (pthread_create(&pair->thread, NULL, pair_run, pair) == 0) {
+        pl_list_add_tail(&pairs->pairs, &pair->link);
+    } else {
+        status = PLASMON_EAGAIN;
+    }
+    pl_mutex_unlock(&pairs->lock);
+    if (status != PLASMON_OK) {
+        pl_free(pair);
+    }
+    return status;
+}
+
+void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pair_key *key)
+{
+    struct pair *pair;
+
+    pl_mutex_lock(&pairs->lock);
+    pair = pair_find_locked(pairs, key);
+    PL_CHECK(pair != NULL && pair->halves == 0);
+    pair->close_asked = true;
+    pl_cond_broadcast(&pairs->changed);
+    pl_mutex_unlock(&pairs->lock);
+}
+
+void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pair_key *key)
+{
+    struct pair *pair;
+
+    pl_mutex_lock(&pairs->lock);
+    pair = pair_find_locked(pairs, key);
+    PL_CHECK(pair != NULL);
+    /* Before the abort begins: what ends from now on is not believed. */
+    pair->broken = true;
+    pl_cond_broadcast(&pairs->changed);
+    pl_mutex_unlock(&pairs->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------ halves */
+
+bool transfer_pair_room(struct transfer_pairs *pairs, bool receives)
+{
+    bool room;
+
+    pl_mutex_lock(&pairs->lock);
+    room = pairs->lanes[receives].running < TRANSFER_PAIR_DEPTH;
+    pl_mutex_unlock(&pairs->lock);
+    return room;
+}
+
+/* On its lane, and the word behind it. Not well: the pair is in trouble, and the word still comes. */
+static plasmon_status_t operation_put(struct transfer_pairs *pairs, struct pair *pair,
+                                      const struct half *half, struct pl_err *err)
+{
+    uint32_t index          = half->half.key.receives;
+    struct lane *lane       = &pairs->lanes[index];
+    plasmon_status_t status = pl_fault_point("pair.move")
+                                  ? pl_err_set(err, PLASMON_EDEVICE, "a fault point")
+                                  : device_comm_move(pair->comm, lane->stream,
+                                                     half->half.ptr, half->half.bytes, err);
+
+    if (status == PLASMON_OK && index == 1) {
+        transfer_count(pairs->config.counters, TRANSFER_NCCL, half->half.bytes);
+    }
+    return status;
+}
+
+/* Its launch: waits, and says that its chunks of the ring were taken. They are the host route's, and it skips them. */
+static plasmon_status_t launch_put(struct transfer_pairs *pairs,
+                                   struct device_stream *stream, const struct half *half)
+{
+    uint32_t index = half->half.key.receives;
+    plasmon_status_t status =
+        device_wait(stream, &pairs->words->over[index].value, half->number);
+
+    return status == PLASMON_OK && index == 1
+               ? device_signal(stream, &pairs->config.timeline->stage_taken.value,
+                               half->half.first_chunk + transfer_chunks(half->half.bytes))
+               : status;
+}
+
+static void half_add_locked(struct transfer_pairs *pairs, const struct half *half,
+                            plasmon_status_t status, const char *text)
+{
+    struct lane *lane              = &pairs->lanes[half->half.key.receives];
+    struct pair *pair              = half->pair;
+    struct transfer_pair_news news = {.event = TRANSFER_PAIR_TROUBLE};
+    struct half *place             = pl_vec_push(&lane->halves);
+
+    PL_CHECK(place != NULL); /* its launch would wait for ever */
+    *place = *half;
+    pair->halves++;
+    pair->uncertain |= half->state == HALF_RUNNING && status != PLASMON_OK;
+    if (half->state == HALF_RUNNING) {
+        pair->running++;
+        lane->running++;
+    }
+    if (status != PLASMON_OK && !pair->trouble_told) {
+        pair->trouble_told = true;
+        (void)snprintf(news.text, sizeof(news.text), "%.199s", text);
+        pair_tell_locked(pair, &news);
+    }
+    pl_cond_broadcast(&pairs->changed);
+}
+
+plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
+                                    struct device_stream *stream,
+                                    const struct transfer_half *asked)
+{
+    struct lane *lane       = &pairs->lanes[asked->key.receives];
+    struct half half        = {.half = *asked, .state = HALF_ENDED};
+    struct pl_err err       = {.status = PLASMON_OK};
+    plasmon_status_t status = PLASMON_OK, moved = PLASMON_OK;
+
+    pl_mutex_lock(&pairs->lock);
+    half.pair = pair_find_locked(pairs, &asked->key);
+    pl_mutex_unlock(&pairs->lock);
+    PL_CHECK(half.pair != NULL);
+    half.number = ++lane->numbers;
+    if (asked->with_bytes) {
+        /* The pair's comm is ours: it is taken away only after a break or a close, which come by the same lock as this call. */
+        moved  = operation_put(pairs, half.pair, &half, &err);
+        status = device_signal(lane->stream, &pairs->words->done[asked->key.receives].value,
+                               half.number);
+        half.state = HALF_RUNNING;
+    } else {
+        moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "half of a transfer failed");
+    }
+    if (status == PLASMON_OK) {
+        status = launch_put(pairs, stream, &half);
+    }
+    pl_mutex_lock(&pairs->lock);
+    half_add_locked(pairs, &half, moved, err.text);
+    pl_mutex_unlock(&pairs->lock);
+    return status;
+}
+
+/* The first half of that pair that waits to be staged; false: there is none (any more). */
+static bool staged_next_locked(struct lane *lane, const struct transfer_pair_key *key,
+                               struct transfer_half *out_half, uint64_t staged)
+{
+    for (size_t i = 0; i < lane->halves.count; i++) {
+        struct half *half = pl_vec_at(&lane->halves, i);
+
+        if (half->state == HALF_ENDED && !half->sent && half->half.key.peer == key->peer &&
+            half->half.key.epoch == key->epoch) {
+            half->state  = HALF_STAGING;
+            half->staged = staged;
+            *out_half    = half->half;
+            return true;
+        }
+    }
+    return false;
+}
+
+plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
+                                     const struct transfer_pair_key *key,
+                                     uint64_t *out_first)
+{
+    struct lane *lane       = &pairs->lanes[key->receives];
+    plasmon_status_t status = PLASMON_OK;
+    struct transfer_half half;
+    bool found = pairs->started;
+
+    *out_first = 0;
+    while (status == PLASMON_OK && found) {
+        pl_mutex_lock(&pairs->lock);
+        found = staged_next_locked(lane, key, &half, lane->staged_numbers + 1);
+        pl_cond_broadcast(&pairs->changed);
+        pl_mutex_unlock(&pairs->lock);
+        if (found && *out_first == 0) {
+            *out_first = half.seq;
+        }
+        if (found) {
+            status = pairs->config.stage(pairs->config.user, lane->staged, &half);
+        }
+        if (found && status == PLASMON_OK) {
+            status = device_signal(lane->staged, &pairs->words->staged[key->receives].value,
+                                   ++lane->staged_numbers);
+        }
+    }
+    return status;
+}
+
+void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq)
+{
+    struct lane *lane = &pairs->lanes[0];
+
+    pl_mutex_lock(&pairs->lock);
+    for (size_t i = 0; i < lane->halves.count; i++) {
+        struct half *half = pl_vec_at(&lane->halves, i);
+
+        half->sent |= half->half.seq == seq;
+    }
+    pl_cond_broadcast(&pairs->changed);
+    pl_mutex_unlock(&pairs->lock);
+}

@@ -1,0 +1,116 @@
+/*
+ * The nccl route: pairs. A pair is a communicator (device.h) that carries the transfers from one device to one other; this is one device's
+ * part of all pairs that it sends or receives by.
+ *
+ *   launch's stream    waits for `over`                                     (and, receiving, moves the words of its staging ring)
+ *   lane stream        send or receive, then writes `done`                  one stream for sends, one for receives
+ *   watcher's thread   sees `done`; if the pair is whole, writes `over`
+ *
+ * The operation is put on its lane when the launch is enqueued, with its input complete, so lanes hold nothing but operations of pairs, in
+ * the order of launches. Between it and the launch's stream stands the watcher, because an operation that is aborted ends as if all were
+ * well: what it wrote is believed only when the pair is not broken then.
+ *
+ * A PAIR BREAKS when somebody says so (transfer_pair_break): its communicator is aborted by the pair's own thread, its operations end,
+ * and once none is left that is told (QUIET). Transfers that were under way go by the host route then (transfer_pair_stage), on streams
+ * of their own; their launches notice a delay. Halves that failed are enqueued without bytes: they hold their place until the pair is broken.
+ *
+ * A SEND IS OVER when the other half is (transfer_pair_sent): NCCL says it earlier, when the bytes lie in a buffer of the receiver that would be
+ * lost with it.
+ *
+ * Threads: the functions are the worker's, under its lock. One thread watches; a pair has a thread for the calls that block.
+ */
+#ifndef TRANSFER_PAIR_H
+#define TRANSFER_PAIR_H
+
+#include "transfer/transfer.h"
+
+/* Operations on a lane at a time: a communicator's queue that is full blocks whoever enqueues. */
+#define TRANSFER_PAIR_DEPTH 4u
+
+struct transfer_pair_key {
+    uint32_t peer; /* device of the cluster */
+    bool receives; /* we do */
+    uint64_t epoch;
+};
+
+/* Our half of a transfer. */
+struct transfer_half {
+    struct transfer_pair_key key;
+    uint32_t host_device; /* of the peer; UINT32_MAX: on another host */
+    uint64_t seq;
+    uint64_t first_chunk; /* of the receiver's ring: for the host route */
+    struct device_ptr ptr;
+    uint64_t bytes;
+    bool with_bytes; /* false: our half failed */
+};
+
+struct transfer_pairs_config {
+    struct device *device;
+    const char *address; /* numeric, of the interface for other hosts; NULL: loopback */
+    struct store_timeline *timeline; /* ours */
+    struct transfer_counters *counters;
+    int notify_fd;     /* raised when there is news */
+    uint64_t stall_ns; /* a transfer may take that long and a second a GB; 0: 2 s */
+    /* Enqueue a half by the host route. Not under any lock of ours. */
+    plasmon_status_t (*stage)(void *user, struct device_stream *stream,
+                              const struct transfer_half *half);
+    /* An abort does not return: the process must end. On the watcher's thread. */
+    void (*stuck)(void *user, const char *text);
+    void *user;
+};
+
+enum transfer_pair_event {
+    TRANSFER_PAIR_MADE,   /* id: for the receiver */
+    TRANSFER_PAIR_OPENED, /* or not: status, text; then it is quiet */
+    TRANSFER_PAIR_CLOSED,
+    TRANSFER_PAIR_QUIET,   /* broken, and nothing of it is on the device */
+    TRANSFER_PAIR_STALLED, /* first_chunk: that transfer takes too long */
+    TRANSFER_PAIR_TROUBLE, /* text: it should be broken */
+};
+struct transfer_pair_news {
+    enum transfer_pair_event event;
+    struct transfer_pair_key key;
+    plasmon_status_t status;
+    uint64_t bytes;
+    uint64_t first_chunk;
+    uint8_t id[DEVICE_COMM_ID_BYTES];
+    char text[200];
+};
+
+struct transfer_pairs;
+
+/* Cheap: threads, streams and words are made with the first pair. */
+plasmon_status_t transfer_pairs_create(const struct transfer_pairs_config *config,
+                                       struct transfer_pairs **out_pairs) PL_MUST_CHECK;
+/* Pairs that are not closed are aborted. The launches' streams must have ended. */
+void transfer_pairs_destroy(struct transfer_pairs *pairs);
+bool transfer_pairs_news(struct transfer_pairs *pairs, struct transfer_pair_news *out_news);
+
+/*
+ * Begin to open: OPENED comes. The sender (id NULL) makes the id first: MADE comes. Nothing may be on the device. A receiver gives up
+ * after `timeout_ms`; a sender waits for whoever comes, until it is broken.
+ */
+plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
+                                    const struct transfer_pair_key *key, bool remote,
+                                    const uint8_t *id, uint32_t timeout_ms) PL_MUST_CHECK;
+/* CLOSED comes. Nothing of it is under way on either side, and nothing on the device. */
+void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
+/* QUIET comes. */
+void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
+/* Can one more operation go on that lane? */
+bool transfer_pair_room(struct transfer_pairs *pairs, bool receives);
+/* Enqueue our half: on the pair's lane, and what waits for it on the launch's stream. */
+plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
+                                    struct device_stream *stream,
+                                    const struct transfer_half *half) PL_MUST_CHECK;
+/*
+ * It is quiet, and the other side knows: what was under way goes by the host route.
+ * @param out_first  the first launch that does; 0: none. Those before it are over.
+ */
+plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
+                                     const struct transfer_pair_key *key,
+                                     uint64_t *out_first) PL_MUST_CHECK;
+/* The other half of launch seq, a SEND of ours, is over. */
+void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq);
+
+#endif

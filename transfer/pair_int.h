@@ -1,0 +1,99 @@
+/* Inside of the nccl route: a pair, a half under way, and who looks after them. */
+#ifndef TRANSFER_PAIR_INT_H
+#define TRANSFER_PAIR_INT_H
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/vec.h"
+#include "transfer/pair.h"
+
+#define PAIR_STALL_NS    UINT64_C(2000000000)
+#define PAIR_STUCK_NS    UINT64_C(10000000000) /* an abort takes half a second (limits.md) */
+#define PAIR_TEXT_BYTES  200u
+#define PAIR_WORDS_BYTES 4096u
+
+/* A pair. Constant but for what is behind `lock`. Its thread opens it, waits until it is to end, and ends it. */
+struct pair {
+    struct pl_list link; /* pairs->pairs; by the worker's lock and pairs->lock */
+    struct transfer_pairs *pairs;
+    struct transfer_pair_key key;
+    bool remote;
+    bool has_id;
+    uint8_t id[DEVICE_COMM_ID_BYTES];
+    uint32_t timeout_ms;
+    pthread_t thread;
+
+    /* pairs->lock */
+    struct device_comm *comm; /* open, and not being ended */
+    bool broken;
+    bool close_asked;
+    bool
+        uncertain; /* an operation may come to its lane late: only the abort's return ends that */
+    bool trouble_told;
+    bool quiet_told;
+    bool thread_over;
+    uint64_t abort_since_ns; /* 0: no abort is going on */
+    uint32_t running;        /* operations on the lane */
+    uint32_t halves;         /* that name it */
+};
+
+enum half_state {
+    HALF_RUNNING, /* its operation is on the lane */
+    HALF_ENDED,   /* it is not any more, or never was */
+    HALF_STAGING, /* it goes by the host route */
+    HALF_OVER,
+};
+struct half {
+    struct transfer_half half;
+    struct pair *pair;
+    uint64_t number; /* of its lane: what `over` must reach */
+    uint64_t staged; /* of its lane: what the word `staged` must reach */
+    enum half_state state;
+    bool well; /* ended, and the pair was whole */
+    bool sent; /* the other half is over */
+    bool stall_told;
+    uint64_t first_ns; /* when it was first of its lane; 0: not yet */
+};
+
+/* All sends, or all receives. */
+struct lane {
+    struct device_stream *stream;
+    struct device_stream *staged; /* for the host route */
+    uint64_t numbers;             /* worker's lock */
+    uint64_t staged_numbers;      /* worker's lock */
+    struct pl_vec halves;         /* struct half, in order; pairs->lock */
+    uint32_t running;             /* pairs->lock */
+};
+
+/* Registered with the device. done and staged are the device's, over is the watcher's. */
+struct pair_words {
+    struct store_word done[2];
+    struct store_word staged[2];
+    struct store_word over[2];
+};
+
+struct transfer_pairs {
+    struct transfer_pairs_config config;
+    bool started; /* worker's lock: lanes, words and the watcher are there */
+    struct pair_words *words;
+    struct lane lanes[2]; /* [receives] */
+    pthread_t watcher;
+
+    struct pl_mutex lock; /* rank PL_RANK_LEAF */
+    struct pl_cond changed;
+    struct pl_list pairs;
+    struct pl_vec news; /* struct transfer_pair_news */
+    bool stop;
+};
+
+/* pair_thread.c */
+void *pair_run(void *pair);
+/* Told when the worker asks; raises notify_fd. */
+void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news);
+
+/* pair_watch.c */
+void *pair_watch_run(void *pairs);
+
+#endif

@@ -1,0 +1,166 @@
+/*
+ * A pair's own thread: it makes the calls that block. It opens the pair, sleeps until the pair is to end, and ends it.
+ *
+ * A sender waits for its receiver as long as that takes: the other side's launch may be behind much work. A receiver knows that its
+ * sender is there, so if the communicator does not come up in time it never will.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "transfer/pair_int.h"
+
+void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news)
+{
+    struct transfer_pair_news *place = pl_vec_push(&pair->pairs->news);
+    uint64_t one                     = 1;
+
+    PL_CHECK(place != NULL); /* news that is lost would stop the worker's queue for ever */
+    news->key = pair->key;
+    *place    = *news;
+    if (write(pair->pairs->config.notify_fd, &one, sizeof(one)) < 0) {
+        pl_debug("pair", "eventfd: %s", strerror(errno)); /* full: it is raised */
+    }
+}
+
+static void tell(struct pair *pair, struct transfer_pair_news *news)
+{
+    pl_mutex_lock(&pair->pairs->lock);
+    pair_tell_locked(pair, news);
+    pl_mutex_unlock(&pair->pairs->lock);
+}
+
+static bool given_up(struct pair *pair)
+{
+    bool up;
+
+    pl_mutex_lock(&pair->pairs->lock);
+    up = pair->broken || pair->pairs->stop;
+    pl_mutex_unlock(&pair->pairs->lock);
+    return up;
+}
+
+static plasmon_status_t wait_until_open(struct pair *pair, struct device_comm *comm,
+                                        struct pl_err *err)
+{
+    uint64_t until_ns       = pl_now_ns() + pair->timeout_ms * UINT64_C(1000000);
+    struct timespec nap     = {.tv_nsec = 200000};
+    plasmon_status_t status = device_comm_poll(comm, err);
+
+    while (status == PLASMON_EAGAIN) {
+        if (given_up(pair)) {
+            return pl_err_set(err, PLASMON_ECANCELLED, "given up");
+        }
+        if (pair->key.receives && pl_now_ns() > until_ns) {
+            return pl_err_set(
+                err, PLASMON_ETIMEDOUT,
+                "device %u did not answer within %u ms: is its network address "
+                "reachable from here, and all ports?",
+                pair->key.peer, pair->timeout_ms);
+        }
+        (void)nanosleep(&nap, NULL); /* cut short is as good */
+        status = device_comm_poll(comm, err);
+    }
+    return status;
+}
+
+static plasmon_status_t pair_open(struct pair *pair, struct device_comm **out_comm,
+                                  struct pl_err *err)
+{
+    struct transfer_pairs *pairs     = pair->pairs;
+    struct device_comm_config config = {.rank    = pair->key.receives,
+                                        .remote  = pair->remote,
+                                        .address = pairs->config.address};
+    struct transfer_pair_news made   = {.event = TRANSFER_PAIR_MADE};
+    plasmon_status_t status          = PLASMON_OK;
+
+    *out_comm = NULL;
+    if (!pair->has_id) {
+        status = device_comm_id(pairs->config.device, &config, pair->id, err);
+        if (status == PLASMON_OK) {
+            memcpy(made.id, pair->id, sizeof(made.id));
+            tell(pair, &made);
+        }
+    }
+    if (status == PLASMON_OK && pl_fault_point("pair.open")) {
+        status = pl_err_set(err, PLASMON_EDEVICE, "a fault point");
+    }
+    if (status == PLASMON_OK) {
+        status = device_comm_open(pairs->config.device, &config, pair->id,
+                                  pairs->lanes[pair->key.receives].stream, out_comm, err);
+    }
+    return status == PLASMON_OK ? wait_until_open(pair, *out_comm, err) : status;
+}
+
+static void pair_abort(struct pair *pair, struct device_comm *comm)
+{
+    pl_mutex_lock(&pair->pairs->lock);
+    pair->abort_since_ns = pl_now_ns();
+    pl_mutex_unlock(&pair->pairs->lock);
+    device_comm_abort(comm);
+    pl_mutex_lock(&pair->pairs->lock);
+    pair->abort_since_ns = 0;
+    pl_mutex_unlock(&pair->pairs->lock);
+}
+
+/* Until it is to end; true: in good order. */
+static bool pair_wait(struct pair *pair)
+{
+    struct transfer_pairs *pairs = pair->pairs;
+    bool close;
+
+    pl_mutex_lock(&pairs->lock);
+    while (!pair->broken && !pair->close_asked && !pairs->stop) {
+        pl_cond_wait(&pairs->changed, &pairs->lock);
+    }
+    close      = pair->close_asked && !pair->broken && !pairs->stop;
+    pair->comm = NULL; /* nobody else uses it from here on */
+    pl_mutex_unlock(&pairs->lock);
+    return close;
+}
+
+static void pair_over(struct pair *pair)
+{
+    pl_mutex_lock(&pair->pairs->lock);
+    pair->thread_over = true;
+    pl_cond_broadcast(&pair->pairs->changed);
+    pl_mutex_unlock(&pair->pairs->lock);
+}
+
+void *pair_run(void *user)
+{
+    struct pair *pair                = user;
+    struct pl_err err                = {.status = PLASMON_OK};
+    struct transfer_pair_news opened = {.event = TRANSFER_PAIR_OPENED};
+    struct transfer_pair_news closed = {.event = TRANSFER_PAIR_CLOSED};
+    struct device_comm *comm;
+
+    opened.status = pair_open(pair, &comm, &err);
+    if (opened.status != PLASMON_OK) {
+        (void)snprintf(opened.text, sizeof(opened.text), "%.199s", err.text);
+        pair_abort(pair, comm);
+        tell(pair, &opened);
+        pair_over(pair);
+        return NULL;
+    }
+    opened.bytes = device_comm_bytes(comm);
+    pl_mutex_lock(&pair->pairs->lock);
+    pair->comm      = comm;
+    pair->uncertain = false;
+    pair_tell_locked(pair, &opened);
+    pl_mutex_unlock(&pair->pairs->lock);
+
+    if (pair_wait(pair)) {
+        device_comm_close(comm);
+        tell(pair, &closed);
+    } else {
+        pair_abort(pair, comm);
+    }
+    pair_over(pair);
+    return NULL;
+}

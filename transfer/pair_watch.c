@@ -1,0 +1,212 @@
+/*
+ * The watcher: what has ended, and may it be believed? It looks at words that the device writes, and makes no call that could block, so it
+ * sees an abort that does not return.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "transfer/pair_int.h"
+
+#define LOOK_CHECK_NS \
+    UINT64_C(50000000) /* between looks at what a communicator says of itself */
+#define SLEEP_NS UINT64_C(100000000)
+
+static uint64_t word_of(struct store_word *word)
+{
+    /* Acquire: pairs with the device's write after its work. */
+    return __atomic_load_n(&word->value, __ATOMIC_ACQUIRE);
+}
+
+/* Its communicator has failed: somebody must decide that it is broken. Once. */
+static void trouble_locked(struct pair *pair, const char *text)
+{
+    struct transfer_pair_news news = {.event = TRANSFER_PAIR_TROUBLE};
+
+    if (!pair->trouble_told && !pair->broken) {
+        pair->trouble_told = true;
+        (void)snprintf(news.text, sizeof(news.text), "%.199s", text);
+        pair_tell_locked(pair, &news);
+    }
+}
+
+static bool whole_locked(struct pair *pair)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+
+    if (pair->broken || pair->comm == NULL || pair->trouble_told) {
+        return false;
+    }
+    if (device_comm_check(pair->comm, &err) != PLASMON_OK) {
+        trouble_locked(pair, err.text);
+        return false;
+    }
+    return true;
+}
+
+static void stall_locked(struct transfer_pairs *pairs, struct half *half, uint64_t now_ns)
+{
+    struct transfer_pair_news news = {.event       = TRANSFER_PAIR_STALLED,
+                                      .first_chunk = half->half.first_chunk};
+    uint64_t limit_ns =
+        pairs->config.stall_ns != 0 ? pairs->config.stall_ns : PAIR_STALL_NS;
+
+    if (half->first_ns == 0) {
+        half->first_ns = now_ns;
+    }
+    if (!half->stall_told && !half->pair->broken &&
+        now_ns - half->first_ns > limit_ns + half->half.bytes) { /* a second a GB */
+        half->stall_told = true;
+        pair_tell_locked(half->pair, &news);
+    }
+}
+
+/* One step of one half; true: it moved. */
+static bool half_step_locked(struct transfer_pairs *pairs, struct lane *lane,
+                             struct half *half, uint64_t done, uint64_t staged)
+{
+    enum half_state before = half->state;
+
+    (void)pairs;
+    if (half->state == HALF_RUNNING && done >= half->number) {
+        half->state = HALF_ENDED;
+        half->well  = whole_locked(half->pair);
+        half->pair->running--;
+        lane->running--;
+    }
+    if (half->state == HALF_ENDED &&
+        (half->sent || (half->well && half->half.key.receives))) {
+        half->state = HALF_OVER;
+    }
+    if (half->state == HALF_STAGING && staged >= half->staged) {
+        half->state = HALF_OVER;
+    }
+    return half->state != before;
+}
+
+/* Launches' streams wait in order, so the word says how many at the front are over. */
+static void lane_pop_locked(struct transfer_pairs *pairs, uint32_t index)
+{
+    struct lane *lane  = &pairs->lanes[index];
+    struct half *items = lane->halves.items;
+    uint64_t *over     = &pairs->words->over[index].value;
+    size_t count       = 0;
+
+    while (count < lane->halves.count && items[count].state == HALF_OVER) {
+        items[count].pair->halves--;
+        count++;
+    }
+    if (count == 0) {
+        return;
+    }
+    /* Release: what was received is there before the word. */
+    __atomic_store_n(over, items[count - 1].number, __ATOMIC_RELEASE);
+    device_word_wake(over);
+    lane->halves.count -= count;
+    memmove(items, items + count, lane->halves.count * sizeof(*items));
+}
+
+static bool lane_look_locked(struct transfer_pairs *pairs, uint32_t index, uint64_t now_ns)
+{
+    struct lane *lane = &pairs->lanes[index];
+    uint64_t done     = word_of(&pairs->words->done[index]);
+    uint64_t staged   = word_of(&pairs->words->staged[index]);
+    bool first = true, moved = false;
+
+    for (size_t i = 0; i < lane->halves.count; i++) {
+        struct half *half = pl_vec_at(&lane->halves, i);
+
+        moved |= half_step_locked(pairs, lane, half, done, staged);
+        if (half->state == HALF_RUNNING && first) {
+            stall_locked(pairs, half, now_ns);
+            first = false;
+        }
+    }
+    lane_pop_locked(pairs, index);
+    return moved;
+}
+
+static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t now_ns)
+{
+    struct transfer_pair_news quiet = {.event = TRANSFER_PAIR_QUIET};
+    struct pl_list *pos;
+    char text[PAIR_TEXT_BYTES];
+
+    pl_list_for_each(pos, &pairs->pairs) {
+        struct pair *pair = pl_container_of(pos, struct pair, link);
+
+        if (check && pair->running > 0) {
+            (void)whole_locked(pair); /* says itself what is wrong */
+        }
+        if (pair->broken && !pair->quiet_told && pair->running == 0 &&
+            (pair->thread_over || (pair->abort_since_ns != 0 && !pair->uncertain))) {
+            pair->quiet_told = true;
+            pair_tell_locked(pair, &quiet);
+        }
+        if (pair->abort_since_ns != 0 && now_ns > pair->abort_since_ns + PAIR_STUCK_NS) {
+            (void)snprintf(text, sizeof(text),
+                           "the communicator with device %u cannot be aborted",
+                           pair->key.peer);
+            pairs->config.stuck(pairs->config.user, text);
+        }
+    }
+}
+
+static bool busy_locked(const struct transfer_pairs *pairs)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        for (size_t k = 0; k < pairs->lanes[i].halves.count; k++) {
+            const struct half *half = pl_vec_at(&pairs->lanes[i].halves, k);
+
+            if (half->state == HALF_RUNNING || half->state == HALF_STAGING) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Short at first: transfers of a few KiB are over in some microseconds. */
+static void pause_between(uint32_t looks)
+{
+    struct timespec nap = {.tv_nsec = looks < 2000 ? 20000 : 200000};
+
+    if (looks < 300) {
+        pl_cpu_relax();
+    } else {
+        (void)nanosleep(&nap, NULL); /* cut short is as good */
+    }
+}
+
+void *pair_watch_run(void *user)
+{
+    struct transfer_pairs *pairs = user;
+    uint64_t checked_ns          = 0;
+    uint32_t looks               = 0;
+
+    pl_mutex_lock(&pairs->lock);
+    while (!pairs->stop) {
+        uint64_t now_ns = pl_now_ns();
+        bool check      = now_ns - checked_ns > LOOK_CHECK_NS;
+        bool moved      = false;
+
+        checked_ns = check ? now_ns : checked_ns;
+        for (uint32_t i = 0; i < 2; i++) {
+            moved |= lane_look_locked(pairs, i, now_ns);
+        }
+        pairs_look_locked(pairs, check, now_ns);
+        looks = moved ? 0 : looks + 1;
+        if (busy_locked(pairs)) {
+            pl_mutex_unlock(&pairs->lock);
+            pause_between(looks);
+            pl_mutex_lock(&pairs->lock);
+        } else {
+            (void)pl_cond_wait_until(&pairs->changed, &pairs->lock, now_ns + SLEEP_NS);
+            looks = 0;
+        }
+    }
+    pl_mutex_unlock(&pairs->lock);
+    return NULL;
+}

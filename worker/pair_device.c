@@ -1,0 +1,279 @@
+#include "worker/pair_device.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "worker/executor.h"
+
+/* From when both sides have begun; NCCL takes a tenth of a second, the first time a second or two (its kernels are loaded). */
+#define OPEN_TIMEOUT_MS 30000u
+
+static struct transfer_pair_key key_of(const struct worker_pair_key *key)
+{
+    return (struct transfer_pair_key){
+        .peer = key->peer, .receives = key->receives, .epoch = key->epoch};
+}
+
+/* ------------------------------------------------------------------------------------------------ the host route instead */
+
+static plasmon_status_t stage_send(struct worker_executor *executor,
+                                   struct device_stream *stream,
+                                   const struct transfer_half *half)
+{
+    struct transfer_ring ring;
+    plasmon_status_t status;
+
+    if (half->host_device >= executor->shared->host_device_count) {
+        return worker_bulk_send(&executor->bulk, stream, half->key.peer, half->first_chunk,
+                                half->ptr, half->bytes, half->with_bytes);
+    }
+    status = worker_executor_ring(executor, half->host_device, &ring);
+    return status == PLASMON_OK
+               ? transfer_stage_send(stream, &ring, half->first_chunk, half->ptr,
+                                     half->bytes, half->with_bytes)
+               : status;
+}
+
+static plasmon_status_t stage_recv(struct worker_executor *executor,
+                                   struct device_stream *stream,
+                                   const struct transfer_half *half)
+{
+    struct transfer_ring ring;
+    plasmon_status_t status =
+        worker_executor_ring(executor, executor->shared->host_device, &ring);
+
+    if (status == PLASMON_OK && half->host_device >= executor->shared->host_device_count) {
+        status = worker_bulk_expect(&executor->bulk, half->key.peer, half->first_chunk,
+                                    half->bytes);
+    }
+    return status == PLASMON_OK
+               ? transfer_stage_recv(stream, &ring, half->first_chunk, half->ptr,
+                                     half->bytes, half->with_bytes, &executor->counters)
+               : status;
+}
+
+static plasmon_status_t stage(void *user, struct device_stream *stream,
+                              const struct transfer_half *half)
+{
+    return half->key.receives ? stage_recv(user, stream, half)
+                              : stage_send(user, stream, half);
+}
+
+static void stuck(void *user, const char *text)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->stuck(executor->reports->user, text);
+}
+
+/* ------------------------------------------------------------------------------------------------ life */
+
+plasmon_status_t worker_pairs_start(struct worker_executor *executor, const char *address,
+                                    struct pl_err *err)
+{
+    bool other_hosts = address != NULL && strcmp(address, "none") != 0;
+    const struct transfer_pairs_config config = {
+        .device    = executor->device,
+        .address   = other_hosts ? address : NULL,
+        .timeline  = executor->shared->timelines[executor->shared->host_device],
+        .counters  = &executor->counters,
+        .notify_fd = executor->notify_fd,
+        .stage     = stage,
+        .stuck     = stuck,
+        .user      = executor,
+    };
+    plasmon_status_t status = transfer_pairs_create(&config, &executor->pairs);
+
+    return status == PLASMON_OK ? status
+                                : pl_err_set(err, status, "pairs with other devices: %s",
+                                             pl_status_text(status));
+}
+
+/* "10.0.0.1" -> "eth0"; false: no interface has that address. */
+static bool interface_of(const char *address, char *out, size_t out_bytes)
+{
+    struct ifaddrs *all, *one;
+    bool found = false;
+
+    if (getifaddrs(&all) != 0) {
+        return false;
+    }
+    for (one = all; one != NULL && !found; one = one->ifa_next) {
+        char text[INET6_ADDRSTRLEN] = "", bracketed[INET6_ADDRSTRLEN + 2];
+        int family = one->ifa_addr != NULL ? one->ifa_addr->sa_family : AF_UNSPEC;
+
+        if (family == AF_INET) {
+            (void)inet_ntop(family,
+                            &((struct sockaddr_in *)(void *)one->ifa_addr)->sin_addr, text,
+                            sizeof(text));
+        } else if (family == AF_INET6) {
+            (void)inet_ntop(family,
+                            &((struct sockaddr_in6 *)(void *)one->ifa_addr)->sin6_addr,
+                            text, sizeof(text));
+        }
+        (void)snprintf(bracketed, sizeof(bracketed), "[%s]", text);
+        found = text[0] != '\0' &&
+                (strcmp(text, address) == 0 || strcmp(bracketed, address) == 0);
+        if (found) {
+            (void)snprintf(out, out_bytes, "=%s", one->ifa_name);
+        }
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+void worker_pairs_environment(const char *address, uint32_t host_device)
+{
+    const char *split = getenv("PLASMON_NCCL_SPLIT_HOST");
+    char name[64]     = "=lo";
+
+    /* No memory for any of these: NCCL chooses for itself, and what it must not use is refused again where it is loaded. */
+    (void)setenv("NCCL_NVLS_ENABLE", "0", 1);
+    if (address != NULL && strcmp(address, "none") != 0 &&
+        !interface_of(address, name, sizeof(name))) {
+        return;
+    }
+    /* What it listens on neither authenticates nor encrypts: the interface that was declared private, or none at all. */
+    (void)setenv("NCCL_SOCKET_IFNAME", name, 0);
+    if (split != NULL &&
+        strcmp(split, "1") == 0) { /* tests: over the network on one host */
+        (void)snprintf(name, sizeof(name), "plasmon-device-%u", host_device);
+        (void)setenv("NCCL_HOSTID", name, 0);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ the core's ops */
+
+plasmon_status_t worker_pair_op_open(void *user, const struct worker_pair_key *key,
+                                     bool remote, const uint8_t *id)
+{
+    struct worker_executor *executor   = user;
+    const struct transfer_pair_key its = key_of(key);
+
+    if (executor->pairs == NULL) {
+        return PLASMON_ENOTSUP;
+    }
+    return transfer_pair_open(executor->pairs, &its, remote, id, OPEN_TIMEOUT_MS);
+}
+
+void worker_pair_op_close(void *user, const struct worker_pair_key *key)
+{
+    struct worker_executor *executor   = user;
+    const struct transfer_pair_key its = key_of(key);
+
+    transfer_pair_close(executor->pairs, &its);
+}
+
+void worker_pair_op_abort(void *user, const struct worker_pair_key *key)
+{
+    struct worker_executor *executor   = user;
+    const struct transfer_pair_key its = key_of(key);
+
+    transfer_pair_break(executor->pairs, &its);
+}
+
+bool worker_pair_op_room(void *user, bool receives)
+{
+    struct worker_executor *executor = user;
+
+    return transfer_pair_room(executor->pairs, receives);
+}
+
+plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
+                                     const struct worker_half *half)
+{
+    struct worker_executor *executor = user;
+    bool with_bytes                  = half->offset != WORKER_NOWHERE;
+    const struct transfer_half its   = {
+          .key         = key_of(&half->key),
+          .host_device = half->host_device,
+          .seq         = half->seq,
+          .first_chunk = half->first_chunk,
+          .ptr         = worker_memory_own(executor->memory, with_bytes ? half->offset : 0),
+          .bytes       = half->bytes,
+          .with_bytes  = with_bytes,
+    };
+
+    return worker_executor_must(
+        executor, transfer_pair_move(executor->pairs, executor->streams[stream], &its));
+}
+
+plasmon_status_t worker_pair_op_stage(void *user, const struct worker_pair_key *key,
+                                      uint64_t *out_first)
+{
+    struct worker_executor *executor   = user;
+    const struct transfer_pair_key its = key_of(key);
+
+    *out_first = 0;
+    return executor->pairs == NULL
+               ? PLASMON_OK
+               : worker_executor_must(
+                     executor, transfer_pair_stage(executor->pairs, &its, out_first));
+}
+
+void worker_pair_op_sent(void *user, uint64_t seq)
+{
+    struct worker_executor *executor = user;
+
+    if (executor->pairs != NULL) {
+        transfer_pair_sent(executor->pairs, seq);
+    }
+}
+
+void worker_pair_op_report(void *user, const struct worker_pair_report *report)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->pair(executor->reports->user, report);
+}
+
+/* ------------------------------------------------------------------------------------------------ news */
+
+static void news_take(struct worker_executor *executor,
+                      const struct transfer_pair_news *news)
+{
+    const struct worker_pair_key key = {
+        .peer = news->key.peer, .receives = news->key.receives, .epoch = news->key.epoch};
+    struct worker_pair_report report = {
+        .key = key, .chunk = news->first_chunk, .text = news->text};
+
+    switch (news->event) {
+    case TRANSFER_PAIR_OPENED:
+        worker_core_pair_opened(executor->core, &key, news->status, news->text,
+                                news->bytes);
+        return;
+    case TRANSFER_PAIR_CLOSED:
+        worker_core_pair_closed(executor->core, &key);
+        return;
+    case TRANSFER_PAIR_QUIET:
+        worker_core_pair_quiet(executor->core, &key);
+        return;
+    case TRANSFER_PAIR_MADE:
+        report.event = PLASMON__V1__PAIR_EVENT__PAIR_MADE;
+        report.id    = news->id;
+        break;
+    case TRANSFER_PAIR_STALLED:
+        report.event = PLASMON__V1__PAIR_EVENT__PAIR_STALLED;
+        break;
+    case TRANSFER_PAIR_TROUBLE:
+        pl_warn("worker", "pair %s device %u: %s", key.receives ? "from" : "to", key.peer,
+                news->text);
+        report.event = PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE;
+        break;
+    }
+    executor->reports->pair(executor->reports->user, &report);
+}
+
+void worker_pairs_collect(struct worker_executor *executor)
+{
+    struct transfer_pair_news news;
+
+    while (executor->pairs != NULL && transfer_pairs_news(executor->pairs, &news)) {
+        news_take(executor, &news);
+    }
+}

@@ -1,0 +1,428 @@
+/*
+ * Pairs in the one order. A pair is a communicator from one device to one other (transfer/pair.h); the head opens and closes it with launches
+ * that, like the halves of a transfer, share one order number on the two devices.
+ *
+ *   OPEN, CLOSE   at the front, when nothing is on the device: making and ending a communicator blocks while a stream of the device
+ *                 waits. Nothing is enqueued before it is open, or is known not to be
+ *   SEND, RECV    at the front, when the pair is open, what the launch waits for is done as the host sees it, and its lane has room: then its
+ *                 operation goes on the lane at once. So lanes are filled in the one order, and wait for nothing but the other side's
+ *                 operation with the same number
+ *
+ * BROKEN, STAGED. The head says that a pair is broken, on both sides. Each aborts; when nothing of the pair is left on the device it is
+ * quiet, and halves go by the host route: on the receiver's side then, on the sender's when the head says so, which has heard by then what the
+ * receiver still got by the pair. Halves of it that are not enqueued yet wait at the front meanwhile. Whatever is said of an epoch holds for
+ * earlier ones, too: there is a next one only when the one before is over.
+ *
+ * A worker that was restarted has no pair. The head tells it which are broken before it sends launches that name them.
+ */
+#include "worker/core_int.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+static bool receives(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV ||
+           (worker_launch_is_pairs(launch) && launch->length == 1);
+}
+
+bool worker_launch_is_pairs(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN ||
+           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE;
+}
+
+/* NULL: no memory. */
+static struct worker_comm *pair_of(struct worker_core *core, uint32_t peer, bool receiving)
+{
+    uint64_t name            = ((uint64_t)peer << 1 | receiving) + 1;
+    struct worker_comm *pair = pl_map_get(&core->comms, name);
+
+    if (pair != NULL) {
+        return pair;
+    }
+    pair = PL_NEW(struct worker_comm);
+    if (pair != NULL) {
+        pair->key = (struct worker_pair_key){.peer = peer, .receives = receiving};
+        if (pl_map_set(&core->comms, name, pair) != PLASMON_OK) {
+            pl_free(pair);
+            pair = NULL;
+        }
+    }
+    return pair;
+}
+
+void worker_pairs_finish(struct worker_core *core)
+{
+    size_t i = 0;
+    uint64_t name;
+    void *pair;
+
+    while (pl_map_next(&core->comms, &i, &name, &pair)) {
+        pl_free(pair);
+    }
+    pl_map_finish(&core->comms);
+}
+
+static void report(struct worker_core *core, const struct worker_pair_key *key,
+                   Plasmon__V1__PairEvent event, uint64_t bytes, const char *text)
+{
+    const struct worker_pair_report it = {
+        .key = *key, .event = (uint32_t)event, .bytes = bytes, .text = text};
+
+    core->config.ops->report_pair(core->config.user, &it);
+}
+
+/* ------------------------------------------------------------------------------------------------ the end of a pair */
+
+/* The first launch that goes by the host route now; 0: none. */
+static uint64_t stage(struct worker_core *core, const struct worker_comm *pair)
+{
+    uint64_t first = 0;
+
+    if (core->config.ops->pair_stage(core->config.user, &pair->key, &first) != PLASMON_OK) {
+        /* The device refused a call: who runs us sees its health. */
+        pl_error("worker", "transfers with device %u cannot go by the host route",
+                 pair->key.peer);
+    }
+    return first;
+}
+
+/* The last receive by the pair that is over, but not seen to be done; 0: none. */
+static uint64_t last_received(const struct worker_core *core,
+                              const struct worker_comm *pair, uint64_t first_staged)
+{
+    uint64_t last = 0;
+
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        const struct worker_launch *launch = core->streams[i].running.first;
+
+        for (; launch != NULL; launch = launch->next) {
+            if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV &&
+                launch->comm == pair->key.epoch && launch->peer == pair->key.peer &&
+                (first_staged == 0 || launch->seq < first_staged)) {
+                last = pl_max_u64(last, launch->seq);
+            }
+        }
+    }
+    return last;
+}
+
+static void report_quiet(struct worker_core *core, struct worker_comm *pair)
+{
+    struct worker_pair_key key = pair->key;
+
+    key.epoch         = pair->quiet;
+    pair->quiet_after = 0;
+    report(core, &key, PLASMON__V1__PAIR_EVENT__PAIR_QUIET, 0, NULL);
+}
+
+/*
+ * Nothing of the pair is on the device, and it is broken. A receiver says so only after it said what it still got by the pair: what the sender
+ * does not know to be over it sends again, into slots that may be somebody else's by then.
+ */
+static void now_quiet(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
+{
+    uint64_t first;
+
+    if (pair->key.receives) {
+        pair->staged      = pl_max_u64(pair->staged, epoch);
+        first             = stage(core, pair);
+        pair->quiet       = pl_max_u64(pair->quiet, epoch);
+        pair->quiet_after = last_received(core, pair, first);
+        if (pair->quiet_after == 0) {
+            report_quiet(core, pair);
+        }
+    } else if (pair->staged >= epoch) {
+        (void)stage(core, pair); /* a sender tells nobody */
+    }
+}
+
+void worker_pair_received(struct worker_core *core, const struct worker_launch *launch)
+{
+    struct worker_comm *pair;
+
+    if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV || launch->comm == 0) {
+        return;
+    }
+    pair = pair_of(core, launch->peer, true);
+    if (pair != NULL && pair->quiet_after != 0 && launch->seq >= pair->quiet_after) {
+        report_quiet(core, pair);
+    }
+}
+
+static void take_broken(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
+{
+    bool concerns = pair->key.epoch <= epoch;
+
+    pair->broken = pl_max_u64(pair->broken, epoch);
+    if (concerns &&
+        (pair->state == WORKER_PAIR_OPENING || pair->state == WORKER_PAIR_OPEN)) {
+        pair->state = WORKER_PAIR_ENDING;
+        core->config.ops->pair_abort(core->config.user, &pair->key);
+    } else if (pair->state == WORKER_PAIR_NONE || pair->state == WORKER_PAIR_CLOSED) {
+        now_quiet(core, pair, epoch);
+    }
+}
+
+static void take_staged(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
+{
+    pair->broken = pl_max_u64(pair->broken, epoch);
+    pair->staged = pl_max_u64(pair->staged, epoch);
+    if (pair->key.epoch <= epoch && pair->state != WORKER_PAIR_ENDING) {
+        (void)stage(core, pair); /* a sender tells nobody */
+    }
+}
+
+plasmon_status_t worker_pairs_take(struct worker_core *core,
+                                   const Plasmon__V1__WorkerCommand *command,
+                                   struct pl_err *err)
+{
+    const struct worker_ops *ops = core->config.ops;
+
+    /* First: what is over is not staged. */
+    for (size_t i = 0; ops->pair_open != NULL && i < command->n_sent; i++) {
+        ops->pair_sent(core->config.user, command->sent[i]);
+    }
+    for (size_t i = 0; ops->pair_open != NULL && i < command->n_pairs; i++) {
+        const Plasmon__V1__PairOrder *order = command->pairs[i];
+        struct worker_comm *pair            = pair_of(core, order->peer, order->receives);
+
+        if (pair == NULL) {
+            return pl_err_set(err, PLASMON_ENOMEM, "no memory for a pair");
+        }
+        if (order->state == PLASMON__V1__PAIR_STATE__PAIR_ID) {
+            pair->id_epoch = order->epoch;
+            memcpy(pair->id, order->id.data, sizeof(pair->id));
+        } else if (order->state == PLASMON__V1__PAIR_STATE__PAIR_BROKEN) {
+            take_broken(core, pair, order->epoch);
+        } else {
+            take_staged(core, pair, order->epoch);
+        }
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ what became of it */
+
+/* Its OPEN is at the front: nothing went since. */
+static void open_fail(struct worker_core *core, const struct worker_comm *pair,
+                      plasmon_status_t status, const char *text)
+{
+    struct worker_launch *front = core->queue.first;
+
+    if (front != NULL && front->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN &&
+        front->peer == pair->key.peer && receives(front) == pair->key.receives) {
+        worker_launch_fail(front, status, "no pair %s device %u: %s",
+                           pair->key.receives ? "from" : "to", pair->key.peer, text);
+    }
+}
+
+void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_key *key,
+                             plasmon_status_t status, const char *text, uint64_t bytes)
+{
+    struct worker_comm *pair = pair_of(core, key->peer, key->receives);
+    bool ending;
+
+    if (pair == NULL || pair->key.epoch != key->epoch) {
+        return;
+    }
+    ending = pair->state == WORKER_PAIR_ENDING;
+    if (status != PLASMON_OK) {
+        pair->state  = WORKER_PAIR_NONE;
+        pair->broken = pl_max_u64(pair->broken, key->epoch);
+        open_fail(core, pair, status, text);
+        if (ending || key->receives) {
+            now_quiet(core, pair, key->epoch);
+        }
+    } else if (pair->state == WORKER_PAIR_OPENING) {
+        pair->state = WORKER_PAIR_OPEN;
+        report(core, key, PLASMON__V1__PAIR_EVENT__PAIR_OPENED, bytes, NULL);
+    }
+}
+
+void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_key *key)
+{
+    struct worker_comm *pair = pair_of(core, key->peer, key->receives);
+
+    if (pair != NULL && pair->key.epoch == key->epoch) {
+        pair->state = WORKER_PAIR_CLOSED;
+        if (pair->broken >= key->epoch) {
+            now_quiet(core, pair, pair->broken);
+        }
+    }
+}
+
+void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key)
+{
+    struct worker_comm *pair = pair_of(core, key->peer, key->receives);
+
+    if (pair != NULL && pair->key.epoch == key->epoch &&
+        pair->state == WORKER_PAIR_ENDING) {
+        pair->state = WORKER_PAIR_NONE;
+        open_fail(core, pair, PLASMON_EWORKER, "it was broken before it was open");
+        now_quiet(core, pair, pair->broken);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ the front */
+
+static bool wait_for_pair(struct worker_core *core)
+{
+    core->waits_pair = true;
+    return false;
+}
+
+/* Nothing is on the device; if not, the front waits until that is so. */
+static bool quiet_device(struct worker_core *core)
+{
+    core->waits_quiet = !worker_streams_quiet(core);
+    return !core->waits_quiet;
+}
+
+static bool open_begin(struct worker_core *core, struct worker_comm *pair,
+                       struct worker_launch *launch)
+{
+    plasmon_status_t status;
+    bool remote =
+        worker_host_device_of(core, launch->peer) >= core->config.host_device_count;
+
+    if (!quiet_device(core)) {
+        return false;
+    }
+    if (pair->state == WORKER_PAIR_ENDING ||
+        (pair->key.receives && pair->id_epoch != launch->comm)) {
+        return wait_for_pair(core);
+    }
+    pair->key.epoch = launch->comm;
+    pair->state     = WORKER_PAIR_OPENING;
+    status          = core->config.ops->pair_open(core->config.user, &pair->key, remote,
+                                         pair->key.receives ? pair->id : NULL);
+    if (status == PLASMON_OK) {
+        return wait_for_pair(core);
+    }
+    worker_core_pair_opened(core, &pair->key, status, pl_status_text(status), 0);
+    return true;
+}
+
+static bool open_front(struct worker_core *core, struct worker_comm *pair,
+                       struct worker_launch *launch)
+{
+    bool mine = pair->key.epoch == launch->comm;
+
+    if (launch->comm <= pair->broken && !(mine && pair->state == WORKER_PAIR_ENDING)) {
+        worker_launch_fail(launch, PLASMON_EWORKER,
+                           "the pair with device %u was broken before it was open",
+                           launch->peer);
+        return true;
+    }
+    if (launch->failure != PLASMON_OK || (mine && pair->state == WORKER_PAIR_OPEN)) {
+        return true;
+    }
+    if (mine && pair->state != WORKER_PAIR_NONE) {
+        return wait_for_pair(core);
+    }
+    return open_begin(core, pair, launch);
+}
+
+static bool close_front(struct worker_core *core, struct worker_comm *pair,
+                        struct worker_launch *launch)
+{
+    if (pair->key.epoch != launch->comm || pair->state == WORKER_PAIR_NONE ||
+        pair->state == WORKER_PAIR_CLOSED) {
+        return true;
+    }
+    if (pair->state == WORKER_PAIR_OPEN) {
+        if (!quiet_device(core)) {
+            return false;
+        }
+        pair->state = WORKER_PAIR_CLOSING;
+        core->config.ops->pair_close(core->config.user, &pair->key);
+    }
+    return wait_for_pair(core);
+}
+
+static bool input_complete(struct worker_core *core, const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->after_count; i++) {
+        uint32_t device = worker_host_device_of(core, wire_point_device(launch->after[i]));
+
+        if (device < core->config.host_device_count &&
+            core->config.timelines[device] != NULL &&
+            !store_timeline_done(core->config.timelines[device],
+                                 wire_point_seq(launch->after[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool half_front(struct worker_core *core, struct worker_comm *pair,
+                       struct worker_launch *launch)
+{
+    if (launch->comm <= pair->staged) {
+        return true;
+    }
+    if (launch->comm <= pair->broken || launch->comm != pair->key.epoch ||
+        pair->state != WORKER_PAIR_OPEN) {
+        return wait_for_pair(core); /* the head says what is to become of it */
+    }
+    if (launch->failure == PLASMON_OK &&
+        (!input_complete(core, launch) ||
+         !core->config.ops->pair_room(core->config.user, pair->key.receives))) {
+        return wait_for_pair(core);
+    }
+    return true;
+}
+
+bool worker_pair_front(struct worker_core *core, struct worker_launch *launch)
+{
+    struct worker_comm *pair = core->config.ops->pair_open != NULL
+                                   ? pair_of(core, launch->peer, receives(launch))
+                                   : NULL;
+
+    if (pair == NULL) { /* the half goes by the host route, or the pair is not opened */
+        worker_launch_fail(launch, PLASMON_ENOTSUP, "this device takes part in no pairs");
+        return true;
+    }
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN:
+        return open_front(core, pair, launch);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE:
+        return close_front(core, pair, launch);
+    default:
+        return half_front(core, pair, launch);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ moving */
+
+bool worker_pair_usable(struct worker_core *core, const struct worker_launch *launch)
+{
+    const struct worker_comm *pair;
+
+    if (launch->comm == 0 || core->config.ops->pair_open == NULL) {
+        return false;
+    }
+    pair = pair_of(core, launch->peer, receives(launch));
+    return pair != NULL && pair->state == WORKER_PAIR_OPEN &&
+           pair->key.epoch == launch->comm && pair->broken < launch->comm;
+}
+
+plasmon_status_t worker_pair_enqueue(struct worker_core *core,
+                                     const struct worker_launch *launch, uint32_t stream,
+                                     uint64_t offset)
+{
+    const struct worker_half half = {
+        .key = {.peer = launch->peer, .receives = receives(launch), .epoch = launch->comm},
+        .host_device = worker_host_device_of(core, launch->peer),
+        .seq         = launch->seq,
+        .first_chunk = launch->offset,
+        .offset      = offset,
+        .bytes       = launch->operands[0].bytes,
+    };
+
+    return core->config.ops->pair_move(core->config.user, stream, &half);
+}
