@@ -189,7 +189,15 @@ static void settle(struct head_core *core, struct head_device *device,
     }
 }
 
-/* What an unfinished launch of the dead worker may have overwritten. */
+/* Unfinished for the dead worker, and still to be done. */
+static bool open_task(const struct head_task *task)
+{
+    return task != NULL && !task->ended &&
+           task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+}
+
+/* What an unfinished launch of the dead worker may have overwritten. One that it was to skip has not: whom that one would have harmed
+ * before it was to be skipped was told at that death. */
 struct overwritten {
     const struct head_buffer *buffer;
     struct pl_box box;
@@ -211,10 +219,10 @@ static void collect_overwritten(struct head_device *device, uint64_t enqueued,
          seq++) {
         const struct head_task *task = head_device_task(device, seq);
 
-        if (head_device_untouched(device, seq)) {
+        if (!open_task(task) || head_device_untouched(device, seq)) {
             continue;
         }
-        for (uint32_t i = 0; task != NULL && !task->ended && i < task->use_count; i++) {
+        for (uint32_t i = 0; i < task->use_count; i++) {
             struct overwritten *place;
 
             if (!task->uses[i].write) {
@@ -277,13 +285,6 @@ static void give_up(struct head_core *core, struct head_task *task,
         head_launch_skip(core, task);
     }
     head_failure_release(failure);
-}
-
-/* Unfinished for the dead worker, and still to be done. */
-static bool open_task(const struct head_task *task)
-{
-    return task != NULL && !task->ended &&
-           task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
 }
 
 /* The task that killed the worker, if there can be no doubt. */

@@ -321,6 +321,28 @@ TEST(what_had_not_begun_runs_again_even_in_place)
     end();
 }
 
+/* Behind a reader lies one that would have overwritten what it reads, and was cancelled in time. */
+TEST(a_launch_that_was_to_be_skipped_has_overwritten_nothing)
+{
+    begin(2);
+    submit(1, 0, 0);
+    done(1);
+    submit(2, 0, 0);
+    submit(3, 0, 101); /* reads what 1 made */
+    submit(4, 101, 0); /* would overwrite it, and is not sent yet */
+    cancel(4, false);
+    done(2);
+    ASSERT_STR(take(&head.sent), "1:run 2:run 3:run 4:skip ");
+    ASSERT_STR(take(&head.told), "1:ok 4:ECANCELLED 2:ok ");
+    hello(2, 4, 3, 2);
+    ASSERT_STR(take(&head.sent), "3:run 4:skip ");
+    ASSERT_STR(take(&head.told), "");
+    done(3);
+    done(4);
+    ASSERT_STR(take(&head.told), "3:ok ");
+    end();
+}
+
 TEST(untouched_means_nothing_once_the_barrier_is_done)
 {
     begin(0);
