@@ -271,7 +271,7 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
         cancel(core, client, frame->cancel[i], false);
     }
     for (size_t i = 0; i < frame->n_cancel_force; i++) {
-        cancel(core, client, frame->cancel_force[i], true);
+        cancel(core, client, frame->cancel_force[i], !pl_bug("head.force_ignored"));
     }
     for (size_t i = 0; i < frame->n_graph_release; i++) {
         head_graph_release(core, client, frame->graph_release[i]);

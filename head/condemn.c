@@ -60,7 +60,7 @@ void head_device_fence_again(struct head_core *core)
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 
-        if (device->fencing && !device->gone &&
+        if (device->fencing && !device->gone && !pl_bug("head.fence_once") &&
             core->now_ms - device->fence_ms >= FENCE_AGAIN_MS) {
             fence(core, device);
         }
@@ -90,6 +90,9 @@ bool head_device_fenced(struct head_device *device, const Plasmon__V1__WorkerHel
 
 bool head_device_untouched(const struct head_device *device, uint64_t seq)
 {
+    if (pl_bug("head.untouched_forgotten")) {
+        return false;
+    }
     for (size_t i = 0; i < device->untouched.items.count; i++) {
         const struct wire_range *range = pl_vec_at(&device->untouched.items, i);
 

@@ -15,6 +15,7 @@
  * does not show the *barrier* done, these have not begun. The barrier is the first launch from the condemned one on with its word
  * right behind it: a launch with a limit itself. If it ends in time after all, nobody is fenced.
  */
+#include "base/fault.h"
 #include "worker/core_int.h"
 
 #define POLL_NS  (5ull * 1000000u)    /* how late a begin may be seen */
@@ -134,7 +135,7 @@ static bool survey(struct worker_core *core, uint64_t barrier,
             return drained; /* fewer may be spared, and no wrong one */
         }
         drained &= (*bits & FOLLOWED_STUCK) != 0;
-        if (launch->seq == barrier) {
+        if (launch->seq == barrier || pl_bug("worker.untouched_early")) {
             of_stream[stream] |= FOLLOWED_UNTOUCHED; /* from the next one on */
         }
     }
@@ -242,7 +243,7 @@ static void stream_look(struct worker_core *core, uint32_t stream, uint64_t now_
     }
     if (mine->watched != begun) {
         mine->watched    = begun;
-        mine->watched_ns = now_ns;
+        mine->watched_ns = pl_bug("worker.limit_early") ? 0 : now_ns;
         return;
     }
     launch = launch_find(core, stream, begun);

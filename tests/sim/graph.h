@@ -90,6 +90,10 @@ struct graph_step {
     uint32_t pieces;
     uint64_t pause_ns; /* virtual time that passes before it */
     bool flush;
+    uint32_t time_limit_ms; /* RUN; 0: none */
+    bool endless;      /* RUN: its kernel does not end: a limit or a cancel must end it */
+    uint32_t lasts_us; /* RUN: it takes so long; 0: as others */
+    bool force;        /* CANCEL */
     /* A step of a recorded graph: several in a row are one launch. The first launch of a graph comes with its recording. */
     uint32_t recorded; /* which graph; 0: none */
     uint32_t launch;   /* from 0 */
@@ -113,6 +117,8 @@ struct graph {
     uint32_t unmap_permille;
     bool client_crashes;
     bool replays; /* nothing fails in it; some steps are recorded and launched again */
+    bool limits;  /* see sim_config */
+    uint32_t lasting_permille; /* of its tasks take their time */
     uint32_t recordings;
     uint32_t crash_step;   /* before it ... */
     uint32_t crash_client; /* ... this client dies */
@@ -131,6 +137,7 @@ struct graph_profile {
     uint32_t break_permille;
     uint32_t scarce_permille;       /* with little device memory */
     uint32_t client_crash_permille; /* a client dies on the way */
+    uint32_t limit_permille;        /* with time limits and cancels by force */
     uint32_t crashes_most;          /* in one graph; 0: 3 */
     uint32_t breaks_most;           /* 0: 4 */
     uint32_t check_every;
@@ -141,7 +148,7 @@ struct graph_coverage {
     uint64_t cell[GRAPH_MODES][GRAPH_VIEW_KINDS][GRAPH_RELATIONS][GRAPH_HOLDERS]
                  [GRAPH_FAILURES];
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
-        breaks, starvations, launches, replayed;
+        breaks, starvations, launches, replayed, over_limit, ended_by_force, fences;
 };
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);

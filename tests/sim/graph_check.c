@@ -5,6 +5,9 @@
  * WHAT MAY FAIL
  *   - a task with a failed input, and test_fail: they must fail
  *   - a task that was asked to be cancelled: ECANCELLED
+ *   - one whose kernel takes longer than its limit: ETIMELIMIT. Nobody else may, and one that does not end must fail, in this way
+ *     or another
+ *   - after a fence, what a crash may cost, but nobody runs out of retries, and not ECONSUMED what lay behind a launch over its limit
  *   - after a crash (sim_losses.c says of which launches): ECONSUMED a task whose input a begun launch of the dead worker had written
  *     over; EWORKER one that had begun, or a read whose bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the head's own copies and
  *     folds, if one of those had begun
@@ -133,6 +136,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
     switch (answer->status) {
     case PLASMON_ECANCELLED:
         return step->cancel_asked;
+    case PLASMON_ETIMELIMIT:
+        return step->time_limit_ms != 0 && step->lasts_us > step->time_limit_ms * 1000;
     case PLASMON_ECONSUMED:
         return (losses & SIM_LOSS_CONSUMED) != 0;
     case PLASMON_EWORKER:
@@ -142,7 +147,7 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_ELOST: /* a part of an array for which there was no room */
         return scarce;
     case PLASMON_EDEPENDENCY:
-        return scarce || (first_losses(check, answer) & SIM_LOSS_BEGUN) != 0;
+        return scarce || first_losses(check, answer) != 0;
     default:
         return false;
     }
@@ -401,15 +406,20 @@ static void check_run(struct check *check, const struct graph_step *step, uint32
     check->coverage->replayed += step->recorded != 0;
     cover(check, step, failed_input);
     if (answer->status == PLASMON_OK) {
-        if (must_fail) {
+        if (must_fail || step->endless) {
             sim_fail(check->sim, "step %u ended well and should have failed: %s", index,
-                     failed_input ? "an input failed" : "it is test_fail");
+                     failed_input    ? "an input failed"
+                     : step->endless ? "its kernel does not end"
+                                     : "it is test_fail");
         }
         check->coverage->tasks_done++;
         execute(check, step, index);
         return;
     }
     check->coverage->tasks_failed++;
+    check->coverage->over_limit += answer->status == PLASMON_ETIMELIMIT;
+    check->coverage->ended_by_force +=
+        answer->status == PLASMON_ECANCELLED && step->endless;
     if (!must_fail && !explained(check, step, answer)) {
         sim_fail(
             check->sim,
@@ -472,7 +482,7 @@ static void check_data(struct check *check, const struct graph_step *step, uint3
     } else if (!failed && !explained(check, step, answer) &&
                !(step->kind == GRAPH_MAP &&
                  (answer->status == PLASMON_EAGAIN || answer->status == PLASMON_ELOST) &&
-                 check->sim->crash_count > 0)) {
+                 check->sim->crash_count + check->sim->fence_count > 0)) {
         sim_fail(check->sim, "step %u should give bytes and failed: %s: %s", index,
                  pl_status_name(answer->status), answer->text);
     }
@@ -541,6 +551,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->graphs++;
     coverage->crashes += sim->crash_count;
     coverage->breaks += sim->break_count;
+    coverage->fences += sim->fence_count;
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         coverage->starvations += sim->workers[i].starvations;
         coverage->launches += sim->workers[i].launches_run;

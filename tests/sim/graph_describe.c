@@ -63,6 +63,11 @@ void graph_describe(const struct graph *graph, uint32_t first, struct pl_str *ou
         } else if (step->kind == GRAPH_CANCEL || step->kind == GRAPH_UNMAP) {
             pl_str_append(out, " step %u", step->target);
         }
+        if (step->time_limit_ms != 0 || step->endless || step->force) {
+            pl_str_append(out, ", limit %u ms%s%s", step->time_limit_ms,
+                          step->endless ? ", endless" : "",
+                          step->force ? ", by force" : "");
+        }
         if (step->place != 0) {
             pl_str_append(out, " on %u", step->place - 1);
         }

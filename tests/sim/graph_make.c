@@ -29,6 +29,36 @@ static struct graph_step *step_add(struct graph *graph, enum graph_step_kind kin
     return step;
 }
 
+/* Sometimes a limit that is enough, or a kernel that does not end: then something must end it, a limit or a cancel. */
+static void make_limit(struct graph *graph, struct graph_step *step, uint32_t index)
+{
+    struct graph_step *cancel;
+    bool limited = graph_chance(graph, 150);
+
+    if (strcmp(step->function, "test_fail") == 0) {
+        return;
+    }
+    step->time_limit_ms = limited ? (uint32_t)graph_between(graph, 5, 25) : 0;
+    step->endless       = graph_chance(graph, limited ? 250 : 15);
+    if (step->endless) {
+        step->lasts_us = SIM_ENDLESS_US;
+    } else if (limited &&
+               graph_chance(graph, 400)) { /* a little too long: it ends on its way out */
+        step->lasts_us =
+            step->time_limit_ms * 1000 + (uint32_t)graph_between(graph, 500, 9000);
+    } else if (!limited && graph_chance(graph, graph->lasting_permille)) {
+        step->lasts_us = (uint32_t)graph_between(graph, 200, 4000);
+    }
+    if ((step->endless && !limited) ||
+        graph_chance(graph, step->lasts_us != 0 ? 400 : 40)) {
+        cancel           = step_add(graph, GRAPH_CANCEL, step->client);
+        cancel->target   = index;
+        cancel->force    = true;
+        cancel->flush    = true;
+        cancel->pause_ns = graph_draw(graph, graph_chance(graph, 500) ? 50000 : 2000000);
+    }
+}
+
 static void make_run(struct graph *graph, uint32_t client)
 {
     uint32_t refs_before    = graph->ref_count;
@@ -36,6 +66,9 @@ static void make_run(struct graph *graph, uint32_t client)
     struct graph_step *step = step_add(graph, GRAPH_RUN, client);
 
     if (graph_make_call(graph, step)) {
+        if (graph->limits) {
+            make_limit(graph, step, steps_before);
+        }
         return;
     }
     memset(step, 0, sizeof(*step)); /* nothing fits: no such step */
@@ -247,6 +280,14 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
                      config->crashes_max == 0;
     if (graph->replays) {
         graph->cancel_weight = 0;
+    }
+    if (profile->limit_permille > 0 && !graph->replays) { /* no draw without */
+        graph->limits           = graph_chance(graph, profile->limit_permille);
+        graph->lasting_permille = graph_chance(graph, 300) ? 250 : 15;
+        config->limits          = graph->limits;
+        if (graph->limits && config->crashes_max == 0) {
+            config->retries = 1; /* nobody is charged, so that is enough */
+        }
     }
 }
 

@@ -140,7 +140,12 @@ static void play_run(struct graph *graph, struct graph_step *step, uint32_t inde
         }
         wire_arg(graph, &step->args[i], &task.args[i]);
     }
-    step->task = task.id;
+    step->task         = task.id;
+    task.time_limit_ms = step->time_limit_ms;
+    if (step->lasts_us != 0) {
+        PL_CHECK(pl_map_set(&client->sim->lasting, sim_task_key(client, task.id),
+                            (void *)(uintptr_t)step->lasts_us) == PLASMON_OK);
+    }
     if (step->recorded == 0) {
         step->answers[0] = sim_client_task(client, &task);
         return;
@@ -313,7 +318,7 @@ static void play_step(struct graph *graph, uint32_t index, struct sim *sim)
         break;
     case GRAPH_CANCEL:
         graph->steps[step->target].cancel_asked = true;
-        sim_client_cancel(client, graph->steps[step->target].task);
+        sim_client_cancel(client, graph->steps[step->target].task, step->force);
         break;
     case GRAPH_PUBLISH:
     case GRAPH_LOOKUP:
@@ -402,6 +407,9 @@ bool graph_play(struct graph *graph, struct sim *sim)
         struct until until = {.sim = sim, .at_ns = sim->now_ns + graph->steps[i].pause_ns};
 
         if (graph->steps[i].pause_ns > 0) {
+            if (graph->limits) { /* the next event may be the end of what does not end */
+                sim_look_at(sim, graph->steps[i].pause_ns);
+            }
             (void)sim_run_until(sim, time_came, &until);
         }
         if (graph->client_crashes && i == graph->crash_step) {

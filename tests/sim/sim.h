@@ -9,6 +9,7 @@
  *   sim_ops.c      struct worker_ops on top of them
  *   sim_worker.c   a worker process: core, link; crash and restart
  *   sim_reports.c  what it reports
+ *   sim_limits.c   launches that do not end, and what ending them may cost
  *   sim_head.c     the head process: core and links
  *   sim_client.c   a client: sending, answers, reconnecting
  *   sim_calls.c    what it asks for: frames made by hand
@@ -36,6 +37,7 @@
 #include "worker/core.h"
 
 enum {
+    SIM_ENDLESS_US      = 60000000, /* of a kernel that does not end */
     SIM_DEVICES_MAX     = 4,
     SIM_CLIENTS_MAX     = 3,
     SIM_ARGS_MAX        = 6,
@@ -61,6 +63,8 @@ bool sim_chance(struct sim *sim, uint64_t permille);
 
 /* The first failure stays; the run ends at the next step. */
 void sim_fail(struct sim *sim, const char *format, ...) PL_PRINTF(2, 3);
+/* Time passes from event to event: one that does nothing, so that the clock stands there once. */
+void sim_look_at(struct sim *sim, uint64_t delay_ns);
 /* With PLASMON_SIM_TRACE set: a line on stdout, for reading what a seed does. */
 void sim_trace(struct sim *sim, const char *format, ...) PL_PRINTF(2, 3);
 void *sim_alloc(size_t bytes); /* zeroed; a test that runs out of memory stops */
@@ -157,6 +161,7 @@ struct sim_op {
 struct sim_stream {
     struct sim_worker *worker;
     uint32_t index;
+    uint64_t begun_ns; /* when it last wrote that a launch with a limit begins */
     struct pl_list ops;
     uint64_t enqueued;
     uint64_t completed;
@@ -187,6 +192,23 @@ struct sim_fresh {
     uint64_t seq;
     uint32_t slot;
     uint32_t generation;
+};
+
+/* Of an incarnation: launches that must not go on (sim_limits.c). */
+struct sim_limits {
+    uint64_t tick_due_ns; /* the worker wants to look at the clock then */
+    uint32_t condemned_count;
+    uint64_t condemned; /* the last one that was told */
+    plasmon_status_t status;
+    uint64_t fence_asked_ns; /* 0: not asked */
+    uint32_t orders_lost;
+    uint64_t barrier;
+    struct wire_ranges untouched; /* what the worker claims not to have begun */
+    struct pl_map started;        /* seqs whose work has begun in truth */
+    struct pl_map limit_ms;       /* of launches with one */
+    struct pl_map
+        behind; /* seqs in the stream of a launch over its limit, when it was ended */
+    bool fenced;
 };
 
 struct sim_worker {
@@ -235,6 +257,7 @@ struct sim_worker {
     struct pl_vec
         uses; /* sim_losses.c: of the launches that were sent since the last crash */
     struct pl_vec data; /* struct sim_read_back */
+    struct sim_limits limits;
     bool flush_pending;
     bool wake_pending;
     bool doorbell_pending;
@@ -267,6 +290,7 @@ struct sim_task {
     uint64_t put_offset;
     uint32_t place; /* 0: anywhere; device index + 1 */
     uint32_t retries;
+    uint32_t time_limit_ms;
     bool donatable;
     uint64_t graph; /* recorded in it; or which one ends, or is launched */
 };
@@ -344,6 +368,7 @@ struct sim_client {
     struct pl_vec locates;
     struct pl_vec reads;
     struct pl_vec cancels;
+    struct pl_vec cancels_force;
     struct pl_vec graph_releases; /* uint64_t */
     struct pl_vec opens;
     struct pl_vec seals;
@@ -383,7 +408,7 @@ struct sim_answer *sim_client_publish(struct sim_client *client, const char *nam
 struct sim_answer *sim_client_lookup(struct sim_client *client, const char *name,
                                      uint64_t new_ref);
 void sim_client_release(struct sim_client *client, uint64_t ref);
-void sim_client_cancel(struct sim_client *client, uint64_t task);
+void sim_client_cancel(struct sim_client *client, uint64_t task, bool force);
 void sim_client_flush(struct sim_client *client);
 void sim_client_bye(struct sim_client *client);
 void sim_client_crash(struct sim_client *client);
@@ -410,6 +435,9 @@ struct sim_report {
     uint64_t hole;
     plasmon_status_t status;
     char *text; /* owned */
+    bool fence; /* of a condemned launch, with what follows */
+    uint64_t barrier;
+    struct wire_ranges untouched;
 };
 struct sim_read_back {
     uint64_t request;
@@ -430,6 +458,24 @@ void sim_reports_clear(struct sim_worker *worker);
 void sim_worker_hello(struct sim_worker *worker);
 void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out);
 extern const struct worker_ops sim_worker_ops;
+
+void sim_ranges_copy(struct wire_ranges *to, const struct wire_ranges *from);
+void sim_limits_init(struct sim_worker *worker);
+void sim_limits_forget(struct sim_worker *worker); /* a new incarnation */
+void sim_limits_finish(struct sim_worker *worker);
+void sim_limits_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch);
+/* What the worker's loop does about time, whenever it was awake. */
+void sim_limits_tick(struct sim_worker *worker);
+/* How long the op takes if its task has a time of its own; 0: it has none. */
+uint64_t sim_limits_duration(const struct sim_worker *worker, const struct sim_op *op);
+void sim_limits_started(struct sim_worker *worker, const struct sim_op *op);
+void sim_limits_condemned(struct sim_worker *worker,
+                          const struct worker_condemned *condemned);
+/* The head's order, on its way to the store. */
+void sim_limits_order(struct sim_worker *worker, uint32_t incarnation);
+void sim_limits_check(struct sim_worker *worker);
+/* Did this launch lie behind one that was ended for its limit, so that it may come again whatever it does? After the crash. */
+bool sim_limits_sheltered(const struct sim_worker *worker, uint64_t seq);
 
 void sim_streams_init(struct sim_worker *worker);
 void sim_streams_drop(struct sim_worker *worker,
@@ -501,6 +547,7 @@ struct sim_config {
     uint32_t crash_millionth;
     uint32_t breaks_max;
     uint32_t break_millionth;
+    bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
     uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
 };
 
@@ -539,7 +586,9 @@ struct sim {
 
     uint32_t crash_count;
     uint32_t break_count;
-    struct pl_vec crash_times; /* uint64_t */
+    uint32_t fence_count;
+    struct pl_vec crash_times; /* uint64_t; of fences too */
+    struct pl_map lasting;     /* task key -> microseconds that its kernel takes */
     struct pl_map losses;      /* sim_losses.c: task -> what crashes may have cost it */
     uint32_t own_losses;       /* the same, of the head's own launches */
     struct pl_map ran_on;      /* client task -> device + 1 of its launch, both clients' */
@@ -567,6 +616,7 @@ uint32_t sim_losses_of(const struct sim *sim, uint64_t task);
 void sim_losses_init(struct sim_worker *worker);
 void sim_losses_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch);
 void sim_losses_crash(struct sim_worker *worker); /* its streams have stopped */
+uint64_t sim_losses_task(const struct sim_worker *worker, uint64_t seq); /* its key, or 0 */
 /* Key of ran_on and losses. */
 uint64_t sim_task_key(const struct sim_client *client, uint64_t task);
 /* Who waits for what. */

@@ -120,6 +120,7 @@ void sim_client_record(struct sim_client *client, const struct sim_task *task)
     out->function      = task->function == NULL ? 0 : pl_hash_name(task->function);
     out->place         = task->place;
     out->retries       = task->retries;
+    out->time_limit_ms = task->time_limit_ms;
     out->put_offset    = task->put_offset;
     out->put_donatable = task->donatable;
     out->graph         = task->graph;
@@ -277,12 +278,12 @@ void sim_client_graph_release(struct sim_client *client, uint64_t graph)
     *out = graph;
 }
 
-void sim_client_cancel(struct sim_client *client, uint64_t task)
+void sim_client_cancel(struct sim_client *client, uint64_t task, bool force)
 {
     uint64_t *out;
 
     begin(client, TAIL_CANCEL);
-    out = pl_vec_push(&client->cancels);
+    out = pl_vec_push(force ? &client->cancels_force : &client->cancels);
     PL_CHECK(out != NULL);
     *out = task;
 }
@@ -298,9 +299,9 @@ void sim_client_bye(struct sim_client *client)
 void sim_frame_clear(struct sim_client *client)
 {
     struct pl_vec *const lists[] = {
-        &client->tasks,     &client->ranges,         &client->locates, &client->reads,
-        &client->cancels,   &client->graph_releases, &client->opens,   &client->seals,
-        &client->publishes, &client->lookups};
+        &client->tasks,   &client->ranges,        &client->locates,        &client->reads,
+        &client->cancels, &client->cancels_force, &client->graph_releases, &client->opens,
+        &client->seals,   &client->publishes,     &client->lookups};
 
     for (size_t i = 0; i < PL_COUNT(lists); i++) {
         pl_vec_clear(lists[i]);
@@ -328,6 +329,8 @@ void sim_client_flush(struct sim_client *client)
     frame->graph_release   = client->graph_releases.items;
     frame->n_cancel        = client->cancels.count;
     frame->cancel          = client->cancels.items;
+    frame->n_cancel_force  = client->cancels_force.count;
+    frame->cancel_force    = client->cancels_force.items;
     frame->n_put_open      = client->opens.count;
     frame->put_open        = client->opens.items;
     frame->n_put_seal      = client->seals.count;

@@ -282,6 +282,7 @@ void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index
                                   .locates        = PL_VEC_INIT(Plasmon__V1__Locate *),
                                   .reads          = PL_VEC_INIT(Plasmon__V1__Read *),
                                   .cancels        = PL_VEC_INIT(uint64_t),
+                                  .cancels_force  = PL_VEC_INIT(uint64_t),
                                   .graph_releases = PL_VEC_INIT(uint64_t),
                                   .opens          = PL_VEC_INIT(Plasmon__V1__PutOpen *),
                                   .seals          = PL_VEC_INIT(Plasmon__V1__PutSeal *),
@@ -305,9 +306,9 @@ void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index
 void sim_client_finish(struct sim_client *client)
 {
     struct pl_vec *const lists[] = {
-        &client->tasks,     &client->ranges,         &client->locates, &client->reads,
-        &client->cancels,   &client->graph_releases, &client->opens,   &client->seals,
-        &client->publishes, &client->lookups};
+        &client->tasks,   &client->ranges,        &client->locates,        &client->reads,
+        &client->cancels, &client->cancels_force, &client->graph_releases, &client->opens,
+        &client->seals,   &client->publishes,     &client->lookups};
     uint64_t key;
     void *value;
 

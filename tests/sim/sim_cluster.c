@@ -110,6 +110,7 @@ bool sim_step(struct sim *sim)
     if (sim->steps % SEALED_EVERY == 0) {
         for (uint32_t i = 0; i < sim->config.devices; i++) {
             sim_memory_check_sealed(&sim->workers[i]);
+            sim_limits_check(&sim->workers[i]);
         }
     }
     if (sim->steps > STEPS_MAX) {
@@ -261,6 +262,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     sim->crash_times = PL_VEC_INIT(uint64_t);
     pl_map_init(&sim->ran_on);
     pl_map_init(&sim->losses);
+    pl_map_init(&sim->lasting);
     PL_CHECK(wire_arena_init(&sim->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
     for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
         sim->host_device_of[i] = WORKER_DEVICE_PENDING;
@@ -304,6 +306,7 @@ void sim_destroy(struct sim *sim)
     pl_vec_finish(&sim->crash_times);
     pl_map_finish(&sim->ran_on);
     pl_map_finish(&sim->losses);
+    pl_map_finish(&sim->lasting);
     wire_arena_finish(&sim->arena);
     pl_free(sim);
 }

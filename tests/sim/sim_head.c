@@ -53,9 +53,10 @@ static void op_worker_command(void *user, uint32_t device, const uint8_t *body,
 
 static void op_fence(void *user, uint32_t device)
 {
-    struct sim *sim = user;
+    struct sim *sim           = user;
+    struct sim_worker *worker = sim_worker_of(sim, device);
 
-    sim_worker_crash(sim_worker_of(sim, device), "fenced");
+    sim_limits_order(worker, sim->head_workers[worker->host_device].incarnation);
 }
 
 static void op_session_ended(void *user, uint64_t session)

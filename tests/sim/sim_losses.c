@@ -10,6 +10,9 @@
  *
  * A launch that is over and marked as failed counts as well: it may have written, and its reason has died with the worker.
  *
+ * A FENCE is a crash that the head has ordered. It is charged to nobody, so it is no reason to run out of retries; and what lay behind a
+ * launch that was ended for its limit may come again even if it is consumed (sim_limits.c).
+ *
  * Whatever else fails after a crash must depend on one of those. The head's own launches (copies, folds) belong to no task, so of them
  * is only known that there was one.
  */
@@ -71,13 +74,26 @@ void sim_losses_note(struct sim_worker *worker, const Plasmon__V1__Launch *launc
     }
 }
 
+uint64_t sim_losses_task(const struct sim_worker *worker, uint64_t seq)
+{
+    for (size_t i = worker->uses.count; i-- > 0;) {
+        const struct use *use = pl_vec_at(&worker->uses, i);
+
+        if (use->seq == seq) {
+            return use->task;
+        }
+    }
+    return 0;
+}
+
 /* Every later begun write into what this one reads. */
 static bool overwritten(const struct sim_worker *worker, const struct use *read)
 {
     for (size_t i = 0; i < worker->uses.count; i++) {
         const struct use *write = pl_vec_at(&worker->uses, i);
 
-        if (write->writes && write->buffer == read->buffer && write->seq > read->seq) {
+        if (write->writes && write->buffer == read->buffer && write->seq > read->seq &&
+            !sim_limits_sheltered(worker, write->seq)) {
             return true;
         }
     }
@@ -117,8 +133,11 @@ void sim_losses_crash(struct sim_worker *worker)
     for (size_t i = 0; i < begun; i++) {
         const struct use *use = pl_vec_at(&worker->uses, i);
 
-        lose(worker->sim, use->task, SIM_LOSS_BEGUN);
-        if (use->consumes || (use->reads && overwritten(worker, use))) {
+        if (!worker->limits.fenced || store_timeline_failed(worker->timeline, use->seq)) {
+            lose(worker->sim, use->task, SIM_LOSS_BEGUN);
+        }
+        if ((use->consumes && !sim_limits_sheltered(worker, use->seq)) ||
+            (use->reads && overwritten(worker, use))) {
             lose(worker->sim, use->task, SIM_LOSS_CONSUMED);
         }
     }

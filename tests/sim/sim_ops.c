@@ -393,6 +393,9 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
                      (unsigned long long)op->value);
         }
         *op->word = op->value;
+        if (op->word == &worker->timeline->begun[stream->index].value) {
+            stream->begun_ns = worker->sim->now_ns;
+        }
         sim_worker_wake(worker);
         break;
     }
@@ -512,21 +515,23 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
     sim_worker_flush_soon(worker);
 }
 
-/* No task of these programs has a limit or is cancelled by force, so what comes here was cancelled in the queue. */
 static void op_report_condemned(void *user, const struct worker_condemned *condemned)
 {
     struct sim_worker *worker = user;
     struct sim_report *report = pl_vec_push(&worker->condemned);
 
     PL_CHECK(report != NULL);
-    if (condemned->fence) {
-        sim_fail(worker->sim, "device %u: wants to be fenced because of launch %llu",
-                 worker->host_device, (unsigned long long)condemned->seq);
-    }
-    *report = (struct sim_report){.seq    = condemned->seq,
-                                  .status = condemned->status,
-                                  .text   = pl_strdup(condemned->text)};
+    *report = (struct sim_report){.seq     = condemned->seq,
+                                  .status  = condemned->status,
+                                  .text    = pl_strdup(condemned->text),
+                                  .fence   = condemned->fence,
+                                  .barrier = condemned->barrier};
     PL_CHECK(report->text != NULL);
+    wire_ranges_init(&report->untouched);
+    if (condemned->fence) {
+        sim_ranges_copy(&report->untouched, condemned->untouched);
+    }
+    sim_limits_condemned(worker, condemned);
     sim_worker_flush_soon(worker);
 }
 

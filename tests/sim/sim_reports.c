@@ -66,9 +66,17 @@ static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *fram
 
         frame->condemned[i] = arena_take(sim, 1, sizeof(Plasmon__V1__Condemned));
         plasmon__v1__condemned__init(frame->condemned[i]);
-        frame->condemned[i]->seq    = report->seq;
-        frame->condemned[i]->status = report->status;
-        frame->condemned[i]->text   = report->text;
+        frame->condemned[i]->seq         = report->seq;
+        frame->condemned[i]->status      = report->status;
+        frame->condemned[i]->text        = report->text;
+        frame->condemned[i]->fence       = report->fence;
+        frame->condemned[i]->barrier     = report->barrier;
+        n                                = report->untouched.items.count;
+        frame->condemned[i]->n_untouched = n;
+        frame->condemned[i]->untouched =
+            arena_take(sim, n, sizeof(*frame->condemned[i]->untouched));
+        ranges_put(&report->untouched, arena_take(sim, n, sizeof(Plasmon__V1__Range)),
+                   frame->condemned[i]->untouched);
     }
     frame->n_data = worker->data.count;
     frame->data   = arena_take(sim, frame->n_data, sizeof(*frame->data));
@@ -90,7 +98,10 @@ void sim_reports_clear(struct sim_worker *worker)
         pl_free(((struct sim_report *)pl_vec_at(&worker->failed, i))->text);
     }
     for (size_t i = 0; i < worker->condemned.count; i++) {
-        pl_free(((struct sim_report *)pl_vec_at(&worker->condemned, i))->text);
+        struct sim_report *report = pl_vec_at(&worker->condemned, i);
+
+        pl_free(report->text);
+        wire_ranges_finish(&report->untouched);
     }
     pl_vec_clear(&worker->condemned);
     for (size_t i = 0; i < worker->data.count; i++) {

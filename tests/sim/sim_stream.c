@@ -123,6 +123,16 @@ static uint64_t op_duration(struct sim *sim, const struct sim_op *op)
     }
 }
 
+static uint64_t op_start(struct sim_worker *worker, const struct sim_op *op)
+{
+    uint64_t own_ns = worker->sim->config.limits ? sim_limits_duration(worker, op) : 0;
+
+    if (worker->sim->config.limits) {
+        sim_limits_started(worker, op);
+    }
+    return own_ns != 0 ? own_ns : op_duration(worker->sim, op);
+}
+
 static void stream_kick(struct sim_stream *stream)
 {
     const struct sim_op *op = pl_list_first(&stream->ops, struct sim_op, link);
@@ -131,7 +141,7 @@ static void stream_kick(struct sim_stream *stream)
         return;
     }
     stream->running = true;
-    sim_after(stream->worker->sim, op_duration(stream->worker->sim, op), op_finish, stream,
+    sim_after(stream->worker->sim, op_start(stream->worker, op), op_finish, stream,
               stream->worker->life, NULL);
 }
 

@@ -49,6 +49,9 @@ static void core_advance(struct sim_worker *worker)
         worker->poll_pending = true;
         sim_after(worker->sim, POLL_NS, worker_poll, worker, worker->life, NULL);
     }
+    if (worker->sim->config.limits) {
+        sim_limits_tick(worker);
+    }
 }
 
 static void worker_poll(void *user, uint64_t arg, void *data)
@@ -112,6 +115,7 @@ static void note_launch(struct sim_worker *worker, const Plasmon__V1__Launch *la
     struct sim *sim = worker->sim;
 
     sim_losses_note(worker, launch);
+    sim_limits_note(worker, launch);
     for (size_t i = 0; i < launch->n_operands; i++) {
         uint32_t slot = wire_buffer_slot(launch->operands[i]->buffer);
 
@@ -365,6 +369,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     sim_trace(sim, "device %u crashes", worker->host_device);
     sim_streams_drop(worker, true);
     sim_losses_crash(worker);
+    sim_limits_forget(worker);
     sim_streams_kick(sim); /* the last thing that it did may have been to write a word */
     worker->alive = false;
     worker->life++;
@@ -403,6 +408,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .condemned     = PL_VEC_INIT(struct sim_report),
                                   .data          = PL_VEC_INIT(struct sim_read_back)};
     sim_losses_init(worker);
+    sim_limits_init(worker);
 
     worker->table    = map_zero(sizeof(*worker->table));
     worker->timeline = map_zero(sizeof(*worker->timeline));
@@ -443,6 +449,7 @@ void sim_worker_finish(struct sim_worker *worker)
     pl_vec_finish(&worker->failed);
     pl_vec_finish(&worker->starved);
     pl_vec_finish(&worker->condemned);
+    sim_limits_finish(worker);
     pl_vec_finish(&worker->data);
     (void)munmap(worker->table, sizeof(*worker->table));
     (void)munmap(worker->timeline, sizeof(*worker->timeline));

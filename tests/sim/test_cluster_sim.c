@@ -1,5 +1,6 @@
 /*
- * A cluster under faults: broken connections, crashing workers, dying clients, full devices, each alone and all at once.
+ * A cluster under faults: broken connections, crashing workers, dying clients, full devices, kernels that do not end, each alone and all
+ * at once.
  *
  * In every run, checked by the simulation itself: the head's invariants after every step; sealed entries keep their bytes; no frame
  * is lost or taken twice; every future resolves, once; nothing waits for ever; what is answered is what sequential execution
@@ -52,6 +53,15 @@ static void run_seeds(const struct graph_profile *profile, struct graph_coverage
            (unsigned long long)out_sum->tasks_done,
            (unsigned long long)out_sum->tasks_failed, (unsigned long long)out_sum->crashes,
            (unsigned long long)out_sum->breaks, (unsigned long long)out_sum->starvations);
+}
+
+static void print_limits(const struct graph_coverage *of)
+{
+    printf(
+        "# %llu tasks over their limit, %llu that do not end were cancelled, %llu workers "
+        "fenced\n",
+        (unsigned long long)of->over_limit, (unsigned long long)of->ended_by_force,
+        (unsigned long long)of->fences);
 }
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
@@ -111,6 +121,41 @@ TEST(full_devices_fail_tasks_and_hang_nobody)
     ASSERT_TRUE(sum.starvations > 0);
 }
 
+/* Limits, cancels by force, and the fences that they take; an order to fence may be lost on the way. */
+TEST(launches_that_do_not_end_cost_only_themselves_and_what_was_cut_short)
+{
+    static const struct graph_profile profile = {.devices_min    = 1,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 40,
+                                                 .steps_max      = 120,
+                                                 .limit_permille = 1000,
+                                                 .check_every    = 1};
+
+    run_seeds(&profile, &sum);
+    print_limits(&sum);
+    ASSERT_TRUE(sum.crashes == 0 && sum.fences > 0);
+    ASSERT_TRUE(sum.over_limit > 0 && sum.ended_by_force > 0);
+    ASSERT_TRUE(sum.tasks_done > sum.tasks_failed);
+}
+
+TEST(launches_that_do_not_end_on_workers_that_crash_behind_connections_that_break)
+{
+    static const struct graph_profile profile = {.devices_min    = 1,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 40,
+                                                 .steps_max      = 120,
+                                                 .limit_permille = 1000,
+                                                 .crash_permille = 700,
+                                                 .crashes_most   = 4,
+                                                 .break_permille = 700,
+                                                 .breaks_most    = 10,
+                                                 .check_every    = 1};
+
+    run_seeds(&profile, &sum);
+    print_limits(&sum);
+    ASSERT_TRUE(sum.crashes > 0 && sum.breaks > 0 && sum.fences > 0);
+}
+
 TEST(everything_at_once)
 {
     static const struct graph_profile profile = {.devices_min           = 2,
@@ -123,9 +168,11 @@ TEST(everything_at_once)
                                                  .breaks_most           = 20,
                                                  .scarce_permille       = 150,
                                                  .client_crash_permille = 300,
+                                                 .limit_permille        = 300,
                                                  .check_every           = 1};
 
     run_seeds(&profile, &sum);
+    print_limits(&sum);
     ASSERT_TRUE(sum.crashes > 0 && sum.breaks > 0);
 }
 

@@ -26,8 +26,16 @@ static const struct graph_profile profile = {.devices_min     = 1,
                                              .scarce_permille = 50,
                                              .check_every     = 100};
 
+/* For bugs about launches that must not go on; crashes and breaks would hide some of them. */
+static const struct graph_profile with_limits = {.devices_min    = 1,
+                                                 .devices_max    = 2,
+                                                 .steps_min      = 30,
+                                                 .steps_max      = 80,
+                                                 .limit_permille = 1000,
+                                                 .check_every    = 100};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
-static void hunt(const char *bug, uint64_t graphs)
+static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
 
@@ -35,7 +43,7 @@ static void hunt(const char *bug, uint64_t graphs)
     pl_log_set_sink(NULL, NULL);
     pl_bug_arm(bug);
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + graphs; seed++) {
-        if (!graph_run(seed, &profile, coverage, false)) {
+        if (!graph_run(seed, programs, coverage, false)) {
             printf("# %s: found by seed %llu\n", bug, (unsigned long long)seed);
             (void)fflush(stdout);
             _exit(FOUND);
@@ -44,7 +52,8 @@ static void hunt(const char *bug, uint64_t graphs)
     _exit(NOT_FOUND);
 }
 
-static void assert_found(const char *bug, uint64_t graphs)
+static void assert_found(const char *bug, const struct graph_profile *programs,
+                         uint64_t graphs)
 {
     int status = 0;
     pid_t child;
@@ -57,7 +66,7 @@ static void assert_found(const char *bug, uint64_t graphs)
     child = fork();
     ASSERT_TRUE(child >= 0);
     if (child == 0) {
-        hunt(bug, graphs);
+        hunt(bug, programs, graphs);
     }
     ASSERT_TRUE(waitpid(child, &status, 0) == child);
     if (WIFSIGNALED(status)) {
@@ -72,10 +81,15 @@ static void assert_found(const char *bug, uint64_t graphs)
     }
 }
 
-#define FINDS(name, bug)                \
-    TEST(random_programs_notice_##name) \
-    {                                   \
-        assert_found(bug, GRAPHS_MAX);  \
+#define FINDS(name, bug)                         \
+    TEST(random_programs_notice_##name)          \
+    {                                            \
+        assert_found(bug, &profile, GRAPHS_MAX); \
+    }
+#define FINDS_WITH_LIMITS(name, bug)                     \
+    TEST(random_programs_notice_##name)                  \
+    {                                                    \
+        assert_found(bug, &with_limits, 2 * GRAPHS_MAX); \
     }
 
 FINDS(a_write_that_does_not_wait_for_readers, "head.skip_war")
@@ -94,10 +108,17 @@ FINDS(a_wait_for_another_device_left_out, "worker.skip_wait")
 FINDS(a_join_of_streams_left_out, "worker.skip_join")
 FINDS(a_failed_result_that_is_sealed, "worker.seal_failed")
 
+FINDS_WITH_LIMITS(a_limit_that_is_over_too_early, "worker.limit_early")
+FINDS_WITH_LIMITS(a_claim_that_what_runs_has_not_begun, "worker.untouched_early")
+FINDS_WITH_LIMITS(a_claim_of_untouched_launches_that_is_forgotten,
+                  "head.untouched_forgotten")
+FINDS_WITH_LIMITS(an_order_to_fence_that_is_lost, "head.fence_once")
+FINDS_WITH_LIMITS(a_cancel_by_force_that_is_none, "head.force_ignored")
+
 /* It takes a crash within the microseconds between a failure and its report. */
 TEST(random_programs_notice_a_failure_that_dies_with_its_worker)
 {
-    assert_found("worker.forget_failures", 10 * GRAPHS_MAX);
+    assert_found("worker.forget_failures", &profile, 10 * GRAPHS_MAX);
 }
 
 /* The other half of the claim: with nothing armed, the same programs pass. */
@@ -110,6 +131,7 @@ TEST(the_same_programs_pass_without_a_bug)
     pl_log_set_sink(NULL, NULL);
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX; seed++) {
         ASSERT_TRUE(graph_run(seed, &profile, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &with_limits, coverage, true));
     }
     pl_free(coverage);
 }
