@@ -1,6 +1,6 @@
-# gRPC C core, protobuf-c and hiredis from the system, linked statically when PLASMON_STATIC_DEPS is ON, so that an
+# gRPC C core, protobuf-c, OpenSSL and hiredis from the system, linked statically when PLASMON_STATIC_DEPS is ON, so that an
 # installed tree runs where they are not installed.
-option(PLASMON_STATIC_DEPS "Link gRPC, protobuf-c, hiredis and OpenBLAS statically" ON)
+option(PLASMON_STATIC_DEPS "Link gRPC, protobuf-c, hiredis, OpenSSL and OpenBLAS statically" ON)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(GRPC REQUIRED grpc)
 pkg_check_modules(PROTOBUF_C REQUIRED libprotobuf-c)
@@ -19,6 +19,15 @@ if(PLASMON_STATIC_DEPS)
 else()
   target_link_libraries(plasmon_protobuf_c INTERFACE ${PROTOBUF_C_LINK_LIBRARIES})
   target_link_libraries(plasmon_grpc INTERFACE ${GRPC_LINK_LIBRARIES})
+endif()
+# Of the same release as gRPC's, which has it inside too: the linker takes each of its objects once.
+find_path(PLASMON_OPENSSL_INCLUDE openssl/ssl.h REQUIRED)
+add_library(plasmon_openssl INTERFACE)
+target_include_directories(plasmon_openssl SYSTEM INTERFACE ${PLASMON_OPENSSL_INCLUDE})
+if(PLASMON_STATIC_DEPS)
+  target_link_libraries(plasmon_openssl INTERFACE -l:libssl.a -l:libcrypto.a -ldl -pthread)
+else()
+  target_link_libraries(plasmon_openssl INTERFACE ssl crypto)
 endif()
 find_path(PLASMON_CBLAS_INCLUDE cblas.h PATH_SUFFIXES x86_64-linux-gnu openblas-pthread x86_64-linux-gnu/openblas-pthread REQUIRED)
 add_library(plasmon_blas INTERFACE)

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "store/options.h"
+
 #define STORE_BULK_ADDRESS_BYTES 64
 
 /*
@@ -12,5 +14,7 @@
  * Returns option, "none", or out (STORE_BULK_ADDRESS_BYTES).
  */
 const char *store_bulk_address(const char *option, const char *head, char *out);
+/* Objects cross a network only as the operator allowed: encrypted, or in the clear where that was said to be all right. EPERM. */
+plasmon_status_t store_bulk_check(const struct store_options *options, struct pl_err *err);
 
 #endif

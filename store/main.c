@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "rpc/rpc.h"
+#include "store/bulk_address.h"
 #include "store/daemon.h"
 #include "store/node.h"
 #include "store/process.h"
@@ -102,7 +103,8 @@ int main(int argc, char **argv)
         return 0;
     }
     if (log_open(&options, &err) != PLASMON_OK ||
-        token_read(options.token_file, token, &err) != PLASMON_OK) {
+        token_read(options.token_file, token, &err) != PLASMON_OK ||
+        store_bulk_check(&options, &err) != PLASMON_OK) {
         (void)fprintf(stderr, "plasmon-store: %s\n", err.text);
         return 2;
     }

@@ -24,6 +24,10 @@ struct store_options {
     const char *log;
     const char *bulk_address; /* NULL: auto */
     const char *bulk_ports;   /* NULL: any */
+    bool bulk_plain; /* the network is the operator's own: objects cross it in the clear */
+    const char *tls_cert; /* all three or none */
+    const char *tls_key;
+    const char *tls_ca;
     uint32_t worker_lease_ms;
     uint32_t drain_deadline_ms; /* 0: leave at once */
     bool allow_source;          /* workers run C text of clients */

@@ -221,7 +221,7 @@ struct worker_argv {
     char incarnation[16];
     char token[1100];
     char log[32];
-    char *argv[36];
+    char *argv[48];
     char bulk_address[STORE_BULK_ADDRESS_BYTES];
     const char *environ_add[3];
 };
@@ -277,6 +277,11 @@ static void argv_fill(const struct store_daemon *daemon, const struct store_work
     }
     if (daemon->options->bulk_ports != NULL) {
         argv_add(args, &count, "--bulk-ports", daemon->options->bulk_ports);
+    }
+    if (daemon->options->tls_cert != NULL) {
+        argv_add(args, &count, "--tls-cert", daemon->options->tls_cert);
+        argv_add(args, &count, "--tls-key", daemon->options->tls_key);
+        argv_add(args, &count, "--tls-ca", daemon->options->tls_ca);
     }
     if (daemon->options->library_dir != NULL) {
         argv_add(args, &count, "--library-dir", daemon->options->library_dir);

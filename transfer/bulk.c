@@ -36,6 +36,13 @@ static plasmon_status_t open_all(struct transfer_bulk *bulk,
     if (bulk->stop_fd < 0) {
         return pl_err_set(err, pl_status_from_errno(errno), "eventfd: %s", strerror(errno));
     }
+    if (bulk->config.tls_cert != NULL) {
+        status = bulk_tls_create(bulk->config.tls_cert, bulk->config.tls_key,
+                                 bulk->config.tls_ca, &bulk->tls, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
     status = bulk_listen(&bulk->config, &bulk->listen_fd, out_endpoint->address, err);
     memcpy(out_endpoint->secret, bulk->secret, sizeof(bulk->secret));
     return status;
@@ -92,6 +99,7 @@ err_finish_cond:
 err_finish_lock:
     pl_mutex_finish(&bulk->lock);
 err_close:
+    bulk_tls_destroy(bulk->tls);
     pl_fd_close(&bulk->listen_fd);
     pl_fd_close(&bulk->stop_fd);
     pl_free(bulk);
@@ -124,6 +132,7 @@ void transfer_bulk_destroy(struct transfer_bulk *bulk)
     pl_vec_finish(&bulk->places);
     pl_cond_finish(&bulk->changed);
     pl_mutex_finish(&bulk->lock);
+    bulk_tls_destroy(bulk->tls);
     pl_fd_close(&bulk->listen_fd);
     pl_fd_close(&bulk->stop_fd);
     pl_free(bulk);

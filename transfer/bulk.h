@@ -15,8 +15,9 @@
  * other device up (transfer_bulk_gone), the threads move the words without bytes, as halves that failed do within a host. The
  * launches have failed by then, so nobody believes the content.
  *
- * TRUST. The receiver makes a secret of 128 bits, which the head hands to who may send. It goes over the connection in the clear: the
- * network must be the operator's own. Every field that arrives is checked; a sender that breaks the protocol is disconnected.
+ * TRUST. With certificates the connection is TLS 1.3 and both sides belong to the cluster's CA (bulk_tls.h). Without, it is in the clear, and
+ * the network must be the operator's own. Either way the receiver has made a secret of 128 bits, which the head hands to who may send. Every
+ * field that arrives is checked; a sender that breaks the protocol is disconnected, and a handshake has an end.
  *
  * Threads: one accepts, one a connection on either side. The functions below are the worker's, under its lock.
  */
@@ -36,6 +37,10 @@ struct transfer_bulk_config {
     const char *listen;        /* "ADDRESS" or "[ADDRESS]" of the interface; numeric */
     uint16_t port_first;       /* 0: any port */
     uint16_t port_last;
+    const char
+        *tls_cert; /* files, all or none of them: TLS 1.3, both sides with certificates */
+    const char *tls_key;
+    const char *tls_ca;
 };
 
 struct transfer_bulk_endpoint {

@@ -226,11 +226,18 @@ plasmon_status_t bulk_in_welcome(struct bulk_in *in, plasmon_status_t status)
 /* *out_ours false: it was for another device, and is over. */
 static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
 {
+    uint64_t until_ns       = pl_now_ns() + BULK_HANDSHAKE_NS;
+    struct pl_err err       = {.status = PLASMON_OK};
+    plasmon_status_t status = PLASMON_OK;
     struct bulk_hello hello;
-    plasmon_status_t status = bulk_link_read(&in->link, &hello, sizeof(hello), 0,
-                                             pl_now_ns() + BULK_HANDSHAKE_NS);
 
     *out_ours = true;
+    if (in->bulk->tls != NULL) {
+        status = bulk_tls_begin(&in->link, in->bulk->tls, true, until_ns, &err);
+    }
+    if (status == PLASMON_OK) {
+        status = bulk_link_read(&in->link, &hello, sizeof(hello), 0, until_ns);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -256,13 +263,29 @@ static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
     }
 }
 
+/* Once a second: whoever knocks all the time must not fill the log. */
+static bool refusal_is_news(struct transfer_bulk *bulk)
+{
+    uint64_t now_ns = pl_now_ns();
+    bool news;
+
+    pl_mutex_lock(&bulk->lock);
+    news             = now_ns - bulk->refused_ns >= UINT64_C(1000000000);
+    bulk->refused_ns = news ? now_ns : bulk->refused_ns;
+    pl_mutex_unlock(&bulk->lock);
+    return news;
+}
+
 /* Between two frames a connection may be silent for ever; in the middle of one it may not. */
 static void *in_run(void *user)
 {
     struct bulk_in *in         = user;
     struct transfer_bulk *bulk = in->bulk;
+    plasmon_status_t status;
     bool ours;
-    plasmon_status_t status = hello_take(in, &ours);
+
+    bulk_tls_thread();
+    status = hello_take(in, &ours);
 
     while (ours && status == PLASMON_OK && !in_closed(in)) {
         struct bulk_frame frame;
@@ -281,9 +304,12 @@ static void *in_run(void *user)
             status = bulk_link_write(&in->link, &answer, sizeof(answer), BULK_GRACE_NS, 0);
         }
     }
-    if (status == PLASMON_EAUTH || status == PLASMON_EVERSION ||
-        status == PLASMON_EMALFORMED) {
-        pl_warn("bulk", "a connection was refused: %s", pl_status_text(status));
+    if ((status == PLASMON_EAUTH || status == PLASMON_EVERSION ||
+         status == PLASMON_EMALFORMED) &&
+        refusal_is_news(bulk)) {
+        pl_warn("bulk", "a connection was refused: %s%s", pl_status_text(status),
+                in->bulk->tls != NULL ? " (this worker speaks TLS)"
+                                      : " (this worker speaks without TLS)");
     }
     (void)shutdown(in->link.fd, SHUT_RDWR); /* the acceptor closes it some time */
     pl_mutex_lock(&bulk->lock);

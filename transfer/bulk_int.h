@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "transfer/bulk.h"
+#include "transfer/bulk_tls.h"
 
 #define BULK_MAGIC   0x6b6c626d736c7031ull /* "1plsmblk" */
 #define BULK_VERSION 2u
@@ -96,6 +97,9 @@ struct bulk_out {
 struct bulk_link {
     int fd; /* -1: none */
     int stop_fd;
+    void *tls; /* bulk_tls.c; NULL: plain */
+    short
+        tls_wants; /* what poll() must wait for before it gets on, whatever was asked for */
 };
 
 /* From one connection. */
@@ -124,6 +128,7 @@ struct bulk_fill {
 
 struct transfer_bulk {
     struct transfer_bulk_config config;
+    struct bulk_tls *tls; /* NULL: plain */
     uint8_t secret[TRANSFER_BULK_SECRET_BYTES];
     atomic_uint device; /* of the cluster */
     int listen_fd;
@@ -138,6 +143,7 @@ struct transfer_bulk {
     struct pl_vec ins;    /* struct bulk_in *; added and removed by the acceptor alone */
     struct pl_map gone;   /* device + 1 -> itself */
     struct pl_vec fills;  /* struct bulk_fill, FIFO */
+    uint64_t refused_ns;  /* when the log last told of a connection that was refused */
     struct pl_vec places; /* struct bulk_place: peers that are not gone */
 };
 
@@ -169,7 +175,8 @@ plasmon_status_t bulk_link_write(struct bulk_link *link, const void *data, size_
 plasmon_status_t bulk_link_wait(const struct bulk_link *link, short events, int timeout_ms);
 void bulk_link_close(struct bulk_link *link);
 /* As `from` to `to`, which listens at the endpoint or (a relay) can be reached from there. */
-plasmon_status_t bulk_link_introduce(struct bulk_link *link, uint32_t from, uint32_t to,
+plasmon_status_t bulk_link_introduce(struct bulk_link *link, const struct bulk_tls *tls,
+                                     uint32_t from, uint32_t to,
                                      const struct transfer_bulk_endpoint *endpoint,
                                      struct pl_err *err);
 

@@ -11,12 +11,14 @@
 
 void bulk_link_close(struct bulk_link *link)
 {
+    bulk_tls_end(link);
     pl_fd_close(&link->fd);
 }
 
 plasmon_status_t bulk_link_wait(const struct bulk_link *link, short events, int timeout_ms)
 {
-    struct pollfd fds[2] = {{.fd = link->fd, .events = events},
+    short own            = link->tls != NULL ? link->tls_wants : 0;
+    struct pollfd fds[2] = {{.fd = link->fd, .events = (short)(events | own)},
                             {.fd = link->stop_fd, .events = POLLIN}};
     int count;
 
@@ -42,13 +44,15 @@ static plasmon_status_t result(ssize_t done, size_t *out_done)
 plasmon_status_t bulk_link_try_read(struct bulk_link *link, void *data, size_t bytes,
                                     size_t *out_done)
 {
-    return result(recv(link->fd, data, bytes, 0), out_done);
+    return link->tls != NULL ? bulk_tls_read(link, data, bytes, out_done)
+                             : result(recv(link->fd, data, bytes, 0), out_done);
 }
 
 plasmon_status_t bulk_link_try_write(struct bulk_link *link, const void *data, size_t bytes,
                                      size_t *out_done)
 {
-    return result(send(link->fd, data, bytes, MSG_NOSIGNAL), out_done);
+    return link->tls != NULL ? bulk_tls_write(link, data, bytes, out_done)
+                             : result(send(link->fd, data, bytes, MSG_NOSIGNAL), out_done);
 }
 
 /* How long poll() may wait; 0: no time is left. */
@@ -101,7 +105,8 @@ plasmon_status_t bulk_link_write(struct bulk_link *link, const void *data, size_
     return move_all(link, (uint8_t *)(uintptr_t)data, bytes, silence_ns, until_ns, true);
 }
 
-plasmon_status_t bulk_link_introduce(struct bulk_link *link, uint32_t from, uint32_t to,
+plasmon_status_t bulk_link_introduce(struct bulk_link *link, const struct bulk_tls *tls,
+                                     uint32_t from, uint32_t to,
                                      const struct transfer_bulk_endpoint *endpoint,
                                      struct pl_err *err)
 {
@@ -111,6 +116,17 @@ plasmon_status_t bulk_link_introduce(struct bulk_link *link, uint32_t from, uint
     struct bulk_welcome welcome = {.magic = 0};
     plasmon_status_t status;
 
+    if (tls != NULL) {
+        struct pl_err why = {.status = PLASMON_OK};
+
+        status = bulk_tls_begin(link, tls, false, until_ns, &why);
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status,
+                              "%s: %s; is it started with --tls-cert of the "
+                              "same CA?",
+                              endpoint->address, why.text);
+        }
+    }
     memcpy(hello.secret, endpoint->secret, sizeof(hello.secret));
     status = bulk_link_write(link, &hello, sizeof(hello), 0, until_ns);
     if (status == PLASMON_OK) {

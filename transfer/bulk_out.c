@@ -164,7 +164,7 @@ static plasmon_status_t connect_once(struct sender *sender, struct pl_err *err)
     }
     status = bulk_connect(endpoint.address, bulk->stop_fd, &sender->link.fd, err);
     if (status == PLASMON_OK) {
-        status = bulk_link_introduce(&sender->link, atomic_load(&bulk->device),
+        status = bulk_link_introduce(&sender->link, bulk->tls, atomic_load(&bulk->device),
                                      sender->out->peer, &endpoint, err);
     }
     if (status == PLASMON_OK && relay) {
@@ -424,6 +424,7 @@ static void *out_run(void *user)
                             .rate = BULK_RATE_GUESS};
     uint32_t looks       = 0;
 
+    bulk_tls_thread();
     while (!stopped(out)) {
         if (news_taken(&sender)) {
             drain_step(&sender, &looks);

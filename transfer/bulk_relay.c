@@ -168,7 +168,8 @@ void bulk_relay_run(struct bulk_in *in, const struct bulk_hello *hello)
         status = bulk_connect(endpoint.address, bulk->stop_fd, &out.fd, &err);
     }
     if (status == PLASMON_OK) {
-        status = bulk_link_introduce(&out, hello->from, hello->to, &endpoint, &err);
+        status =
+            bulk_link_introduce(&out, bulk->tls, hello->from, hello->to, &endpoint, &err);
     }
     if (bulk_in_welcome(in, status) == PLASMON_OK && status == PLASMON_OK) {
         pl_info("bulk", "passing on from device %u to device %u", hello->from, hello->to);

@@ -18,14 +18,19 @@ void worker_bulk_init(struct worker_bulk *bulk)
 }
 
 plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
-                                   struct worker_shared *shared, const char *listen,
-                                   const char *ports, struct pl_err *err)
+                                   struct worker_shared *shared,
+                                   const struct worker_options *options, struct pl_err *err)
 {
+    const char *listen                 = options->bulk_address;
+    const char *ports                  = options->bulk_ports;
     struct transfer_bulk_config config = {
-        .device = device,
-        .ring   = {.timeline = shared->timelines[shared->host_device],
-                   .slab     = shared->slabs[shared->host_device]},
-        .listen = listen,
+        .device   = device,
+        .ring     = {.timeline = shared->timelines[shared->host_device],
+                     .slab     = shared->slabs[shared->host_device]},
+        .listen   = listen,
+        .tls_cert = options->tls_cert,
+        .tls_key  = options->tls_key,
+        .tls_ca   = options->tls_ca,
     };
 
     if (listen == NULL || strcmp(listen, "none") == 0) {

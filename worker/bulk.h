@@ -3,6 +3,7 @@
 #define WORKER_BULK_H
 
 #include "transfer/bulk.h"
+#include "worker/options.h"
 #include "worker/shared.h"
 
 struct worker_bulk {
@@ -11,10 +12,11 @@ struct worker_bulk {
 };
 
 void worker_bulk_init(struct worker_bulk *bulk);
-/* listen: numeric address of an interface; NULL or "none": no part. ports: "FIRST-LAST" or NULL for any. */
+/* bulk_address: numeric address of an interface; NULL or "none": no part. bulk_ports: "FIRST-LAST" or NULL for any. */
 plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
-                                   struct worker_shared *shared, const char *listen,
-                                   const char *ports, struct pl_err *err) PL_MUST_CHECK;
+                                   struct worker_shared *shared,
+                                   const struct worker_options *options,
+                                   struct pl_err *err) PL_MUST_CHECK;
 bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *out_last);
 void worker_bulk_finish(struct worker_bulk *bulk);
 

@@ -228,8 +228,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
     }
     if (status == PLASMON_OK) {
         status = worker_bulk_start(&daemon->executor.bulk, daemon->device, &daemon->shared,
-                                   daemon->options.bulk_address, daemon->options.bulk_ports,
-                                   err);
+                                   &daemon->options, err);
     }
     if (status == PLASMON_OK) {
         status = worker_pairs_start(&daemon->executor, daemon->options.bulk_address, err);

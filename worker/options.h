@@ -20,7 +20,10 @@ struct worker_options {
     uint32_t run_streams;   /* 0: as many as suit the kind of device */
     const char *node;
     const char *bulk_address; /* NULL: none */
-    const char *bulk_ports;   /* NULL: any */
+    const char *tls_cert;     /* NULL: transfers between hosts are in the clear */
+    const char *tls_key;
+    const char *tls_ca;
+    const char *bulk_ports; /* NULL: any */
     uint32_t incarnation;
     bool allow_source;       /* run C text of clients */
     const char *library_dir; /* NULL: load no libraries */

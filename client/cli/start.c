@@ -36,6 +36,10 @@ struct start {
     const char *host_memory;
     const char *bulk_address;
     const char *bulk_ports;
+    bool bulk_plain;
+    const char *tls_cert;
+    const char *tls_key;
+    const char *tls_ca;
     const char *transfer;
     const char *policy;
     const char *node_name;
@@ -64,6 +68,13 @@ static const struct cli_option options[] = {
      "objects of other machines come in on this numeric address of ours; none [that of the "
      "way to the head, or the default route's]"},
     {"--bulk-ports", "A-B", CLI_TEXT, AT(bulk_ports), "and on one of these ports [any]"},
+    {"--tls-cert", "FILE", CLI_TEXT, AT(tls_cert),
+     "encrypt objects that go between machines (TLS 1.3): this machine's certificate, PEM"},
+    {"--tls-key", "FILE", CLI_TEXT, AT(tls_key), "its key"},
+    {"--tls-ca", "FILE", CLI_TEXT, AT(tls_ca),
+     "the CA that all machines' certificates are of"},
+    {"--bulk-plain", NULL, CLI_FLAG, AT(bulk_plain),
+     "or: objects may go between machines in the clear, for that network is private"},
     {"--device-memory", "BYTES", CLI_TEXT, AT(device_memory),
      "memory of each device to use; suffix K, M, G"},
     {"--host-memory", "BYTES", CLI_TEXT, AT(host_memory),
@@ -384,8 +395,12 @@ static int start_store(const struct start *start, struct cli_node *node, const c
         : start->head && start->port != 0 && is_open(start) ? "default"
                                                             : NULL);
     add(&arguments, "--bulk-ports", start->bulk_ports);
+    add(&arguments, "--tls-cert", start->tls_cert);
+    add(&arguments, "--tls-key", start->tls_key);
+    add(&arguments, "--tls-ca", start->tls_ca);
     add(&arguments, "--node", start->node_name);
     add(&arguments, "--library-dir", start->library_dir);
+    add(&arguments, "--bulk-plain", start->bulk_plain ? "" : NULL);
     add(&arguments, "--allow-source", start->allow_source ? "" : NULL);
     add(&arguments, "--check-functions", start->check_functions ? "" : NULL);
     add(&arguments, "--log", start->log);

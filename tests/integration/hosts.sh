@@ -34,11 +34,24 @@ on_host() { # on_host N NAME COMMAND..: in the background, in process namespaces
   ip netns exec "$tag-$host" unshare --pid --fork --kill-child "$@" >"$dir/$name.log" 2>&1 &
   pids+=($!)
 }
+bulk=(--bulk-plain)
+# use_tls: from now on objects go between hosts over TLS, with certificates made here
+use_tls() {
+  local i
+  command -v openssl >/dev/null || return
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca -keyout "$dir/ca.key" \
+    -out "$dir/ca.crt" 2>"$dir/tls.log" &&
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=host -keyout "$dir/host.key" \
+      -out "$dir/host.csr" 2>>"$dir/tls.log" &&
+    openssl x509 -req -days 2 -in "$dir/host.csr" -CA "$dir/ca.crt" -CAkey "$dir/ca.key" -CAcreateserial \
+      -out "$dir/host.crt" 2>>"$dir/tls.log" || fail "certificates"
+  bulk=(--tls-cert "$dir/host.crt" --tls-key "$dir/host.key" --tls-ca "$dir/ca.crt")
+}
 # start_store N OPTION..
 start_store() {
   local host=$1
   shift
   on_host "$host" "store$host" "$bin/plasmon-store" --head 10.97.0.1:7070 --gpus none --cpu-devices 2 --device-memory 1G \
-    --node "host$host" --socket-dir "$dir/s$host" --bulk-ports 7100-7109 "$@"
+    --node "host$host" --socket-dir "$dir/s$host" --bulk-ports 7100-7109 "${bulk[@]}" "$@"
 }
 in_host1() { ip netns exec "$tag-1" env PLASMON_ADDRESS=10.97.0.1:7070 timeout 100 "$@"; }

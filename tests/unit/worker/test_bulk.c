@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -34,6 +35,8 @@ struct host {
     struct transfer_bulk *bulk;
     struct transfer_bulk_endpoint endpoint;
     struct transfer_counters counters;
+    const char *certificate; /* of tls_begin(); NULL: plain */
+    const char *authority;
 };
 
 static void *zero_pages(uint64_t bytes)
@@ -45,6 +48,18 @@ static void *zero_pages(uint64_t bytes)
     return ptr;
 }
 
+static char tls_folder[64];
+
+/* Kept for the process: a few dozen bytes a call. */
+static const char *certificate_file(const char *name, const char *suffix)
+{
+    char *path = malloc(128);
+
+    ASSERT_NOT_NULL(path);
+    (void)snprintf(path, 128, "%s/%s%s", tls_folder, name, suffix);
+    return path;
+}
+
 static void channel_open(struct host *host, uint32_t index)
 {
     static const char *const places[]  = {"127.0.0.1", "127.0.0.1", "127.0.0.2"};
@@ -52,17 +67,26 @@ static void channel_open(struct host *host, uint32_t index)
         .device = host->device, .ring = host->ring, .listen = places[index]};
     struct pl_err err = {.status = PLASMON_OK};
 
+    if (host->certificate != NULL) {
+        config.tls_cert = certificate_file(host->certificate, ".crt");
+        config.tls_key  = certificate_file(host->certificate, ".key");
+        config.tls_ca   = certificate_file(host->authority, ".crt");
+    }
+
     ASSERT_OK(transfer_bulk_create(&config, &host->bulk, &host->endpoint, &err));
     transfer_bulk_identify(host->bulk, index);
 }
 
-static void host_open(struct host *host, uint32_t index, uint64_t bytes)
+static void host_open_tls(struct host *host, uint32_t index, uint64_t bytes,
+                          const char *certificate, const char *authority)
 {
     struct device_config config = {.bytes_max = UINT64_C(1) << 30};
     struct pl_err err;
     int fd;
 
     memset(host, 0, sizeof(*host));
+    host->certificate = certificate;
+    host->authority   = authority;
     ASSERT_OK(device_open(DEVICE_CPU, index, &config, &host->device, &err));
     host->bytes = pl_round_up(bytes, device_get_info(host->device)->chunk_granularity);
     ASSERT_OK(device_stream_create(host->device, 0, &host->stream));
@@ -78,6 +102,11 @@ static void host_open(struct host *host, uint32_t index, uint64_t bytes)
     ASSERT_OK(
         device_host_register(host->device, host->ring.slab, STORE_STAGE_SLOTS * SLOT));
     channel_open(host, index);
+}
+
+static void host_open(struct host *host, uint32_t index, uint64_t bytes)
+{
+    host_open_tls(host, index, bytes, NULL, NULL);
 }
 
 static void host_close(struct host *host)
@@ -418,9 +447,15 @@ TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
     ASSERT_EQ(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), (ssize_t)sizeof(bytes));
     for (int i = 0; i < 8; i++) { /* twice its deadline */
         struct pollfd ended = {.fd = fd, .events = POLLIN};
+        uint64_t began_ns   = pl_now_ns();
+        int count;
 
         send_all(fd, &answer, sizeof(answer));
-        ASSERT_EQ(poll(&ended, 1, 250), 0);
+        count = poll(&ended, 1, 250);
+        if (pl_now_ns() - began_ns > BULK_GRACE_NS / 2) {
+            test_skip("this machine is too busy for one to be slow on purpose");
+        }
+        ASSERT_EQ(count, 0);
     }
     assert_ended(fd); /* after more silence */
     fd = take_frame(listen_fd, &frame);
@@ -593,6 +628,171 @@ TEST(half_a_chunk_is_no_chunk)
     compare(&b, 1000, 3);
     host_close(&a);
     host_close(&b);
+}
+
+/* ------------------------------------------------------------------------------------------------ TLS */
+
+/* Two authorities, ca and other; a certificate of each: ours and strange. Skips without the tool. */
+static void tls_begin(void)
+{
+    static const char script[] =
+        "set -e; cd \"$0\"; for ca in ca other; do\n"
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
+        "-subj /CN=$ca "
+        "-keyout $ca.key -out $ca.crt; done 2>log\n"
+        "for pair in ours:ca strange:other; do name=${pair%:*}; ca=${pair#*:}\n"
+        "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$name "
+        "-keyout "
+        "$name.key -out $name.csr\n"
+        "openssl x509 -req -days 2 -in $name.csr -CA $ca.crt -CAkey $ca.key "
+        "-CAcreateserial "
+        "-out $name.crt; done 2>>log\n";
+    char *const argv[] = {(char *)"sh", (char *)"-c", (char *)script, tls_folder, NULL};
+    int status;
+    pid_t pid;
+
+    (void)snprintf(tls_folder, sizeof(tls_folder), "/tmp/bulk-tls.XXXXXX");
+    ASSERT_NOT_NULL(mkdtemp(tls_folder));
+    pid = fork();
+    if (pid == 0) {
+        (void)execv("/bin/sh", argv);
+        _exit(127);
+    }
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    if (status != 0) {
+        test_skip("openssl, which makes the certificates, does not work here");
+    }
+}
+
+static void tls_end(void)
+{
+    static const char *const names[] = {"ca", "other", "ours", "strange"};
+    static const char *const kinds[] = {".crt", ".key", ".csr", ".srl"};
+
+    for (size_t i = 0; i < PL_COUNT(names) * PL_COUNT(kinds); i++) {
+        (void)unlink(certificate_file(names[i / 4], kinds[i % 4]));
+    }
+    (void)unlink(certificate_file("log", ""));
+    ASSERT_EQ(rmdir(tls_folder), 0);
+}
+
+TEST(transfers_go_over_tls_between_those_of_one_authority)
+{
+    struct host a, b, c;
+    struct transfer_bulk_endpoint wrong;
+
+    test_expect_log();
+    tls_begin();
+    host_open_tls(&a, 0, SOME, "ours", "ca");
+    host_open_tls(&b, 1, SOME, "ours", "ca");
+    host_open_tls(&c, 2, SLOT, "ours", "ca");
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    transfer(&a, &b, 0);
+    pl_fault_arm("transfer.bulk_in_half", 2);
+    transfer(&a, &b, 1);
+    (void)pl_fault_disarm();
+
+    wrong = b.endpoint; /* and through a relay */
+    (void)snprintf(wrong.address, sizeof(wrong.address), "127.0.0.1:1");
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &wrong));
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 2, &c.endpoint));
+    ASSERT_OK(transfer_bulk_peer(c.bulk, 1, &b.endpoint));
+    transfer(&a, &b, 2);
+    host_close(&a);
+    host_close(&b);
+    host_close(&c);
+    tls_end();
+}
+
+/* Nothing of it arrives, and both sides are well afterwards. */
+static void assert_no_transfer(struct host *from, struct host *to)
+{
+    uint32_t before = 0;
+
+    fill(from, 1000, 1);
+    ASSERT_OK(transfer_bulk_peer(from->bulk, 1, &to->endpoint));
+    send_half(from, 1, 0, 1000);
+    for (int i = 0; i < 300; i++) { /* some attempts */
+        bulk_pause(&before);
+    }
+    {
+        struct pollfd never = {.fd = -1};
+
+        (void)poll(&never, 1, 300);
+    }
+    ASSERT_EQ(to->ring.timeline->stage_ready[0].value, 0);
+    ASSERT_OK(transfer_bulk_gone(from->bulk, 1));
+    finish_half(from);
+}
+
+TEST(neither_strangers_nor_those_without_tls_get_in)
+{
+    struct host ours, strange, plain, b, c;
+    int fd;
+
+    test_expect_log();
+    tls_begin();
+    host_open_tls(&ours, 0, SOME, "ours", "ca");
+    host_open_tls(&strange, 0, SOME, "strange",
+                  "ca"); /* it trusts us, we do not trust it */
+    host_open(&plain, 0, SOME);
+    host_open_tls(&b, 1, SOME, "ours", "ca");
+    host_open(&c, 1, SOME);
+    assert_no_transfer(&strange, &b);
+    assert_no_transfer(&plain, &b);
+    assert_no_transfer(&ours, &c); /* TLS to one that speaks without */
+
+    fd = connect_to(&b); /* silent: its handshake has an end */
+    assert_ended(fd);
+    fd = connect_to(&b);
+    send_all(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    ASSERT_TRUE(shutdown(fd, SHUT_WR) == 0);
+    {
+        char alert[64];
+
+        while (recv(fd, alert, sizeof(alert), 0) > 0) {
+        }
+        (void)close(fd);
+    }
+    host_close(&ours);
+    host_open_tls(&ours, 0, SOME, "ours", "ca");
+    ASSERT_OK(transfer_bulk_peer(ours.bulk, 1, &b.endpoint));
+    transfer(&ours, &b, 0);
+    host_close(&ours);
+    host_close(&strange);
+    host_close(&plain);
+    host_close(&b);
+    host_close(&c);
+    tls_end();
+}
+
+TEST(certificates_that_cannot_be_used_are_named)
+{
+    struct transfer_bulk_config config = {.listen = "127.0.0.1"};
+    struct transfer_bulk_endpoint endpoint;
+    struct transfer_bulk *bulk;
+    struct pl_err err = {.status = PLASMON_OK};
+    struct host a;
+
+    tls_begin();
+    host_open(&a, 0, SLOT);
+    config.device   = a.device;
+    config.ring     = a.ring;
+    config.tls_cert = certificate_file("ours", ".crt");
+    config.tls_key  = certificate_file("strange", ".key");
+    config.tls_ca   = certificate_file("ca", ".crt");
+    ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--tls-key");
+    config.tls_cert = certificate_file("nothing", ".crt");
+    ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--tls-cert");
+    config.tls_cert = certificate_file("ours", ".crt");
+    config.tls_key  = certificate_file("ours", ".key");
+    config.tls_ca   = certificate_file("ours", ".key");
+    ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--tls-ca");
+    host_close(&a);
+    tls_end();
 }
 
 TEST(an_address_that_cannot_be_listened_on_says_why)

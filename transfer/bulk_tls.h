@@ -1,0 +1,37 @@
+/*
+ * TLS 1.3 for the bulk channel, by OpenSSL. Both sides show a certificate of the cluster's CA: who has one belongs to the cluster. Names in
+ * certificates are not looked at, because workers are addressed by number; the secret of the receiver says that it is the one that the
+ * head meant. The kernel encrypts where it can (kTLS).
+ *
+ * Threads: a link is one thread's; the context is shared, and constant.
+ */
+#ifndef TRANSFER_BULK_TLS_H
+#define TRANSFER_BULK_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/str.h"
+
+struct bulk_tls; /* the files, read */
+struct bulk_link;
+
+/* Files in PEM: our certificate (with what is between it and the CA), its key, the CA. */
+plasmon_status_t bulk_tls_create(const char *cert, const char *key, const char *ca,
+                                 struct bulk_tls **out_tls, struct pl_err *err);
+void bulk_tls_destroy(struct bulk_tls *tls);
+/* Shake hands until until_ns. On success the link is encrypted. */
+plasmon_status_t bulk_tls_begin(struct bulk_link *link, const struct bulk_tls *tls,
+                                bool server, uint64_t until_ns, struct pl_err *err);
+void bulk_tls_end(struct bulk_link *link);
+/* OpenSSL writes to sockets without MSG_NOSIGNAL: once, by each thread that has links. */
+void bulk_tls_thread(void);
+/* As bulk_link_try_read() and _write(). */
+plasmon_status_t bulk_tls_read(struct bulk_link *link, void *data, size_t bytes,
+                               size_t *out_done);
+plasmon_status_t bulk_tls_write(struct bulk_link *link, const void *data, size_t bytes,
+                                size_t *out_done);
+
+#endif
