@@ -14,20 +14,30 @@
 
 #define PI_LONG 3.141592653589793238462643383279503L
 
-static long double complex unit(int64_t j, int64_t n, int sign)
-{
-    long double angle   = 2 * PI_LONG * (long double)(j % n) / (long double)n;
-    long double part[2] = {cosl(angle), sign * sinl(angle)};
-    long double complex z;
+#define LENGTH_MAX 256
+#define AXES_MAX   3
 
-    memcpy(&z, part, sizeof(z)); /* the macro of C11 is missing in clang 14 */
-    return z;
+/* exp(sign 2 pi i j / n). Sums over all pairs want each of them often, so those of one length an axis are kept. */
+static long double complex unit(uint32_t axis, int64_t j, int64_t n, int sign)
+{
+    static int64_t length[AXES_MAX];
+    static long double complex root[AXES_MAX][LENGTH_MAX];
+
+    ASSERT_TRUE(n <= LENGTH_MAX);
+    for (int64_t i = 0; length[axis] != n && i < n; i++) {
+        long double angle   = 2 * PI_LONG * (long double)i / (long double)n;
+        long double part[2] = {cosl(angle), sinl(angle)};
+
+        memcpy(&root[axis][i], part, sizeof(part)); /* CMPLX is missing in clang 14 */
+    }
+    length[axis] = n;
+    return sign > 0 ? root[axis][j % n] : conjl(root[axis][j % n]);
 }
 
 /* The last `axes` dimensions: what is transformed together. */
 struct block {
     uint32_t axes;
-    int64_t dim[3];
+    int64_t dim[AXES_MAX];
     int64_t count;
 };
 
@@ -52,7 +62,7 @@ static long double complex kernel_at_points(const struct block *n,
     long double complex w = 1;
 
     for (uint32_t d = n->axes; d-- > 0;) {
-        w *= unit((j % j_shape->dim[d]) * (k % k_shape->dim[d]), n->dim[d], sign);
+        w *= unit(d, (j % j_shape->dim[d]) * (k % k_shape->dim[d]), n->dim[d], sign);
         j /= j_shape->dim[d];
         k /= k_shape->dim[d];
     }
