@@ -215,6 +215,13 @@ void store_host_buffers_gone(struct store_host *host, uint32_t device, uint64_t 
     }
 }
 
+void store_host_buffers_silent(struct store_host *host, uint32_t device)
+{
+    for (size_t i = 0; i < host->buffers.count; i++) {
+        buffer_at(host, i)->asked &= ~(UINT64_C(1) << device);
+    }
+}
+
 void store_host_buffers_down(struct store_host *host, uint32_t device)
 {
     for (size_t i = host->buffers.count; i-- > 0;) {

@@ -46,6 +46,8 @@ void store_host_buffers_drop(struct store_host *host, struct store_host_buffer *
 void store_host_buffers_handed(struct store_host *host, uint32_t device);
 /* The worker let go of it. */
 void store_host_buffers_gone(struct store_host *host, uint32_t device, uint64_t id);
+/* The worker of the device will not answer any more, but may still have what it had: it cannot be reaped. */
+void store_host_buffers_silent(struct store_host *host, uint32_t device);
 /* The worker of the device is dead: it answers nothing and holds nothing. */
 void store_host_buffers_down(struct store_host *host, uint32_t device);
 /* The i-th, dropped ones (fd -1) too. NULL: no more. */

@@ -438,6 +438,8 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
     actions = store_proc_step(&worker->proc, event, pl_now_ns());
     if (worker->proc.state == STORE_PROC_QUARANTINED) {
         store_lanes_close(&daemon->host, worker->host_device);
+        store_host_buffers_silent(&daemon->host, worker->host_device);
+        clients_tell_host_buffers(daemon);
     }
     if ((actions & STORE_PROC_REPORT) != 0) {
         worker_report(daemon, worker, incarnation, wait_status);
@@ -636,7 +638,11 @@ uint64_t workers_present(const struct store_daemon *daemon)
     uint64_t present = 0;
 
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
-        present |= (uint64_t)(daemon->workers[i].link.fd >= 0) << i;
+        const struct store_worker *worker = &daemon->workers[i];
+
+        present |=
+            (uint64_t)(worker->link.fd >= 0 && worker->proc.state == STORE_PROC_RUNNING)
+            << i;
     }
     return present;
 }

@@ -168,6 +168,18 @@ static void play_put(struct graph *graph, struct graph_step *step,
     uint64_t done         = 0;
 
     ref->id = sim_client_id(client);
+    if (step->pieces == 1 && (step - graph->steps) % 2 == 0) { /* by host memory */
+        struct sim_task task =
+            new_task(client, PLASMON__V1__TASK_KIND__TASK_PUT_HOST, step->place);
+
+        wire_arg(graph, &step->args[0], &task.args[0]);
+        task.arg_count   = 1;
+        task.donatable   = step->donatable;
+        task.host        = sim_host_create(client->sim, step->data, bytes);
+        step->task       = task.id;
+        step->answers[0] = sim_client_task(client, &task);
+        return;
+    }
     for (uint32_t i = 0; i < step->pieces; i++) {
         struct sim_task task =
             new_task(client, PLASMON__V1__TASK_KIND__TASK_PUT, step->place);
@@ -229,6 +241,17 @@ static void play_read(struct graph *graph, struct graph_step *step,
 {
     const struct graph_arg *arg = &step->args[0];
 
+    if ((step - graph->steps) % 2 == 0) { /* into host memory */
+        struct sim_task task = new_task(client, PLASMON__V1__TASK_KIND__TASK_GET_HOST, 0);
+
+        wire_arg(graph, arg, &task.args[0]);
+        task.args[0].mode = KERNEL_IN;
+        task.arg_count    = 1;
+        task.host         = sim_host_create(client->sim, NULL, view_bytes(graph, arg));
+        step->task        = task.id;
+        step->answers[0]  = sim_client_task(client, &task);
+        return;
+    }
     step->answers[0] = sim_client_read(client, graph->refs[arg->ref].id,
                                        arg->kind == GRAPH_WHOLE ? NULL : &arg->view,
                                        view_bytes(graph, arg));

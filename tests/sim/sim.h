@@ -146,7 +146,8 @@ struct sim_op {
     uint64_t first_chunk;
     bool nowhere; /* SEND, RECV of a launch that failed: the words move, the bytes do not */
     uint64_t request;
-    uint8_t *data; /* owned */
+    uint8_t *data;         /* owned */
+    struct sim_host *host; /* PUT, READ: instead of data and request */
     /* RUN, IDENTITY */
     const struct kernel_function *function;
     struct kernel_arg *args; /* owned */
@@ -156,6 +157,13 @@ struct sim_op {
     uint64_t scratch_offset;
     uint64_t scratch_bytes;
     uint64_t tag;
+};
+
+/* Host memory of a client, for one copy; its number on the wire is its address. Lives as long as the simulation. */
+struct sim_host {
+    bool over; /* the client was told that the copy is over: nobody may touch it any more */
+    uint64_t bytes;
+    uint8_t data[];
 };
 
 struct sim_stream {
@@ -292,7 +300,8 @@ struct sim_task {
     uint32_t retries;
     uint32_t time_limit_ms;
     bool donatable;
-    uint64_t graph; /* recorded in it; or which one ends, or is launched */
+    uint64_t graph;        /* recorded in it; or which one ends, or is launched */
+    struct sim_host *host; /* PUT_HOST, GET_HOST */
 };
 
 enum sim_answer_kind {
@@ -310,9 +319,10 @@ struct sim_answer {
     plasmon_status_t status;
     char text[160];
     uint64_t first_task;
-    uint8_t *data; /* DATA, MAPPING: owned */
+    uint8_t *data; /* DATA, MAPPING, TASK that gets: owned */
     size_t length;
-    uint64_t buffer; /* PUT */
+    struct sim_host *host; /* TASK: of a copy from (data NULL) or to host memory */
+    uint64_t buffer;       /* PUT */
     uint64_t asked_ns;
     uint64_t answered_ns;
     /* MAPPING: what was seen at the first look must stay. */
@@ -381,6 +391,8 @@ struct sim_client {
 
 uint64_t sim_client_id(struct sim_client *client);
 /* All of these are batched until sim_client_flush(). The answer stays until the simulation ends. */
+/* Host memory with these bytes (NULL: noise) for one copy. */
+struct sim_host *sim_host_create(struct sim *sim, const uint8_t *data, uint64_t bytes);
 struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_task *task);
 /* A task of which nothing is told: recorded, or the end of a recording. */
 void sim_client_record(struct sim_client *client, const struct sim_task *task);
@@ -591,6 +603,7 @@ struct sim {
     struct pl_map lasting;     /* task key -> microseconds that its kernel takes */
     struct pl_map losses;      /* sim_losses.c: task -> what crashes may have cost it */
     uint32_t own_losses;       /* the same, of the head's own launches */
+    struct pl_vec hosts;       /* struct sim_host * */
     struct pl_map ran_on;      /* client task -> device + 1 of its launch, both clients' */
 
     bool trace;

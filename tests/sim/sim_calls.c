@@ -134,6 +134,7 @@ void sim_client_record(struct sim_client *client, const struct sim_task *task)
     for (uint32_t i = 0; i < task->scalar_count; i++) {
         out->scalars[i] = task->scalars[i].bits;
     }
+    out->host_buffer = (uintptr_t)task->host;
     if (task->data_length > 0) {
         out->data.len  = task->data_length;
         out->data.data = take(client, task->data_length);
@@ -147,8 +148,28 @@ void sim_client_record(struct sim_client *client, const struct sim_task *task)
 
 struct sim_answer *sim_client_task(struct sim_client *client, const struct sim_task *task)
 {
+    struct sim_answer *answer;
+
     sim_client_record(client, task);
-    return answer_add(client, SIM_ANSWER_TASK, task->id);
+    answer       = answer_add(client, SIM_ANSWER_TASK, task->id);
+    answer->host = task->host;
+    return answer;
+}
+
+struct sim_host *sim_host_create(struct sim *sim, const uint8_t *data, uint64_t bytes)
+{
+    struct sim_host *host   = sim_alloc(sizeof(*host) + bytes);
+    struct sim_host **place = pl_vec_push(&sim->hosts);
+
+    PL_CHECK(place != NULL);
+    *place      = host;
+    host->bytes = bytes;
+    if (data != NULL) {
+        memcpy(host->data, data, bytes);
+    } else {
+        sim_memory_noise(sim, host->data, bytes);
+    }
+    return host;
 }
 
 struct sim_answer *sim_client_read(struct sim_client *client, uint64_t ref,

@@ -152,6 +152,46 @@ static plasmon_status_t op_read(void *user, uint32_t stream, uint64_t src_offset
     return PLASMON_OK;
 }
 
+/* The bytes move when the copy runs, as they do on a device, and not when it is enqueued. */
+static plasmon_status_t host_copy(struct sim_worker *worker, uint32_t stream,
+                                  enum sim_op_kind kind, uint64_t offset,
+                                  uint64_t host_buffer, uint64_t host_offset,
+                                  uint64_t length)
+{
+    struct sim_op *op = sim_op_add(worker, stream, kind);
+
+    op->host       = (struct sim_host *)(uintptr_t)host_buffer;
+    op->bytes      = length;
+    op->dst_offset = offset;
+    op->src_offset = offset;
+    if (host_offset != 0 || length != op->host->bytes) {
+        sim_fail(worker->sim, "a copy of %llu bytes at %llu of %llu of host memory",
+                 (unsigned long long)length, (unsigned long long)host_offset,
+                 (unsigned long long)op->host->bytes);
+    }
+    sim_op_touch(op, worker, offset);
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_put_host(void *user, uint32_t stream, uint64_t dst_offset,
+                                    uint64_t host_buffer, uint64_t host_offset,
+                                    uint64_t length, struct pl_err *err)
+{
+    (void)err;
+    return host_copy(user, stream, SIM_OP_PUT, dst_offset, host_buffer, host_offset,
+                     length);
+}
+
+static plasmon_status_t op_get_host(void *user, uint32_t stream, uint64_t src_offset,
+                                    uint64_t host_buffer, uint64_t host_offset,
+                                    uint64_t length, struct pl_err *err)
+{
+    (void)err;
+    return host_copy(user, stream, SIM_OP_READ, src_offset, host_buffer, host_offset,
+                     length);
+}
+
 /* Some functions want scratch here, so that it is allocated, scribbled over and freed. */
 static uint64_t op_scratch_bytes(void *user, const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,
@@ -356,10 +396,28 @@ static void do_identity(struct sim_worker *worker, const struct sim_op *op)
     }
 }
 
+static void do_host_copy(struct sim_worker *worker, const struct sim_op *op)
+{
+    if (op->host->over) {
+        sim_fail(worker->sim,
+                 "device %u copies from or to host memory whose client was told that the "
+                 "copy is over",
+                 worker->host_device);
+    } else if (op->kind == SIM_OP_PUT) {
+        memcpy(worker->arena + op->dst_offset, op->host->data, op->bytes);
+    } else {
+        memcpy(op->host->data, worker->arena + op->src_offset, op->bytes);
+    }
+}
+
 void sim_op_do(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_worker *worker = stream->worker;
 
+    if (op->host != NULL) {
+        do_host_copy(worker, op);
+        return;
+    }
     switch (op->kind) {
     case SIM_OP_WAIT:
     case SIM_OP_JOIN:
@@ -544,6 +602,8 @@ const struct worker_ops sim_worker_ops = {
     .stage_recv       = op_stage_recv,
     .put              = op_put,
     .read             = op_read,
+    .put_host         = op_put_host,
+    .get_host         = op_get_host,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
     .fill_identity    = op_fill_identity,

@@ -66,6 +66,19 @@ TEST(a_worker_that_dies_is_not_waited_for)
     store_host_finish(&host);
 }
 
+TEST(a_worker_that_cannot_be_reaped_is_not_waited_for_but_may_have_the_memory)
+{
+    struct store_host_buffer *buffer;
+
+    begin(64 * MIB);
+    buffer = make(MIB, 1);
+    store_host_buffers_silent(&host, 0);
+    ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
+    store_host_buffers_drop(&host, buffer);
+    ASSERT_EQ(host.buffer_bytes, MIB);
+    store_host_finish(&host);
+}
+
 TEST(one_worker_that_cannot_is_the_answer)
 {
     struct store_host_buffer *buffer;
