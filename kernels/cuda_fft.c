@@ -131,24 +131,54 @@ static int type_of(uint32_t x, uint32_t y)
     }
 }
 
-/* Forward and inverse transforms of complex numbers share plans. */
+/* Length of an axis of the transform; one array may have the half that is not symmetric. */
+static int64_t length_of(const struct cuda_call *call, uint32_t axis)
+{
+    int64_t x = call->args[1].dim[axis];
+    int64_t y = call->args[0].dim[axis];
+
+    return x > y ? x : y;
+}
+
+static uint32_t first_axis(const struct cuda_call *call)
+{
+    return call->args[1].ndim - (uint32_t)call->scalars[0].i;
+}
+
+static double elements_of(const struct cuda_call *call)
+{
+    double count = 1;
+
+    for (uint32_t d = first_axis(call); d < call->args[1].ndim; d++) {
+        count *= (double)length_of(call, d);
+    }
+    return count;
+}
+
+/* A transform of single elements is a copy, for which no plan is made. */
+static bool is_copy(const struct cuda_call *call)
+{
+    return elements_of(call) == 1;
+}
+
+/*
+ * Forward and inverse transforms of complex numbers share plans. Axes of length 1 are left out, so that cuFFT need not know them; but
+ * for the last one of a transform to or from real numbers, which says which half there is.
+ */
 static struct cuda_plan_key key_of(const struct cuda_call *call)
 {
-    const struct kernel_arg *y = &call->args[0];
-    const struct kernel_arg *x = &call->args[1];
-    struct cuda_plan_key key   = {.kind  = (uint32_t)type_of(x->dtype, y->dtype),
-                                  .dtype = x->dtype,
-                                  .rank  = call->scalars[0].i,
-                                  .batch = 1};
-    uint32_t first             = x->ndim - (uint32_t)key.rank;
+    uint32_t x               = call->args[1].dtype;
+    uint32_t y               = call->args[0].dtype;
+    uint32_t ndim            = call->args[1].ndim;
+    struct cuda_plan_key key = {.kind = (uint32_t)type_of(x, y), .dtype = x, .batch = 1};
 
-    for (uint32_t d = 0; d < x->ndim; d++) {
-        int64_t n = x->dim[d] > y->dim[d] ? x->dim[d] : y->dim[d]; /* one may be a half */
+    for (uint32_t d = 0; d < ndim; d++) {
+        int64_t n = length_of(call, d);
 
-        if (d < first) {
+        if (d < first_axis(call)) {
             key.batch *= n;
-        } else {
-            key.dim[d - first] = n;
+        } else if (n != 1 || (d == ndim - 1 && x != y)) {
+            key.dim[key.rank++] = n;
         }
     }
     return key;
@@ -190,7 +220,7 @@ plasmon_status_t cuda_fft_look(const struct cuda_call *call, bool keep)
 {
     struct cuda_plan_key key = key_of(call);
 
-    return cuda_plans_look(call, &key, keep);
+    return is_copy(call) ? PLASMON_OK : cuda_plans_look(call, &key, keep);
 }
 
 plasmon_status_t cuda_fft_make(const struct cuda_call *call)
@@ -237,6 +267,9 @@ uint64_t cuda_fft_work(const struct cuda_call *call)
     struct cuda_plan_key key             = key_of(call);
     const struct cuda_library_plan *plan = cuda_plan_of(&call->cuda->plans, &key);
 
+    if (is_copy(call)) {
+        return 0;
+    }
     return operands_of(call->args, 0).bytes +
            (plan == NULL ? 0 : pl_round_up(plan->work_bytes, ALIGNMENT));
 }
@@ -299,16 +332,11 @@ static plasmon_status_t transform(const struct cuda_call *call, const struct ope
 /* y = x / the number of elements of a transform. */
 static plasmon_status_t scale(const struct cuda_call *call, const struct kernel_arg *x)
 {
-    struct cuda_plan_key key   = key_of(call);
-    double count               = 1;
     struct kernel_arg args[2]  = {call->args[0], *x};
     union kernel_scalar factor = {.f = 1};
     struct cuda_call multiply  = *call;
 
-    for (int64_t d = 0; d < key.rank; d++) {
-        count *= (double)key.dim[d];
-    }
-    factor.f         = 1 / count;
+    factor.f         = 1 / elements_of(call);
     multiply.args    = args;
     multiply.scalars = &factor;
     multiply.op      = KERNEL_OP_MULTIPLY_SCALAR;
@@ -320,6 +348,9 @@ static plasmon_status_t run(const struct cuda_call *call, bool inverse)
     struct operands o       = operands_of(call->args, call->scratch.addr);
     plasmon_status_t status = PLASMON_OK;
 
+    if (is_copy(call)) {
+        return cuda_convert(call, &call->args[0], &call->args[1]);
+    }
     if (o.x.data.addr != call->args[1].data.addr) {
         status = cuda_copy(call, &o.x, &call->args[1]);
     }
