@@ -3,7 +3,8 @@
  *
  *   six     on one device, hand-tuned streams and CUDA graphs beside them
  *   multi   five of them on 1, 2, 4, ... devices, and every policy of placement on the most
- *   chain   what one dependency costs, on one device and between two; what one launch costs that somebody waits for
+ *   chain   what one dependency costs, on one device and between two; what one launch costs that somebody waits for; what each step between
+ *           a CUDA graph by hand and a replay costs (steps.c)
  *
  * This file says what is to be measured and what comes of it; measure.c does it. The exit status tells whether every result was right and
  * every figure is there; with --strict also whether the targets were met, which depends on the machine.

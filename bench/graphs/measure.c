@@ -12,6 +12,7 @@
 #include "bench/graphs/chain.h"
 #include "bench/graphs/latency.h"
 #include "bench/graphs/multi.h"
+#include "bench/graphs/steps.h"
 
 #define DROP         3u
 #define MULTI_TARGET 0.95 /* of the speed by hand */
@@ -266,5 +267,7 @@ bool graphs_measure_chain(struct graphs_measure *measure)
     ok = graphs_chain_measure(&chain, &measure->table->more);
     progress(measure, "one launch at a time");
     ok = graphs_latency_measure(measure->cuda, &measure->table->more) && ok;
+    progress(measure, "what a replay consists of");
+    ok = graphs_steps_measure(measure->cuda, &measure->table->more) && ok;
     return graphs_table_save(measure->table) && ok;
 }
