@@ -130,7 +130,8 @@ const char *trace_kind_name(uint32_t kind)
 const char *trace_stream_name(const struct trace_view *view, uint32_t device,
                               uint32_t stream, char out[32])
 {
-    static const char *const others[] = {"copies in", "bytes out", "receives"};
+    static const char *const others[] = {"copies in", "bytes out", "receives",
+                                         "copies in 2", "urgent"};
     uint32_t run                      = view->device_facts[device].run_streams;
 
     if (stream < run) {
@@ -138,7 +139,7 @@ const char *trace_stream_name(const struct trace_view *view, uint32_t device,
     } else if (stream - run < PL_COUNT(others)) {
         (void)snprintf(out, 32, "%s", others[stream - run]);
     } else {
-        (void)snprintf(out, 32, "urgent");
+        (void)snprintf(out, 32, "low");
     }
     return out;
 }

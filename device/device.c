@@ -190,7 +190,10 @@ void *device_ptr_host(struct device *device, struct device_ptr ptr)
 plasmon_status_t device_stream_create(struct device *device, unsigned flags,
                                       struct device_stream **out_stream)
 {
-    assert((flags & ~(unsigned)DEVICE_STREAM_HIGH_PRIORITY) == 0);
+    assert((flags &
+            ~(unsigned)(DEVICE_STREAM_HIGH_PRIORITY | DEVICE_STREAM_LOW_PRIORITY)) == 0);
+    assert((flags & DEVICE_STREAM_HIGH_PRIORITY) == 0 ||
+           (flags & DEVICE_STREAM_LOW_PRIORITY) == 0);
     return device->ops->stream_create(device, flags, out_stream);
 }
 

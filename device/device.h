@@ -109,6 +109,8 @@ void *device_ptr_host(struct device *device, struct device_ptr ptr);
 
 enum device_stream_flags {
     DEVICE_STREAM_HIGH_PRIORITY = 1u << 0,
+    DEVICE_STREAM_LOW_PRIORITY =
+        1u << 1, /* below one without flags, where the device has three levels */
 };
 plasmon_status_t device_stream_create(struct device *device, unsigned flags,
                                       struct device_stream **out_stream);

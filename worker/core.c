@@ -34,6 +34,7 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     PL_CHECK(ops_complete(config->ops));
     assert(config->run_streams >= 1 && config->run_streams <= WORKER_RUN_STREAMS_MAX);
     assert(config->urgent_streams <= WORKER_URGENT_STREAMS_MAX);
+    assert(config->low_streams <= WORKER_LOW_STREAMS_MAX);
     assert(config->host_device < config->host_device_count);
 
     core = PL_NEW(struct worker_core);
@@ -43,12 +44,13 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     core->config       = *config;
     core->table        = config->tables[config->host_device];
     core->timeline     = config->timelines[config->host_device];
-    core->stream_count = config->run_streams + WORKER_STREAM_ROLES + config->urgent_streams;
-    core->noop_id      = pl_hash_name("noop");
-    core->doomed       = PL_VEC_INIT(uint32_t);
-    core->waits        = PL_VEC_INIT(struct worker_wait);
-    core->args         = PL_VEC_INIT(struct kernel_arg);
-    core->shapes       = PL_VEC_INIT(struct kernel_arg_shape);
+    core->stream_count = config->run_streams + WORKER_STREAM_ROLES +
+                         config->urgent_streams + config->low_streams;
+    core->noop_id = pl_hash_name("noop");
+    core->doomed  = PL_VEC_INIT(uint32_t);
+    core->waits   = PL_VEC_INIT(struct worker_wait);
+    core->args    = PL_VEC_INIT(struct kernel_arg);
+    core->shapes  = PL_VEC_INIT(struct kernel_arg_shape);
     wire_ranges_init(&core->unfinished);
     pl_map_init(&core->graphs);
     pl_map_init(&core->pairs);

@@ -45,10 +45,15 @@
 struct worker_core;
 
 /*
- * Streams 0 .. run_streams-1 run functions; then one each for copies in, sends and receives; then urgent_streams that run functions of high
- * priority.
+ * Streams 0 .. run_streams-1 run functions; then one for each role (core_int.h); then urgent_streams that run functions of high priority;
+ * then low_streams, of low priority.
  */
-enum { WORKER_RUN_STREAMS_MAX = 8, WORKER_ROLE_STREAMS = 4, WORKER_URGENT_STREAMS_MAX = 2 };
+enum {
+    WORKER_RUN_STREAMS_MAX    = 8,
+    WORKER_ROLE_STREAMS       = 4,
+    WORKER_URGENT_STREAMS_MAX = 2,
+    WORKER_LOW_STREAMS_MAX    = 1,
+};
 
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
@@ -299,6 +304,7 @@ struct worker_core_config {
     uint32_t host_device_count;
     uint32_t run_streams;    /* 1 .. WORKER_RUN_STREAMS_MAX */
     uint32_t urgent_streams; /* 0 .. WORKER_URGENT_STREAMS_MAX */
+    uint32_t low_streams;    /* 0 .. WORKER_LOW_STREAMS_MAX */
     /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
     uint64_t signal_bytes;
     bool lone; /* no other device of this host watches our words */

@@ -745,9 +745,13 @@ static plasmon_status_t streams_create(struct worker_executor *executor)
     if (executor->run_streams == 0) {
         executor->run_streams = run_streams_of(device_get_info(executor->device)->kind);
     }
-    for (uint32_t i = 0;
-         i < executor->run_streams + WORKER_ROLE_STREAMS + WORKER_URGENT_STREAMS; i++) {
-        unsigned flags = i < executor->run_streams ? 0 : DEVICE_STREAM_HIGH_PRIORITY;
+    for (uint32_t i = 0; i < executor->run_streams + WORKER_ROLE_STREAMS +
+                                 WORKER_URGENT_STREAMS + WORKER_LOW_STREAMS;
+         i++) {
+        uint32_t low = executor->run_streams + WORKER_ROLE_STREAMS + WORKER_URGENT_STREAMS;
+        unsigned flags = i < executor->run_streams ? 0
+                         : i < low                 ? DEVICE_STREAM_HIGH_PRIORITY
+                                                   : DEVICE_STREAM_LOW_PRIORITY;
         plasmon_status_t status =
             device_stream_create(executor->device, flags, &executor->streams[i]);
 

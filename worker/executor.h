@@ -35,6 +35,7 @@ struct worker_reports {
 
 /* For functions of high priority. On a CPU device it is a thread like the others, but one that no other work is queued in. */
 #define WORKER_URGENT_STREAMS 1u
+#define WORKER_LOW_STREAMS    1u
 
 struct worker_executor {
     /* Constant after init. */

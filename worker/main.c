@@ -75,6 +75,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         .host_device_count = daemon->shared.host_device_count,
         .run_streams       = daemon->executor.run_streams,
         .urgent_streams    = WORKER_URGENT_STREAMS,
+        .low_streams       = WORKER_LOW_STREAMS,
         .signal_bytes   = info->kind == DEVICE_CUDA ? SIGNAL_BYTES_CUDA : SIGNAL_BYTES_CPU,
         .lone           = daemon->shared.host_device_count == 1,
         .timelines      = daemon->shared.timelines,

@@ -5,7 +5,8 @@
  * elsewhere watch that word. Copies in have two streams, by turns; bytes out and receives have one each. A function follows the first launch it
  * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
  * least in it. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
- * own, whose kernels the device begins first; they follow each other there, and nobody else comes in.
+ * own, whose kernels the device begins first, and those of low priority one whose kernels it begins last; they follow each other there,
+ * and nobody else comes in.
  *
  * A SIGNAL IN TIME. Work that waits for another device (a wait on its word, half a host-route transfer, a join with a stream that
  * holds such work) is a hazard: what lies before it in its stream may be just what that device waits for. So the word is
@@ -80,10 +81,15 @@ static struct lane lane_of(const struct worker_core *core,
                            const struct worker_launch *launch)
 {
     uint32_t urgent = core->config.run_streams + WORKER_STREAM_ROLES;
+    uint32_t low    = urgent + core->config.urgent_streams;
 
-    return launch->priority > 0 && core->config.urgent_streams > 0
-               ? (struct lane){urgent, core->stream_count}
-               : (struct lane){0, core->config.run_streams};
+    if (launch->priority > 0 && core->config.urgent_streams > 0) {
+        return (struct lane){urgent, low};
+    }
+    if (launch->priority < 0 && core->config.low_streams > 0) {
+        return (struct lane){low, core->stream_count};
+    }
+    return (struct lane){0, core->config.run_streams};
 }
 
 static bool follow_one(struct worker_core *core, const struct worker_launch *launch,

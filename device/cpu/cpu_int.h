@@ -145,6 +145,7 @@ struct device_cpu_stream {
     struct device_cpu_recording *
         *recording; /* a graph's branch: here, and no thread; NULL otherwise */
     struct pl_list link;
+    bool low; /* of low priority; constant */
     pthread_t thread;
     struct device_cpu_progress *progress;
     struct pl_err failure; /* first since the last sync; guarded by the device's lock */

@@ -18,10 +18,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define ARGS_INLINE_MAX \
     512u /* arguments of a launch that lie in the queue; larger ones are allocated */
+
+/* A third of a normal thread's share where both want one core: it goes on, so that nobody who waits for it waits for ever. */
+#define LOW_NICE 5
 
 static void *stream_thread(void *user)
 {
@@ -29,6 +33,9 @@ static void *stream_thread(void *user)
     uint64_t spin_ns                 = device_cpu_of(stream->base.device)->spin_ns;
     struct device_cpu_op *op;
 
+    if (stream->low) { /* on Linux of this thread alone; refused: as the others */
+        (void)setpriority(PRIO_PROCESS, 0, LOW_NICE);
+    }
     while ((op = device_cpu_queue_pop(&stream->queue, spin_ns)) != NULL) {
         device_cpu_run(stream, op, spin_ns);
         device_cpu_progress_advance(stream->progress, stream->queue.popped);
@@ -67,11 +74,12 @@ plasmon_status_t device_cpu_stream_create(struct device *device, unsigned flags,
     plasmon_status_t status;
     unsigned number;
 
-    (void)flags; /* priorities need rights that a worker does not have */
     if (stream == NULL) {
         return PLASMON_ENOMEM;
     }
     stream->base.device = device;
+    stream->low =
+        (flags & DEVICE_STREAM_LOW_PRIORITY) != 0; /* high ones would need rights */
     pl_list_init(&stream->link);
 
     stream->progress = device_cpu_progress_create();

@@ -40,7 +40,9 @@ struct device_cuda {
     CUdevice device;
     CUcontext context;
     CUstream idle_stream; /* no user's work: set-up, and a place to ask for errors */
-    int priority_high;
+    int priority_high;    /* CUDA's numbers: a smaller one goes first */
+    int priority_normal;
+    int priority_low;
     uint64_t pitch_max;
     struct device_module *copy_module;
     CUfunction copy_functions[DEVICE_CUDA_COPY_WIDTHS]; /* [i]: words of 1 << i bytes */

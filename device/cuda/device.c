@@ -189,11 +189,16 @@ static void warn_if_lazy(void)
 /* With the context current. */
 static plasmon_status_t open_constants(struct device_cuda *cuda)
 {
-    int least = 0;
-    int pitch = 0;
-    plasmon_status_t status =
-        DEVICE_CU(cuda, cuCtxGetStreamPriorityRange(&least, &cuda->priority_high));
+    int pitch               = 0;
+    plasmon_status_t status = DEVICE_CU(
+        cuda, cuCtxGetStreamPriorityRange(&cuda->priority_low, &cuda->priority_high));
 
+    /* Of two levels or one, the normal one is the lowest, which is what CUDA gives a stream without asking. */
+    cuda->priority_normal =
+        cuda->priority_low - (cuda->priority_low - cuda->priority_high) / 2;
+    if (cuda->priority_normal == cuda->priority_high) {
+        cuda->priority_normal = cuda->priority_low;
+    }
     if (status == PLASMON_OK) {
         status = device_cuda_attribute(cuda->device, CU_DEVICE_ATTRIBUTE_MAX_PITCH, &pitch);
         cuda->pitch_max = (uint64_t)pitch;

@@ -43,7 +43,9 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
                                            struct device_stream **out_stream)
 {
     struct device_cuda *cuda = device_cuda_of(device);
-    int priority = (flags & DEVICE_STREAM_HIGH_PRIORITY) != 0 ? cuda->priority_high : 0;
+    int priority = (flags & DEVICE_STREAM_HIGH_PRIORITY) != 0  ? cuda->priority_high
+                   : (flags & DEVICE_STREAM_LOW_PRIORITY) != 0 ? cuda->priority_low
+                                                               : cuda->priority_normal;
     struct device_cuda_stream *stream = PL_NEW(struct device_cuda_stream);
     plasmon_status_t status;
 

@@ -276,6 +276,7 @@ static void core_create(struct sim_worker *worker)
         .host_device_count = sim->config.devices,
         .run_streams       = sim->config.run_streams,
         .urgent_streams    = sim->config.run_streams % 2,
+        .low_streams       = sim->config.run_streams / 2 % 2,
         .lone              = sim->config.devices == 1,
         .timelines         = sim->timelines,
         .tables            = sim->tables,

@@ -477,6 +477,7 @@ static void core_start(struct fake *fake)
         .host_device_count = FAKE_DEVICES,
         .run_streams       = FAKE_RUN_STREAMS,
         .urgent_streams    = 1,
+        .low_streams       = 1,
         .signal_bytes      = FAKE_SIGNAL_BYTES,
         .lone              = fake->lone,
         .timelines         = fake->timelines,

@@ -17,7 +17,7 @@
 #define FAKE_FAR     7u
 #define FAKE_US      1u /* our host device */
 #define FAKE_RUN_STREAMS \
-    2u /* so copies are stream 2, sends 3, receives 4, urgent functions 5 */
+    2u /* so copies are streams 2 and 5, sends 3, receives 4, urgent functions 6, low ones 7 */
 #define FAKE_CHUNK        (1u << 20)
 #define FAKE_ARENA        (1u << 30)
 #define FAKE_SIGNAL_BYTES 8192u

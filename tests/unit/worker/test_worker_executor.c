@@ -125,6 +125,7 @@ static void worker_start(struct worker *worker)
                                    worker->memory, 0, &reports[worker->index], &err));
     config.run_streams    = worker->executor.run_streams;
     config.urgent_streams = WORKER_URGENT_STREAMS;
+    config.low_streams    = WORKER_LOW_STREAMS;
     ASSERT_OK(worker_core_create(&config, &worker->core));
     worker->executor.core = worker->core;
     worker_memory_set_core(worker->memory, worker->core);

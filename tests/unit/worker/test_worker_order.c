@@ -438,7 +438,7 @@ static void send_urgent(struct fake *fake, uint64_t seq, uint32_t slot, int32_t 
     ASSERT_OK(fake_send(fake, &launch));
 }
 
-TEST(functions_of_high_priority_have_a_stream_that_nobody_else_enters)
+TEST(functions_of_high_and_of_low_priority_have_streams_that_nobody_else_enters)
 {
     struct fake *fake = fake_create();
 
@@ -447,7 +447,11 @@ TEST(functions_of_high_priority_have_a_stream_that_nobody_else_enters)
     send_urgent(fake, 3, 3, -1, 0);
     send_urgent(fake, 4, 4, 1, 0);
     ASSERT_STR(fake_calls(fake), "run:6:fill signal:6:1 run:0:fill signal:0:2 "
-                                 "run:1:fill signal:1:3 run:6:fill signal:6:4");
+                                 "run:7:fill signal:7:3 run:6:fill signal:6:4");
+    send_urgent(fake, 5, 5, 0, 3); /* normal, after the low one: not in its stream */
+    send_urgent(fake, 6, 6, -1, 5);
+    ASSERT_STR(fake_calls(fake),
+               "join:1:7 run:1:fill signal:1:5 join:7:1 run:7:fill signal:7:6");
     fake_destroy(fake);
 }
 
