@@ -36,7 +36,7 @@ static void lane_load(struct transform *t, const struct cpu_lane *at)
     }
 }
 
-/* The other half of what has a real transform; what must be real is taken as real. */
+/* The other half of what has a real transform; what must be real by symmetry is taken as real. */
 static void lane_mirror(struct transform *t)
 {
     struct fft_parts *data = &t->lane.data;

@@ -314,8 +314,8 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
              "axis of length n, elements 0 to n / 2.",
              OUT(y, C), IN(x, E), I64(axes)),
     FUNCTION(irfft, "(out E[...] y, in C[...] x, i64 axes, i64 n)", irfft,
-             "The inverse of rfft; n is the length of y's last axis (0: even, from x's). "
-             "What symmetry makes real is read as real.",
+             "The inverse of rfft; n is the length of y's last axis (0: even, from x's). x "
+             "has the symmetry that the transform of real numbers has; nobody checks it.",
              OUT(y, E), IN(x, C), I64(axes), I64(n)),
     FUNCTION(spmv,
              "(out E[m] y, in I[m1] rows, in I[nnz] columns, in E[nnz] values, in E[n] x)",
