@@ -28,8 +28,6 @@
 
 #define CLIENTS_MAX 1024u /* connections; those without a hello yet count too */
 
-static void host_buffers_drop_of(struct store_daemon *daemon, uint32_t reader);
-
 static void client_drop(struct store_daemon *daemon, struct store_client *client)
 {
     pl_debug("store", "client %d is gone", (int)client->pid);
@@ -48,9 +46,9 @@ static void client_drop(struct store_daemon *daemon, struct store_client *client
     pl_free(client);
 }
 
-static plasmon_status_t client_error(struct store_client *client,
-                                     const struct store_control *request,
-                                     plasmon_status_t error, const char *text)
+plasmon_status_t clients_error(struct store_client *client,
+                               const struct store_control *request, plasmon_status_t error,
+                               const char *text)
 {
     struct store_control answer = {.type        = STORE_CONTROL_ERROR,
                                    .host_device = request->host_device,
@@ -70,7 +68,7 @@ static plasmon_status_t client_hello(struct store_daemon *daemon,
     plasmon_status_t status;
 
     if (client->greeted) {
-        return client_error(client, message, PLASMON_EEXIST, "said hello already");
+        return clients_error(client, message, PLASMON_EEXIST, "said hello already");
     }
     status = store_host_add_reader(&daemon->host, (uint64_t)client->pid, &client->reader);
     if (status != PLASMON_OK) {
@@ -79,7 +77,7 @@ static plasmon_status_t client_hello(struct store_daemon *daemon,
         (void)snprintf(text, sizeof(text),
                        "no page of pins: this host has %u readers already",
                        STORE_READER_MAX);
-        (void)client_error(client, message, PLASMON_ELIMIT, text);
+        (void)clients_error(client, message, PLASMON_ELIMIT, text);
         return PLASMON_ELIMIT;
     }
     client->greeted = true;
@@ -96,19 +94,20 @@ static plasmon_status_t client_get_chunk(struct store_daemon *daemon,
     const struct store_host_chunk *chunk;
 
     if (!client->greeted) {
-        return client_error(client, message, PLASMON_EINVAL, "hello comes first");
+        return clients_error(client, message, PLASMON_EINVAL, "hello comes first");
     }
     if (message->host_device >= host->device_count) {
-        return client_error(client, message, PLASMON_ENOENT, "no such device on this host");
+        return clients_error(client, message, PLASMON_ENOENT,
+                             "no such device on this host");
     }
     if (host->devices[message->host_device].kind != DEVICE_CPU) {
-        return client_error(client, message, PLASMON_EUNREACHABLE,
-                            "memory of a GPU cannot be mapped by a client");
+        return clients_error(client, message, PLASMON_EUNREACHABLE,
+                             "memory of a GPU cannot be mapped by a client");
     }
     chunk = store_host_chunk_find(host, message->host_device, message->chunk_id);
     if (chunk == NULL) {
-        return client_error(client, message, PLASMON_ENOENT,
-                            "no such chunk on this device");
+        return clients_error(client, message, PLASMON_ENOENT,
+                             "no such chunk on this device");
     }
     return store_setup_chunk(host, message->host_device, chunk, !chunk->client_writable,
                              &client->link);
@@ -123,10 +122,11 @@ static plasmon_status_t client_get_lane(struct store_daemon *daemon,
     plasmon_status_t status;
 
     if (!client->greeted) {
-        return client_error(client, message, PLASMON_EINVAL, "hello comes first");
+        return clients_error(client, message, PLASMON_EINVAL, "hello comes first");
     }
     if (message->host_device >= daemon->host.device_count) {
-        return client_error(client, message, PLASMON_ENOENT, "no such device on this host");
+        return clients_error(client, message, PLASMON_ENOENT,
+                             "no such device on this host");
     }
     status =
         store_lanes_take(&daemon->host, message->host_device, client->reader, &lane, &made);
@@ -137,120 +137,12 @@ static plasmon_status_t client_get_lane(struct store_daemon *daemon,
                        message->host_device,
                        status == PLASMON_EAGAIN ? "all that it may have are in use"
                                                 : pl_status_text(status));
-        return client_error(client, message, status, text);
+        return clients_error(client, message, status, text);
     }
     if (made) {
         workers_tell_lane(daemon, message->host_device, lane);
     }
     return store_setup_lane(&daemon->host, message->host_device, lane, true, &client->link);
-}
-
-/* ------------------------------------------------------------------------------------------------ host buffers */
-
-/* The memory goes when the last worker has let go of it. */
-static void host_buffer_drop(struct store_daemon *daemon, struct store_host_buffer *buffer)
-{
-    workers_tell_host_buffer(daemon, buffer, false);
-    store_host_buffers_drop(&daemon->host, buffer);
-}
-
-static void host_buffers_drop_of(struct store_daemon *daemon, uint32_t reader)
-{
-    const struct store_host_buffer *buffer;
-
-    for (size_t i = 0; (buffer = store_host_buffers_at(&daemon->host, i)) != NULL;) {
-        if (buffer->reader == reader && buffer->fd >= 0) {
-            host_buffer_drop(daemon, store_host_buffers_find(&daemon->host, buffer->id));
-            i = 0; /* others may have moved */
-        } else {
-            i++;
-        }
-    }
-}
-
-static plasmon_status_t client_get_host_buffer(struct store_daemon *daemon,
-                                               struct store_client *client,
-                                               const struct store_control *message)
-{
-    struct store_host_buffer *buffer;
-    struct pl_err err;
-    plasmon_status_t status;
-
-    if (!client->greeted) {
-        return client_error(client, message, PLASMON_EINVAL, "hello comes first");
-    }
-    status =
-        store_host_buffers_make(&daemon->host, client->reader, message->chunk_id,
-                                message->bytes, workers_present(daemon), &buffer, &err);
-    if (status != PLASMON_OK) {
-        return client_error(client, message, status, err.text);
-    }
-    workers_tell_host_buffer(daemon, buffer, true);
-    clients_tell_host_buffers(daemon); /* there may be no worker to wait for */
-    return PLASMON_OK;
-}
-
-static plasmon_status_t client_drop_host_buffer(struct store_daemon *daemon,
-                                                struct store_client *client,
-                                                const struct store_control *message)
-{
-    struct store_host_buffer *buffer =
-        store_host_buffers_find(&daemon->host, message->offset);
-
-    if (client->greeted && buffer != NULL && buffer->reader == client->reader) {
-        host_buffer_drop(daemon, buffer);
-    }
-    return PLASMON_OK;
-}
-
-static struct store_client *client_of_reader(struct store_daemon *daemon, uint32_t reader)
-{
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &daemon->clients) {
-        struct store_client *client = pl_container_of(pos, struct store_client, list);
-
-        if (client->greeted && client->reader == reader) {
-            return client;
-        }
-    }
-    return NULL;
-}
-
-static plasmon_status_t host_buffer_answer(struct store_daemon *daemon,
-                                           struct store_client *client,
-                                           struct store_host_buffer *buffer)
-{
-    const struct store_control request = {.chunk_id = buffer->request};
-    char text[160];
-
-    if (buffer->failed == PLASMON_OK) {
-        return store_setup_host_buffer(&daemon->host, buffer, buffer->request,
-                                       &client->link);
-    }
-    (void)snprintf(text, sizeof(text),
-                   "the worker of device %u of this host cannot page-lock %llu bytes: %s",
-                   buffer->failed_device, (unsigned long long)buffer->bytes,
-                   pl_status_text(buffer->failed));
-    return client_error(client, &request, buffer->failed, text);
-}
-
-void clients_tell_host_buffers(struct store_daemon *daemon)
-{
-    struct store_host_buffer *buffer;
-
-    while ((buffer = store_host_buffers_decided(&daemon->host)) != NULL) {
-        struct store_client *client = client_of_reader(daemon, buffer->reader);
-        bool keep                   = client != NULL && buffer->failed == PLASMON_OK;
-
-        /* A client that cannot be told is found out when its socket is looked at. */
-        if (client != NULL && host_buffer_answer(daemon, client, buffer) == PLASMON_OK) {
-            (void)daemon_link_flush(daemon, &client->link, &client->control);
-        }
-        if (!keep) {
-            host_buffer_drop(daemon, buffer);
-        }
-    }
 }
 
 static plasmon_status_t client_message(struct store_daemon *daemon,
@@ -267,18 +159,18 @@ static plasmon_status_t client_message(struct store_daemon *daemon,
     case STORE_CONTROL_GET_LANE:
         return client_get_lane(daemon, client, message);
     case STORE_CONTROL_GET_HOST_BUFFER:
-        return client_get_host_buffer(daemon, client, message);
+        return host_buffers_get(daemon, client, message);
     case STORE_CONTROL_HOST_BUFFER_DROP:
-        return client_drop_host_buffer(daemon, client, message);
+        return host_buffers_drop(daemon, client, message);
     case STORE_CONTROL_NEW_HEAD_FD:
         return daemon->options->embedded
                    ? embedded_send_head_fd(daemon, &client->link)
-                   : client_error(client, message, PLASMON_ENOTSUP,
-                                  "only an embedded cluster hands out connections");
+                   : clients_error(client, message, PLASMON_ENOTSUP,
+                                   "only an embedded cluster hands out connections");
     default:
         (void)snprintf(text, sizeof(text), "control message of unknown type %u",
                        message->type);
-        (void)client_error(client, message, PLASMON_EMALFORMED, text);
+        (void)clients_error(client, message, PLASMON_EMALFORMED, text);
         return PLASMON_EMALFORMED;
     }
 }
@@ -298,7 +190,7 @@ static plasmon_status_t client_read(struct store_daemon *daemon,
     }
     if (status == PLASMON_EMALFORMED || status == PLASMON_EVERSION) {
         pl_debug("store", "client %d: %s", (int)client->pid, err.text);
-        (void)client_error(client, &message, status, err.text); /* it is dropped anyway */
+        (void)clients_error(client, &message, status, err.text); /* it is dropped anyway */
         return status;
     }
     return status == PLASMON_OK ? client_message(daemon, client, &message) : status;

@@ -120,14 +120,12 @@ void workers_signal(struct store_daemon *daemon, int signal);
 bool workers_alive(const struct store_daemon *daemon);
 /* A reader came, or went. */
 void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came);
+/* Every send to a worker ends here. */
+void workers_sent(struct store_daemon *daemon, struct store_worker *worker,
+                  plasmon_status_t status);
 /* A lane was made. */
 void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
                        const struct store_host_lane *lane);
-/* Bit i: device i has a worker that hears us. */
-uint64_t workers_present(const struct store_daemon *daemon);
-/* A host buffer was made, or is to be dropped: to all of its holders. */
-void workers_tell_host_buffer(struct store_daemon *daemon,
-                              const struct store_host_buffer *buffer, bool came);
 /* Bit i: device i has something to do in its lanes. */
 void workers_ring(struct store_daemon *daemon, uint64_t devices);
 
@@ -136,8 +134,20 @@ plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err)
 plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid,
                              struct pl_err *err); /* takes fd */
 void clients_finish(struct store_daemon *daemon);
-/* Host buffers that every worker has answered for: to who asked for them. */
-void clients_tell_host_buffers(struct store_daemon *daemon);
+/* ERROR, echoing the request. */
+plasmon_status_t clients_error(struct store_client *client,
+                               const struct store_control *request, plasmon_status_t error,
+                               const char *text);
+
+/* host_buffers_serve.c */
+plasmon_status_t host_buffers_get(struct store_daemon *daemon, struct store_client *client,
+                                  const struct store_control *message) PL_MUST_CHECK;
+plasmon_status_t host_buffers_drop(struct store_daemon *daemon, struct store_client *client,
+                                   const struct store_control *message) PL_MUST_CHECK;
+/* The client is gone. */
+void host_buffers_drop_of(struct store_daemon *daemon, uint32_t reader);
+/* Those that every worker has answered for: to who asked for them. */
+void host_buffers_answer(struct store_daemon *daemon);
 
 /* embedded.c */
 plasmon_status_t embedded_start(struct store_daemon *daemon, struct pl_err *err);

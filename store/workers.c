@@ -60,9 +60,8 @@ static void worker_fence(struct store_daemon *daemon, struct store_worker *worke
     worker_fence_by(daemon, worker, STORE_PROC_FENCE, why);
 }
 
-/* Every send to a worker ends here. */
-static void worker_sent(struct store_daemon *daemon, struct store_worker *worker,
-                        plasmon_status_t status)
+void workers_sent(struct store_daemon *daemon, struct store_worker *worker,
+                  plasmon_status_t status)
 {
     if (status == PLASMON_OK) {
         status = daemon_link_flush(daemon, &worker->link, &worker->control);
@@ -98,9 +97,9 @@ static void worker_chunk_added(struct store_daemon *daemon, struct store_worker 
         struct store_worker *peer = &daemon->workers[i];
 
         if (peer != worker && peer->link.fd >= 0) {
-            worker_sent(daemon, peer,
-                        store_setup_chunk(&daemon->host, worker->host_device, kept, true,
-                                          &peer->link));
+            workers_sent(daemon, peer,
+                         store_setup_chunk(&daemon->host, worker->host_device, kept, true,
+                                           &peer->link));
         }
     }
 }
@@ -118,7 +117,7 @@ static void worker_ready(struct store_daemon *daemon, struct store_worker *worke
                                      .total       = daemon->host.device_count};
 
         if (peer != worker && peer->link.fd >= 0) {
-            worker_sent(daemon, peer, store_link_send(&peer->link, &up, NULL, 0));
+            workers_sent(daemon, peer, store_link_send(&peer->link, &up, NULL, 0));
         }
     }
 }
@@ -139,13 +138,13 @@ static void worker_message(struct store_daemon *daemon, struct store_worker *wor
         break;
     case STORE_CONTROL_NEW_HEAD_FD:
         if (daemon->options->embedded && worker->proc.state == STORE_PROC_RUNNING) {
-            worker_sent(daemon, worker, embedded_send_head_fd(daemon, &worker->link));
+            workers_sent(daemon, worker, embedded_send_head_fd(daemon, &worker->link));
         }
         break;
     case STORE_CONTROL_HOST_BUFFER_READY:
         store_host_buffers_said(&daemon->host, worker->host_device, message->offset,
                                 (plasmon_status_t)message->status);
-        clients_tell_host_buffers(daemon);
+        host_buffers_answer(daemon);
         break;
     case STORE_CONTROL_HOST_BUFFER_GONE:
         store_host_buffers_gone(&daemon->host, worker->host_device, message->offset);
@@ -188,7 +187,7 @@ static void worker_control_ready(struct store_daemon *daemon, struct store_sourc
     struct store_worker *worker = worker_of_control(source);
 
     if ((events & EPOLLOUT) != 0) {
-        worker_sent(daemon, worker, PLASMON_OK);
+        workers_sent(daemon, worker, PLASMON_OK);
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !worker_read(daemon, worker)) {
         daemon_unwatch(daemon, source);
@@ -366,8 +365,8 @@ static plasmon_status_t worker_spawn(struct store_daemon *daemon,
     pl_info("store", "worker of device %u started: incarnation %u, pid %d",
             worker->host_device, worker->proc.incarnation, (int)worker->child.pid);
     store_host_buffers_handed(&daemon->host, worker->host_device);
-    worker_sent(daemon, worker,
-                store_setup_worker(&daemon->host, worker->host_device, &worker->link));
+    workers_sent(daemon, worker,
+                 store_setup_worker(&daemon->host, worker->host_device, &worker->link));
     return PLASMON_OK;
 }
 
@@ -385,7 +384,7 @@ static void worker_bury(struct store_daemon *daemon, struct store_worker *worker
         return; /* there will be no reader of what is left */
     }
     store_host_buffers_down(&daemon->host, worker->host_device);
-    clients_tell_host_buffers(daemon); /* nobody else is waited for, perhaps */
+    host_buffers_answer(daemon); /* nobody else is waited for, perhaps */
     freed = store_host_device_down(&daemon->host, worker->host_device);
     if (freed > 0) {
         pl_info("store", "device %u: %u buffers that the dead worker had given up are free",
@@ -439,7 +438,7 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
     if (worker->proc.state == STORE_PROC_QUARANTINED) {
         store_lanes_close(&daemon->host, worker->host_device);
         store_host_buffers_silent(&daemon->host, worker->host_device);
-        clients_tell_host_buffers(daemon);
+        host_buffers_answer(daemon);
     }
     if ((actions & STORE_PROC_REPORT) != 0) {
         worker_report(daemon, worker, incarnation, wait_status);
@@ -615,9 +614,9 @@ void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came
         if (worker->link.fd < 0) {
             continue; /* it is told at its next start */
         }
-        worker_sent(daemon, worker,
-                    came ? store_setup_reader(&daemon->host, reader, &worker->link)
-                         : store_link_send(&worker->link, &gone, NULL, 0));
+        workers_sent(daemon, worker,
+                     came ? store_setup_reader(&daemon->host, reader, &worker->link)
+                          : store_link_send(&worker->link, &gone, NULL, 0));
     }
 }
 
@@ -627,43 +626,9 @@ void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
     struct store_worker *worker = &daemon->workers[host_device];
 
     if (worker->link.fd >= 0) { /* otherwise it is told at its next start */
-        worker_sent(
+        workers_sent(
             daemon, worker,
             store_setup_lane(&daemon->host, host_device, lane, false, &worker->link));
-    }
-}
-
-uint64_t workers_present(const struct store_daemon *daemon)
-{
-    uint64_t present = 0;
-
-    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
-        const struct store_worker *worker = &daemon->workers[i];
-
-        present |=
-            (uint64_t)(worker->link.fd >= 0 && worker->proc.state == STORE_PROC_RUNNING)
-            << i;
-    }
-    return present;
-}
-
-void workers_tell_host_buffer(struct store_daemon *daemon,
-                              const struct store_host_buffer *buffer, bool came)
-{
-    struct store_control drop = {.type   = STORE_CONTROL_HOST_BUFFER_DROP,
-                                 .total  = daemon->host.device_count,
-                                 .offset = buffer->id};
-    uint64_t holders          = buffer->holders; /* telling one may end it */
-
-    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
-        struct store_worker *worker = &daemon->workers[i];
-
-        if ((holders & UINT64_C(1) << i) != 0 && worker->link.fd >= 0) {
-            worker_sent(
-                daemon, worker,
-                came ? store_setup_host_buffer(&daemon->host, buffer, 0, &worker->link)
-                     : store_link_send(&worker->link, &drop, NULL, 0));
-        }
     }
 }
 
