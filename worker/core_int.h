@@ -118,6 +118,7 @@ struct worker_launch {
     uint64_t client;
     uint64_t task;
     uint64_t comm; /* epoch of the pair: OPEN, CLOSE, SEND, RECV; 0: none */
+    bool by_pair;  /* SEND, RECV: enqueued by it, and not by the host route */
     uint64_t scratch_offset;
     uint64_t scratch_wanted;
     uint64_t scratch_bytes; /* in hand: none or all */
@@ -391,7 +392,7 @@ void worker_pair_received(struct worker_core *core, const struct worker_launch *
 /* Does this half go by its pair, and not by the host route? */
 bool worker_pair_usable(struct worker_core *core, const struct worker_launch *launch);
 plasmon_status_t worker_pair_enqueue(struct worker_core *core,
-                                     const struct worker_launch *launch, uint32_t stream,
+                                     struct worker_launch *launch, uint32_t stream,
                                      uint64_t offset);
 
 /* recover.c */

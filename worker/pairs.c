@@ -100,7 +100,7 @@ static uint64_t last_received(const struct worker_core *core,
         const struct worker_launch *launch = core->streams[i].running.first;
 
         for (; launch != NULL; launch = launch->next) {
-            if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV &&
+            if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV && launch->by_pair &&
                 launch->comm == pair->key.epoch && launch->peer == pair->key.peer &&
                 (first_staged == 0 || launch->seq < first_staged)) {
                 last = pl_max_u64(last, launch->seq);
@@ -412,7 +412,7 @@ bool worker_pair_usable(struct worker_core *core, const struct worker_launch *la
 }
 
 plasmon_status_t worker_pair_enqueue(struct worker_core *core,
-                                     const struct worker_launch *launch, uint32_t stream,
+                                     struct worker_launch *launch, uint32_t stream,
                                      uint64_t offset)
 {
     const struct worker_half half = {
@@ -424,5 +424,6 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core,
         .bytes       = launch->operands[0].bytes,
     };
 
+    launch->by_pair = true;
     return core->config.ops->pair_move(core->config.user, stream, &half);
 }
