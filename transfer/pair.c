@@ -353,51 +353,90 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
     return status;
 }
 
-/* The first half of that pair that waits to be staged; false: there is none (any more). */
-static bool staged_next_locked(struct lane *lane, const struct transfer_pair_key *key,
-                               struct transfer_half *out_half, uint64_t staged)
+/* Its turn has come: the front of the lane. *out_half is it. */
+static bool staged_next_locked(struct lane *lane, struct transfer_half *out_half)
 {
-    for (size_t i = 0; i < lane->halves.count; i++) {
-        struct half *half = pl_vec_at(&lane->halves, i);
+    struct half *half = lane->halves.count > 0 ? pl_vec_at(&lane->halves, 0) : NULL;
 
-        if (half->state == HALF_ENDED && !half->sent && half->half.key.peer == key->peer &&
-            half->half.key.epoch == key->epoch) {
-            half->state  = HALF_STAGING;
-            half->staged = staged;
-            *out_half    = half->half;
-            return true;
-        }
+    if (half == NULL || half->state != HALF_WAITING) {
+        return false;
     }
-    return false;
+    half->state  = HALF_STAGING;
+    half->staged = lane->staged_numbers + 1;
+    *out_half    = half->half;
+    return true;
+}
+
+/*
+ * One after the other, in the order of numbers: a ring is emptied in order, and what waits for its turn in a stream must not hold up what has a
+ * smaller number. What is before a receive in our ring, by whichever route, is waited for.
+ */
+static plasmon_status_t half_stage(struct transfer_pairs *pairs, uint32_t index)
+{
+    struct lane *lane       = &pairs->lanes[index];
+    plasmon_status_t status = PLASMON_OK;
+    struct transfer_half half;
+    bool found;
+
+    pl_mutex_lock(&pairs->lock);
+    found = staged_next_locked(lane, &half);
+    pl_cond_broadcast(&pairs->changed);
+    pl_mutex_unlock(&pairs->lock);
+    if (!found) {
+        return PLASMON_OK;
+    }
+    if (index == 1 && half.first_chunk > 0) {
+        status = device_wait(lane->staged, &pairs->config.timeline->stage_taken.value,
+                             half.first_chunk);
+    }
+    if (status == PLASMON_OK) {
+        status = pairs->config.stage(pairs->config.user, lane->staged, &half);
+    }
+    return status == PLASMON_OK
+               ? device_signal(lane->staged, &pairs->words->staged[index].value,
+                               ++lane->staged_numbers)
+               : status;
+}
+
+plasmon_status_t transfer_pairs_stage_next(struct transfer_pairs *pairs)
+{
+    plasmon_status_t status = pairs->started ? half_stage(pairs, 0) : PLASMON_OK;
+
+    return pairs->started && status == PLASMON_OK ? half_stage(pairs, 1) : status;
 }
 
 plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
                                      const struct transfer_pair_key *key,
                                      uint64_t *out_first)
 {
-    struct lane *lane       = &pairs->lanes[key->receives];
-    plasmon_status_t status = PLASMON_OK;
-    struct transfer_half half;
-    bool found = pairs->started;
+    struct lane *lane = &pairs->lanes[key->receives];
 
     *out_first = 0;
-    while (status == PLASMON_OK && found) {
-        pl_mutex_lock(&pairs->lock);
-        found = staged_next_locked(lane, key, &half, lane->staged_numbers + 1);
-        pl_cond_broadcast(&pairs->changed);
-        pl_mutex_unlock(&pairs->lock);
-        if (found && *out_first == 0) {
-            *out_first = half.seq;
-        }
-        if (found) {
-            status = pairs->config.stage(pairs->config.user, lane->staged, &half);
-        }
-        if (found && status == PLASMON_OK) {
-            status = device_signal(lane->staged, &pairs->words->staged[key->receives].value,
-                                   ++lane->staged_numbers);
+    pl_mutex_lock(&pairs->lock);
+    for (size_t i = 0; i < lane->halves.count; i++) {
+        struct half *half = pl_vec_at(&lane->halves, i);
+
+        if (half->state == HALF_ENDED && !half->sent && half->half.key.peer == key->peer &&
+            half->half.key.epoch == key->epoch) {
+            half->state = HALF_WAITING;
+            *out_first  = *out_first == 0 ? half->half.seq : *out_first;
         }
     }
-    return status;
+    pl_mutex_unlock(&pairs->lock);
+    return transfer_pairs_stage_next(pairs);
+}
+
+bool transfer_pairs_settled(struct transfer_pairs *pairs, bool receives)
+{
+    const struct lane *lane = &pairs->lanes[receives];
+    bool settled            = true;
+
+    pl_mutex_lock(&pairs->lock);
+    for (size_t i = 0; i < lane->halves.count; i++) {
+        settled &= ((struct half *)pl_vec_at(&lane->halves, i))->state != HALF_WAITING;
+    }
+    pl_mutex_unlock(&pairs->lock);
+    return settled;
 }
 
 void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq)

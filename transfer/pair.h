@@ -66,6 +66,7 @@ enum transfer_pair_event {
     TRANSFER_PAIR_QUIET,   /* broken, and nothing of it is on the device */
     TRANSFER_PAIR_STALLED, /* first_chunk: that transfer takes too long */
     TRANSFER_PAIR_TROUBLE, /* text: it should be broken */
+    TRANSFER_PAIR_TURN,    /* transfer_pairs_stage_next() has something to do */
 };
 struct transfer_pair_news {
     enum transfer_pair_event event;
@@ -110,6 +111,10 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
 plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
                                      const struct transfer_pair_key *key,
                                      uint64_t *out_first) PL_MUST_CHECK;
+/* After news: what of that waited for its turn, and has it now. */
+plasmon_status_t transfer_pairs_stage_next(struct transfer_pairs *pairs) PL_MUST_CHECK;
+/* Nothing of that lane waits for such a turn. Until then no half may be enqueued by the host route: it would come before. */
+bool transfer_pairs_settled(struct transfer_pairs *pairs, bool receives);
 /* The other half of launch seq, a SEND of ours, is over. */
 void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq);
 

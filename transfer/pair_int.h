@@ -42,7 +42,8 @@ struct pair {
 enum half_state {
     HALF_RUNNING, /* its operation is on the lane */
     HALF_ENDED,   /* it is not any more, or never was */
-    HALF_STAGING, /* it goes by the host route */
+    HALF_WAITING, /* it is to go by the host route, when all before it on its lane is over */
+    HALF_STAGING, /* it does */
     HALF_OVER,
 };
 struct half {

@@ -106,6 +106,11 @@ static void lane_pop_locked(struct transfer_pairs *pairs, uint32_t index)
     device_word_wake(over);
     lane->halves.count -= count;
     memmove(items, items + count, lane->halves.count * sizeof(*items));
+    if (lane->halves.count > 0 && items[0].state == HALF_WAITING) {
+        struct transfer_pair_news turn = {.event = TRANSFER_PAIR_TURN};
+
+        pair_tell_locked(items[0].pair, &turn);
+    }
 }
 
 static bool lane_look_locked(struct transfer_pairs *pairs, uint32_t index, uint64_t now_ns)

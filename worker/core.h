@@ -191,6 +191,8 @@ struct worker_ops {
     void (*pair_close)(void *user, const struct worker_pair_key *key);
     void (*pair_abort)(void *user, const struct worker_pair_key *key);
     bool (*pair_room)(void *user, bool receives);
+    /* false: a half by the host route must wait until all of what pair_stage() began has its turn. */
+    bool (*pair_settled)(void *user, bool receives);
     plasmon_status_t (*pair_move)(void *user, uint32_t stream,
                                   const struct worker_half *half);
     plasmon_status_t (*pair_stage)(void *user, const struct worker_pair_key *key,

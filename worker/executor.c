@@ -696,6 +696,7 @@ const struct worker_ops worker_executor_ops = {
     .pair_open        = worker_pair_op_open,
     .pair_close       = worker_pair_op_close,
     .pair_abort       = worker_pair_op_abort,
+    .pair_settled     = worker_pair_op_settled,
     .pair_room        = worker_pair_op_room,
     .pair_move        = worker_pair_op_move,
     .pair_stage       = worker_pair_op_stage,

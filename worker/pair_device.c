@@ -184,6 +184,13 @@ bool worker_pair_op_room(void *user, bool receives)
     return transfer_pair_room(executor->pairs, receives);
 }
 
+bool worker_pair_op_settled(void *user, bool receives)
+{
+    struct worker_executor *executor = user;
+
+    return executor->pairs == NULL || transfer_pairs_settled(executor->pairs, receives);
+}
+
 plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
                                      const struct worker_half *half)
 {
@@ -265,6 +272,9 @@ static void news_take(struct worker_executor *executor,
                 news->text);
         report.event = PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE;
         break;
+    case TRANSFER_PAIR_TURN:
+        (void)worker_executor_must(executor, transfer_pairs_stage_next(executor->pairs));
+        return;
     }
     executor->reports->pair(executor->reports->user, &report);
 }

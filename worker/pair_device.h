@@ -31,6 +31,7 @@ plasmon_status_t worker_pair_op_open(void *user, const struct worker_pair_key *k
 void worker_pair_op_close(void *user, const struct worker_pair_key *key);
 void worker_pair_op_abort(void *user, const struct worker_pair_key *key);
 bool worker_pair_op_room(void *user, bool receives);
+bool worker_pair_op_settled(void *user, bool receives);
 plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
                                      const struct worker_half *half);
 plasmon_status_t worker_pair_op_stage(void *user, const struct worker_pair_key *key,

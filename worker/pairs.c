@@ -362,8 +362,9 @@ static bool input_complete(struct worker_core *core, const struct worker_launch 
 static bool half_front(struct worker_core *core, struct worker_comm *pair,
                        struct worker_launch *launch)
 {
-    if (launch->comm <= pair->staged) {
-        return true;
+    if (launch->comm <= pair->staged) { /* 0, too */
+        return core->config.ops->pair_settled(core->config.user, pair->key.receives) ||
+               wait_for_pair(core);
     }
     if (launch->comm <= pair->broken || launch->comm != pair->key.epoch ||
         pair->state != WORKER_PAIR_OPEN) {
@@ -371,7 +372,8 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
     }
     if (launch->failure == PLASMON_OK &&
         (!input_complete(core, launch) ||
-         !core->config.ops->pair_room(core->config.user, pair->key.receives))) {
+         !core->config.ops->pair_room(core->config.user, pair->key.receives) ||
+         !core->config.ops->pair_settled(core->config.user, pair->key.receives))) {
         return wait_for_pair(core);
     }
     return true;
@@ -379,12 +381,19 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
 
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch)
 {
-    struct worker_comm *pair = core->config.ops->pair_open != NULL
-                                   ? pair_of(core, launch->peer, receives(launch))
-                                   : NULL;
+    struct worker_pair_key key = {.peer = launch->peer, .receives = receives(launch)};
+    struct worker_comm *pair;
 
-    if (pair == NULL) { /* the half goes by the host route, or the pair is not opened */
-        worker_launch_fail(launch, PLASMON_ENOTSUP, "this device takes part in no pairs");
+    if (core->config.ops->pair_open == NULL) {
+        if (worker_launch_is_pairs(launch)) {
+            worker_launch_fail(launch, PLASMON_ENOTSUP,
+                               "this device takes part in no pairs");
+        }
+        return true; /* a half goes by the host route */
+    }
+    pair = pair_of(core, key.peer, key.receives);
+    if (pair == NULL) {
+        worker_launch_fail(launch, PLASMON_ENOMEM, "no memory for a pair");
         return true;
     }
     switch (launch->kind) {
@@ -411,9 +420,8 @@ bool worker_pair_usable(struct worker_core *core, const struct worker_launch *la
            pair->key.epoch == launch->comm && pair->broken < launch->comm;
 }
 
-plasmon_status_t worker_pair_enqueue(struct worker_core *core,
-                                     struct worker_launch *launch, uint32_t stream,
-                                     uint64_t offset)
+plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_launch *launch,
+                                     uint32_t stream, uint64_t offset)
 {
     const struct worker_half half = {
         .key = {.peer = launch->peer, .receives = receives(launch), .epoch = launch->comm},

@@ -87,7 +87,8 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         worker_buffers_consume(core, launch) == WORKER_BUFFERS_WAIT) {
         return false;
     }
-    if (launch->comm != 0 && !worker_pair_front(core, launch)) {
+    if ((worker_launch_is_half(launch) || worker_launch_is_pairs(launch)) &&
+        !worker_pair_front(core, launch)) {
         return false;
     }
     if (launch->failure != PLASMON_OK) {
