@@ -13,6 +13,7 @@
 #include "bench/graphs/bare.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "bench/graphs/nvrtc.h"
@@ -30,6 +31,8 @@ plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,
 #else
 
 #include "bench/graphs/bare_cuda.h"
+
+#define TIME_LIMIT_S 240u
 
 plasmon_status_t graphs_bare_fail(plasmon_status_t status, const char *what,
                                   struct pl_err *err)
@@ -496,8 +499,11 @@ static plasmon_status_t measure_mode(struct bare *bare, uint32_t mode, double *r
 plasmon_status_t graphs_bare_cuda(const struct graphs_run *run, double *result,
                                   struct pl_err *err)
 {
-    struct bare bare        = {.run = *run, .graph = run->graph};
-    plasmon_status_t status = set_up(&bare, err);
+    struct bare bare = {.run = *run, .graph = run->graph};
+    plasmon_status_t status;
+
+    (void)alarm(TIME_LIMIT_S); /* of this child, as of the others: nothing hangs */
+    status = set_up(&bare, err);
 
     for (uint32_t mode = 0; mode < GRAPHS_MODES && status == PLASMON_OK; mode++) {
         if (graphs_mode_measured(run, mode)) {

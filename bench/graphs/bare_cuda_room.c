@@ -129,6 +129,10 @@ static plasmon_status_t measure_bandwidth(struct bare *bare, struct gate *gate,
     }
     half   = pl_min_u64(pl_max_u64(half, HALF_MIN), HALF_MAX) & ~(uint64_t)4095;
     status = CU(cuMemAlloc(&memory, 2 * half));
+    while (status == PLASMON_EDEVMEM && half > HALF_MIN) { /* beside the graph's arrays */
+        half   = (half / 2) & ~(uint64_t)4095;
+        status = CU(cuMemAlloc(&memory, 2 * half));
+    }
     for (uint32_t i = 0; i < 2 && status == PLASMON_OK; i++) {
         status = CU(cuEventCreate(&event[i], CU_EVENT_DEFAULT));
     }

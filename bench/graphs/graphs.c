@@ -47,7 +47,7 @@ static const struct cli_option options[] = {
      "without "
      "a GPU]"},
     {"--modes", "LIST", CLI_TEXT, OPTION(modes),
-     "of six: resident, cold, pageable, single [all]"},
+     "of six: resident, cold, pageable, single [resident,cold,single; all without a GPU]"},
     {"--devices", "N", CLI_COUNT, OPTION(devices),
      "the most that multi uses, up to 8 [all; 2 CPU devices]"},
     {"--quick", NULL, CLI_FLAG, OPTION(quick),
@@ -230,7 +230,9 @@ static int complete_options(struct graphs_options *given, bool cuda)
                      : !cuda              ? "tiny"
                      : given->quick       ? "small,middle"
                                           : "small,middle,large";
-    given->modes   = given->modes != NULL ? given->modes : "resident,cold,pageable,single";
+    given->modes   = given->modes != NULL ? given->modes
+                     : cuda               ? "resident,cold,single"
+                                          : "resident,cold,pageable,single";
     given->devices = given->devices > 0 ? given->devices : !cuda ? 2 : gpus > 8 ? 8 : gpus;
     if (!list_is_of(given->only, "vec,bs,img,ml,hits,dl,cg,mul") ||
         !list_is_of(given->sizes, "tiny,small,middle,large") ||

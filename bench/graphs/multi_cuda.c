@@ -4,6 +4,8 @@
  */
 #include "bench/graphs/multi.h"
 
+#include <unistd.h>
+
 #include "base/alloc.h"
 #include "bench/graphs/multi_plan.h"
 #include "bench/graphs/nvrtc.h"
@@ -12,7 +14,8 @@
 
 #include "device/cuda/driver.h"
 
-#define CU(call) DEVICE_CU(NULL, call)
+#define CU(call)     DEVICE_CU(NULL, call)
+#define TIME_LIMIT_S 240u
 
 struct multi_device {
     CUcontext context;
@@ -290,12 +293,14 @@ static plasmon_status_t check(struct multi *multi, struct pl_err *err)
 static plasmon_status_t run_cuda(const struct graphs_multi *config, double *result,
                                  struct pl_err *err)
 {
-    struct multi multi      = {.config = config,
-                               .graph  = config->run.graph,
-                               .devices =
-                                   (uint32_t)pl_min_u64(config->devices, GRAPHS_DEVICES_MAX)};
-    plasmon_status_t status = open_all(&multi, err);
+    struct multi multi = {.config = config,
+                          .graph  = config->run.graph,
+                          .devices =
+                              (uint32_t)pl_min_u64(config->devices, GRAPHS_DEVICES_MAX)};
+    plasmon_status_t status;
 
+    (void)alarm(TIME_LIMIT_S); /* of this child */
+    status = open_all(&multi, err);
     graphs_plan_make(&multi.plan, multi.graph, multi.devices);
     if (status == PLASMON_OK) {
         status = make_events(&multi, &multi.plan.init);
