@@ -296,4 +296,127 @@ TEST(checks_catch_a_kernel_that_writes_its_input_or_not_all_of_its_output)
     plasmon_finish(px);
 }
 
+/* Row r of a matrix is y[r] += (0.5 + 0.25 r) x[r], once by index and once by a loop. */
+TEST(a_source_function_by_index_is_the_loop)
+{
+    enum { ROWS = 24, COLS = 1000 };
+    struct plasmon_client *px                = start(0);
+    struct plasmon_shape shape               = {PLASMON_F32, 2, {ROWS, COLS}};
+    struct plasmon_index_view row            = {.count = {1, COLS}, .step_of = {{1}}};
+    const struct plasmon_index_view *views[] = {&row, &row};
+    struct plasmon_index_space space         = PLASMON_INDEX_SPACE_INIT;
+    struct plasmon_call call                 = PLASMON_CALL_INIT;
+    plasmon_scalar_t base = {.f = 0.5}, step = {.f = 0.25};
+    float *left  = malloc(ROWS * COLS * sizeof(float));
+    float *right = malloc(ROWS * COLS * sizeof(float));
+    struct plasmon_ref *ref[3];
+    struct plasmon_arg args[2];
+
+    for (int i = 0; i < ROWS * COLS; i++) {
+        left[i] = (float)(i % 977) * 0.25f - 100;
+    }
+    for (int i = 0; i < 3; i++) {
+        CLUSTER_OK(plasmon_put(px, left, &shape, NULL, &ref[i]));
+    }
+    define(px, "saxpy2", "saxpy2(inout f32[r,c] y, in f32[r,c] x, f32 a, i64 n := r * c)",
+           "__global__ void saxpy2(float *y, const float *x, float a, long long n)\n"
+           "{ for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;\n"
+           "       i += (long long)gridDim.x * blockDim.x) y[i] += a * x[i]; }\n");
+    args[0]            = (struct plasmon_arg){.mode = PLASMON_INOUT, .ref = ref[0]};
+    args[1]            = (struct plasmon_arg){.mode = PLASMON_IN, .ref = ref[2]};
+    call.function      = "saxpy2";
+    call.args          = args;
+    call.arg_count     = 2;
+    call.scalars       = &base;
+    call.scalar_count  = 1;
+    space.ndim         = 1;
+    space.count[0]     = ROWS;
+    space.views        = views;
+    space.scalar_steps = &step;
+    CLUSTER_OK(plasmon_submit_index(px, &call, &space, NULL, NULL));
+    for (int64_t r = 0; r < ROWS; r++) {
+        int64_t first[] = {r, 0}, count[] = {1, COLS};
+        plasmon_scalar_t value = {.f = 0.5 + 0.25 * (double)r};
+
+        CLUSTER_OK(plasmon_view(px, ref[1], first, count, NULL, &args[0].ref));
+        CLUSTER_OK(plasmon_view(px, ref[2], first, count, NULL, &args[1].ref));
+        call.scalars = &value;
+        CLUSTER_OK(plasmon_submit(px, &call, NULL, NULL));
+    }
+    CLUSTER_OK(plasmon_get(px, ref[0], left, ROWS * COLS * sizeof(float), WAIT_MS));
+    CLUSTER_OK(plasmon_get(px, ref[1], right, ROWS * COLS * sizeof(float), WAIT_MS));
+    for (int i = 0; i < ROWS * COLS; i++) {
+        if (memcmp(&left[i], &right[i], sizeof(float)) != 0) {
+            test_fail(__FILE__, __LINE__,
+                      "row %d, column %d is %.9g by index and %.9g by loop", i / COLS,
+                      i % COLS, (double)left[i], (double)right[i]);
+            break;
+        }
+    }
+    free(left);
+    free(right);
+    plasmon_finish(px);
+}
+
+static void paint(struct plasmon_client *px, struct plasmon_ref *x, double value)
+{
+    struct plasmon_arg arg   = {.mode = PLASMON_OUT, .ref = x};
+    plasmon_scalar_t scalar  = {.f = value};
+    struct plasmon_call call = PLASMON_CALL_INIT;
+
+    call.function     = "paint";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &scalar;
+    call.scalar_count = 1;
+    call.device       = 0;
+    CLUSTER_OK(plasmon_submit(px, &call, NULL, NULL));
+}
+
+/* It puts its work into the stream that it is given: in order with others, and into a recorded graph. */
+TEST(a_library_puts_its_work_into_the_stream_alone_and_recorded)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_device_info infos[16];
+    struct plasmon_client *px;
+    struct plasmon_ref *x, *y;
+    struct plasmon_graph *graph;
+    uint32_t count;
+
+    cluster_tag();
+    test_set_timeout(300);
+    options.library_dir = TEST_LIBRARY_DIR;
+    CLUSTER_OK(plasmon_init(&options, &px));
+    CLUSTER_OK(plasmon_devices(px, infos, 16, &count));
+    if (count == 0 || infos[0].kind != 2) {
+        plasmon_finish(px);
+        test_skip("no GPU");
+    }
+    CLUSTER_OK(plasmon_function_library(px, "paint", TEST_LIBRARY_NAME, "paint_entry",
+                                        "paint(out f32[n] x, f32 a)"));
+    define(px, "saxpy", saxpy_signature, saxpy_text);
+    CLUSTER_OK(plasmon_function_wait(px, "paint", WAIT_MS));
+    CLUSTER_OK(plasmon_function_wait(px, "saxpy", WAIT_MS));
+    x = cluster_fill(px, COUNT, 0, 0);
+    y = cluster_fill(px, COUNT, 1, 0);
+    for (int i = 1; i <= 10; i++) { /* y += 1 + 2 + .. + 10 */
+        paint(px, x, i);
+        saxpy(px, y, x, 1, 0, 0, 0);
+    }
+    cluster_expect_ramp(px, y, COUNT, 56, 0);
+    CLUSTER_OK(plasmon_graph_begin(px, &graph));
+    paint(px, x, 3);
+    saxpy(px, y, x, 2, 0, 0, 0);
+    CLUSTER_OK(plasmon_graph_end(px, graph));
+    for (int i = 0; i < 20; i++) { /* the library's scalar is another each time: y += 2 i */
+        struct plasmon_graph_scalar set = {.call = 0, .value = {.f = i}};
+
+        CLUSTER_OK(plasmon_graph_launch(px, graph, NULL, 0, &set, 1, NULL));
+    }
+    cluster_expect_ramp(px, y, COUNT, 56 + 2 * 190, 0);
+    paint(px, x, -1);
+    expect_failed(px, x, PLASMON_EFUNCTION, "paint answered 2", "-1 is negative");
+    plasmon_finish(px);
+}
+
 TEST_MAIN()

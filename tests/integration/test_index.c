@@ -229,6 +229,54 @@ TEST(integer_scalars_reduce_and_many_instances)
     plasmon_finish(client);
 }
 
+/* Row r becomes += a + step * r: a function of the client's own, by index as by loop; one that cannot step is refused with the remedy. */
+TEST(a_source_function_by_index_is_the_loop_and_gaps_need_strides)
+{
+    static const char text[]              = "void lift(float *x, float a, long n)\n"
+                                            "{ for (long i = 0; i < n; i++) x[i] += a; }\n";
+    struct plasmon_client *client         = cluster_start(2);
+    struct plasmon_source_options options = PLASMON_SOURCE_OPTIONS_INIT;
+    struct plasmon_ref *a = put_matrix(client, 0), *b = put_matrix(client, 0);
+    const struct plasmon_index_view odd = {
+        .count = {1, COLS / 2}, .step = {1, 2}, .step_of = {{1}}};
+    const struct plasmon_index_view *views[] = {&row_view};
+    plasmon_scalar_t base = {.f = 0.5}, step = {.f = 0.25};
+    struct plasmon_arg arg           = {.mode = PLASMON_INOUT, .ref = a};
+    struct plasmon_call call         = call_of("lift", &arg, 1, &base, 1);
+    struct plasmon_index_space space = PLASMON_INDEX_SPACE_INIT;
+
+    options.c_text = text;
+    CLUSTER_OK(plasmon_function_source(
+        client, "lift", NULL, "lift(inout f32[r,c] x, f32 a, i64 n := r * c)", &options));
+    space.ndim         = 1;
+    space.count[0]     = ROWS;
+    space.views        = views;
+    space.scalar_steps = &step;
+    for (int spread = 0; spread <= 2; spread++) {
+        space.spread = (plasmon_spread_t)spread;
+        arg.ref      = a;
+        CLUSTER_OK(plasmon_submit_index(client, &call, &space, NULL, NULL));
+        for (int64_t row = 0; row < ROWS; row++) {
+            plasmon_scalar_t value  = {.f = 0.5 + 0.25 * (double)row};
+            struct plasmon_call one = call_of("lift", &arg, 1, &value, 1);
+
+            arg.ref = row_of(client, b, row);
+            CLUSTER_OK(plasmon_submit(client, &one, NULL, NULL));
+            CLUSTER_OK(plasmon_release(client, arg.ref));
+        }
+        expect_same(client, a, b, ALL, "a source function on rows");
+    }
+    /* Every other element of a row: nothing lays those side by side for it. */
+    arg.ref  = a;
+    views[0] = &odd;
+    ASSERT_STATUS(plasmon_submit_index(client, &call, &space, NULL, NULL), PLASMON_ESHAPE);
+    ASSERT_CONTAINS(plasmon_error(client), "without gaps: write f32[..]~ x");
+    ASSERT_CONTAINS(plasmon_error(client), "or copy it first");
+    expect_same(client, a, b, ALL, "nothing of it ran");
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 TEST(a_mapping_that_does_not_fit_fails_at_the_call_and_names_the_index)
 {
     struct plasmon_client *client            = cluster_start(1);
