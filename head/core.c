@@ -151,6 +151,7 @@ void head_core_destroy(struct head_core *core)
         head_core_client_close(
             core, pl_list_first(&core->clients, struct head_client, link)->session);
     }
+    head_pairs_destroy(core);
     closed = head_failure_create(PLASMON_ECLOSED, 0, 0, "the head ended");
     while (!pl_list_empty(&core->unfinished)) {
         head_task_finish(
@@ -167,7 +168,7 @@ void head_core_destroy(struct head_core *core)
     pl_vec_finish(&core->ready);
     pl_vec_finish(&core->trace_waits);
     pl_map_finish(&core->sessions);
-    head_pairs_destroy(core);
+    pl_map_finish(&core->pairs);
     wire_arena_finish(&core->arena);
     pl_free(core);
 }

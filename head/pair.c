@@ -69,6 +69,7 @@ void head_pairs_destroy(struct head_core *core)
         pl_free(pair);
     }
     pl_map_finish(&core->pairs);
+    pl_map_init(&core->pairs); /* what ends after them finds none */
 }
 
 static bool alive(const struct head_pair *pair)
@@ -213,8 +214,13 @@ static void pair_break(struct head_pair *pair, bool failed, const char *why)
     if (!alive(pair)) {
         return;
     }
-    pl_warn("head", "pair from device %u to device %u is broken: %s", pair->src->index,
-            pair->dst->index, why);
+    if (failed) {
+        pl_warn("head", "pair from device %u to device %u is broken: %s", pair->src->index,
+                pair->dst->index, why);
+    } else {
+        pl_info("head", "pair from device %u to device %u ends: %s", pair->src->index,
+                pair->dst->index, why);
+    }
     pair->state = HEAD_PAIR_BREAKING;
     if (failed) {
         pair->failures = (uint32_t)pl_min_u64(pair->failures + 1ull, FAILURES_MAX);
@@ -237,6 +243,10 @@ void head_pairs_restarted(struct head_core *core, struct head_device *device)
 
         if ((pair->src != device && pair->dst != device) || pair->epoch == 0) {
             continue;
+        }
+        if (pair->src == device && pair->epoch > 1) {
+            /* Earlier ones were over when this one was opened. What is left of them must not wait for its receiver. */
+            tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_STAGED, pair->epoch - 1, NULL);
         }
         if (alive(pair)) {
             pair_break(pair, false, "a worker was restarted");

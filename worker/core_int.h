@@ -387,13 +387,15 @@ void worker_pairs_finish(struct worker_core *core);
 bool worker_launch_is_pairs(const struct worker_launch *launch); /* OPEN or CLOSE */
 /* The front has to do with a pair: may it go as far as that is concerned? */
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
+/* What half of a transfer, an OPEN or a CLOSE has to do with its pair; nothing of others. */
+void worker_pair_describe(const struct worker_core *core,
+                          const struct worker_launch *launch, struct pl_str *out);
 /* A receive is done: somebody may wait for that. */
 void worker_pair_received(struct worker_core *core, const struct worker_launch *launch);
 /* Does this half go by its pair, and not by the host route? */
 bool worker_pair_usable(struct worker_core *core, const struct worker_launch *launch);
-plasmon_status_t worker_pair_enqueue(struct worker_core *core,
-                                     struct worker_launch *launch, uint32_t stream,
-                                     uint64_t offset);
+plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_launch *launch,
+                                     uint32_t stream, uint64_t offset);
 
 /* recover.c */
 /* Is this the launch that is due? Duplicates: *out_take is false. A gap: EMALFORMED. */

@@ -23,6 +23,12 @@ static const char *host_wait(const struct worker_core *core)
     if (core->waits_for != 0) {
         return "for a launch of another device to be published";
     }
+    if (core->waits_quiet) {
+        return "until nothing is on the device";
+    }
+    if (core->waits_pair) {
+        return "for a pair";
+    }
     return worker_condemn_frozen(core) ? "for a launch that is being ended" : "for nothing";
 }
 
@@ -68,6 +74,7 @@ static void describe_stream(const struct worker_core *core, uint32_t index,
                   (unsigned long long)worker_stream_word(core, index),
                   (unsigned long long)stream->last, (unsigned long long)stream->signalled);
     worker_launch_describe(stream->running.first, out);
+    worker_pair_describe(core, stream->running.first, out);
     describe_points(core, stream->running.first, out);
 }
 
@@ -79,6 +86,7 @@ void worker_core_describe(const struct worker_core *core, struct pl_str *out)
         pl_str_append(out, "%u queued, the first, ", core->queue.count);
         worker_launch_describe(core->queue.first, out);
         pl_str_append(out, ", waits %s", host_wait(core));
+        worker_pair_describe(core, core->queue.first, out);
         describe_points(core, core->queue.first, out);
     }
     for (uint32_t i = 0; i < core->stream_count; i++) {

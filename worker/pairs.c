@@ -34,10 +34,15 @@ bool worker_launch_is_pairs(const struct worker_launch *launch)
            launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE;
 }
 
+static uint64_t name_of(uint32_t peer, bool receiving)
+{
+    return ((uint64_t)peer << 1 | receiving) + 1;
+}
+
 /* NULL: no memory. */
 static struct worker_comm *pair_of(struct worker_core *core, uint32_t peer, bool receiving)
 {
-    uint64_t name            = ((uint64_t)peer << 1 | receiving) + 1;
+    uint64_t name            = name_of(peer, receiving);
     struct worker_comm *pair = pl_map_get(&core->comms, name);
 
     if (pair != NULL) {
@@ -344,7 +349,8 @@ static bool close_front(struct worker_core *core, struct worker_comm *pair,
     return wait_for_pair(core);
 }
 
-static bool input_complete(struct worker_core *core, const struct worker_launch *launch)
+static bool input_complete(const struct worker_core *core,
+                           const struct worker_launch *launch)
 {
     for (uint32_t i = 0; i < launch->after_count; i++) {
         uint32_t device = worker_host_device_of(core, wire_point_device(launch->after[i]));
@@ -434,4 +440,33 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
 
     launch->by_pair = true;
     return core->config.ops->pair_move(core->config.user, stream, &half);
+}
+
+void worker_pair_describe(const struct worker_core *core,
+                          const struct worker_launch *launch, struct pl_str *out)
+{
+    static const char *const states[] = {"none",   "opening", "open",
+                                         "ending", "closing", "closed"};
+    const struct worker_comm *pair;
+
+    if (!worker_launch_is_half(launch) && !worker_launch_is_pairs(launch)) {
+        return;
+    }
+    pair = pl_map_get(&core->comms, name_of(launch->peer, receives(launch)));
+    pl_str_append(out, ", %s device %u by ", receives(launch) ? "from" : "to",
+                  launch->peer);
+    if (launch->comm == 0 || pair == NULL) {
+        pl_str_append(out, "the host route");
+        return;
+    }
+    pl_str_append(out, "pair %llu%s (pair %llu is %s, broken to %llu, staged to %llu",
+                  (unsigned long long)launch->comm,
+                  launch->by_pair ? ", enqueued by it" : "",
+                  (unsigned long long)pair->key.epoch, states[pair->state],
+                  (unsigned long long)pair->broken, (unsigned long long)pair->staged);
+    if (pair->quiet_after != 0) {
+        pl_str_append(out, ", quiet after launch %llu",
+                      (unsigned long long)pair->quiet_after);
+    }
+    pl_str_append(out, "%s)", input_complete(core, launch) ? "" : ", input not complete");
 }
