@@ -221,6 +221,7 @@ void head_core_flush(struct head_core *core)
         struct head_device *device = head_device_at(core, i);
 
         head_device_pump(core, device);
+        head_device_retire(device);
         head_device_flush(core, device);
     }
     while (!pl_list_empty(&core->dirty_clients)) {

@@ -22,6 +22,7 @@ enum {
     FIELD_STARVE       = 6,
     FIELD_GRAPHS       = 9,
     FIELD_GRAPH_FREE   = 10,
+    FIELD_RETIRE       = 16,
     FIELD_CANCEL_FORCE = 20
 };
 
@@ -133,6 +134,7 @@ struct head_task *head_device_task(struct head_device *device, uint64_t seq)
 void head_device_send(struct head_core *core, struct head_device *device,
                       const struct head_task *task)
 {
+    head_device_task_sent(task);
     if (wire_function_defined(task->function)) {
         head_function_tell_id(core, device, task->function);
     }
@@ -178,6 +180,10 @@ void head_device_flush(struct head_core *core, struct head_device *device)
     if (device->out_free.count > 0) {
         append_packed_fixed64(&device->out, FIELD_FREE, &device->out_free);
         pl_vec_clear(&device->out_free);
+    }
+    if (device->out_retire.count > 0) {
+        append_packed_fixed64(&device->out, FIELD_RETIRE, &device->out_retire);
+        pl_vec_clear(&device->out_retire);
     }
     for (size_t i = 0; i < device->out_cancel.count; i++) {
         head_bytes_varint(&device->out, FIELD_CANCEL << 3);

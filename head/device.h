@@ -66,6 +66,7 @@ struct head_device {
     struct head_bytes out;           /* WorkerCommand fields, encoded */
     uint32_t out_launches;           /* launches in it: a frame may carry WIRE_TASKS_MAX */
     struct pl_vec out_free;          /* uint64_t buffers */
+    struct pl_vec out_retire;        /* uint64_t buffers */
     struct pl_vec out_graph_free;    /* uint64_t graphs */
     struct pl_vec out_function_free; /* uint32_t ids */
     struct pl_map
@@ -78,6 +79,7 @@ struct head_device {
     struct pl_vec
         pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */
     struct pl_list buffers; /* head_buffer.device_link, least recently used first */
+    struct pl_list ending;  /* head_buffer.ending_link */
 };
 
 /* ---- device.c */

@@ -128,6 +128,8 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
     use->write  = write;
     pl_list_init(&use->link);
     head_buffer_hold(buffer);
+    buffer->uses++;
+    buffer->uses_foreign += task->device != buffer->device;
 
     if (write) {
         supersede(&buffer->readers, box);
@@ -144,6 +146,8 @@ void head_use_remove(struct head_core *core, struct head_use *use)
 
     pl_list_remove(&use->link);
     use->buffer = NULL;
+    buffer->uses--;
+    buffer->uses_foreign -= use->task->device != buffer->device;
     /* Recently used goes to the back: eviction takes from the front. */
     pl_list_remove(&buffer->device_link);
     pl_list_add_tail(&buffer->device->buffers, &buffer->device_link);

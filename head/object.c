@@ -84,6 +84,7 @@ struct head_buffer *head_buffer_create(struct head_core *core, struct head_devic
     pl_list_init(&buffer->readers);
     pl_list_init(&buffer->writers);
     pl_list_init(&buffer->device_link);
+    pl_list_init(&buffer->ending_link);
     pl_list_add_tail(&device->buffers, &buffer->device_link);
     device->bytes_planned += buffer->bytes;
     core->counts.buffers++;
@@ -108,6 +109,9 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
             PL_CHECK(freed != NULL);
             *freed = buffer->id;
         }
+        if (pl_list_empty(&buffer->instances)) {
+            head_buffer_ending(buffer);
+        }
         return;
     }
 
@@ -123,6 +127,7 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
     core->object_bytes -= buffer->bytes;
     core->counts.buffers--;
     pl_list_remove(&buffer->device_link);
+    pl_list_remove(&buffer->ending_link);
     pl_free(buffer);
 }
 
@@ -229,10 +234,29 @@ struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *
     return tile;
 }
 
+bool head_tile_unreachable(const struct head_tile *tile)
+{
+    return tile->refs == tile->makers;
+}
+
+/* Whoever makes it is at it, and nobody will look: so will nobody at the buffers that it is made in. */
+static void tile_ending(const struct head_tile *tile)
+{
+    struct pl_list *pos;
+
+    if (!head_tile_unreachable(tile)) {
+        return;
+    }
+    pl_list_for_each(pos, &tile->instances) {
+        head_buffer_ending(pl_container_of(pos, struct head_instance, tile_link)->buffer);
+    }
+}
+
 void head_tile_release(struct head_core *core, struct head_tile *tile)
 {
     PL_CHECK(tile->refs > 0);
     if (--tile->refs > 0) {
+        tile_ending(tile);
         return;
     }
 

@@ -24,7 +24,10 @@ struct head_failure {
     char *text;
 };
 
-/* One allocation. refs: instances in it, and uses by unfinished tasks. Freed at zero, by buffer_release alone. */
+/*
+ * One allocation. refs: instances in it, and uses by unfinished tasks. Freed at zero, by buffer_release alone. Retired (retire.c) when
+ * nothing but launches of its device that were sent can reach it.
+ */
 struct head_buffer {
     uint64_t id;
     struct head_device *device;
@@ -32,13 +35,19 @@ struct head_buffer {
     uint32_t dtype;
     uint64_t bytes;
     uint32_t refs;
+    uint32_t uses;         /* of these, uses */
+    uint32_t uses_foreign; /* of these, of tasks of other devices */
+    uint64_t seq_last;     /* of a launch of its device that uses it */
+    bool ends;             /* to be retired when that one has been sent */
+    bool retired;          /* its worker was told */
     bool donatable;
     bool
         replica; /* every byte in it exists elsewhere: may be dropped under memory pressure */
     struct pl_list device_link;
-    struct pl_list instances; /* head_instance.buffer_link */
-    struct pl_list readers;   /* head_use.link: unfinished tasks that read */
-    struct pl_list writers;   /* head_use.link: unfinished tasks that write */
+    struct pl_list ending_link; /* head_device.ending: perhaps to be retired */
+    struct pl_list instances;   /* head_instance.buffer_link */
+    struct pl_list readers;     /* head_use.link: unfinished tasks that read */
+    struct pl_list writers;     /* head_use.link: unfinished tasks that write */
 };
 
 /* `box` of `tile` lies, right, in `buffer` (once the buffer's pending writers of that box are done). */
@@ -53,7 +62,8 @@ struct head_instance {
 /* Content. refs: fragments that show it, and the unfinished task that makes it. */
 struct head_tile {
     uint32_t refs;
-    uint64_t order; /* of the task that makes it */
+    uint32_t makers; /* of these, unfinished tasks that make it */
+    uint64_t order;  /* of the task that makes it */
     struct pl_box box;
     struct head_failure *failure; /* it will never be right */
     struct pl_list instances;     /* head_instance.tile_link */
@@ -102,6 +112,12 @@ struct head_use {
     struct pl_list link;
 };
 
+/* ---- retire.c */
+/* Something that kept it is gone: look at it before the next flush. */
+void head_buffer_ending(struct head_buffer *buffer);
+void head_device_task_sent(const struct head_task *task);
+void head_device_retire(struct head_device *device); /* before a flush */
+
 /* ---- object.c */
 struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task,
                                          uint64_t first_client, const char *format, ...)
@@ -110,6 +126,8 @@ struct head_failure *head_failure_hold(struct head_failure *failure);
 void head_failure_release(struct head_failure *failure);
 struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
                                        const struct pl_box *frame, uint32_t dtype);
+bool head_tile_unreachable(
+    const struct head_tile *tile); /* nobody but who makes it holds it */
 void head_buffer_hold(struct head_buffer *buffer);
 void head_buffer_release(struct head_core *core, struct head_buffer *buffer);
 struct head_tile *head_tile_create(struct head_core *core,

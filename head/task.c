@@ -180,6 +180,11 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         after_count = wait_behind_gates(core, launch->device, &builder.after, after_count);
     }
     task_number(core, task, launch->order);
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        if (task->uses[i].buffer->device == task->device) {
+            task->uses[i].buffer->seq_last = task->seq;
+        }
+    }
     for (size_t i = 0; i < builder.producers.count; i++) {
         struct head_task *producer = *(struct head_task **)pl_vec_at(&builder.producers, i);
 
@@ -218,6 +223,7 @@ void head_task_makes(struct head_core *core, struct head_task *task, struct head
     PL_CHECK(place != NULL);
     *place = tile;
     tile->refs++;
+    tile->makers++;
     tile->order = task->order;
     if (task->failure != NULL && tile->failure == NULL) {
         tile->failure = head_failure_hold(task->failure);
@@ -404,6 +410,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
     for (size_t i = 0; i < task->outputs.count; i++) {
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
 
+        tile->makers--;
         head_tile_release(core, tile);
     }
     for (size_t i = 0; i < task->dependents.count; i++) {

@@ -56,8 +56,10 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->generations  = PL_VEC_INIT(uint32_t);
     device->resting      = PL_VEC_INIT(uint32_t);
     device->out_free     = PL_VEC_INIT(uint64_t);
-    device->out_cancel   = PL_VEC_INIT(uint64_t);
-    device->out_force    = PL_VEC_INIT(uint64_t);
+    device->out_retire   = PL_VEC_INIT(uint64_t);
+    pl_list_init(&device->ending);
+    device->out_cancel = PL_VEC_INIT(uint64_t);
+    device->out_force  = PL_VEC_INIT(uint64_t);
     wire_ranges_init(&device->untouched);
     device->out_graph_free    = PL_VEC_INIT(uint64_t);
     device->seq_oldest        = 1;
@@ -154,6 +156,7 @@ void head_device_destroy(struct head_device *device)
     pl_vec_finish(&device->generations);
     pl_vec_finish(&device->resting);
     pl_vec_finish(&device->out_free);
+    pl_vec_finish(&device->out_retire);
     pl_vec_finish(&device->out_cancel);
     pl_vec_finish(&device->out_graph_free);
     pl_vec_finish(&device->out_force);
@@ -461,6 +464,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         device->out.length   = 0;
         device->out_launches = 0;
         pl_vec_clear(&device->out_graph_free);
+        pl_vec_clear(&device->out_retire);
         free_again(device);
         head_functions_tell_again(core, device);
         head_plans_tell(core, device); /* before the launches that need them */
@@ -562,6 +566,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
         head_buffer_release(core, buffer);
     }
     pl_vec_clear(&device->out_free);
+    pl_vec_clear(&device->out_retire);
     head_pairs_gone(core, device);
     head_functions_look_again(core);
 }

@@ -323,7 +323,7 @@ plasmon_status_t store_arena_take(struct store_arena *arena, uint64_t offset,
 }
 
 plasmon_status_t store_arena_take_rest(struct store_arena *arena, uint64_t offset,
-                                       uint64_t bytes, struct pl_vec *out_offsets)
+                                       uint64_t bytes, struct pl_vec *out_parts)
 {
     uint64_t end = offset + store_arena_rounded(bytes);
     uint64_t at  = offset;
@@ -335,7 +335,7 @@ plasmon_status_t store_arena_take_rest(struct store_arena *arena, uint64_t offse
         struct arena_block *block = arena_block_at(arena, at);
         uint64_t block_end        = block == NULL ? 0 : block->offset + block->bytes;
         uint64_t part             = pl_min_u64(block_end, end) - at;
-        uint64_t *place;
+        struct store_arena_part *place;
         plasmon_status_t status;
 
         if (block_end <= at) {
@@ -343,14 +343,14 @@ plasmon_status_t store_arena_take_rest(struct store_arena *arena, uint64_t offse
         }
         if (!block->used) {
             status = spare_ensure(arena, 2);
-            place  = status == PLASMON_OK ? pl_vec_push(out_offsets) : NULL;
+            place  = status == PLASMON_OK ? pl_vec_push(out_parts) : NULL;
             if (place == NULL) {
                 return PLASMON_ENOMEM;
             }
-            *place = at;
+            *place = (struct store_arena_part){.offset = at, .bytes = part};
             status = arena_use(arena, block, at, part, part);
             if (status != PLASMON_OK) {
-                pl_vec_pop(out_offsets);
+                pl_vec_pop(out_parts);
                 return status;
             }
         }

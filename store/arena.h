@@ -44,10 +44,14 @@ store_arena_alloc(struct store_arena *arena, uint32_t pool, uint64_t bytes,
 /* Take this very block (rebuilding after a restart). EEXIST: overlaps something. */
 plasmon_status_t store_arena_take(struct store_arena *arena, uint64_t offset,
                                   uint64_t bytes) PL_MUST_CHECK;
-/* Likewise, but only those parts of it that are free; each becomes a block, whose offset (uint64_t) is added to the list. */
+/* Likewise, but only those parts of it that are free; each becomes a block and is added to the list of struct store_arena_part. */
+struct store_arena_part {
+    uint64_t offset;
+    uint64_t bytes;
+};
 plasmon_status_t store_arena_take_rest(struct store_arena *arena, uint64_t offset,
                                        uint64_t bytes,
-                                       struct pl_vec *out_offsets) PL_MUST_CHECK;
+                                       struct pl_vec *out_parts) PL_MUST_CHECK;
 void store_arena_free(struct store_arena *arena, uint64_t offset);
 void store_arena_get_stats(const struct store_arena *arena,
                            struct store_arena_stats *out_stats);

@@ -164,7 +164,8 @@ void store_table_consume(struct store_table *table, uint32_t slot, uint64_t seq)
     struct store_entry *entry = table_entry(table, slot);
     struct store_entry fields;
 
-    PL_CHECK(entry_state(entry) != STORE_FREE && entry_state(entry) != STORE_DOOMED);
+    PL_CHECK(entry_state(entry) != STORE_FREE && entry_state(entry) != STORE_DOOMED &&
+             entry_state(entry) != STORE_RETIRED);
     /* First, and visible before the caller scans the pins. */
     shared_store_sc32(&entry->state, STORE_CONSUMED);
     entry_read(entry, &fields);
@@ -183,6 +184,15 @@ void store_table_doom(struct store_table *table, uint32_t slot)
     }
     shared_store_sc32(&entry->state,
                       STORE_DOOMED); /* visible before the scan that follows */
+}
+
+void store_table_retire(struct store_table *table, uint32_t slot)
+{
+    struct store_entry *entry = table_entry(table, slot);
+
+    PL_CHECK(entry_state(entry) != STORE_FREE && entry_state(entry) != STORE_DOOMED);
+    shared_store_sc32(&entry->state,
+                      STORE_RETIRED); /* visible before the scan that follows */
 }
 
 /* Does this page hold a pin whose upper part is `key`? The generation does not matter: a late pin of an old one only delays. */
@@ -214,7 +224,8 @@ bool store_table_pinned(struct store_table *table, uint32_t slot,
         held = pages[i] != NULL && page_holds(pages[i], key);
     }
     if (pl_bug("store.scan_before_doom") && !held &&
-        entry_state(table_entry(table, slot)) != STORE_CONSUMED) {
+        entry_state(table_entry(table, slot)) != STORE_CONSUMED &&
+        entry_state(table_entry(table, slot)) != STORE_RETIRED) {
         shared_store_sc32(&table_entry(table, slot)->state, STORE_DOOMED);
     }
     return held;
@@ -290,7 +301,8 @@ static plasmon_status_t entry_refusal(uint32_t state, uint32_t there, uint32_t w
     uint32_t ahead = (there - wanted) & GENERATION_MASK;
 
     if (ahead == 0) {
-        return state == STORE_DOOMED ? PLASMON_ELOST : PLASMON_EAGAIN;
+        return state == STORE_DOOMED || state == STORE_RETIRED ? PLASMON_ELOST
+                                                               : PLASMON_EAGAIN;
     }
     return ahead <= GENERATION_MASK / 2 ? PLASMON_ELOST : PLASMON_EAGAIN;
 }

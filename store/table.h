@@ -5,12 +5,16 @@
  * One writer (the device's worker; the store while the worker is dead), many readers (other workers, clients). The head gives
  * out slots and generations (wire_buffer), so an entry is found without searching.
  *
- *   FREE -> WRITING -> SEALED -> (WRITING in place: CONSUMED -> SEALED) -> DOOMED -> FREE
+ *   FREE -> WRITING -> SEALED -> (WRITING in place: CONSUMED -> SEALED) [-> RETIRED] -> DOOMED -> FREE
  *
  * Reader:   pin in a page of its own (device's slot, generation), then read the entry: state SEALED, generation equal, checksum
  *           right, state still SEALED; use the bytes; unpin when the copy is done. Anything else: unpin, and ask the head again.
  * Writer:   to free, set DOOMED, then scan the pin pages for the slot; free only when none holds it, otherwise try again
  *           later. To write in place, set CONSUMED first and scan likewise.
+ *
+ * Retired: nobody will name the buffer any more but launches that are enqueued on its device. Set, then the pins are scanned as for
+ * DOOMED; when none holds it, its bytes may be another entry's too, which is written behind those launches (worker/reuse.c).
+ * The entry stays, because after a crash they may have to run again.
  *
  * The store-load order on both sides (pin then read; doom then scan; all four sequentially consistent) is what makes it safe: at
  * least one of the two sees the other. tests/unit/store/test_table_model.c enumerates all interleavings, with a crash of either
@@ -46,6 +50,7 @@ enum store_state {
     STORE_SEALED   = 2,
     STORE_CONSUMED = 3, /* was sealed, is being overwritten in place */
     STORE_DOOMED   = 4, /* to be freed; no new reader */
+    STORE_RETIRED  = 5, /* no new reader; used by what is enqueued */
 };
 
 /* 128 bytes; everything but `state` is written before state is (release) and covered by the checksum. */
@@ -121,7 +126,8 @@ void store_table_seal(struct store_table *table, uint32_t slot);
 void store_table_consume(struct store_table *table, uint32_t slot,
                          uint64_t seq); /* says so before anything is enqueued */
 void store_table_doom(struct store_table *table, uint32_t slot);
-/* After doom (or consume): does any of the pages hold the slot? */
+void store_table_retire(struct store_table *table, uint32_t slot);
+/* After doom (or consume, or retire): does any of the pages hold the slot? */
 bool store_table_pinned(struct store_table *table, uint32_t slot,
                         struct store_pins *const *pages, uint32_t page_count);
 void store_table_free(struct store_table *table, uint32_t slot);

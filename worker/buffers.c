@@ -24,16 +24,11 @@
 #include "base/log.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #define WRITERS_ENDED_WELL 0x8000u
 #define KIND_MAPPABLE      1u /* DEVICE_CPU */
-
-static uint32_t entry_state(const struct store_entry *entry)
-{
-    return atomic_load_explicit(&entry->state, memory_order_acquire);
-}
+#define REUSE_TRIES        16u /* retired buffers for one block before the arena grows instead */
 
 const struct store_entry *worker_buffer_find(const struct worker_core *core,
                                              uint32_t host_device, uint32_t slot,
@@ -47,15 +42,15 @@ const struct store_entry *worker_buffer_find(const struct worker_core *core,
         return NULL;
     }
     entry = &table->entries[slot];
-    state = entry_state(entry);
+    state = worker_entry_state(entry);
     if (state == STORE_FREE || state == STORE_DOOMED || entry->generation != generation) {
         return NULL;
     }
     return entry;
 }
 
-/* After DOOMED or CONSUMED. A reader whose page we were not given yet may hold anything. */
-static bool slot_pinned(const struct worker_core *core, uint32_t slot)
+/* A reader whose page we were not given yet may hold anything. */
+bool worker_slot_pinned(const struct worker_core *core, uint32_t slot)
 {
     if (core->config.reader_epoch != NULL &&
         __atomic_load_n(&core->timeline->reader_epoch, __ATOMIC_SEQ_CST) >
@@ -69,8 +64,7 @@ static bool slot_pinned(const struct worker_core *core, uint32_t slot)
     return store_table_pinned(core->table, slot, core->config.readers, STORE_READER_MAX);
 }
 
-/* Memory that something enqueued may have used: a starved front may try again. */
-static void arena_return(struct worker_core *core, uint64_t offset)
+void worker_arena_return(struct worker_core *core, uint64_t offset)
 {
     core->freed_count++;
     if (!pl_bug("worker.early_free")) { /* then it was returned already */
@@ -92,22 +86,91 @@ static uint64_t entry_clear(struct worker_core *core, uint32_t slot)
     return offset;
 }
 
+/* The slot is free, and its memory, unless that went before. */
+static void slot_end(struct worker_core *core, uint32_t slot)
+{
+    uint64_t offset = entry_clear(core, slot);
+
+    if (worker_reuse_given(core, slot)) {
+        core->freed_count++;
+    } else {
+        worker_arena_return(core, offset);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ memory */
 
-static plasmon_status_t memory_take(struct worker_core *core, uint32_t pool, uint64_t bytes,
+static plasmon_status_t memory_grow(struct worker_core *core, uint32_t pool, uint64_t bytes,
                                     uint64_t *out_offset)
+{
+    plasmon_status_t status = core->config.ops->grow(
+        core->config.user, pool, store_arena_missing(core->arena, pool, bytes));
+
+    return status == PLASMON_OK ? store_arena_alloc(core->arena, pool, bytes, out_offset)
+                                : status;
+}
+
+/*
+ * What is free; what is retired and free for this launch's stream; more of the device's memory; what is retired at all. Waiting on
+ * the device for another stream costs more than memory that nobody wants.
+ */
+static plasmon_status_t memory_find(struct worker_core *core, struct worker_launch *launch,
+                                    uint32_t pool, uint64_t bytes, uint64_t *out_offset)
 {
     plasmon_status_t status = store_arena_alloc(core->arena, pool, bytes, out_offset);
 
-    if (status != PLASMON_EDEVMEM) {
-        return status;
+    if (status == PLASMON_EDEVMEM && core->retired.count != 0) {
+        uint32_t stream = worker_stream_choose(core, launch);
+
+        for (unsigned i = 0; i < REUSE_TRIES && status == PLASMON_EDEVMEM &&
+                             worker_reuse_more(core, stream);
+             i++) {
+            status = store_arena_alloc(core->arena, pool, bytes, out_offset);
+        }
     }
-    status = core->config.ops->grow(core->config.user, pool,
-                                    store_arena_missing(core->arena, pool, bytes));
+    if (status == PLASMON_EDEVMEM) {
+        status = memory_grow(core, pool, bytes, out_offset);
+    }
+    while (status == PLASMON_EDEVMEM && worker_reuse_more(core, WORKER_ANY_STREAM)) {
+        status = store_arena_alloc(core->arena, pool, bytes, out_offset);
+    }
+    return status;
+}
+
+/*
+ * The front is going to write there: what still uses the memory comes before it. Each writer of a buffer must see to that; two that write
+ * disjoint boxes know nothing of each other. EDEVMEM: it is not over, and whoever writes (a client, the lane of a pair) does
+ * not wait for the launch's stream. In a moment it will be (worker_reuse_done).
+ */
+static plasmon_status_t memory_enter(struct worker_core *core,
+                                     const struct worker_launch *launch,
+                                     const struct worker_operand *operand, uint64_t offset,
+                                     uint64_t bytes)
+{
+    bool at_once = (operand != NULL && operand->client_writes) || launch->comm != 0;
+
+    if (at_once && !worker_reuse_clear(core, offset, bytes)) {
+        return PLASMON_EDEVMEM;
+    }
+    worker_reuse_behind(core, offset, bytes);
+    return PLASMON_OK;
+}
+
+/* operand: NULL: scratch. */
+static plasmon_status_t memory_take(struct worker_core *core, struct worker_launch *launch,
+                                    const struct worker_operand *operand, uint32_t pool,
+                                    uint64_t bytes, uint64_t *out_offset)
+{
+    plasmon_status_t status = memory_find(core, launch, pool, bytes, out_offset);
+
     if (status != PLASMON_OK) {
         return status;
     }
-    return store_arena_alloc(core->arena, pool, bytes, out_offset);
+    status = memory_enter(core, launch, operand, *out_offset, store_arena_rounded(bytes));
+    if (status != PLASMON_OK) {
+        store_arena_free(core->arena, *out_offset);
+    }
+    return status;
 }
 
 static uint64_t writer_seq(const struct worker_launch *launch,
@@ -138,7 +201,7 @@ static void entry_fill(struct worker_core *core, const struct worker_launch *lau
 static bool entry_survived(const struct store_entry *entry,
                            const struct worker_operand *operand)
 {
-    uint32_t state = entry_state(entry);
+    uint32_t state = worker_entry_state(entry);
 
     return state != STORE_FREE && state != STORE_DOOMED &&
            entry->generation == operand->generation && entry->bytes == operand->bytes;
@@ -160,7 +223,8 @@ static plasmon_status_t fresh_place(struct worker_core *core, struct worker_laun
     if (entry_survived(entry, operand)) {
         operand->offset = entry->offset;
         operand->placed = true;
-        if (operand->writes || entry_state(entry) != STORE_WRITING) {
+        if (worker_entry_state(entry) != STORE_RETIRED &&
+            (operand->writes || worker_entry_state(entry) != STORE_WRITING)) {
             store_table_consume(core->table, operand->slot, writer_seq(launch, operand));
         } /* else an ALLOC: its client may be writing already */
         if (operand->writes) {
@@ -169,18 +233,18 @@ static plasmon_status_t fresh_place(struct worker_core *core, struct worker_laun
         operand->consumed = operand->writes;
         return PLASMON_OK;
     }
-    if (entry_state(entry) == STORE_DOOMED) {
+    if (worker_entry_state(entry) == STORE_DOOMED) {
         return PLASMON_EAGAIN; /* a reader of the slot's last buffer has not let go */
     }
-    if (entry_state(entry) != STORE_FREE) {
+    if (worker_entry_state(entry) != STORE_FREE) {
         worker_launch_fail(launch, PLASMON_EINTERNAL,
                            "slot %u for a new buffer is taken by generation %u",
                            operand->slot, entry->generation);
         return PLASMON_EINTERNAL;
     }
 
-    status =
-        memory_take(core, operand_pool(core, operand), operand->bytes, &operand->offset);
+    status = memory_take(core, launch, operand, operand_pool(core, operand), operand->bytes,
+                         &operand->offset);
     if (status == PLASMON_OK) {
         operand->placed    = true;
         operand->allocated = true;
@@ -205,7 +269,11 @@ static plasmon_status_t existing_place(struct worker_core *core,
     }
     operand->offset = entry->offset;
     operand->placed = true;
-    return PLASMON_OK;
+    if (!operand->writes && launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT) {
+        return PLASMON_OK; /* who reads comes after who wrote */
+    }
+    return memory_enter(core, launch, operand, entry->offset,
+                        store_arena_rounded(entry->bytes));
 }
 
 static plasmon_status_t scratch_place(struct worker_core *core,
@@ -213,8 +281,14 @@ static plasmon_status_t scratch_place(struct worker_core *core,
 {
     plasmon_status_t status = PLASMON_OK;
 
+    if (launch->scratch_wanted != 0 && launch->graph == NULL &&
+        core->scratches.count != 0 &&
+        worker_scratch_take(core, launch, worker_stream_choose(core, launch))) {
+        return PLASMON_OK;
+    }
     if (launch->scratch_wanted != 0) {
-        status = memory_take(core, 0, launch->scratch_wanted, &launch->scratch_offset);
+        status = memory_take(core, launch, NULL, 0, launch->scratch_wanted,
+                             &launch->scratch_offset);
     }
     if (status != PLASMON_OK) {
         return status;
@@ -224,30 +298,6 @@ static plasmon_status_t scratch_place(struct worker_core *core,
         worker_graph_memory_swap(launch);
     }
     return PLASMON_OK;
-}
-
-static uint64_t bytes_wanted(const struct worker_launch *launch)
-{
-    uint64_t bytes = launch->scratch_wanted;
-
-    for (uint32_t i = 0; i < launch->operand_count; i++) {
-        bytes += launch->operands[i].fresh ? launch->operands[i].bytes : 0;
-    }
-    return bytes;
-}
-
-static void front_starves(struct worker_core *core, struct worker_launch *launch)
-{
-    struct store_arena_stats stats;
-
-    core->waits_memory = true;
-    core->starved_at   = core->freed_count;
-    if (!launch->starved) {
-        launch->starved = true;
-        store_arena_get_stats(core->arena, &stats);
-        core->config.ops->report_starved(core->config.user, launch->seq,
-                                         bytes_wanted(launch), stats.largest_hole);
-    }
 }
 
 static plasmon_status_t all_place(struct worker_core *core, struct worker_launch *launch)
@@ -286,7 +336,7 @@ enum worker_buffers_result worker_buffers_place(struct worker_core *core,
     worker_buffers_undo(core, launch);
     switch (status) {
     case PLASMON_EDEVMEM:
-        front_starves(core, launch);
+        worker_front_starves(core, launch);
         return WORKER_BUFFERS_WAIT;
     case PLASMON_EAGAIN:
         core->waits_unpin = true;
@@ -314,9 +364,12 @@ static bool operand_mark(struct worker_core *core, struct worker_launch *launch,
                            operand->slot, operand->generation);
         return false;
     }
-    operand->was_sealed = entry_state(&core->table->entries[operand->slot]) == STORE_SEALED;
-    operand->consumed   = true;
-    store_table_consume(core->table, operand->slot, launch->seq);
+    operand->was_sealed =
+        worker_entry_state(&core->table->entries[operand->slot]) == STORE_SEALED;
+    operand->consumed = true;
+    if (worker_entry_state(&core->table->entries[operand->slot]) != STORE_RETIRED) {
+        store_table_consume(core->table, operand->slot, launch->seq);
+    } /* else it comes again after a restart, and nobody reads it afterwards but such */
     core->writers[operand->slot]++;
     return true;
 }
@@ -334,7 +387,7 @@ enum worker_buffers_result worker_buffers_consume(struct worker_core *core,
         if (!operand->consumed && !operand_mark(core, launch, operand)) {
             return WORKER_BUFFERS_READY; /* failed */
         }
-        if (slot_pinned(core, operand->slot)) {
+        if (worker_slot_pinned(core, operand->slot)) {
             core->waits_unpin = true;
             return WORKER_BUFFERS_WAIT;
         }
@@ -350,8 +403,9 @@ static void writer_leaves(struct worker_core *core, const struct worker_operand 
     uint16_t *writers               = &core->writers[operand->slot];
 
     if (entry->generation != operand->generation || writers_of(core, operand->slot) == 0 ||
-        entry_state(entry) == STORE_DOOMED) {
-        return; /* freed meanwhile: nobody wants to know */
+        worker_entry_state(entry) == STORE_DOOMED ||
+        worker_entry_state(entry) == STORE_RETIRED) {
+        return; /* freed meanwhile, or about to be: nobody wants to know */
     }
     --*writers;
     *writers |= right ? WRITERS_ENDED_WELL : 0;
@@ -385,10 +439,14 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
     if (launch->graph_memory) {
         worker_graph_memory_swap(launch);
     }
+    if (launch->scratch_shared) {
+        worker_scratch_undo(core, launch);
+    }
     if (launch->scratch_bytes != 0) {
         store_arena_free(core->arena, launch->scratch_offset);
         launch->scratch_bytes = 0;
     }
+    memset(core->behind, 0, sizeof(core->behind));
     launch->memory = false;
 }
 
@@ -419,7 +477,7 @@ void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *lau
             store_arena_free(core->arena, launch->operands[i].offset);
         }
     }
-    if (launch->scratch_bytes != 0) {
+    if (launch->scratch_bytes != 0 && !launch->scratch_shared) {
         store_arena_free(core->arena, launch->scratch_offset);
     }
 }
@@ -436,10 +494,12 @@ void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
             writer_leaves(core, operand, right || operand->was_sealed);
         }
     }
-    if (launch->scratch_bytes != 0) {
-        arena_return(core, launch->scratch_offset);
-        launch->scratch_bytes = 0;
+    if (launch->scratch_shared) {
+        worker_scratch_done(core, launch);
+    } else if (launch->scratch_bytes != 0) {
+        worker_arena_return(core, launch->scratch_offset);
     }
+    launch->scratch_bytes = 0;
 }
 
 /* ------------------------------------------------------------------------------------------------ freeing */
@@ -457,8 +517,9 @@ void worker_buffers_free(struct worker_core *core, uint64_t buffer)
     }
 
     store_table_doom(core->table, slot);
-    if (!slot_pinned(core, slot)) {
-        arena_return(core, entry_clear(core, slot));
+    if (!worker_slot_pinned(core, slot)) {
+        slot_end(core, slot);
+        worker_reuse_tidy(core);
         return;
     }
 
@@ -477,7 +538,7 @@ void worker_buffers_free_all(struct worker_core *core)
     for (uint32_t slot = 0; slot < STORE_TABLE_SLOTS; slot++) {
         const struct store_entry *entry = &core->table->entries[slot];
 
-        if (entry_state(entry) != STORE_FREE) {
+        if (worker_entry_state(entry) != STORE_FREE) {
             worker_buffers_free(core, wire_buffer(0, slot, entry->generation));
         }
     }
@@ -488,31 +549,9 @@ void worker_buffers_free_doomed(struct worker_core *core)
     for (size_t i = core->doomed.count; i-- > 0;) {
         uint32_t slot = *(uint32_t *)pl_vec_at(&core->doomed, i);
 
-        if (!slot_pinned(core, slot)) {
-            arena_return(core, entry_clear(core, slot));
+        if (!worker_slot_pinned(core, slot)) {
+            slot_end(core, slot);
             pl_vec_remove_unordered(&core->doomed, i);
         }
     }
-}
-
-/* ------------------------------------------------------------------------------------------------ starving */
-
-void worker_buffers_starve(struct worker_core *core, struct worker_launch *launch)
-{
-    struct store_arena_stats stats;
-    char wanted[32], used[32], reserved[32], total[32], hole[32];
-
-    store_arena_get_stats(core->arena, &stats);
-    worker_launch_fail(launch, PLASMON_EDEVMEM,
-                       "it needs %s of new device memory; %s are in use of %s reserved of "
-                       "the device's %s, "
-                       "and the largest hole is %s: release refs, or use smaller arrays",
-                       pl_format_bytes(bytes_wanted(launch), wanted),
-                       pl_format_bytes(stats.bytes_used, used),
-                       pl_format_bytes(stats.bytes_total, reserved),
-                       core->config.device_bytes == 0
-                           ? "memory"
-                           : pl_format_bytes(core->config.device_bytes, total),
-                       pl_format_bytes(stats.largest_hole, hole));
-    core->waits_memory = false;
 }

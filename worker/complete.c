@@ -86,6 +86,7 @@ void worker_core_complete(struct worker_core *core)
     range_report(core, &range);
 
     worker_buffers_free_doomed(core);
+    worker_reuse_done(core);
     if (core->waits_unpin || core->waits_running || core->waits_pair ||
         (core->waits_memory && core->freed_count != core->starved_at)) {
         worker_core_advance(core);

@@ -60,7 +60,7 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     status         = PLASMON_ENOMEM;
     core->writers  = PL_NEW_N(uint16_t, STORE_TABLE_SLOTS);
     core->followed = PL_NEW_N(uint8_t, STORE_RING);
-    if (core->writers != NULL && core->followed != NULL) {
+    if (worker_reuse_create(core) && core->writers != NULL && core->followed != NULL) {
         status = store_arena_create(&core->arena);
     }
     if (status != PLASMON_OK) {
@@ -99,6 +99,7 @@ void worker_core_destroy(struct worker_core *core)
     pl_vec_finish(&core->waits);
     pl_vec_finish(&core->args);
     pl_vec_finish(&core->shapes);
+    worker_reuse_destroy(core);
     pl_free(core->writers);
     pl_free(core->followed);
     pl_free(core);
@@ -138,6 +139,7 @@ static plasmon_status_t launch_take(struct worker_core *core,
             launch, PLASMON_EWORKER,
             "it had failed when its worker died, which took the reason with it");
     }
+    worker_reuse_note(core, launch);
     worker_fifo_push(&core->queue, launch);
     core->received = message->seq;
     return PLASMON_OK;
@@ -189,7 +191,7 @@ static void launch_starve(struct worker_core *core, uint64_t seq)
 {
     worker_core_advance(core);
     if (core->queue.first != NULL && core->queue.first->seq == seq && core->waits_memory) {
-        worker_buffers_starve(core, core->queue.first);
+        worker_front_starved(core, core->queue.first);
     }
 }
 
@@ -259,6 +261,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     }
     if (status != PLASMON_OK) {
         return status;
+    }
+    for (size_t i = 0; i < command->n_retire; i++) {
+        worker_reuse_retire(core, command->retire[i]);
     }
     launches_cancel(core, command->cancel, command->n_cancel);
     launches_cancel(core, command->cancel_force, command->n_cancel_force);

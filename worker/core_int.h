@@ -6,6 +6,8 @@
  *   enqueue.c   the device work of each kind of launch      buffers.c   memory and table entries of its operands
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
  *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
+ *   starve.c    no memory for the front
+ *   reuse.c     memory that is used again before the host has seen that it is free
  *   condemn.c   launches that must not go on            describe.c  who waits for what, for people
  *   traffic.c   transfers by pair of devices
  *   pairs.c     communicators with other devices: opened, used, broken and closed in order
@@ -20,6 +22,9 @@
 
 #include "worker/core.h"
 
+#include <stdatomic.h>
+
+#include "base/alloc.h"
 #include "base/map.h"
 #include "base/vec.h"
 
@@ -91,12 +96,14 @@ struct worker_launch {
     struct kernel_launch_shape
         shape; /* of a defined function; what was chosen, once it is enqueued */
     uint8_t size_class;
-    bool checked;           /* the function exists and takes these arguments */
-    bool memory;            /* every fresh buffer and the scratch are in hand */
-    bool starved;           /* the head was told */
-    bool without_work;      /* nothing for the device to do but the word */
-    bool signalled;         /* the word is written right behind it */
-    bool forced;            /* its client ends it by force */
+    bool checked;      /* the function exists and takes these arguments */
+    bool memory;       /* every fresh buffer and the scratch are in hand */
+    bool starved;      /* the head was told */
+    bool without_work; /* nothing for the device to do but the word */
+    bool signalled;    /* the word is written right behind it */
+    bool forced;       /* its client ends it by force */
+    bool stream_chosen;
+    bool scratch_shared;    /* the stream's: another launch may take it over (reuse.c) */
     uint32_t time_limit_ms; /* 0: none */
     void *span;             /* what records it; NULL: nothing */
     uint64_t submit_ns;
@@ -121,7 +128,9 @@ struct worker_launch {
     bool by_pair;  /* SEND, RECV: enqueued by it, and not by the host route */
     uint64_t scratch_offset;
     uint64_t scratch_wanted;
-    uint64_t scratch_bytes; /* in hand: none or all */
+    uint64_t scratch_bytes;  /* in hand: none or all */
+    uint64_t scratch_before; /* shared: the launch that had it last */
+    uint32_t stream;         /* once stream_chosen */
     uint64_t data_bytes;
 
     struct worker_pair *pair; /* traffic.c: NULL: moves nothing */
@@ -247,6 +256,16 @@ struct worker_core {
     uint32_t holds;   /* worker_core_hold() */
     uint64_t bytes_replica;
 
+    /* reuse.c */
+    uint64_t *last_use;    /* a slot: the last launch that uses it; what has become of it */
+    struct pl_vec retired; /* struct retired, oldest first, from retired_first on */
+    size_t retired_first;
+    struct pl_vec reused;    /* struct reused */
+    struct pl_vec rests;     /* struct rest */
+    struct pl_vec scratches; /* struct scratch */
+    uint64_t behind
+        [STORE_STREAM_MAX]; /* the front's memory is right once launches of stream i up to this one are over */
+
     struct pl_vec waits;  /* struct worker_wait: of the launch being enqueued */
     struct pl_vec args;   /* struct kernel_arg */
     struct pl_vec shapes; /* struct kernel_arg_shape */
@@ -305,7 +324,52 @@ void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
 void worker_buffers_free(struct worker_core *core, uint64_t buffer);
 void worker_buffers_free_all(struct worker_core *core);
 void worker_buffers_free_doomed(struct worker_core *core);
-void worker_buffers_starve(struct worker_core *core, struct worker_launch *launch);
+
+/* starve.c */
+void worker_front_starves(struct worker_core *core,
+                          struct worker_launch *launch); /* waits, and is told once */
+void worker_front_starved(struct worker_core *core,
+                          struct worker_launch *launch); /* fails for want of memory */
+
+/* What an entry's state is, and does anybody hold the slot? After RETIRED, DOOMED or CONSUMED. */
+static inline uint32_t worker_entry_state(const struct store_entry *entry)
+{
+    return atomic_load_explicit(&entry->state, memory_order_acquire);
+}
+bool worker_slot_pinned(const struct worker_core *core, uint32_t slot);
+/* Memory that something enqueued may have used: a starved front may try again. */
+void worker_arena_return(struct worker_core *core, uint64_t offset);
+
+/* reuse.c */
+#define WORKER_ANY_STREAM UINT32_MAX
+bool worker_reuse_create(struct worker_core *core); /* false: no memory */
+void worker_reuse_destroy(struct worker_core *core);
+/* A launch came; the head retires a buffer; a launch was enqueued. */
+void worker_reuse_note(struct worker_core *core, const struct worker_launch *launch);
+void worker_reuse_retire(struct worker_core *core, uint64_t buffer);
+void worker_reuse_enqueued(struct worker_core *core, const struct worker_launch *launch);
+void worker_reuse_tidy(struct worker_core *core); /* something was freed */
+/*
+ * Give the bytes of the oldest retired buffer back to the arena. stream: only if nothing but launches of this stream must be over
+ * before. false: there is none.
+ */
+bool worker_reuse_more(struct worker_core *core, uint32_t stream);
+/* Is nothing that is still read or written there? */
+bool worker_reuse_clear(const struct worker_core *core, uint64_t offset, uint64_t bytes);
+/* Memory for the front: what must be over before it is added to core->behind. */
+void worker_reuse_behind(struct worker_core *core, uint64_t offset, uint64_t bytes);
+void worker_reuse_done(struct worker_core *core); /* words moved */
+/* An entry goes: was its memory given away? Then nothing of it is to be freed. */
+bool worker_reuse_given(struct worker_core *core, uint32_t slot);
+/* A RETIRED or DOOMED entry of an earlier incarnation, after all others: what of it nothing else lies in. */
+plasmon_status_t worker_reuse_recover(struct worker_core *core, uint32_t slot);
+/* Scratch that an earlier launch of the stream leaves behind. false: there is none of that size. */
+bool worker_scratch_take(struct worker_core *core, struct worker_launch *launch,
+                         uint32_t stream);
+void worker_scratch_undo(struct worker_core *core, struct worker_launch *launch);
+void worker_scratch_lend(struct worker_core *core, struct worker_launch *launch,
+                         uint32_t stream); /* it was enqueued */
+void worker_scratch_done(struct worker_core *core, const struct worker_launch *launch);
 
 /* streams.c */
 uint32_t worker_host_device_of(const struct worker_core *core,
@@ -313,7 +377,8 @@ uint32_t worker_host_device_of(const struct worker_core *core,
 uint64_t worker_stream_word(const struct worker_core *core, uint32_t stream);
 bool worker_stream_idle(const struct worker_core *core, uint32_t stream);
 bool worker_streams_quiet(const struct worker_core *core); /* everything enqueued is over */
-uint32_t worker_stream_choose(struct worker_core *core, const struct worker_launch *launch);
+uint32_t worker_stream_choose(struct worker_core *core,
+                              struct worker_launch *launch); /* once; then the same */
 /* Enqueue waits and joins for everything in `after`. True: nothing was needed. */
 bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream);
@@ -343,6 +408,7 @@ void worker_graph_memory_swap(struct worker_launch *launch);
 uint64_t worker_graph_last(const struct worker_graph *graph);
 /* Memory of graphs that are not in use: true: some came back. */
 bool worker_graphs_trim(struct worker_core *core);
+uint64_t worker_graphs_bytes(const struct worker_core *core); /* memory in their hands */
 plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err);

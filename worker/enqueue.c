@@ -432,6 +432,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     if (launch->seq <= worker_stream_word(core, stream)) {
         /* Over before a restart, and failed: only the report is owed. */
         launch_running(core, mine, launch);
+        worker_reuse_enqueued(core, launch);
         return;
     }
     worker_buffers_enqueued(core, launch);
@@ -456,6 +457,8 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     mine->unsignalled += launch->graph != NULL ? WORKER_SIGNAL_GRAPH : 1;
     mine->unsignalled_bytes += bytes_of(launch);
     launch_running(core, mine, launch);
+    worker_scratch_lend(core, launch, stream);
+    worker_reuse_enqueued(core, launch);
     if (without_work && idle && clear) {
         word_store(core, launch, stream);
     } else if (launch->time_limit_ms != 0 || signal_due(core, mine)) {

@@ -123,6 +123,8 @@ void worker_graph_drop(struct worker_core *core, struct worker_launch *launch)
     graph->launches--;
     if (graph->launches == 0 && graph->freed) {
         graph_destroy(core, graph);
+    } else if (graph->launches == 0 && graph->memory_bytes != 0) {
+        core->freed_count++; /* a front that finds no memory may have it: worker_graphs_trim() */
     }
 }
 
@@ -224,4 +226,16 @@ bool worker_graphs_trim(struct worker_core *core)
         }
     }
     return freed;
+}
+
+uint64_t worker_graphs_bytes(const struct worker_core *core)
+{
+    uint64_t bytes = 0;
+    uint64_t key;
+    void *value;
+
+    for (size_t i = 0; pl_map_next(&core->graphs, &i, &key, &value);) {
+        bytes += ((const struct worker_graph *)value)->memory_bytes;
+    }
+    return bytes;
 }

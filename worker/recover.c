@@ -9,6 +9,9 @@
  * CONSUMED for a launch that was never published was not touched, and is sealed as it was; if an unfinished launch was to write it
  * before, no reader goes there before that launch is done, and it comes again.
  *
+ * A buffer that was RETIRED, or DOOMED, may share bytes with another one that was put there behind its last use (reuse.c). Both stay where
+ * they are: those of the others are taken first, and of these what is left.
+ *
  * A launch that is over and failed is marked in the ring. Its report may have died with the worker, so it counts as unfinished;
  * when it comes again it fails again, and nothing else happens.
  *
@@ -19,8 +22,6 @@
 #include "worker/core_int.h"
 
 #include "base/log.h"
-
-#include <stdatomic.h>
 
 /* ------------------------------------------------------------------------------------------------ buffers */
 
@@ -45,9 +46,13 @@ static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
     uint32_t *doomed;
 
     /* A death inside store_table_consume() leaves an old checksum, and everything right but perhaps seq. */
-    status = state == STORE_CONSUMED || entry->checksum == store_entry_checksum(entry)
-                 ? store_arena_take(core->arena, entry->offset, entry->bytes)
-                 : PLASMON_EMALFORMED;
+    if (state != STORE_CONSUMED && entry->checksum != store_entry_checksum(entry)) {
+        status = PLASMON_EMALFORMED;
+    } else if (state == STORE_RETIRED || state == STORE_DOOMED) {
+        status = worker_reuse_recover(core, slot);
+    } else {
+        status = store_arena_take(core->arena, entry->offset, entry->bytes);
+    }
     if (status == PLASMON_ENOMEM) {
         return status;
     }
@@ -68,25 +73,34 @@ static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
             return PLASMON_ENOMEM;
         }
         *doomed = slot;
-    } else if (state != STORE_SEALED && entry_right(core, entry, state, enqueued)) {
+    } else if (state != STORE_SEALED && state != STORE_RETIRED &&
+               entry_right(core, entry, state, enqueued)) {
         store_table_seal(core->table, slot);
     }
     return PLASMON_OK;
 }
 
-static plasmon_status_t table_recover(struct worker_core *core, uint64_t enqueued)
+static plasmon_status_t entries_recover(struct worker_core *core, uint64_t enqueued,
+                                        bool ending)
 {
     plasmon_status_t status = PLASMON_OK;
 
     for (uint32_t slot = 0; status == PLASMON_OK && slot < STORE_TABLE_SLOTS; slot++) {
-        uint32_t state =
-            atomic_load_explicit(&core->table->entries[slot].state, memory_order_acquire);
+        uint32_t state = worker_entry_state(&core->table->entries[slot]);
 
-        if (state != STORE_FREE) {
+        if (state != STORE_FREE &&
+            (state == STORE_RETIRED || state == STORE_DOOMED) == ending) {
             status = entry_recover(core, slot, state, enqueued);
         }
     }
     return status;
+}
+
+static plasmon_status_t table_recover(struct worker_core *core, uint64_t enqueued)
+{
+    plasmon_status_t status = entries_recover(core, enqueued, false);
+
+    return status == PLASMON_OK ? entries_recover(core, enqueued, true) : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ launches */

@@ -21,7 +21,9 @@
  *
  * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or written a buffer must not be done again
  * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work. (In
- * one stream the word covers both, or neither: then the head knows that the reader cannot run again.)
+ * one stream the word covers both, or neither: then the head knows that the reader cannot run again.) A launch whose memory was another
+ * buffer's a moment ago (reuse.c) waits for the words of all that used that, in its own stream too: of this overwriting the head
+ * knows nothing.
  */
 #include "worker/core_int.h"
 
@@ -151,7 +153,7 @@ bool worker_streams_quiet(const struct worker_core *core)
     return true;
 }
 
-uint32_t worker_stream_choose(struct worker_core *core, const struct worker_launch *launch)
+static uint32_t choose(struct worker_core *core, const struct worker_launch *launch)
 {
     uint64_t named   = core->timeline->ring[launch->seq % STORE_RING];
     struct lane lane = lane_of(core, launch);
@@ -188,6 +190,15 @@ uint32_t worker_stream_choose(struct worker_core *core, const struct worker_laun
     return launch->without_work ? any_idle(core, lane) : least_loaded(core, lane);
 }
 
+uint32_t worker_stream_choose(struct worker_core *core, struct worker_launch *launch)
+{
+    if (!launch->stream_chosen) {
+        launch->stream        = choose(core, launch);
+        launch->stream_chosen = true;
+    }
+    return launch->stream;
+}
+
 /* ------------------------------------------------------------------------------------------------ order */
 
 static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
@@ -213,13 +224,13 @@ static bool overwrites(const struct worker_launch *launch)
     return false;
 }
 
+/* Behind launch `seq` of this device; word: behind the write of its word too. */
 static void order_local(struct worker_core *core, struct worker_launch *launch,
-                        uint32_t stream, uint64_t seq, bool *io_clear)
+                        uint32_t stream, uint64_t seq, bool word, bool *io_clear)
 {
     struct worker_stream *mine = &core->streams[stream];
     plasmon_status_t status;
     uint32_t other;
-    bool word;
 
     if (store_timeline_done(core->timeline, seq)) {
         return;
@@ -229,7 +240,6 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
         return; /* not clear of it, but behind it: stream_idle() knows */
     }
     *io_clear = false;
-    word      = overwrites(launch);
     if ((word ? mine->joined_word[other] : mine->joined[other]) >= seq ||
         pl_bug("worker.skip_join")) {
         return;
@@ -250,6 +260,25 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
     }
     mine->joined[other]      = core->streams[other].last;
     mine->joined_word[other] = core->streams[other].signalled;
+}
+
+/* Its memory is somebody else's until these are over (reuse.c): in this stream as in others, their word comes first. */
+static void order_reuse(struct worker_core *core, struct worker_launch *launch,
+                        uint32_t stream, bool *io_clear)
+{
+    bool word = !pl_bug("worker.reuse_unsaid");
+
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        uint64_t seq    = core->behind[i];
+        core->behind[i] = 0;
+        if (seq == 0 || pl_bug("worker.reuse_at_once")) {
+            continue;
+        }
+        if (i == stream && word && core->streams[i].signalled < seq) {
+            worker_stream_signal(core, i);
+        }
+        order_local(core, launch, stream, seq, word, io_clear);
+    }
 }
 
 /* One wait a word, for the highest value. */
@@ -307,7 +336,7 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
         uint64_t *word, value;
 
         if (host_device == core->config.host_device) {
-            order_local(core, launch, stream, seq, &clear);
+            order_local(core, launch, stream, seq, overwrites(launch), &clear);
         } else if (host_device < core->config.host_device_count &&
                    core->config.timelines[host_device] != NULL &&
                    store_timeline_point(core->config.timelines[host_device], seq, &word,
@@ -317,8 +346,10 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
     }
     if (launch->graph != NULL && worker_graph_last(launch->graph) != 0) {
         /* Its memory, and what is replayed, serve one launch at a time. */
-        order_local(core, launch, stream, worker_graph_last(launch->graph), &clear);
+        order_local(core, launch, stream, worker_graph_last(launch->graph),
+                    overwrites(launch), &clear);
     }
+    order_reuse(core, launch, stream, &clear);
     waits_enqueue(core, launch, stream, &clear);
     return clear;
 }

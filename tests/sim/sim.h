@@ -181,6 +181,7 @@ struct sim_block {
     uint64_t offset;
     uint64_t bytes;
     uint64_t serial;
+    bool untouched; /* something else still lies there, until the first op touches it */
 };
 struct sim_chunk {
     uint64_t offset;
@@ -241,8 +242,10 @@ struct sim_worker {
     uint8_t *slab;        /* STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX */
     struct pl_vec sealed; /* struct sim_sealed, a slot */
 
-    struct store_arena *book;    /* the core's allocator, as seen at link time */
-    struct pl_vec blocks;        /* struct sim_block */
+    struct store_arena *book; /* the core's allocator, as seen at link time */
+    struct pl_vec blocks;     /* struct sim_block */
+    struct pl_vec
+        leaving; /* struct sim_block: given back in stream order, and still read */
     struct pl_vec blocks_before; /* of the incarnation that died */
     uint64_t block_serial;
     uint64_t recovered; /* what the hello says of earlier incarnations */
@@ -507,6 +510,8 @@ void sim_op_describe(const struct sim_op *op, struct pl_str *out);
 void sim_memory_enter(struct sim_worker *worker);
 void sim_memory_leave(void);
 const struct sim_block *sim_memory_find(const struct sim_worker *worker, uint64_t offset);
+/* An op has its effect now: may it still touch what it was enqueued for? What it is the first to touch becomes noise. */
+bool sim_memory_touch(struct sim_worker *worker, uint64_t offset, uint64_t serial);
 void sim_memory_noise(struct sim *sim, uint8_t *bytes, uint64_t length);
 void sim_memory_forget(struct sim_worker *worker);    /* a crash: its book is gone */
 void sim_memory_recovered(struct sim_worker *worker); /* poisons what nobody took back */

@@ -115,6 +115,10 @@ void sim_client_put_write(struct sim_client *client, const struct sim_answer *op
         sim_fail(client->sim, "client %u: the buffer of a put is not there", client->index);
         return;
     }
+    if (worker->alive && !sim_memory_touch(worker, entry->offset, 0)) {
+        sim_fail(client->sim, "client %u writes memory that was freed", client->index);
+        return;
+    }
     memcpy(worker->arena + entry->offset, data, bytes);
 }
 

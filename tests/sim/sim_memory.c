@@ -5,6 +5,9 @@
  * block is known: fresh memory is filled with noise, freed memory with poison, and an op that touches a block which
  * was freed since it was enqueued is an error, whatever bytes it finds.
  *
+ * What the core gives back in stream order (the entry says RETIRED) keeps its bytes, although another block is handed out there, until the
+ * first op of that one: from then on it is poison too, and who still touches it comes too late.
+ *
  * The book is the core's own and dies with it: after a crash the table says which blocks are taken back, and everything else is
  * poisoned.
  */
@@ -44,16 +47,22 @@ const struct sim_block *sim_memory_find(const struct sim_worker *worker, uint64_
     const struct sim_block *blocks = worker->blocks.items;
 
     for (size_t i = 0; i < worker->blocks.count; i++) {
-        if (offset >= blocks[i].offset && offset - blocks[i].offset < blocks[i].bytes) {
+        if (offset >= blocks[i].offset &&
+            offset - blocks[i].offset < store_arena_rounded(blocks[i].bytes)) {
             return &blocks[i];
         }
     }
     return NULL;
 }
 
+static bool blocks_meet(const struct sim_block *block, uint64_t offset, uint64_t bytes)
+{
+    return offset < block->offset + block->bytes && block->offset < offset + bytes;
+}
+
 /* serial 0: a new one. */
-static void block_add(struct sim_worker *worker, uint64_t offset, uint64_t bytes,
-                      uint64_t serial)
+static struct sim_block *block_add(struct sim_worker *worker, uint64_t offset,
+                                   uint64_t bytes, uint64_t serial)
 {
     struct sim_block *block;
 
@@ -61,12 +70,12 @@ static void block_add(struct sim_worker *worker, uint64_t offset, uint64_t bytes
         sim_fail(worker->sim, "device %u: a block at %llu of %llu bytes lies outside",
                  worker->host_device, (unsigned long long)offset,
                  (unsigned long long)bytes);
-        return;
+        return NULL;
     }
     for (size_t i = 0; i < worker->blocks.count; i++) {
         const struct sim_block *other = pl_vec_at(&worker->blocks, i);
 
-        if (offset < other->offset + other->bytes && other->offset < offset + bytes) {
+        if (blocks_meet(other, offset, bytes)) {
             sim_fail(worker->sim, "device %u: a block at %llu was handed out twice",
                      worker->host_device, (unsigned long long)offset);
         }
@@ -76,6 +85,55 @@ static void block_add(struct sim_worker *worker, uint64_t offset, uint64_t bytes
     *block = (struct sim_block){.offset = offset,
                                 .bytes  = bytes,
                                 .serial = serial != 0 ? serial : ++worker->block_serial};
+    return block;
+}
+
+/* The first op that touches the block: whatever left there is gone now. */
+static void block_begin(struct sim_worker *worker, struct sim_block *block)
+{
+    struct sim_block begun = *block;
+
+    if (!begun.untouched) {
+        return;
+    }
+    block->untouched = false;
+    for (size_t i = worker->leaving.count; i-- > 0;) {
+        const struct sim_block *other = pl_vec_at(&worker->leaving, i);
+
+        if (other->serial < begun.serial && blocks_meet(other, begun.offset, begun.bytes)) {
+            pl_vec_remove_unordered(&worker->leaving, i);
+        }
+    }
+    sim_memory_noise(worker->sim, worker->arena + begun.offset, begun.bytes);
+}
+
+static bool leaving_meets(const struct sim_worker *worker, uint64_t offset, uint64_t bytes)
+{
+    for (size_t i = 0; i < worker->leaving.count; i++) {
+        if (blocks_meet(pl_vec_at(&worker->leaving, i), offset, bytes)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sim_memory_touch(struct sim_worker *worker, uint64_t offset, uint64_t serial)
+{
+    struct sim_block *block =
+        (struct sim_block *)(uintptr_t)sim_memory_find(worker, offset);
+
+    if (block != NULL && (block->serial == serial || serial == 0)) {
+        block_begin(worker, block);
+        return true;
+    }
+    for (size_t i = 0; i < worker->leaving.count; i++) {
+        block = pl_vec_at(&worker->leaving, i);
+        if (block->serial == serial) {
+            block_begin(worker, block);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* A block that is taken back after a crash is the one that peers may still be reading. */
@@ -101,6 +159,7 @@ void sim_memory_forget(struct sim_worker *worker)
         *kept = *(struct sim_block *)pl_vec_at(&worker->blocks, i);
     }
     pl_vec_clear(&worker->blocks);
+    pl_vec_clear(&worker->leaving);
     worker->book = NULL;
 }
 
@@ -114,7 +173,8 @@ void sim_memory_recovered(struct sim_worker *worker)
             const struct sim_block *block = sim_memory_find(worker, at);
 
             if (block != NULL) {
-                at = block->offset + block->bytes;
+                /* To its end in the book: what is retired may lie below what is not, and be longer. */
+                at = block->offset + store_arena_rounded(block->bytes);
                 continue;
             }
             worker->arena[at++] = 0xdd;
@@ -135,6 +195,10 @@ plasmon_status_t __real_store_arena_take(struct store_arena *arena, uint64_t off
                                          uint64_t bytes);
 plasmon_status_t __wrap_store_arena_take(struct store_arena *arena, uint64_t offset,
                                          uint64_t bytes);
+plasmon_status_t __real_store_arena_take_rest(struct store_arena *arena, uint64_t offset,
+                                              uint64_t bytes, struct pl_vec *out_parts);
+plasmon_status_t __wrap_store_arena_take_rest(struct store_arena *arena, uint64_t offset,
+                                              uint64_t bytes, struct pl_vec *out_parts);
 void __real_store_arena_free(struct store_arena *arena, uint64_t offset);
 void __wrap_store_arena_free(struct store_arena *arena, uint64_t offset);
 
@@ -154,8 +218,28 @@ plasmon_status_t __wrap_store_arena_alloc(struct store_arena *arena, uint32_t po
     plasmon_status_t status = __real_store_arena_alloc(arena, pool, bytes, out_offset);
 
     if (status == PLASMON_OK && watched != NULL && arena == watched->book) {
-        block_add(watched, *out_offset, bytes, 0);
-        sim_memory_noise(watched->sim, watched->arena + *out_offset, bytes);
+        struct sim_block *block = block_add(watched, *out_offset, bytes, 0);
+
+        if (block != NULL && leaving_meets(watched, *out_offset, bytes)) {
+            block->untouched = true;
+        } else if (block != NULL) {
+            sim_memory_noise(watched->sim, watched->arena + *out_offset, bytes);
+        }
+    }
+    return status;
+}
+
+plasmon_status_t __wrap_store_arena_take_rest(struct store_arena *arena, uint64_t offset,
+                                              uint64_t bytes, struct pl_vec *out_parts)
+{
+    size_t first            = out_parts->count;
+    plasmon_status_t status = __real_store_arena_take_rest(arena, offset, bytes, out_parts);
+
+    for (size_t i = first;
+         watched != NULL && arena == watched->book && i < out_parts->count; i++) {
+        const struct store_arena_part *part = pl_vec_at(out_parts, i);
+
+        (void)block_add(watched, part->offset, part->bytes, 0);
     }
     return status;
 }
@@ -166,9 +250,38 @@ plasmon_status_t __wrap_store_arena_take(struct store_arena *arena, uint64_t off
     plasmon_status_t status = __real_store_arena_take(arena, offset, bytes);
 
     if (status == PLASMON_OK && watched != NULL && arena == watched->book) {
-        block_add(watched, offset, bytes, serial_before(watched, offset));
+        (void)block_add(watched, offset, bytes, serial_before(watched, offset));
     }
     return status;
+}
+
+/* Its launches are not over: what is there must stay for them. */
+static bool block_retired(const struct sim_worker *worker, uint64_t offset)
+{
+    for (uint32_t slot = 0; slot < worker->slots_used; slot++) {
+        const struct store_entry *entry = &worker->table->entries[slot];
+
+        if (entry->state == STORE_RETIRED && entry->offset == offset) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void block_leave(struct sim_worker *worker, const struct sim_block *block)
+{
+    struct sim_block *place;
+
+    if (!block_retired(worker, block->offset)) {
+        if (block->untouched) {
+            return; /* given back before anything was put there */
+        }
+        memset(worker->arena + block->offset, 0xdd, block->bytes);
+        return;
+    }
+    place = pl_vec_push(&worker->leaving);
+    PL_CHECK(place != NULL);
+    *place = *block;
 }
 
 void __wrap_store_arena_free(struct store_arena *arena, uint64_t offset)
@@ -178,7 +291,7 @@ void __wrap_store_arena_free(struct store_arena *arena, uint64_t offset)
             const struct sim_block *block = pl_vec_at(&watched->blocks, i);
 
             if (block->offset == offset) {
-                memset(watched->arena + offset, 0xdd, block->bytes);
+                block_leave(watched, block);
                 pl_vec_remove_unordered(&watched->blocks, i);
                 break;
             }

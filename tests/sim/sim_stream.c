@@ -36,34 +36,16 @@ static void op_free(struct sim_op *op)
     pl_free(op);
 }
 
-void sim_streams_drop(struct sim_worker *worker, bool half)
-{
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
-        struct sim_stream *stream = &worker->streams[i];
-
-        if (half && stream->running && sim_chance(worker->sim, 500)) {
-            sim_op_do(stream, pl_list_first(&stream->ops, struct sim_op, link));
-        }
-        while (!pl_list_empty(&stream->ops)) {
-            op_free(pl_list_first(&stream->ops, struct sim_op, link));
-        }
-        stream->running  = false;
-        stream->enqueued = stream->completed = 0;
-    }
-}
-
 /* Is the memory that the op was enqueued for still the same? */
 static bool touches_live(struct sim_worker *worker, const struct sim_op *op)
 {
     for (uint32_t i = 0; i < op->touch_count; i++) {
         const struct sim_touch *touch = &op->touches[i];
-        const struct sim_block *block;
 
         if (!touch->owner->alive) {
             continue; /* its book is being rebuilt; its memory stands */
         }
-        block = sim_memory_find(touch->owner, touch->offset);
-        if (block == NULL || (block->serial != touch->serial && touch->serial != 0)) {
+        if (!sim_memory_touch(touch->owner, touch->offset, touch->serial)) {
             struct pl_str what;
 
             pl_str_init(&what);
@@ -77,6 +59,23 @@ static bool touches_live(struct sim_worker *worker, const struct sim_op *op)
         }
     }
     return true;
+}
+
+void sim_streams_drop(struct sim_worker *worker, bool half)
+{
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        struct sim_stream *stream = &worker->streams[i];
+
+        if (half && stream->running && sim_chance(worker->sim, 500) &&
+            touches_live(worker, pl_list_first(&stream->ops, struct sim_op, link))) {
+            sim_op_do(stream, pl_list_first(&stream->ops, struct sim_op, link));
+        }
+        while (!pl_list_empty(&stream->ops)) {
+            op_free(pl_list_first(&stream->ops, struct sim_op, link));
+        }
+        stream->running  = false;
+        stream->enqueued = stream->completed = 0;
+    }
 }
 
 static void op_finish(void *user, uint64_t arg, void *data)

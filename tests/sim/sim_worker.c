@@ -403,6 +403,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .fresh         = PL_VEC_INIT(struct sim_fresh),
                                   .sealed        = PL_VEC_INIT(struct sim_sealed),
                                   .blocks        = PL_VEC_INIT(struct sim_block),
+                                  .leaving       = PL_VEC_INIT(struct sim_block),
                                   .blocks_before = PL_VEC_INIT(struct sim_block),
                                   .failed        = PL_VEC_INIT(struct sim_report),
                                   .starved       = PL_VEC_INIT(struct sim_report),
@@ -446,6 +447,7 @@ void sim_worker_finish(struct sim_worker *worker)
     pl_vec_finish(&worker->fresh);
     pl_vec_finish(&worker->sealed);
     pl_vec_finish(&worker->blocks);
+    pl_vec_finish(&worker->leaving);
     pl_vec_finish(&worker->blocks_before);
     pl_vec_finish(&worker->failed);
     pl_vec_finish(&worker->starved);

@@ -34,6 +34,16 @@ static const struct graph_profile with_limits = {.devices_min    = 1,
                                                  .limit_permille = 1000,
                                                  .check_every    = 100};
 
+/* Memory that is used again before the host knows that it is free matters where there is little of it. */
+static const struct graph_profile scarce = {.devices_min     = 1,
+                                            .devices_max     = 3,
+                                            .steps_min       = 40,
+                                            .steps_max       = 90,
+                                            .crash_permille  = 400,
+                                            .break_permille  = 50,
+                                            .scarce_permille = 700,
+                                            .check_every     = 200};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
 static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
@@ -120,6 +130,35 @@ FINDS_WITH_LIMITS(a_cancel_by_force_that_is_none, "head.force_ignored")
 TEST(random_programs_notice_a_failure_that_dies_with_its_worker)
 {
     assert_found("worker.forget_failures", &profile, 10 * GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_are_over)
+{
+    assert_found("worker.reuse_at_once", &scarce, GRAPHS_MAX);
+}
+
+/* It takes a crash between a reader's end and its word, when what it read has been overwritten. */
+TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_word)
+{
+    assert_found("worker.reuse_unsaid", &scarce, 10 * GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_memory_that_another_device_still_reads)
+{
+    assert_found("head.retire_foreign", &scarce, 4 * GRAPHS_MAX);
+}
+
+TEST(programs_without_a_bug_pass_with_little_memory)
+{
+    struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
+
+    test_set_timeout(120);
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX; seed++) {
+        ASSERT_TRUE(graph_run(seed, &scarce, coverage, true));
+    }
+    pl_free(coverage);
 }
 
 /* The other half of the claim: with nothing armed, the same programs pass. */

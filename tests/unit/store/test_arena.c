@@ -269,7 +269,7 @@ TEST(take_rest_takes_what_is_free_and_nothing_else)
 {
     uint64_t state            = test_seed();
     struct store_arena *arena = arena_with_chunks();
-    struct pl_vec parts       = PL_VEC_INIT(uint64_t);
+    struct pl_vec parts       = PL_VEC_INIT(struct store_arena_part);
     uint64_t from = 3 * MIB, bytes = 20 * MIB; /* across the edge of two chunks */
     uint64_t offset;
 
@@ -280,11 +280,13 @@ TEST(take_rest_takes_what_is_free_and_nothing_else)
     }
     /* Nothing of it can be had now, and all that was free before is free again when the parts are given back. */
     for (size_t i = 0; i < parts.count; i++) {
-        uint64_t part = *(uint64_t *)pl_vec_at(&parts, i);
+        const struct store_arena_part *part = pl_vec_at(&parts, i);
 
-        ASSERT_TRUE(part >= from && part < from + bytes);
-        ASSERT_EQ(model.cell[part / UNIT], CELL_FREE);
-        ASSERT_STATUS(store_arena_take(arena, part, 1), PLASMON_EEXIST);
+        ASSERT_TRUE(part->offset >= from && part->offset + part->bytes <= from + bytes);
+        for (uint64_t k = 0; k < part->bytes / UNIT; k++) {
+            ASSERT_EQ(model.cell[part->offset / UNIT + k], CELL_FREE);
+        }
+        ASSERT_STATUS(store_arena_take(arena, part->offset, 1), PLASMON_EEXIST);
     }
     while (model.live_count < LIVE_MAX &&
            store_arena_alloc(arena, 0, 64u << 10, &offset) == PLASMON_OK) {
@@ -292,7 +294,7 @@ TEST(take_rest_takes_what_is_free_and_nothing_else)
         model_use(0, offset, 64u << 10);
     }
     for (size_t i = 0; i < parts.count; i++) {
-        store_arena_free(arena, *(uint64_t *)pl_vec_at(&parts, i));
+        store_arena_free(arena, ((struct store_arena_part *)pl_vec_at(&parts, i))->offset);
     }
     check_stats(arena);
     pl_vec_clear(&parts);

@@ -61,6 +61,9 @@ TEST(a_reader_is_told_the_truth_in_every_state)
     ASSERT_STATUS(try_pin(table, 9, 1, pins), PLASMON_EAGAIN);
     store_table_seal(table, 9);
     ASSERT_OK(try_pin(table, 9, 1, pins));
+    store_table_retire(table, 9);
+    ASSERT_STATUS(try_pin(table, 9, 1, pins), PLASMON_ELOST);
+    ASSERT_EQ(store_table_sweep(table, NULL, 0), 0); /* it may be needed after a crash */
     store_table_doom(table, 9);
     ASSERT_STATUS(try_pin(table, 9, 1, pins), PLASMON_ELOST);
     store_table_free(table, 9);

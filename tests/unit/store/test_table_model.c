@@ -7,6 +7,7 @@
  * The explorer visits every reachable state once.
  *
  *   writer   alloc gen 1, write bytes, seal | consume, (wait for pins), write, seal | doom, (wait), free | alloc gen 2, write, seal
+ *   retirer  the same without overwriting in place: retire, and if nobody pins it another buffer's bytes are written there; then doom, ..
  *   reader   pin gen 1 (and gen 2), read the bytes twice, unpin
  *   crash    of a reader: its page is cleared, as the store does. Of the writer, once: another one sweeps, frees what the first
  *            had in the slot, and goes on with gen 2.
@@ -78,6 +79,8 @@ static struct {
     bool fine; /* every field is a step; else only what decides */
     bool crashes;
     bool second_generation;
+    bool retires;
+    bool scan_first; /* the pins before the entry: wrong */
     unsigned running;
     ucontext_t explorer;
     uint64_t *visited; /* open addressing, pairs */
@@ -246,17 +249,40 @@ static void wait_unpinned(void)
     }
 }
 
+static void overwrite(void)
+{
+    store_table_consume(&world.table, 0, 12);
+    wait_unpinned();
+    write_bytes(12);
+    store_table_seal(&world.table, 0);
+}
+
+/* As worker/reuse.c does: what nobody holds is somebody else's memory at once, before the entry goes. */
+static void retire(void)
+{
+    bool held =
+        model.scan_first && store_table_pinned(&world.table, 0, pages, model.readers);
+
+    store_table_retire(&world.table, 0);
+    if (!model.scan_first) {
+        held = store_table_pinned(&world.table, 0, pages, model.readers);
+    }
+    if (!held) {
+        write_bytes(91);
+    }
+}
+
 static void writer_program(void)
 {
     store_table_alloc(&world.table, 0, 1, 0, &frame, 0, 11);
     write_bytes(11);
     store_table_seal(&world.table, 0);
 
-    store_table_consume(&world.table, 0, 12);
-    wait_unpinned();
-    write_bytes(12);
-    store_table_seal(&world.table, 0);
-
+    if (model.retires) {
+        retire();
+    } else {
+        overwrite();
+    }
     store_table_doom(&world.table, 0);
     wait_unpinned();
     store_table_free(&world.table, 0);
@@ -543,11 +569,10 @@ out:
 }
 
 /* Explores everything; NULL, or what was violated. */
-static const char *model_run(unsigned readers, bool fine, bool crashes,
-                             bool second_generation)
+static const char *model_explore(unsigned readers, bool fine, bool crashes,
+                                 bool second_generation)
 {
     memset(&world, 0, sizeof(world));
-    memset(&model, 0, sizeof(model));
     model.readers           = readers;
     model.fine              = fine;
     model.crashes           = crashes;
@@ -570,6 +595,21 @@ static const char *model_run(unsigned readers, bool fine, bool crashes,
     return model.violation;
 }
 
+static const char *model_run(unsigned readers, bool fine, bool crashes,
+                             bool second_generation)
+{
+    memset(&model, 0, sizeof(model));
+    return model_explore(readers, fine, crashes, second_generation);
+}
+
+static const char *model_run_retiring(unsigned readers, bool crashes, bool scan_first)
+{
+    memset(&model, 0, sizeof(model));
+    model.retires    = true;
+    model.scan_first = scan_first;
+    return model_explore(readers, false, crashes, readers == 1);
+}
+
 /* ------------------------------------------------------------------------------------------------ claims */
 
 TEST(one_reader_is_safe_with_a_crash_of_either_side_after_every_store)
@@ -588,6 +628,18 @@ TEST(two_readers_are_safe_with_crashes)
 {
     test_set_timeout(300);
     ASSERT_NULL(model_run(2, false, true, false));
+}
+
+TEST(what_is_retired_is_overwritten_under_no_reader)
+{
+    test_set_timeout(300);
+    ASSERT_NULL(model_run_retiring(1, true, false));
+    ASSERT_NULL(model_run_retiring(2, false, false));
+}
+
+TEST(the_model_catches_a_scan_before_the_retirement)
+{
+    ASSERT_NOT_NULL(model_run_retiring(1, false, true));
 }
 
 TEST(the_model_catches_a_pin_after_the_check)

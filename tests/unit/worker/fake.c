@@ -478,7 +478,7 @@ static void core_start(struct fake *fake)
         .run_streams       = FAKE_RUN_STREAMS,
         .urgent_streams    = 1,
         .low_streams       = 1,
-        .signal_bytes      = FAKE_SIGNAL_BYTES,
+        .signal_bytes      = fake->signal_bytes,
         .lone              = fake->lone,
         .timelines         = fake->timelines,
         .tables            = fake->tables,
@@ -492,12 +492,13 @@ static void core_start(struct fake *fake)
     ASSERT_OK(worker_core_create(&config, &fake->core));
 }
 
-static struct fake *create(bool lone)
+static struct fake *create(bool lone, uint64_t signal_bytes)
 {
     struct fake *fake = PL_NEW(struct fake);
 
     ASSERT_NOT_NULL(fake);
-    fake->lone = lone;
+    fake->lone         = lone;
+    fake->signal_bytes = signal_bytes;
     pl_str_init(&fake->calls);
     pl_str_init(&fake->reports);
     for (uint32_t i = 0; i < FAKE_DEVICES; i++) {
@@ -524,12 +525,21 @@ static struct fake *create(bool lone)
 
 struct fake *fake_create(void)
 {
-    return create(false);
+    return create(false, FAKE_SIGNAL_BYTES);
 }
 
 struct fake *fake_create_lone(void)
 {
-    return create(true);
+    return create(true, FAKE_SIGNAL_BYTES);
+}
+
+struct fake *fake_create_small(void)
+{
+    struct fake *fake = create(false, 0);
+
+    fake->grow_bytes            = FAKE_CHUNK;
+    fake->tables[FAKE_US]->kind = 2; /* a GPU */
+    return fake;
 }
 
 void fake_destroy(struct fake *fake)
@@ -732,6 +742,16 @@ void fake_free(struct fake *fake, uint32_t slot)
 
     command.free   = &buffer;
     command.n_free = 1;
+    ASSERT_OK(command_give(fake, &command, NULL));
+}
+
+void fake_retire(struct fake *fake, uint32_t slot)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    uint64_t buffer                    = wire_buffer(FAKE_BASE + FAKE_US, slot, 1);
+
+    command.retire   = &buffer;
+    command.n_retire = 1;
     ASSERT_OK(command_give(fake, &command, NULL));
 }
 

@@ -30,6 +30,7 @@ struct fake {
     uint32_t host_device_of[16];
     uint64_t reader_epoch;
     uint64_t now_ns;
+    uint64_t signal_bytes;
     bool lone;
     struct pl_str calls;
     struct pl_str reports;
@@ -61,6 +62,8 @@ struct fake {
 
 struct fake *fake_create(void);
 struct fake *fake_create_lone(void); /* nobody but the host watches our words */
+/* One MiB of memory, which clients do not map; words are written at the end of batches only. */
+struct fake *fake_create_small(void);
 void fake_destroy(struct fake *fake);
 /* The worker dies and another one starts over the same tables and timelines. */
 void fake_restart(struct fake *fake, uint64_t *out_enqueued,
@@ -108,6 +111,7 @@ plasmon_status_t fake_send(struct fake *fake, struct fake_launch *launch);
 plasmon_status_t fake_send_err(struct fake *fake, struct fake_launch *launch,
                                struct pl_err *err);
 void fake_free(struct fake *fake, uint32_t slot);
+void fake_retire(struct fake *fake, uint32_t slot);
 void fake_cancel(struct fake *fake, uint64_t seq);
 void fake_starve(struct fake *fake, uint64_t seq);
 

@@ -319,8 +319,44 @@ TEST(starve_fails_the_front_alone_and_says_why)
     ASSERT_STR(fake_reports(fake), "starved:1");
     fake_starve(fake, 1);
     ASSERT_STR(fake_reports(fake), "failed:1:EDEVMEM done:2+1");
-    ASSERT_CONTAINS(fake->last_text, "2.0 MiB");
-    ASSERT_CONTAINS(fake->last_text, "64.0 MiB");
+    ASSERT_CONTAINS(fake->last_text, "needs 2.0 MiB");
+    ASSERT_CONTAINS(fake->last_text, "device's 64.0 MiB");
+    fake_destroy(fake);
+}
+
+TEST(starving_names_who_has_the_memory)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct store_entry entry;
+    uint32_t pin;
+
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_fill(fake, 1, 1, FAKE_CHUNK / 8);
+    fake_fill(fake, 2, 2, FAKE_CHUNK / 16);
+    fake_launch_init(&launch, 3, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&launch, 3, FAKE_CHUNK / 32)->replica = 1;
+    fake_launch_piece(&launch, FAKE_BASE + FAKE_US, 2, FAKE_CHUNK / 16);
+    launch.box[0][1] = FAKE_CHUNK / 32;
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    fake_finish(fake, 2, 3);
+    ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 2, 1, fake->readers[0], &entry, &pin));
+    fake_free(fake, 2);
+    fake_fill(fake, 4, 4, FAKE_CHUNK / 8);
+    (void)fake_reports(fake);
+    fake_starve(fake, 4);
+    ASSERT_STR(fake_reports(fake), "failed:4:EDEVMEM");
+    ASSERT_CONTAINS(fake->last_text, "needs 512.0 KiB of new device memory");
+    ASSERT_CONTAINS(fake->last_text, "128.0 KiB are reserved and free");
+    ASSERT_CONTAINS(fake->last_text, "largest hole is 128.0 KiB");
+    ASSERT_CONTAINS(fake->last_text, "in use are 896.0 KiB");
+    ASSERT_CONTAINS(fake->last_text, "objects 512.0 KiB");
+    ASSERT_CONTAINS(fake->last_text, "copies of objects of other devices 128.0 KiB");
+    ASSERT_CONTAINS(fake->last_text, "freed but read by a client 256.0 KiB");
+    store_table_unpin(fake->readers[0], pin);
     fake_destroy(fake);
 }
 

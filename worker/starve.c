@@ -1,0 +1,91 @@
+/*
+ * No memory for the front: it says so once and stays, with everything behind it, and tries again whenever something came back (a free,
+ * scratch, a word that a client's buffer waited for). What is enqueued goes on, so as long as it frees something the front only waits.
+ * The head lets it fail when nothing that could help is left in the whole cluster (head/device.c); then the text says who has
+ * the memory.
+ */
+#include "worker/core_int.h"
+
+static uint64_t bytes_wanted(const struct worker_launch *launch, uint64_t *out_largest)
+{
+    uint64_t bytes = launch->scratch_wanted;
+
+    *out_largest = launch->scratch_wanted;
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        if (launch->operands[i].fresh) {
+            bytes += launch->operands[i].bytes;
+            *out_largest = pl_max_u64(*out_largest, launch->operands[i].bytes);
+        }
+    }
+    return bytes;
+}
+
+void worker_front_starves(struct worker_core *core, struct worker_launch *launch)
+{
+    struct store_arena_stats stats;
+    uint64_t largest;
+
+    core->waits_memory = true;
+    core->starved_at   = core->freed_count;
+    if (!launch->starved) {
+        launch->starved = true;
+        store_arena_get_stats(core->arena, &stats);
+        core->config.ops->report_starved(core->config.user, launch->seq,
+                                         bytes_wanted(launch, &largest),
+                                         stats.largest_hole);
+    }
+}
+
+/* Who has what is in use, by the table. */
+struct holders {
+    uint64_t objects;
+    uint64_t replicas;
+    uint64_t held; /* freed, and a reader has not let go */
+};
+
+static struct holders holders_of(const struct worker_core *core)
+{
+    uint32_t end = atomic_load_explicit(&core->table->slot_high, memory_order_acquire);
+    struct holders sum = {.objects = 0};
+
+    for (uint32_t slot = 0; slot < end && slot < STORE_TABLE_SLOTS; slot++) {
+        const struct store_entry *entry = &core->table->entries[slot];
+        uint32_t state                  = worker_entry_state(entry);
+
+        if (state == STORE_DOOMED) {
+            sum.held += entry->bytes;
+        } else if (state != STORE_FREE && state != STORE_RETIRED) {
+            *((entry->flags & STORE_ENTRY_REPLICA) != 0 ? &sum.replicas : &sum.objects) +=
+                entry->bytes;
+        }
+    }
+    return sum;
+}
+
+void worker_front_starved(struct worker_core *core, struct worker_launch *launch)
+{
+    struct holders holders = holders_of(core);
+    struct store_arena_stats stats;
+    char wanted[32], largest[32], total[32], unused[32], hole[32], used[32], objects[32];
+    char replicas[32], graphs[32], held[32];
+    uint64_t largest_bytes;
+    uint64_t bytes = bytes_wanted(launch, &largest_bytes);
+
+    store_arena_get_stats(core->arena, &stats);
+    worker_launch_fail(
+        launch, PLASMON_EDEVMEM,
+        "it needs %s of new device memory, at most %s in one piece; of the device's %s, %s "
+        "are reserved and free, the largest hole is %s; in use are %s: objects %s, copies "
+        "of objects of other devices %s, recorded graphs %s, freed but read by a client "
+        "%s; release refs, or use smaller arrays",
+        pl_format_bytes(bytes, wanted), pl_format_bytes(largest_bytes, largest),
+        core->config.device_bytes == 0 ? "memory"
+                                       : pl_format_bytes(core->config.device_bytes, total),
+        pl_format_bytes(stats.bytes_free, unused),
+        pl_format_bytes(stats.largest_hole, hole), pl_format_bytes(stats.bytes_used, used),
+        pl_format_bytes(holders.objects, objects),
+        pl_format_bytes(holders.replicas, replicas),
+        pl_format_bytes(worker_graphs_bytes(core), graphs),
+        pl_format_bytes(holders.held, held));
+    core->waits_memory = false;
+}
