@@ -164,7 +164,7 @@ struct plasmon_shape bench_shape(plasmon_dtype_t dtype, uint32_t ndim, int64_t r
 /* Figures of the head's status. */
 struct bench_status {
     uint64_t tasks_queued, core_ns, worker_cpu_ns, worker_driver_ns, task_bytes;
-    uint64_t peer_copies, host_copies;
+    uint64_t peer_copies, host_copies, nccl_copies;
     bool driver_counted; /* worker_driver_ns is not part of worker_cpu_ns */
 };
 void bench_must_status(struct bench_cluster *cluster, struct bench_status *out);
@@ -210,10 +210,15 @@ enum bench_raw_figure {
     BENCH_RAW_PEER_ALL, /* seconds for one copy from each to each, many in a row */
     BENCH_RAW_HOST,     /* through 16 pinned slots of 8 MiB, both halves at once */
     BENCH_RAW_HOST_LATENCY,
+    BENCH_RAW_NCCL, /* two processes, bench_raw_nccl_run */
+    BENCH_RAW_NCCL_LATENCY,
     BENCH_RAW_FIGURES
 };
 /* result[size index * BENCH_RAW_FIGURES + figure] */
 plasmon_status_t bench_raw_copy_run(const void *config, double *result, size_t count,
+                                    struct pl_err *err);
+/* The same config; only the figures of NCCL. Not OK: there is none. */
+plasmon_status_t bench_raw_nccl_run(const void *config, double *result, size_t count,
                                     struct pl_err *err);
 
 /* One library call for the whole product. */

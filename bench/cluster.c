@@ -169,6 +169,7 @@ void bench_must_status(struct bench_cluster *cluster, struct bench_status *out)
         .task_bytes       = find_number(json, "task_bytes"),
         .peer_copies      = find_copies(json, "peer"),
         .host_copies      = find_copies(json, "host"),
+        .nccl_copies      = find_copies(json, "nccl"),
         .driver_counted   = strstr(json, "\"worker_driver_counted\":true") != NULL,
     };
     free(json);

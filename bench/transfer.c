@@ -27,7 +27,7 @@ struct transfer_options {
 static const struct cli_option options[] = {
     {"--sizes", "LIST", CLI_TEXT, OPTION(sizes),
      "bytes, with K, M or G [4,4K,150000,1M,16M,100M,1G]; what does not fit is left out"},
-    {"--routes", "LIST", CLI_TEXT, OPTION(routes), "peer, host or both [peer,host]"},
+    {"--routes", "LIST", CLI_TEXT, OPTION(routes), "of peer, host and nccl [peer,host]"},
     {"--large", NULL, CLI_FLAG, OPTION(large), "10 GiB too"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: a number or none [all]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
@@ -53,17 +53,20 @@ const struct cli_command bench_transfer = {
 static void check_route(struct transfer *transfer)
 {
     struct bench_status status;
-    bool peer = strcmp(transfer->route, "peer") == 0;
+    uint64_t all, mine;
 
     bench_must_status(&transfer->cluster, &status);
-    if ((peer ? status.peer_copies : status.host_copies) == 0 ||
-        (peer ? status.host_copies : status.peer_copies) > 0) {
+    all  = status.peer_copies + status.host_copies + status.nccl_copies;
+    mine = strcmp(transfer->route, "peer") == 0   ? status.peer_copies
+           : strcmp(transfer->route, "host") == 0 ? status.host_copies
+                                                  : status.nccl_copies;
+    if (mine == 0 || mine != all) {
         bench_report_remark(
             &transfer->report,
-            "route %s: the head counted %llu peer and %llu host copies: the "
+            "route %s: the head counted %llu peer, %llu host and %llu NCCL copies: the "
             "figures are not of this route alone",
             transfer->route, (unsigned long long)status.peer_copies,
-            (unsigned long long)status.host_copies);
+            (unsigned long long)status.host_copies, (unsigned long long)status.nccl_copies);
     }
 }
 
@@ -172,16 +175,39 @@ static void plan_devices(struct transfer *transfer, const struct transfer_option
     drop_sizes(transfer, 1ull << 30);
 }
 
+/* Into the same table of figures. Without NCCL there is no route to measure either. */
+static void measure_raw_nccl(struct transfer *transfer)
+{
+    static double result[BENCH_SIZES_MAX * BENCH_RAW_FIGURES];
+    struct pl_err err = {0};
+
+    bench_say("raw NCCL");
+    if (bench_run_raw(bench_raw_nccl_run, &transfer->raw, result,
+                      (size_t)transfer->raw.size_count * BENCH_RAW_FIGURES,
+                      &err) != PLASMON_OK) {
+        bench_die("route nccl: %s", err.text);
+    }
+    for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
+        for (uint32_t k = BENCH_RAW_NCCL; k <= BENCH_RAW_NCCL_LATENCY; k++) {
+            transfer->result[i * BENCH_RAW_FIGURES + k] = result[i * BENCH_RAW_FIGURES + k];
+        }
+    }
+}
+
 static void measure_routes(struct transfer *transfer, const struct transfer_options *given,
                            struct bench_cluster_config *config)
 {
-    static const char *const routes[] = {"peer", "host"};
+    static const char *const routes[] = {"peer", "host", "nccl"};
 
     bench_say("raw copies");
     bench_must_run_raw(bench_raw_copy_run, &transfer->raw, transfer->result,
                        (size_t)transfer->raw.size_count * BENCH_RAW_FIGURES);
+    if (given->routes != NULL && strstr(given->routes, "nccl") != NULL) {
+        measure_raw_nccl(transfer);
+    }
     for (size_t i = 0; i < PL_COUNT(routes); i++) {
-        if (given->routes == NULL || strstr(given->routes, routes[i]) != NULL) {
+        if (strstr(given->routes != NULL ? given->routes : "peer,host", routes[i]) !=
+            NULL) {
             bench_say("route %s", routes[i]);
             transfer->route  = routes[i];
             config->transfer = routes[i];
@@ -213,8 +239,9 @@ static int run_transfer(int argc, char **argv)
             given.sizes);
     }
     if (given.routes != NULL && strstr(given.routes, "peer") == NULL &&
-        strstr(given.routes, "host") == NULL) {
-        return cli_usage(&bench_transfer, "--routes is peer, host or both, and not \"%s\"",
+        strstr(given.routes, "host") == NULL && strstr(given.routes, "nccl") == NULL) {
+        return cli_usage(&bench_transfer,
+                         "--routes is of peer, host and nccl, and not \"%s\"",
                          given.routes);
     }
     if (given.large && transfer.raw.size_count < BENCH_SIZES_MAX) {

@@ -181,6 +181,20 @@ static void add(struct transfer *transfer, const char *shape, uint64_t bytes, do
     bench_report_add(&transfer->report, &row);
 }
 
+static enum bench_raw_figure figure_of(const struct transfer *transfer)
+{
+    return by_peer(transfer)                      ? BENCH_RAW_PEER
+           : strcmp(transfer->route, "nccl") == 0 ? BENCH_RAW_NCCL
+                                                  : BENCH_RAW_HOST;
+}
+
+static enum bench_raw_figure latency_of(const struct transfer *transfer)
+{
+    return by_peer(transfer)                      ? BENCH_RAW_PEER_LATENCY
+           : strcmp(transfer->route, "nccl") == 0 ? BENCH_RAW_NCCL_LATENCY
+                                                  : BENCH_RAW_HOST_LATENCY;
+}
+
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
     uint32_t count            = objects_of(transfer, bytes);
@@ -195,8 +209,7 @@ void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const doubl
     (void)snprintf(note, sizeof(note), "%u objects", count);
     add(transfer, TRANSFER_NEW, bytes,
         gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5), 0, "GB/s",
-        gigabytes / raw[by_peer(transfer) ? BENCH_RAW_PEER : BENCH_RAW_HOST],
-        "raw copies in a row", note);
+        gigabytes / raw[figure_of(transfer)], "raw copies in a row", note);
     pl_free(refs);
 }
 
@@ -213,15 +226,15 @@ void transfer_measure_one(struct transfer *transfer, uint64_t bytes, const doubl
     }
     p99 = samples >= 100 ? bench_percentile(seconds, samples, 0.99) * 1e6 : 0;
     add(transfer, "single latency", bytes, bench_percentile(seconds, samples, 0.5) * 1e6,
-        p99, "us", raw[peer ? BENCH_RAW_PEER_LATENCY : BENCH_RAW_HOST_LATENCY] * 1e6,
-        "one raw copy", "from the call to its end");
+        p99, "us", raw[latency_of(transfer)] * 1e6, "one raw copy",
+        "from the call to its end");
     if (last < 2) {
         return;
     }
     for (uint32_t i = 0; i < samples; i++) {
         seconds[i] = move_one(transfer, last, bytes);
     }
-    one = raw[peer ? BENCH_RAW_PEER_LATENCY : BENCH_RAW_HOST_LATENCY];
+    one = raw[latency_of(transfer)];
     all = bench_percentile(seconds, samples, 0.5);
     (void)snprintf(note, sizeof(note),
                    "bytes that arrived; takes %.2f times one raw copy to one device",
