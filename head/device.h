@@ -19,6 +19,7 @@ struct head_device {
     bool peer_capable;
     uint32_t comm_version; /* of what makes its pairs (pair.h); 0: nothing does .. */
     char *comm_missing;    /* .. because of this */
+    bool comm_plain;       /* with other hosts, too: no encryption was asked for */
     uint32_t kind;
     uint32_t ordinal;
     uint32_t host_device;

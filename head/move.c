@@ -420,10 +420,12 @@ static bool route_allowed(struct plan *plan, const struct head_device *from)
         PLASMON_ENOTSUP, 0, 0,
         "--transfer nccl: nothing can go from device %u to device %u by NCCL: %s",
         from->index, to->index,
-        from->kind != to->kind ? "they are of different kinds"
-        : lacks->comm_version == 0
-            ? lacks->comm_missing
-            : "they have different versions of it; install the same on all hosts");
+        from->kind != to->kind     ? "they are of different kinds"
+        : lacks->comm_version == 0 ? lacks->comm_missing
+        : from->comm_version != to->comm_version
+            ? "they have different versions of it; install the same on all hosts"
+            : "it does not encrypt, and their stores do (--tls-cert); if the network is "
+              "yours alone, start them with --bulk-plain instead");
     return false;
 }
 

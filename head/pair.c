@@ -367,7 +367,8 @@ void head_pair_task_over(struct head_core *core, struct head_task *task)
 bool head_pair_possible(const struct head_device *from, const struct head_device *to)
 {
     return from->kind == to->kind && from->comm_version != 0 &&
-           from->comm_version == to->comm_version;
+           from->comm_version == to->comm_version &&
+           ((from->comm_plain && to->comm_plain) || strcmp(from->host, to->host) == 0);
 }
 
 uint64_t head_pair_route(struct head_core *core, struct head_device *from,

@@ -449,6 +449,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     device->incarnation  = hello->incarnation;
     device->runs         = hello->runs;
     device->comm_version = hello->comm_version;
+    device->comm_plain   = hello->comm_plain;
     pl_free(device->comm_missing);
     device->comm_missing = head_strdup(hello->comm_missing);
     device->connected    = true;

@@ -157,6 +157,7 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
         hello->bulk_secret.len  = sizeof(daemon->executor.bulk.endpoint.secret);
     }
     hello->comm_version = device_comm_version(daemon->device, &daemon->comm_missing);
+    hello->comm_plain   = daemon->options.tls_cert == NULL;
     if (hello->comm_version == 0) {
         hello->comm_missing = daemon->comm_missing.text;
     }

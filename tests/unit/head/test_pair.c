@@ -104,6 +104,7 @@ static void join(uint32_t host_device, uint32_t incarnation, uint32_t version,
     hello.incarnation  = incarnation;
     hello.peer_capable = true;
     hello.comm_version = version;
+    hello.comm_plain   = true;
     hello.comm_missing = version == 0 ? "libnccl.so.2 is not there" : "";
     ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
     ASSERT_EQ(device, host_device);

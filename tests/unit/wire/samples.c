@@ -492,7 +492,7 @@ static const Plasmon__V1__WorkerFrame worker_pair_reports = {
     .header = HEADER(9),
     .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
                       .kind = 2, .name = TEXT("H100"), .incarnation = 1,
-                      .comm_version = 22809, .comm_missing = TEXT("")),
+                      .comm_version = 22809, .comm_plain = 1, .comm_missing = TEXT("")),
     .n_pairs = 3,
     .pairs =
         LIST(Plasmon__V1__PairReport *,
