@@ -162,7 +162,8 @@ static void stream_look(struct worker_core *core, struct worker_stream *stream,
     bool half;
     uint64_t moved;
 
-    if (launch == NULL || launch->pair == NULL || launch->seq <= word || launch->late) {
+    if (launch == NULL || launch->pair == NULL || launch->seq <= word || launch->late ||
+        launch->comm != 0) { /* NCCL has a watch of its own (transfer/pair_watch.c) */
         return;
     }
     half  = worker_launch_is_half(launch);
