@@ -377,7 +377,7 @@ static plasmon_status_t run_cuda(const struct kernel_code *code,
                                  const union kernel_scalar *scalars,
                                  struct kernel_launch_shape *io_shape, struct pl_err *err)
 {
-    struct device_launch_shape shape;
+    struct device_launch_shape shape = {.cooperative = false};
     struct packed packed;
     void *params[KERNEL_VALUES_MAX];
     plasmon_status_t status = pack(code->signature, args, arg_count, scalars, &packed, err);

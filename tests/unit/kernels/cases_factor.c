@@ -83,8 +83,8 @@ static void check_residual(const struct trial *trial, const char *where, const c
 
 static double limit(const struct trial *trial, const struct dense *a)
 {
-    return THRESHOLD * fmax((double)a->rows, (double)a->columns) *
-           trial_epsilon(trial->dtype);
+    return THRESHOLD * fmax((double)a->rows, (double)a->columns) * 2 *
+           trial_epsilon(trial->dtype); /* LAPACK's eps is twice the unit roundoff */
 }
 
 /* a = x diag(s) y */
