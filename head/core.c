@@ -110,7 +110,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
         core->config.credit = 1u << 20;
     }
     if (core->config.chain_bytes == 0) {
-        core->config.chain_bytes = 64u << 20;
+        core->config.chain_bytes = 256u << 20;
     }
     if (core->config.lease_ms == 0) {
         core->config.lease_ms = 10000;

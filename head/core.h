@@ -54,7 +54,7 @@ struct head_config {
     uint64_t credit;   /* ops a client may have in flight; 0: 1 << 20 */
     uint64_t lease_ms; /* a lost client's refs go after this; 0: 10000 */
     uint64_t
-        chain_bytes; /* copies of so much go through chains of devices, part by part (move.c); 0: 64 MiB; at least 4 */
+        chain_bytes; /* copies of so much go through chains of devices, part by part (move.c); 0: 256 MiB; at least 4 */
 };
 
 plasmon_status_t head_core_create(const struct head_config *config,
