@@ -516,9 +516,9 @@ void head_task_cancel(struct head_core *core, struct head_task *task, bool force
 
 void head_task_describe(const struct head_task *task, char out[160])
 {
-    static const char *const kinds[] = {"task", "copy", "send", "receive", "put", "read",
-                                        "put",  "put",  "task", "graph",   "put", "get",
-                                        "open", "close"};
+    static const char *const kinds[] = {"task", "copy", "send", "receive", "put",
+                                        "read", "put",  "put",  "task",    "graph",
+                                        "put",  "get",  "open", "close"};
     const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 
     if (task->id == 0) {
