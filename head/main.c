@@ -106,7 +106,8 @@ static int parse_transfer(const char *text, enum head_transfer *out)
             return 1;
         }
     }
-    fprintf(stderr, "plasmon-head: no transfer route '%s'; there are auto, peer, host and nccl\n",
+    fprintf(stderr,
+            "plasmon-head: no transfer route '%s'; there are auto, peer, host and nccl\n",
             text);
     return 0;
 }
