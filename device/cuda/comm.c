@@ -6,6 +6,12 @@
  * every call may answer "in progress" and is finished by NCCL's own thread; a send or receive is waited for here, 30 to 40 us, because the
  * order on the device is the order in which operations are put there (docs/transfers.md).
  *
+ * ONE THREAD AT A TIME. NCCL's communicators are not to be used by two threads at once, and ncclCommGetAsyncError is no exception: in versions
+ * before 2.29 it also finishes the last operation's job (joins its thread, frees it), so two threads that ask at the same time free it twice, or
+ * join what is no longer a thread of NCCL's. The worker's thread asks until an operation is on its stream, the watcher whether what ended may
+ * be believed; a lock of the communicator keeps them apart. It is held from the operation until that has settled, so
+ * that whoever asks then finds no job.
+ *
  * FEW CHANNELS. A channel is a block of 640 threads and about 18 MiB of buffers. 16 give 361 of 371 GB/s over NVLink; over a network
  * few do, and buffers are a pool. cgaClusterSize 0: clusters of blocks would wait for a free group of multiprocessors.
  *
@@ -166,6 +172,7 @@ enum comm_state { COMM_INIT, COMM_CONNECTING, COMM_GREETING, COMM_OPEN };
 
 struct cuda_comm {
     struct device_comm base;
+    struct pl_mutex lock; /* rank PL_RANK_COMM; calls about `comm`, but those that end it */
     nccl_comm_t comm;
     struct device_cuda_stream *stream; /* for the byte that connects */
     enum comm_state state;
@@ -282,6 +289,11 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
     if (comm == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory");
     }
+    status = pl_mutex_init(&comm->lock, PL_RANK_COMM);
+    if (status != PLASMON_OK) {
+        pl_free(comm);
+        return pl_err_set(err, status, "no lock for a communicator");
+    }
     comm->base   = (struct device_comm){.device = device, .rank = config->rank};
     comm->stream = device_cuda_stream_of(stream);
     status       = greeting_of(cuda) == 0 ? PLASMON_EDEVMEM : PLASMON_OK;
@@ -292,6 +304,7 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
         status = DEVICE_CU(cuda, cuEventCreate(&comm->event, CU_EVENT_DISABLE_TIMING));
     }
     if (status != PLASMON_OK) {
+        pl_mutex_finish(&comm->lock);
         pl_free(comm);
         return pl_err_set(err, status, "a communicator: %s", device_cuda_last_error());
     }
@@ -375,18 +388,12 @@ plasmon_status_t device_cuda_comm_poll(struct device_comm *base, struct pl_err *
 
 /* ------------------------------------------------------------------------------------------------ moving */
 
-plasmon_status_t device_cuda_comm_move(struct device_comm *base,
-                                       struct device_stream *stream, struct device_ptr ptr,
-                                       uint64_t bytes, struct pl_err *err)
+static plasmon_status_t move_locked(struct cuda_comm *comm, CUstream stream,
+                                    CUdeviceptr ptr, uint64_t bytes, struct pl_err *err)
 {
-    struct cuda_comm *comm  = comm_of(base);
-    plasmon_status_t status = enter(base->device, err);
     uint64_t since_ns       = pl_now_ns();
+    plasmon_status_t status = operation_begin(comm, stream, ptr, bytes, err);
 
-    if (status == PLASMON_OK) {
-        status = operation_begin(comm, device_cuda_stream_of(stream)->stream, ptr.addr,
-                                 bytes, err);
-    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -400,10 +407,30 @@ plasmon_status_t device_cuda_comm_move(struct device_comm *base,
     return pl_err_set(err, PLASMON_ETIMEDOUT, "NCCL did not enqueue a transfer in 2 s");
 }
 
+plasmon_status_t device_cuda_comm_move(struct device_comm *base,
+                                       struct device_stream *stream, struct device_ptr ptr,
+                                       uint64_t bytes, struct pl_err *err)
+{
+    struct cuda_comm *comm  = comm_of(base);
+    plasmon_status_t status = enter(base->device, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_mutex_lock(&comm->lock);
+    status = move_locked(comm, device_cuda_stream_of(stream)->stream, ptr.addr, bytes, err);
+    pl_mutex_unlock(&comm->lock);
+    return status;
+}
+
 plasmon_status_t device_cuda_comm_check(struct device_comm *base, struct pl_err *err)
 {
-    plasmon_status_t status = settled(comm_of(base), "a transfer", err);
+    struct cuda_comm *comm = comm_of(base);
+    plasmon_status_t status;
 
+    pl_mutex_lock(&comm->lock);
+    status = settled(comm, "a transfer", err);
+    pl_mutex_unlock(&comm->lock);
     return status == PLASMON_EAGAIN ? PLASMON_OK : status;
 }
 
@@ -416,6 +443,7 @@ static void comm_free(struct cuda_comm *comm)
     if (device_cuda_enter(cuda) == PLASMON_OK && comm->event != NULL) {
         (void)DEVICE_CU(cuda, cuEventDestroy(comm->event)); /* logged */
     }
+    pl_mutex_finish(&comm->lock);
     pl_free(comm);
 }
 
