@@ -165,8 +165,9 @@ bool transfer_pairs_news(struct transfer_pairs *pairs, struct transfer_pair_news
     bool some;
 
     pl_mutex_lock(&pairs->lock);
-    items = pairs->news.items;
-    some  = pairs->news.count > 0;
+    items               = pairs->news.items;
+    some                = pairs->news.count > 0;
+    pairs->collected_ns = pl_now_ns();
     if (some) {
         *out_news = items[0];
         memmove(items, items + 1, --pairs->news.count * sizeof(*items));

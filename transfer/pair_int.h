@@ -86,6 +86,9 @@ struct transfer_pairs {
     struct pl_cond changed;
     struct pl_list pairs;
     struct pl_vec news; /* struct transfer_pair_news */
+    uint64_t looked_ns; /* when the watcher last looked */
+    uint64_t
+        collected_ns; /* when the worker last asked for news, or nothing was under way */
     bool stop;
 };
 

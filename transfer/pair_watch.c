@@ -13,6 +13,7 @@
 #define LOOK_CHECK_NS \
     UINT64_C(50000000) /* between looks at what a communicator says of itself */
 #define SLEEP_NS UINT64_C(100000000)
+#define AWAY_NS  UINT64_C(3000000000) /* the whole process was, and the worker with it */
 
 static uint64_t word_of(struct store_word *word)
 {
@@ -133,6 +134,32 @@ static bool lane_look_locked(struct transfer_pairs *pairs, uint32_t index, uint6
     return moved;
 }
 
+static uint64_t stuck_ns(const struct transfer_pairs *pairs)
+{
+    return pairs->config.stuck_ns != 0 ? pairs->config.stuck_ns : PAIR_STUCK_NS;
+}
+
+/*
+ * A worker that does not ask for news, which its main loop does twice a second, is in a call that does not return. While transfers are under
+ * way that is for good: senders' launches wait for what the head says through that very thread. And nobody would hear of a stall: neither
+ * its reports nor the head's orders get past it, and the other side alone may not break the pair. So the process ends, and says why.
+ */
+static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
+{
+    bool away = now_ns - pairs->looked_ns > AWAY_NS;
+
+    pairs->looked_ns = now_ns;
+    if (away || pairs->lanes[0].halves.count + pairs->lanes[1].halves.count == 0) {
+        pairs->collected_ns = now_ns;
+    } else if (now_ns > pairs->collected_ns + stuck_ns(pairs)) {
+        pairs->collected_ns = now_ns; /* said once each time */
+        pairs->config.stuck(
+            pairs->config.user,
+            "the worker has not looked after its pairs for too long: a call "
+            "of the driver or of NCCL does not return");
+    }
+}
+
 static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t now_ns)
 {
     struct transfer_pair_news quiet = {.event = TRANSFER_PAIR_QUIET};
@@ -150,7 +177,7 @@ static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t
             pair->quiet_told = true;
             pair_tell_locked(pair, &quiet);
         }
-        if (pair->abort_since_ns != 0 && now_ns > pair->abort_since_ns + PAIR_STUCK_NS) {
+        if (pair->abort_since_ns != 0 && now_ns > pair->abort_since_ns + stuck_ns(pairs)) {
             (void)snprintf(text, sizeof(text),
                            "the communicator with device %u cannot be aborted",
                            pair->key.peer);
@@ -202,6 +229,7 @@ void *pair_watch_run(void *user)
             moved |= lane_look_locked(pairs, i, now_ns);
         }
         pairs_look_locked(pairs, check, now_ns);
+        worker_look_locked(pairs, now_ns);
         looks = moved ? 0 : looks + 1;
         if (busy_locked(pairs)) {
             pl_mutex_unlock(&pairs->lock);

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "worker/watch.h"
+#include "worker/where.h"
 
 #define PIN_POLL_MS 1
 #define BEAT_MS     500 /* a fraction of the store's STORE_WORKER_LEASE_MS */
@@ -501,9 +502,10 @@ static void report_pair(void *user, const struct worker_pair_report *report)
     worker_uplink_pair(((struct worker_daemon *)user)->uplink, report);
 }
 
-/* The main thread may be stuck as well: nothing is cleaned up, and nothing needs to be. */
+/* The main thread may be stuck as well: nothing is cleaned up, and nothing needs to be. If it is, it says where. */
 static void stuck(void *user, const char *text)
 {
+    worker_where_ask_main();
     worker_daemon_end(user, WORKER_EXIT_DEVICE_LOST, PLASMON_EDEVICE, text);
 }
 
@@ -580,15 +582,17 @@ static void beat(struct worker_daemon *daemon)
         }
     }
     __atomic_store_n(&timeline->beat, timeline->beat + 1, __ATOMIC_RELEASE);
+    worker_where_beat();
 }
 
-/* SIGUSR1: somebody wants to know what we wait for. The loop comes by at least every BEAT_MS. */
+/* SIGUSR1: somebody wants to know what we wait for. The loop comes by at least every BEAT_MS, or whoever gets the signal says where it is. */
 static volatile sig_atomic_t describe_asked;
 
 void worker_daemon_ask_describe(int signal_number)
 {
     (void)signal_number;
     describe_asked = 1;
+    (void)worker_where_tell(); /* false: the loop comes by and answers */
 }
 
 static void describe_locked(struct worker_daemon *daemon)

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "worker/daemon.h"
 #include "worker/numa.h"
+#include "worker/where.h"
 
 /* Compiled CUDA text of all programs of this user: some ten thousand kernels. */
 #define CACHE_BYTES_MAX (UINT64_C(512) << 20)
@@ -341,6 +342,7 @@ int main(int argc, char **argv)
         return probe();
     }
     (void)signal(SIGTERM, on_terminate); /* cannot fail for these */
+    worker_where_start();
     (void)signal(SIGUSR1, worker_daemon_ask_describe);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* memory over RLIMIT_FSIZE: an error that is told */
