@@ -399,7 +399,7 @@ static void graphs(bool kills)
 {
     const struct stress_profile defaults = {.gpu         = true,
                                             .kills       = kills,
-                                            .seconds     = 60,
+                                            .seconds     = 25,
                                             .devices_max = count_gpus(),
                                             .large_bytes = UINT64_C(256) << 20,
                                             .transfer    = "nccl"};

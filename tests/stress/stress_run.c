@@ -8,7 +8,9 @@
  * last steps, the head's status, the workers' processes. One more thread kills
  * workers, at most so often that their device is not given up.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -54,6 +56,51 @@ static void *ask_status(void *user)
     return NULL;
 }
 
+/* What /proc says of a thread, on one line. */
+static void print_thread(pid_t pid, const char *thread, const char *file)
+{
+    char path[64 + NAME_MAX], text[512];
+    size_t bytes = 0;
+    FILE *in;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/task/%s/%s", (int)pid, thread, file);
+    in = fopen(path, "re");
+    if (in != NULL) {
+        bytes = fread(text, 1, sizeof(text) - 1, in);
+        (void)fclose(in);
+    }
+    text[bytes] = '\0';
+    for (size_t i = 0; i < bytes; i++) {
+        text[i] = text[i] == '\n' ? ' ' : text[i];
+    }
+    printf(" %s", text);
+}
+
+/* Where each thread of a worker is: by /proc, and, if its main loop stands still, by its own stacks on stderr. */
+static void ask_threads(pid_t pid)
+{
+    char path[64];
+    struct dirent *entry;
+    DIR *threads;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    threads = opendir(path);
+    while (threads != NULL && (entry = readdir(threads)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            printf("#   thread %s:", entry->d_name);
+            print_thread(pid, entry->d_name, "comm");
+            print_thread(pid, entry->d_name, "wchan");
+            print_thread(pid, entry->d_name, "syscall");
+            print_thread(pid, entry->d_name, "stack");
+            printf("\n");
+            (void)tgkill(pid, (pid_t)strtol(entry->d_name, NULL, 10), SIGUSR1);
+        }
+    }
+    if (threads != NULL) {
+        (void)closedir(threads);
+    }
+}
+
 /* Each worker says on stderr what its queue and its streams wait for
  * (start_cluster() turned its log on). */
 static void ask_workers(void)
@@ -64,6 +111,7 @@ static void ask_workers(void)
     for (unsigned i = 0; i < count && i < PL_COUNT(pids); i++) {
         printf("# worker %d\n", (int)pids[i]);
         (void)kill(pids[i], SIGUSR1); /* it may be dead; then the status says so */
+        ask_threads(pids[i]);
     }
 }
 
