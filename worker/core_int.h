@@ -252,8 +252,9 @@ struct worker_core {
     bool waits_unpin;   /* the front does */
     uint64_t waits_for; /* the front does: bit i, for host device i */
     uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */
-    bool waits_quiet; /* the front does: for a function to be loaded */
-    uint32_t holds;   /* worker_core_hold() */
+    bool
+        waits_quiet; /* the front does: for a function to be loaded, a pair to be opened, a graph to be recorded beside pairs */
+    uint32_t holds;  /* worker_core_hold() */
     uint64_t bytes_replica;
 
     /* reuse.c */
@@ -409,6 +410,9 @@ uint64_t worker_graph_last(const struct worker_graph *graph);
 /* Memory of graphs that are not in use: true: some came back. */
 bool worker_graphs_trim(struct worker_core *core);
 uint64_t worker_graphs_bytes(const struct worker_core *core); /* memory in their hands */
+/* Its memory is in hand: will something be recorded or changed for it, and not just replayed? */
+bool worker_graph_records(const struct worker_core *core,
+                          const struct worker_launch *launch);
 plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err);
@@ -450,6 +454,8 @@ plasmon_status_t worker_pairs_take(struct worker_core *core,
                                    const Plasmon__V1__WorkerCommand *command,
                                    struct pl_err *err);
 void worker_pairs_finish(struct worker_core *core);
+bool worker_pairs_used(
+    const struct worker_core *core); /* is any opening, open or ending? */
 bool worker_launch_is_pairs(const struct worker_launch *launch); /* OPEN or CLOSE */
 /* The front has to do with a pair: may it go as far as that is concerned? */
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);

@@ -430,6 +430,14 @@ static plasmon_status_t enqueue_one_by_one(struct worker_core *core,
     return status;
 }
 
+bool worker_graph_records(const struct worker_core *core,
+                          const struct worker_launch *launch)
+{
+    return launch->graph != NULL && !launch->graph->one_by_one &&
+           core->config.ops->record_begin != NULL &&
+           exec_find(launch->graph, launch) == NULL;
+}
+
 plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err)

@@ -71,6 +71,22 @@ void worker_pairs_finish(struct worker_core *core)
     pl_map_finish(&core->comms);
 }
 
+bool worker_pairs_used(const struct worker_core *core)
+{
+    size_t i = 0;
+    uint64_t name;
+    void *at;
+
+    while (pl_map_next(&core->comms, &i, &name, &at)) {
+        const struct worker_comm *pair = at;
+
+        if (pair->state != WORKER_PAIR_NONE && pair->state != WORKER_PAIR_CLOSED) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void report(struct worker_core *core, const struct worker_pair_key *key,
                    Plasmon__V1__PairEvent event, uint64_t bytes, const char *text)
 {

@@ -5,10 +5,12 @@
  *   2. its function exists and takes its arguments
  *   3. memory for all its fresh buffers and its scratch is in hand, all or nothing
  *   4. no reader holds a buffer that it overwrites
- *   5. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
+ *   5. with pairs (pairs.c): a graph that must be recorded finds the device quiet, for instantiating one may wait for NCCL's kernels, which
+ *      wait for the other device, whose part may wait for us
+ *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
  *   6. half of a transfer by a pair: its pair is open, its input is complete, and there is room on the pair's lane (pairs.c)
  *
- * A launch that failed (here, cancelled, or starved) skips 2 to 4 but not 1: "done" must still mean that all it names is done.
+ * A launch that failed (here, cancelled, or starved) skips 2 to 5 but not 1: "done" must still mean that all it names is done.
  * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
  */
 #include "worker/core_int.h"
@@ -85,6 +87,11 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     }
     if (launch->failure == PLASMON_OK &&
         worker_buffers_consume(core, launch) == WORKER_BUFFERS_WAIT) {
+        return false;
+    }
+    if (launch->failure == PLASMON_OK && worker_graph_records(core, launch) &&
+        worker_pairs_used(core) && !worker_streams_quiet(core)) {
+        core->waits_quiet = true;
         return false;
     }
     if ((worker_launch_is_half(launch) || worker_launch_is_pairs(launch)) &&

@@ -6,6 +6,7 @@
  */
 #include "base/alloc.h"
 #include "tests/unit/worker/fake.h"
+#include "worker/core_int.h"
 
 #define GRAPH PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH
 #define COUNT 4
@@ -119,14 +120,13 @@ static struct fake *world(size_t nodes)
     return fake;
 }
 
-/* a in slot `a`, b in slot `b`; node `node`'s scalar is `value` for this launch, if it is not 0. Done when this returns. */
-static const char *go_with(struct fake *fake, uint64_t seq, uint32_t a, uint32_t b,
-                           uint32_t node, double value)
+/* a in slot `a`, b in slot `b`; node `node`'s scalar is `value` for this launch, if it is not 0. */
+static void launch_graph(struct fake *fake, uint64_t seq, uint32_t a, uint32_t b,
+                         uint32_t node, double value)
 {
     Plasmon__V1__GraphScalar set = PLASMON__V1__GRAPH_SCALAR__INIT, *list[] = {&set};
     union kernel_scalar scalar = {.f = value};
     struct fake_launch launch;
-    const char *calls;
 
     fake_launch_init(&launch, seq, GRAPH);
     launch.message.graph                                          = ID;
@@ -139,6 +139,15 @@ static const char *go_with(struct fake *fake, uint64_t seq, uint32_t a, uint32_t
         launch.message.set   = list;
     }
     ASSERT_OK(fake_send(fake, &launch));
+}
+
+/* Done when this returns. */
+static const char *go_with(struct fake *fake, uint64_t seq, uint32_t a, uint32_t b,
+                           uint32_t node, double value)
+{
+    const char *calls;
+
+    launch_graph(fake, seq, a, b, node, value);
     calls = fake_calls(fake);
     fake_finish(fake, 0, seq);
     return calls;
@@ -166,6 +175,36 @@ TEST(a_replay_costs_one_call_and_the_word_whatever_the_number_of_nodes)
         }
         fake_destroy(fake);
     }
+}
+
+/* As if one had been opened; the core frees it. */
+static void open_pair(struct fake *fake)
+{
+    struct worker_comm *pair = PL_NEW(struct worker_comm);
+
+    ASSERT_NOT_NULL(pair);
+    pair->key   = (struct worker_pair_key){.peer = FAKE_BASE + 2};
+    pair->state = WORKER_PAIR_OPEN;
+    ASSERT_OK(pl_map_set(&fake->core->comms, 1, pair));
+}
+
+/* NCCL's kernels wait for the other device, and the driver may wait for them when a graph is made. */
+TEST(beside_pairs_a_graph_is_recorded_when_nothing_is_on_the_device_and_replayed_at_once)
+{
+    struct fake *fake = world(8);
+
+    open_pair(fake);
+    fake_fill(fake, 13, 13, COUNT);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:13");
+    launch_graph(fake, 14, 1, 2, 0, 0);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_finish(fake, 0, 13);
+    ASSERT_CONTAINS(fake_calls(fake), "recorded:1 replay:0:1 signal:0:14");
+    fake_finish(fake, 0, 14);
+    fake_fill(fake, 15, 15, COUNT);
+    (void)fake_calls(fake);
+    ASSERT_CONTAINS(go(fake, 16, 1, 2), "replay:");
+    fake_destroy(fake);
 }
 
 TEST(another_scalar_changes_its_node_alone)
