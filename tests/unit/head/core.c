@@ -1,8 +1,10 @@
 #include "tests/unit/head/core.h"
 
+#include <string.h>
+
 #include "tests/harness/test.h"
 
-static void drop_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
+void core_drop_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
 {
     (void)user;
     (void)session;
@@ -10,7 +12,7 @@ static void drop_frame(void *user, uint64_t session, const uint8_t *body, size_t
     (void)length;
 }
 
-static void drop_command(void *user, uint32_t device, const uint8_t *body, size_t length)
+void core_drop_command(void *user, uint32_t device, const uint8_t *body, size_t length)
 {
     (void)user;
     (void)device;
@@ -18,31 +20,51 @@ static void drop_command(void *user, uint32_t device, const uint8_t *body, size_
     (void)length;
 }
 
-static void drop_fence(void *user, uint32_t device)
+void core_drop_fence(void *user, uint32_t device)
 {
     (void)user;
     (void)device;
 }
 
-static void drop_session(void *user, uint64_t session)
+void core_drop_end(void *user, uint64_t session)
 {
     (void)user;
     (void)session;
 }
 
-static uint64_t count_up(void *user)
+uint64_t core_count_up(void *user)
 {
-    static uint64_t last;
+    static uint64_t last = 1000;
 
     (void)user;
     return ++last;
 }
 
-static const struct head_ops ops = {.client_frame   = drop_frame,
-                                    .worker_command = drop_command,
-                                    .fence          = drop_fence,
-                                    .session_ended  = drop_session,
-                                    .random64       = count_up};
+uint8_t *core_frame(struct wire_arena *arena, const uint8_t *body, size_t *io_length)
+{
+    Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
+    size_t bytes;
+    uint8_t *frame;
+
+    header.protocol = WIRE_PROTOCOL;
+    header.epoch    = 1;
+    header.seq      = 1;
+    bytes           = plasmon__v1__header__get_packed_size(&header);
+    frame           = wire_arena_alloc(arena, 2 + bytes + *io_length);
+    PL_CHECK(frame != NULL && bytes < 128);
+    frame[0] = 1 << 3 | 2;
+    frame[1] = (uint8_t)bytes;
+    (void)plasmon__v1__header__pack(&header, frame + 2);
+    memcpy(frame + 2 + bytes, body, *io_length);
+    *io_length += 2 + bytes;
+    return frame;
+}
+
+static const struct head_ops ops = {.client_frame   = core_drop_frame,
+                                    .worker_command = core_drop_command,
+                                    .fence          = core_drop_fence,
+                                    .session_ended  = core_drop_end,
+                                    .random64       = core_count_up};
 
 struct head_core *core_make(void)
 {
@@ -88,4 +110,32 @@ uint64_t core_client(struct head_core *core)
     hello.protocol_min = hello.protocol_max = WIRE_PROTOCOL;
     ASSERT_OK(head_core_client_open(core, &hello, &session, &err));
     return session;
+}
+
+void core_submit(struct head_core *core, uint64_t session, uint64_t id, uint32_t device,
+                 uint64_t ref, uint64_t *dim, size_t ndim)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Arg *args[1]      = {&arg};
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    struct pl_err err              = {0};
+
+    shape.dtype   = PL_F32;
+    shape.n_dim   = ndim;
+    shape.dim     = dim;
+    arg.mode      = ref == 0 ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN;
+    arg.ref       = ref == 0 ? id + 100 : ref;
+    arg.shape     = ref == 0 ? &shape : NULL;
+    task.id       = id;
+    task.place    = device + 1;
+    task.function = pl_hash_name(ref == 0 ? "fill" : "touch");
+    task.args     = args;
+    task.n_args   = 1;
+    frame.tasks   = tasks;
+    frame.n_tasks = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
 }

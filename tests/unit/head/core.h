@@ -4,6 +4,15 @@
 
 #include "head/core.h"
 
+/* For a struct head_ops: what a test does not look at goes to these. Numbers, not random, are the same in every run. */
+void core_drop_frame(void *user, uint64_t session, const uint8_t *body, size_t length);
+void core_drop_command(void *user, uint32_t device, const uint8_t *body, size_t length);
+void core_drop_fence(void *user, uint32_t device);
+void core_drop_end(void *user, uint64_t session);
+uint64_t core_count_up(void *user);
+/* What the head sends is a body; this is the frame, with a header, that the decoders of wire/ take. In the arena. */
+uint8_t *core_frame(struct wire_arena *arena, const uint8_t *body, size_t *io_length);
+
 struct head_core *core_make(void);
 /* The store of a node (its host has the same name) announces its devices. */
 void core_announce(struct head_core *core, const char *node, uint32_t devices);
@@ -11,5 +20,8 @@ void core_announce(struct head_core *core, const char *node, uint32_t devices);
 uint32_t core_join(struct head_core *core, const char *node, uint32_t host_device);
 /* A client's session. */
 uint64_t core_client(struct head_core *core);
+/* Task `id` of that client on a device: ref 0 makes an array of f32 with these sides as ref id + 100, another ref is read. */
+void core_submit(struct head_core *core, uint64_t session, uint64_t id, uint32_t device,
+                 uint64_t ref, uint64_t *dim, size_t ndim);
 
 #endif

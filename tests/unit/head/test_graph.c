@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "head/core.h"
 #include "tests/harness/test.h"
+#include "tests/unit/head/core.h"
 #include "wire/wire.h"
 
 #define DEVICES  3u
@@ -52,31 +53,11 @@ static void keep_frame(void *user, uint64_t session, const uint8_t *body, size_t
     plasmon__v1__head_frame__free_unpacked(frame, NULL);
 }
 
-static void no_fence(void *user, uint32_t device)
-{
-    (void)user;
-    (void)device;
-}
-
-static void no_session(void *user, uint64_t session)
-{
-    (void)user;
-    (void)session;
-}
-
-static uint64_t count_up(void *user)
-{
-    static uint64_t last;
-
-    (void)user;
-    return ++last;
-}
-
 static const struct head_ops ops = {.client_frame   = keep_frame,
                                     .worker_command = keep_command,
-                                    .fence          = no_fence,
-                                    .session_ended  = no_session,
-                                    .random64       = count_up};
+                                    .fence          = core_drop_fence,
+                                    .session_ended  = core_drop_end,
+                                    .random64       = core_count_up};
 
 static void forget_told(void)
 {

@@ -6,6 +6,7 @@
 
 #include "head/core.h"
 #include "tests/harness/test.h"
+#include "tests/unit/head/core.h"
 
 #define PUT    PLASMON__V1__TASK_KIND__TASK_PUT_HOST
 #define GET    PLASMON__V1__TASK_KIND__TASK_GET_HOST
@@ -19,30 +20,9 @@ static struct {
     uint64_t session;
 } head;
 
-/* A body is a frame without its header. */
-static void *with_header(const uint8_t *body, size_t *io_length)
-{
-    Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
-    size_t bytes;
-    uint8_t *frame;
-
-    header.protocol = WIRE_PROTOCOL;
-    header.epoch    = 1;
-    header.seq      = 1;
-    bytes           = plasmon__v1__header__get_packed_size(&header);
-    frame           = wire_arena_alloc(&head.arena, 2 + bytes + *io_length);
-    PL_CHECK(frame != NULL && bytes < 128);
-    frame[0] = 1 << 3 | 2;
-    frame[1] = (uint8_t)bytes;
-    (void)plasmon__v1__header__pack(&header, frame + 2);
-    memcpy(frame + 2 + bytes, body, *io_length);
-    *io_length += 2 + bytes;
-    return frame;
-}
-
 static void client_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
 {
-    uint8_t *bytes = with_header(body, &length);
+    uint8_t *bytes = core_frame(&head.arena, body, &length);
     Plasmon__V1__HeadFrame *frame;
     struct pl_err err;
 
@@ -79,7 +59,7 @@ static const char *kind_name(const Plasmon__V1__Launch *launch)
 
 static void worker_command(void *user, uint32_t device, const uint8_t *body, size_t length)
 {
-    uint8_t *bytes = with_header(body, &length);
+    uint8_t *bytes = core_frame(&head.arena, body, &length);
     Plasmon__V1__WorkerCommand *command;
     struct pl_err err;
 
@@ -99,31 +79,11 @@ static void worker_command(void *user, uint32_t device, const uint8_t *body, siz
     }
 }
 
-static void fence(void *user, uint32_t device)
-{
-    (void)user;
-    (void)device;
-}
-
-static void session_ended(void *user, uint64_t session)
-{
-    (void)user;
-    (void)session;
-}
-
-static uint64_t count_up(void *user)
-{
-    static uint64_t last = 1000;
-
-    (void)user;
-    return ++last;
-}
-
 static const struct head_ops ops = {.client_frame   = client_frame,
                                     .worker_command = worker_command,
-                                    .fence          = fence,
-                                    .session_ended  = session_ended,
-                                    .random64       = count_up};
+                                    .fence          = core_drop_fence,
+                                    .session_ended  = core_drop_end,
+                                    .random64       = core_count_up};
 
 static void join(const char *host, uint32_t host_device)
 {

@@ -29,30 +29,7 @@ static void end(void)
 /* Task `id` on a device: ref 0 makes a ROWS x columns array of f32 as ref id + 100, another is read. */
 static void submit(uint64_t id, uint32_t device, uint64_t columns, uint64_t ref)
 {
-    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
-    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
-    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
-    Plasmon__V1__Arg *args[1]      = {&arg};
-    Plasmon__V1__Task *tasks[1]    = {&task};
-    uint64_t dim[2]                = {ROWS, columns};
-    struct pl_err err              = {0};
-
-    shape.dtype   = PL_F32;
-    shape.n_dim   = 2;
-    shape.dim     = dim;
-    arg.mode      = ref == 0 ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN;
-    arg.ref       = ref == 0 ? id + 100 : ref;
-    arg.shape     = ref == 0 ? &shape : NULL;
-    task.id       = id;
-    task.place    = device + 1;
-    task.function = pl_hash_name(ref == 0 ? "fill" : "touch");
-    task.args     = args;
-    task.n_args   = 1;
-    frame.tasks   = tasks;
-    frame.n_tasks = 1;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
+    core_submit(core, session, id, device, ref, (uint64_t[]){ROWS, columns}, 2);
 }
 
 static const struct head_task *task_of(uint32_t device, uint64_t seq)

@@ -24,14 +24,6 @@ static uint64_t sent[DEVICES][64];
 static uint32_t sent_count[DEVICES];
 static struct wire_arena arena;
 
-static void take_frame(void *user, uint64_t to, const uint8_t *body, size_t length)
-{
-    (void)user;
-    (void)to;
-    (void)body;
-    (void)length;
-}
-
 static void take_command(void *user, uint32_t device, const uint8_t *body, size_t length)
 {
     Plasmon__V1__WorkerCommand *command;
@@ -54,31 +46,11 @@ static void take_command(void *user, uint32_t device, const uint8_t *body, size_
     }
 }
 
-static void take_fence(void *user, uint32_t device)
-{
-    (void)user;
-    (void)device;
-}
-
-static void take_end(void *user, uint64_t ended)
-{
-    (void)user;
-    (void)ended;
-}
-
-static uint64_t count_up(void *user)
-{
-    static uint64_t last;
-
-    (void)user;
-    return ++last;
-}
-
-static const struct head_ops ops = {.client_frame   = take_frame,
+static const struct head_ops ops = {.client_frame   = core_drop_frame,
                                     .worker_command = take_command,
-                                    .fence          = take_fence,
-                                    .session_ended  = take_end,
-                                    .random64       = count_up};
+                                    .fence          = core_drop_fence,
+                                    .session_ended  = core_drop_end,
+                                    .random64       = core_count_up};
 
 /* enqueued and unfinished: what an earlier incarnation left. */
 static void join(uint32_t host_device, uint32_t incarnation, uint32_t version,
@@ -136,30 +108,7 @@ static void end(void)
 /* Task `id` on a device: ref 0 makes an array as ref id + 100, another is read. */
 static void submit(uint64_t id, uint32_t device, uint64_t ref)
 {
-    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
-    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
-    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
-    Plasmon__V1__Arg *args[1]      = {&arg};
-    Plasmon__V1__Task *tasks[1]    = {&task};
-    uint64_t dim[1]                = {ROWS};
-    struct pl_err err              = {0};
-
-    shape.dtype   = PL_F32;
-    shape.n_dim   = 1;
-    shape.dim     = dim;
-    arg.mode      = ref == 0 ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN;
-    arg.ref       = ref == 0 ? id + 100 : ref;
-    arg.shape     = ref == 0 ? &shape : NULL;
-    task.id       = id;
-    task.place    = device + 1;
-    task.function = pl_hash_name(ref == 0 ? "fill" : "touch");
-    task.args     = args;
-    task.n_args   = 1;
-    frame.tasks   = tasks;
-    frame.n_tasks = 1;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
+    core_submit(core, session, id, device, ref, (uint64_t[]){ROWS}, 1);
 }
 
 static const struct head_task *task_of(uint32_t device, uint64_t seq)
