@@ -238,6 +238,7 @@ static plasmon_status_t send_hello_locked(struct plasmon_client *client)
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Hello hello       = PLASMON__V1__HELLO__INIT;
     Plasmon__V1__Header header;
+    plasmon_status_t status;
     uint8_t *buffer;
     size_t length;
 
@@ -257,7 +258,9 @@ static plasmon_status_t send_hello_locked(struct plasmon_client *client)
         return PLASMON_ENOMEM;
     }
     session->writing = true;
-    return rpc_stream_send(session->stream, buffer, length);
+    status           = rpc_stream_send(session->stream, buffer, length);
+    /* A refusal may be here before the hello is out: `closed` follows, and knows why. */
+    return status == PLASMON_ECLOSED ? PLASMON_OK : status;
 }
 
 static plasmon_status_t connect_locked(struct plasmon_client *client, uint32_t timeout_ms)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "rpc/rpc.h"
 #include "tests/unit/client/calls.h"
 #include "tests/unit/client/fake_head.h"
 
@@ -275,6 +276,41 @@ TEST(a_wrong_token_is_refused)
     ASSERT_STATUS(plasmon_init(&options, &client), PLASMON_EAUTH);
     client = fake_head_client(head);
     plasmon_finish(client);
+    fake_head_stop(head);
+}
+
+/*
+ * rpc_stream_send goes through here (see CMakeLists.txt). Once, it answers as it does when the stream's end came first, and
+ * `closed` is on its way.
+ */
+static _Atomic bool send_late;
+plasmon_status_t __real_rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,
+                                        size_t length);
+plasmon_status_t __wrap_rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,
+                                        size_t length);
+plasmon_status_t __wrap_rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,
+                                        size_t length)
+{
+    if (atomic_exchange(&send_late, false)) {
+        rpc_buffer_destroy(buffer);
+        return PLASMON_ECLOSED;
+    }
+    return __real_rpc_stream_send(stream, buffer, length);
+}
+
+TEST(a_refusal_that_is_faster_than_the_hello_says_why)
+{
+    struct fake_head_config config = {.token = "right"};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client  = NULL;
+
+    options.address = fake_head_address(head);
+    options.token   = "wrong";
+    atomic_store(&send_late, true);
+    ASSERT_STATUS(plasmon_init(&options, &client), PLASMON_EAUTH);
+    ASSERT_TRUE(!atomic_load(&send_late));
+    ASSERT_CONTAINS(plasmon_error(NULL), "token");
     fake_head_stop(head);
 }
 
