@@ -47,11 +47,15 @@ use_tls() {
       -out "$dir/host.crt" 2>>"$dir/tls.log" || fail "certificates"
   bulk=(--tls-cert "$dir/host.crt" --tls-key "$dir/host.key" --tls-ca "$dir/ca.crt")
 }
-# start_store N OPTION..
+# start_store N OPTION..: until it has joined, so that devices have the numbers of their hosts' order
 start_store() {
   local host=$1
   shift
   on_host "$host" "store$host" "$bin/plasmon-store" --head 10.97.0.1:7070 --gpus none --cpu-devices 2 --device-memory 1G \
     --node "host$host" --socket-dir "$dir/s$host" --bulk-ports 7100-7109 "${bulk[@]}" "$@"
+  until grep -q "joined cluster" "$dir/store$host.log"; do
+    kill -0 "${pids[-1]}" 2>/dev/null || fail "the store of host $host ended"
+    sleep 0.05
+  done
 }
 in_host1() { ip netns exec "$tag-1" env PLASMON_ADDRESS=10.97.0.1:7070 timeout 100 "$@"; }
