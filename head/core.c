@@ -220,6 +220,7 @@ void head_core_flush(struct head_core *core)
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 
+        head_device_arriving(core, device, false);
         head_device_pump(core, device);
         head_device_retire(device);
         head_device_flush(core, device);

@@ -6,6 +6,9 @@
  * enqueues. At most `window` launches are sent and unfinished; the rest waits here, encoded. So whatever happens to a launch
  * (cancelled, failed before it was sent), its number is used: a launch with nothing to do is sent as SKIP.
  *
+ * A WORKER THAT SAYS HELLO has no session yet, so what it must be told cannot go out although it may be more than one frame takes: whoever
+ * serves it makes the session from what head_core_worker_up() says. Full outboxes wait in `early` until the next head_core_flush().
+ *
  * NO MEMORY. A worker whose next launch finds no memory says Starved and stays there. Then, in this order: replicas on that device
  * that nothing uses are dropped; frees on their way may do; tasks before it may finish and free something. Only when the
  * launch is the oldest unfinished one of the whole cluster - nothing is left that could free memory for it - it is told to fail.
@@ -204,8 +207,48 @@ void head_device_flush(struct head_core *core, struct head_device *device)
     if (device->out.length == 0) {
         return;
     }
-    core->config.ops->worker_command(core->config.user, device->index, device->out.data,
-                                     device->out.length);
+    if (device->arriving) {
+        struct head_bytes *full = pl_vec_push(&device->early);
+
+        PL_CHECK(full != NULL);
+        *full       = device->out;
+        device->out = (struct head_bytes){.data = NULL};
+    } else {
+        core->config.ops->worker_command(core->config.user, device->index, device->out.data,
+                                         device->out.length);
+    }
+    device->out.length   = 0;
+    device->out_launches = 0;
+}
+
+static void early_clear(struct head_device *device)
+{
+    for (size_t i = 0; i < device->early.count; i++) {
+        pl_free(((struct head_bytes *)pl_vec_at(&device->early, i))->data);
+    }
+    pl_vec_clear(&device->early);
+}
+
+void head_device_arriving(struct head_core *core, struct head_device *device, bool arriving)
+{
+    if (!arriving && !device->connected) {
+        return; /* it left before it was welcomed */
+    }
+    device->arriving = arriving;
+    for (size_t i = 0; !arriving && i < device->early.count; i++) {
+        const struct head_bytes *full = pl_vec_at(&device->early, i);
+
+        core->config.ops->worker_command(core->config.user, device->index, full->data,
+                                         full->length);
+    }
+    if (!arriving) {
+        early_clear(device);
+    }
+}
+
+void head_device_forget_output(struct head_device *device)
+{
+    early_clear(device);
     device->out.length   = 0;
     device->out_launches = 0;
 }

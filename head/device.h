@@ -64,9 +64,11 @@ struct head_device {
         alone_until; /* launches up to here are done one at a time, for they come again */
     plasmon_status_t death_status; /* what the dead one said of its device, or OK */
 
-    struct head_bytes out;           /* WorkerCommand fields, encoded */
-    uint32_t out_launches;           /* launches in it: a frame may carry WIRE_TASKS_MAX */
-    struct pl_vec out_free;          /* uint64_t buffers */
+    struct head_bytes out; /* WorkerCommand fields, encoded */
+    bool arriving; /* it said hello, and has not been welcomed: `early` goes after that */
+    struct pl_vec early;    /* struct head_bytes: full outboxes of that moment, in order */
+    uint32_t out_launches;  /* launches in it: a frame may carry WIRE_TASKS_MAX */
+    struct pl_vec out_free; /* uint64_t buffers */
     struct pl_vec out_retire;        /* uint64_t buffers */
     struct pl_vec out_graph_free;    /* uint64_t graphs */
     struct pl_vec out_function_free; /* uint32_t ids */
@@ -99,6 +101,11 @@ void head_device_send(struct head_core *core, struct head_device *device,
 void head_device_pump(struct head_core *core,
                       struct head_device *device); /* outbox up to the window */
 void head_device_flush(struct head_core *core, struct head_device *device);
+/* It says hello: until its next flush is asked for from outside (false) nothing goes out. */
+void head_device_arriving(struct head_core *core, struct head_device *device,
+                          bool arriving);
+/* Nothing of what was to go out counts any more. */
+void head_device_forget_output(struct head_device *device);
 void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
                          uint64_t bytes, uint64_t hole);
 void head_device_relieve(struct head_core *core); /* answers starved devices */

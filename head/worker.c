@@ -55,6 +55,7 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->pairs        = PL_VEC_INIT(Plasmon__V1__PairStats);
     device->generations  = PL_VEC_INIT(uint32_t);
     device->resting      = PL_VEC_INIT(uint32_t);
+    device->early        = PL_VEC_INIT(struct head_bytes);
     device->out_free     = PL_VEC_INIT(uint64_t);
     device->out_retire   = PL_VEC_INIT(uint64_t);
     pl_list_init(&device->ending);
@@ -151,6 +152,8 @@ void head_device_destroy(struct head_device *device)
     pl_free(device->bulk_address);
     pl_free(device->comm_missing);
     pl_free(device->by_seq);
+    head_device_forget_output(device);
+    pl_vec_finish(&device->early);
     pl_free(device->out.data);
     pl_vec_finish(&device->pairs);
     pl_vec_finish(&device->generations);
@@ -453,6 +456,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     pl_free(device->comm_missing);
     device->comm_missing = head_strdup(hello->comm_missing);
     device->connected    = true;
+    head_device_arriving(core, device, true);
     head_bulk_take(core, device, hello);
 
     if (restarted) {
@@ -462,8 +466,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     }
     if (restarted || hello->resume_session == 0) {
         /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
-        device->out.length   = 0;
-        device->out_launches = 0;
+        head_device_forget_output(device);
         pl_vec_clear(&device->out_graph_free);
         pl_vec_clear(&device->out_retire);
         free_again(device);

@@ -268,7 +268,11 @@ static void worker_hello(struct sim_worker *worker, const Plasmon__V1__WorkerHel
 
     sim_pipe_open(
         &worker->from_head); /* what was sent before belongs to the old connection */
-    if (!resumed) {
+    if (head_core_worker_up(sim->head, hello, &device, &err) != PLASMON_OK) {
+        sim_fail(sim, "device %u is refused: %s", worker->host_device, err.text);
+        return;
+    }
+    if (!resumed) { /* only now, as the head does it: nothing may have gone out yet */
         wire_link_finish(&peer->link);
         wire_link_init(&peer->link, LINK_KEPT_BYTES);
         peer->session = sim_random(sim) | 1;
@@ -276,10 +280,6 @@ static void worker_hello(struct sim_worker *worker, const Plasmon__V1__WorkerHel
     peer->known       = true;
     peer->connected   = true;
     peer->incarnation = hello->incarnation;
-    if (head_core_worker_up(sim->head, hello, &device, &err) != PLASMON_OK) {
-        sim_fail(sim, "device %u is refused: %s", worker->host_device, err.text);
-        return;
-    }
     if (worker->device != UINT32_MAX && worker->device != device) {
         sim_fail(sim, "device %u changed its index from %u to %u", worker->host_device,
                  worker->device, device);

@@ -1,7 +1,9 @@
-/* Devices of the cluster: what number each gets, and what goes with a host. */
+/* Devices of the cluster: what number each gets, what goes with a host, and what a worker that comes back is told. */
 #include "head/core.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
+
+#include <string.h>
 
 TEST(devices_of_a_host_are_numbered_in_its_order_whoever_comes_first)
 {
@@ -75,6 +77,100 @@ TEST(more_devices_than_can_be_numbered_are_refused)
     ASSERT_STATUS(head_core_node_up(core, "b", "b", 40000, &err), PLASMON_ELIMIT);
     ASSERT_CONTAINS(err.text, "65535");
     head_core_destroy(core);
+}
+
+/* What goes to the worker of device 0. */
+static struct {
+    struct wire_arena arena;
+    uint32_t commands;
+    uint64_t first, last; /* of the launches; they must come without a gap */
+} told;
+
+static void worker_command(void *user, uint32_t device, const uint8_t *body, size_t length)
+{
+    struct pl_err err = {0};
+    Plasmon__V1__WorkerCommand *command;
+
+    (void)user;
+    ASSERT_EQ(device, 0);
+    wire_arena_reset(&told.arena);
+    body = core_frame(&told.arena, body, &length);
+    ASSERT_OK(wire_decode_worker_command(&told.arena, body, length, &command, &err));
+    told.commands++;
+    for (size_t i = 0; i < command->n_launches; i++) {
+        uint64_t seq = command->launches[i]->seq;
+
+        ASSERT_EQ(seq, told.last == 0 ? seq : told.last + 1);
+        told.first = told.first == 0 ? seq : told.first;
+        told.last  = seq;
+    }
+}
+
+static uint32_t come(struct head_core *core, uint32_t incarnation, uint64_t enqueued)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    struct pl_err err              = {0};
+    uint32_t device;
+
+    hello.host        = "a";
+    hello.node        = "a";
+    hello.name        = "test";
+    hello.kind        = 1;
+    hello.bytes_total = 1 << 20;
+    hello.incarnation = incarnation;
+    hello.enqueued    = enqueued;
+    ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
+    return device;
+}
+
+/* Its session is made after its hello was taken; what went out before that would go to the worker that died. */
+TEST(a_worker_that_comes_back_is_told_nothing_before_it_is_welcomed_however_much_that_is)
+{
+    enum { LAUNCHES = 6000, DONE = 100 }; /* a frame takes WIRE_TASKS_MAX */
+    static const struct head_ops ops = {.client_frame   = core_drop_frame,
+                                        .worker_command = worker_command,
+                                        .fence          = core_drop_fence,
+                                        .session_ended  = core_drop_end,
+                                        .random64       = core_count_up};
+    struct head_config config        = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
+    struct head_core *core;
+    uint64_t session, dim = 4;
+
+    memset(&told, 0, sizeof(told));
+    ASSERT_OK(wire_arena_init(&told.arena, WIRE_ARENA_BYTES_MAX));
+    ASSERT_OK(head_core_create(&config, &core));
+    head_core_tick(core, 1);
+    core_announce(core, "a", 1);
+    ASSERT_EQ(come(core, 1, 0), 0);
+    head_core_flush(core);
+    session = core_client(core);
+    for (uint64_t id = 1; id <= LAUNCHES; id++) {
+        core_submit(core, session, 2 * LAUNCHES + id, 0, 0, &dim, 1);
+    }
+    ASSERT_EQ(told.last, LAUNCHES);
+
+    told.commands = 0;
+    told.first = told.last = 0;
+    ASSERT_EQ(come(core, 2, DONE), 0);
+    ASSERT_EQ(told.commands, 0);
+    head_core_flush(core);
+    ASSERT_TRUE(told.commands > 1);
+    ASSERT_EQ(told.first, DONE + 1);
+    ASSERT_EQ(told.last, LAUNCHES);
+
+    /* Gone again before it is welcomed: the next one is told all the same. */
+    ASSERT_EQ(come(core, 3, DONE), 0);
+    head_core_worker_lost(core, 0);
+    told.commands = 0;
+    told.first = told.last = 0;
+    head_core_flush(core);
+    ASSERT_EQ(told.commands, 0);
+    ASSERT_EQ(come(core, 4, DONE), 0);
+    head_core_flush(core);
+    ASSERT_EQ(told.first, DONE + 1);
+    ASSERT_EQ(told.last, LAUNCHES);
+    head_core_destroy(core);
+    wire_arena_finish(&told.arena);
 }
 
 TEST_MAIN()
