@@ -37,6 +37,20 @@ struct cli_option {
     const char *help;
 };
 
+/* Where a command finds its cluster, and what lets it in. */
+struct cli_cluster {
+    const char *address;
+    const char *token_file;
+};
+/* The options for it, in the table of a command whose struct has a `struct cli_cluster cluster`. */
+#define CLI_CLUSTER_OPTIONS(type)                                             \
+    {"--address", "ADDRESS", CLI_TEXT, offsetof(type, cluster.address),       \
+     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"}, \
+    {                                                                         \
+        "--token-file", "FILE", CLI_TEXT, offsetof(type, cluster.token_file), \
+            "file with the cluster's token [$PLASMON_TOKEN]"                  \
+    }
+
 struct cli_command {
     const char *name;
     const char *summary; /* one line for `plasmon --help` */
@@ -94,8 +108,8 @@ plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_pr
 /* The signal, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
 bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms);
 /* Connect to --address, $PLASMON_ADDRESS, or what runs here. Prints why not. */
-struct plasmon_client *cli_connect(const struct cli_command *command, const char *address,
-                                   const char *token_file);
+struct plasmon_client *cli_connect(const struct cli_command *command,
+                                   const struct cli_cluster *cluster);
 /* The first line of a file; NULL and a message if there is none. free() it. */
 char *cli_token_read(const struct cli_command *command, const char *path);
 

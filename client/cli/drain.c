@@ -16,8 +16,7 @@ struct drain {
     bool json;
     bool undo;
     uint32_t deadline_s;
-    const char *address;
-    const char *token_file;
+    struct cli_cluster cluster;
 };
 
 static const struct cli_option options[] = {
@@ -25,10 +24,7 @@ static const struct cli_option options[] = {
      "give up after so many seconds; the node takes no new work all the same [60]"},
     {"--undo", NULL, CLI_FLAG, offsetof(struct drain, undo), "place work there again"},
     {"--json", NULL, CLI_FLAG, offsetof(struct drain, json), "the end as one JSON object"},
-    {"--address", "ADDRESS", CLI_TEXT, offsetof(struct drain, address),
-     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"},
-    {"--token-file", "FILE", CLI_TEXT, offsetof(struct drain, token_file),
-     "file with the cluster's token [$PLASMON_TOKEN]"},
+    CLI_CLUSTER_OPTIONS(struct drain),
 };
 
 static int run(int argc, char **argv);
@@ -144,7 +140,7 @@ static int run(int argc, char **argv)
     if (parsed.operand_count != 1) {
         return cli_usage(&cli_drain, "which node? `plasmon status` has their names");
     }
-    client = cli_connect(&cli_drain, drain.address, drain.token_file);
+    client = cli_connect(&cli_drain, &drain.cluster);
     if (client == NULL) {
         return CLI_FAIL;
     }

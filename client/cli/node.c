@@ -241,8 +241,8 @@ char *cli_token_read(const struct cli_command *command, const char *path)
     return line;
 }
 
-struct plasmon_client *cli_connect(const struct cli_command *command, const char *address,
-                                   const char *token_file)
+struct plasmon_client *cli_connect(const struct cli_command *command,
+                                   const struct cli_cluster *cluster)
 {
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client  = NULL;
@@ -252,7 +252,8 @@ struct plasmon_client *cli_connect(const struct cli_command *command, const char
 
     options.label              = "plasmon";
     options.connect_timeout_ms = 5000;
-    options.address            = address != NULL ? address : getenv("PLASMON_ADDRESS");
+    options.address =
+        cluster->address != NULL ? cluster->address : getenv("PLASMON_ADDRESS");
     if (options.address == NULL || options.address[0] == '\0') {
         if (cli_node_read(&node, &err) != PLASMON_OK || node.address[0] == '\0') {
             (void)cli_fail(command, "which cluster? None was started on this machine "
@@ -262,8 +263,8 @@ struct plasmon_client *cli_connect(const struct cli_command *command, const char
         }
         options.address = node.address;
     }
-    if (token_file != NULL) {
-        token = cli_token_read(command, token_file);
+    if (cluster->token_file != NULL) {
+        token = cli_token_read(command, cluster->token_file);
         if (token == NULL) {
             return NULL;
         }

@@ -7,16 +7,12 @@
 
 struct status {
     bool json;
-    const char *address;
-    const char *token_file;
+    struct cli_cluster cluster;
 };
 
 static const struct cli_option options[] = {
     {"--json", NULL, CLI_FLAG, offsetof(struct status, json), "one JSON object"},
-    {"--address", "ADDRESS", CLI_TEXT, offsetof(struct status, address),
-     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"},
-    {"--token-file", "FILE", CLI_TEXT, offsetof(struct status, token_file),
-     "file with the cluster's token [$PLASMON_TOKEN]"},
+    CLI_CLUSTER_OPTIONS(struct status),
 };
 
 static int run(int argc, char **argv);
@@ -139,7 +135,7 @@ static int run(int argc, char **argv)
     if (parsed.exit >= 0) {
         return parsed.exit;
     }
-    client = cli_connect(&cli_status, status.address, status.token_file);
+    client = cli_connect(&cli_status, &status.cluster);
     if (client == NULL) {
         return CLI_FAIL;
     }

@@ -8,8 +8,7 @@
 #include "client/cli/cli.h"
 
 struct timeline {
-    const char *address;
-    const char *token_file;
+    struct cli_cluster cluster;
     const char *out;
     const char *plot;
     const char *seconds;
@@ -21,10 +20,7 @@ static const struct cli_option options[] = {
     {"--out", "FILE", CLI_TEXT, AT(out), "trace for ui.perfetto.dev or chrome://tracing"},
     {"--plot", "FILE.svg", CLI_TEXT, AT(plot), "a picture of it"},
     {"--seconds", "S", CLI_TEXT, AT(seconds), "how long; ^C ends it earlier [5]"},
-    {"--address", "ADDRESS", CLI_TEXT, AT(address),
-     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"},
-    {"--token-file", "FILE", CLI_TEXT, AT(token_file),
-     "file with the cluster's token [$PLASMON_TOKEN]"},
+    CLI_CLUSTER_OPTIONS(struct timeline),
 };
 
 static int run(int argc, char **argv);
@@ -104,7 +100,7 @@ static int run(int argc, char **argv)
     if (timeline.out == NULL && timeline.plot == NULL) {
         return cli_usage(&cli_timeline, "where to? Give --out, --plot, or both");
     }
-    client = cli_connect(&cli_timeline, timeline.address, timeline.token_file);
+    client = cli_connect(&cli_timeline, &timeline.cluster);
     if (client == NULL) {
         return CLI_FAIL;
     }

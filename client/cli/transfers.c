@@ -9,16 +9,12 @@
 
 struct transfers {
     bool json;
-    const char *address;
-    const char *token_file;
+    struct cli_cluster cluster;
 };
 
 static const struct cli_option options[] = {
     {"--json", NULL, CLI_FLAG, offsetof(struct transfers, json), "one JSON object"},
-    {"--address", "ADDRESS", CLI_TEXT, offsetof(struct transfers, address),
-     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"},
-    {"--token-file", "FILE", CLI_TEXT, offsetof(struct transfers, token_file),
-     "file with the cluster's token [$PLASMON_TOKEN]"},
+    CLI_CLUSTER_OPTIONS(struct transfers),
 };
 
 static int run(int argc, char **argv);
@@ -185,7 +181,7 @@ static int run(int argc, char **argv)
     if (parsed.exit >= 0) {
         return parsed.exit;
     }
-    client = cli_connect(&cli_transfers, transfers.address, transfers.token_file);
+    client = cli_connect(&cli_transfers, &transfers.cluster);
     if (client == NULL) {
         return CLI_FAIL;
     }
