@@ -281,7 +281,7 @@ static void measure_route(struct overlap *overlap, struct bench_cluster_config *
 static int run_overlap(int argc, char **argv)
 {
     static const char *const routes[]  = {"peer", "host"};
-    struct overlap_options given       = {0};
+    struct overlap_options given       = {.routes = "peer,host"};
     struct cli_parsed parsed           = cli_parse(&bench_overlap, argc, argv, &given);
     struct bench_cluster_config config = {.is_private = true};
     struct overlap overlap             = {0};
@@ -298,8 +298,7 @@ static int run_overlap(int argc, char **argv)
                          "--gpus is none, or 2 where there are as many, and not \"%s\"",
                          given.gpus);
     }
-    if (given.routes != NULL && strstr(given.routes, "peer") == NULL &&
-        strstr(given.routes, "host") == NULL) {
+    if (!cli_list_is_of(given.routes, "peer,host")) {
         return cli_usage(&bench_overlap, "--routes is peer, host or both, and not \"%s\"",
                          given.routes);
     }
@@ -312,7 +311,7 @@ static int run_overlap(int argc, char **argv)
                     << 20;
     bench_report_init(&overlap.report, "Plasmon: products beside transfers");
     for (size_t i = 0; i < PL_COUNT(routes); i++) {
-        if (given.routes == NULL || strstr(given.routes, routes[i]) != NULL) {
+        if (cli_list_has(given.routes, routes[i])) {
             overlap.route = routes[i];
             measure_route(&overlap, &config);
         }

@@ -202,12 +202,11 @@ static void measure_routes(struct transfer *transfer, const struct transfer_opti
     bench_say("raw copies");
     bench_must_run_raw(bench_raw_copy_run, &transfer->raw, transfer->result,
                        (size_t)transfer->raw.size_count * BENCH_RAW_FIGURES);
-    if (given->routes != NULL && strstr(given->routes, "nccl") != NULL) {
+    if (cli_list_has(given->routes, "nccl")) {
         measure_raw_nccl(transfer);
     }
     for (size_t i = 0; i < PL_COUNT(routes); i++) {
-        if (strstr(given->routes != NULL ? given->routes : "peer,host", routes[i]) !=
-            NULL) {
+        if (cli_list_has(given->routes, routes[i])) {
             bench_say("route %s", routes[i]);
             transfer->route  = routes[i];
             config->transfer = routes[i];
@@ -223,7 +222,8 @@ static int run_transfer(int argc, char **argv)
                                            .y_label    = "moved (GB/s)",
                                            .x_is_bytes = true,
                                            .rows       = TRANSFER_NEW};
-    struct transfer_options given       = {.sizes = "4,4K,150000,1M,16M,100M,1G"};
+    struct transfer_options given       = {.sizes  = "4,4K,150000,1M,16M,100M,1G",
+                                           .routes = "peer,host"};
     struct cli_parsed parsed            = cli_parse(&bench_transfer, argc, argv, &given);
     struct bench_cluster_config config  = {0};
     struct transfer transfer            = {0};
@@ -238,8 +238,7 @@ static int run_transfer(int argc, char **argv)
             "--sizes is a list of multiples of 4 with K, M or G, and not \"%s\"",
             given.sizes);
     }
-    if (given.routes != NULL && strstr(given.routes, "peer") == NULL &&
-        strstr(given.routes, "host") == NULL && strstr(given.routes, "nccl") == NULL) {
+    if (!cli_list_is_of(given.routes, "peer,host,nccl")) {
         return cli_usage(&bench_transfer,
                          "--routes is of peer, host and nccl, and not \"%s\"",
                          given.routes);

@@ -96,43 +96,6 @@ static const struct graphs_definition *const multi[] = {&graphs_multi_vec, &grap
                                                         &graphs_multi_ml, &graphs_multi_cg,
                                                         &graphs_multi_mul};
 
-/* ------------------------------------------------------------------------------------------------ lists */
-
-static bool list_has(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Is each word of `list` one of `all`? */
-static bool list_is_of(const char *list, const char *all)
-{
-    char word[16];
-
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        size_t length;
-
-        at += *at == ',';
-        length = strcspn(at, ",");
-        if (length == 0 || length >= sizeof(word)) {
-            return false;
-        }
-        memcpy(word, at, length);
-        word[length] = '\0';
-        if (!list_has(all, word)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* ------------------------------------------------------------------------------------------------ what is asked for */
 
 /* The next graph and size of six that is wanted, from *at on, which moves past it. false: that was the last. */
@@ -140,13 +103,13 @@ static bool next_six(const struct graphs_options *given, size_t *at,
                      const struct graphs_definition **out_definition,
                      enum graphs_size *out_size)
 {
-    while (list_has(given->part, "six") && *at < PL_COUNT(six) * GRAPHS_SIZES) {
+    while (cli_list_has(given->part, "six") && *at < PL_COUNT(six) * GRAPHS_SIZES) {
         size_t now = (*at)++;
 
         *out_definition = six[now / GRAPHS_SIZES];
         *out_size       = (enum graphs_size)(now % GRAPHS_SIZES);
-        if (list_has(given->only, (*out_definition)->option) &&
-            list_has(given->sizes, graphs_size_name(*out_size))) {
+        if (cli_list_has(given->only, (*out_definition)->option) &&
+            cli_list_has(given->sizes, graphs_size_name(*out_size))) {
             return true;
         }
     }
@@ -156,9 +119,9 @@ static bool next_six(const struct graphs_options *given, size_t *at,
 static bool next_multi(const struct graphs_options *given, size_t *at,
                        const struct graphs_definition **out_definition)
 {
-    while (list_has(given->part, "multi") && *at < PL_COUNT(multi)) {
+    while (cli_list_has(given->part, "multi") && *at < PL_COUNT(multi)) {
         *out_definition = multi[(*at)++];
-        if (list_has(given->only, (*out_definition)->option)) {
+        if (cli_list_has(given->only, (*out_definition)->option)) {
             return true;
         }
     }
@@ -170,7 +133,7 @@ static enum graphs_size largest_size(const struct graphs_options *given)
     enum graphs_size largest = GRAPHS_TINY;
 
     for (int i = 0; i < GRAPHS_SIZES; i++) {
-        if (list_has(given->sizes, graphs_size_name((enum graphs_size)i))) {
+        if (cli_list_has(given->sizes, graphs_size_name((enum graphs_size)i))) {
             largest = (enum graphs_size)i;
         }
     }
@@ -190,7 +153,7 @@ static void plan(struct graphs_measure *measure, const struct graphs_options *gi
     for (size_t at = 0; next_multi(given, &at, &definition); measure->steps++) {
         figures += graphs_measure_multi_figures(measure);
     }
-    measure->steps += list_has(given->part, "chain");
+    measure->steps += cli_list_has(given->part, "chain");
     measure->budget_ns = (given->quick ? FIGURE_QUICK_MS : FIGURE_MS) * 1000000ull;
     if (given->budget > 0 && figures > 0) {
         measure->budget_ns = given->budget * 1000000000ull / figures;
@@ -209,7 +172,7 @@ static bool run_parts(struct graphs_measure *measure, const struct graphs_option
     for (size_t at = 0; next_multi(given, &at, &definition);) {
         ok = graphs_measure_multi(measure, definition, largest_size(given)) && ok;
     }
-    if (list_has(given->part, "chain")) {
+    if (cli_list_has(given->part, "chain")) {
         ok = graphs_measure_chain(measure) && ok;
     }
     return ok;
@@ -234,10 +197,10 @@ static int complete_options(struct graphs_options *given, bool cuda)
                      : cuda               ? "resident,cold,single"
                                           : "resident,cold,pageable,single";
     given->devices = given->devices > 0 ? given->devices : !cuda ? 2 : gpus > 8 ? 8 : gpus;
-    if (!list_is_of(given->only, "vec,bs,img,ml,hits,dl,cg,mul") ||
-        !list_is_of(given->sizes, "tiny,small,middle,large") ||
-        !list_is_of(given->modes, "resident,cold,pageable,single") ||
-        !list_is_of(given->part, "six,multi,chain")) {
+    if (!cli_list_is_of(given->only, "vec,bs,img,ml,hits,dl,cg,mul") ||
+        !cli_list_is_of(given->sizes, "tiny,small,middle,large") ||
+        !cli_list_is_of(given->modes, "resident,cold,pageable,single") ||
+        !cli_list_is_of(given->part, "six,multi,chain")) {
         return cli_usage(
             &bench_graphs,
             "--only has names of vec,bs,img,ml,hits,dl,cg,mul; --sizes of "
@@ -285,7 +248,7 @@ static int run_graphs(int argc, char **argv)
         return wrong;
     }
     for (uint32_t i = 0; i < GRAPHS_MODES; i++) {
-        measure.modes |= (uint32_t)list_has(given.modes, graphs_mode_name(i)) << i;
+        measure.modes |= (uint32_t)cli_list_has(given.modes, graphs_mode_name(i)) << i;
     }
     measure.table     = &table;
     measure.samples   = given.samples;

@@ -79,6 +79,10 @@ int cli_fail(const struct cli_command *command, const char *format, ...) PL_PRIN
 /* The same with "see `plasmon start --help`"; returns CLI_USAGE. */
 int cli_usage(const struct cli_command *command, const char *format, ...) PL_PRINTF(2, 3);
 
+/* Lists of words with commas between: is `name` one of `list`, is each word of `list` one of `all`? */
+bool cli_list_has(const char *list, const char *name);
+bool cli_list_is_of(const char *list, const char *all);
+
 /* ------------------------------------------------------------------------------------------------ the local node (node.c) */
 
 /* What `plasmon start` started here, as it wrote it down. */

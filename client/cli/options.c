@@ -149,3 +149,37 @@ struct cli_parsed cli_parse(const struct cli_command *command, int argc, char **
     }
     return parsed;
 }
+
+bool cli_list_has(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool cli_list_is_of(const char *list, const char *all)
+{
+    char word[16];
+
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        size_t length;
+
+        at += *at == ',';
+        length = strcspn(at, ",");
+        if (length == 0 || length >= sizeof(word)) {
+            return false;
+        }
+        memcpy(word, at, length);
+        word[length] = '\0';
+        if (!cli_list_has(all, word)) {
+            return false;
+        }
+    }
+    return true;
+}
