@@ -59,6 +59,7 @@ static void check_device(const struct head_device *device)
 {
     struct pl_list *pos;
     uint64_t bytes      = 0;
+    uint64_t live       = 0;
     uint64_t unfinished = 0;
 
     pl_list_for_each(pos, &device->buffers) {
@@ -67,9 +68,10 @@ static void check_device(const struct head_device *device)
 
         PL_CHECK(buffer->device == device);
         bytes += buffer->bytes;
+        live += buffer->leaving ? 0 : head_spill_rounded(buffer->bytes);
         check_buffer(buffer);
     }
-    PL_CHECK(bytes == device->bytes_planned);
+    PL_CHECK(bytes == device->bytes_planned && live == device->bytes_live);
     for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
         const struct head_task *task = device->by_seq[seq & device->by_seq_mask];
 
@@ -90,6 +92,7 @@ void head_core_check(const struct head_core *core)
     for (size_t i = 0; i < core->devices.count; i++) {
         check_device(*(struct head_device **)pl_vec_at(&core->devices, i));
     }
+    head_spill_check(core);
     pl_list_for_each(pos, &core->unfinished) {
         const struct head_task *task = pl_container_of(pos, struct head_task, order_link);
 

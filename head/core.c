@@ -126,6 +126,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     core->trace_waits = PL_VEC_INIT(struct head_trace_wait);
     pl_list_init(&core->clients);
     pl_list_init(&core->drains);
+    pl_list_init(&core->spill_hosts);
     pl_list_init(&core->dirty_clients);
     pl_list_init(&core->unfinished);
     pl_list_init(&core->names);
@@ -164,6 +165,7 @@ void head_core_destroy(struct head_core *core)
         head_device_destroy(head_device_at(core, i));
     }
     head_functions_destroy(core);
+    head_spill_hosts_finish(core);
     pl_vec_finish(&core->devices);
     pl_vec_finish(&core->ready);
     pl_vec_finish(&core->trace_waits);
@@ -217,6 +219,7 @@ void head_core_flush(struct head_core *core)
     head_memory_note(core);
     head_device_relieve(core);
     head_functions_reap(core);
+    head_spill_bind(core);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 

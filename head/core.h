@@ -25,6 +25,26 @@
 
 struct head_core;
 
+/* What the store of a host does for spilling (docs/memory.md). */
+enum head_spill_kind {
+    HEAD_SPILL_SLAB =
+        1, /* make `bytes` of host memory that all workers have registered; answers with its number */
+    HEAD_SPILL_WRITE =
+        2, /* write `bytes` of host_buffer, from offset on, to file `file`, with a checksum */
+    HEAD_SPILL_READ   = 3, /* and read them back, checked */
+    HEAD_SPILL_FORGET = 4, /* file `file` is not needed any more */
+    HEAD_SPILL_MOVE =
+        5 /* `bytes` of host_buffer from offset to offset `file`; the two may overlap */
+};
+struct head_spill_op {
+    uint64_t id; /* 1, 2, 3 .. for each host */
+    enum head_spill_kind kind;
+    uint64_t host_buffer;
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t file;
+};
+
 struct head_ops {
     /* Body of a HeadFrame / WorkerCommand: every field but the header, encoded. Prepending an encoded Header gives the frame. */
     void (*client_frame)(void *user, uint64_t session, const uint8_t *body, size_t length);
@@ -34,6 +54,8 @@ struct head_ops {
     /* The session has ended on our side: drop it once what was sent is out. */
     void (*session_ended)(void *user, uint64_t session);
     uint64_t (*random64)(void *user); /* ids */
+    /* Ask the store of this host. It does what it is asked one after the other; see head_core_spill_done(). NULL: nothing is spilled. */
+    void (*spill)(void *user, const char *host, const struct head_spill_op *op);
 };
 
 enum head_transfer {
@@ -118,6 +140,31 @@ plasmon_status_t head_core_drain_undo(struct head_core *core, const char *node,
 plasmon_status_t head_core_drain_report(struct head_core *core, const char *node,
                                         struct head_drain_report *out,
                                         struct pl_err *err) PL_MUST_CHECK;
+/*
+ * What the store offers for spilling. Said again when it is back after a broken connection: then what it has not answered is asked again,
+ * under the same ids. Nothing may change between the two but file_bytes.
+ */
+struct head_spill_config {
+    uint64_t memory_bytes; /* host memory; 0: nothing is spilled */
+    uint64_t file_bytes;   /* in files; 0: none */
+};
+void head_core_spill_up(struct head_core *core, const char *host,
+                        const struct head_spill_config *config);
+/* What was spilled so far, on all hosts, and what is in host memory and files now. */
+struct head_spill_counts {
+    uint64_t memory_bytes; /* given for it */
+    uint64_t memory_used;
+    uint64_t file_bytes; /* given */
+    uint64_t file_used;
+    uint64_t spills, spill_bytes;
+    uint64_t restores, restore_bytes;
+    uint64_t writes, write_bytes;
+    uint64_t reads, read_bytes;
+};
+void head_core_spill_count(const struct head_core *core, struct head_spill_counts *out);
+/* The store did it, or could not. SLAB: host_buffer is the number of the memory. An id that is not waited for changes nothing. */
+void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
+                          plasmon_status_t status, uint64_t host_buffer, const char *text);
 /* Have all announced devices come, but for those that never will? */
 bool head_core_all_joined(struct head_core *core);
 

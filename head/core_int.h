@@ -11,6 +11,7 @@
  *     report.c    what they report
  *   condemn.c   launches that must not go on, and fencing
  *   drain.c     what lies only on a node that is to leave is moved
+ *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c
  *     bulk.c      where workers take objects of other hosts
  *     pair.c      pairs: which transfers go by NCCL, and what when that breaks
  *   task.h      tasks and launches
@@ -47,6 +48,7 @@
 #include "head/device.h"
 #include "head/pair.h"
 #include "head/run.h"
+#include "head/spill.h"
 
 enum {
     HEAD_WINDOW_DEFAULT = 8192,    /* launches at a worker; a quarter of its ring */
@@ -110,6 +112,8 @@ struct head_core {
     struct head_memory memory;
     struct head_core_counts counts;
     uint64_t object_bytes;
+    struct pl_list spill_hosts; /* head_spill_host.link */
+    uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
     struct pl_map pairs; /* src and dst -> head_pair */
     uint64_t pair_uses;
 };

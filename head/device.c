@@ -164,6 +164,9 @@ void head_device_pump(struct head_core *core, struct head_device *device)
         struct head_task *task = head_device_task(device, device->seq_sent + 1);
 
         PL_CHECK(task != NULL); /* only a sent launch finishes */
+        if (head_spill_waiting(task)) {
+            break; /* head_spill_bind() finds it a place */
+        }
         device->seq_sent++;
         head_device_send(core, device, task);
     }
@@ -262,8 +265,8 @@ static uint64_t evict_replicas(struct head_core *core, struct head_device *devic
     struct pl_list *pos, *tmp;
     uint64_t freed = 0;
 
-    pl_list_for_each_safe(pos, tmp, &device->buffers) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+    pl_list_for_each_safe(pos, tmp, &device->recent) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
         struct pl_box frame        = buffer->frame;
         struct pl_list *it;
         uint32_t instances = 0;
@@ -274,7 +277,7 @@ static uint64_t evict_replicas(struct head_core *core, struct head_device *devic
         pl_list_for_each(it, &buffer->instances) {
             instances++;
         }
-        if (!buffer->replica || buffer->refs > instances) {
+        if (buffer->refs > instances || instances == 0 || !head_spill_droppable(buffer)) {
             continue;
         }
         freed += buffer->bytes;

@@ -33,6 +33,9 @@ struct head_device {
     char *death; /* why its last worker died; NULL: none did */
     uint64_t bytes_total;
     uint64_t bytes_planned; /* of all buffers that exist for us */
+    uint64_t
+        bytes_live; /* of those that somebody may still name, as the arena rounds them: what is there in plan order (spill.c) */
+    uint64_t bytes_graphs; /* that recorded graphs keep there */
 
     /* Slots of its object table. */
     uint32_t slot_next;
@@ -81,8 +84,12 @@ struct head_device {
     Plasmon__V1__RouteStats routes[8];
     struct pl_vec
         pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */
-    struct pl_list buffers; /* head_buffer.device_link, least recently used first */
+    struct pl_list buffers; /* head_buffer.device_link */
     struct pl_list ending;  /* head_buffer.ending_link */
+    struct pl_list
+        recent; /* head_buffer.recent_link, least recently named by a launch first */
+    struct head_spill_host
+        *spill; /* it is no device but the memory of this host; NULL: a device */
 };
 
 /* ---- device.c */

@@ -125,6 +125,7 @@ static void move(struct look *look, const struct head_instance *instance,
                        pl_format_bytes(bytes, text));
         return;
     }
+    head_spill_plan_begin(look->core);
     copy = head_move_read(look->core, array, box, to, false, &failure);
     if (copy == NULL) {
         (void)snprintf(look->report.why, sizeof(look->report.why), "%.*s",
@@ -274,6 +275,9 @@ static void drain_look(struct head_core *core, struct head_drain *drain)
             device_look(&look, device);
         }
     }
+    if (head_spill_host_of(core, drain->host) != NULL) {
+        device_look(&look, &head_spill_host_of(core, drain->host)->home);
+    }
     look.report.done = look.report.objects_left == 0 && look.report.tasks_left == 0;
     if (!look.report.over && look.report.why[0] == '\0' && look.report.tasks_left > 0) {
         (void)snprintf(look.report.why, sizeof(look.report.why),
@@ -305,6 +309,9 @@ static void devices_set(struct head_core *core, const char *host, bool draining)
         if (strcmp(device->host, host) == 0) {
             device->draining = draining;
         }
+    }
+    if (head_spill_host_of(core, host) != NULL) {
+        head_spill_host_of(core, host)->home.draining = draining;
     }
 }
 

@@ -130,6 +130,9 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
     head_buffer_hold(buffer);
     buffer->uses++;
     buffer->uses_foreign += task->device != buffer->device;
+    /* Recently named goes to the back: eviction takes from the front (spill.c). In the order of the plan, not of time. */
+    pl_list_remove(&buffer->recent_link);
+    pl_list_add_tail(&buffer->device->recent, &buffer->recent_link);
 
     if (write) {
         supersede(&buffer->readers, box);
@@ -148,8 +151,5 @@ void head_use_remove(struct head_core *core, struct head_use *use)
     use->buffer = NULL;
     buffer->uses--;
     buffer->uses_foreign -= use->task->device != buffer->device;
-    /* Recently used goes to the back: eviction takes from the front. */
-    pl_list_remove(&buffer->device_link);
-    pl_list_add_tail(&buffer->device->buffers, &buffer->device_link);
     head_buffer_release(core, buffer);
 }

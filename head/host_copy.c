@@ -169,6 +169,7 @@ plasmon_status_t head_host_get(struct head_core *core, struct head_client *clien
         return status;
     }
     head_reduce_fold(core, arg.array);
+    head_spill_plan_begin(core);
     if (!get_start(core, client, task, &arg, &failure)) {
         if (failure->first_task == 0) {
             failure->first_task   = task->id;

@@ -148,6 +148,21 @@ void head_launch_encode(struct head_core *core, struct head_task *task,
     keep_encoded(task, &out);
 }
 
+void head_launch_place(struct head_core *core, struct head_task *task, uint64_t host_buffer,
+                       uint64_t offset)
+{
+    Plasmon__V1__Launch *out;
+
+    wire_arena_reset(&core->arena);
+    out = plasmon__v1__launch__unpack(&core->arena.allocator, task->bytes_length,
+                                      task->bytes);
+    PL_CHECK(out != NULL);
+    out->host_buffer = host_buffer;
+    out->offset      = offset;
+    keep_encoded(task, out);
+    head_memory_count(core, task);
+}
+
 /*
  * The launch keeps its number, what it waits for (so that "done" goes on meaning that all of that is done) and the memory that it would have
  * made, because later launches may write parts of it in place without depending on what was to be there.

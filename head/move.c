@@ -22,8 +22,27 @@
 #define PARTS \
     16u /* of a large piece: at most so many, and none below a quarter of config.chain_bytes */
 
+/* By one of its devices. */
+static bool home_possible(const struct head_device *home, const struct head_device *to)
+{
+    struct head_core *core = home->spill->core;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && device->joined && strcmp(device->host, home->host) == 0 &&
+            head_move_possible(device, to)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool head_move_possible(const struct head_device *from, const struct head_device *to)
 {
+    if (head_device_is_home(from) && strcmp(from->host, to->host) != 0) {
+        return home_possible(from, to);
+    }
     return from == to || strcmp(from->host, to->host) == 0 ||
            (from->bulk_address[0] != '\0' && to->bulk_address[0] != '\0');
 }
@@ -198,7 +217,7 @@ static struct head_instance *best_source(const struct head_core *core,
         struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
 
-        if (!pl_box_intersects(&instance->box, box) ||
+        if (!pl_box_intersects(&instance->box, box) || instance->buffer->spilled != NULL ||
             !head_move_possible(instance->buffer->device, to)) {
             continue;
         }
@@ -215,10 +234,12 @@ static struct head_instance *best_source(const struct head_core *core,
 static struct head_buffer *temp_create(struct plan *plan, struct head_device *device,
                                        const struct pl_box *box)
 {
-    struct head_buffer *temp =
-        head_buffer_create(plan->core, device, box, plan->dst->dtype);
+    struct head_buffer *temp;
     struct head_buffer **place;
 
+    (void)head_spill_room(plan->core, device,
+                          head_spill_rounded(box_bytes(box, plan->dst->dtype)));
+    temp = head_buffer_create(plan->core, device, box, plan->dst->dtype);
     if (temp == NULL) {
         plan->failure = head_failure_create(
             PLASMON_ELIMIT, 0, 0,
@@ -372,6 +393,7 @@ static void add_piece(struct plan *plan, struct head_buffer *src, const struct p
 
     PL_CHECK(piece != NULL);
     *piece = (struct head_piece){.src = src, .box = *box};
+    head_spill_keep_buffer(plan->core, src);
 }
 
 /* One piece by the host route; it ends up as a local piece, or in dst itself when it is the whole of it. */
@@ -380,6 +402,7 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src,
 {
     struct head_buffer *landing = plan->dst;
 
+    head_spill_keep_buffer(plan->core, src);
     if (!pl_box_equal(&src->frame, box)) {
         struct head_piece out     = {.src = src, .box = *box};
         struct head_buffer *dense = temp_create(plan, src->device, box);
@@ -507,7 +530,8 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
         .temps     = PL_VEC_INIT(struct head_buffer *),
         .no_direct = true,
     };
-    bool ok = plan_box(&plan, array, box);
+    bool ok = head_spill_bring(core, array, box, dst->device, &plan.failure) &&
+              plan_box(&plan, array, box);
 
     for (size_t i = 0; ok && i < plan.pieces.count; i++) {
         struct head_piece *piece  = pl_vec_push(io_pieces);
@@ -557,14 +581,21 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
                                    const struct pl_box *box, struct head_device *device,
                                    bool exact, struct head_failure **out_failure)
 {
-    struct head_buffer *buffer = head_move_common(array, box, device, false);
+    struct head_buffer *buffer;
     struct pl_list *pos;
 
+    head_spill_keep(core, array, box, device);
+    if (!head_spill_bring(core, array, box, device, out_failure)) {
+        return NULL;
+    }
+    buffer = head_move_common(array, box, device, false);
     if (buffer != NULL && (!exact || pl_box_equal(&buffer->frame, box))) {
         head_buffer_hold(buffer);
         return buffer;
     }
 
+    (void)head_spill_room(core, device,
+                          head_spill_rounded(box_bytes(box, array->shape.dtype)));
     buffer = head_buffer_create(core, device, box, array->shape.dtype);
     if (buffer == NULL) {
         *out_failure = head_failure_create(

@@ -65,10 +65,10 @@ void head_failure_release(struct head_failure *failure)
 struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
                                        const struct pl_box *frame, uint32_t dtype)
 {
-    uint64_t id = head_device_slot_take(core, device);
+    uint64_t id = device->spill != NULL ? 0 : head_device_slot_take(core, device);
     struct head_buffer *buffer;
 
-    if (id == 0) {
+    if (id == 0 && device->spill == NULL) {
         return NULL;
     }
 
@@ -85,8 +85,11 @@ struct head_buffer *head_buffer_create(struct head_core *core, struct head_devic
     pl_list_init(&buffer->writers);
     pl_list_init(&buffer->device_link);
     pl_list_init(&buffer->ending_link);
+    pl_list_init(&buffer->recent_link);
     pl_list_add_tail(&device->buffers, &buffer->device_link);
+    pl_list_add_tail(&device->recent, &buffer->recent_link);
     device->bytes_planned += buffer->bytes;
+    device->bytes_live += head_spill_rounded(buffer->bytes);
     core->counts.buffers++;
     core->object_bytes += buffer->bytes;
     return buffer;
@@ -104,7 +107,8 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
 
     PL_CHECK(buffer->refs > 0);
     if (--buffer->refs > 0) {
-        if (pl_bug("head.free_early") && pl_list_empty(&buffer->instances)) {
+        if (pl_bug("head.free_early") && pl_list_empty(&buffer->instances) &&
+            buffer->spilled == NULL) {
             freed = pl_vec_push(&device->out_free);
             PL_CHECK(freed != NULL);
             *freed = buffer->id;
@@ -117,13 +121,19 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
 
     PL_CHECK(pl_list_empty(&buffer->instances));
     PL_CHECK(pl_list_empty(&buffer->readers) && pl_list_empty(&buffer->writers));
-    if (!device->gone) {
+    if (buffer->spilled != NULL) {
+        head_spill_freed(core, buffer);
+    } else if (!device->gone) {
         freed = pl_vec_push(&device->out_free);
         PL_CHECK(freed != NULL);
         *freed = buffer->id;
         head_device_slot_rest(device, buffer->id);
     }
     device->bytes_planned -= buffer->bytes;
+    if (!buffer->leaving) {
+        device->bytes_live -= head_spill_rounded(buffer->bytes);
+    }
+    pl_list_remove(&buffer->recent_link);
     core->object_bytes -= buffer->bytes;
     core->counts.buffers--;
     pl_list_remove(&buffer->device_link);

@@ -40,10 +40,15 @@ struct head_buffer {
     uint64_t seq_last;     /* of a launch of its device that uses it */
     bool ends;             /* to be retired when that one has been sent */
     bool retired;          /* its worker was told */
+    bool leaving;          /* nothing that gets a number from now on will name it */
+    uint64_t kept;         /* of head_core.plan: it is not spilled while that is planned */
+    struct head_spilled
+        *spilled; /* it lies in host memory or a file (spill.h); NULL: on its device */
     bool donatable;
     bool
         replica; /* every byte in it exists elsewhere: may be dropped under memory pressure */
     struct pl_list device_link;
+    struct pl_list recent_link; /* head_device.recent */
     struct pl_list ending_link; /* head_device.ending: perhaps to be retired */
     struct pl_list instances;   /* head_instance.buffer_link */
     struct pl_list readers;     /* head_use.link: unfinished tasks that read */
@@ -160,6 +165,10 @@ struct head_array *head_array_snapshot(struct head_core *core, struct head_array
 struct head_failure *
 head_array_failure(struct head_array *array,
                    const struct pl_box *box); /* borrowed; NULL: none */
+
+/* ---- worker.c */
+/* Its bytes are gone: what is nowhere else has failed from now on. */
+void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const char *text);
 
 /* ---- hazard.c */
 /*

@@ -29,6 +29,8 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
 
     device = head_place(core, &want, 1, place, &failure);
     if (device != NULL) {
+        head_spill_plan_begin(core);
+        (void)head_spill_room(core, device, head_spill_rounded(pl_shape_bytes(shape)));
         buffer = head_buffer_create(core, device, &box, shape->dtype);
         if (buffer == NULL) {
             failure =

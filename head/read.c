@@ -54,7 +54,8 @@ static void locate_places(struct head_wait *wait, struct head_array *hold)
             const struct head_instance *instance =
                 pl_container_of(it, struct head_instance, tile_link);
 
-            if (pl_box_intersection(&instance->box, &fragment->box, &part)) {
+            if (instance->buffer->spilled == NULL &&
+                pl_box_intersection(&instance->box, &fragment->box, &part)) {
                 head_wait_to_map(wait, instance->buffer, &part);
             }
         }
@@ -87,7 +88,8 @@ static struct head_device *reading_device(struct head_core *core, struct head_ar
             struct head_device *device =
                 pl_container_of(it, struct head_instance, tile_link)->buffer->device;
 
-            if (device->gone || head_move_common(array, box, device, false) == NULL) {
+            if (device->gone || head_device_is_home(device) ||
+                head_move_common(array, box, device, false) == NULL) {
                 continue;
             }
             if (device->connected && !device->draining) {
@@ -142,6 +144,34 @@ static struct head_array *locate_hold(struct head_core *core, struct head_array 
     return dense;
 }
 
+/* What is to be looked at must be on devices: of the client's host if it can be. */
+static bool bring_back(struct head_core *core, struct head_array *hold,
+                       const struct pl_box *box, const struct head_client *client,
+                       struct head_failure **out_failure)
+{
+    struct head_want want = {.array = hold,
+                             .box   = *box,
+                             .bytes = (uint64_t)pl_box_elements(box) *
+                                      pl_dtype_bytes(hold->shape.dtype),
+                             .host = client->host};
+    struct head_device *device;
+
+    if (!head_spill_missing(core, hold, box)) {
+        return true;
+    }
+    device = head_place(core, &want, 1, 0, out_failure);
+    if (device == NULL) {
+        head_failure_release(*out_failure);
+        want.host = NULL;
+        device    = head_place(core, &want, 1, 0, out_failure);
+    }
+    if (device == NULL) {
+        return false;
+    }
+    head_spill_keep(core, hold, box, device);
+    return head_spill_bring(core, hold, box, device, out_failure);
+}
+
 plasmon_status_t head_read_locate(struct head_core *core, struct head_client *client,
                                   const Plasmon__V1__Locate *locate, struct pl_err *err)
 {
@@ -162,6 +192,7 @@ plasmon_status_t head_read_locate(struct head_core *core, struct head_client *cl
         return PLASMON_OK;
     }
 
+    head_spill_plan_begin(core);
     hold = locate_hold(core, ref->array, &view, locate->compact, &wait->failure);
     if (locate->compact) {
         wait->shape = pl_view_shape(&view, hold->shape.dtype);
@@ -170,6 +201,10 @@ plasmon_status_t head_read_locate(struct head_core *core, struct head_client *cl
         }
     }
     wait->box = pl_view_hull(&view);
+    if (wait->failure == NULL &&
+        !bring_back(core, hold, &wait->box, client, &wait->failure)) {
+        wait->box = pl_view_hull(&view); /* told, with what is there */
+    }
     head_array_map(core, hold);
     hold->refs++;
     wait->array = hold;
@@ -206,6 +241,7 @@ static bool read_start(struct head_core *core, struct head_array *array,
         head_failure_hold(*out_failure);
         return false;
     }
+    head_spill_plan_begin(core);
     device = reading_device(core, array, box, out_failure);
     if (device == NULL) {
         return false;

@@ -18,8 +18,33 @@
  */
 #include "head/core_int.h"
 
+/* Nobody holds what is in it but those who make it, and no request of ours is half done. */
+static bool unreachable(const struct head_buffer *buffer)
+{
+    struct pl_list *pos;
+    uint32_t instances = 0;
+
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        if (!head_tile_unreachable(instance->tile)) {
+            return false;
+        }
+        instances++;
+    }
+    return buffer->refs == buffer->uses + instances;
+}
+
 void head_buffer_ending(struct head_buffer *buffer)
 {
+    if (!buffer->leaving && unreachable(buffer)) {
+        buffer->leaving = true;
+        buffer->device->bytes_live -= head_spill_rounded(buffer->bytes);
+    }
+    if (buffer->spilled != NULL) {
+        return; /* no worker has it */
+    }
     if (!buffer->retired && !buffer->device->gone && pl_list_empty(&buffer->ending_link)) {
         pl_list_add_tail(&buffer->device->ending, &buffer->ending_link);
     }
@@ -38,22 +63,8 @@ void head_device_task_sent(const struct head_task *task)
 
 static bool retirable(const struct head_buffer *buffer)
 {
-    struct pl_list *pos;
-    uint32_t instances = 0;
-
-    if (buffer->uses_foreign != 0 && !pl_bug("head.retire_foreign")) {
-        return false;
-    }
-    pl_list_for_each(pos, &buffer->instances) {
-        const struct head_instance *instance =
-            pl_container_of(pos, struct head_instance, buffer_link);
-
-        if (!head_tile_unreachable(instance->tile)) {
-            return false;
-        }
-        instances++;
-    }
-    return buffer->refs == buffer->uses + instances;
+    return (buffer->uses_foreign == 0 || pl_bug("head.retire_foreign")) &&
+           unreachable(buffer);
 }
 
 void head_device_retire(struct head_device *device)

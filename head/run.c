@@ -331,7 +331,7 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     start.run     = run;
     start.failure = NULL;
     start.device  = choose_device(core, run, out_failure);
-    if (start.device == NULL) {
+    if (start.device == NULL || !head_spill_for_run(core, run, start.device, out_failure)) {
         return false;
     }
     pl_vec_clear(&start.pieces);

@@ -105,6 +105,7 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
     }
     pl_list_init(&task->order_link);
     pl_list_init(&task->group_link);
+    pl_list_init(&task->spill_link);
     return task;
 }
 
@@ -143,9 +144,37 @@ static size_t wait_behind_gates(struct head_core *core, struct head_device *devi
     return kept;
 }
 
+static bool is_copy(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY ||
+           task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV || task->spilled != NULL;
+}
+
+/*
+ * A buffer that is spilled, or brought back, may hold parts of several values. That one of them fails is known by its tile, and no reason to
+ * lose the others. Only when what copied bytes into the buffer fails, what is copied on from there is wrong.
+ */
+static void depend_on_copies(struct pl_vec *producers)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < producers->count; i++) {
+        struct head_task *task = *(struct head_task **)pl_vec_at(producers, i);
+
+        if (is_copy(task)) {
+            *(struct head_task **)pl_vec_at(producers, kept++) = task;
+        }
+    }
+    while (producers->count > kept) {
+        pl_vec_pop(producers);
+    }
+}
+
 struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
 {
-    uint32_t use_count     = (uint32_t)(launch->operand_count + launch->piece_count);
+    uint32_t use_count =
+        (uint32_t)(launch->operand_count + launch->piece_count + (launch->spilled != NULL));
+    bool spills            = launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST;
     struct head_task *task = task_create(launch, use_count);
     size_t after_count;
 
@@ -165,6 +194,11 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         head_hazard_collect(launch->pieces[i].src, &launch->pieces[i].box, true, false,
                             &builder.after, &builder.producers);
     }
+    if (launch->spilled != NULL && (spills || !pl_bug("spill.stale"))) {
+        head_hazard_collect(launch->spilled, &launch->spilled->frame, !spills, spills,
+                            &builder.after, &builder.producers);
+        depend_on_copies(&builder.producers);
+    }
     for (size_t i = 0; i < launch->operand_count; i++) {
         const struct head_operand *operand = &launch->operands[i];
 
@@ -174,6 +208,10 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     for (size_t i = 0; i < launch->piece_count; i++) {
         head_use_add(&task->uses[task->use_count++], task, launch->pieces[i].src,
                      &launch->pieces[i].box, false);
+    }
+    if (launch->spilled != NULL) {
+        head_use_add(&task->uses[task->use_count++], task, launch->spilled,
+                     &launch->spilled->frame, spills);
     }
     after_count = unique_points(&builder.after);
     if (after_count > GATE_POINTS && launch->order == 0) {
@@ -195,6 +233,10 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     }
 
     head_launch_encode(core, task, launch, builder.after.items, after_count);
+    if (launch->spilled != NULL) {
+        task->spilled = launch->spilled;
+        head_spill_queue(task);
+    }
     if (launch->group != NULL) {
         head_group_add(launch->group, task);
     } else if (task->client != NULL && task->id != 0) {
@@ -282,12 +324,13 @@ static void resolve(struct head_core *core, struct head_task *task)
 /* A replica that is not made: what is registered in it was never there. */
 static void forget_replica(struct head_core *core, struct head_task *task)
 {
-    if (task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY &&
-        task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) {
+    if (!is_copy(task)) {
         return;
     }
     for (uint32_t i = 0; i < task->use_count; i++) {
-        if (task->uses[i].write) {
+        if (task->uses[i].write && task->spilled != NULL) {
+            head_spill_forget(core, task->uses[i].buffer, task->order, task->failure);
+        } else if (task->uses[i].write) {
             struct pl_box box = task->uses[i].box;
 
             head_buffer_forget(core, task->uses[i].buffer, &box,
@@ -384,6 +427,9 @@ static void finish_one(struct head_core *core, struct head_task *task,
     task->finished = true;
     if (task->pair != 0) {
         head_pair_task_over(core, task);
+    }
+    if (task->spilled != NULL) {
+        head_spill_task_over(core, task);
     }
     resolve(core, task);
     core->tasks_queued--;
@@ -516,6 +562,13 @@ void head_task_cancel(struct head_core *core, struct head_task *task, bool force
 
 void head_task_describe(const struct head_task *task, char out[160])
 {
+    if (task->spilled != NULL) {
+        (void)snprintf(out, 160, "%s on device %u",
+                       task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ? "spill"
+                                                                               : "restore",
+                       task->device->index);
+        return;
+    }
     static const char *const kinds[] = {"task", "copy", "send", "receive", "put",
                                         "read", "put",  "put",  "task",    "graph",
                                         "put",  "get",  "open", "close"};

@@ -52,6 +52,10 @@ struct head_task {
     struct pl_list group_link; /* group->tasks, until it is resolved */
     struct head_plan *plan;    /* held: GRAPH */
     struct pl_list order_link; /* core->unfinished */
+    struct head_buffer *
+        spilled; /* what it writes (GET_HOST) or reads (PUT_HOST) in host memory: one of `uses`; NULL: nothing of ours */
+    bool bound;  /* that has a place, which it holds */
+    struct pl_list spill_link; /* head_spill_host.queue */
     struct pl_vec
         dependents; /* struct head_task *, owned references: they read what this makes */
     uint32_t producers_open; /* unfinished tasks in whose dependents this is */
@@ -105,6 +109,8 @@ struct head_launch {
     uint64_t offset;
     uint64_t length;
     uint64_t host_buffer; /* PUT_HOST, GET_HOST */
+    struct head_buffer
+        *spilled; /* .. of our own instead: it gets a place later (spill.h) */
     uint32_t peer;
     uint64_t pair; /* OPEN, CLOSE, SEND, RECV: epoch of the pair */
     uint64_t request;
@@ -129,6 +135,9 @@ int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view,
 void head_launch_encode(struct head_core *core, struct head_task *task,
                         const struct head_launch *launch, const uint64_t *after,
                         size_t after_count);
+/* PUT_HOST, GET_HOST: where in host memory. */
+void head_launch_place(struct head_core *core, struct head_task *task, uint64_t host_buffer,
+                       uint64_t offset);
 /* It will not be run: its launch only waits and signals. */
 void head_launch_skip(struct head_core *core, struct head_task *task);
 

@@ -92,7 +92,8 @@ static void add_locations(struct head_core *core, struct pl_vec *out,
         bool near = instance->buffer->device->kind == 1 &&
                     strcmp(instance->buffer->device->host, client->host) == 0;
 
-        if (pl_box_intersects(&instance->box, box) && (best == NULL || near)) {
+        if (instance->buffer->spilled == NULL && pl_box_intersects(&instance->box, box) &&
+            (best == NULL || near)) {
             best = instance;
         }
     }

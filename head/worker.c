@@ -68,6 +68,7 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->out_function_free = PL_VEC_INIT(uint32_t);
     pl_map_init(&device->told);
     pl_list_init(&device->buffers);
+    pl_list_init(&device->recent);
     return device;
 }
 
@@ -512,9 +513,19 @@ static void keep_copies(struct head_tile *tile)
     }
 }
 
-/* Its bytes are gone. */
-static void buffer_lose(struct head_core *core, struct head_buffer *buffer,
-                        const char *text)
+static struct head_failure *lost_where(const struct head_buffer *buffer, const char *text)
+{
+    return buffer->spilled != NULL
+               ? head_failure_create(PLASMON_ELOST, 0, 0,
+                                     "the only copy was spilled on %s, and is lost: %s",
+                                     buffer->device->node, text)
+               : head_failure_create(
+                     PLASMON_ELOST, 0, 0,
+                     "the only copy was on device %u on %s, which is gone: %s",
+                     buffer->device->index, buffer->device->node, text);
+}
+
+void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const char *text)
 {
     while (!pl_list_empty(&buffer->instances)) {
         struct head_instance *instance =
@@ -524,10 +535,7 @@ static void buffer_lose(struct head_core *core, struct head_buffer *buffer,
 
         head_instance_remove(core, instance);
         if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
-            tile->failure = head_failure_create(
-                PLASMON_ELOST, 0, 0,
-                "the only copy was on device %u on %s, which is gone: %s",
-                buffer->device->index, buffer->device->node, text);
+            tile->failure = lost_where(buffer, text);
         }
         keep_copies(tile);
     }
@@ -566,7 +574,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
         struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
 
         head_buffer_hold(buffer);
-        buffer_lose(core, buffer, text);
+        head_buffer_lose(core, buffer, text);
         head_buffer_release(core, buffer);
     }
     pl_vec_clear(&device->out_free);
@@ -584,6 +592,7 @@ void head_core_node_gone(struct head_core *core, const char *host, const char *t
             head_device_gone(core, device, text);
         }
     }
+    head_spill_host_gone(core, host, text);
     head_drain_forget(core, host);
 }
 

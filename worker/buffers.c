@@ -111,6 +111,20 @@ static plasmon_status_t memory_grow(struct worker_core *core, uint32_t pool, uin
 }
 
 /*
+ * A device that is full gives results what clients may write, too, if nothing is there: a client that scribbles over memory that it was not
+ * given would find results as it finds other clients' puts. The other way round is not possible: clients cannot write the rest.
+ */
+static plasmon_status_t alloc_anywhere(struct worker_core *core, uint32_t pool,
+                                       uint64_t bytes, uint64_t *out_offset)
+{
+    plasmon_status_t status = store_arena_alloc(core->arena, pool, bytes, out_offset);
+
+    return status == PLASMON_EDEVMEM && pool == 0
+               ? store_arena_alloc(core->arena, 1, bytes, out_offset)
+               : status;
+}
+
+/*
  * What is free; what is retired and free for this launch's stream; more of the device's memory; what is retired at all. Waiting on
  * the device for another stream costs more than memory that nobody wants.
  */
@@ -131,8 +145,11 @@ static plasmon_status_t memory_find(struct worker_core *core, struct worker_laun
     if (status == PLASMON_EDEVMEM) {
         status = memory_grow(core, pool, bytes, out_offset);
     }
+    if (status == PLASMON_EDEVMEM) {
+        status = alloc_anywhere(core, pool, bytes, out_offset);
+    }
     while (status == PLASMON_EDEVMEM && worker_reuse_more(core, WORKER_ANY_STREAM)) {
-        status = store_arena_alloc(core->arena, pool, bytes, out_offset);
+        status = alloc_anywhere(core, pool, bytes, out_offset);
     }
     return status;
 }

@@ -135,7 +135,9 @@ struct graph_profile {
     uint32_t steps_min, steps_max;
     uint32_t crash_permille; /* of the graphs */
     uint32_t break_permille;
-    uint32_t scarce_permille;       /* with little device memory */
+    uint32_t scarce_permille; /* with little device memory */
+    uint32_t
+        spill_permille; /* with little device memory, and host memory and files for the rest */
     uint32_t client_crash_permille; /* a client dies on the way */
     uint32_t limit_permille;        /* with time limits and cancels by force */
     uint32_t crashes_most;          /* in one graph; 0: 3 */
@@ -148,7 +150,8 @@ struct graph_coverage {
     uint64_t cell[GRAPH_MODES][GRAPH_VIEW_KINDS][GRAPH_RELATIONS][GRAPH_HOLDERS]
                  [GRAPH_FAILURES];
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
-        breaks, starvations, launches, replayed, over_limit, ended_by_force, fences;
+        breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
+        launches, replayed, over_limit, ended_by_force, fences;
 };
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);

@@ -144,6 +144,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
         return (losses & SIM_LOSS_BEGUN) != 0 ||
                (answer->kind == SIM_ANSWER_DATA && crashed_meanwhile(sim, answer));
     case PLASMON_EDEVMEM:
+        check->coverage->no_room++;
+        return scarce;
     case PLASMON_ELOST: /* a part of an array for which there was no room */
         return scarce;
     case PLASMON_EDEPENDENCY:
@@ -538,6 +540,7 @@ static void check_step(struct check *check, uint32_t index)
 bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *coverage)
 {
     struct check *check = sim_alloc(sizeof(*check));
+    struct head_spill_counts spilled;
 
     check->graph    = graph;
     check->sim      = sim;
@@ -552,6 +555,12 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->crashes += sim->crash_count;
     coverage->breaks += sim->break_count;
     coverage->fences += sim->fence_count;
+    head_core_spill_count(sim->head, &spilled);
+    coverage->spills += spilled.spills;
+    coverage->restores += spilled.restores;
+    coverage->file_writes += spilled.writes;
+    coverage->file_reads += spilled.reads;
+    coverage->slab_moves += sim->slab_moves;
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         coverage->starvations += sim->workers[i].starvations;
         coverage->launches += sim->workers[i].launches_run;

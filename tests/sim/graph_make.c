@@ -275,6 +275,13 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
             graph, 1, profile->breaks_most != 0 ? profile->breaks_most : 4);
         config->break_millionth = 4000;
     }
+    if (profile->spill_permille > 0 && graph_chance(graph, profile->spill_permille)) {
+        config->device_bytes        = graph_between(graph, 3, 5) * 4096;
+        config->spill_memory        = graph_between(graph, 3, 10) * 1024;
+        config->spill_files         = graph_chance(graph, 700) ? UINT64_C(1) << 30 : 0;
+        config->spill_full_permille = graph_chance(graph, 100) ? 100 : 0;
+        scarce                      = true;
+    }
     /* By no draw, so that other seeds make what they made before. */
     graph->replays = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
                      config->crashes_max == 0;

@@ -11,6 +11,7 @@
  *   sim_reports.c  what it reports
  *   sim_limits.c   launches that do not end, and what ending them may cost
  *   sim_head.c     the head process: core and links
+ *   sim_spill.c    the store's memory and files for what devices have no room for
  *   sim_client.c   a client: sending, answers, reconnecting
  *   sim_calls.c    what it asks for: frames made by hand
  *   sim_mapping.c  its mappings
@@ -148,6 +149,7 @@ struct sim_op {
     uint64_t request;
     uint8_t *data;         /* owned */
     struct sim_host *host; /* PUT, READ: instead of data and request */
+    uint64_t host_offset;
     /* RUN, IDENTITY */
     const struct kernel_function *function;
     struct kernel_arg *args; /* owned */
@@ -162,6 +164,7 @@ struct sim_op {
 /* Host memory of a client, for one copy; its number on the wire is its address. Lives as long as the simulation. */
 struct sim_host {
     bool over; /* the client was told that the copy is over: nobody may touch it any more */
+    bool slab; /* not of a client: what is spilled lies in it, here and there */
     uint64_t bytes;
     uint8_t data[];
 };
@@ -564,6 +567,9 @@ struct sim_config {
     uint32_t crash_millionth;
     uint32_t breaks_max;
     uint32_t break_millionth;
+    uint64_t spill_memory; /* of the host; 0: nothing is spilled */
+    uint64_t spill_files;
+    uint32_t spill_full_permille; /* of the writes find no room */
     bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
     uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
 };
@@ -609,7 +615,11 @@ struct sim {
     struct pl_map losses;      /* sim_losses.c: task -> what crashes may have cost it */
     uint32_t own_losses;       /* the same, of the head's own launches */
     struct pl_vec hosts;       /* struct sim_host * */
-    struct pl_map ran_on;      /* client task -> device + 1 of its launch, both clients' */
+    struct pl_map files;       /* number -> struct sim_file: of spilled buffers */
+    uint64_t spill_op_last;
+    uint64_t spill_free_ns; /* the store's thread is busy until then */
+    uint64_t slab_moves;
+    struct pl_map ran_on; /* client task -> device + 1 of its launch, both clients' */
 
     bool trace;
     bool failed;
@@ -637,6 +647,9 @@ void sim_losses_crash(struct sim_worker *worker); /* its streams have stopped */
 uint64_t sim_losses_task(const struct sim_worker *worker, uint64_t seq); /* its key, or 0 */
 /* Key of ran_on and losses. */
 uint64_t sim_task_key(const struct sim_client *client, uint64_t task);
+/* sim_spill.c: head_ops.spill */
+void sim_spill_op(void *user, const char *host, const struct head_spill_op *op);
+void sim_spill_finish(struct sim *sim);
 /* Who waits for what. */
 void sim_describe(struct sim *sim, struct pl_str *out);
 

@@ -261,6 +261,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     sim->events      = PL_VEC_INIT(struct sim_event);
     sim->crash_times = PL_VEC_INIT(uint64_t);
     sim->hosts       = PL_VEC_INIT(struct sim_host *);
+    pl_map_init(&sim->files);
     pl_map_init(&sim->ran_on);
     pl_map_init(&sim->losses);
     pl_map_init(&sim->lasting);
@@ -309,6 +310,7 @@ void sim_destroy(struct sim *sim)
         pl_free(*(struct sim_host **)pl_vec_at(&sim->hosts, i));
     }
     pl_vec_finish(&sim->hosts);
+    sim_spill_finish(sim);
     pl_map_finish(&sim->ran_on);
     pl_map_finish(&sim->losses);
     pl_map_finish(&sim->lasting);

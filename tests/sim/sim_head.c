@@ -79,6 +79,7 @@ static const struct head_ops head_ops = {
     .fence          = op_fence,
     .session_ended  = op_session_ended,
     .random64       = op_random64,
+    .spill          = sim_spill_op,
 };
 
 /* ------------------------------------------------------------------------------------------ output */
@@ -401,6 +402,12 @@ void sim_head_start(struct sim *sim)
         wire_link_init(&sim->head_workers[i].link, LINK_KEPT_BYTES);
     }
     head_core_tick(sim->head, 1);
+    if (sim->config.spill_memory != 0) {
+        head_core_spill_up(
+            sim->head, "simhost",
+            &(struct head_spill_config){.memory_bytes = sim->config.spill_memory,
+                                        .file_bytes   = sim->config.spill_files});
+    }
 }
 
 void sim_head_finish(struct sim *sim)

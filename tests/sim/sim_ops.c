@@ -160,11 +160,13 @@ static plasmon_status_t host_copy(struct sim_worker *worker, uint32_t stream,
 {
     struct sim_op *op = sim_op_add(worker, stream, kind);
 
-    op->host       = (struct sim_host *)(uintptr_t)host_buffer;
-    op->bytes      = length;
-    op->dst_offset = offset;
-    op->src_offset = offset;
-    if (host_offset != 0 || length != op->host->bytes) {
+    op->host        = (struct sim_host *)(uintptr_t)host_buffer;
+    op->bytes       = length;
+    op->dst_offset  = offset;
+    op->src_offset  = offset;
+    op->host_offset = host_offset;
+    if (op->host->slab ? host_offset + length > op->host->bytes
+                       : host_offset != 0 || length != op->host->bytes) {
         sim_fail(worker->sim, "a copy of %llu bytes at %llu of %llu of host memory",
                  (unsigned long long)length, (unsigned long long)host_offset,
                  (unsigned long long)op->host->bytes);
@@ -404,9 +406,9 @@ static void do_host_copy(struct sim_worker *worker, const struct sim_op *op)
                  "copy is over",
                  worker->host_device);
     } else if (op->kind == SIM_OP_PUT) {
-        memcpy(worker->arena + op->dst_offset, op->host->data, op->bytes);
+        memcpy(worker->arena + op->dst_offset, op->host->data + op->host_offset, op->bytes);
     } else {
-        memcpy(op->host->data, worker->arena + op->src_offset, op->bytes);
+        memcpy(op->host->data + op->host_offset, worker->arena + op->src_offset, op->bytes);
     }
 }
 

@@ -1,0 +1,522 @@
+/*
+ * The memory of devices, in the order of the plan.
+ *
+ * The head numbers launches long before they run, and a device runs them in the order of their numbers. So what lies on a device when a
+ * launch begins is known when it gets its number: every buffer that somebody may still name (device->bytes_live). The head keeps that below
+ * what the device has, as a compiler keeps values in registers: before a launch is numbered, room is made for what it needs
+ * (head_spill_room), and what makes the room is numbered before it:
+ *
+ *   drop      what is a replica, or has a copy in host memory, needs no launch: its instances go, and its memory when its last use is over
+ *   spill     a GET_HOST into the host's slab (spill_host.c) takes its place: the values' instances move to the copy at once, and the
+ *             buffer lives until that launch is over, by the use that the launch is
+ *   restore   when a value that has no instance on a device is to be read, a PUT_HOST into a fresh buffer comes first. The copy in host
+ *             memory stays for as long as the value does: spilling it again costs nothing
+ *
+ * All three are ordinary launches: hazards order them, a worker that died does them again, nothing is decided when memory runs out.
+ * What goes first is what no launch named for the longest time, in the order of the plan. What is never taken: what the call that is planned
+ * uses itself (`kept`), what a client maps or writes, what a request of ours holds.
+ *
+ * So a front finds its memory when everything before it is over, but for what the plan does not see: scratch, holes between blocks. A
+ * sixteenth of the device is kept for them. (A front that finds none all the same starves as ever: device.c.)
+ *
+ * Seeded bugs: spill.drop_early (a buffer goes before its spill is done), spill.stale (a restore does not wait for the spill; task.c).
+ */
+#include "head/core_int.h"
+
+#include <string.h>
+
+enum { RESERVE_PART = 16 };
+
+uint64_t head_spill_rounded(uint64_t bytes)
+{
+    uint64_t unit = bytes >= 16u << 20 ? 2u << 20 : bytes >= 64u << 10 ? 4096u : 256u;
+
+    return pl_round_up(pl_max_u64(bytes, 1), unit);
+}
+
+/* ------------------------------------------------------------------------------------------ what is where */
+
+bool head_spill_on_devices(const struct head_core *core, const struct head_tile *tile,
+                           const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        unsigned count;
+
+        if (instance->buffer->spilled != NULL || !pl_box_intersects(&instance->box, box)) {
+            continue;
+        }
+        count = pl_box_subtract(box, &instance->box, rest);
+        for (unsigned i = 0; i < count; i++) {
+            if (!head_spill_on_devices(core, tile, &rest[i])) {
+                return false;
+            }
+        }
+        return true;
+    }
+    return false;
+}
+
+/* Is all of what it holds of the tile in one copy in host memory? */
+static bool copied(const struct head_instance *instance)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &instance->tile->instances) {
+        const struct head_instance *other =
+            pl_container_of(pos, struct head_instance, tile_link);
+
+        if (other->buffer->spilled != NULL &&
+            pl_box_contains(&other->box, &instance->box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool head_spill_droppable(const struct head_buffer *buffer)
+{
+    struct pl_list *pos;
+
+    if (buffer->replica) {
+        return true;
+    }
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        if (instance->tile->failure == NULL && !copied(instance)) {
+            return false;
+        }
+    }
+    return !pl_list_empty(&buffer->instances);
+}
+
+void head_spill_keep_others(struct head_buffer *buffer)
+{
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        pl_list_for_each(it, &instance->tile->instances) {
+            struct head_buffer *other =
+                pl_container_of(it, struct head_instance, tile_link)->buffer;
+
+            if (other != buffer) {
+                other->replica = false;
+            }
+        }
+    }
+}
+
+void head_spill_forget(struct head_core *core, struct head_buffer *buffer, uint64_t before,
+                       struct head_failure *failure)
+{
+    struct pl_list *pos, *tmp;
+
+    head_buffer_hold(buffer);
+    head_spill_keep_others(buffer);
+    pl_list_for_each_safe(pos, tmp, &buffer->instances) {
+        struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+        struct head_tile *tile = instance->tile;
+        struct pl_box box      = instance->box;
+
+        if (tile->order >= before) {
+            continue; /* written in place since */
+        }
+        tile->refs++;
+        head_instance_remove(core, instance);
+        if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
+            tile->failure = head_failure_hold(failure);
+        }
+        head_tile_release(core, tile);
+    }
+    head_buffer_release(core, buffer);
+}
+
+/* ------------------------------------------------------------------------------------------ what is kept */
+
+void head_spill_plan_begin(struct head_core *core)
+{
+    core->plan++;
+}
+
+void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer)
+{
+    buffer->kept = core->plan;
+}
+
+void head_spill_keep(struct head_core *core, struct head_array *array,
+                     const struct pl_box *box, const struct head_device *device)
+{
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (!pl_box_intersects(&fragment->box, box)) {
+            continue;
+        }
+        pl_list_for_each(it, &fragment->tile->instances) {
+            struct head_buffer *buffer =
+                pl_container_of(it, struct head_instance, tile_link)->buffer;
+
+            if (buffer->device == device) {
+                buffer->kept = core->plan;
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- making room */
+
+static uint64_t room_of(const struct head_device *device)
+{
+    uint64_t kept = device->bytes_total / RESERVE_PART + device->bytes_graphs;
+
+    return device->bytes_total - pl_min_u64(kept, device->bytes_total);
+}
+
+/* Somebody writes it by other means than launches, or looks at it. */
+static bool in_use_outside(const struct head_buffer *buffer)
+{
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        pl_list_for_each(it, &instance->tile->fragments) {
+            const struct head_array *array =
+                pl_container_of(it, struct head_fragment, tile_link)->array;
+
+            if (array->mapped || array->put_offset != UINT64_MAX) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool may_go(const struct head_core *core, struct head_buffer *buffer)
+{
+    const struct pl_list *pos;
+    uint32_t instances = 0;
+
+    if (buffer->leaving || buffer->kept == core->plan) {
+        return false;
+    }
+    pl_list_for_each(pos, &buffer->instances) {
+        instances++;
+    }
+    return instances > 0 && buffer->refs == buffer->uses + instances &&
+           !in_use_outside(buffer);
+}
+
+static struct head_launch launch_between(struct head_buffer *spilled,
+                                         const struct head_operand *operand, uint32_t kind,
+                                         const char *label)
+{
+    return (struct head_launch){
+        .kind          = kind,
+        .device        = operand->buffer->device,
+        .label         = label,
+        .operands      = operand,
+        .operand_count = 1,
+        .spilled       = spilled,
+        .retries_max   = 250,
+    };
+}
+
+/* Its values are in host memory from now on, in plan order; false: there is no room there. */
+static bool spill_out(struct head_core *core, struct head_buffer *buffer)
+{
+    struct head_spill_host *spill = head_spill_host_of(core, buffer->device->host);
+    struct head_buffer *copy      = head_spill_copy(core, spill, buffer);
+    struct head_operand operand;
+    struct head_launch launch;
+    struct pl_list *pos;
+
+    if (copy == NULL) {
+        return false;
+    }
+    operand = head_operand_whole(buffer, false, false);
+    launch =
+        launch_between(copy, &operand, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST, "spill");
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        head_instance_add(core, instance->tile, copy, &instance->box);
+    }
+    (void)head_task_start(core, &launch); /* the core owns it */
+    if (pl_bug("spill.drop_early")) {
+        uint64_t *freed = pl_vec_push(&buffer->device->out_free);
+
+        PL_CHECK(freed != NULL);
+        *freed = buffer->id;
+    }
+    head_buffer_release(core, copy); /* its instances and the launch hold it */
+    return true;
+}
+
+bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes)
+{
+    uint64_t room = room_of(device);
+    struct pl_list *pos, *tmp;
+
+    if (device->bytes_live + bytes <= room ||
+        head_spill_host_of(core, device->host) == NULL) {
+        return true;
+    }
+    pl_list_for_each_safe(pos, tmp, &device->recent) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
+        struct pl_box frame        = buffer->frame;
+
+        if (device->bytes_live + bytes <= room) {
+            break;
+        }
+        if (may_go(core, buffer) &&
+            (head_spill_droppable(buffer) || spill_out(core, buffer))) {
+            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
+        }
+    }
+    return device->bytes_live + bytes <= room;
+}
+
+/* -------------------------------------------------------------------------------------------- bringing back */
+
+/* A device that the bytes can go to from host memory: `to`, or one of their host with the most room. */
+static struct head_device *
+landing(struct head_core *core, const struct head_spill_host *spill, struct head_device *to)
+{
+    struct head_device *best = NULL;
+    uint64_t best_room       = 0;
+
+    if (strcmp(to->host, spill->home.host) == 0) {
+        return to;
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+        uint64_t room =
+            device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_live);
+
+        if (!device->gone && device->joined &&
+            strcmp(device->host, spill->home.host) == 0 && head_move_possible(device, to) &&
+            (best == NULL || room > best_room)) {
+            best      = device;
+            best_room = room;
+        }
+    }
+    return best;
+}
+
+static bool restore(struct head_core *core, struct head_buffer *copy,
+                    struct head_device *to, struct head_failure **out_failure)
+{
+    struct head_device *device = landing(core, copy->device->spill, to);
+    struct head_buffer *buffer;
+    struct head_operand operand;
+    struct head_launch launch;
+    struct pl_list *pos;
+
+    if (device == NULL) {
+        *out_failure = head_failure_create(
+            PLASMON_EUNREACHABLE, 0, 0,
+            "a value that was spilled on %s cannot be brought to device %u: no device of "
+            "that host can send it there",
+            copy->device->node, to->index);
+        return false;
+    }
+    head_buffer_hold(copy);
+    (void)head_spill_room(core, device, head_spill_rounded(copy->bytes));
+    buffer = head_buffer_create(core, device, &copy->frame, copy->dtype);
+    if (buffer == NULL) {
+        head_buffer_release(core, copy);
+        *out_failure = head_failure_create(
+            PLASMON_ELIMIT, 0, 0,
+            "the object table of device %u is full (%d objects); release some refs",
+            device->index, HEAD_SLOTS_MAX);
+        return false;
+    }
+    buffer->donatable = copy->donatable;
+    buffer->kept      = core->plan;
+    operand           = head_operand_whole(buffer, true, true);
+    launch = launch_between(copy, &operand, PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST,
+                            "restore");
+    pl_list_for_each(pos, &copy->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        head_instance_add(core, instance->tile, buffer, &instance->box);
+    }
+    (void)head_task_start(core, &launch); /* the core owns it */
+    head_buffer_release(core, buffer);    /* its instances and the launch hold it */
+    head_buffer_release(core, copy);
+    return true;
+}
+
+/* A copy that has some of the box, where no device has it. NULL: none is needed. */
+static struct head_buffer *copy_needed(const struct head_core *core,
+                                       const struct head_tile *tile,
+                                       const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    if (tile->failure != NULL || head_spill_on_devices(core, tile, box)) {
+        return NULL;
+    }
+    pl_list_for_each(pos, &tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+        struct pl_box part;
+
+        if (instance->buffer->spilled != NULL &&
+            pl_box_intersection(&instance->box, box, &part) &&
+            !head_spill_on_devices(core, tile, &part)) {
+            return instance->buffer;
+        }
+    }
+    return NULL;
+}
+
+bool head_spill_missing(const struct head_core *core, struct head_array *array,
+                        const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+
+        if (pl_box_intersection(&fragment->box, box, &part) &&
+            copy_needed(core, fragment->tile, &part) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool head_spill_bring(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, struct head_device *device,
+                      struct head_failure **out_failure)
+{
+    struct pl_list *pos;
+
+    if (pl_list_empty(&core->spill_hosts)) {
+        return true;
+    }
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+        struct head_buffer *copy;
+        struct pl_box part;
+
+        if (!pl_box_intersection(&fragment->box, box, &part)) {
+            continue;
+        }
+        while ((copy = copy_needed(core, fragment->tile, &part)) != NULL) {
+            if (!restore(core, copy, device, out_failure)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------------------------------------- for a call */
+
+static bool reads_array(const struct head_arg *arg)
+{
+    return arg->array != NULL && (arg->mode == PLASMON__V1__MODE__MODE_IN ||
+                                  arg->mode == PLASMON__V1__MODE__MODE_INOUT ||
+                                  (arg->mode == PLASMON__V1__MODE__MODE_OUT &&
+                                   (!pl_box_equal(&arg->hull, &arg->array->extent) ||
+                                    !pl_view_dense(&arg->view))));
+}
+
+/* Bytes that bringing the box to the device makes there: copies that come back, each once a call. */
+static uint64_t bytes_back(struct head_core *core, struct head_array *array,
+                           const struct pl_box *box)
+{
+    struct pl_list *pos, *it;
+    uint64_t bytes = 0;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+
+        if (!pl_box_intersection(&fragment->box, box, &part) ||
+            copy_needed(core, fragment->tile, &part) == NULL) {
+            continue;
+        }
+        pl_list_for_each(it, &fragment->tile->instances) {
+            struct head_buffer *buffer =
+                pl_container_of(it, struct head_instance, tile_link)->buffer;
+
+            if (buffer->spilled != NULL && buffer->kept != core->plan) {
+                buffer->kept = core->plan;
+                bytes += head_spill_rounded(buffer->bytes);
+            }
+        }
+    }
+    return bytes;
+}
+
+/* What an argument needs on the device besides what is kept there. */
+static uint64_t bytes_for(struct head_core *core, const struct head_arg *arg,
+                          struct head_device *device)
+{
+    uint64_t whole = head_spill_rounded((uint64_t)pl_box_elements(&arg->hull) *
+                                        pl_dtype_bytes(arg->dtype));
+    uint64_t back;
+
+    if (!reads_array(arg)) {
+        return whole;
+    }
+    back = bytes_back(core, arg->array, &arg->hull);
+    if (head_move_common(arg->array, &arg->hull, device,
+                         arg->mode != PLASMON__V1__MODE__MODE_IN) != NULL ||
+        (back == whole && arg->array->fragment_count == 1)) {
+        return back; /* as it is, or as it comes back */
+    }
+    return back + whole;
+}
+
+bool head_spill_for_run(struct head_core *core, const struct head_run *run,
+                        struct head_device *device, struct head_failure **out_failure)
+{
+    uint64_t bytes = 0;
+
+    if (head_spill_host_of(core, device->host) == NULL) {
+        return true;
+    }
+    head_spill_plan_begin(core);
+    for (size_t i = 0; i < run->arg_count; i++) {
+        if (reads_array(&run->args[i])) {
+            head_spill_keep(core, run->args[i].array, &run->args[i].hull, device);
+        }
+    }
+    for (size_t i = 0; i < run->arg_count; i++) {
+        bytes += bytes_for(core, &run->args[i], device);
+    }
+    (void)head_spill_room(core, device, bytes);
+    for (size_t i = 0; i < run->arg_count; i++) {
+        if (reads_array(&run->args[i]) &&
+            !head_spill_bring(core, run->args[i].array, &run->args[i].hull, device,
+                              out_failure)) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,137 @@
+/*
+ * Memory in plan order, and what lies in host memory and in files because devices are full. docs/memory.md has the argument.
+ *
+ *   spill.c        the plan: making room on a device before a launch is numbered, spilling, bringing back
+ *   spill_host.c   a host: its slab, where in it spilled buffers lie, files, and what its store is asked to do
+ *
+ * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is none: `home` of its host's
+ * head_spill_host. So hazards order a spill before the restores that read it, and it goes when nobody needs it, by the rules that
+ * there are (object.c, hazard.c). What differs is in head_spilled: where its bytes are.
+ */
+#ifndef HEAD_SPILL_H
+#define HEAD_SPILL_H
+
+#include "head/core.h"
+#include "head/device.h"
+#include "head/object.h"
+
+struct head_launch;
+struct head_run;
+
+enum head_slab_state { HEAD_SLAB_NONE, HEAD_SLAB_ASKED, HEAD_SLAB_READY, HEAD_SLAB_FAILED };
+
+/*
+ * Where a spilled buffer is:
+ *
+ *   nowhere -> in the slab (its spill is bound) -> filled (the spill is done) -> also in a file -> in the file only -> both again ...
+ *
+ * `placed` and `file` are independent: a copy in a file stays right, for the bytes never change.
+ */
+struct head_spilled {
+    struct head_buffer *buffer;
+    uint64_t bytes;  /* that it takes in the slab */
+    bool placed;     /* it has these bytes of the slab, from .. */
+    uint64_t offset; /* .. here on */
+    uint64_t
+        span; /* what is taken from there on: `bytes`, and while it is moved down, where it was, too */
+    bool filled;                /* the spill is done: the bytes are there, or in the file */
+    uint32_t pins;              /* bound launches that are not over */
+    uint64_t file;              /* its number at the store; 0: none */
+    bool busy;                  /* the store writes it, reads it or moves it */
+    struct pl_list range_link;  /* head_spill_host.ranges */
+    struct pl_list recent_link; /* head_spill_host.recent */
+};
+
+/* What the store was asked and has not answered. */
+struct head_spill_request {
+    struct head_spill_op op;
+    struct head_buffer *buffer; /* held; NULL: SLAB, FORGET */
+    struct pl_list link;
+};
+
+struct head_spill_host {
+    struct head_core *core;
+    struct head_device home; /* host, node and buffers alone mean something */
+    struct head_spill_config config;
+    enum head_slab_state
+        slab; /* all of config.memory_bytes, made when something is to go there first */
+    uint64_t slab_buffer;  /* its number at the workers */
+    char *slab_why;        /* FAILED: the store's text */
+    struct pl_list ranges; /* head_spilled.range_link, by offset */
+    struct pl_list
+        recent;     /* head_spilled.recent_link: in the slab, least recently bound first */
+    uint64_t bound; /* launches that hold their place */
+    uint64_t file_bytes; /* of all copies in files */
+    bool files_full; /* a write found no room: none is tried until something is forgotten */
+    char *files_why;
+    struct pl_list queue; /* head_task.spill_link: launches that are not bound, by order */
+    struct pl_list requests; /* head_spill_request.link, oldest first */
+    uint64_t op_last;
+    uint64_t spills, spill_bytes; /* launches that were numbered, so far */
+    uint64_t restores, restore_bytes;
+    uint64_t writes, write_bytes; /* files that were written, and read */
+    uint64_t reads, read_bytes;
+    struct pl_list link; /* core->spill_hosts */
+};
+
+/* As the arena of a worker rounds a block (store_arena_rounded): what a buffer costs its device. */
+uint64_t head_spill_rounded(uint64_t bytes);
+static inline bool head_device_is_home(const struct head_device *device)
+{
+    return device->spill != NULL;
+}
+
+/* ---- spill.c */
+/* A call is about to be planned: what was kept apart for the last one may go. */
+void head_spill_plan_begin(struct head_core *core);
+/* What the box shows on this device is about to be used: it stays until the next head_spill_plan_begin(). */
+void head_spill_keep(struct head_core *core, struct head_array *array,
+                     const struct pl_box *box, const struct head_device *device);
+void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer);
+/*
+ * So many bytes are about to be made on the device: drop and spill what was not used for the longest time until they fit, in the order of
+ * the plan. false: not all of it could go; the launch is planned all the same and waits for memory at its worker.
+ */
+bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes);
+/* Whatever of the box lies in host memory only is brought to `device`, or to one that it can come from. false: *out_failure. */
+bool head_spill_bring(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, struct head_device *device,
+                      struct head_failure **out_failure);
+/* Is some of the box on no device, but in host memory? */
+bool head_spill_missing(const struct head_core *core, struct head_array *array,
+                        const struct pl_box *box);
+/* Room for all that the run makes and brings, then bring what is spilled. false: it can never fit, or a copy is lost; *out_failure. */
+bool head_spill_for_run(struct head_core *core, const struct head_run *run,
+                        struct head_device *device, struct head_failure **out_failure);
+/* Is every element of the box in memory of some device? */
+bool head_spill_on_devices(const struct head_core *core, const struct head_tile *tile,
+                           const struct pl_box *box);
+/* It goes, and other buffers with the same values may be the only ones then: not to be dropped as replicas any more. */
+void head_spill_keep_others(struct head_buffer *buffer);
+/* Instances of it can be had without a launch: they lie in memory of the host, too, or are a replica. */
+bool head_spill_droppable(const struct head_buffer *buffer);
+
+/* What of the box does this launch leave behind, that failed: a value that is nowhere else has failed, too. */
+void head_spill_forget(struct head_core *core, struct head_buffer *buffer, uint64_t before,
+                       struct head_failure *failure);
+
+/* ---- spill_host.c */
+struct head_spill_host *head_spill_host_of(struct head_core *core, const char *host);
+/* A copy of the buffer, nowhere yet. NULL: there will be no room for it. Refs 1, the caller's. */
+struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_host *spill,
+                                    const struct head_buffer *buffer);
+/* Nothing needs it any more: head_buffer_release() frees it. */
+void head_spill_freed(struct head_core *core, struct head_buffer *buffer);
+/* A launch that reads or writes a spilled buffer got its number. */
+void head_spill_queue(struct head_task *task);
+/* Not yet: its bytes have no place, or are on their way from a file. */
+bool head_spill_waiting(const struct head_task *task);
+void head_spill_task_over(struct head_core *core, struct head_task *task);
+/* Give places to the launches that are next, and have files written to make them. Before launches are sent. */
+void head_spill_bind(struct head_core *core);
+/* The host is gone, and what lay in its memory. */
+void head_spill_host_gone(struct head_core *core, const char *host, const char *text);
+void head_spill_hosts_finish(struct head_core *core);
+void head_spill_check(const struct head_core *core);
+
+#endif

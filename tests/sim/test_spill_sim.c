@@ -1,0 +1,87 @@
+/*
+ * Random programs on devices that are far too small for them: what has no room goes to host memory and files and comes back, while workers
+ * crash, connections break and disks fill up. The results are those of the programs run one step after the other, and the head's books
+ * are right at every step. The seeded bugs show that this would be noticed.
+ */
+#include "tests/sim/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+enum { SEEDS_DEFAULT = 150 };
+
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+static void run_seeds(const struct graph_profile *profile)
+{
+    const char *text = getenv("PLASMON_SEEDS");
+    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
+    uint64_t first   = test_seed();
+
+    test_set_timeout(600);
+    test_expect_log();
+    pl_log_set_sink(print_errors, NULL);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        if (!graph_run(seed, profile, &sum, true)) {
+            test_fail(__FILE__, __LINE__,
+                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
+                      (unsigned long long)seed, (unsigned long long)seed);
+        }
+    }
+    printf(
+        "# %llu runs: %llu tasks done, %llu failed, %llu for want of room; %llu crashes, "
+        "%llu starvations; %llu spills, %llu restores, %llu files written, %llu read, "
+        "%llu moves\n",
+        (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
+        (unsigned long long)sum.tasks_failed, (unsigned long long)sum.no_room,
+        (unsigned long long)sum.crashes, (unsigned long long)sum.starvations,
+        (unsigned long long)sum.spills, (unsigned long long)sum.restores,
+        (unsigned long long)sum.file_writes, (unsigned long long)sum.file_reads,
+        (unsigned long long)sum.slab_moves);
+}
+
+TEST(what_devices_have_no_room_for_comes_back_as_it_was)
+{
+    static const struct graph_profile profile = {.devices_min    = 1,
+                                                 .devices_max    = 3,
+                                                 .steps_min      = 60,
+                                                 .steps_max      = 160,
+                                                 .spill_permille = 1000,
+                                                 .check_every    = 1};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
+    ASSERT_TRUE(sum.file_writes > 0 && sum.file_reads > 0);
+}
+
+TEST(crashes_lose_nothing_that_was_spilled)
+{
+    static const struct graph_profile profile = {.devices_min    = 1,
+                                                 .devices_max    = 3,
+                                                 .steps_min      = 60,
+                                                 .steps_max      = 160,
+                                                 .spill_permille = 1000,
+                                                 .crash_permille = 1000,
+                                                 .break_permille = 300,
+                                                 .crashes_most   = 6,
+                                                 .check_every    = 1};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
+}
+
+TEST_MAIN()
