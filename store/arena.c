@@ -239,7 +239,8 @@ uint64_t store_arena_missing(const struct store_arena *arena, uint32_t pool, uin
     uint64_t from, to;
 
     if (arena->chunk_counts[pool] == 0) {
-        return rounded;
+        /* The first chunk of pool 0 begins at 0; that of pool 1 ends at the top, so nobody knows where it begins. */
+        return pool == 0 ? rounded : rounded + alignment - ARENA_UNIT;
     }
     last = arena_block_at(arena, pool == 0 ? edge - ARENA_UNIT : edge);
     PL_CHECK(last != NULL && last->pool == pool);

@@ -373,6 +373,26 @@ TEST(with_what_is_missing_at_its_end_a_pool_has_room)
     store_arena_destroy(arena);
 }
 
+TEST(a_first_chunk_of_what_is_missing_has_room_for_a_large_block)
+{
+    const uint64_t top   = 1ull << 40;
+    const uint64_t bytes = 65 * MIB + 12345;
+
+    for (uint32_t pool = 0; pool < 2; pool++) {
+        for (uint64_t page = 0; page < 3; page++) { /* chunks end where the device says */
+            struct store_arena *arena;
+            uint64_t missing, offset;
+
+            ASSERT_OK(store_arena_create(&arena));
+            missing = pl_round_up(store_arena_missing(arena, pool, bytes), 4096);
+            ASSERT_OK(store_arena_add(
+                arena, pool, pool == 0 ? 0 : top - page * 4096 - missing, missing));
+            ASSERT_OK(store_arena_alloc(arena, pool, bytes, &offset));
+            store_arena_destroy(arena);
+        }
+    }
+}
+
 TEST(sizes_round_as_documented)
 {
     ASSERT_EQ(store_arena_rounded(0), 256);
