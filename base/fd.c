@@ -46,18 +46,28 @@ plasmon_status_t pl_memfd_create(const char *name, size_t bytes, int *out_fd)
     return PLASMON_OK;
 }
 
-plasmon_status_t pl_fd_reopen_readonly(int fd, int *out_fd)
+static plasmon_status_t reopen(int fd, int flags, int *out_fd)
 {
     char path[64];
     int copy;
 
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    copy = open(path, O_RDONLY | O_CLOEXEC);
+    copy = open(path, flags | O_CLOEXEC);
     if (copy < 0) {
         return pl_status_from_errno(errno);
     }
     *out_fd = copy;
     return PLASMON_OK;
+}
+
+plasmon_status_t pl_fd_reopen_readonly(int fd, int *out_fd)
+{
+    return reopen(fd, O_RDONLY, out_fd);
+}
+
+plasmon_status_t pl_fd_reopen_writable(int fd, int *out_fd)
+{
+    return reopen(fd, O_RDWR, out_fd);
 }
 
 plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable, void **out_ptr)

@@ -12,6 +12,8 @@
 plasmon_status_t pl_memfd_create(const char *name, size_t bytes, int *out_fd) PL_MUST_CHECK;
 /* A read-only descriptor of the same memory, for handing out. */
 plasmon_status_t pl_fd_reopen_readonly(int fd, int *out_fd) PL_MUST_CHECK;
+/* The other way round, which one user may (fd.c): for who takes over memory of which only readers are left. */
+plasmon_status_t pl_fd_reopen_writable(int fd, int *out_fd) PL_MUST_CHECK;
 plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable,
                            void **out_ptr) PL_MUST_CHECK;
 void pl_fd_unmap(void *ptr, size_t bytes);
@@ -27,6 +29,11 @@ plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_
                             unsigned *io_fd_count) PL_MUST_CHECK;
 
 int pl_pidfd_open(pid_t pid); /* -1 and errno */
+/*
+ * When it was started, in the kernel's clock ticks since boot: tells a process from a later one with the same number. Compare after
+ * opening a pidfd, when the number cannot be given to another any more. ENOENT: there is none.
+ */
+plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks) PL_MUST_CHECK;
 /* SIGKILL through the pidfd and wait until it has ended (ours: reaped). PLASMON_ETIMEDOUT: it cannot be reaped. */
 plasmon_status_t pl_pidfd_kill_wait(int pidfd, uint64_t timeout_ms) PL_MUST_CHECK;
 

@@ -8,8 +8,12 @@
 #include "clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +25,33 @@
 int pl_pidfd_open(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0); /* always close-on-exec */
+}
+
+/* Field 22 of /proc/PID/stat, after the name, which may contain anything but is the last thing in parentheses. */
+plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks)
+{
+    char path[64], text[1024], *at;
+    ssize_t length;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return PLASMON_ENOENT;
+    }
+    length = read(fd, text, sizeof(text) - 1);
+    (void)close(fd);
+    if (length <= 0) {
+        return PLASMON_ENOENT;
+    }
+    text[length] = '\0';
+    at           = strrchr(text, ')');
+    return at != NULL && sscanf(at + 1,
+                                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+                                "%*d %*d %*d %*d %*d %" SCNu64,
+                                out_ticks) == 1
+               ? PLASMON_OK
+               : PLASMON_ENOENT;
 }
 
 /* Wait until `fd` is readable, over interruptions. */

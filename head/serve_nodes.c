@@ -209,13 +209,17 @@ static plasmon_status_t node_identify(struct serve_node *fresh,
 {
     struct serve_node *known = node_of(fresh->serve, hello->host);
 
+    /* The same store, or one that took over what a dead one of this host kept. */
+    if (known != NULL && hello->resume_session == known->session) {
+        *out_node = node_resume(known, fresh);
+        pl_free(known->store_socket);
+        known->store_socket = pl_strdup(hello->store_socket);
+        PL_CHECK(known->store_socket != NULL);
+        return PLASMON_OK;
+    }
     if (known != NULL && strcmp(known->store_socket, hello->store_socket) != 0 &&
         known->stream != NULL) {
         return refuse_second(known, hello, err);
-    }
-    if (known != NULL && hello->resume_session == known->session) {
-        *out_node = node_resume(known, fresh);
-        return PLASMON_OK;
     }
     if (known != NULL) {
         node_give_up(known, "another store of its host took its place");

@@ -257,6 +257,36 @@ plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid,
     return PLASMON_OK;
 }
 
+plasmon_status_t clients_adopt(struct store_daemon *daemon)
+{
+    for (uint32_t i = daemon->host.device_count; i < STORE_READER_MAX; i++) {
+        const struct store_pins *page = daemon->host.pages[i];
+        struct store_client *client   = page != NULL ? PL_NEW(struct store_client) : NULL;
+
+        if (page == NULL) {
+            continue;
+        }
+        if (client == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        client->link       = (struct store_link){.fd = -1}; /* it was to the other store */
+        client->control.fd = -1;
+        client->gone.fd    = -1;
+        client->pid        = (pid_t)page->owner_pid;
+        client->greeted    = true;
+        client->reader     = i;
+        client->pidfd      = client->pid > 0 ? pl_pidfd_open(client->pid) : -1;
+        pl_list_add_tail(&daemon->clients, &client->list);
+        daemon->client_count++;
+        if (client->pidfd >= 0) {
+            daemon_watch(daemon, &client->gone, client->pidfd, EPOLLIN, client_ended);
+        } else {
+            client_drop(daemon, client); /* it has ended meanwhile */
+        }
+    }
+    return PLASMON_OK;
+}
+
 /* Tell somebody who may not come in why, and hang up. */
 static void refuse(int fd, plasmon_status_t status, const char *text)
 {
@@ -374,33 +404,41 @@ static plasmon_status_t socket_bind(struct store_daemon *daemon, struct pl_err *
     return PLASMON_OK;
 }
 
+plasmon_status_t clients_folder(struct store_daemon *daemon, char *out, size_t out_bytes,
+                                struct pl_err *err)
+{
+    const char *given       = daemon->options->socket_dir;
+    plasmon_status_t status = PLASMON_OK;
+
+    if (given == NULL) {
+        status = folder_default(out, out_bytes);
+    } else if ((size_t)snprintf(out, out_bytes, "%s", given) >= out_bytes) {
+        status = PLASMON_ELIMIT;
+    }
+    return status == PLASMON_OK
+               ? folder_check(out, err)
+               : pl_err_set(err, status, "the socket folder's name is too long: %s",
+                            given != NULL ? given : "$XDG_RUNTIME_DIR");
+}
+
 plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err)
 {
-    char chosen[sizeof(daemon->socket_path)];
-    const char *folder      = daemon->options->socket_dir;
-    plasmon_status_t status = PLASMON_OK;
+    char folder[sizeof(daemon->socket_path)];
+    plasmon_status_t status = clients_folder(daemon, folder, sizeof(folder), err);
     int length;
 
-    if (folder == NULL) {
-        status = folder_default(chosen, sizeof(chosen));
-        folder = chosen;
-    }
-    if (status == PLASMON_OK) {
-        length = snprintf(daemon->socket_path, sizeof(daemon->socket_path),
-                          "%s/store-%d.sock", folder, (int)getpid());
-        if (length <= 0 || (size_t)length >= sizeof(daemon->socket_path)) {
-            status = PLASMON_ELIMIT;
-        }
-    }
     if (status != PLASMON_OK) {
+        return status;
+    }
+    length = snprintf(daemon->socket_path, sizeof(daemon->socket_path), "%s/store-%d.sock",
+                      folder, (int)getpid());
+    if (length <= 0 || (size_t)length >= sizeof(daemon->socket_path)) {
         daemon->socket_path[0] = '\0';
-        return pl_err_set(err, status, "the socket folder's name is too long: %s", folder);
+        return pl_err_set(err, PLASMON_ELIMIT, "the socket folder's name is too long: %s",
+                          folder);
     }
-    status = folder_check(folder, err);
-    if (status == PLASMON_OK) {
-        folder_clean(folder);
-        status = socket_bind(daemon, err);
-    }
+    folder_clean(folder);
+    status = socket_bind(daemon, err);
     if (status == PLASMON_OK) {
         daemon_watch(daemon, &daemon->listener, daemon->listen_fd, EPOLLIN, listener_ready);
         pl_info("store", "clients of this host: %s", daemon->socket_path);

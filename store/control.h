@@ -3,7 +3,8 @@
  * on a socketpair that the store made; clients of the host on a socket in a 0700 folder (SO_PEERCRED must be the same user), or
  * on a socketpair in the embedded default; the embedded head on a socketpair too.
  *
- *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD, HOST_BUFFER_READY, HOST_BUFFER_GONE
+ *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD, HOST_BUFFER_READY, HOST_BUFFER_GONE;
+ *                     to a new store: HANDBACK, KEPT (+fd) .., HANDBACK_END, then the above
  *   store  -> worker  SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
  *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), HOST_BUFFER (+fd), HOST_BUFFER_DROP, ERROR
  *   client -> store   CLIENT_HELLO, GET_CHUNK, GET_LANE, GET_HOST_BUFFER, HOST_BUFFER_DROP, NEW_HEAD_FD (embedded only)
@@ -41,6 +42,12 @@
  * (the host's limit), EAGAIN (there will be room when what was dropped is gone), or what a worker said. HOST_BUFFER_DROP with `offset`, from
  * a client and to the workers, ends it; a worker says HOST_BUFFER_GONE when it has let go. A restarted worker gets all that there are
  * before DONE.
+ *
+ * HANDBACK (store/handback.h). A worker whose store died connects to the next one's handback socket and says HANDBACK (host_device, total;
+ * offset: bytes of device memory that it may use; reader: its incarnation), then KEPT once for each descriptor that it has of the
+ * dead store's: `part` is an enum store_kept, host_device says whose, chunk_id, client_writable, offset, bytes and reader are those of the
+ * message that it came with. After HANDBACK_END the connection is its control socket. The store answers with CHUNKs that the
+ * worker may not know yet.
  *
  * PINS_ADD: a page `reader` (+fd read-only, bytes) is in use from now on; a page under a known number replaces the old one.
  * PINS_ADD carries in `offset` the reader epoch that it begins; SETUP's PINS message carries the current one. The store raises
@@ -85,6 +92,9 @@ enum store_control_type {
     STORE_CONTROL_HOST_BUFFER_READY = 20,
     STORE_CONTROL_HOST_BUFFER_DROP  = 21,
     STORE_CONTROL_HOST_BUFFER_GONE  = 22,
+    STORE_CONTROL_HANDBACK          = 23,
+    STORE_CONTROL_KEPT              = 24,
+    STORE_CONTROL_HANDBACK_END      = 25,
 };
 
 struct store_control {
@@ -116,6 +126,18 @@ enum store_setup_part {
     STORE_PART_READERS =
         5, /* pages of the other readers, read-only; `reader` is the first's number */
     STORE_PART_DONE = 6, /* nothing more: set-up is complete */
+};
+
+enum store_kept {
+    STORE_KEPT_TIMELINE = 0,
+    STORE_KEPT_TABLE    = 1, /* its owner's is writable */
+    STORE_KEPT_DOORBELL = 2,
+    STORE_KEPT_STAGE    = 3,
+    STORE_KEPT_PINS     = 4, /* `reader`'s page; its owner's is writable */
+    STORE_KEPT_CHUNK    = 5,
+    STORE_KEPT_LANE     = 6,
+    STORE_KEPT_BUFFER   = 7, /* host buffer; offset: its number */
+    STORE_KEPT_COUNT    = 8
 };
 
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,12 +73,16 @@ plasmon_status_t daemon_link_flush(struct store_daemon *daemon, struct store_lin
 bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child,
                        int *out_status)
 {
-    pid_t reaped = waitpid(child->pid, out_status, WNOHANG);
+    pid_t reaped = child->adopted ? -1 : waitpid(child->pid, out_status, WNOHANG);
 
+    /* Its pidfd is readable when it has ended. */
     if (reaped == 0) {
         return false;
     }
-    if (reaped < 0) {
+    if (child->adopted) {
+        *out_status    = 0; /* whoever inherited it reads that */
+        child->adopted = false;
+    } else if (reaped < 0) {
         *out_status = 0; /* cannot happen: nobody else waits for it */
     }
     daemon_unwatch(daemon, &child->source);
@@ -88,7 +93,9 @@ bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child,
 
 void daemon_child_signal(const struct store_child *child, int signal)
 {
-    if (child->pid != 0) {
+    if (child->pid != 0 && child->adopted) {
+        (void)syscall(SYS_pidfd_send_signal, child->pidfd, signal, NULL, 0);
+    } else if (child->pid != 0) {
         (void)kill(child->pid,
                    signal); /* ours and not reaped: the pid cannot be another's */
     }
@@ -347,8 +354,6 @@ static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *
     if (status != PLASMON_OK) {
         return status;
     }
-    daemon->host.buffer_bytes_max =
-        daemon->options->host_memory != 0 ? daemon->options->host_memory : quarter_of_ram();
     if (cpus == STORE_AUTO) {
         cpus = gpus > 0 ? 0 : 2;
     }
@@ -369,7 +374,8 @@ static plasmon_status_t uplink_start(struct store_daemon *daemon, struct pl_err 
     daemon_watch(daemon, &daemon->uplink_events, daemon->uplink->event_fd, EPOLLIN,
                  uplink_ready);
     status = daemon->uplink->start(daemon->uplink->user, daemon->node, daemon->socket_path,
-                                   daemon->host.device_count);
+                                   daemon->host.device_count,
+                                   &daemon->host.devices[0].timeline->store_session);
     return status == PLASMON_OK
                ? status
                : pl_err_set(err, status, "cannot start the link to the head");
@@ -387,7 +393,16 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
             daemon, err); /* first: head and client start while we look for devices */
     }
     if (status == PLASMON_OK) {
+        daemon->host.buffer_bytes_max = daemon->options->host_memory != 0
+                                            ? daemon->options->host_memory
+                                            : quarter_of_ram();
+        status = daemon->options->embedded ? PLASMON_OK : handback_start(daemon, err);
+    }
+    if (status == PLASMON_OK && daemon->host.device_count == 0) {
         status = devices_add(daemon, err);
+    }
+    if (status == PLASMON_OK && !daemon->options->embedded) {
+        status = clients_adopt(daemon);
     }
     if (status == PLASMON_OK && !daemon->options->embedded) {
         status = clients_listen(daemon, err);
@@ -410,6 +425,8 @@ static void daemon_init(struct store_daemon *daemon, const struct store_options 
     daemon->node             = options->node;
     daemon->signal_fd        = -1;
     daemon->listen_fd        = -1;
+    daemon->handback_fd      = -1;
+    daemon->handback.fd      = -1;
     daemon->head.pidfd       = -1;
     daemon->head_link.fd     = -1;
     daemon->signals.fd       = -1;
@@ -449,6 +466,7 @@ int store_daemon_run(const struct store_options *options, const char *token,
 
     daemon_unwatch(&daemon, &daemon.uplink_events);
     clients_finish(&daemon);
+    handback_finish(&daemon);
     embedded_finish(&daemon);
     workers_finish(&daemon);
     store_host_finish(&daemon.host);

@@ -5,6 +5,7 @@
  *   daemon.c    the loop, signals, start and end          workers.c   worker processes: start, messages, death
  *   clients.c   control sockets of clients                embedded.c  the head as a child; the client's life
  *   host.c      shared memory and descriptors             worker_proc.c  when to restart, fence, quarantine
+ *   handback.c  the same from what workers of a store that died hand back; handback_serve.c waits for them
  *   node.c      the gRPC link to the head (the only part with gRPC; the daemon sees it through struct store_uplink)
  */
 #ifndef STORE_DAEMON_H
@@ -36,8 +37,9 @@ struct store_uplink {
     void *user;
     int event_fd;
     /* Called once, when everything is up. store_socket: "" if none. */
+    /* *session: what the head calls this store; not 0: it knew the store before us by it. Kept true from now on. */
     plasmon_status_t (*start)(void *user, const char *node, const char *store_socket,
-                              uint32_t devices);
+                              uint32_t devices, uint64_t *session);
     void (*worker_down)(void *user, const struct store_uplink_down *down);
     void (*give_fd)(void *user, int fd); /* takes fd */
     /* Have the head move what lies only here. false: it cannot be asked; end at once. */

@@ -6,6 +6,7 @@
 
 #include "base/list.h"
 #include "store/daemon.h"
+#include "store/handback.h"
 #include "store/host.h"
 #include "store/host_buffers.h"
 #include "store/link.h"
@@ -27,7 +28,8 @@ struct store_source {
 };
 /* A child process. */
 struct store_child {
-    pid_t pid; /* 0: none */
+    pid_t pid;    /* 0: none */
+    bool adopted; /* of another store: it cannot be reaped by us */
     int pidfd;
     struct store_source source; /* of the pidfd */
 };
@@ -40,6 +42,13 @@ struct store_worker {
     struct store_source control;
     char last_words[256];         /* of FATAL, or why we fenced it */
     plasmon_status_t last_status; /* of FATAL */
+};
+
+/* A worker of the store before us, until workers_start() takes it. */
+struct store_adopted {
+    struct store_link link; /* fd -1: it did not come */
+    pid_t pid;
+    uint32_t incarnation;
 };
 
 struct store_client {
@@ -67,6 +76,11 @@ struct store_daemon {
     int signal_fd;
     struct store_source signals;
     struct store_source uplink_events;
+
+    int handback_fd; /* -1: embedded, or another store of this node is there */
+    struct store_source handback;
+    char handback_path[108];
+    struct store_adopted *adopted; /* device_count of them; NULL: a fresh host */
 
     int listen_fd; /* -1: embedded */
     struct store_source listener;
@@ -133,11 +147,21 @@ void workers_ring(struct store_daemon *daemon, uint64_t devices);
 plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err);
 plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid,
                              struct pl_err *err); /* takes fd */
+/* The folder for sockets, made if it is not there. */
+plasmon_status_t clients_folder(struct store_daemon *daemon, char *out, size_t out_bytes,
+                                struct pl_err *err);
+/* Readers of the store before us: their pages go when their processes do. */
+plasmon_status_t clients_adopt(struct store_daemon *daemon);
 void clients_finish(struct store_daemon *daemon);
 /* ERROR, echoing the request. */
 plasmon_status_t clients_error(struct store_client *client,
                                const struct store_control *request, plasmon_status_t error,
                                const char *text);
+
+/* handback_serve.c */
+/* First of all: what a store that died here has left. host.device_count 0 afterwards: nothing. */
+plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err);
+void handback_finish(struct store_daemon *daemon);
 
 /* host_buffers_serve.c */
 plasmon_status_t host_buffers_get(struct store_daemon *daemon, struct store_client *client,

@@ -120,6 +120,17 @@ void store_host_finish(struct store_host *host)
     }
 }
 
+static void device_reset(struct store_host_device *device)
+{
+    *device        = (struct store_host_device){.timeline_fd    = -1,
+                                                .timeline_fd_ro = -1,
+                                                .table_fd       = -1,
+                                                .table_fd_ro    = -1,
+                                                .stage_fd       = -1,
+                                                .doorbell_fd    = -1};
+    device->chunks = PL_VEC_INIT(struct store_host_chunk);
+}
+
 static plasmon_status_t device_open_all(struct store_host_device *device, uint32_t number)
 {
     plasmon_status_t status;
@@ -164,17 +175,11 @@ plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
         return pl_err_set(err, PLASMON_ELIMIT, "more than %u devices on one host",
                           STORE_HOST_DEVICE_MAX);
     }
-    *device        = (struct store_host_device){.kind           = kind,
-                                                .ordinal        = ordinal,
-                                                .memory_bytes   = memory_bytes,
-                                                .arena_bytes    = arena_bytes,
-                                                .timeline_fd    = -1,
-                                                .timeline_fd_ro = -1,
-                                                .table_fd       = -1,
-                                                .table_fd_ro    = -1,
-                                                .stage_fd       = -1,
-                                                .doorbell_fd    = -1};
-    device->chunks = PL_VEC_INIT(struct store_host_chunk);
+    device_reset(device);
+    device->kind         = kind;
+    device->ordinal      = ordinal;
+    device->memory_bytes = memory_bytes;
+    device->arena_bytes  = arena_bytes;
 
     status = device_open_all(device, number);
     if (status == PLASMON_OK) {
@@ -197,6 +202,121 @@ static bool chunk_is_backed(int fd, uint64_t bytes)
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= 0 &&
            (uint64_t)info.st_size >= bytes;
 }
+
+/* ------------------------------------------------------------------------------------------------ what another store left */
+
+/* Takes fd. *out_fd is writable, *out_fd_ro not. */
+static plasmon_status_t memory_keep(int fd, uint64_t bytes, int *out_fd, int *out_fd_ro,
+                                    void **out_ptr)
+{
+    plasmon_status_t status = PLASMON_EMALFORMED;
+
+    if (fd >= 0 && chunk_is_backed(fd, bytes)) {
+        status = pl_fd_reopen_writable(fd, out_fd);
+    }
+    pl_fd_close(&fd);
+    if (status == PLASMON_OK && out_fd_ro != NULL) {
+        status = pl_fd_reopen_readonly(*out_fd, out_fd_ro);
+    }
+    if (status == PLASMON_OK && out_ptr != NULL) {
+        status = pl_fd_map(*out_fd, bytes, 1, out_ptr);
+    }
+    return status;
+}
+
+plasmon_status_t store_host_keep_reader(struct store_host *host, uint32_t number, int fd)
+{
+    struct store_host_reader *reader = &host->readers[number];
+    plasmon_status_t status;
+    void *page = NULL;
+
+    PL_CHECK(number < STORE_READER_MAX);
+    if (host->pages[number] != NULL) {
+        pl_fd_close(&fd);
+        return PLASMON_EEXIST;
+    }
+    status = memory_keep(fd, store_host_pins_bytes(), &reader->fd, &reader->fd_ro, &page);
+    host->pages[number] = page;
+    if (status == PLASMON_OK && host->pages[number]->magic != STORE_PINS_MAGIC) {
+        status = PLASMON_EVERSION;
+    }
+    if (status != PLASMON_OK) {
+        reader_close(host, number);
+    }
+    return status;
+}
+
+static plasmon_status_t device_keep_all(struct store_host_device *device, uint32_t number,
+                                        struct store_host_kept *kept)
+{
+    plasmon_status_t status;
+    void *timeline = NULL, *table = NULL;
+
+    status = memory_keep(kept->timeline, store_host_timeline_bytes(), &device->timeline_fd,
+                         &device->timeline_fd_ro, &timeline);
+    kept->timeline   = -1;
+    device->timeline = timeline;
+    if (status == PLASMON_OK) {
+        status      = memory_keep(kept->table, store_host_table_bytes(), &device->table_fd,
+                                  &device->table_fd_ro, &table);
+        kept->table = -1;
+        device->table = table;
+    }
+    if (status == PLASMON_OK) {
+        status = memory_keep(kept->stage, STORE_STAGE_BYTES, &device->stage_fd, NULL, NULL);
+        kept->stage = -1;
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    device->doorbell_fd = kept->doorbell;
+    kept->doorbell      = -1;
+    if (device->timeline->magic != STORE_TIMELINE_MAGIC ||
+        device->table->magic != STORE_TABLE_MAGIC) {
+        return PLASMON_EVERSION;
+    }
+    if (device->doorbell_fd < 0 || device->table->host_device != number ||
+        device->timeline->host_device != number) {
+        return PLASMON_EMALFORMED;
+    }
+    device->kind        = device->table->kind;
+    device->ordinal     = device->table->ordinal;
+    device->arena_bytes = device->table->arena_bytes;
+    return PLASMON_OK;
+}
+
+plasmon_status_t store_host_keep_device(struct store_host *host,
+                                        struct store_host_kept *kept, uint64_t memory_bytes,
+                                        struct pl_err *err)
+{
+    uint32_t number                  = host->device_count;
+    struct store_host_device *device = &host->devices[number];
+    plasmon_status_t status;
+
+    PL_CHECK(number < STORE_HOST_DEVICE_MAX);
+    device_reset(device);
+    device->memory_bytes = memory_bytes;
+    status               = device_keep_all(device, number, kept);
+    if (status == PLASMON_OK) {
+        host->reader_epoch = pl_max_u64(host->reader_epoch, device->timeline->reader_epoch);
+        status             = store_host_keep_reader(host, number, kept->pins);
+        kept->pins         = -1;
+    }
+    if (status != PLASMON_OK) {
+        device_close_all(device);
+        pl_fd_close(&kept->timeline);
+        pl_fd_close(&kept->table);
+        pl_fd_close(&kept->stage);
+        pl_fd_close(&kept->doorbell);
+        pl_fd_close(&kept->pins);
+        return pl_err_set(err, status, "memory of device %u as the workers have it: %s",
+                          number, pl_status_text(status));
+    }
+    host->device_count = number + 1;
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ chunks */
 
 static plasmon_status_t chunk_check(const struct store_host *host, uint32_t device,
                                     const struct store_chunk *chunk, int fd,

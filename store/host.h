@@ -84,6 +84,23 @@ plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
                                        uint32_t ordinal, uint64_t memory_bytes,
                                        uint64_t arena_bytes,
                                        struct pl_err *err) PL_MUST_CHECK;
+/*
+ * A device of a store that died, from its descriptors; the next number. Takes all of them, also on failure. A read-only table or page of
+ * pins is opened anew for writing. EVERSION, EMALFORMED: it is not what it should be.
+ */
+struct store_host_kept {
+    int timeline;
+    int table;
+    int stage;
+    int doorbell;
+    int pins; /* of its worker */
+};
+plasmon_status_t store_host_keep_device(struct store_host *host,
+                                        struct store_host_kept *kept, uint64_t memory_bytes,
+                                        struct pl_err *err) PL_MUST_CHECK;
+/* A client's page, likewise. EEXIST: there is one of this number. */
+plasmon_status_t store_host_keep_reader(struct store_host *host, uint32_t reader,
+                                        int fd) PL_MUST_CHECK;
 /* Takes fd, also on failure. EMALFORMED: outside the arena, known id, or smaller than it says. */
 plasmon_status_t store_host_add_chunk(struct store_host *host, uint32_t device,
                                       const struct store_chunk *chunk, int fd,

@@ -139,6 +139,37 @@ plasmon_status_t store_host_buffers_make(struct store_host *host, uint32_t reade
     return PLASMON_OK;
 }
 
+plasmon_status_t store_host_buffers_keep(struct store_host *host, uint32_t device,
+                                         uint64_t id, uint64_t bytes, uint32_t reader,
+                                         int fd)
+{
+    struct store_host_buffer *buffer, **place;
+    size_t index;
+
+    buffer = buffer_find(host, id, &index);
+    if (buffer != NULL) {
+        pl_fd_close(&fd);
+        buffer->holders |= UINT64_C(1) << device;
+        return buffer->bytes == bytes ? PLASMON_OK : PLASMON_EMALFORMED;
+    }
+    buffer = PL_NEW(struct store_host_buffer);
+    place  = buffer != NULL ? pl_vec_push(&host->buffers) : NULL;
+    if (place == NULL) {
+        pl_free(buffer);
+        pl_fd_close(&fd);
+        return PLASMON_ENOMEM;
+    }
+    *place  = buffer;
+    *buffer = (struct store_host_buffer){.id      = id,
+                                         .bytes   = bytes,
+                                         .fd      = fd,
+                                         .reader  = reader,
+                                         .given   = true,
+                                         .holders = UINT64_C(1) << device};
+    host->buffer_bytes += bytes;
+    return PLASMON_OK;
+}
+
 /* ------------------------------------------------------------------------------------------------ answers */
 
 void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t id,

@@ -33,6 +33,10 @@ plasmon_status_t store_host_buffers_make(struct store_host *host, uint32_t reade
                                          uint32_t request, uint64_t bytes, uint64_t workers,
                                          struct store_host_buffer **out_buffer,
                                          struct pl_err *err) PL_MUST_CHECK;
+/* One that another store made, and that the worker of `device` has. Takes fd. */
+plasmon_status_t store_host_buffers_keep(struct store_host *host, uint32_t device,
+                                         uint64_t id, uint64_t bytes, uint32_t reader,
+                                         int fd) PL_MUST_CHECK;
 /* NULL: none, or dropped. */
 struct store_host_buffer *store_host_buffers_find(const struct store_host *host,
                                                   uint64_t id);

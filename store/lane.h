@@ -61,6 +61,7 @@ struct store_lane {
     uint64_t magic;
     /* By the store: the device is given up; by the worker: this cannot be pinned. Nothing will be done any more. */
     uint64_t closed;
+    uint64_t reader; /* by the store: whose it is, for the store that comes after it */
     struct store_lane_slot slot[STORE_LANE_SLOTS];
 };
 

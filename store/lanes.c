@@ -2,6 +2,12 @@
 
 #include "base/fd.h"
 
+static void lane_give(struct store_host_lane *lane, uint32_t reader)
+{
+    lane->reader         = reader;
+    lane->shared->reader = reader;
+}
+
 static bool lane_closed(const struct store_host_lane *lane)
 {
     return __atomic_load_n(&lane->shared->closed, __ATOMIC_ACQUIRE) != 0;
@@ -50,6 +56,28 @@ static plasmon_status_t lane_make(struct store_host_device *device)
     return PLASMON_OK;
 }
 
+plasmon_status_t store_lanes_keep(struct store_host *host, uint32_t device, int fd)
+{
+    struct store_host_device *owner = &host->devices[device];
+    struct store_host_lane *lane    = &owner->lanes[owner->lane_count];
+    plasmon_status_t status         = PLASMON_ELIMIT;
+    void *memory                    = NULL;
+
+    if (owner->lane_count < STORE_LANES_MAX) {
+        status = pl_fd_map(fd, STORE_LANE_DATA, 1, &memory);
+    }
+    if (status != PLASMON_OK) {
+        pl_fd_close(&fd);
+        return status;
+    }
+    *lane =
+        (struct store_host_lane){.shared = memory,
+                                 .fd     = fd,
+                                 .reader = (uint32_t)((struct store_lane *)memory)->reader};
+    owner->lane_count++; /* its own number: store_lanes_finish() ends it, whatever it is */
+    return lane->shared->magic == STORE_LANE_MAGIC ? PLASMON_OK : PLASMON_EVERSION;
+}
+
 plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint32_t reader,
                                   struct store_host_lane **out_lane, bool *out_new)
 {
@@ -66,8 +94,8 @@ plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint
         struct store_host_lane *lane = &owner->lanes[i];
 
         if (lane->reader == STORE_LANE_FREE && !lane_closed(lane) && lane_quiet(lane)) {
-            lane->reader = reader;
-            *out_lane    = lane;
+            lane_give(lane, reader);
+            *out_lane = lane;
         }
     }
     if (*out_lane != NULL) {
@@ -80,9 +108,9 @@ plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint
     if (status != PLASMON_OK) {
         return status;
     }
-    *out_lane           = &owner->lanes[owner->lane_count - 1];
-    *out_new            = true;
-    (*out_lane)->reader = reader;
+    *out_lane = &owner->lanes[owner->lane_count - 1];
+    *out_new  = true;
+    lane_give(*out_lane, reader);
     return PLASMON_OK;
 }
 
@@ -98,7 +126,7 @@ uint64_t store_lanes_release(struct store_host *host, uint32_t reader)
             struct store_host_lane *lane = &device->lanes[k];
 
             if (lane->reader == reader) {
-                lane->reader = STORE_LANE_FREE;
+                lane_give(lane, STORE_LANE_FREE);
                 busy |= lane_quiet(lane) ? 0 : UINT64_C(1) << i;
             }
         }

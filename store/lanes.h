@@ -17,6 +17,9 @@
 plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint32_t reader,
                                   struct store_host_lane **out_lane,
                                   bool *out_new) PL_MUST_CHECK;
+/* One that another store made. Takes fd. Whose it is, it says itself. */
+plasmon_status_t store_lanes_keep(struct store_host *host, uint32_t device,
+                                  int fd) PL_MUST_CHECK;
 /* The reader is gone. Bit i of the result: device i has something to do that nobody may have told it of. */
 uint64_t store_lanes_release(struct store_host *host, uint32_t reader);
 /* No worker will come for this device any more: whoever waits goes on. */

@@ -85,7 +85,8 @@ struct store_node {
     bool quitting;
     uint64_t epoch;
     uint64_t session;
-    uint64_t joined; /* session of the last welcome; 0: there was none */
+    uint64_t joined;        /* session of the last welcome; 0: there was none */
+    uint64_t *session_kept; /* the same, for the store after us; in the host's memory */
     uint64_t out_seq;
     uint64_t in_seq;
     uint64_t in_acked;
@@ -375,6 +376,11 @@ static void node_welcome(struct store_node *node, const Plasmon__V1__NodeCommand
                          "one, and what was in its memory is given up");
     }
     node->joined = node->session;
+    pl_mutex_lock(&node->lock);
+    if (!node->ending) { /* its memory is there until then */
+        __atomic_store_n(node->session_kept, node->joined, __ATOMIC_RELEASE);
+    }
+    pl_mutex_unlock(&node->lock);
     pl_info("store", "joined cluster %s",
             command->welcome->cluster[0] != '\0' ? command->welcome->cluster : "(no name)");
 }
@@ -598,14 +604,16 @@ static void node_tick(void *user)
 /* ------------------------------------------------------------------------------------------------ life */
 
 static plasmon_status_t node_start(void *user, const char *name, const char *store_socket,
-                                   uint32_t devices)
+                                   uint32_t devices, uint64_t *session)
 {
     struct store_node *node = user;
     plasmon_status_t status;
 
     (void)snprintf(node->name, sizeof(node->name), "%s", name);
     (void)snprintf(node->store_socket, sizeof(node->store_socket), "%s", store_socket);
-    node->devices = devices;
+    node->devices      = devices;
+    node->session_kept = session;
+    node->joined       = *session;
     (void)sem_init(&node->quit_done, 0, 0); /* cannot fail with these arguments */
     rpc_loop_set_tick(node->loop, TICK_MS, node_tick, node);
     node->started = true;

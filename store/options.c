@@ -65,6 +65,9 @@ static const struct option options[] = {
      "or: objects may go between machines in the clear, for that network is private"},
     {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",
      "a worker whose main loop stands still for so long is killed and replaced"},
+    {"--store-lease", "MS", OPTION_MS, AT(store_lease_ms), "10000",
+     "when this store dies, its workers and what they hold wait so long for one that is "
+     "started in its place"},
     {"--drain-deadline", "MS", OPTION_MS_OR_0, AT(drain_deadline_ms), "20000",
      "on SIGTERM, move what lies only here to other nodes within so long; 0: end at once"},
     {"--allow-source", NULL, OPTION_FLAG, AT(allow_source), NULL,
@@ -252,6 +255,7 @@ plasmon_status_t store_options_parse(int argc, char **argv,
     *out_options = (struct store_options){.cpu_devices       = STORE_AUTO,
                                           .gpus              = STORE_AUTO,
                                           .worker_lease_ms   = STORE_WORKER_LEASE_MS,
+                                          .store_lease_ms    = STORE_LEASE_MS,
                                           .drain_deadline_ms = STORE_DRAIN_MS,
                                           .client_pidfd      = -1,
                                           .client_fd         = -1};

@@ -11,6 +11,7 @@
 #define STORE_HEAD_ARGS_MAX   32u
 #define STORE_AUTO            UINT32_MAX
 #define STORE_DRAIN_MS        20000u /* Slurm gives 30 s between SIGTERM and SIGKILL */
+#define STORE_LEASE_MS        10000u /* as the head waits for a store (--node-lease) */
 #define STORE_WORKER_LEASE_MS 30000u /* far longer than any call into a driver takes */
 
 struct store_options {
@@ -29,6 +30,7 @@ struct store_options {
     const char *tls_key;
     const char *tls_ca;
     uint32_t worker_lease_ms;
+    uint32_t store_lease_ms;
     uint32_t drain_deadline_ms; /* 0: leave at once */
     bool allow_source;          /* workers run C text of clients */
     bool check_functions;       /* workers check what functions write */

@@ -188,6 +188,7 @@ plasmon_status_t store_setup_host_buffer(const struct store_host *host,
                                     .total    = host->device_count,
                                     .count    = 1,
                                     .chunk_id = request,
+                                    .reader   = buffer->reader,
                                     .offset   = buffer->id,
                                     .bytes    = buffer->bytes};
 

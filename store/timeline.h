@@ -28,7 +28,7 @@
 
 #include "base/base.h"
 
-#define STORE_TIMELINE_MAGIC   0x706c736d746c3032ull /* "plsmtl02" */
+#define STORE_TIMELINE_MAGIC   0x706c736d746c3033ull /* "plsmtl03" */
 #define STORE_STREAM_MAX       16u
 #define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
@@ -56,6 +56,11 @@ struct store_timeline {
         beat; /* by the worker's main loop, from 1 when it is up; 0: not yet. Reset by the store */
     uint64_t
         released; /* by the store: its worker will not come back, and nobody waits for it */
+    /* By the store, for the store that comes after it (store/handback.h). */
+    uint64_t worker_pid; /* of the worker that was started last, and when; 0: none yet */
+    uint64_t worker_started; /* pl_pid_started() */
+    uint64_t
+        store_session; /* device 0's: what the head calls this host's store; 0: nothing yet */
     struct store_word stream[STORE_STREAM_MAX]; /* written by the device */
     struct store_word begun[STORE_STREAM_MAX];  /* written by the device */
     struct store_word stage_ready

@@ -13,6 +13,12 @@ bool store_proc_alive(const struct store_proc *proc)
     return proc->state == STORE_PROC_RUNNING || proc->state == STORE_PROC_FENCING;
 }
 
+void store_proc_adopt(struct store_proc *proc, uint32_t incarnation)
+{
+    proc->state       = STORE_PROC_RUNNING;
+    proc->incarnation = incarnation;
+}
+
 static unsigned proc_spawn(struct store_proc *proc)
 {
     proc->state  = STORE_PROC_RUNNING;

@@ -69,6 +69,8 @@ struct store_proc {
 };
 
 void store_proc_init(struct store_proc *proc);
+/* A worker of the store before us: it runs, as this incarnation. Instead of START. */
+void store_proc_adopt(struct store_proc *proc, uint32_t incarnation);
 /* Returns the actions as bits of enum store_proc_action. */
 unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,
                          uint64_t now_ns);

@@ -218,6 +218,7 @@ struct worker_argv {
     char host_device[16];
     char memory[24];
     char incarnation[16];
+    char store_lease[16];
     char token[1100];
     char log[32];
     char *argv[48];
@@ -241,7 +242,7 @@ static void argv_flag(struct worker_argv *args, unsigned *io_count, const char *
     args->argv[*io_count]     = NULL;
 }
 
-static void argv_fill(const struct store_daemon *daemon, const struct store_worker *worker,
+static void argv_fill(struct store_daemon *daemon, const struct store_worker *worker,
                       struct worker_argv *args)
 {
     const struct store_host_device *device = &daemon->host.devices[worker->host_device];
@@ -273,6 +274,12 @@ static void argv_fill(const struct store_daemon *daemon, const struct store_work
         argv_add(args, &count, "--bulk-address",
                  store_bulk_address(daemon->options->bulk_address, daemon->options->head,
                                     args->bulk_address));
+    }
+    if (daemon->handback_fd >= 0) {
+        (void)snprintf(args->store_lease, sizeof(args->store_lease), "%u",
+                       daemon->options->store_lease_ms);
+        argv_add(args, &count, "--handback-socket", daemon->handback_path);
+        argv_add(args, &count, "--store-lease", args->store_lease);
     }
     if (daemon->options->bulk_ports != NULL) {
         argv_add(args, &count, "--bulk-ports", daemon->options->bulk_ports);
@@ -332,6 +339,16 @@ static plasmon_status_t worker_spawn_with(struct store_daemon *daemon,
     return status;
 }
 
+/* Whom the store after us has to end if it does not come by itself. */
+static void worker_record(struct store_timeline *timeline, pid_t pid)
+{
+    uint64_t started = 0;
+
+    (void)!pl_pid_started(pid, &started); /* 0: it has ended already */
+    timeline->worker_started = started;
+    __atomic_store_n(&timeline->worker_pid, (uint64_t)pid, __ATOMIC_RELEASE);
+}
+
 static plasmon_status_t worker_spawn(struct store_daemon *daemon,
                                      struct store_worker *worker, struct pl_err *err)
 {
@@ -358,6 +375,7 @@ static plasmon_status_t worker_spawn(struct store_daemon *daemon,
         return status;
     }
 
+    worker_record(daemon->host.devices[worker->host_device].timeline, worker->child.pid);
     store_link_init(&worker->link, pair[0], STORE_LINK_QUEUE_MAX);
     daemon_watch(daemon, &worker->child.source, worker->child.pidfd, EPOLLIN,
                  worker_child_ready);
@@ -460,6 +478,69 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
     }
 }
 
+/* ------------------------------------------------------------------------------------------------ of another store */
+
+/* What it cannot know yet: chunks that others made while it had no store. It ignores those that it has. */
+static void worker_catch_up(struct store_daemon *daemon, struct store_worker *worker)
+{
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        const struct pl_vec *chunks = &daemon->host.devices[i].chunks;
+
+        for (size_t k = 0; i != worker->host_device && k < chunks->count; k++) {
+            workers_sent(daemon, worker,
+                         store_setup_chunk(&daemon->host, i, pl_vec_at(chunks, k), true,
+                                           &worker->link));
+        }
+    }
+}
+
+/* One that did not come may still write to its device's memory: it is ended first. */
+static plasmon_status_t worker_fence_unseen(const struct store_timeline *timeline)
+{
+    int pidfd = timeline->worker_pid != 0 ? pl_pidfd_open((pid_t)timeline->worker_pid) : -1;
+    plasmon_status_t status = PLASMON_OK;
+    uint64_t started;
+
+    if (pidfd >= 0 && pl_pid_started((pid_t)timeline->worker_pid, &started) == PLASMON_OK &&
+        started == timeline->worker_started) {
+        status = pl_pidfd_kill_wait(pidfd, STORE_PROC_REAP_TIMEOUT_NS / 1000000);
+    }
+    pl_fd_close(&pidfd);
+    return status;
+}
+
+static void worker_adopt(struct store_daemon *daemon, struct store_worker *worker,
+                         struct store_adopted *adopted)
+{
+    const struct store_timeline *timeline =
+        daemon->host.devices[worker->host_device].timeline;
+
+    if (adopted->link.fd >= 0) {
+        worker->child.pidfd = pl_pidfd_open(adopted->pid);
+    }
+    if (adopted->link.fd < 0 || worker->child.pidfd < 0) {
+        store_proc_adopt(&worker->proc, timeline->incarnation);
+        worker_note(worker, "it was gone when this store took over");
+        if (worker_fence_unseen(timeline) == PLASMON_OK) {
+            worker_act(daemon, worker, STORE_PROC_EXITED, 0);
+        } else {
+            worker_act(daemon, worker, STORE_PROC_FENCE, 0); /* quarantined in the end */
+        }
+        return;
+    }
+    store_proc_adopt(&worker->proc, adopted->incarnation);
+    worker->child.pid     = adopted->pid;
+    worker->child.adopted = true;
+    worker->link          = adopted->link;
+    adopted->link         = (struct store_link){.fd = -1};
+    daemon_watch(daemon, &worker->child.source, worker->child.pidfd, EPOLLIN,
+                 worker_child_ready);
+    daemon_watch(daemon, &worker->control, worker->link.fd, EPOLLIN, worker_control_ready);
+    pl_info("store", "worker of device %u is taken over: incarnation %u, pid %d",
+            worker->host_device, worker->proc.incarnation, (int)worker->child.pid);
+    worker_catch_up(daemon, worker);
+}
+
 /* ------------------------------------------------------------------------------------------------ all of them */
 
 plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err)
@@ -485,7 +566,11 @@ plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err)
         store_proc_init(&worker->proc);
     }
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
-        worker_act(daemon, &daemon->workers[i], STORE_PROC_START, 0);
+        if (daemon->adopted == NULL) {
+            worker_act(daemon, &daemon->workers[i], STORE_PROC_START, 0);
+        } else {
+            worker_adopt(daemon, &daemon->workers[i], &daemon->adopted[i]);
+        }
     }
     return PLASMON_OK;
 }
@@ -605,7 +690,7 @@ bool workers_alive(const struct store_daemon *daemon)
 
 void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came)
 {
-    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+    for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
         struct store_worker *worker = &daemon->workers[i];
         struct store_control gone   = {.type   = STORE_CONTROL_PINS_REMOVE,
                                        .total  = daemon->host.device_count,

@@ -1,6 +1,6 @@
 /*
  * ENDS. Nothing in this process needs to be saved: objects are in memory that the store keeps, what is done is in timelines. So every
- * end is _exit():  0 the store is gone or the head said stop;  70 the device is lost;  71 the head does not know us any more, or says
+ * end is _exit():  0 the store is gone, and no other came (handback.h), or the head said stop;  70 the device is lost;  71 the head does not know us any more, or says
  * what cannot be. The store starts another one after 70 and 71.
  */
 #include "worker/daemon.h"
@@ -562,6 +562,9 @@ static int wait_ms_locked(struct worker_daemon *daemon)
     uint64_t now_ns = pl_now_ns();
     uint64_t ms     = worker_core_wants_poll(daemon->core) ? PIN_POLL_MS : BEAT_MS;
 
+    if (daemon->shared.control_fd < 0) {
+        ms = pl_min_u64(ms, WORKER_HANDBACK_TRY_MS);
+    }
     if (daemon->limit_due_ns <= now_ns) {
         ms = 0;
     } else if (daemon->limit_due_ns - now_ns < ms * 1000000) {
@@ -628,6 +631,9 @@ static void wake_up_locked(struct worker_daemon *daemon, const struct worker_wat
         }
         lanes |= watch->fds[i].fd != daemon->executor.notify_fd;
     }
+    if (daemon->shared.control_fd < 0) {
+        control_take(daemon); /* looks for another store */
+    }
     if (lanes) { /* a client rang, or its lane came after it had rung */
         worker_lanes_serve(&daemon->executor.lanes);
     }
@@ -656,9 +662,10 @@ void worker_daemon_run(struct worker_daemon *daemon)
         step_locked(daemon);
         worker_trace_tick(&daemon->executor.trace, pl_now_ns());
         worker_uplink_flush(daemon->uplink);
-        busy           = !worker_core_idle(daemon->core);
-        daemon->sleeps = !busy;
-        timeout_ms     = wait_ms_locked(daemon);
+        watch.fds[0].fd = daemon->shared.control_fd; /* another store's, perhaps */
+        busy            = !worker_core_idle(daemon->core);
+        daemon->sleeps  = !busy;
+        timeout_ms      = wait_ms_locked(daemon);
         meter_stop(daemon, meter);
         pl_mutex_unlock(&daemon->lock);
         worker_watch_wait(&watch, busy, timeout_ms);

@@ -253,7 +253,11 @@ static int serve(const struct worker_options *options)
     daemon.options = *options;
     reports        = worker_daemon_reports(&daemon);
     worker_shared_init(&daemon.shared, options->control_fd);
-    status = pl_mutex_init(&daemon.lock, PL_RANK_WORKER);
+    daemon.shared.handback.socket_path   = options->handback_socket;
+    daemon.shared.handback.lease_ms      = options->store_lease_ms;
+    daemon.shared.handback.incarnation   = options->incarnation;
+    daemon.shared.handback.device_memory = options->device_memory;
+    status                               = pl_mutex_init(&daemon.lock, PL_RANK_WORKER);
     if (status == PLASMON_OK) {
         status = daemon_start(&daemon, &reports, &err);
     }

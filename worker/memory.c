@@ -200,8 +200,8 @@ static plasmon_status_t chunk_await(struct worker_memory *memory, uint64_t deadl
     struct pl_err err;
     plasmon_status_t status;
 
-    if (pl_now_ns() >= deadline_ns) {
-        return PLASMON_EUNREACHABLE;
+    if (pl_now_ns() >= deadline_ns && memory->shared->control_fd >= 0) {
+        return PLASMON_EUNREACHABLE; /* without a store it comes when there is one */
     }
     (void)poll(&poll_fd, 1, 10); /* whatever it says, the next line looks */
     status = worker_shared_receive(memory->shared, &err);

@@ -23,6 +23,9 @@ struct option {
 static const struct option option_table[] = {
     {"--control-fd", OPTION_NUMBER, FIELD(control_fd), "FD",
      "control socket to plasmon-store"},
+    {"--handback-socket", OPTION_TEXT, FIELD(handback_socket), "PATH",
+     "when the store dies, wait for another one there"},
+    {"--store-lease", OPTION_NUMBER, FIELD(store_lease_ms), "MS", "so long"},
     {"--head-fd", OPTION_NUMBER, FIELD(head_fd), "FD", "connected socket to the head"},
     {"--head", OPTION_TEXT, FIELD(head), "ADDRESS", "the head: host:port or unix:/path"},
     {"--kind", OPTION_DEVICE, FIELD(kind), "cpu|cuda", "what the device is"},

@@ -10,8 +10,10 @@
 #include "device/device.h"
 
 struct worker_options {
-    int control_fd; /* -1: none given */
-    int head_fd;    /* -1: use `head` */
+    int control_fd;              /* -1: none given */
+    const char *handback_socket; /* NULL: end with the store */
+    uint32_t store_lease_ms;
+    int head_fd; /* -1: use `head` */
     const char *head;
     enum device_kind kind;
     uint32_t ordinal;

@@ -15,9 +15,10 @@ void worker_shared_init(struct worker_shared *shared, int control_fd)
     memset(shared, 0, sizeof(*shared));
     shared->control_fd = control_fd;
     shared->head_fd    = -1;
-    shared->chunks     = PL_VEC_INIT(struct worker_shared_chunk);
-    shared->lanes      = PL_VEC_INIT(int);
-    shared->buffers    = PL_VEC_INIT(struct worker_shared_buffer);
+    worker_handback_init(&shared->handback);
+    shared->chunks  = PL_VEC_INIT(struct worker_shared_chunk);
+    shared->lanes   = PL_VEC_INIT(int);
+    shared->buffers = PL_VEC_INIT(struct worker_shared_buffer);
     for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
         shared->doorbells[i] = -1;
     }
@@ -49,14 +50,28 @@ void worker_shared_finish(struct worker_shared *shared)
     }
     pl_vec_finish(&shared->buffers);
     pl_fd_close(&shared->head_fd);
+    worker_handback_finish(&shared->handback);
+}
+
+/* Its end is noticed by the next look for messages. */
+static bool store_may_come(const struct worker_shared *shared)
+{
+    return shared->handback.socket_path != NULL && !shared->handback.incomplete;
 }
 
 plasmon_status_t worker_shared_send(struct worker_shared *shared,
                                     struct store_control *message, int fd)
 {
+    plasmon_status_t status = PLASMON_ECLOSED;
+
     message->version     = STORE_CONTROL_VERSION;
     message->host_device = shared->host_device;
-    return pl_fd_send(shared->control_fd, message, sizeof(*message), &fd, fd >= 0 ? 1 : 0);
+    worker_handback_note(&shared->handback, message, &fd, fd >= 0 ? 1 : 0);
+    if (shared->control_fd >= 0) {
+        status =
+            pl_fd_send(shared->control_fd, message, sizeof(*message), &fd, fd >= 0 ? 1 : 0);
+    }
+    return status == PLASMON_ECLOSED && store_may_come(shared) ? PLASMON_OK : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ parts of the set-up */
@@ -250,6 +265,7 @@ static plasmon_status_t receive_blocking(struct worker_shared *shared,
                        "different builds",
                        bytes, message->version);
     } else {
+        worker_handback_note(&shared->handback, message, fds, fd_count);
         status = message_take(shared, message, fds, fd_count);
         if (status != PLASMON_OK) {
             (void)pl_err_set(err, status, "control message %u, part %u: %s", message->type,
@@ -264,13 +280,28 @@ static plasmon_status_t receive_blocking(struct worker_shared *shared,
 
 plasmon_status_t worker_shared_receive(struct worker_shared *shared, struct pl_err *err)
 {
-    struct pollfd poll_fd = {.fd = shared->control_fd, .events = POLLIN};
     struct store_control message;
+    plasmon_status_t status = PLASMON_ECLOSED;
+    struct pollfd poll_fd;
 
-    if (poll(&poll_fd, 1, 0) <= 0) {
-        return PLASMON_EAGAIN;
+    if (shared->control_fd >= 0) {
+        poll_fd = (struct pollfd){.fd = shared->control_fd, .events = POLLIN};
+        if (poll(&poll_fd, 1, 0) <= 0) {
+            return PLASMON_EAGAIN;
+        }
+        status = receive_blocking(shared, &message, err);
+        if (status == PLASMON_ECLOSED && store_may_come(shared)) {
+            pl_fd_close(&shared->control_fd);
+        }
     }
-    return receive_blocking(shared, &message, err);
+    if (status == PLASMON_ECLOSED && shared->control_fd < 0) {
+        status = worker_handback_try(&shared->handback, shared->host_device,
+                                     shared->host_device_count, &shared->control_fd);
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status, "there is no store");
+        }
+    }
+    return status;
 }
 
 plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared,

@@ -16,9 +16,10 @@
 #include "store/lane.h"
 #include "store/table.h"
 #include "store/timeline.h"
+#include "worker/handback.h"
 
 struct worker_shared {
-    int control_fd;
+    int control_fd; /* -1: the store is gone, and another may come */
     uint32_t host_device;
     uint32_t host_device_count;
     struct store_timeline *timelines[STORE_HOST_DEVICE_MAX];
@@ -34,6 +35,7 @@ struct worker_shared {
     struct pl_vec lanes;   /* int descriptors of STORE_LANE_BYTES, likewise */
     struct pl_vec buffers; /* struct worker_shared_buffer, likewise */
     int head_fd;           /* a fresh connection to the head; -1: none came */
+    struct worker_handback handback;
 };
 struct worker_shared_chunk {
     struct store_control message;
@@ -64,10 +66,10 @@ void worker_shared_finish(struct worker_shared *shared);
 /* Read until set-up is complete. Blocks. ECLOSED: the store is gone. */
 plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared,
                                              struct pl_err *err) PL_MUST_CHECK;
-/* One message, if there is one. EAGAIN: none; ECLOSED: the store is gone. */
+/* One message, if there is one. EAGAIN: none, or there is no store for now; ECLOSED: the store is gone for good. */
 plasmon_status_t worker_shared_receive(struct worker_shared *shared,
                                        struct pl_err *err) PL_MUST_CHECK;
-/* `message` gets version and host_device. fd -1: none. */
+/* `message` gets version and host_device. fd -1: none. OK while there is no store for now: the next one learns of it otherwise. */
 plasmon_status_t worker_shared_send(struct worker_shared *shared,
                                     struct store_control *message, int fd) PL_MUST_CHECK;
 

@@ -123,39 +123,14 @@ void cli_node_remove(const struct cli_node *node)
 
 /* ------------------------------------------------------------------------------------------------ processes */
 
-/* Field 22 of /proc/PID/stat, after the name, which may contain anything but is the last thing in parentheses. */
-static bool start_time(int pid, uint64_t *out)
-{
-    char path[64], text[1024], *at;
-    ssize_t length;
-    int fd;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    length = read(fd, text, sizeof(text) - 1);
-    (void)close(fd);
-    if (length <= 0) {
-        return false;
-    }
-    text[length] = '\0';
-    at           = strrchr(text, ')');
-    return at != NULL && sscanf(at + 1,
-                                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-                                "%*d %*d %*d %*d %*d %" SCNu64,
-                                out) == 1;
-}
-
 int cli_process_open(const struct cli_process *process)
 {
     int pidfd = pl_pidfd_open((pid_t)process->pid);
     uint64_t started;
 
     /* Compared after opening: now the number cannot be given to another. */
-    if (pidfd >= 0 &&
-        (!start_time(process->pid, &started) || started != process->start_time)) {
+    if (pidfd >= 0 && (pl_pid_started((pid_t)process->pid, &started) != PLASMON_OK ||
+                       started != process->start_time)) {
         pl_fd_close(&pidfd);
     }
     return pidfd;
@@ -177,7 +152,7 @@ plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_pr
     if (file != NULL) {
         (void)fclose(file);
     }
-    if (out->pid <= 0 || !start_time(out->pid, &out->start_time)) {
+    if (out->pid <= 0 || pl_pid_started((pid_t)out->pid, &out->start_time) != PLASMON_OK) {
         return pl_err_set(err, PLASMON_ECLOSED, "%s ended at once", name);
     }
     return PLASMON_OK;

@@ -170,6 +170,8 @@ static plasmon_status_t head_accept(void *user, struct rpc_stream *stream,
     return PLASMON_OK;
 }
 
+static uint64_t session_kept; /* where the next store would find it */
+
 static void head_start(uint64_t epoch)
 {
     const char *addresses[]     = {head.address, NULL};
@@ -283,7 +285,7 @@ TEST(hello_says_who_we_are_and_beats_follow)
 
     begin();
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "mynode", "/run/sock", 3));
+    ASSERT_OK(uplink.start(uplink.user, "mynode", "/run/sock", 3, &session_kept));
     head_wait(&head.hellos, 1);
     ASSERT_STR(head.host, pl_host_id(host));
     ASSERT_STR(head.node, "mynode");
@@ -298,7 +300,7 @@ TEST(a_death_is_told_again_until_it_is_acknowledged)
 {
     begin();
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
     head_wait(&head.hellos, 1);
     tell_down(4, false);
     head_wait(&head.downs, 1);
@@ -325,7 +327,7 @@ TEST(a_hello_shows_the_session_of_the_last_welcome)
 {
     begin();
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
     head_wait(&head.beats, 1); /* it was welcomed */
     ASSERT_EQ(head.shown, 0);
     head_stop();
@@ -336,8 +338,22 @@ TEST(a_hello_shows_the_session_of_the_last_welcome)
     head_wait(&head.beats, 1);
     head_stop();
     head_start(7);
+    head.beats = 0;
     head_wait(&head.hellos, 3);
     ASSERT_EQ(head.shown, 60);
+    head_wait(&head.beats, 1);
+    ASSERT_EQ(__atomic_load_n(&session_kept, __ATOMIC_ACQUIRE), 70);
+    end();
+}
+
+TEST(the_store_after_it_shows_that_session_too)
+{
+    begin();
+    session_kept = 77;
+    head_start(5);
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
+    head_wait(&head.hellos, 1);
+    ASSERT_EQ(head.shown, 77);
     end();
 }
 
@@ -348,7 +364,7 @@ TEST(a_store_that_is_refused_beside_another_is_told_to_end)
     begin();
     head.refuses = PLASMON_EEXIST;
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
     ASSERT_EQ(wait_event(&unused, &unused), STORE_UPLINK_REFUSED);
     ASSERT_STR(uplink.refusal(uplink.user), "not you");
     end();
@@ -358,7 +374,8 @@ TEST(every_head_is_told_of_a_quarantine)
 {
     begin();
     head.acknowledge = true;
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2)); /* before there is a head */
+    ASSERT_OK(
+        uplink.start(uplink.user, "n", "", 2, &session_kept)); /* before there is a head */
     tell_down(11, true);
     head_start(5);
     head_wait(&head.quarantined, 1);
@@ -378,7 +395,7 @@ TEST(fences_and_stop_come_back_as_events)
 
     begin();
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
     head_wait(&head.hellos, 1);
 
     command.n_fence             = 2;

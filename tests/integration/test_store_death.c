@@ -1,0 +1,180 @@
+/*
+ * A started cluster whose store dies: its workers go on, hand back what they have to the next one, and nothing that anybody put or made is
+ * lost.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tests/integration/started.h"
+
+#define DEVICES 3
+#define COUNT   (3 << 20)  /* floats: 12 MiB */
+#define LARGE   (20 << 20) /* 80 MiB: more than the chunks that there are */
+
+static char head_target[160];
+
+static void head_start(void)
+{
+    started_begin();
+    (void)snprintf(head_target, sizeof(head_target), "unix:%s/h.sock", cluster_folder());
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", head_target);
+}
+
+static pid_t store_start(const char *lease_ms)
+{
+    return STARTED_DAEMON("store.log", "plasmon-store", "--head", head_target, "--gpus",
+                          "none", "--cpu-devices", "3", "--device-memory", "1G",
+                          "--socket-dir", cluster_folder(), "--bulk-address", "none",
+                          "--store-lease", lease_ms);
+}
+
+/* With a client that knows all devices. */
+static struct plasmon_client *join(void)
+{
+    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
+        struct plasmon_device_info infos[DEVICES];
+        struct plasmon_client *client;
+        uint32_t count = 0;
+
+        if (started_try_join(head_target, NULL, &client) == PLASMON_OK) {
+            CLUSTER_OK(plasmon_devices(client, infos, DEVICES, &count));
+            if (count == DEVICES) {
+                return client;
+            }
+            plasmon_finish(client);
+        }
+        (void)usleep(20000);
+    }
+    test_fail(__FILE__, __LINE__, "the devices did not come");
+}
+
+static void store_kill(pid_t store)
+{
+    ASSERT_EQ(kill(store, SIGKILL), 0);
+    ASSERT_EQ(started_wait(store), 128 + SIGKILL);
+}
+
+static void expect_said(const char *log, const char *text)
+{
+    char said[1 << 16];
+
+    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
+        started_log(log, said, sizeof(said));
+        if (strstr(said, text) != NULL) {
+            return;
+        }
+        (void)usleep(20000);
+    }
+    test_fail(__FILE__, __LINE__, "no \"%s\" in %s: %s", text, log, said);
+}
+
+TEST(nothing_is_lost_with_a_store_that_another_one_follows)
+{
+    struct plasmon_ref *put, *made[DEVICES], *large, *sum;
+    struct plasmon_client *client;
+    pid_t store, workers[DEVICES], again[DEVICES];
+
+    test_expect_log();
+    head_start();
+    store  = store_start("60000");
+    client = join();
+    put    = cluster_put(client, COUNT, 5, 1);
+    for (int i = 0; i < DEVICES; i++) {
+        made[i] = cluster_fill(client, COUNT, i + 1, i);
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+    }
+    for (int i = 0; i < DEVICES; i++) {
+        workers[i] = cluster_find("plasmon-worker", i);
+    }
+
+    cluster_spin(client, made[0], 300000, 0, NULL); /* it runs while the store dies */
+    store_kill(store);
+    large = cluster_fill(client, LARGE, 7, 0); /* a chunk that no store knows */
+    store = store_start("60000");
+    expect_said("store.log", "took over the memory of 3 devices");
+    sum = cluster_copy(client, large, 2); /* and a peer copies from it */
+    CLUSTER_OK(cluster_axpy(client, sum, large, 1, 2));
+
+    cluster_expect_all(client, sum, LARGE, 14);
+    cluster_expect_ramp(client, put, COUNT, 5, 1);
+    for (int i = 0; i < DEVICES; i++) {
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+        again[i] = cluster_find("plasmon-worker", i);
+        ASSERT_EQ(again[i], workers[i]); /* nobody was restarted */
+    }
+
+    /* A worker that it took over dies like any other. */
+    cluster_kill(workers[1]);
+    CLUSTER_OK(cluster_axpy(client, made[1], put, 0, 1));
+    cluster_expect_all(client, made[1], COUNT, 2);
+    cluster_expect_ramp(client, put, COUNT, 5, 1);
+    plasmon_finish(client);
+
+    client = join(); /* a program that knew no other store */
+    put    = cluster_put(client, COUNT, 1, 2);
+    cluster_expect_ramp(client, put, COUNT, 1, 1);
+    plasmon_finish(client);
+}
+
+TEST(a_worker_that_dies_while_there_is_no_store_is_replaced_by_the_next)
+{
+    struct plasmon_ref *made[DEVICES], *put;
+    struct plasmon_client *client;
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    store  = store_start("60000");
+    client = join();
+    put    = cluster_put(client, COUNT, 5, 2);
+    for (int i = 0; i < DEVICES; i++) {
+        made[i] = cluster_fill(client, COUNT, i + 1, i);
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+    }
+    for (int round = 0; round < 2; round++) {
+        pid_t first = cluster_find("plasmon-worker", 0),
+              last  = cluster_find("plasmon-worker", 2);
+
+        store_kill(store);
+        cluster_kill(first);
+        ASSERT_EQ(kill(last, SIGSTOP), 0); /* one that cannot hand back, and might write */
+        store = store_start("60000");
+        for (int i = 0; i < DEVICES; i++) {
+            CLUSTER_OK(cluster_axpy(client, made[i], put, 0, i));
+            cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+        }
+        cluster_expect_ramp(client, put, COUNT, 5, 1);
+        ASSERT_TRUE(kill(last, 0) != 0);
+    }
+    plasmon_finish(client);
+}
+
+TEST(workers_without_a_store_end_when_its_lease_is_over)
+{
+    struct plasmon_client *client;
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    store  = store_start("300");
+    client = join();
+    cluster_expect_all(client, cluster_fill(client, COUNT, 1, 1), COUNT, 1);
+    store_kill(store);
+    for (unsigned ms = 0; cluster_count("plasmon-worker") > 0; ms += 20) {
+        ASSERT_TRUE(ms < CLUSTER_WAIT_MS);
+        (void)usleep(20000);
+    }
+    store = store_start("300"); /* finds nobody, and begins anew */
+    expect_said("head.log", "another store of its host took its place");
+    plasmon_finish(client);
+    client = join();
+    cluster_expect_all(client, cluster_fill(client, COUNT, 1, PLASMON_ANYWHERE), COUNT, 1);
+    plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+}
+
+TEST_MAIN()
