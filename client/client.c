@@ -288,6 +288,26 @@ static plasmon_status_t check_address(const char *address)
     return PLASMON_OK;
 }
 
+/* Only what goes over TCP needs them. Without all three: an error that says which one is missing. */
+static plasmon_status_t open_trust(struct plasmon_client *client,
+                                   const struct plasmon_options *options)
+{
+    const struct trust_files files = {
+        .ca   = option_or_env(options->tls_ca, "PLASMON_TLS_CA"),
+        .cert = option_or_env(options->tls_cert, "PLASMON_TLS_CERT"),
+        .key  = option_or_env(options->tls_key, "PLASMON_TLS_KEY")};
+    struct pl_err err = {0};
+    plasmon_status_t status;
+
+    if (!trust_files_given(&files) || strncmp(client->address, "unix:", 5) == 0) {
+        return PLASMON_OK;
+    }
+    status =
+        trust_source_create(&files, TRUST_ROLE_CLIENT | TRUST_ROLE_HOST | TRUST_ROLE_HEAD,
+                            &client->trust, &err);
+    return status == PLASMON_OK ? status : error_from(&err, status);
+}
+
 static plasmon_status_t make_channel(struct plasmon_client *client,
                                      const struct plasmon_options *options,
                                      uint32_t timeout_ms)
@@ -298,9 +318,13 @@ static plasmon_status_t make_channel(struct plasmon_client *client,
 
     if (client->address != NULL) {
         status = check_address(client->address);
+        if (status == PLASMON_OK) {
+            status = open_trust(client, options);
+        }
         if (status != PLASMON_OK) {
             return status;
         }
+        config.tls = client->trust;
     } else {
         status = embedded_start(&client->embedded, options, &client->shared, &err);
         if (status == PLASMON_OK) {
@@ -463,6 +487,7 @@ static void destroy(struct plasmon_client *client)
         rpc_loop_stop(client->loop);
         rpc_loop_destroy(client->loop);
     }
+    trust_source_destroy(client->trust);
     shared_finish(&client->shared); /* the store ends when its socket closes */
     embedded_finish(&client->embedded, STORE_GONE_MS);
     session_finish(client);

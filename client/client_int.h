@@ -74,6 +74,7 @@ struct plasmon_client {
     uint64_t fork_count; /* of the process that made it */
     char *address;       /* as given; NULL: private cluster */
     char *token;
+    struct trust_source *trust; /* NULL: without TLS */
     char *name_space;
     char *label;
     enum data_path path;         /* the one that is allowed; AUTO: whichever is best */

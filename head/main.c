@@ -36,6 +36,11 @@ static const struct option_text options[] = {
      "serve here: unix:/path or host:port; may be given several times"},
     {"token-file", "FILE",
      "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
+    {"tls-ca", "FILE",
+     "mutual TLS on every TCP address: certificate (PEM) of the CA that all others' are "
+     "of"},
+    {"tls-cert", "FILE", "our certificate, of role head (`plasmon cert`)"},
+    {"tls-key", "FILE", "its key, readable by us alone"},
     {"policy", "NAME", "placement: auto (default), locality, round-robin, pinned"},
     {"transfer", "ROUTE", "between devices: auto (default), peer, host, nccl"},
     {"window", "N", "launches outstanding at a worker (default 8192)"},
@@ -52,6 +57,8 @@ struct settings {
     const char *addresses[ADDRESS_MAX + 1];
     size_t address_count;
     char token[TOKEN_BYTES_MAX];
+    struct trust_files tls;
+    struct trust_source *trust; /* NULL: TCP is in the clear */
     struct serve_config config;
     int control_fd;
 };
@@ -140,6 +147,12 @@ static int apply(struct settings *settings, const char *name, char *value)
         settings->addresses[settings->address_count++] = value;
     } else if (strcmp(name, "token-file") == 0) {
         return read_token(value, settings->token);
+    } else if (strcmp(name, "tls-ca") == 0) {
+        settings->tls.ca = value;
+    } else if (strcmp(name, "tls-cert") == 0) {
+        settings->tls.cert = value;
+    } else if (strcmp(name, "tls-key") == 0) {
+        settings->tls.key = value;
     } else if (strcmp(name, "policy") == 0) {
         settings->config.policy = value;
     } else if (strcmp(name, "transfer") == 0) {
@@ -217,16 +230,34 @@ static int parse(int argc, char **argv, struct settings *settings)
     return -1;
 }
 
+static bool address_local(const char *address)
+{
+    return strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
+           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
+}
+
+static bool trust_open(struct settings *settings)
+{
+    struct pl_err err = {0};
+
+    if (!trust_files_given(&settings->tls)) {
+        return true;
+    }
+    if (trust_source_create(&settings->tls, TRUST_ROLE_HEAD, &settings->trust, &err) !=
+        PLASMON_OK) {
+        fprintf(stderr, "plasmon-head: %s\n", err.text);
+        return false;
+    }
+    return true;
+}
+
 /* Only loopback and Unix sockets without a token. */
 static bool addresses_allowed(const struct settings *settings)
 {
     for (size_t i = 0; i < settings->address_count; i++) {
         const char *address = settings->addresses[i];
-        bool local =
-            strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
-            strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
 
-        if (!local && settings->token[0] == '\0') {
+        if (!address_local(address) && settings->token[0] == '\0') {
             fprintf(stderr,
                     "plasmon-head: %s is not a loopback address, and there is no cluster "
                     "token: whoever reaches it could "
@@ -344,13 +375,24 @@ static int run(struct settings *settings)
     rpc_init();
     settings->config.addresses = settings->addresses;
     settings->config.token     = settings->token;
+    settings->config.trust     = settings->trust;
     if (rpc_loop_create(&runner.loop) != PLASMON_OK ||
         serve_create(runner.loop, &settings->config, &runner.serve, &err) != PLASMON_OK) {
         fprintf(stderr, "plasmon-head: %s\n", err.text);
         return 1;
     }
     for (size_t i = 0; i < settings->address_count; i++) {
-        pl_info("head", "listening on %s", settings->addresses[i]);
+        const char *address = settings->addresses[i];
+        bool unix_socket    = strncmp(address, "unix:", 5) == 0;
+
+        pl_info("head", "listening on %s%s", address,
+                unix_socket               ? ""
+                : settings->trust != NULL ? " (TLS, both sides with certificates)"
+                : !address_local(address)
+                    ? " (in the clear: whoever sees that network sees "
+                      "the token; --tls-ca, --tls-cert and --tls-key "
+                      "encrypt)"
+                    : "");
     }
     if (pthread_create(&watcher, NULL, watch, &runner) != 0) {
         fprintf(stderr, "plasmon-head: cannot start a thread\n");
@@ -363,6 +405,7 @@ static int run(struct settings *settings)
     serve_destroy(runner.serve);
     rpc_loop_destroy(runner.loop);
     rpc_finish();
+    trust_source_destroy(settings->trust);
     return 0;
 }
 
@@ -391,7 +434,7 @@ int main(int argc, char **argv)
     if (status >= 0) {
         return status;
     }
-    if (!addresses_allowed(&settings)) {
+    if (!addresses_allowed(&settings) || !trust_open(&settings)) {
         return 2;
     }
     return run(&settings);

@@ -176,13 +176,29 @@ static void tick(void *user)
 
 /* -------------------------------------------------------------------------------------------------- life */
 
+/* Who may call what: docs/security.md has it as a table. */
+#define ANYBODY (TRUST_ROLE_HEAD | TRUST_ROLE_HOST | TRUST_ROLE_CLIENT)
+#define HOSTS   (TRUST_ROLE_HEAD | TRUST_ROLE_HOST)
 static const struct rpc_method methods[] = {
-    {.path = "/plasmon.v1.Plasmon/Session", .accept = serve_client_accept},
-    {.path = "/plasmon.v1.Plasmon/Work", .accept = serve_worker_accept},
-    {.path = "/plasmon.v1.Plasmon/Node", .accept = serve_node_accept},
-    {.path = "/plasmon.v1.Plasmon/Status", .unary = serve_status_call},
-    {.path = "/plasmon.v1.Plasmon/Drain", .unary = serve_drain_call},
-    {.path = "/plasmon.v1.Plasmon/Functions", .unary = serve_functions_call},
+    {.path   = "/plasmon.v1.Plasmon/Session",
+     .accept = serve_client_accept,
+     .roles  = ANYBODY},
+    {.path          = "/plasmon.v1.Plasmon/Work",
+     .accept        = serve_worker_accept,
+     .roles         = HOSTS,
+     .whole_cluster = true},
+    {.path          = "/plasmon.v1.Plasmon/Node",
+     .accept        = serve_node_accept,
+     .roles         = HOSTS,
+     .whole_cluster = true},
+    {.path = "/plasmon.v1.Plasmon/Status", .unary = serve_status_call, .roles = ANYBODY},
+    {.path          = "/plasmon.v1.Plasmon/Drain",
+     .unary         = serve_drain_call,
+     .roles         = HOSTS,
+     .whole_cluster = true},
+    {.path  = "/plasmon.v1.Plasmon/Functions",
+     .unary = serve_functions_call,
+     .roles = ANYBODY},
 };
 
 plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
@@ -192,6 +208,7 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
     struct rpc_server_config server = {
         .addresses         = config->addresses,
         .token             = config->token,
+        .tls               = config->trust,
         .methods           = methods,
         .method_count      = PL_COUNT(methods),
         .user              = serve,

@@ -93,6 +93,7 @@ struct serve_status {
 struct serve_config {
     const char *const *addresses; /* NULL-terminated; may be NULL */
     const char *token;
+    struct trust_source *trust; /* NULL: TCP in the clear; lent */
     const char *policy;
     enum head_transfer transfer;
     bool embedded;

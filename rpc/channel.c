@@ -16,7 +16,8 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 
-#define CHANNEL_EXPLAIN_MS 100u
+#define CHANNEL_EXPLAIN_MS  100u
+#define CHANNEL_MISTRUST_MS 500u
 
 /* study: keepalive finds a frozen peer in 15 s; without max_pings 0 it stops after two pings on a silent stream. */
 static const struct {
@@ -41,12 +42,17 @@ static const struct {
     {"grpc.max_send_message_length", -1},
 };
 
-static grpc_channel *channel_connect(const struct rpc_channel_config *config, int bytes_max)
+/* fd: used when there is no target. */
+static grpc_channel *channel_connect(const struct rpc_channel *channel, int fd,
+                                     const struct trust_pems *pems)
 {
-    grpc_channel_credentials *insecure = grpc_insecure_credentials_create();
+    grpc_channel_credentials *credentials = pems != NULL
+                                                ? rpc_tls_channel_credentials(pems)
+                                                : grpc_insecure_credentials_create();
+    int bytes_max = (int)pl_min_u64(channel->message_bytes_max, INT32_MAX);
     grpc_arg args[PL_COUNT(channel_args) + 1];
     grpc_channel_args list = {.num_args = PL_COUNT(args), .args = args};
-    grpc_channel *channel;
+    grpc_channel *core;
 
     for (size_t i = 0; i < PL_COUNT(args); i++) {
         bool last = i == PL_COUNT(channel_args);
@@ -57,11 +63,10 @@ static grpc_channel *channel_connect(const struct rpc_channel_config *config, in
         args[i].value.integer = last ? bytes_max : channel_args[i].value;
     }
 
-    channel = config->target != NULL
-                  ? grpc_channel_create(config->target, insecure, &list)
-                  : grpc_channel_create_from_fd("localhost", config->fd, insecure, &list);
-    grpc_channel_credentials_release(insecure);
-    return channel;
+    core = fd < 0 ? grpc_channel_create(channel->target, credentials, &list)
+                  : grpc_channel_create_from_fd("localhost", fd, credentials, &list);
+    grpc_channel_credentials_release(credentials);
+    return core;
 }
 
 /* ------------------------------------------------------------------------------------------ life */
@@ -71,12 +76,13 @@ static void channel_free(struct rpc_channel *channel)
     if (channel->has_token) {
         grpc_slice_unref(channel->metadata.value);
     }
+    trust_pems_release(channel->pems);
     pl_mutex_finish(&channel->lock);
     pl_free(channel->target);
     pl_free(channel);
 }
 
-static void channel_watch(struct rpc_channel *channel)
+static void channel_watch_locked(struct rpc_channel *channel)
 {
     grpc_connectivity_state now =
         grpc_channel_check_connectivity_state(channel->channel, 0);
@@ -95,7 +101,7 @@ static void channel_watched(struct rpc_tag *tag, bool ok)
     pl_mutex_lock(&channel->lock);
     destroyed = channel->destroyed;
     if (!destroyed) {
-        channel_watch(channel);
+        channel_watch_locked(channel);
     }
     pl_mutex_unlock(&channel->lock);
 
@@ -149,8 +155,10 @@ plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
         goto err_free;
     }
 
-    channel->loop              = loop;
-    channel->watched           = config->target != NULL;
+    channel->loop    = loop;
+    channel->watched = config->target != NULL;
+    channel->tcp     = config->target != NULL && strncmp(config->target, "unix:", 5) != 0;
+    channel->tls     = channel->tcp ? config->tls : NULL;
     channel->watch_tag.fn      = channel_watched;
     channel->message_bytes_max = config->message_bytes_max != 0 ? config->message_bytes_max
                                                                 : RPC_MESSAGE_BYTES_DEFAULT;
@@ -173,12 +181,12 @@ plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
         }
     }
 
-    channel->channel =
-        channel_connect(config, (int)pl_min_u64(channel->message_bytes_max, INT32_MAX));
-    *out_channel = channel; /* before the watch can come back */
+    channel->pems    = channel->tls != NULL ? trust_source_get(channel->tls) : NULL;
+    channel->channel = channel_connect(channel, fd, channel->pems);
+    *out_channel     = channel; /* before the watch can come back */
     if (channel->watched) {
         pl_mutex_lock(&channel->lock);
-        channel_watch(channel);
+        channel_watch_locked(channel);
         pl_mutex_unlock(&channel->lock);
     }
     return PLASMON_OK;
@@ -202,9 +210,9 @@ void rpc_channel_destroy(struct rpc_channel *channel)
         return;
     }
 
-    core    = channel->channel;
     watched = channel->watched;
     pl_mutex_lock(&channel->lock);
+    core               = channel->channel;
     channel->destroyed = true;
     pl_mutex_unlock(&channel->lock);
 
@@ -218,12 +226,72 @@ grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *
                             const char *path, gpr_timespec deadline)
 {
     grpc_slice method = grpc_slice_from_copied_string(path);
-    grpc_call *call =
-        grpc_channel_create_call(channel->channel, NULL, GRPC_PROPAGATE_DEFAULTS, queue,
-                                 method, NULL, deadline, NULL);
+    grpc_call *call;
 
+    pl_mutex_lock(&channel->lock); /* it may be about to be replaced */
+    call = grpc_channel_create_call(channel->channel, NULL, GRPC_PROPAGATE_DEFAULTS, queue,
+                                    method, NULL, deadline, NULL);
+    pl_mutex_unlock(&channel->lock);
     grpc_slice_unref(method);
     return call;
+}
+
+/*
+ * Credentials are for the life of the core's channel, so new ones need a new channel. Calls of the old one have a hold on it; its
+ * watch comes back when it is destroyed, and goes on with the new one.
+ */
+void rpc_channel_refresh(struct rpc_channel *channel)
+{
+    struct trust_pems *fresh = channel->tls != NULL ? trust_source_get(channel->tls) : NULL;
+    grpc_channel *core       = NULL;
+
+    pl_mutex_lock(&channel->lock);
+    if (fresh != NULL && fresh != channel->pems) {
+        struct trust_pems *old = channel->pems;
+
+        core             = channel->channel;
+        channel->channel = channel_connect(channel, -1, fresh);
+        channel->pems    = fresh;
+        fresh            = old;
+    }
+    pl_mutex_unlock(&channel->lock);
+    trust_pems_release(fresh);
+    if (core != NULL) {
+        grpc_channel_destroy(core);
+    }
+}
+
+bool rpc_channel_ready(struct rpc_channel *channel)
+{
+    bool ready;
+
+    if (!channel->watched) {
+        return true;
+    }
+    pl_mutex_lock(&channel->lock);
+    ready =
+        grpc_channel_check_connectivity_state(channel->channel, 0) == GRPC_CHANNEL_READY;
+    pl_mutex_unlock(&channel->lock);
+    return ready;
+}
+
+plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t timeout_ms,
+                                      struct pl_err *err)
+{
+    struct trust_pems *pems = NULL;
+    plasmon_status_t status;
+
+    if (!channel->tcp || rpc_channel_ready(channel)) {
+        return PLASMON_OK;
+    }
+    pl_mutex_lock(&channel->lock);
+    if (channel->pems != NULL) {
+        pems = trust_pems_hold(channel->pems);
+    }
+    pl_mutex_unlock(&channel->lock);
+    status = trust_probe(channel->target, pems, timeout_ms, err);
+    trust_pems_release(pems);
+    return status;
 }
 
 grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready)
@@ -329,12 +397,6 @@ static plasmon_status_t unary_answer(struct channel_unary *unary, uint8_t **out_
     return copy != NULL ? PLASMON_OK : PLASMON_ENOMEM;
 }
 
-static bool channel_ready(struct rpc_channel *channel)
-{
-    return !channel->watched ||
-           grpc_channel_check_connectivity_state(channel->channel, 0) == GRPC_CHANNEL_READY;
-}
-
 plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
                                 const uint8_t *bytes, size_t length, uint32_t timeout_ms,
                                 uint8_t **out_bytes, size_t *out_length, struct pl_err *err)
@@ -353,17 +415,20 @@ plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
 
     unary_start(&unary, channel, path, timeout_ms);
     unary_run(&unary, channel, rpc_buffer_of(buffer), true);
-    status = rpc_status_of_call(unary.code, &unary.trailing, channel_ready(channel));
+    status = rpc_status_of_call(unary.code, &unary.trailing, rpc_channel_ready(channel));
     if (status == PLASMON_OK) {
         status = unary_answer(&unary, out_bytes, out_length);
         if (status != PLASMON_OK) {
             (void)pl_err_set(err, status, "%s: the answer cannot be read", path);
         }
-    } else if (unary.code == GRPC_STATUS_DEADLINE_EXCEEDED && !channel_ready(channel)) {
+    } else if (unary.code == GRPC_STATUS_DEADLINE_EXCEEDED && !rpc_channel_ready(channel)) {
         struct pl_err cause;
 
-        rpc_channel_explain(channel, &cause, timeout_ms);
-        status = pl_err_set(err, PLASMON_ECONNECT, "%s", cause.text);
+        status = rpc_channel_mistrust(channel, CHANNEL_MISTRUST_MS, &cause);
+        if (status == PLASMON_OK) {
+            rpc_channel_explain(channel, &cause, timeout_ms);
+        }
+        status = pl_err_set(err, cause.status, "%s", cause.text);
     } else {
         why = rpc_text_of_slice(unary.details);
         (void)pl_err_set(err, status, "%s", why != NULL ? why : "");

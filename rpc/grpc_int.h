@@ -119,6 +119,8 @@ struct rpc_stream_grpc {
     bool connected; /* the server answered */
     struct rpc_timer connect;
     uint32_t connect_timeout_ms;
+    uint32_t doubt_ms; /* of these, until the first look at why it takes so long */
+    bool doubted;
     grpc_metadata_array initial;
     grpc_metadata_array trailing;
     grpc_status_code code;
@@ -157,16 +159,25 @@ void rpc_stream_server_finish(struct rpc_stream_grpc *stream);
 
 struct rpc_channel {
     struct rpc_loop *loop;
-    grpc_channel *channel;
-    char *target; /* for error texts */
+    char *target;             /* for error texts */
+    bool tcp;                 /* there is a target, and it is no Unix socket */
+    struct trust_source *tls; /* NULL: in the clear; only with tcp */
     size_t message_bytes_max;
     bool watched; /* not those over a descriptor: the core has no states for them */
     grpc_metadata metadata; /* authorization, if has_token */
     bool has_token;
     struct rpc_tag watch_tag;
-    struct pl_mutex lock; /* rank PL_RANK_RPC */
-    bool destroyed;       /* guarded; the watch, when it comes back, frees */
+    struct pl_mutex lock;    /* rank PL_RANK_RPC; guards what follows */
+    grpc_channel *channel;   /* replaced when there are new certificates */
+    struct trust_pems *pems; /* held: what it was made with; NULL: in the clear */
+    bool destroyed;          /* the watch, when it comes back, frees */
 };
+/* From now on with the certificates that are in the files now. Before a stream is opened. */
+void rpc_channel_refresh(struct rpc_channel *channel);
+bool rpc_channel_ready(struct rpc_channel *channel);
+/* EAUTH: one side does not trust the other, and why. OK: that is not it. Blocks, at most for timeout_ms. */
+plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t timeout_ms,
+                                      struct pl_err *err);
 /* A call for `path`, and the op that sends its first metadata. */
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *queue,
                             const char *path, gpr_timespec deadline);
@@ -177,8 +188,17 @@ void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
 
 /* ------------------------------------------------------------------------------------------ servers */
 
+/* What the core was given last for one address, so that it is told of new certificates only. */
+struct rpc_tls_listener {
+    struct trust_source *source; /* lent; NULL: in the clear */
+    struct pl_mutex
+        lock; /* rank PL_RANK_RPC; guards pems, since the core asks on threads of its own */
+    struct trust_pems *pems; /* held */
+};
+
 struct rpc_address {
-    char *text;  /* owned */
+    char *text; /* owned */
+    struct rpc_tls_listener tls;
     int port;    /* 0: unix */
     int lock_fd; /* unix path: held flock, -1 */
     char *lock_path;
@@ -191,6 +211,8 @@ struct rpc_server_method {
     plasmon_status_t (*accept)(void *user, struct rpc_stream *stream, struct pl_err *err);
     void (*unary)(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
     void *user;
+    uint32_t roles;
+    bool whole_cluster;
     bool open_to_all; /* health: no token needed */
     void *handle;     /* of the core */
 };
@@ -198,7 +220,9 @@ struct rpc_server_method {
 struct rpc_server {
     struct rpc_loop *loop;
     grpc_server *server;
-    char *token; /* owned; "" : none needed */
+    char *token;               /* owned; "" : none needed */
+    const char *const *tokens; /* lent; NULL: no more */
+    struct trust_source *tls;  /* lent; NULL: in the clear */
     size_t message_bytes_max;
     uint32_t streams_max;
     struct rpc_server_method *methods; /* the user's, then health */
@@ -219,7 +243,7 @@ struct rpc_server {
 };
 
 /* Listen on `text`; EADDRINUSE, EPERM, ... with the address in err. */
-plasmon_status_t rpc_address_listen(struct rpc_address *address, grpc_server *server,
+plasmon_status_t rpc_address_listen(struct rpc_address *address, struct rpc_server *server,
                                     const char *text, struct pl_err *err) PL_MUST_CHECK;
 void rpc_address_finish(struct rpc_address *address);
 
@@ -229,9 +253,20 @@ void rpc_server_accept_stream(struct rpc_server_method *method, grpc_call *call,
 void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *call,
                              const grpc_metadata_array *metadata,
                              grpc_byte_buffer *payload);
-/* NULL when the call may go on, else why not. */
-const char *rpc_server_token_wrong(const struct rpc_server_method *method,
-                                   const char *token);
+/*
+ * May this call go on? By its token and the certificate behind its connection. EAUTH: why not, and what to do. *out_identity is owned; NULL:
+ * there is none.
+ */
+plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_call *call,
+                                  const char *token, int *out_token_index,
+                                  struct trust_identity **out_identity, struct pl_err *err);
+/* ---- tls.c */
+/* The listener must stay until the core's server is destroyed. */
+grpc_server_credentials *rpc_tls_server_credentials(struct rpc_tls_listener *listener);
+grpc_channel_credentials *rpc_tls_channel_credentials(const struct trust_pems *pems);
+/* Of the other side of a call. *out_identity NULL: not over TLS. EAUTH: its certificate cannot be read. */
+plasmon_status_t rpc_tls_identity(grpc_call *call, struct trust_identity **out_identity,
+                                  struct pl_err *err);
 /* Ends a call that nobody else knows of. Takes it. */
 void rpc_server_refuse(struct rpc_server *server, grpc_call *call, grpc_status_code code,
                        plasmon_status_t status, const char *why);

@@ -2,6 +2,8 @@
  * rpc: gRPC C core behind a small face. Bidirectional streams of messages and unary calls; one completion queue and one
  * thread a loop, so that all callbacks of a loop are serial. No policy: what a message means is wire/'s business.
  *
+ * TLS is for TCP: Unix sockets and given descriptors stay within a host, and what guards them is who may open them.
+ *
  * rpc/loopback.c implements the same rpc_stream face inside one process without gRPC, for the thread sanitizer.
  *
  * Threads: callbacks run on the loop's thread. rpc_stream_send, rpc_loop_post and rpc_stream_close: any thread.
@@ -15,6 +17,7 @@
 
 #include "base/base.h"
 #include "base/str.h"
+#include "trust/trust.h"
 
 /* ------------------------------------------------------------------------------------------------ loops */
 
@@ -67,6 +70,12 @@ bool rpc_stream_idle(struct rpc_stream *stream); /* nothing in flight, nothing q
 void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why);
 /* The peer's bearer token as it came in the metadata, or "". Server side, valid from `accept` on. */
 const char *rpc_stream_token(struct rpc_stream *stream);
+/* Which of the server's tokens that was: rpc_server_config.tokens[index]; RPC_TOKEN_CLUSTER; RPC_TOKEN_NONE: none is needed. */
+#define RPC_TOKEN_CLUSTER (-1)
+#define RPC_TOKEN_NONE    (-2)
+int rpc_stream_token_index(struct rpc_stream *stream);
+/* Whom the peer's certificate names; NULL: it came without TLS, over a socket of this host. Server side. */
+const struct trust_identity *rpc_stream_identity(struct rpc_stream *stream);
 const char *
 rpc_stream_peer(struct rpc_stream *stream); /* "unix:", "ipv4:127.0.0.1:4711", "fd:" */
 void rpc_stream_set_user(struct rpc_stream *stream, const struct rpc_stream_ops *ops,
@@ -82,12 +91,19 @@ struct rpc_method {
     plasmon_status_t (*accept)(void *user, struct rpc_stream *stream, struct pl_err *err);
     /* Unary methods: answer now or later with rpc_unary_reply/rpc_unary_fail. */
     void (*unary)(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
+    uint32_t roles; /* TRUST_ROLE_: whose certificates are good for it; 0: any's */
+    bool
+        whole_cluster; /* not for those who are confined to a namespace, by token or certificate */
 };
 struct rpc_server_config {
     const char *const *
         addresses; /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
     const char
-        *token; /* "" or NULL: none needed. Else every call but health must carry it */
+        *token; /* "" or NULL: none needed. Else every call but health must carry it .. */
+    const char *const *
+        tokens; /* .. or one of these, confined; NULL-terminated; NULL: none. Lent until destroyed */
+    struct trust_source
+        *tls; /* NULL: TCP is in the clear. Lent until the server is destroyed */
     const struct rpc_method *methods;
     size_t method_count;
     void *user;
@@ -112,6 +128,8 @@ void rpc_unary_reply(struct rpc_unary *call, uint8_t *buffer,
                      size_t length); /* takes buffer */
 void rpc_unary_fail(struct rpc_unary *call, plasmon_status_t status, const char *why);
 const char *rpc_unary_token(struct rpc_unary *call);
+int rpc_unary_token_index(struct rpc_unary *call);
+const struct trust_identity *rpc_unary_identity(struct rpc_unary *call);
 
 /* ------------------------------------------------------------------------------------------------ client */
 
@@ -121,6 +139,7 @@ struct rpc_channel_config {
     int fd;                   /* used when target is NULL; taken */
     const char *token;        /* NULL: none */
     size_t message_bytes_max; /* 0: 8 MiB */
+    struct trust_source *tls; /* NULL: in the clear. Lent until the channel is destroyed */
 };
 plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
                                     const struct rpc_channel_config *config,
@@ -128,7 +147,10 @@ plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
 void rpc_channel_destroy(
     struct rpc_channel
         *channel); /* after its streams closed; any thread, before its loop is destroyed */
-/* Connecting happens in the background (wait-for-ready up to connect_timeout_ms, then closed with ECONNECT and the cause). */
+/*
+ * Connecting happens in the background (wait-for-ready up to connect_timeout_ms, then closed with ECONNECT and the cause). When one side does
+ * not trust the other, waiting does not help: closed with EAUTH and the cause, soon.
+ */
 plasmon_status_t rpc_stream_open(struct rpc_channel *channel, const char *path,
                                  uint32_t connect_timeout_ms,
                                  const struct rpc_stream_ops *ops, void *user,

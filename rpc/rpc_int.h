@@ -96,7 +96,9 @@ struct rpc_stream {
     const struct rpc_stream_ops *ops;
     void *user;
     char *token; /* owned; NULL: none */
-    char *peer;  /* owned */
+    int token_index;
+    struct trust_identity *identity; /* owned; NULL: none */
+    char *peer;                      /* owned */
 };
 
 /* One message that waits to be sent. The bytes given to the user are `bytes`. */

@@ -66,14 +66,72 @@ static grpc_server *server_create_core(const struct rpc_server *server)
     return grpc_server_create(&channel_args, NULL);
 }
 
-const char *rpc_server_token_wrong(const struct rpc_server_method *method,
-                                   const char *token)
+/* Which token it is; all are looked at, whichever it is. false: none of ours, and one is needed. */
+static bool server_token_find(const struct rpc_server *server, const char *token,
+                              int *out_index)
 {
-    if (method->open_to_all || method->server->token[0] == '\0' ||
-        rpc_token_equal(method->server->token, token != NULL ? token : "")) {
-        return NULL;
+    bool found = server->token[0] != '\0' && rpc_token_equal(server->token, token);
+
+    *out_index = found ? RPC_TOKEN_CLUSTER : RPC_TOKEN_NONE;
+    for (int i = 0; server->tokens != NULL && server->tokens[i] != NULL; i++) {
+        if (rpc_token_equal(server->tokens[i], token) && !found) {
+            found      = true;
+            *out_index = i;
+        }
     }
-    return "missing or wrong cluster token: set PLASMON_TOKEN or --token-file";
+    return found || server->token[0] == '\0';
+}
+
+static plasmon_status_t server_check_roles(const struct rpc_server_method *method,
+                                           const struct trust_identity *identity,
+                                           struct pl_err *err)
+{
+    char has[TRUST_ROLES_BYTES], wants[TRUST_ROLES_BYTES];
+
+    if (identity == NULL || method->roles == 0 || (identity->roles & method->roles) != 0) {
+        return PLASMON_OK;
+    }
+    return pl_err_set(
+        err, PLASMON_EAUTH,
+        "the certificate of '%s' (--tls-cert, PLASMON_TLS_CERT) is for %s, and "
+        "%s is for %s: `plasmon cert issue DIR NAME --role ..` makes one that is",
+        identity->name, trust_roles_text(identity->roles, has), method->path,
+        trust_roles_text(method->roles, wants));
+}
+
+plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_call *call,
+                                  const char *token, int *out_token_index,
+                                  struct trust_identity **out_identity, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    *out_identity    = NULL;
+    *out_token_index = RPC_TOKEN_NONE;
+    if (method->open_to_all) {
+        return PLASMON_OK;
+    }
+    status = rpc_tls_identity(call, out_identity, err);
+    if (status == PLASMON_OK) {
+        status = server_check_roles(method, *out_identity, err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (!server_token_find(method->server, token != NULL ? token : "", out_token_index)) {
+        return pl_err_set(
+            err, PLASMON_EAUTH,
+            "missing or wrong cluster token: set PLASMON_TOKEN or --token-file");
+    }
+    if (method->whole_cluster &&
+        (*out_token_index >= 0 ||
+         (*out_identity != NULL && (*out_identity)->name_space[0] != '\0'))) {
+        return pl_err_set(
+            err, PLASMON_EAUTH,
+            "%s is for those of the whole cluster, and this token or certificate "
+            "is one namespace's: give the cluster's (--token-file, --tls-cert)",
+            method->path);
+    }
+    return PLASMON_OK;
 }
 
 /* ------------------------------------------------------------------------------------------ refusing */
@@ -222,11 +280,13 @@ static plasmon_status_t server_set_methods(struct rpc_server *server,
 
         assert((config->methods[i].accept == NULL) != (config->methods[i].unary == NULL));
         *method = (struct rpc_server_method){
-            .server    = server,
-            .path_copy = pl_strdup(config->methods[i].path),
-            .accept    = config->methods[i].accept,
-            .unary     = config->methods[i].unary,
-            .user      = config->user,
+            .server        = server,
+            .path_copy     = pl_strdup(config->methods[i].path),
+            .accept        = config->methods[i].accept,
+            .unary         = config->methods[i].unary,
+            .user          = config->user,
+            .roles         = config->methods[i].roles,
+            .whole_cluster = config->methods[i].whole_cluster,
         };
         if (method->path_copy == NULL) {
             return PLASMON_ENOMEM;
@@ -274,7 +334,7 @@ static plasmon_status_t server_listen(struct rpc_server *server,
     while (server->address_count < count) {
         size_t i = server->address_count++;
         plasmon_status_t status =
-            rpc_address_listen(&server->addresses[i], server->server, addresses[i], err);
+            rpc_address_listen(&server->addresses[i], server, addresses[i], err);
 
         if (status != PLASMON_OK) {
             return status;
@@ -311,6 +371,8 @@ plasmon_status_t rpc_server_create(struct rpc_loop *loop,
     }
 
     server->loop              = loop;
+    server->tokens            = config->tokens;
+    server->tls               = config->tls;
     server->message_bytes_max = config->message_bytes_max != 0 ? config->message_bytes_max
                                                                : RPC_MESSAGE_BYTES_DEFAULT;
     server->streams_max =

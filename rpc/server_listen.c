@@ -129,16 +129,23 @@ static plasmon_status_t address_explain(const char *text, struct pl_err *err)
                       strerror(error));
 }
 
-plasmon_status_t rpc_address_listen(struct rpc_address *address, grpc_server *server,
+plasmon_status_t rpc_address_listen(struct rpc_address *address, struct rpc_server *server,
                                     const char *text, struct pl_err *err)
 {
     const char *path = address_unix_path(text);
-    grpc_server_credentials *insecure;
+    grpc_server_credentials *credentials;
     plasmon_status_t status;
 
     *address = (struct rpc_address){.lock_fd = -1, .text = pl_strdup(text)};
     if (address->text == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
+    }
+    if (path == NULL && server->tls != NULL) {
+        status = pl_mutex_init(&address->tls.lock, PL_RANK_RPC);
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status, "out of host memory");
+        }
+        address->tls.source = server->tls;
     }
     if (path != NULL) {
         status = address_guard(address, path, err);
@@ -147,9 +154,10 @@ plasmon_status_t rpc_address_listen(struct rpc_address *address, grpc_server *se
         }
     }
 
-    insecure      = grpc_insecure_server_credentials_create();
-    address->port = grpc_server_add_http2_port(server, text, insecure);
-    grpc_server_credentials_release(insecure);
+    credentials   = address->tls.source != NULL ? rpc_tls_server_credentials(&address->tls)
+                                                : grpc_insecure_server_credentials_create();
+    address->port = grpc_server_add_http2_port(server->server, text, credentials);
+    grpc_server_credentials_release(credentials);
     if (address->port == 0) {
         return address_explain(text, err);
     }
@@ -167,6 +175,10 @@ void rpc_address_finish(struct rpc_address *address)
     if (address->lock_fd >= 0) {
         (void)unlink(address->lock_path); /* while it is locked: see address_same_file() */
         pl_fd_close(&address->lock_fd);
+    }
+    if (address->tls.source != NULL) {
+        trust_pems_release(address->tls.pems);
+        pl_mutex_finish(&address->tls.lock);
     }
     pl_free(address->lock_path);
     pl_free(address->text);

@@ -13,7 +13,9 @@ struct rpc_unary {
     struct rpc_server *server;
     grpc_call *call;
     char *token;
-    struct pl_list link; /* in server->unaries */
+    int token_index;
+    struct trust_identity *identity; /* NULL: none */
+    struct pl_list link;             /* in server->unaries */
     struct rpc_tag end_tag;
     struct rpc_tag answer_tag;
     int cancelled;
@@ -31,6 +33,16 @@ const char *rpc_unary_token(struct rpc_unary *call)
     return call->token != NULL ? call->token : "";
 }
 
+int rpc_unary_token_index(struct rpc_unary *call)
+{
+    return call->token_index;
+}
+
+const struct trust_identity *rpc_unary_identity(struct rpc_unary *call)
+{
+    return call->identity;
+}
+
 static void unary_batch_done(struct rpc_unary *call)
 {
     if (--call->batches > 0) {
@@ -39,6 +51,7 @@ static void unary_batch_done(struct rpc_unary *call)
     pl_list_remove(&call->link);
     grpc_call_unref(call->call);
     pl_free(call->token);
+    pl_free(call->identity);
     pl_free(call);
 }
 
@@ -102,11 +115,13 @@ void rpc_unary_abandon(struct rpc_unary *call)
 static void unary_dispatch(struct rpc_server_method *method, struct rpc_unary *call,
                            grpc_byte_buffer *payload)
 {
-    const char *wrong = rpc_server_token_wrong(method, call->token);
+    struct pl_err err       = {0};
+    plasmon_status_t status = rpc_server_check(method, call->call, call->token,
+                                               &call->token_index, &call->identity, &err);
     struct rpc_received received;
 
-    if (wrong != NULL) {
-        rpc_unary_fail(call, PLASMON_EAUTH, wrong);
+    if (status != PLASMON_OK) {
+        rpc_unary_fail(call, status, err.text);
         return;
     }
     if (method->server->closing) {

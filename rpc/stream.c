@@ -23,6 +23,16 @@ const char *rpc_stream_token(struct rpc_stream *stream)
     return stream->token != NULL ? stream->token : "";
 }
 
+int rpc_stream_token_index(struct rpc_stream *stream)
+{
+    return stream->token_index;
+}
+
+const struct trust_identity *rpc_stream_identity(struct rpc_stream *stream)
+{
+    return stream->identity;
+}
+
 const char *rpc_stream_peer(struct rpc_stream *stream)
 {
     return stream->peer != NULL ? stream->peer : "";

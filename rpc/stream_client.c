@@ -4,12 +4,17 @@
  * The call waits for a connection as long as it takes (wait-for-ready), which keeps the core from failing it while a server
  * restarts; how long is allowed is the connect timer's business, since a deadline of the call would bound the whole stream.
  * "Connected" is when the server's first metadata came: then it accepted the stream.
+ *
+ * What does not connect soon over TCP is looked at once: is it that one side does not trust the other? That does not pass by waiting.
  */
 #include "rpc/grpc_int.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
+
+#define CLIENT_DOUBT_MS    300u /* then a connection that can be is there, as a rule */
+#define CLIENT_MISTRUST_MS 500u
 
 static void client_first(struct rpc_tag *tag, bool ok)
 {
@@ -50,8 +55,18 @@ static void client_connect_timeout(struct rpc_timer *timer)
 {
     struct rpc_stream_grpc *stream =
         pl_container_of(timer, struct rpc_stream_grpc, connect);
+    uint32_t rest = stream->connect_timeout_ms - stream->doubt_ms;
     struct pl_err err;
 
+    if (rpc_channel_mistrust(stream->channel, CLIENT_MISTRUST_MS, &err) != PLASMON_OK) {
+        rpc_stream_close(&stream->base, err.status, err.text);
+        return;
+    }
+    if (rest > 0 && !stream->doubted) {
+        stream->doubted = true;
+        rpc_timer_arm(stream->base.loop, timer, rest);
+        return;
+    }
     rpc_channel_explain(stream->channel, &err, stream->connect_timeout_ms);
     rpc_stream_close(&stream->base, PLASMON_ECONNECT, err.text);
 }
@@ -116,12 +131,16 @@ plasmon_status_t rpc_stream_open(struct rpc_channel *channel, const char *path,
     grpc_metadata_array_init(&stream->trailing);
     rpc_timer_init(&stream->connect, client_connect_timeout);
     rpc_stream_set_user(&stream->base, ops, user);
+    stream->doubt_ms = channel->tcp && connect_timeout_ms > CLIENT_DOUBT_MS
+                           ? CLIENT_DOUBT_MS
+                           : connect_timeout_ms;
+    rpc_channel_refresh(channel);
     stream->call = rpc_channel_call(channel, rpc_loop_queue(channel->loop), path,
                                     gpr_inf_future(GPR_CLOCK_MONOTONIC));
 
     *out_stream = &stream->base; /* before a callback can run */
     pl_mutex_lock(&stream->lock);
-    rpc_timer_arm(channel->loop, &stream->connect, connect_timeout_ms);
+    rpc_timer_arm(channel->loop, &stream->connect, stream->doubt_ms);
     client_start_locked(stream);
     pl_mutex_unlock(&stream->lock);
     return PLASMON_OK;

@@ -276,6 +276,7 @@ static void stream_free(struct rpc_stream_grpc *stream)
     pl_mutex_finish(&stream->lock);
     pl_free(stream->why);
     pl_free(stream->base.token);
+    pl_free(stream->base.identity);
     pl_free(stream->base.peer);
     pl_free(stream);
 }

@@ -100,11 +100,12 @@ static void server_start_locked(struct rpc_stream_grpc *stream)
 static plasmon_status_t server_admit(struct rpc_stream_grpc *stream,
                                      struct rpc_server_method *method, struct pl_err *err)
 {
-    const char *wrong = rpc_server_token_wrong(method, stream->base.token);
-    plasmon_status_t status;
+    plasmon_status_t status =
+        rpc_server_check(method, stream->call, stream->base.token,
+                         &stream->base.token_index, &stream->base.identity, err);
 
-    if (wrong != NULL) {
-        return pl_err_set(err, PLASMON_EAUTH, "%s", wrong);
+    if (status != PLASMON_OK) {
+        return status;
     }
     if (stream->owner->closing) {
         return pl_err_set(err, PLASMON_ECLOSED, "the server is shutting down");

@@ -71,34 +71,14 @@ const char *store_bulk_address(const char *option, const char *head, char *out)
     return address_towards(host, out) && !is_loopback(out) ? out : "none";
 }
 
-static plasmon_status_t file_check(const char *option, const char *path, struct pl_err *err)
-{
-    return access(path, R_OK) == 0 ? PLASMON_OK
-                                   : pl_err_set(err, pl_status_from_errno(errno),
-                                                "%s %s: %s", option, path, strerror(errno));
-}
-
 plasmon_status_t store_bulk_check(const struct store_options *options, struct pl_err *err)
 {
     bool tls =
         options->tls_cert != NULL || options->tls_key != NULL || options->tls_ca != NULL;
     char room[STORE_BULK_ADDRESS_BYTES];
-    plasmon_status_t status = PLASMON_OK;
     const char *address;
 
-    if (tls && (options->tls_cert == NULL || options->tls_key == NULL ||
-                options->tls_ca == NULL)) {
-        return pl_err_set(err, PLASMON_EINVAL,
-                          "--tls-cert, --tls-key and --tls-ca belong together");
-    }
-    if (tls) {
-        status = file_check("--tls-cert", options->tls_cert, err);
-        if (status == PLASMON_OK) {
-            status = file_check("--tls-key", options->tls_key, err);
-        }
-        return status == PLASMON_OK ? file_check("--tls-ca", options->tls_ca, err) : status;
-    }
-    if (options->embedded || options->bulk_plain) {
+    if (tls || options->embedded || options->bulk_plain) {
         return PLASMON_OK;
     }
     address = store_bulk_address(options->bulk_address, options->head, room);

@@ -65,7 +65,8 @@ static plasmon_status_t log_open(const struct store_options *options, struct pl_
     return PLASMON_OK;
 }
 
-static int run(const struct store_options *options, const char *token)
+static int run(const struct store_options *options, const char *token,
+               struct trust_source *trust)
 {
     struct store_node *node = NULL;
     struct store_uplink uplink;
@@ -73,7 +74,7 @@ static int run(const struct store_options *options, const char *token)
     int exit_status;
 
     rpc_init();
-    if (store_node_create(options, token, &node, &uplink, &err) != PLASMON_OK) {
+    if (store_node_create(options, token, trust, &node, &uplink, &err) != PLASMON_OK) {
         pl_error("store", "%s", err.text);
         rpc_finish();
         return 1;
@@ -84,9 +85,24 @@ static int run(const struct store_options *options, const char *token)
     return exit_status;
 }
 
+/* One set of files for what goes to the head and for what goes between machines. */
+static plasmon_status_t trust_open(const struct store_options *options,
+                                   struct trust_source **out_trust, struct pl_err *err)
+{
+    struct trust_files files = {
+        .ca = options->tls_ca, .cert = options->tls_cert, .key = options->tls_key};
+
+    *out_trust = NULL;
+    return trust_files_given(&files)
+               ? trust_source_create(&files, TRUST_ROLE_HOST, out_trust, err)
+               : PLASMON_OK;
+}
+
 int main(int argc, char **argv)
 {
     static char token[TOKEN_BYTES_MAX];
+    struct trust_source *trust;
+    int exit_status;
     struct store_options options;
     struct pl_err err;
 
@@ -104,12 +120,15 @@ int main(int argc, char **argv)
     }
     if (log_open(&options, &err) != PLASMON_OK ||
         token_read(options.token_file, token, &err) != PLASMON_OK ||
-        store_bulk_check(&options, &err) != PLASMON_OK) {
+        store_bulk_check(&options, &err) != PLASMON_OK ||
+        trust_open(&options, &trust, &err) != PLASMON_OK) {
         (void)fprintf(stderr, "plasmon-store: %s\n", err.text);
         return 2;
     }
 
     store_process_prepare(&options);
     pl_fault_from_env("store");
-    return run(&options, token);
+    exit_status = run(&options, token, trust);
+    trust_source_destroy(trust);
+    return exit_status;
 }

@@ -55,6 +55,7 @@ struct store_node {
     /* Constant after start(). */
     const struct store_options *options;
     const char *token;
+    struct trust_source *trust; /* NULL: in the clear; lent */
     char host_id[PL_HOST_ID_BYTES];
     char name[256];
     char store_socket[128];
@@ -542,6 +543,7 @@ static void node_connect(struct store_node *node)
         .fd                = -1,
         .token             = node->token[0] != '\0' ? node->token : NULL,
         .message_bytes_max = COMMAND_BYTES_MAX,
+        .tls               = node->trust,
     };
     plasmon_status_t status;
 
@@ -627,7 +629,7 @@ static plasmon_status_t node_start(void *user, const char *name, const char *sto
 }
 
 plasmon_status_t store_node_create(const struct store_options *options, const char *token,
-                                   struct store_node **out_node,
+                                   struct trust_source *trust, struct store_node **out_node,
                                    struct store_uplink *out_uplink, struct pl_err *err)
 {
     struct store_node *node = PL_NEW(struct store_node);
@@ -638,6 +640,7 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
     }
     node->options  = options;
     node->token    = token;
+    node->trust    = trust;
     node->fd_in    = -1;
     node->pause_ns = PAUSE_MIN_NS;
     node->downs_in = PL_VEC_INIT(struct store_uplink_down);

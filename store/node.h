@@ -8,11 +8,12 @@
 #define STORE_NODE_H
 
 #include "store/daemon.h"
+#include "trust/trust.h"
 
 struct store_node;
-/* options and token are lent until store_node_destroy(). */
+/* options, token and trust (NULL: TCP in the clear) are lent until store_node_destroy(). */
 plasmon_status_t store_node_create(const struct store_options *options, const char *token,
-                                   struct store_node **out_node,
+                                   struct trust_source *trust, struct store_node **out_node,
                                    struct store_uplink *out_uplink,
                                    struct pl_err *err) PL_MUST_CHECK;
 void store_node_destroy(struct store_node *node);

@@ -57,8 +57,10 @@ static const struct option options[] = {
     {"--log", "LEVEL", OPTION_TEXT, AT(log), "$PLASMON_LOG or info",
      "error, warn, info, debug or trace; workers use it too"},
     {"--tls-cert", "FILE", OPTION_TEXT, AT(tls_cert), "none",
-     "encrypt transfers between machines (TLS 1.3): this machine's certificate, PEM"},
-    {"--tls-key", "FILE", OPTION_TEXT, AT(tls_key), "none", "its key"},
+     "encrypt what goes to the head and between machines: this machine's certificate, PEM, "
+     "of role host (`plasmon cert`)"},
+    {"--tls-key", "FILE", OPTION_TEXT, AT(tls_key), "none",
+     "its key, readable by us alone"},
     {"--tls-ca", "FILE", OPTION_TEXT, AT(tls_ca), "none",
      "the CA that all machines' certificates are of"},
     {"--bulk-plain", NULL, OPTION_FLAG, AT(bulk_plain), NULL,

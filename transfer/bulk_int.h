@@ -175,7 +175,7 @@ plasmon_status_t bulk_link_write(struct bulk_link *link, const void *data, size_
 plasmon_status_t bulk_link_wait(const struct bulk_link *link, short events, int timeout_ms);
 void bulk_link_close(struct bulk_link *link);
 /* As `from` to `to`, which listens at the endpoint or (a relay) can be reached from there. */
-plasmon_status_t bulk_link_introduce(struct bulk_link *link, const struct bulk_tls *tls,
+plasmon_status_t bulk_link_introduce(struct bulk_link *link, struct bulk_tls *tls,
                                      uint32_t from, uint32_t to,
                                      const struct transfer_bulk_endpoint *endpoint,
                                      struct pl_err *err);

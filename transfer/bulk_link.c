@@ -105,7 +105,7 @@ plasmon_status_t bulk_link_write(struct bulk_link *link, const void *data, size_
     return move_all(link, (uint8_t *)(uintptr_t)data, bytes, silence_ns, until_ns, true);
 }
 
-plasmon_status_t bulk_link_introduce(struct bulk_link *link, const struct bulk_tls *tls,
+plasmon_status_t bulk_link_introduce(struct bulk_link *link, struct bulk_tls *tls,
                                      uint32_t from, uint32_t to,
                                      const struct transfer_bulk_endpoint *endpoint,
                                      struct pl_err *err)

@@ -8,9 +8,15 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/lock.h"
 #include "transfer/bulk_int.h"
+#include "trust/trust.h"
 
 struct bulk_tls {
+    struct trust_source *source;
+
+    struct pl_mutex lock;    /* rank PL_RANK_LEAF; guards what follows */
+    struct trust_pems *pems; /* held: what the context was made of */
     SSL_CTX *context;
 };
 
@@ -25,63 +31,105 @@ static const char *reason(char text[160])
     return text;
 }
 
-static plasmon_status_t files_load(SSL_CTX *context, const char *cert, const char *key,
-                                   const char *ca, struct pl_err *err)
+static SSL_CTX *context_create(const struct trust_pems *pems)
 {
-    char text[160];
+    SSL_CTX *context = SSL_CTX_new(TLS_method());
 
-    if (SSL_CTX_use_certificate_chain_file(context, cert) != 1) {
-        return pl_err_set(err, PLASMON_EINVAL, "--tls-cert %s: %s", cert, reason(text));
+    if (context == NULL || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
+        !trust_pems_load(pems, context)) {
+        SSL_CTX_free(context);
+        return NULL;
     }
-    if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1 ||
-        SSL_CTX_check_private_key(context) != 1) {
-        return pl_err_set(err, PLASMON_EINVAL, "--tls-key %s: %s", key, reason(text));
-    }
-    if (SSL_CTX_load_verify_file(context, ca) != 1) {
-        return pl_err_set(err, PLASMON_EINVAL, "--tls-ca %s: %s", ca, reason(text));
-    }
-    return PLASMON_OK;
+    (void)SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                        SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    (void)SSL_CTX_set_options(context, SSL_OP_ENABLE_KTLS | SSL_OP_NO_RENEGOTIATION);
+    (void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    (void)SSL_CTX_set_num_tickets(context, 0); /* each connection is made once */
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return context;
 }
 
 plasmon_status_t bulk_tls_create(const char *cert, const char *key, const char *ca,
                                  struct bulk_tls **out_tls, struct pl_err *err)
 {
-    struct bulk_tls *tls    = PL_NEW(struct bulk_tls);
-    plasmon_status_t status = PLASMON_ENOMEM;
+    const struct trust_files files = {.ca = ca, .cert = cert, .key = key};
+    struct bulk_tls *tls           = PL_NEW(struct bulk_tls);
+    char text[160];
+    plasmon_status_t status;
 
-    if (tls != NULL) {
-        tls->context = SSL_CTX_new(TLS_method());
+    if (tls == NULL || pl_mutex_init(&tls->lock, PL_RANK_LEAF) != PLASMON_OK) {
+        pl_free(tls);
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for TLS");
     }
-    if (tls == NULL || tls->context == NULL ||
-        SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION) != 1) {
-        (void)pl_err_set(err, status, "no memory for TLS");
-        goto err_free;
+    status = trust_source_create(&files, TRUST_ROLE_HOST, &tls->source, err);
+    if (status == PLASMON_OK) {
+        tls->pems    = trust_source_get(tls->source);
+        tls->context = context_create(tls->pems);
+        if (tls->context == NULL) {
+            status = pl_err_set(err, PLASMON_EINVAL, "TLS with --tls-cert %s: %s", cert,
+                                reason(text));
+        }
     }
-    (void)SSL_CTX_set_mode(tls->context, SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                             SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    (void)SSL_CTX_set_options(tls->context, SSL_OP_ENABLE_KTLS | SSL_OP_NO_RENEGOTIATION);
-    (void)SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
-    (void)SSL_CTX_set_num_tickets(tls->context, 0); /* each connection is made once */
-    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
-                       NULL);
-    status = files_load(tls->context, cert, key, ca, err);
     if (status != PLASMON_OK) {
-        goto err_free;
+        bulk_tls_destroy(tls);
+        return status;
     }
     *out_tls = tls;
     return PLASMON_OK;
-
-err_free:
-    bulk_tls_destroy(tls);
-    return status;
 }
 
 void bulk_tls_destroy(struct bulk_tls *tls)
 {
     if (tls != NULL) {
         SSL_CTX_free(tls->context);
+        trust_pems_release(tls->pems);
+        trust_source_destroy(tls->source);
+        pl_mutex_finish(&tls->lock);
         pl_free(tls);
     }
+}
+
+/* With the certificates that are in the files now. NULL: no memory. */
+static SSL *ssl_create(struct bulk_tls *tls)
+{
+    struct trust_pems *pems = trust_source_get(tls->source), *old;
+    SSL *ssl;
+
+    pl_mutex_lock(&tls->lock);
+    old = pems;
+    if (pems != tls->pems) {
+        SSL_CTX *fresh = context_create(pems);
+
+        if (fresh != NULL) {            /* else it goes on with what it has */
+            SSL_CTX_free(tls->context); /* links that there are have a hold on it */
+            tls->context = fresh;
+            old          = tls->pems;
+            tls->pems    = pems;
+        }
+    }
+    ssl = SSL_new(tls->context);
+    pl_mutex_unlock(&tls->lock);
+    trust_pems_release(old);
+    return ssl;
+}
+
+/* Who has shaken hands is of our CA; but may it have objects? */
+static plasmon_status_t check_role(const SSL *ssl, struct pl_err *err)
+{
+    struct trust_identity identity = {.roles = 0};
+    X509 *theirs                   = SSL_get1_peer_certificate(ssl);
+    char has[TRUST_ROLES_BYTES];
+
+    if (theirs != NULL) {
+        trust_identity_of(theirs, &identity);
+        X509_free(theirs);
+    }
+    return (identity.roles & TRUST_ROLE_HOST) != 0
+               ? PLASMON_OK
+               : pl_err_set(err, PLASMON_EAUTH,
+                            "TLS: the other side's certificate, of '%s', is for %s and not "
+                            "for a host",
+                            identity.name, trust_roles_text(identity.roles, has));
 }
 
 /* What poll() is to wait for after a call that did not get on; 0: it failed. */
@@ -94,10 +142,10 @@ static short wanted(const SSL *ssl, int result)
                                            : 0;
 }
 
-plasmon_status_t bulk_tls_begin(struct bulk_link *link, const struct bulk_tls *tls,
-                                bool server, uint64_t until_ns, struct pl_err *err)
+plasmon_status_t bulk_tls_begin(struct bulk_link *link, struct bulk_tls *tls, bool server,
+                                uint64_t until_ns, struct pl_err *err)
 {
-    SSL *ssl = SSL_new(tls->context);
+    SSL *ssl = ssl_create(tls);
     plasmon_status_t status;
     char text[160];
 
@@ -119,7 +167,7 @@ plasmon_status_t bulk_tls_begin(struct bulk_link *link, const struct bulk_tls *t
         ERR_clear_error();
         result = SSL_do_handshake(ssl);
         if (result == 1) {
-            return PLASMON_OK;
+            return check_role(ssl, err);
         }
         events = wanted(ssl, result);
         if (events == 0) {

@@ -1,7 +1,7 @@
 /*
- * TLS 1.3 for the bulk channel, by OpenSSL. Both sides show a certificate of the cluster's CA: who has one belongs to the cluster. Names in
- * certificates are not looked at, because workers are addressed by number; the secret of the receiver says that it is the one that the
- * head meant. The kernel encrypts where it can (kTLS).
+ * TLS 1.3 for the bulk channel, by OpenSSL. Both sides show a certificate of the cluster's CA that has the role of a host (trust/trust.h): a
+ * client's does not do. Names in certificates are not looked at, because workers are addressed by number; the secret of the receiver says
+ * that it is the one that the head meant. New files are taken for the next link. The kernel encrypts where it can (kTLS).
  *
  * Threads: a link is one thread's; the context is shared, and constant.
  */
@@ -23,8 +23,8 @@ plasmon_status_t bulk_tls_create(const char *cert, const char *key, const char *
                                  struct bulk_tls **out_tls, struct pl_err *err);
 void bulk_tls_destroy(struct bulk_tls *tls);
 /* Shake hands until until_ns. On success the link is encrypted. */
-plasmon_status_t bulk_tls_begin(struct bulk_link *link, const struct bulk_tls *tls,
-                                bool server, uint64_t until_ns, struct pl_err *err);
+plasmon_status_t bulk_tls_begin(struct bulk_link *link, struct bulk_tls *tls, bool server,
+                                uint64_t until_ns, struct pl_err *err);
 void bulk_tls_end(struct bulk_link *link);
 /* OpenSSL writes to sockets without MSG_NOSIGNAL: once, by each thread that has links. */
 void bulk_tls_thread(void);

@@ -175,7 +175,17 @@ static plasmon_status_t uplink_start(struct worker_daemon *daemon, struct pl_err
                                           .token  = getenv("PLASMON_TOKEN"),
                                           .hello  = &daemon->hello};
     struct store_control ready         = {.type = STORE_CONTROL_READY};
+    struct trust_files files           = {.ca   = daemon->options.tls_ca,
+                                          .cert = daemon->options.tls_cert,
+                                          .key  = daemon->options.tls_key};
     plasmon_status_t status            = hello_fill(daemon);
+
+    if (status == PLASMON_OK && trust_files_given(&files)) {
+        status = trust_source_create(&files, TRUST_ROLE_HOST, &config.trust, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
 
     if (status == PLASMON_OK) {
         (void)snprintf(ready.text, sizeof(ready.text), "%s", daemon->hello.name);

@@ -383,7 +383,7 @@ static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t st
         if (uplink->config.target == NULL) {
             uplink->config.ops->want_fd(uplink->config.user);
         }
-        if (status == PLASMON_EAUTH || status == PLASMON_EEXIST ||
+        if ((status == PLASMON_EAUTH && uplink->session == 0) || status == PLASMON_EEXIST ||
             status == PLASMON_EVERSION || status == PLASMON_EHEADLOST) {
             lost(uplink, status, why); /* asking again would not help */
         }
@@ -401,8 +401,10 @@ static const struct rpc_stream_ops uplink_stream_ops = {
 
 static plasmon_status_t channel_open(struct worker_uplink *uplink)
 {
-    struct rpc_channel_config config = {
-        .target = uplink->config.target, .fd = uplink->fd, .token = uplink->config.token};
+    struct rpc_channel_config config = {.target = uplink->config.target,
+                                        .fd     = uplink->fd,
+                                        .token  = uplink->config.token,
+                                        .tls    = uplink->config.trust};
 
     if (uplink->config.target == NULL) {
         if (uplink->fd < 0) {

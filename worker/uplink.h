@@ -49,9 +49,10 @@ struct worker_uplink_config {
     const struct worker_uplink_ops *ops;
     void *user;
     struct pl_mutex *lock;
-    const char *target; /* NULL: by descriptors */
-    int fd;             /* taken; -1: none */
-    const char *token;  /* NULL or "": none */
+    const char *target;         /* NULL: by descriptors */
+    int fd;                     /* taken; -1: none */
+    const char *token;          /* NULL or "": none */
+    struct trust_source *trust; /* NULL: in the clear; lent for good */
     /* All of it but token, resume and received; what it points to is lent for good. */
     const Plasmon__V1__WorkerHello *hello;
 };

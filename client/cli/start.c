@@ -69,8 +69,10 @@ static const struct cli_option options[] = {
      "way to the head, or the default route's]"},
     {"--bulk-ports", "A-B", CLI_TEXT, AT(bulk_ports), "and on one of these ports [any]"},
     {"--tls-cert", "FILE", CLI_TEXT, AT(tls_cert),
-     "encrypt objects that go between machines (TLS 1.3): this machine's certificate, PEM"},
-    {"--tls-key", "FILE", CLI_TEXT, AT(tls_key), "its key"},
+     "mutual TLS for all that goes between machines: this machine's certificate, PEM, of "
+     "role "
+     "host, and with --head also of role head (`plasmon cert`)"},
+    {"--tls-key", "FILE", CLI_TEXT, AT(tls_key), "its key, readable by us alone"},
     {"--tls-ca", "FILE", CLI_TEXT, AT(tls_ca),
      "the CA that all machines' certificates are of"},
     {"--bulk-plain", NULL, CLI_FLAG, AT(bulk_plain),
@@ -255,6 +257,9 @@ static int start_head(const struct start *start, struct cli_node *node)
         add(&arguments, "--listen", start->listen.text[i]);
     }
     add(&arguments, "--token-file", start->token_file);
+    add(&arguments, "--tls-cert", start->tls_cert);
+    add(&arguments, "--tls-key", start->tls_key);
+    add(&arguments, "--tls-ca", start->tls_ca);
     add(&arguments, "--transfer", start->transfer);
     add(&arguments, "--policy", start->policy);
     add(&arguments, "--log", start->log);
@@ -280,14 +285,18 @@ static int start_head(const struct start *start, struct cli_node *node)
 
 /* ------------------------------------------------------------------------------------------------ store */
 
-static plasmon_status_t connect_head(const struct cli_node *node, const char *token,
-                                     struct plasmon_client **out_client, struct pl_err *err)
+static plasmon_status_t connect_head(const struct start *start, const struct cli_node *node,
+                                     const char *token, struct plasmon_client **out_client,
+                                     struct pl_err *err)
 {
     struct plasmon_options init = PLASMON_OPTIONS_INIT;
     plasmon_status_t status;
 
     init.address            = node->address;
     init.token              = token;
+    init.tls_ca             = start->tls_ca;
+    init.tls_cert           = start->tls_cert;
+    init.tls_key            = start->tls_key;
     init.connect_timeout_ms = 10000;
     init.label              = "plasmon start";
     status                  = plasmon_init(&init, out_client);
@@ -336,13 +345,14 @@ static bool is_ours(const struct cli_node *node, const struct plasmon_client *cl
 }
 
 /* Until the devices of this machine are there, all of them. */
-static plasmon_status_t wait_devices(const struct cli_node *node, const char *token,
-                                     int pidfd, uint32_t *out_count, struct pl_err *err)
+static plasmon_status_t wait_devices(const struct start *start, const struct cli_node *node,
+                                     const char *token, int pidfd, uint32_t *out_count,
+                                     struct pl_err *err)
 {
     uint64_t deadline_ns          = pl_now_ns() + UP_TIMEOUT_NS;
     uint32_t expected             = 0; /* not known yet */
     struct plasmon_client *client = NULL;
-    plasmon_status_t status       = connect_head(node, token, &client, err);
+    plasmon_status_t status       = connect_head(start, node, token, &client, err);
     char hint[SPAWN_HINT_BYTES];
 
     *out_count = 0;
@@ -351,7 +361,7 @@ static plasmon_status_t wait_devices(const struct cli_node *node, const char *to
         if (status == PLASMON_OK && *out_count > 0 && expected == 0) {
             plasmon_finish(client); /* a new session hears where the store's socket is */
             client = NULL;
-            status = connect_head(node, token, &client, err);
+            status = connect_head(start, node, token, &client, err);
             expected =
                 status == PLASMON_OK && is_ours(node, client) ? ask_store(client) : 0;
         }
@@ -407,7 +417,7 @@ static int start_store(const struct start *start, struct cli_node *node, const c
 
     status = launch(node, "plasmon-store", &arguments, &pidfd, &err);
     if (status == PLASMON_OK) {
-        status = wait_devices(node, token, pidfd, &count, &err);
+        status = wait_devices(start, node, token, pidfd, &count, &err);
     }
     pl_fd_close(&pidfd);
     if (status != PLASMON_OK) {

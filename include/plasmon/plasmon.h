@@ -119,10 +119,14 @@ struct plasmon_options {
         library_dir; /* private cluster: where library functions may come from; NULL: nowhere */
     uint64_t
         host_memory; /* private cluster: bytes that plasmon_host_alloc() may give in all; 0: a quarter of RAM */
+    const char *
+        tls_ca; /* files in PEM, all three or none, for a head that speaks TLS; NULL: $PLASMON_TLS_CA */
+    const char *tls_cert; /* NULL: $PLASMON_TLS_CERT */
+    const char *tls_key;  /* readable by its owner alone; NULL: $PLASMON_TLS_KEY */
 };
-#define PLASMON_OPTIONS_INIT                                                     \
-    {                                                                            \
-        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define PLASMON_OPTIONS_INIT                                                              \
+    {                                                                                     \
+        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 
 /**

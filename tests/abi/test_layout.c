@@ -13,7 +13,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_shape, ndim, 4);
     EXPECT_AT(plasmon_shape, dim, 8);
 
-    ASSERT_EQ(sizeof(struct plasmon_options), 120);
+    ASSERT_EQ(sizeof(struct plasmon_options), 144);
     EXPECT_AT(plasmon_options, size, 0);
     EXPECT_AT(plasmon_options, address, 8);
     EXPECT_AT(plasmon_options, token, 16);
@@ -29,6 +29,9 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_options, check_functions, 96);
     EXPECT_AT(plasmon_options, library_dir, 104);
     EXPECT_AT(plasmon_options, host_memory, 112);
+    EXPECT_AT(plasmon_options, tls_ca, 120);
+    EXPECT_AT(plasmon_options, tls_cert, 128);
+    EXPECT_AT(plasmon_options, tls_key, 136);
 
     ASSERT_EQ(sizeof(struct plasmon_put_options), 24);
     EXPECT_AT(plasmon_put_options, device, 8);

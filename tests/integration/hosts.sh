@@ -35,17 +35,15 @@ on_host() { # on_host N NAME COMMAND..: in the background, in process namespaces
   pids+=($!)
 }
 bulk=(--bulk-plain)
-# use_tls: from now on objects go between hosts over TLS, with certificates made here
+head_tls=()
+# use_tls: from now on everything between hosts goes over mutual TLS, with certificates made here
 use_tls() {
-  local i
-  command -v openssl >/dev/null || return
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca -keyout "$dir/ca.key" \
-    -out "$dir/ca.crt" 2>"$dir/tls.log" &&
-    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=host -keyout "$dir/host.key" \
-      -out "$dir/host.csr" 2>>"$dir/tls.log" &&
-    openssl x509 -req -days 2 -in "$dir/host.csr" -CA "$dir/ca.crt" -CAkey "$dir/ca.key" -CAcreateserial \
-      -out "$dir/host.crt" 2>>"$dir/tls.log" || fail "certificates"
-  bulk=(--tls-cert "$dir/host.crt" --tls-key "$dir/host.key" --tls-ca "$dir/ca.crt")
+  { "$bin/plasmon" cert init "$dir/ca" && "$bin/plasmon" cert issue "$dir/ca" head --role head --host 10.97.0.1 &&
+    "$bin/plasmon" cert issue "$dir/ca" host --role host && "$bin/plasmon" cert issue "$dir/ca" program; } >"$dir/tls.log" 2>&1 ||
+    fail "certificates: $(cat "$dir/tls.log")"
+  head_tls=(--tls-cert "$dir/ca/head.crt" --tls-key "$dir/ca/head.key" --tls-ca "$dir/ca/ca.crt")
+  bulk=(--tls-cert "$dir/ca/host.crt" --tls-key "$dir/ca/host.key" --tls-ca "$dir/ca/ca.crt")
+  export PLASMON_TLS_CA=$dir/ca/ca.crt PLASMON_TLS_CERT=$dir/ca/program.crt PLASMON_TLS_KEY=$dir/ca/program.key
 }
 # start_store N OPTION..: until it has joined, so that devices have the numbers of their hosts' order
 start_store() {

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "tests/harness/test.h"
+#include "trust/trust.h"
 #include "transfer/bulk.h"
 #include "transfer/bulk_int.h"
 
@@ -635,47 +636,70 @@ TEST(half_a_chunk_is_no_chunk)
 
 /* ------------------------------------------------------------------------------------------------ TLS */
 
-/* Two authorities, ca and other; a certificate of each: ours and strange. Skips without the tool. */
+static void issue(const char *authority, const char *name, uint32_t roles)
+{
+    struct trust_request request = {
+        .name = name, .roles = roles, .begins_s = -300, .ends_s = 3600};
+    struct pl_err err = {0};
+    char dir[128], from[256], to[128];
+
+    (void)snprintf(dir, sizeof(dir), "%s/%s", tls_folder, authority);
+    ASSERT_OK(trust_issue(dir, &request, &err));
+    for (int i = 0; i < 2; i++) {
+        const char *suffix = i == 0 ? "crt" : "key";
+
+        (void)snprintf(from, sizeof(from), "%s/%s.%s", dir, name, suffix);
+        (void)snprintf(to, sizeof(to), "%s/%s.%s", tls_folder, name, suffix);
+        ASSERT_EQ(rename(from, to), 0);
+    }
+}
+
+static void append(const char *from, const char *to)
+{
+    FILE *in = fopen(from, "re"), *out = fopen(to, "ae");
+    int c;
+
+    ASSERT_TRUE(in != NULL && out != NULL);
+    while ((c = fgetc(in)) != EOF) {
+        (void)fputc(c, out);
+    }
+    ASSERT_EQ(fclose(in), 0);
+    ASSERT_EQ(fclose(out), 0);
+}
+
+/* Two authorities. ours and client are of the first, in ca.crt; strange is of the second; both.crt has the two. */
 static void tls_begin(void)
 {
-    static const char script[] =
-        "set -e; cd \"$0\"; for ca in ca other; do\n"
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
-        "-subj /CN=$ca "
-        "-keyout $ca.key -out $ca.crt; done 2>log\n"
-        "for pair in ours:ca strange:other; do name=${pair%:*}; ca=${pair#*:}\n"
-        "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$name "
-        "-keyout "
-        "$name.key -out $name.csr\n"
-        "openssl x509 -req -days 2 -in $name.csr -CA $ca.crt -CAkey $ca.key "
-        "-CAcreateserial "
-        "-out $name.crt; done 2>>log\n";
-    char *const argv[] = {(char *)"sh", (char *)"-c", (char *)script, tls_folder, NULL};
-    int status;
-    pid_t pid;
+    static const char *const authorities[] = {"first", "second"};
+    struct pl_err err                      = {0};
+    char path[256];
 
     (void)snprintf(tls_folder, sizeof(tls_folder), "/tmp/bulk-tls.XXXXXX");
     ASSERT_NOT_NULL(mkdtemp(tls_folder));
-    pid = fork();
-    if (pid == 0) {
-        (void)execv("/bin/sh", argv);
-        _exit(127);
+    for (size_t i = 0; i < PL_COUNT(authorities); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", tls_folder, authorities[i]);
+        ASSERT_OK(trust_authority_create(path, authorities[i], TRUST_EC_P256, 3600, &err));
+        (void)snprintf(path, sizeof(path), "%s/%s/ca.crt", tls_folder, authorities[i]);
+        append(path, certificate_file("both", ".crt"));
+        if (i == 0) {
+            append(path, certificate_file("ca", ".crt"));
+        }
     }
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    if (status != 0) {
-        test_skip("openssl, which makes the certificates, does not work here");
-    }
+    issue("first", "ours", TRUST_ROLE_HOST);
+    issue("first", "client", TRUST_ROLE_CLIENT);
+    issue("second", "strange", TRUST_ROLE_HOST);
 }
 
 static void tls_end(void)
 {
-    static const char *const names[] = {"ca", "other", "ours", "strange"};
-    static const char *const kinds[] = {".crt", ".key", ".csr", ".srl"};
+    static const char *const names[] = {
+        "ca.crt",     "both.crt",      "ours.crt",      "ours.key",     "client.crt",
+        "client.key", "strange.crt",   "strange.key",   "first/ca.crt", "first/ca.key",
+        "first",      "second/ca.crt", "second/ca.key", "second"};
 
-    for (size_t i = 0; i < PL_COUNT(names) * PL_COUNT(kinds); i++) {
-        (void)unlink(certificate_file(names[i / 4], kinds[i % 4]));
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        ASSERT_EQ(remove(certificate_file(names[i], "")), 0);
     }
-    (void)unlink(certificate_file("log", ""));
     ASSERT_EQ(rmdir(tls_folder), 0);
 }
 
@@ -737,7 +761,7 @@ TEST(neither_strangers_nor_those_without_tls_get_in)
     tls_begin();
     host_open_tls(&ours, 0, SOME, "ours", "ca");
     host_open_tls(&strange, 0, SOME, "strange",
-                  "ca"); /* it trusts us, we do not trust it */
+                  "both"); /* it trusts us, we do not trust it */
     host_open(&plain, 0, SOME);
     host_open_tls(&b, 1, SOME, "ours", "ca");
     host_open(&c, 1, SOME);
@@ -787,8 +811,12 @@ TEST(certificates_that_cannot_be_used_are_named)
     ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_EINVAL);
     ASSERT_CONTAINS(err.text, "--tls-key");
     config.tls_cert = certificate_file("nothing", ".crt");
-    ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_EINVAL);
+    ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_ENOENT);
     ASSERT_CONTAINS(err.text, "--tls-cert");
+    config.tls_cert = certificate_file("client", ".crt"); /* of the CA, and no host's */
+    config.tls_key  = certificate_file("client", ".key");
+    ASSERT_EQ(transfer_bulk_create(&config, &bulk, &endpoint, &err), PLASMON_EAUTH);
+    ASSERT_CONTAINS(err.text, "is for client");
     config.tls_cert = certificate_file("ours", ".crt");
     config.tls_key  = certificate_file("ours", ".key");
     config.tls_ca   = certificate_file("ours", ".key");

@@ -1,0 +1,231 @@
+/* Files, one by one wrong; what a certificate says; making, renewing and replacing. Handshakes are in tests/unit/rpc/test_tls.c. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/harness/test.h"
+#include "tests/unit/trust/certificates.h"
+
+static const struct trust_request client = {.name = "me", .roles = TRUST_ROLE_CLIENT};
+
+static plasmon_status_t read_as(const struct trust_files *files, uint32_t roles,
+                                struct pl_err *err)
+{
+    struct trust_pems *pems = NULL;
+    plasmon_status_t status = trust_read(files, roles, &pems, err);
+
+    trust_pems_release(pems);
+    return status;
+}
+
+TEST(what_was_asked_for_is_in_a_certificate)
+{
+    struct certificates all;
+    struct trust_pems *pems;
+    struct trust_files files;
+    struct pl_err err = {0};
+    char text[TRUST_ROLES_BYTES];
+    struct stat about;
+
+    certificates_begin(&all);
+    certificates_issue(&all,
+                       &(struct trust_request){.name  = "n1",
+                                               .roles = TRUST_ROLE_HEAD | TRUST_ROLE_HOST,
+                                               .hosts = {"localhost", "127.0.0.1", "::1"},
+                                               .algorithm  = TRUST_ED25519,
+                                               .name_space = "team-a"});
+    files = certificates_files(&all, "n1");
+    ASSERT_OK(trust_read(&files, TRUST_ROLE_HOST, &pems, &err));
+    ASSERT_STR(pems->identity.name, "n1");
+    ASSERT_STR(pems->identity.name_space, "team-a");
+    ASSERT_STR(trust_roles_text(pems->identity.roles, text), "head, host");
+    ASSERT_TRUE(pems->identity.expires - pems->identity.begins == 3900);
+    trust_pems_release(pems);
+    ASSERT_EQ(stat(files.key, &about), 0);
+    ASSERT_EQ(about.st_mode & 07777, 0600);
+    certificates_end(&all);
+}
+
+TEST(each_fault_of_our_files_is_named_with_its_remedy)
+{
+    struct certificates all, others;
+    struct trust_files files, wrong;
+    struct pl_err err = {0};
+
+    certificates_begin(&all);
+    certificates_begin(&others);
+    certificates_issue(&all, &client);
+    certificates_issue(&all,
+                       &(struct trust_request){.name = "n1", .roles = TRUST_ROLE_HOST});
+    certificates_issue(&all, &(struct trust_request){.name     = "old",
+                                                     .roles    = TRUST_ROLE_CLIENT,
+                                                     .begins_s = -7200,
+                                                     .ends_s   = -3600});
+    certificates_issue(&all, &(struct trust_request){.name     = "early",
+                                                     .roles    = TRUST_ROLE_CLIENT,
+                                                     .begins_s = 1800,
+                                                     .ends_s   = 3600});
+    files = certificates_files(&all, "me");
+    ASSERT_OK(read_as(&files, TRUST_ROLE_CLIENT, &err));
+
+    wrong     = files;
+    wrong.key = NULL;
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--tls-key (PLASMON_TLS_KEY) is missing");
+
+    wrong     = files;
+    wrong.key = "/nowhere/key";
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_ENOENT);
+    ASSERT_CONTAINS(err.text, "/nowhere/key");
+    ASSERT_CONTAINS(err.text, "plasmon cert");
+
+    ASSERT_EQ(chmod(files.key, 0640), 0);
+    ASSERT_STATUS(read_as(&files, TRUST_ROLE_CLIENT, &err), PLASMON_EPERM);
+    ASSERT_CONTAINS(err.text, "mode 0640");
+    ASSERT_CONTAINS(err.text, "chmod 600");
+    ASSERT_EQ(chmod(files.key, 0600), 0);
+
+    wrong     = files;
+    wrong.key = certificates_file(&all, "n1", "key");
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "is not the one of the certificate");
+
+    wrong     = files;
+    wrong.key = files.cert;
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "is no private key");
+
+    wrong      = files;
+    wrong.cert = files.key;
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--tls-cert");
+
+    wrong    = files;
+    wrong.ca = files.key;
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--tls-ca");
+
+    wrong    = files;
+    wrong.ca = certificates_file(&others, "ca", "crt");
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EAUTH);
+    ASSERT_CONTAINS(err.text, "is not good by the CA");
+
+    ASSERT_STATUS(read_as(&files, TRUST_ROLE_HOST, &err), PLASMON_EAUTH);
+    ASSERT_CONTAINS(err.text, "'me' is for client, and here one for host is needed");
+
+    wrong = certificates_files(&all, "old");
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EAUTH);
+    ASSERT_CONTAINS(err.text, "expired on 20");
+    ASSERT_CONTAINS(err.text, "plasmon cert renew");
+    wrong = certificates_files(&all, "early");
+    ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EAUTH);
+    ASSERT_CONTAINS(err.text, "clock");
+    certificates_end(&all);
+    certificates_end(&others);
+}
+
+TEST(what_cannot_be_issued_is_refused)
+{
+    static const struct {
+        struct trust_request request;
+        const char *says;
+    } bad[] = {
+        {{.name = "../evil", .roles = TRUST_ROLE_CLIENT}, "cannot be a certificate's name"},
+        {{.name = "ca", .roles = TRUST_ROLE_CLIENT}, "cannot be a certificate's name"},
+        {{.name = "", .roles = TRUST_ROLE_CLIENT}, "cannot be a certificate's name"},
+        {{.name = "h", .roles = TRUST_ROLE_HEAD}, "--host"},
+        {{.name = "h", .roles = 0}, "without a role"},
+        {{.name = "h", .roles = TRUST_ROLE_HOST, .hosts = {"a,URI:urn:plasmon:role:head"}},
+         "neither a host's name"},
+        {{.name       = "h",
+          .roles      = TRUST_ROLE_CLIENT,
+          .name_space = "a,URI:urn:plasmon:role:host"},
+         "name of a namespace"},
+        {{.name = "me", .roles = TRUST_ROLE_CLIENT}, "is there already"},
+    };
+    struct certificates all;
+    struct pl_err err = {0};
+
+    certificates_begin(&all);
+    certificates_issue(&all, &client);
+    for (size_t i = 0; i < PL_COUNT(bad); i++) {
+        ASSERT_TRUE(trust_issue(all.dir, &bad[i].request, &err) != PLASMON_OK);
+        ASSERT_CONTAINS(err.text, bad[i].says);
+    }
+    ASSERT_STATUS(trust_authority_create(all.dir, "again", TRUST_EC_P256, 60, &err),
+                  PLASMON_EEXIST);
+    ASSERT_STATUS(trust_renew(all.dir, "nobody", 60, &err), PLASMON_ENOENT);
+    certificates_end(&all);
+}
+
+TEST(a_certificate_that_says_too_much_of_a_namespace_is_of_none)
+{
+    struct trust_identity identity;
+    struct certificates all;
+    struct pl_err err = {0};
+
+    certificates_begin(&all);
+    certificates_issue(&all, &client);
+    ASSERT_STATUS(trust_identity_read("rubbish", &identity, &err), PLASMON_EMALFORMED);
+    ASSERT_STATUS(trust_identity_read("", &identity, &err), PLASMON_EMALFORMED);
+    ASSERT_EQ(trust_role_of("admin"), 0);
+    ASSERT_TRUE(!trust_name_good("?"));
+    certificates_end(&all);
+}
+
+TEST(a_renewed_certificate_is_the_same_with_more_time_and_is_taken)
+{
+    struct trust_files files;
+    struct trust_source *source;
+    struct trust_pems *before, *same, *after;
+    struct certificates all;
+    struct pl_err err = {0};
+
+    certificates_begin(&all);
+    certificates_issue(&all, &client);
+    files = certificates_files(&all, "me");
+    ASSERT_OK(trust_source_create(&files, TRUST_ROLE_CLIENT, &source, &err));
+    before = trust_source_get(source);
+    same   = trust_source_get(source);
+    ASSERT_TRUE(same == before);
+    trust_pems_release(same);
+    ASSERT_OK(trust_renew(all.dir, "me", 7000, &err));
+    after = trust_source_get(source);
+    ASSERT_TRUE(after != before);
+    ASSERT_TRUE(after->identity.expires > before->identity.expires);
+    ASSERT_EQ(after->identity.roles, TRUST_ROLE_CLIENT);
+    ASSERT_STR(after->key, before->key);
+    trust_pems_release(after);
+    trust_pems_release(before);
+    trust_source_destroy(source);
+    certificates_end(&all);
+}
+
+TEST(while_the_files_are_wrong_the_old_ones_are_used)
+{
+    struct trust_files files;
+    struct trust_source *source;
+    struct trust_pems *before, *now;
+    struct certificates all;
+    struct pl_err err = {0};
+
+    test_expect_log();
+    certificates_begin(&all);
+    certificates_issue(&all, &client);
+    files = certificates_files(&all, "me");
+    ASSERT_OK(trust_source_create(&files, TRUST_ROLE_CLIENT, &source, &err));
+    before = trust_source_get(source);
+    ASSERT_EQ(unlink(files.key), 0);
+    now = trust_source_get(source);
+    ASSERT_TRUE(now == before);
+    trust_pems_release(now);
+    ASSERT_EQ(unlink(files.cert), 0);
+    certificates_issue(&all, &client); /* both anew */
+    now = trust_source_get(source);
+    ASSERT_TRUE(now != before);
+    trust_pems_release(now);
+    trust_pems_release(before);
+    trust_source_destroy(source);
+    certificates_end(&all);
+}
+
+TEST_MAIN()
