@@ -168,6 +168,7 @@ plasmon_status_t head_core_client_open(struct head_core *core,
     pl_list_add_tail(&core->clients, &client->link);
     PL_CHECK(pl_map_set(&core->sessions, client->session, client) == PLASMON_OK);
     core->counts.clients++;
+    core->numbers_told = true; /* by the welcome that follows */
     pl_debug("head", "client %016llx ('%s') opened a session",
              (unsigned long long)client->id, client->label);
     *out_session = client->session;
@@ -192,14 +193,13 @@ plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t sessi
     if (result != PLASMON_OK) {
         return result;
     }
-    out->protocol      = WIRE_PROTOCOL;
-    out->epoch         = core->epoch;
-    out->session       = session;
-    out->client        = client->id;
-    core->numbers_told = true;
-    out->devices       = status.devices;
-    out->n_devices     = status.n_devices;
-    out->version       = status.version;
+    out->protocol  = WIRE_PROTOCOL;
+    out->epoch     = core->epoch;
+    out->session   = session;
+    out->client    = client->id;
+    out->devices   = status.devices;
+    out->n_devices = status.n_devices;
+    out->version   = status.version;
     return PLASMON_OK;
 }
 

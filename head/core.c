@@ -206,7 +206,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 
-        if (client->lost && now_ms - client->lost_ms >= core->config.lease_ms) {
+        if (client->lost && now_ms >= client->lost_ms + core->config.lease_ms) {
             pl_info("head", "client '%s' did not come back within its lease of %llu ms",
                     client->label, (unsigned long long)core->config.lease_ms);
             head_core_client_close(core, client->session);

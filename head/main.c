@@ -22,7 +22,7 @@
 #include "plasmon/version.h"
 #include "store/control.h"
 
-enum { ADDRESS_MAX = 16, TOKEN_BYTES_MAX = 4096 };
+enum { ADDRESS_MAX = 16, TOKEN_BYTES_MAX = 4096, EXIT_JOURNAL = 3 };
 
 struct option_text {
     const char *name;
@@ -46,6 +46,18 @@ static const struct option_text options[] = {
     {"window", "N", "launches outstanding at a worker (default 8192)"},
     {"node-lease", "SECONDS",
      "a store that is away for longer is given up, with its devices (default 10)"},
+    {"journal", "URL",
+     "what is acknowledged outlives this process: "
+     "redis://[user@]host[:port][/db][?prefix=P] "
+     "or unix:/path[?db=N&user=U&prefix=P]"},
+    {"journal-password-file", "FILE", "the password for it, the first line of FILE"},
+    {"journal-lease", "SECONDS",
+     "a head that is silent for longer is replaced by one that stands by (default 10)"},
+    {"journal-wait", "SECONDS",
+     "how long clients wait for a journal that cannot be reached, before this head ends "
+     "(default 60)"},
+    {"standby", NULL,
+     "wait until the head that has the journal is gone, then go on for it"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
     {"embedded", NULL, "private cluster: connections come over --control-fd"},
     {"control-fd", "FD", "the store's socket (with --embedded)"},
@@ -60,6 +72,9 @@ struct settings {
     struct trust_files tls;
     struct trust_source *trust; /* NULL: TCP is in the clear */
     struct serve_config config;
+    struct head_journal_config journal; /* url NULL: none */
+    char password[TOKEN_BYTES_MAX];
+    bool standby;
     int control_fd;
 };
 
@@ -79,25 +94,26 @@ static void print_help(FILE *out)
     }
 }
 
-static int read_token(const char *path, char token[TOKEN_BYTES_MAX])
+/* The first line of a file. */
+static int read_secret(const char *what, const char *path, char out[TOKEN_BYTES_MAX])
 {
     FILE *file = fopen(path, "re");
 
     if (file == NULL) {
-        fprintf(stderr, "plasmon-head: cannot read the token file %s: %s\n", path,
+        fprintf(stderr, "plasmon-head: cannot read the %s file %s: %s\n", what, path,
                 strerror(errno));
         return 0;
     }
-    if (fgets(token, TOKEN_BYTES_MAX, file) == NULL) {
-        token[0] = '\0';
+    if (fgets(out, TOKEN_BYTES_MAX, file) == NULL) {
+        out[0] = '\0';
     }
     fclose(file);
-    token[strcspn(token, "\r\n")] = '\0';
-    if (token[0] == '\0') {
+    out[strcspn(out, "\r\n")] = '\0';
+    if (out[0] == '\0') {
         fprintf(stderr,
-                "plasmon-head: the token file %s is empty; write a secret into its first "
+                "plasmon-head: the %s file %s is empty; write a secret into its first "
                 "line\n",
-                path);
+                what, path);
         return 0;
     }
     return 1;
@@ -119,16 +135,16 @@ static int parse_transfer(const char *text, enum head_transfer *out)
     return 0;
 }
 
-static int parse_lease(const char *text, uint32_t *out_ms)
+static int parse_seconds(const char *name, const char *text, uint32_t *out_ms)
 {
     char *end;
     double seconds = strtod(text, &end);
 
     if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 86400)) {
         fprintf(stderr,
-                "plasmon-head: --node-lease %s is not a number of seconds between 0.1 and "
+                "plasmon-head: --%s %s is not a number of seconds between 0.1 and "
                 "86400\n",
-                text);
+                name, text);
         return 0;
     }
     *out_ms = (uint32_t)(seconds * 1000);
@@ -146,7 +162,7 @@ static int apply(struct settings *settings, const char *name, char *value)
         }
         settings->addresses[settings->address_count++] = value;
     } else if (strcmp(name, "token-file") == 0) {
-        return read_token(value, settings->token);
+        return read_secret("token", value, settings->token);
     } else if (strcmp(name, "tls-ca") == 0) {
         settings->tls.ca = value;
     } else if (strcmp(name, "tls-cert") == 0) {
@@ -165,7 +181,17 @@ static int apply(struct settings *settings, const char *name, char *value)
             return 0;
         }
     } else if (strcmp(name, "node-lease") == 0) {
-        return parse_lease(value, &settings->config.node_lease_ms);
+        return parse_seconds(name, value, &settings->config.node_lease_ms);
+    } else if (strcmp(name, "journal") == 0) {
+        settings->journal.url = value;
+    } else if (strcmp(name, "journal-password-file") == 0) {
+        return read_secret("password", value, settings->password);
+    } else if (strcmp(name, "journal-lease") == 0) {
+        return parse_seconds(name, value, &settings->journal.lease_ms);
+    } else if (strcmp(name, "journal-wait") == 0) {
+        return parse_seconds(name, value, &settings->journal.patience_ms);
+    } else if (strcmp(name, "standby") == 0) {
+        settings->standby = true;
     } else if (strcmp(name, "log") == 0) {
         if (pl_log_level_parse(value, &level) != PLASMON_OK) {
             fprintf(stderr, "plasmon-head: no log level '%s'\n", value);
@@ -220,6 +246,17 @@ static int parse(int argc, char **argv, struct settings *settings)
     }
     if (settings->config.embedded != (settings->control_fd >= 0)) {
         fprintf(stderr, "plasmon-head: --embedded and --control-fd go together\n");
+        return 2;
+    }
+    if (settings->journal.url == NULL &&
+        (settings->standby || settings->password[0] != '\0' ||
+         settings->journal.lease_ms != 0 || settings->journal.patience_ms != 0)) {
+        fprintf(stderr, "plasmon-head: --standby and --journal-... need --journal\n");
+        return 2;
+    }
+    if (settings->config.embedded && settings->journal.url != NULL) {
+        fprintf(stderr, "plasmon-head: a private cluster ends with its head and has no "
+                        "journal\n");
         return 2;
     }
     if (!settings->config.embedded && settings->address_count == 0) {
@@ -352,6 +389,80 @@ static void *watch(void *user)
     return NULL;
 }
 
+/* ----------------------------------------------------------------------------------------------- the journal */
+
+static void serve_has_stored(void *user)
+{
+    struct runner *runner = user;
+
+    if (runner->serve != NULL) {
+        serve_stored(runner->serve);
+    }
+}
+
+static void journal_stored(void *user)
+{
+    struct runner *runner = user;
+
+    rpc_loop_post(runner->loop, serve_has_stored, runner);
+}
+
+/* Nothing that is held may leave: end now, not tidily. */
+static void journal_lost(void *user, const struct pl_err *err)
+{
+    (void)user;
+    pl_error("head", "%s", err->text);
+    _exit(EXIT_JOURNAL);
+}
+
+static bool not_asked_to_stop(void *user)
+{
+    sigset_t pending;
+
+    (void)user;
+    return sigpending(&pending) != 0 ||
+           (!sigismember(&pending, SIGTERM) && !sigismember(&pending, SIGINT));
+}
+
+static plasmon_status_t journal_take(struct settings *settings, struct pl_err *err)
+{
+    char owner[192], host[128] = "?";
+    plasmon_status_t status;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    (void)snprintf(owner, sizeof(owner), "%s, process %d", host, (int)getpid());
+    settings->journal.owner    = owner;
+    settings->journal.password = settings->password;
+    status = head_journal_open(&settings->journal, &settings->config.journal, err);
+    if (status == PLASMON_OK) {
+        status = head_journal_acquire(settings->config.journal, settings->standby,
+                                      not_asked_to_stop, NULL, err);
+    }
+    return status;
+}
+
+static plasmon_status_t begin(struct settings *settings, struct runner *runner,
+                              struct pl_err *err)
+{
+    static const struct head_journal_ops ops = {.stored = journal_stored,
+                                                .lost   = journal_lost};
+    plasmon_status_t status                  = PLASMON_OK;
+
+    if (rpc_loop_create(&runner->loop) != PLASMON_OK) {
+        return pl_err_set(err, PLASMON_ENOMEM, "out of memory");
+    }
+    if (settings->journal.url != NULL) {
+        status = journal_take(settings, err);
+    }
+    if (status == PLASMON_OK) {
+        status = serve_create(runner->loop, &settings->config, &runner->serve, err);
+    }
+    if (status == PLASMON_OK && settings->config.journal != NULL) {
+        status = head_journal_start(settings->config.journal, &ops, runner, err);
+    }
+    return status;
+}
+
 static int run(struct settings *settings)
 {
     struct runner runner = {.control_fd = settings->control_fd};
@@ -376,10 +487,10 @@ static int run(struct settings *settings)
     settings->config.addresses = settings->addresses;
     settings->config.token     = settings->token;
     settings->config.trust     = settings->trust;
-    if (rpc_loop_create(&runner.loop) != PLASMON_OK ||
-        serve_create(runner.loop, &settings->config, &runner.serve, &err) != PLASMON_OK) {
+    if (begin(settings, &runner, &err) != PLASMON_OK) {
         fprintf(stderr, "plasmon-head: %s\n", err.text);
-        return 1;
+        head_journal_close(settings->config.journal);
+        return err.status == PLASMON_ECANCELLED ? 0 : 1;
     }
     for (size_t i = 0; i < settings->address_count; i++) {
         const char *address = settings->addresses[i];
@@ -402,7 +513,12 @@ static int run(struct settings *settings)
 
     (void)!write(runner.stop_fd[1], "", 1); /* it may have ended by itself */
     pthread_join(watcher, NULL);
+    if (settings->config.journal != NULL) {
+        head_journal_stop(settings->config.journal);
+    }
     serve_destroy(runner.serve);
+    runner.serve = NULL;
+    head_journal_close(settings->config.journal);
     rpc_loop_destroy(runner.loop);
     rpc_finish();
     trust_source_destroy(settings->trust);

@@ -1,7 +1,7 @@
 /*
- * The head as a process: what the core puts out becomes frames, and after every burst of input comes one flush, so that a burst of tasks
+ * The head as a process: what comes in becomes inputs of the machine, and after every burst of input comes one flush, so that a burst of tasks
  * leaves as one frame a worker and its completions as one frame a client. Acknowledgements ride on those frames; what none of them
- * carried goes out alone.
+ * carried goes out alone. Then the burst goes to the journal, if there is one.
  */
 #include "head/serve.h"
 
@@ -13,60 +13,52 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-uint64_t serve_now_ms(void)
+uint64_t serve_now_ms(const struct serve *serve)
 {
-    return pl_now_ns() / 1000000;
+    return pl_now_ns() / 1000000 + serve->time_offset_ms;
 }
 
-uint64_t serve_session_new(struct serve *serve)
+plasmon_status_t serve_input(struct serve *serve, const struct head_input *input,
+                             struct head_outcome *out, struct pl_err *err)
 {
-    return serve->epoch ^ ++serve->session_last << 1; /* the epoch is random, and odd */
+    return head_machine_input(serve->machine, input, out, err);
 }
 
-plasmon_status_t serve_session_unknown(const struct serve *serve, uint64_t its_epoch,
-                                       const char *whose, struct pl_err *err)
+void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint8_t *bytes,
+                      size_t length)
 {
-    return its_epoch != 0 && its_epoch != serve->epoch
-               ? pl_err_set(err, PLASMON_EHEADLOST,
-                            "the head was started anew (epoch %016llx, before it was "
-                            "%016llx) and does not know %s: what was in the cluster is "
-                            "lost; begin again",
-                            (unsigned long long)serve->epoch, (unsigned long long)its_epoch,
-                            whose)
-               : pl_err_set(err, PLASMON_EHEADLOST,
-                            "the head has given up %s, which was away for longer than its "
-                            "lease: what it had is lost; begin again",
-                            whose);
+    hello->bytes = pl_alloc(length);
+    PL_CHECK(hello->bytes != NULL);
+    memcpy(hello->bytes, bytes, length);
+    hello->length   = length;
+    hello->since_ms = serve_now_ms(serve);
 }
 
-/* ------------------------------------------------------------------------------------------ ops of the core */
+/* ------------------------------------------------------------------------------------------ ops of the machine */
 
-static void op_client_frame(void *user, uint64_t session, const uint8_t *body,
-                            size_t length)
+static void op_client_send(void *user, uint64_t session, const uint8_t *bytes,
+                           size_t length)
 {
-    struct serve *serve         = user;
-    struct serve_client *client = serve_client_of(serve, session);
+    struct serve_client *client = serve_client_of(user, session);
 
     if (client != NULL) {
-        serve_peer_send(serve, &client->peer, head_core_client_credit(serve->core, session),
-                        body, length, true);
+        serve_send_copy(user, client->stream, bytes, length);
     }
 }
 
-static void op_worker_command(void *user, uint32_t device, const uint8_t *body,
-                              size_t length)
+static void op_worker_send(void *user, uint32_t device, const uint8_t *bytes, size_t length)
 {
-    struct serve *serve         = user;
-    struct serve_worker *worker = serve_worker_of(serve, device);
+    struct serve_worker *worker = serve_worker_of(user, device);
 
     if (worker != NULL) {
-        serve_peer_send(serve, &worker->peer, 0, body, length, true);
+        serve_send_copy(user, worker->stream, bytes, length);
     }
 }
 
-static void op_fence(void *user, uint32_t device)
+static void op_fence(void *user, const char *host, uint32_t host_device,
+                     uint32_t incarnation)
 {
-    serve_node_fence(user, device);
+    serve_node_fence(user, host, host_device, incarnation);
 }
 
 static void op_session_ended(void *user, uint64_t session)
@@ -74,8 +66,18 @@ static void op_session_ended(void *user, uint64_t session)
     struct serve_client *client = serve_client_of(user, session);
 
     if (client != NULL) {
-        client->peer.ended = true;
+        client->ended = true;
     }
+}
+
+static void op_worker_gone(void *user, uint32_t device, const char *why)
+{
+    serve_worker_drop(user, device, why);
+}
+
+static void op_node_gone(void *user, const char *host, const char *why)
+{
+    serve_node_drop(user, host, why);
 }
 
 static uint64_t op_random64(void *user)
@@ -87,91 +89,63 @@ static uint64_t op_random64(void *user)
     return value;
 }
 
-static const struct head_ops head_ops = {
-    .client_frame   = op_client_frame,
-    .worker_command = op_worker_command,
-    .fence          = op_fence,
-    .session_ended  = op_session_ended,
-    .random64       = op_random64,
+static uint64_t op_cpu_ns(void *user)
+{
+    (void)user;
+    return pl_thread_cpu_ns();
+}
+
+static const struct head_machine_ops machine_ops = {
+    .client_send   = op_client_send,
+    .worker_send   = op_worker_send,
+    .fence         = op_fence,
+    .session_ended = op_session_ended,
+    .worker_gone   = op_worker_gone,
+    .node_gone     = op_node_gone,
+    .random64      = op_random64,
+    .cpu_ns        = op_cpu_ns,
 };
 
 /* ------------------------------------------------------------------------------------------ idle and ticks */
-
-static bool ack_due(const struct wire_link *link, bool all)
-{
-    return all ? wire_link_owes_ack(link) : wire_link_owes_many(link);
-}
-
-/*
- * Acknowledgements and credit that no frame back has carried. At the end of a burst only what many are owed: one alone would double
- * the messages of a client that waits for each task, and rides on the task's end anyhow. At a tick, all.
- */
-static void acks(struct serve *serve, bool all)
-{
-    const uint64_t credit_step = all ? 1 : SERVE_CREDIT_STEP;
-
-    struct pl_list *pos, *tmp;
-
-    pl_list_for_each_safe(pos, tmp, &serve->clients) {
-        struct serve_client *client = pl_container_of(pos, struct serve_client, link);
-
-        if (client->peer.ended) {
-            if (client->peer.stream == NULL) {
-                serve_client_free(client);
-            } else {
-                client->peer.ended = false;
-                serve_peer_close(&client->peer, PLASMON_OK, "bye");
-            }
-            continue;
-        }
-        if (client->peer.stream != NULL && client->peer.session != 0) {
-            uint64_t credit = head_core_client_credit(serve->core, client->peer.session);
-
-            /* Tasks that failed early were reported before they ended: their credit comes back with nothing else to say. */
-            if (ack_due(&client->peer.link, all) ||
-                credit >= client->peer.credit_told + credit_step) {
-                serve_peer_send(serve, &client->peer, credit, NULL, 0, false);
-            }
-        }
-    }
-    pl_list_for_each(pos, &serve->workers) {
-        struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
-
-        if (worker->peer.stream != NULL && ack_due(&worker->peer.link, all)) {
-            serve_peer_send(serve, &worker->peer, 0, NULL, 0, false);
-        }
-    }
-}
-
-static void flush(struct serve *serve)
-{
-    uint64_t began = pl_thread_cpu_ns();
-
-    head_core_flush(serve->core);
-    serve->core_ns += pl_thread_cpu_ns() - began;
-}
 
 static void idle(void *user)
 {
     struct serve *serve = user;
 
-    flush(serve);
-    acks(serve, false);
+    /*
+     * At the end of a burst only the acknowledgements that many frames are owed: one alone would double the messages of a client that waits
+     * for each task, and rides on the task's end anyhow. At a tick, all.
+     */
+    head_machine_flush(serve->machine);
+    head_machine_acks(serve->machine, false, SERVE_CREDIT_STEP);
+    serve_clients_end(serve);
+    serve_gate_commit(serve);
+}
+
+/* While nothing is under way, time is told once a second: a journal grows by each record. */
+static bool tick_due(const struct serve *serve, uint64_t now_ms)
+{
+    return serve->config.journal == NULL || !head_core_idle(serve->core) ||
+           now_ms - serve->ticked_ms >= SERVE_TICK_IDLE_MS;
 }
 
 static void tick(void *user)
 {
     struct serve *serve = user;
-    uint64_t now_ms     = serve_now_ms();
+    uint64_t now_ms     = serve_now_ms(serve);
 
-    head_core_tick(serve->core, now_ms);
-    serve_nodes_tick(serve, now_ms);
+    if (tick_due(serve, now_ms)) {
+        serve->ticked_ms = now_ms;
+        head_machine_tick(serve->machine, now_ms);
+    }
     serve_workers_tick(serve, now_ms);
     serve_clients_tick(serve, now_ms);
     serve_status_tick(serve, now_ms);
     serve_drain_tick(serve);
-    flush(serve);
-    acks(serve, true);
+    head_machine_flush(serve->machine);
+    head_machine_acks(serve->machine, true, 1);
+    serve_clients_end(serve);
+    serve_gate_commit(serve);
 }
 
 /* -------------------------------------------------------------------------------------------------- life */
@@ -201,6 +175,19 @@ static const struct rpc_method methods[] = {
      .roles = ANYBODY},
 };
 
+void serve_settings(const struct serve *serve, struct head_settings *out)
+{
+    *out = (struct head_settings){
+        .epoch         = op_random64(NULL) | 1,
+        .transfer      = serve->config.transfer,
+        .window        = serve->config.window,
+        .retries       = UINT32_MAX,
+        .node_lease_ms = serve->config.node_lease_ms != 0 ? serve->config.node_lease_ms
+                                                          : SERVE_NODE_LEASE_MS,
+        .policy        = serve->config.policy,
+    };
+}
+
 plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
                               struct serve **out_serve, struct pl_err *err)
 {
@@ -214,13 +201,11 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         .user              = serve,
         .message_bytes_max = WIRE_MESSAGE_BYTES_MAX,
     };
-    struct head_config head = {
-        .ops      = &head_ops,
-        .user     = serve,
-        .policy   = config->policy,
-        .transfer = config->transfer,
-        .window   = config->window,
-        .retries  = UINT32_MAX,
+    struct head_machine_config machine = {
+        .ops            = &machine_ops,
+        .user           = serve,
+        .record         = config->journal != NULL,
+        .kept_bytes_max = SERVE_KEPT_BYTES_MAX,
     };
     plasmon_status_t status;
 
@@ -228,40 +213,34 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     serve->config = *config;
-    if (serve->config.node_lease_ms == 0) {
-        serve->config.node_lease_ms = SERVE_NODE_LEASE_MS;
-    }
-    serve->loop  = loop;
-    serve->epoch = op_random64(NULL) | 1;
-    head.epoch   = serve->epoch;
+    serve->loop   = loop;
     pl_list_init(&serve->clients);
     pl_list_init(&serve->workers);
     pl_list_init(&serve->nodes);
     pl_list_init(&serve->statuses);
+    serve_gate_init(serve);
 
     status = wire_arena_init(&serve->arena, WIRE_ARENA_BYTES_MAX);
     if (status != PLASMON_OK) {
         (void)pl_err_set(err, status, "out of host memory");
         goto err_free;
     }
-    status = head_core_create(&head, &serve->core);
+    status = serve_recover(serve, &machine, err);
     if (status != PLASMON_OK) {
-        (void)pl_err_set(err, status, "the head cannot start with policy '%s'",
-                         config->policy);
         goto err_finish_arena;
     }
-    head_core_tick(serve->core, serve_now_ms());
-    status = rpc_server_create(loop, &server, &serve->server, err);
+    serve->core = head_machine_core(serve->machine);
+    status      = rpc_server_create(loop, &server, &serve->server, err);
     if (status != PLASMON_OK) {
-        goto err_destroy_core;
+        goto err_destroy_machine;
     }
     rpc_loop_set_tick(loop, SERVE_TICK_MS, tick, serve);
     rpc_loop_set_idle(loop, idle, serve);
     *out_serve = serve;
     return PLASMON_OK;
 
-err_destroy_core:
-    head_core_destroy(serve->core);
+err_destroy_machine:
+    head_machine_destroy(serve->machine);
 err_finish_arena:
     wire_arena_finish(&serve->arena);
 err_free:
@@ -279,8 +258,8 @@ void serve_destroy(struct serve *serve)
     if (serve == NULL) {
         return;
     }
-    rpc_server_destroy(
-        serve->server); /* closes every stream: their peers are freed or left without one */
+    rpc_server_destroy(serve->server); /* closes every stream, which frees who was there */
+    serve_gate_finish(serve);
     while (!pl_list_empty(&serve->statuses)) {
         struct serve_status *status =
             pl_list_first(&serve->statuses, struct serve_status, link);
@@ -288,7 +267,7 @@ void serve_destroy(struct serve *serve)
         pl_list_remove(&status->link);
         pl_free(status);
     }
-    head_core_destroy(serve->core);
+    head_machine_destroy(serve->machine);
     while (!pl_list_empty(&serve->clients)) {
         serve_client_free(pl_list_first(&serve->clients, struct serve_client, link));
     }

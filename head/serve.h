@@ -1,9 +1,10 @@
 /*
- * The head as a process: gRPC around the state machine. One loop, one thread: every callback of every stream runs on it, so nothing
- * here is locked.
+ * The head as a process: gRPC around the machine (machine.h). One loop, one thread: every callback of every stream runs on it, so nothing
+ * here is locked. What outlives a connection is in the machine; what is here lives as long as its stream.
  *
- *   serve.c          making it, the idle step (flush, acks), ticks
- *   serve_link.c     frames: header + body, numbering, resending
+ *   serve.c          making it, the idle step (flush, acknowledgements, commit), ticks
+ *   serve_gate.c     what is put out waits for the journal
+ *   serve_recover.c  beginning: from nothing, or from a journal
  *   serve_clients.c  Session streams
  *   serve_workers.c  Work streams
  *   serve_nodes.c    Node streams
@@ -16,13 +17,16 @@
 
 #include "base/list.h"
 #include "base/map.h"
-#include "head/core.h"
+#include "head/journal.h"
+#include "head/machine.h"
 #include "rpc/rpc.h"
 #include "wire/wire.h"
 
 enum {
     SERVE_KEPT_BYTES_MAX = 1 << 30, /* unacknowledged bytes to one peer */
     SERVE_TICK_MS        = 100,
+    SERVE_TICK_IDLE_MS   = 1000,  /* with a journal */
+    SERVE_GRACE_MS       = 60000, /* after a restart, before leases run */
     SERVE_CREDIT_STEP =
         4096, /* tasks; less credit than this waits for a frame or a tick to carry it */
     SERVE_DEVICES_WAIT_MS =
@@ -30,15 +34,6 @@ enum {
     SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
     SERVE_NODE_LEASE_MS = 10000,
     SERVE_STORE_WAIT_MS = 10000, /* how long a worker's hello waits for that of its store */
-};
-
-/* One end of a session, with a client or a worker. stream is NULL while the connection is broken. */
-struct serve_peer {
-    struct rpc_stream *stream;
-    struct wire_link link;
-    uint64_t session;
-    bool ended; /* close it when what was sent is out */
-    uint64_t credit_told;
 };
 
 /* A first frame that has to wait; bytes NULL: none does. */
@@ -49,36 +44,32 @@ struct serve_hello {
 };
 
 struct serve_client {
-    struct serve_peer peer;
     struct serve *serve;
+    struct rpc_stream *stream;
+    uint64_t session; /* 0: has not said hello, or that one waits */
+    bool ended;       /* close it when what was sent is out */
     struct pl_list link;
     struct serve_hello hello; /* waits for devices */
 };
 
 struct serve_worker {
-    struct serve_peer peer;
     struct serve *serve;
+    struct rpc_stream *stream;
     struct pl_list link;
-    uint32_t device; /* UINT32_MAX: has not said hello */
-    uint32_t host_device;
-    uint32_t incarnation;
-    char *host;
+    uint32_t device;          /* UINT32_MAX: has not said hello, or that one waits */
     struct serve_hello hello; /* waits for that of its store, which gives the numbers */
 };
 
 struct serve_node {
     struct serve *serve;
-    struct rpc_stream *stream; /* NULL: it is away since lost_ms */
-    uint64_t lost_ms;
+    struct rpc_stream *stream;
     struct pl_list link;
-    char *host;
+    char *host; /* NULL: has not said hello */
     char *name;
-    char *store_socket;
-    uint64_t in_seq;
+    uint64_t in_seq; /* of this connection */
     uint64_t out_seq;
     uint64_t session;
-    bool leaving;   /* it said that it is about to end */
-    bool left_told; /* it was told that it may */
+    bool left_told; /* it was told that it may leave */
 };
 
 struct serve_status {
@@ -98,45 +89,71 @@ struct serve_config {
     enum head_transfer transfer;
     bool embedded;
     uint32_t window;
-    uint32_t node_lease_ms; /* a store that is away for longer is given up */
+    uint32_t node_lease_ms;       /* a store that is away for longer is given up */
+    struct head_journal *journal; /* NULL: none; the caller's, and it has the lease */
+};
+
+/* What is put out, and waits until the batch of inputs that it follows from is stored. */
+struct serve_gate {
+    struct pl_list held; /* struct serve_held, in order */
+    uint64_t open;       /* number of the batch that is being filled, from 1 */
+    uint64_t stored;     /* batches up to here are */
 };
 
 struct serve {
     struct serve_config config;
     struct rpc_loop *loop;
     struct rpc_server *server;
-    struct head_core *core;
-    struct wire_arena arena; /* decoding; reset for each message */
-    struct pl_list clients;  /* serve_client, with or without a stream */
+    struct head_machine *machine;
+    struct head_core *core; /* the machine's: to be looked at */
+    struct serve_gate gate;
+    struct wire_arena arena; /* decoding of first frames, and answers; reset for each */
+    struct pl_list clients;
     struct pl_list workers;
     struct pl_list nodes;
     struct pl_list statuses;
-    uint64_t epoch;
-    uint64_t core_ns; /* CPU of this thread inside the core */
+    uint64_t time_offset_ms; /* the machine's time goes on where another process left it */
+    uint64_t ticked_ms;
     uint64_t stats_request;
-    uint64_t session_last;
 };
 
 plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
                               struct serve **out_serve, struct pl_err *err) PL_MUST_CHECK;
 void serve_destroy(struct serve *serve); /* after the loop stopped */
 plasmon_status_t serve_add_fd(struct serve *serve, int fd) PL_MUST_CHECK; /* takes fd */
-uint64_t serve_now_ms(void);
-/* For a worker or a store; no other head ever drew the same. */
-uint64_t serve_session_new(struct serve *serve);
-/* Why a peer that says hello with a session is not known here. EHEADLOST */
-plasmon_status_t serve_session_unknown(const struct serve *serve, uint64_t its_epoch,
-                                       const char *whose, struct pl_err *err);
+uint64_t serve_now_ms(const struct serve *serve);
+/* Something happened, as head_machine_input(). */
+plasmon_status_t serve_input(struct serve *serve, const struct head_input *input,
+                             struct head_outcome *out, struct pl_err *err) PL_MUST_CHECK;
 
-/* ---- serve_link.c */
-/* Frame = header (field 1) + body. Numbered and kept when numbered is true. */
-void serve_peer_send(struct serve *serve, struct serve_peer *peer, uint64_t credit,
-                     const uint8_t *body, size_t length, bool numbered);
-void serve_peer_resend(struct serve_peer *peer, uint64_t from);
-void serve_peer_close(struct serve_peer *peer, plasmon_status_t status, const char *why);
+/* ---- serve_recover.c */
+/* A machine that has begun, or goes on. */
+plasmon_status_t serve_recover(struct serve *serve,
+                               const struct head_machine_config *config,
+                               struct pl_err *err) PL_MUST_CHECK;
+/* For the machine of a new cluster. */
+void serve_settings(const struct serve *serve, struct head_settings *out);
 
-/* For a stream whose peer has moved to another one: only its end is still to come. */
-extern const struct rpc_stream_ops serve_orphan_ops;
+/* ---- serve_gate.c */
+void serve_gate_init(struct serve *serve);
+void serve_gate_finish(struct serve *serve);
+/* Each takes place at once without a journal, and in their order when all before it is stored with one. Takes the buffer. */
+void serve_send(struct serve *serve, struct rpc_stream *stream, uint8_t *buffer,
+                size_t length);
+void serve_send_copy(struct serve *serve, struct rpc_stream *stream, const uint8_t *bytes,
+                     size_t length);
+/* Nobody listens to the stream any more; the caller has let go of it. */
+void serve_close(struct serve *serve, struct rpc_stream *stream, plasmon_status_t status,
+                 const char *why);
+/* The session, or whatever it was, goes on over another one: this stream ends at once. */
+void serve_replace(struct serve *serve, struct rpc_stream *stream, const char *why);
+void serve_unary_reply(struct serve *serve, struct rpc_unary *call, uint8_t *buffer,
+                       size_t length);
+void serve_gate_forget(struct serve *serve, struct rpc_stream *stream); /* it has ended */
+/* The input ran dry: what was recorded is on its way to the journal. */
+void serve_gate_commit(struct serve *serve);
+/* The journal has stored more. On the loop's thread. */
+void serve_stored(struct serve *serve);
 
 /* ---- the four services */
 plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream,
@@ -147,32 +164,31 @@ plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream,
                                    struct pl_err *err);
 void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                        size_t length);
-/* Answer a unary call. */
-void serve_reply(struct rpc_unary *call, const ProtobufCMessage *message);
+/* Answer a unary call: now, or when what it says is stored. */
+void serve_reply(struct serve *serve, struct rpc_unary *call,
+                 const ProtobufCMessage *message, bool when_stored);
 void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                           size_t length);
 void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
 void serve_status_tick(struct serve *serve, uint64_t now_ms);
 void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */
+void serve_clients_end(struct serve *serve);                   /* those that said bye */
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
 struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
+struct serve_node *serve_node_of(struct serve *serve, const char *host);
 bool serve_devices_ready(const struct serve *serve);
-bool serve_host_known(const struct serve *serve,
-                      const char *host);                     /* has its store said hello? */
-void serve_nodes_tick(struct serve *serve, uint64_t now_ms); /* leases */
-/* The worker's device is gone: its connection ends with this text, and its session is forgotten. Of one, or of all devices of the host. */
-void serve_worker_drop(struct serve *serve, const char *host, uint32_t host_device,
-                       const char *why);
-void serve_workers_drop(struct serve *serve, const char *host, const char *why);
+/* Its device is gone: its connection ends with this text. */
+void serve_worker_drop(struct serve *serve, uint32_t device, const char *why);
+void serve_node_drop(struct serve *serve, const char *host, const char *why);
 void serve_workers_tick(struct serve *serve, uint64_t now_ms); /* hellos that waited */
 /* A first frame is put aside, and taken out again (the caller frees the bytes). */
-void serve_hello_keep(struct serve_hello *hello, const uint8_t *bytes, size_t length);
-const char *serve_store_socket(const struct serve *serve,
-                               const char *host); /* "" when there is none */
+void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint8_t *bytes,
+                      size_t length);
 void serve_client_free(struct serve_client *client);
 void serve_worker_free(struct serve_worker *worker);
 void serve_node_free(struct serve_node *node);
-void serve_node_fence(struct serve *serve, uint32_t device);
+void serve_node_fence(struct serve *serve, const char *host, uint32_t host_device,
+                      uint32_t incarnation);
 void serve_node_tell_left(struct serve_node *node, const struct head_drain_report *report);
 
 /* serve_drain.c */

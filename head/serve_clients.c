@@ -1,6 +1,6 @@
 /*
  * Session streams. A client's first frame is its hello; it is answered by a welcome when the devices that stores have announced are
- * there (or were given up), so that a program's first task finds a device. After that, frames in sequence go to the core.
+ * there (or were given up), so that a program's first task finds a device. After that, its frames are inputs.
  */
 #include "head/serve.h"
 
@@ -17,7 +17,7 @@ struct serve_client *serve_client_of(struct serve *serve, uint64_t session)
     pl_list_for_each(pos, &serve->clients) {
         struct serve_client *client = pl_container_of(pos, struct serve_client, link);
 
-        if (client->peer.session == session) {
+        if (client->session == session && session != 0) {
             return client;
         }
     }
@@ -27,97 +27,99 @@ struct serve_client *serve_client_of(struct serve *serve, uint64_t session)
 void serve_client_free(struct serve_client *client)
 {
     pl_list_remove(&client->link);
-    wire_link_finish(&client->peer.link);
     pl_free(client->hello.bytes);
     pl_free(client);
 }
 
-static uint64_t credit_of(struct serve *serve, const struct serve_client *client)
+/* What is left is the stream's end. */
+static void client_close(struct serve_client *client, plasmon_status_t status,
+                         const char *why)
 {
-    return head_core_client_credit(serve->core, client->peer.session);
+    serve_close(client->serve, client->stream, status, why);
+    serve_client_free(client);
 }
 
-static void send_welcome(struct serve *serve, struct serve_client *client, const char *host)
+void serve_clients_end(struct serve *serve)
 {
-    Plasmon__V1__HeadFrame frame = PLASMON__V1__HEAD_FRAME__INIT;
-    Plasmon__V1__Welcome welcome = PLASMON__V1__WELCOME__INIT;
-    uint8_t *body;
-    size_t length;
+    struct pl_list *pos, *tmp;
 
-    if (head_core_client_welcome(serve->core, client->peer.session, &serve->arena,
-                                 &welcome) != PLASMON_OK) {
-        serve_peer_close(&client->peer, PLASMON_ENOMEM, "the head is out of memory");
-        return;
+    pl_list_for_each_safe(pos, tmp, &serve->clients) {
+        struct serve_client *client = pl_container_of(pos, struct serve_client, link);
+
+        if (client->ended) {
+            client_close(client, PLASMON_OK, "bye");
+        }
     }
-    welcome.store_socket = (char *)serve_store_socket(serve, host);
-    welcome.resumed_seq  = client->peer.link.in_seq;
-    frame.welcome        = &welcome;
-    length               = plasmon__v1__head_frame__get_packed_size(&frame);
-    body                 = pl_alloc(length);
-    PL_CHECK(body != NULL);
-    (void)plasmon__v1__head_frame__pack(&frame, body); /* its size was just computed */
-    serve_peer_send(serve, &client->peer, credit_of(serve, client), body, length, false);
-    pl_free(body);
 }
 
-static void fatal(struct serve_client *client, plasmon_status_t status, const char *text)
+static void refuse(struct serve_client *client, plasmon_status_t status, const char *text)
 {
     pl_info("head", "a client is refused: %s", text);
-    serve_peer_close(&client->peer, status, text);
+    client_close(client, status, text);
 }
 
-/* A client that has its session moves to this stream; `fresh` was made for the stream and goes. */
-static void resume(struct serve *serve, struct serve_client *fresh,
-                   const Plasmon__V1__Hello *hello, uint64_t its_epoch)
+/* Why a session is not known here. EHEADLOST */
+static void refuse_unknown(struct serve_client *client, uint64_t its_epoch)
 {
-    struct serve_client *client = serve_client_of(serve, hello->resume_session);
+    uint64_t epoch    = head_machine_epoch(client->serve->machine);
+    struct pl_err err = {0};
 
-    if (client == NULL || !head_core_client_known(serve->core, hello->resume_session)) {
-        struct pl_err err = {0};
+    if (its_epoch != 0 && its_epoch != epoch) {
+        (void)pl_err_set(&err, PLASMON_EHEADLOST,
+                         "the head was started anew (epoch %016llx, before it was %016llx) "
+                         "and does not know this session: what was in the cluster is lost; "
+                         "begin again",
+                         (unsigned long long)epoch, (unsigned long long)its_epoch);
+    } else {
+        (void)pl_err_set(&err, PLASMON_EHEADLOST,
+                         "the head has given up this session, which was away for longer "
+                         "than its lease: what it had is lost; begin again");
+    }
+    refuse(client, err.status, err.text);
+}
 
-        fatal(fresh, serve_session_unknown(serve, its_epoch, "this session", &err),
-              err.text);
+/* The session goes on over this stream, if the head has it. */
+static void resume(struct serve_client *client, const Plasmon__V1__Hello *hello,
+                   uint64_t its_epoch)
+{
+    struct serve *serve        = client->serve;
+    struct serve_client *older = serve_client_of(serve, hello->resume_session);
+    struct head_input input    = {.type    = HEAD_INPUT_CLIENT_RESUME,
+                                  .numbers = {hello->resume_session, hello->resume_ack}};
+    struct pl_err err;
+
+    if (!head_machine_client_known(serve->machine, hello->resume_session) ||
+        serve_input(serve, &input, NULL, &err) != PLASMON_OK) {
+        refuse_unknown(client, its_epoch);
         return;
     }
-    if (client->peer.stream != NULL) {
-        rpc_stream_set_user(client->peer.stream, &serve_orphan_ops,
-                            NULL); /* the old connection, not yet known to be broken */
-        rpc_stream_close(client->peer.stream, PLASMON_ECLOSED,
-                         "the session goes on over another connection");
+    if (older != NULL) { /* the old connection, not yet known to be broken */
+        serve_replace(serve, older->stream, "the session goes on over another connection");
+        serve_client_free(older);
     }
-    client->peer.stream = fresh->peer.stream;
-    fresh->peer.stream  = NULL;
-    head_core_client_resumed(serve->core, client->peer.session);
-    send_welcome(serve, client, hello->host);
-    serve_peer_resend(&client->peer, hello->resume_ack);
+    client->session = hello->resume_session;
+    head_machine_client_welcome(serve->machine, client->session, hello->host);
 }
 
-static const struct rpc_stream_ops client_ops;
-
-static void take_hello(struct serve *serve, struct serve_client *client,
-                       const Plasmon__V1__ClientFrame *frame)
+/* The frame is in the arena. The client may be freed. */
+static void take_hello(struct serve_client *client, const Plasmon__V1__ClientFrame *frame,
+                       const uint8_t *bytes, size_t length)
 {
     const Plasmon__V1__Hello *hello = frame->hello;
+    struct serve *serve             = client->serve;
+    struct head_input input         = {.type    = HEAD_INPUT_CLIENT_OPEN,
+                                       .strings = {{bytes, length}}};
     struct pl_err err               = {0};
-    plasmon_status_t status;
+    struct head_outcome outcome;
 
     if (hello->resume_session != 0) {
-        struct rpc_stream *stream = client->peer.stream;
-
-        resume(serve, client, hello, frame->header->epoch);
-        if (client->peer.stream == NULL) { /* it moved */
-            rpc_stream_set_user(stream, &client_ops,
-                                serve_client_of(serve, hello->resume_session));
-            serve_client_free(client);
-        }
-        return;
+        resume(client, hello, frame->header->epoch);
+    } else if (serve_input(serve, &input, &outcome, &err) != PLASMON_OK) {
+        refuse(client, err.status, err.text);
+    } else {
+        client->session = outcome.session;
+        head_machine_client_welcome(serve->machine, client->session, hello->host);
     }
-    status = head_core_client_open(serve->core, hello, &client->peer.session, &err);
-    if (status != PLASMON_OK) {
-        fatal(client, status, err.text);
-        return;
-    }
-    send_welcome(serve, client, hello->host);
 }
 
 static plasmon_status_t decode_hello(struct serve *serve, const uint8_t *bytes,
@@ -135,26 +137,22 @@ static plasmon_status_t decode_hello(struct serve *serve, const uint8_t *bytes,
     return status;
 }
 
-static void first_frame(struct serve *serve, struct serve_client *client,
-                        const uint8_t *bytes, size_t length)
+static void first_frame(struct serve_client *client, const uint8_t *bytes, size_t length)
 {
+    struct serve *serve = client->serve;
     Plasmon__V1__ClientFrame *frame;
     struct pl_err err       = {0};
     plasmon_status_t status = decode_hello(serve, bytes, length, &frame, &err);
 
     if (status != PLASMON_OK) {
-        fatal(client, status, err.text);
-        return;
+        refuse(client, status, err.text);
+    } else if (client->hello.bytes != NULL) {
+        refuse(client, PLASMON_EMALFORMED, "a frame came before the welcome");
+    } else if (frame->hello->resume_session != 0 || serve_devices_ready(serve)) {
+        take_hello(client, frame, bytes, length);
+    } else {
+        serve_hello_keep(serve, &client->hello, bytes, length);
     }
-    if (client->hello.bytes != NULL) {
-        fatal(client, PLASMON_EMALFORMED, "a frame came before the welcome");
-        return;
-    }
-    if (frame->hello->resume_session != 0 || serve_devices_ready(serve)) {
-        take_hello(serve, client, frame);
-        return;
-    }
-    serve_hello_keep(&client->hello, bytes, length);
 }
 
 void serve_clients_tick(struct serve *serve, uint64_t now_ms)
@@ -173,9 +171,8 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
             continue;
         }
         client->hello = (struct serve_hello){.bytes = NULL};
-        if (client->peer.stream != NULL &&
-            decode_hello(serve, hello.bytes, hello.length, &frame, &err) == PLASMON_OK) {
-            take_hello(serve, client, frame);
+        if (decode_hello(serve, hello.bytes, hello.length, &frame, &err) == PLASMON_OK) {
+            take_hello(client, frame, hello.bytes, hello.length);
         }
         pl_free(hello.bytes);
     }
@@ -186,57 +183,27 @@ static void client_message(void *user, struct rpc_stream *stream, const uint8_t 
 {
     struct serve_client *client = user;
     struct serve *serve         = client->serve;
-    Plasmon__V1__ClientFrame *frame;
-    struct pl_err err = {0};
+    struct head_input input     = {.type    = HEAD_INPUT_CLIENT_FRAME,
+                                   .numbers = {client->session},
+                                   .strings = {{bytes, length}}};
+    struct pl_err err           = {0};
     plasmon_status_t status;
-    uint64_t began;
-    int take;
 
     (void)stream;
-    if (client->peer.session == 0) {
-        first_frame(serve, client, bytes, length);
+    if (client->session == 0) {
+        first_frame(client, bytes, length);
         return;
     }
-    wire_arena_reset(&serve->arena);
-    status = wire_decode_client_frame(&serve->arena, bytes, length, &frame, &err);
-    if (status == PLASMON_OK && frame->hello != NULL) {
-        status = pl_err_set(&err, PLASMON_EMALFORMED, "a second hello on one stream");
+    if (head_core_tracing(serve->core)) {
+        struct head_input now = {.type = HEAD_INPUT_TIME, .numbers = {pl_realtime_ns()}};
+
+        PL_CHECK(serve_input(serve, &now, NULL, &err) == PLASMON_OK);
     }
-    if (status == PLASMON_OK && frame->header->session != client->peer.session &&
-        frame->header->session != 0) {
-        status = pl_err_set(&err, PLASMON_EMALFORMED, "the frame is of another session");
-    }
-    if (status == PLASMON_OK) {
-        take = wire_link_receive(&client->peer.link, frame->header->seq);
-        if (take < 0) {
-            status = pl_err_set(&err, PLASMON_EMALFORMED,
-                                "frame %llu came after frame %llu: one is missing",
-                                (unsigned long long)frame->header->seq,
-                                (unsigned long long)client->peer.link.in_seq);
-        } else if (frame->header->ack > client->peer.link.out_seq) {
-            status = pl_err_set(&err, PLASMON_EMALFORMED,
-                                "frame %llu is acknowledged, but only %llu were sent",
-                                (unsigned long long)frame->header->ack,
-                                (unsigned long long)client->peer.link.out_seq);
-        } else {
-            wire_link_acked(&client->peer.link, frame->header->ack);
-            if (take == 0) {
-                return;
-            }
-            if (head_core_tracing(serve->core)) {
-                head_core_time(serve->core, pl_realtime_ns());
-            }
-            began  = pl_thread_cpu_ns();
-            status = head_core_client_frame(serve->core, client->peer.session, frame, &err);
-            serve->core_ns += pl_thread_cpu_ns() - began;
-        }
-    }
+    status = serve_input(serve, &input, NULL, &err);
     if (status != PLASMON_OK) {
-        /* Rubbish: this session ends, and nobody else notices. */
-        pl_info("head", "session %016llx is ended: %s",
-                (unsigned long long)client->peer.session, err.text);
-        head_core_client_close(serve->core, client->peer.session);
-        serve_peer_close(&client->peer, status, err.text);
+        pl_info("head", "session %016llx is ended: %s", (unsigned long long)client->session,
+                err.text);
+        client_close(client, status, err.text);
     }
 }
 
@@ -245,17 +212,17 @@ static void client_closed(void *user, struct rpc_stream *stream, plasmon_status_
 {
     struct serve_client *client = user;
     struct serve *serve         = client->serve;
+    struct head_input input     = {.type    = HEAD_INPUT_CLIENT_LOST,
+                                   .numbers = {client->session, serve_now_ms(serve)}};
+    struct pl_err err;
 
-    (void)stream;
     (void)status;
     (void)why;
-    client->peer.stream = NULL;
-    if (client->peer.session == 0 ||
-        !head_core_client_known(serve->core, client->peer.session)) {
-        serve_client_free(client);
-        return;
+    serve_gate_forget(serve, stream);
+    if (head_machine_client_known(serve->machine, client->session)) {
+        PL_CHECK(serve_input(serve, &input, NULL, &err) == PLASMON_OK);
     }
-    head_core_client_lost(serve->core, client->peer.session, serve_now_ms());
+    serve_client_free(client);
 }
 
 static const struct rpc_stream_ops client_ops = {
@@ -272,9 +239,8 @@ plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream,
     if (client == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "the head is out of memory");
     }
-    client->serve       = serve;
-    client->peer.stream = stream;
-    wire_link_init(&client->peer.link, SERVE_KEPT_BYTES_MAX);
+    client->serve  = serve;
+    client->stream = stream;
     pl_list_init(&client->link);
     pl_list_add_tail(&serve->clients, &client->link);
     rpc_stream_set_user(stream, &client_ops, client);

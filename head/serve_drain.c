@@ -25,6 +25,8 @@ static void report_fill(const struct head_drain_report *report,
 static plasmon_status_t act(struct serve *serve, const Plasmon__V1__DrainRequest *request,
                             struct head_drain_report *out, struct pl_err *err)
 {
+    struct head_input input = {.type    = HEAD_INPUT_DRAIN_UNDO,
+                               .strings = {head_string(request->node)}};
     plasmon_status_t status = PLASMON_OK;
 
     *out = (struct head_drain_report){.done = true};
@@ -33,13 +35,15 @@ static plasmon_status_t act(struct serve *serve, const Plasmon__V1__DrainRequest
                           (unsigned)WIRE_NAME_BYTES_MAX);
     }
     if (request->undo) {
-        return head_core_drain_undo(serve->core, request->node, err);
+        return serve_input(serve, &input, NULL, err);
     }
     if (request->start) {
         if (request->deadline_ms > DEADLINE_MS_MAX) {
             return pl_err_set(err, PLASMON_EINVAL, "a deadline of more than a day");
         }
-        status = head_core_drain(serve->core, request->node, request->deadline_ms, err);
+        input.type       = HEAD_INPUT_DRAIN;
+        input.numbers[0] = request->deadline_ms;
+        status           = serve_input(serve, &input, NULL, err);
     }
     return status == PLASMON_OK
                ? head_core_drain_report(serve->core, request->node, out, err)
@@ -69,15 +73,17 @@ void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     } else {
         out.text = err.text;
     }
-    serve_reply(call, &out.base);
+    serve_reply(serve, call, &out.base, true);
 }
 
 void serve_node_leave(struct serve_node *node, uint32_t deadline_ms)
 {
-    struct pl_err err = {.status = PLASMON_OK};
+    struct head_input input = {.type    = HEAD_INPUT_NODE_LEAVE,
+                               .numbers = {deadline_ms},
+                               .strings = {head_string(node->host)}};
+    struct pl_err err       = {.status = PLASMON_OK};
 
-    node->leaving = true;
-    if (head_core_drain(node->serve->core, node->host, deadline_ms, &err) != PLASMON_OK) {
+    if (serve_input(node->serve, &input, NULL, &err) != PLASMON_OK) {
         pl_info("head", "node %s leaves: %s", node->name, err.text);
     }
     serve_drain_tick(node->serve);
@@ -93,7 +99,8 @@ void serve_drain_tick(struct serve *serve)
         struct pl_err err       = {.status = PLASMON_OK};
         struct head_drain_report report;
 
-        if (!node->leaving || node->left_told) {
+        if (node->host == NULL || node->left_told ||
+            !head_machine_node_leaving(serve->machine, node->host)) {
             continue;
         }
         if (head_core_drain_report(serve->core, node->host, &report, &err) == PLASMON_OK &&

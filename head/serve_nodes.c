@@ -1,18 +1,10 @@
 /*
  * Node streams: what the stores tell. Which devices a host brings (they get their numbers here, and welcomes wait for them), where its
  * control socket is, and which of its workers died. A death is kept and repeated by the store until it is acknowledged; a repeat changes
- * nothing.
- *
- * A HOST HAS ONE STORE, the memory of its devices. It is known by host and control socket, and its session outlives its connection:
- *
- *   hello -> connected -> (broken -> hello with that session -> connected ...) -> given up
- *
- * It is given up when it stays away for longer than the lease, or when another store of the host says hello meanwhile: its devices are
- * gone then, with what lay there, and a store that comes later joins as a fresh one. A second store beside a connected one is refused.
+ * nothing. What a store is and when it is given up: machine_nodes.c.
  */
 #include "head/serve.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -23,11 +15,10 @@ void serve_node_free(struct serve_node *node)
     pl_list_remove(&node->link);
     pl_free(node->host);
     pl_free(node->name);
-    pl_free(node->store_socket);
     pl_free(node);
 }
 
-static struct serve_node *node_of(const struct serve *serve, const char *host)
+struct serve_node *serve_node_of(struct serve *serve, const char *host)
 {
     struct pl_list *pos;
 
@@ -39,18 +30,6 @@ static struct serve_node *node_of(const struct serve *serve, const char *host)
         }
     }
     return NULL;
-}
-
-const char *serve_store_socket(const struct serve *serve, const char *host)
-{
-    const struct serve_node *node = node_of(serve, host);
-
-    return node != NULL ? node->store_socket : "";
-}
-
-bool serve_host_known(const struct serve *serve, const char *host)
-{
-    return node_of(serve, host) != NULL;
 }
 
 bool serve_devices_ready(const struct serve *serve)
@@ -68,11 +47,8 @@ static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command
     uint8_t *buffer;
     size_t length;
 
-    if (node->stream == NULL) {
-        return; /* it is away: what it has to know it asks for when it comes back */
-    }
     header.protocol = WIRE_PROTOCOL;
-    header.epoch    = node->serve->epoch;
+    header.epoch    = head_machine_epoch(node->serve->machine);
     header.session  = node->session;
     header.seq      = numbered ? ++node->out_seq : 0;
     header.ack      = node->in_seq;
@@ -83,29 +59,22 @@ static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command
         return; /* the store repeats what is not acknowledged */
     }
     (void)plasmon__v1__node_command__pack(command, buffer);
-    if (rpc_stream_send(node->stream, buffer, length) != PLASMON_OK) {
-        pl_warn("head", "node %s cannot be reached", node->name != NULL ? node->name : "?");
-    }
+    serve_send(node->serve, node->stream, buffer, length);
 }
 
-void serve_node_fence(struct serve *serve, uint32_t device)
+/* A store that is away hears of it later: the core repeats the order. */
+void serve_node_fence(struct serve *serve, const char *host, uint32_t host_device,
+                      uint32_t incarnation)
 {
-    const struct serve_worker *worker = serve_worker_of(serve, device);
-    struct pl_list *pos;
+    struct serve_node *node          = serve_node_of(serve, host);
+    Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
 
-    pl_list_for_each(pos, &serve->nodes) {
-        struct serve_node *node          = pl_container_of(pos, struct serve_node, link);
-        Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
-        uint32_t fence                   = worker != NULL ? worker->host_device : 0;
-        uint32_t incarnation             = worker != NULL ? worker->incarnation : 0;
-
-        if (worker != NULL && node->host != NULL && strcmp(node->host, worker->host) == 0) {
-            command.fence               = &fence;
-            command.n_fence             = 1;
-            command.fence_incarnation   = &incarnation;
-            command.n_fence_incarnation = 1;
-            node_send(node, &command, true);
-        }
+    if (node != NULL) {
+        command.fence               = &host_device;
+        command.n_fence             = 1;
+        command.fence_incarnation   = &incarnation;
+        command.n_fence_incarnation = 1;
+        node_send(node, &command, true);
     }
 }
 
@@ -121,196 +90,77 @@ void serve_node_tell_left(struct serve_node *node, const struct head_drain_repor
     node_send(node, &command, true);
 }
 
-static const struct rpc_stream_ops node_ops;
-
-/* It will not come back: neither do its devices, nor their workers. */
-static void node_give_up(struct serve_node *node, const char *why)
+static void node_close(struct serve_node *node, plasmon_status_t status, const char *why)
 {
-    struct serve *serve = node->serve;
-    char text[512];
-
-    (void)snprintf(text, sizeof(text), "node %.200s left the cluster: %.200s", node->name,
-                   why);
-    pl_warn("head", "%s", text);
-    serve_workers_drop(serve, node->host, text);
-    head_core_node_gone(serve->core, node->host, text);
-    if (node->stream != NULL) {
-        rpc_stream_set_user(node->stream, &serve_orphan_ops, NULL);
-        rpc_stream_close(node->stream, PLASMON_ECLOSED, text);
-    }
+    serve_close(node->serve, node->stream, status, why);
     serve_node_free(node);
 }
 
-/* Nothing is lost with it. */
-static bool drained(const struct serve_node *node)
+void serve_node_drop(struct serve *serve, const char *host, const char *why)
 {
-    struct head_drain_report report;
-    struct pl_err err = {.status = PLASMON_OK};
+    struct serve_node *node = serve_node_of(serve, host);
 
-    return node->host != NULL &&
-           head_core_drain_report(node->serve->core, node->host, &report, &err) ==
-               PLASMON_OK &&
-           report.done;
-}
-
-void serve_nodes_tick(struct serve *serve, uint64_t now_ms)
-{
-    struct pl_list *pos, *tmp;
-
-    pl_list_for_each_safe(pos, tmp, &serve->nodes) {
-        struct serve_node *node = pl_container_of(pos, struct serve_node, link);
-        char why[96];
-
-        if (node->stream == NULL && (node->leaving || drained(node))) {
-            node_give_up(node, "its store was ended");
-        } else if (node->stream == NULL &&
-                   now_ms - node->lost_ms >= serve->config.node_lease_ms) {
-            (void)snprintf(why, sizeof(why), "its store did not come back within %u ms",
-                           serve->config.node_lease_ms);
-            node_give_up(node, why);
-        }
+    if (node != NULL) {
+        node_close(node, PLASMON_ECLOSED, why);
     }
 }
 
-static plasmon_status_t refuse_second(const struct serve_node *there,
-                                      const Plasmon__V1__NodeHello *hello,
-                                      struct pl_err *err)
+static void refuse(struct serve_node *node, plasmon_status_t status, const char *text)
 {
-    return pl_err_set(
-        err, PLASMON_EEXIST,
-        "this host has a store in this cluster already: node %.100s, socket "
-        "%.200s; the one with socket %.200s must not join beside it. End the "
-        "first with `plasmon stop`, or start this one in a cluster of its own "
-        "(another --head)",
-        there->name, there->store_socket, hello->store_socket);
+    pl_warn("head", "a store is refused: %s", text);
+    node_close(node, status, text);
 }
 
-/* The store came back over another connection: it goes on as it was. */
-static struct serve_node *node_resume(struct serve_node *known, struct serve_node *fresh)
-{
-    if (known->stream != NULL) {
-        rpc_stream_set_user(known->stream, &serve_orphan_ops, NULL);
-        rpc_stream_close(known->stream, PLASMON_ECLOSED,
-                         "the store came back over another connection");
-    }
-    known->stream = fresh->stream;
-    known->in_seq = known->out_seq = 0; /* of a connection */
-    fresh->stream                  = NULL;
-    rpc_stream_set_user(known->stream, &node_ops, known);
-    serve_node_free(fresh);
-    pl_info("head", "node %s is back", known->name);
-    return known;
-}
-
-/* Whose hello is it? A node that joins takes the stream of `fresh`, which may be freed by that. */
-static plasmon_status_t node_identify(struct serve_node *fresh,
-                                      const Plasmon__V1__NodeHello *hello,
-                                      struct serve_node **out_node, struct pl_err *err)
-{
-    struct serve_node *known = node_of(fresh->serve, hello->host);
-
-    /* The same store, or one that took over what a dead one of this host kept. */
-    if (known != NULL && hello->resume_session == known->session) {
-        *out_node = node_resume(known, fresh);
-        pl_free(known->store_socket);
-        known->store_socket = pl_strdup(hello->store_socket);
-        PL_CHECK(known->store_socket != NULL);
-        return PLASMON_OK;
-    }
-    if (known != NULL && strcmp(known->store_socket, hello->store_socket) != 0 &&
-        known->stream != NULL) {
-        return refuse_second(known, hello, err);
-    }
-    if (known != NULL) {
-        node_give_up(known, "another store of its host took its place");
-    }
-    fresh->host         = pl_strdup(hello->host);
-    fresh->name         = pl_strdup(hello->node);
-    fresh->store_socket = pl_strdup(hello->store_socket);
-    PL_CHECK(fresh->host != NULL && fresh->name != NULL && fresh->store_socket != NULL);
-    fresh->session = serve_session_new(fresh->serve);
-    pl_info("head", "node %s brings %u devices", fresh->name, hello->devices);
-    *out_node = fresh;
-    return PLASMON_OK;
-}
-
-static plasmon_status_t node_hello(struct serve_node *fresh,
-                                   const Plasmon__V1__NodeHello *hello, struct pl_err *err)
+/* The node may be freed. */
+static void take_hello(struct serve_node *node, const Plasmon__V1__NodeHello *hello,
+                       const uint8_t *bytes, size_t length)
 {
     Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
     Plasmon__V1__NodeWelcome welcome = PLASMON__V1__NODE_WELCOME__INIT;
-    struct serve *serve              = fresh->serve;
-    struct serve_node *node          = NULL;
-    plasmon_status_t status          = node_identify(fresh, hello, &node, err);
+    struct head_input input = {.type = HEAD_INPUT_NODE_UP, .strings = {{bytes, length}}};
+    struct serve *serve     = node->serve;
+    struct pl_err err       = {0};
+    struct serve_node *older;
+    struct head_outcome outcome;
 
-    if (status == PLASMON_OK) {
-        status =
-            head_core_node_up(serve->core, hello->host, hello->node, hello->devices, err);
+    if (serve_input(serve, &input, &outcome, &err) != PLASMON_OK) {
+        refuse(node, err.status, err.text);
+        return;
     }
-    if (status != PLASMON_OK) {
-        return status;
+    older = serve_node_of(serve, hello->host);
+    if (older != NULL) {
+        serve_replace(serve, older->stream, "the store came back over another connection");
+        serve_node_free(older);
     }
-    welcome.epoch   = serve->epoch;
+    node->host    = pl_strdup(hello->host);
+    node->name    = pl_strdup(hello->node);
+    node->session = outcome.session;
+    PL_CHECK(node->host != NULL && node->name != NULL);
+    welcome.epoch   = head_machine_epoch(serve->machine);
     welcome.cluster = (char *)"plasmon";
     command.welcome = &welcome;
     node_send(node, &command, false);
-    serve_workers_tick(serve, serve_now_ms());
-    serve_clients_tick(serve, serve_now_ms());
-    return PLASMON_OK;
+    serve_workers_tick(serve, serve_now_ms(serve));
+    serve_clients_tick(serve, serve_now_ms(serve));
 }
 
 static void node_down(struct serve_node *node, const Plasmon__V1__WorkerDown *down)
 {
-    struct pl_list *pos;
+    struct head_input input = {
+        .type    = HEAD_INPUT_WORKER_DOWN,
+        .numbers = {down->host_device, down->incarnation, down->quarantined != 0,
+                    (uint32_t)down->status},
+        .strings = {head_string(node->host), head_string(down->text)},
+    };
+    struct pl_err err;
 
-    pl_list_for_each(pos, &node->serve->workers) {
-        const struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
-
-        /* A newer incarnation may have said hello before the news of its predecessor's death came. */
-        if (worker->device != UINT32_MAX && worker->host_device == down->host_device &&
-            strcmp(worker->host, node->host) == 0 &&
-            worker->incarnation > down->incarnation) {
-            return;
-        }
-    }
-    if (down->quarantined) {
-        serve_worker_drop(node->serve, node->host, down->host_device, down->text);
-    }
-    head_core_worker_down(node->serve->core, node->host, down->host_device,
-                          down->quarantined, (plasmon_status_t)down->status, down->text);
-    serve_clients_tick(node->serve, serve_now_ms());
+    PL_CHECK(serve_input(node->serve, &input, NULL, &err) == PLASMON_OK);
+    serve_clients_tick(node->serve, serve_now_ms(node->serve));
 }
 
-static void node_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
-                         size_t length)
+/* A frame of a store that has said hello. */
+static void node_frame(struct serve_node *node, const Plasmon__V1__NodeFrame *frame)
 {
-    struct serve_node *node = user;
-    struct serve *serve     = node->serve;
-    Plasmon__V1__NodeFrame *frame;
-    struct pl_err err = {0};
-
-    wire_arena_reset(&serve->arena);
-    if (wire_decode_node_frame(&serve->arena, bytes, length, &frame, &err) != PLASMON_OK) {
-        pl_warn("head", "a store is refused: %s", err.text);
-        rpc_stream_close(stream, err.status, err.text);
-        return;
-    }
-    if (frame->hello != NULL) {
-        if (node->host != NULL) {
-            rpc_stream_close(stream, PLASMON_EMALFORMED, "a second hello on one stream");
-            return;
-        }
-        if (node_hello(node, frame->hello, &err) != PLASMON_OK) {
-            pl_warn("head", "a store is refused: %s", err.text);
-            rpc_stream_close(stream, err.status, err.text);
-        }
-        return;
-    }
-    if (node->host == NULL) {
-        rpc_stream_close(stream, PLASMON_EMALFORMED,
-                         "the first frame of a store must carry a hello");
-        return;
-    }
     if (frame->header->seq != 0 && frame->header->seq <= node->in_seq) {
         return;
     }
@@ -328,20 +178,49 @@ static void node_message(void *user, struct rpc_stream *stream, const uint8_t *b
     }
 }
 
+static void node_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                         size_t length)
+{
+    struct serve_node *node = user;
+    struct serve *serve     = node->serve;
+    Plasmon__V1__NodeFrame *frame;
+    struct pl_err err = {0};
+
+    (void)stream;
+    wire_arena_reset(&serve->arena);
+    if (wire_decode_node_frame(&serve->arena, bytes, length, &frame, &err) != PLASMON_OK) {
+        refuse(node, err.status, err.text);
+    } else if (frame->hello != NULL && node->host != NULL) {
+        refuse(node, PLASMON_EMALFORMED, "a second hello on one stream");
+    } else if (frame->hello != NULL) {
+        take_hello(node, frame->hello, bytes, length);
+    } else if (node->host == NULL) {
+        refuse(node, PLASMON_EMALFORMED, "the first frame of a store must carry a hello");
+    } else {
+        node_frame(node, frame);
+    }
+}
+
 static void node_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
                         const char *why)
 {
     struct serve_node *node = user;
+    struct serve *serve     = node->serve;
+    struct pl_err err;
 
-    (void)stream;
     (void)status;
-    node->stream = NULL;
-    if (node->host == NULL) {
-        serve_node_free(node);
-        return;
+    serve_gate_forget(serve, stream);
+    if (node->host != NULL) {
+        struct head_input input = {.type    = HEAD_INPUT_NODE_LOST,
+                                   .numbers = {serve_now_ms(serve)},
+                                   .strings = {head_string(node->host)}};
+
+        pl_info("head", "node %s lost its connection: %s", node->name, why);
+        if (serve_input(serve, &input, NULL, &err) != PLASMON_OK) {
+            pl_debug("head", "node %s: %s", node->name, err.text);
+        }
     }
-    node->lost_ms = serve_now_ms();
-    pl_info("head", "node %s lost its connection: %s", node->name, why);
+    serve_node_free(node);
 }
 
 static const struct rpc_stream_ops node_ops = {

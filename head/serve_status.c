@@ -4,7 +4,8 @@
 #include "base/alloc.h"
 #include "kernels/kernels.h"
 
-void serve_reply(struct rpc_unary *call, const ProtobufCMessage *message)
+void serve_reply(struct serve *serve, struct rpc_unary *call,
+                 const ProtobufCMessage *message, bool when_stored)
 {
     size_t length   = protobuf_c_message_get_packed_size(message);
     uint8_t *buffer = rpc_buffer_create(length);
@@ -14,23 +15,29 @@ void serve_reply(struct rpc_unary *call, const ProtobufCMessage *message)
         return;
     }
     (void)protobuf_c_message_pack(message, buffer);
-    rpc_unary_reply(call, buffer, length);
+    if (when_stored) {
+        serve_unary_reply(serve, call, buffer, length);
+    } else {
+        rpc_unary_reply(call, buffer, length);
+    }
 }
 
 static void answer(struct serve *serve, struct serve_status *status)
 {
     Plasmon__V1__StatusReply out = PLASMON__V1__STATUS_REPLY__INIT;
+    struct head_figures figures;
     struct pl_list *pos;
 
     wire_arena_reset(&serve->arena);
     if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK &&
         (!status->detail ||
          head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK)) {
-        out.core_ns = serve->core_ns;
+        head_machine_figures(serve->machine, &figures);
+        out.core_ns = figures.core_ns;
         pl_list_for_each(pos, &serve->nodes) {
-            out.nodes += pl_container_of(pos, struct serve_node, link)->stream != NULL;
+            out.nodes += pl_container_of(pos, struct serve_node, link)->host != NULL;
         }
-        serve_reply(status->call, &out.base);
+        serve_reply(serve, status->call, &out.base, false);
     } else {
         rpc_unary_fail(status->call, PLASMON_ENOMEM, "the head is out of memory");
     }
@@ -44,7 +51,8 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     struct serve *serve         = user;
     struct serve_status *status = PL_NEW(struct serve_status);
     Plasmon__V1__StatusRequest *request;
-    struct pl_list *pos;
+    uint8_t body[16];
+    size_t at = 0;
 
     if (status == NULL) {
         rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
@@ -55,27 +63,17 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     status->detail      = request != NULL && request->detail;
     status->call        = call;
     status->request     = ++serve->stats_request;
-    status->deadline_ms = serve_now_ms() + SERVE_STATS_WAIT_MS;
+    status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;
     pl_list_init(&status->link);
     pl_list_add_tail(&serve->statuses, &status->link);
-    pl_list_for_each(pos, &serve->workers) {
-        struct serve_worker *worker = pl_container_of(pos, struct serve_worker, link);
-        uint8_t body[16];
-        size_t at = 0;
-
-        if (worker->device == UINT32_MAX || worker->peer.stream == NULL) {
-            continue;
+    body[at++] = 7 << 3; /* stats_request */
+    for (uint64_t value = status->request;; value >>= 7) {
+        body[at++] = (uint8_t)(value >= 0x80 ? value | 0x80 : value);
+        if (value < 0x80) {
+            break;
         }
-        body[at++] = 7 << 3; /* stats_request */
-        for (uint64_t value = status->request;; value >>= 7) {
-            body[at++] = (uint8_t)(value >= 0x80 ? value | 0x80 : value);
-            if (value < 0x80) {
-                break;
-            }
-        }
-        serve_peer_send(serve, &worker->peer, 0, body, at, true);
-        status->missing++;
     }
+    status->missing = head_machine_ask_workers(serve->machine, body, at);
     if (status->missing == 0) {
         answer(serve, status);
     }
@@ -115,7 +113,6 @@ void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *byt
     Plasmon__V1__Function *functions = PL_NEW_N(Plasmon__V1__Function, count);
     Plasmon__V1__Function **list     = PL_NEW_N(Plasmon__V1__Function *, count);
 
-    (void)user;
     (void)bytes;
     (void)length;
     if (functions == NULL || list == NULL) {
@@ -133,7 +130,7 @@ void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *byt
         }
         out.functions   = list;
         out.n_functions = count;
-        serve_reply(call, &out.base);
+        serve_reply(user, call, &out.base, false);
     }
     pl_free(functions);
     pl_free(list);

@@ -56,8 +56,7 @@ uint64_t wire_link_next_seq(struct wire_link *link)
     return ++link->out_seq;
 }
 
-plasmon_status_t wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
-                                size_t length)
+uint8_t *wire_link_keep(struct wire_link *link, uint64_t seq, size_t length)
 {
     struct wire_kept *kept;
 
@@ -65,16 +64,15 @@ plasmon_status_t wire_link_sent(struct wire_link *link, uint64_t seq, const uint
     assert(link->kept_last == NULL || link->kept_last->seq < seq);
 
     if (length > link->kept_bytes_max - link->kept_bytes) {
-        return PLASMON_ELIMIT;
+        return NULL;
     }
 
     kept = pl_alloc(sizeof(*kept) + length);
     if (kept == NULL) {
-        return PLASMON_ENOMEM;
+        return NULL;
     }
     kept->seq    = seq;
     kept->length = length;
-    memcpy(kept->bytes, bytes, length);
 
     if (link->kept_last == NULL) {
         link->kept_first = kept;
@@ -83,6 +81,19 @@ plasmon_status_t wire_link_sent(struct wire_link *link, uint64_t seq, const uint
     }
     link->kept_last = kept;
     link->kept_bytes += length;
+    return kept->bytes;
+}
+
+plasmon_status_t wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
+                                size_t length)
+{
+    bool fits     = length <= link->kept_bytes_max - link->kept_bytes;
+    uint8_t *kept = wire_link_keep(link, seq, length);
+
+    if (kept == NULL) {
+        return fits ? PLASMON_ENOMEM : PLASMON_ELIMIT;
+    }
+    memcpy(kept, bytes, length);
     return PLASMON_OK;
 }
 

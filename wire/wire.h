@@ -207,6 +207,8 @@ uint64_t wire_link_next_seq(struct wire_link *link);
 plasmon_status_t
 wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
                size_t length) PL_MUST_CHECK; /* ELIMIT: too much unacknowledged */
+/* The same, but the caller fills the bytes in, before anything else happens to the link. NULL: too much unacknowledged, or no memory. */
+uint8_t *wire_link_keep(struct wire_link *link, uint64_t seq, size_t length) PL_MUST_CHECK;
 int wire_link_receive(struct wire_link *link, uint64_t seq);
 void wire_link_acked(struct wire_link *link, uint64_t ack);
 /* The other side has everything up to `from`: calls fn for each kept frame after it, oldest first. */

@@ -306,8 +306,11 @@ static void command_take(struct worker_uplink *uplink,
         return;
     }
     wire_link_acked(&uplink->link, header->ack);
+    if (command->stats_request != 0) { /* in the sequence or not */
+        uplink->batch.stats_request = command->stats_request;
+    }
     if (header->seq == 0) {
-        return; /* an acknowledgement */
+        return; /* an acknowledgement, a question for figures */
     }
     switch (wire_link_receive(&uplink->link, header->seq)) {
     case 0:
@@ -328,9 +331,6 @@ static void command_take(struct worker_uplink *uplink,
     if (uplink->config.ops->command(uplink->config.user, command, &err) != PLASMON_OK) {
         lost(uplink, err.status, err.text);
         return;
-    }
-    if (command->stats_request != 0) {
-        uplink->batch.stats_request = command->stats_request;
     }
 }
 

@@ -140,8 +140,10 @@ struct graph_profile {
         spill_permille; /* with little device memory, and host memory and files for the rest */
     uint32_t client_crash_permille; /* a client dies on the way */
     uint32_t limit_permille;        /* with time limits and cancels by force */
-    uint32_t crashes_most;          /* in one graph; 0: 3 */
-    uint32_t breaks_most;           /* 0: 4 */
+    uint32_t
+        head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */
+    uint32_t crashes_most;   /* in one graph; 0: 3 */
+    uint32_t breaks_most;    /* 0: 4 */
     uint32_t check_every;
 };
 
@@ -151,7 +153,8 @@ struct graph_coverage {
                  [GRAPH_FAILURES];
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
-        launches, replayed, over_limit, ended_by_force, fences;
+        launches, replayed, over_limit, ended_by_force, fences, head_crashes,
+        inputs_replayed;
 };
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);

@@ -288,6 +288,13 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     if (graph->replays) {
         graph->cancel_weight = 0;
     }
+    if (profile->head_crash_permille > 0) { /* no draw without */
+        config->journal = true;
+        if (graph_chance(graph, profile->head_crash_permille)) {
+            config->head_crashes_max     = (uint32_t)graph_between(graph, 1, 4);
+            config->head_crash_millionth = 4000;
+        }
+    }
     if (profile->limit_permille > 0 && !graph->replays) { /* no draw without */
         graph->limits           = graph_chance(graph, profile->limit_permille);
         graph->lasting_permille = graph_chance(graph, 300) ? 250 : 15;

@@ -446,7 +446,7 @@ bool graph_play(struct graph *graph, struct sim *sim)
     (void)sim_run_until(sim, all_answered, sim);
 
     /* From here on nothing breaks any more: what is left must go. */
-    sim->config.crashes_max = sim->config.breaks_max = 0;
+    sim->config.crashes_max = sim->config.breaks_max = sim->config.head_crashes_max = 0;
     if (!sim->failed) {
         sim_check(sim);
     }
@@ -454,6 +454,7 @@ bool graph_play(struct graph *graph, struct sim *sim)
     (void)sim_run_until(sim, at_rest, sim);
     if (!sim->failed) {
         sim_check_empty(sim);
+        sim_journal_check(sim);
     }
     return !sim->failed;
 }

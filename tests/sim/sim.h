@@ -10,7 +10,8 @@
  *   sim_worker.c   a worker process: core, link; crash and restart
  *   sim_reports.c  what it reports
  *   sim_limits.c   launches that do not end, and what ending them may cost
- *   sim_head.c     the head process: core and links
+ *   sim_head.c     the head process: the machine, and what it puts out
+ *   sim_journal.c  its journal: batches on their way, crashes, and what is left
  *   sim_spill.c    the store's memory and files for what devices have no room for
  *   sim_client.c   a client: sending, answers, reconnecting
  *   sim_calls.c    what it asks for: frames made by hand
@@ -31,6 +32,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "head/core.h"
+#include "head/machine.h"
 #include "kernels/kernels.h"
 #include "store/table.h"
 #include "store/timeline.h"
@@ -523,6 +525,7 @@ void sim_memory_check_sealed(struct sim_worker *worker);
 
 void sim_head_start(struct sim *sim);
 void sim_head_finish(struct sim *sim);
+void sim_head_tick(struct sim *sim);
 void sim_head_flush_soon(struct sim *sim);
 /* Bytes that arrive at the head; `user` of a pipe is the worker or the client. */
 void sim_head_from_client(void *user, const uint8_t *data, size_t length);
@@ -531,21 +534,57 @@ void sim_head_client_lost(struct sim_client *client);
 void sim_head_worker_lost(struct sim_worker *worker);
 void sim_head_worker_down(struct sim_worker *worker, const char *why);
 
-struct sim_head_session {
-    struct sim_client *client;
-    uint64_t session;
-    struct wire_link link;
-    bool connected;
-    bool ended;
-    uint64_t credit_told;
-};
-struct sim_head_worker {
-    uint64_t session;
-    struct wire_link link;
+/* What is to leave the head when a batch is stored. */
+struct sim_held {
+    uint64_t batch;
+    struct sim_pipe *pipe; /* NULL: an order to fence, or something for the store */
+    uint64_t life;         /* of the pipe */
+    struct sim_worker *fence;
     uint32_t incarnation;
-    bool known;
-    bool connected;
+    size_t length;
+    uint8_t *data; /* owned */
 };
+struct sim_batch {
+    uint8_t *bytes; /* owned */
+    size_t length;
+};
+
+struct sim_head {
+    struct head_machine *machine;
+    uint64_t
+        sessions[SIM_CLIENTS_MAX]; /* of the clients, as far as they said hello; 0: none */
+    bool flush_pending;
+    /* With a journal (sim_journal.c). */
+    uint64_t life;          /* a crash begins a new one */
+    uint64_t down_until_ns; /* who connects before is refused */
+    struct pl_vec batches;  /* struct sim_batch: all of them; the first `stored` ones are */
+    uint64_t stored;
+    uint64_t last_store_ns;
+    struct pl_vec held; /* struct sim_held, in order */
+    uint32_t crashes;
+    uint64_t replayed; /* inputs */
+};
+
+/* sim_journal.c */
+bool sim_head_down(const struct sim *sim);
+/* It leaves the head, when all that it says of what was taken over is stored. Takes data (NULL: fence). */
+void sim_journal_put(struct sim *sim, struct sim_pipe *pipe, const uint8_t *data,
+                     size_t length);
+void sim_journal_fence(struct sim *sim, struct sim_worker *worker, uint32_t incarnation);
+void sim_journal_spill(struct sim *sim, const struct head_spill_op *op);
+void sim_journal_flushed(struct sim *sim); /* the input ran dry: store it */
+/* The process is killed; another one has the journal. */
+void sim_head_crash(struct sim *sim);
+/* A second machine, made from all records, is the same as this one. */
+void sim_journal_check(struct sim *sim);
+void sim_journal_finish(struct sim *sim);
+/* sim_head.c */
+void sim_head_machine(struct sim *sim,
+                      struct head_machine **out_machine); /* that has not begun */
+void sim_head_begin(struct sim *sim);
+void sim_head_spill_up(struct sim *sim);
+void sim_head_spill_done(struct sim *sim, uint64_t id, plasmon_status_t status,
+                         uint64_t host_buffer, const char *text);
 
 /* ------------------------------------------------------------------------------------------------ the whole */
 
@@ -567,6 +606,9 @@ struct sim_config {
     uint32_t crash_millionth;
     uint32_t breaks_max;
     uint32_t break_millionth;
+    bool journal; /* the head writes one, and may crash */
+    uint32_t head_crashes_max;
+    uint32_t head_crash_millionth;
     uint64_t spill_memory; /* of the host; 0: nothing is spilled */
     uint64_t spill_files;
     uint32_t spill_full_permille; /* of the writes find no room */
@@ -594,9 +636,7 @@ struct sim {
 
     struct head_core *head;
     struct wire_arena head_arena;
-    struct sim_head_session sessions[SIM_CLIENTS_MAX];
-    struct sim_head_worker head_workers[SIM_DEVICES_MAX];
-    bool head_flush_pending;
+    struct sim_head head_process; /* `head` is the core in there */
 
     struct sim_worker workers[SIM_DEVICES_MAX];
     struct sim_client clients[SIM_CLIENTS_MAX];
@@ -617,7 +657,8 @@ struct sim {
     struct pl_vec hosts;       /* struct sim_host * */
     struct pl_map files;       /* number -> struct sim_file: of spilled buffers */
     uint64_t spill_op_last;
-    uint64_t spill_free_ns; /* the store's thread is busy until then */
+    struct pl_map spill_answers; /* id -> struct sim_spill_answer, of all that was done */
+    uint64_t spill_free_ns;      /* the store's thread is busy until then */
     uint64_t slab_moves;
     struct pl_map ran_on; /* client task -> device + 1 of its launch, both clients' */
 
@@ -647,8 +688,8 @@ void sim_losses_crash(struct sim_worker *worker); /* its streams have stopped */
 uint64_t sim_losses_task(const struct sim_worker *worker, uint64_t seq); /* its key, or 0 */
 /* Key of ran_on and losses. */
 uint64_t sim_task_key(const struct sim_client *client, uint64_t task);
-/* sim_spill.c: head_ops.spill */
-void sim_spill_op(void *user, const char *host, const struct head_spill_op *op);
+/* sim_spill.c: the store is asked */
+void sim_spill_op(struct sim *sim, const struct head_spill_op *op);
 void sim_spill_finish(struct sim *sim);
 /* Who waits for what. */
 void sim_describe(struct sim *sim, struct pl_str *out);

@@ -68,14 +68,21 @@ static void maybe_crash(struct sim *sim)
     sim_worker_crash(&sim->workers[sim_below(sim, sim->config.devices)], "crash");
 }
 
+static void maybe_crash_head(struct sim *sim)
+{
+    if (sim->head_process.crashes < sim->config.head_crashes_max &&
+        sim_below(sim, 1000000) < sim->config.head_crash_millionth) {
+        sim_head_crash(sim);
+    }
+}
+
 static void tick(struct sim *sim)
 {
     uint64_t now_ms = sim->now_ns / 1000000 + 1;
 
     if (now_ms != sim->tick_ns / 1000000 + 1) {
         sim->tick_ns = sim->now_ns;
-        head_core_tick(sim->head, now_ms);
-        sim_head_flush_soon(sim);
+        sim_head_tick(sim);
     }
 }
 
@@ -104,6 +111,7 @@ bool sim_step(struct sim *sim)
     tick(sim);
     maybe_break(sim);
     maybe_crash(sim);
+    maybe_crash_head(sim);
     if (sim->config.check_every != 0 && sim->steps % sim->config.check_every == 0) {
         head_core_check(sim->head);
     }
@@ -262,6 +270,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     sim->crash_times = PL_VEC_INIT(uint64_t);
     sim->hosts       = PL_VEC_INIT(struct sim_host *);
     pl_map_init(&sim->files);
+    pl_map_init(&sim->spill_answers);
     pl_map_init(&sim->ran_on);
     pl_map_init(&sim->losses);
     pl_map_init(&sim->lasting);

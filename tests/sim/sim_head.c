@@ -1,6 +1,6 @@
 /*
- * The head process: what head/main.c does around head_core. Sessions and workers have a link each; what the core puts out goes into
- * frames; a flush follows a little after input, so that things batch up as they do on a busy head.
+ * The head process: what head/serve*.c does around head_machine. Bytes that arrive become inputs; a flush follows a little after input,
+ * so that things batch up as they do on a busy head. What is put out goes through sim_journal.c.
  */
 #include "tests/sim/sim.h"
 
@@ -12,60 +12,59 @@ enum {
     FLUSH_MAX_NS    = 8000,
     NOTICE_MAX_NS   = 200000, /* until a broken connection is noticed */
     LINK_KEPT_BYTES = 64 << 20,
+    LEASE_MS        = 10000,
 };
 
-static struct sim_head_session *session_find(struct sim *sim, uint64_t session)
+/* ------------------------------------------------------------------------------------------ ops of the machine */
+
+static void op_client_send(void *user, uint64_t session, const uint8_t *bytes,
+                           size_t length)
 {
+    struct sim *sim = user;
+
     for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
-        if (session != 0 && sim->sessions[i].session == session) {
-            return &sim->sessions[i];
+        if (session != 0 && sim->head_process.sessions[i] == session) {
+            sim_journal_put(sim, &sim->clients[i].from_head, bytes, length);
         }
     }
-    return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------ ops of the core */
-
-static void op_client_frame(void *user, uint64_t session, const uint8_t *body,
-                            size_t length)
+static void op_worker_send(void *user, uint32_t device, const uint8_t *bytes, size_t length)
 {
-    struct sim *sim               = user;
-    struct sim_head_session *peer = session_find(sim, session);
-
-    if (peer != NULL) {
-        peer->credit_told = head_core_client_credit(sim->head, session);
-        sim_link_send(sim, &peer->link, &peer->client->from_head, session,
-                      peer->credit_told, body, length);
-    }
-}
-
-static void op_worker_command(void *user, uint32_t device, const uint8_t *body,
-                              size_t length)
-{
-    struct sim *sim           = user;
-    struct sim_worker *worker = sim_worker_of(sim, device);
-    struct sim_head_worker *peer;
+    struct sim_worker *worker = sim_worker_of(user, device);
 
     PL_CHECK(worker != NULL);
-    peer = &sim->head_workers[worker->host_device];
-    sim_link_send(sim, &peer->link, &worker->from_head, peer->session, 0, body, length);
+    sim_journal_put(user, &worker->from_head, bytes, length);
 }
 
-static void op_fence(void *user, uint32_t device)
+static void op_fence(void *user, const char *host, uint32_t host_device,
+                     uint32_t incarnation)
 {
-    struct sim *sim           = user;
-    struct sim_worker *worker = sim_worker_of(sim, device);
+    struct sim *sim = user;
 
-    sim_limits_order(worker, sim->head_workers[worker->host_device].incarnation);
+    (void)host;
+    sim_journal_fence(sim, &sim->workers[host_device], incarnation);
 }
 
 static void op_session_ended(void *user, uint64_t session)
 {
-    struct sim_head_session *peer = session_find(user, session);
+    struct sim *sim = user;
 
-    if (peer != NULL) {
-        peer->ended = true;
+    for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
+        if (sim->head_process.sessions[i] == session) {
+            sim->head_process.sessions[i] = 0;
+        }
     }
+}
+
+static void op_worker_gone(void *user, uint32_t device, const char *why)
+{
+    sim_fail(user, "device %u is gone: %s", device, why);
+}
+
+static void op_node_gone(void *user, const char *host, const char *why)
+{
+    sim_fail(user, "host %s is gone: %s", host, why);
 }
 
 static uint64_t op_random64(void *user)
@@ -73,14 +72,32 @@ static uint64_t op_random64(void *user)
     return sim_random(user);
 }
 
-static const struct head_ops head_ops = {
-    .client_frame   = op_client_frame,
-    .worker_command = op_worker_command,
-    .fence          = op_fence,
-    .session_ended  = op_session_ended,
-    .random64       = op_random64,
-    .spill          = sim_spill_op,
+static void op_spill(void *user, const char *host, const struct head_spill_op *op)
+{
+    PL_CHECK(strcmp(host, "simhost") == 0);
+    sim_journal_spill(user, op);
+}
+
+static const struct head_machine_ops machine_ops = {
+    .client_send   = op_client_send,
+    .worker_send   = op_worker_send,
+    .fence         = op_fence,
+    .session_ended = op_session_ended,
+    .worker_gone   = op_worker_gone,
+    .node_gone     = op_node_gone,
+    .random64      = op_random64,
+    .spill         = op_spill,
 };
+
+static plasmon_status_t tell(struct sim *sim, const struct head_input *input,
+                             struct head_outcome *out, struct pl_err *err)
+{
+    plasmon_status_t status =
+        head_machine_input(sim->head_process.machine, input, out, err);
+
+    sim_head_flush_soon(sim);
+    return status;
+}
 
 /* ------------------------------------------------------------------------------------------ output */
 
@@ -88,115 +105,81 @@ static void head_flush(void *user, uint64_t arg, void *data)
 {
     struct sim *sim = user;
 
-    (void)arg;
     (void)data;
-    sim->head_flush_pending = false;
-    head_core_flush(sim->head);
-    /* Acks and credit that nothing else carried. */
-    for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
-        struct sim_head_session *peer = &sim->sessions[i];
-
-        if (peer->session != 0 && peer->connected && !peer->ended) {
-            uint64_t credit = head_core_client_credit(sim->head, peer->session);
-
-            if (wire_link_owes_ack(&peer->link) || credit > peer->credit_told) {
-                sim_link_send_plain(sim, &peer->link, &peer->client->from_head,
-                                    peer->session, credit, NULL, 0);
-            }
-            peer->credit_told = credit;
-        }
+    if (arg != sim->head_process.life) {
+        return;
     }
-    for (uint32_t i = 0; i < sim->config.devices; i++) {
-        struct sim_head_worker *peer = &sim->head_workers[i];
-
-        if (peer->connected && wire_link_owes_ack(&peer->link)) {
-            sim_link_send_plain(sim, &peer->link, &sim->workers[i].from_head, peer->session,
-                                0, NULL, 0);
-        }
-    }
+    sim->head_process.flush_pending = false;
+    head_machine_flush(sim->head_process.machine);
+    head_machine_acks(sim->head_process.machine, true, 1);
+    sim_journal_flushed(sim);
 }
 
 void sim_head_flush_soon(struct sim *sim)
 {
-    if (!sim->head_flush_pending) {
-        sim->head_flush_pending = true;
-        sim_after(sim, sim_below(sim, FLUSH_MAX_NS), head_flush, sim, 0, NULL);
+    if (!sim->head_process.flush_pending) {
+        sim->head_process.flush_pending = true;
+        sim_after(sim, sim_below(sim, FLUSH_MAX_NS), head_flush, sim,
+                  sim->head_process.life, NULL);
+    }
+}
+
+void sim_head_tick(struct sim *sim)
+{
+    if (!sim_head_down(sim)) {
+        head_machine_tick(sim->head_process.machine, sim->now_ns / 1000000 + 1);
+        sim_head_flush_soon(sim);
     }
 }
 
 /* ------------------------------------------------------------------------------------------ clients */
 
-static void send_welcome(struct sim_client *client, struct sim_head_session *peer)
+static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *hello,
+                         struct head_string bytes)
 {
-    struct sim *sim              = client->sim;
-    Plasmon__V1__HeadFrame frame = PLASMON__V1__HEAD_FRAME__INIT;
-    Plasmon__V1__Welcome welcome = PLASMON__V1__WELCOME__INIT;
-    uint8_t *body;
-    size_t length;
-
-    PL_CHECK(head_core_client_welcome(sim->head, peer->session, &sim->head_arena,
-                                      &welcome) == PLASMON_OK);
-    welcome.resumed_seq = peer->link.in_seq;
-    frame.welcome       = &welcome;
-    length              = plasmon__v1__head_frame__get_packed_size(&frame);
-    body                = sim_alloc(length + 1);
-    (void)plasmon__v1__head_frame__pack(&frame, body);
-    sim_link_send_plain(sim, &peer->link, &client->from_head, peer->session,
-                        head_core_client_credit(sim->head, peer->session), body, length);
-    pl_free(body);
-}
-
-static void resend_client(void *user, const uint8_t *bytes, size_t length)
-{
-    struct sim_client *client = user;
-
-    sim_pipe_send(&client->from_head, bytes, length);
-}
-
-static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *hello)
-{
-    struct sim *sim               = client->sim;
-    struct sim_head_session *peer = &sim->sessions[client->index];
-    struct pl_err err             = {0};
+    struct sim *sim             = client->sim;
+    struct head_machine *head   = sim->head_process.machine;
+    uint64_t *session           = &sim->head_process.sessions[client->index];
+    struct head_input input     = {.type = HEAD_INPUT_CLIENT_OPEN, .strings = {bytes}};
+    struct head_outcome outcome = {0};
+    struct pl_err err           = {0};
 
     sim_pipe_open(
         &client->from_head); /* what was sent before belongs to the old connection */
     if (hello->resume_session != 0) {
-        if (peer->session != hello->resume_session ||
-            !head_core_client_known(sim->head, hello->resume_session)) {
-            sim_fail(sim, "client %u: its session is gone within its lease", client->index);
-            return;
-        }
-        head_core_client_resumed(sim->head, peer->session);
-        peer->connected = true;
-        send_welcome(client, peer);
-        wire_link_resend(&peer->link, hello->resume_ack, resend_client, client);
-        return;
+        input    = (struct head_input){.type    = HEAD_INPUT_CLIENT_RESUME,
+                                       .numbers = {hello->resume_session, hello->resume_ack}};
+        *session = hello->resume_session;
+    } else if (head_machine_client_known(head, *session)) {
+        /* The welcome was lost: this client never learned of its session. */
+        struct head_input close = {.type = HEAD_INPUT_CLIENT_CLOSE, .numbers = {*session}};
+
+        PL_CHECK(tell(sim, &close, NULL, &err) == PLASMON_OK);
     }
-    if (peer->session !=
-        0) { /* the welcome was lost: this client never learned of its session */
-        head_core_client_close(sim->head, peer->session);
-        wire_link_finish(&peer->link);
-    }
-    *peer = (struct sim_head_session){.client = client};
-    wire_link_init(&peer->link, LINK_KEPT_BYTES);
-    if (head_core_client_open(sim->head, hello, &peer->session, &err) != PLASMON_OK) {
+    if (tell(sim, &input, &outcome, &err) != PLASMON_OK) {
         sim_fail(sim, "client %u is refused: %s", client->index, err.text);
         return;
     }
-    peer->connected = true;
-    send_welcome(client, peer);
+    if (hello->resume_session == 0) {
+        *session = outcome.session;
+    }
+    head_machine_client_welcome(head, *session, "simhost");
 }
 
 void sim_head_from_client(void *user, const uint8_t *data, size_t length)
 {
-    struct sim_client *client       = user;
-    struct sim *sim                 = client->sim;
-    struct sim_head_session *peer   = &sim->sessions[client->index];
+    struct sim_client *client = user;
+    struct sim *sim           = client->sim;
+    uint64_t session          = sim->head_process.sessions[client->index];
+    struct head_input input   = {
+          .type = HEAD_INPUT_CLIENT_FRAME, .numbers = {session}, .strings = {{data, length}}};
     Plasmon__V1__ClientFrame *frame = NULL;
     struct pl_err err               = {0};
-    int take;
 
+    if (sim_head_down(sim)) {
+        sim_client_break(client); /* nobody listens there */
+        return;
+    }
     wire_arena_reset(&sim->head_arena);
     if (wire_decode_client_frame(&sim->head_arena, data, length, &frame, &err) !=
         PLASMON_OK) {
@@ -204,38 +187,26 @@ void sim_head_from_client(void *user, const uint8_t *data, size_t length)
                  err.text);
         return;
     }
-    sim_head_flush_soon(sim);
     if (frame->hello != NULL) {
-        client_hello(client, frame->hello);
-        return;
-    }
-    take = wire_link_receive(&peer->link, frame->header->seq);
-    if (take < 0) {
-        sim_fail(sim, "client %u: frame %llu comes after %llu", client->index,
-                 (unsigned long long)frame->header->seq,
-                 (unsigned long long)peer->link.in_seq);
-        return;
-    }
-    wire_link_acked(&peer->link, frame->header->ack);
-    if (take == 0 || frame->header->seq == 0 || peer->ended) {
-        return;
-    }
-    if (head_core_client_frame(sim->head, peer->session, frame, &err) != PLASMON_OK) {
+        client_hello(client, frame->hello, input.strings[0]);
+    } else if (session != 0 && tell(sim, &input, NULL, &err) != PLASMON_OK) {
         sim_fail(sim, "the head closes client %u: %s", client->index, err.text);
     }
 }
 
 static void client_noticed(void *user, uint64_t arg, void *data)
 {
-    struct sim_client *client     = user;
-    struct sim *sim               = client->sim;
-    struct sim_head_session *peer = &sim->sessions[client->index];
+    struct sim_client *client = user;
+    struct sim *sim           = client->sim;
+    struct head_input input   = {
+          .type    = HEAD_INPUT_CLIENT_LOST,
+          .numbers = {sim->head_process.sessions[client->index], sim->now_ns / 1000000}};
+    struct pl_err err;
 
     (void)data;
-    if (arg == client->to_head.life && peer->session != 0) {
-        peer->connected = false;
-        head_core_client_lost(sim->head, peer->session, sim->now_ns / 1000000);
-        sim_head_flush_soon(sim);
+    if (arg == client->to_head.life && !sim_head_down(sim) &&
+        head_machine_client_known(sim->head_process.machine, input.numbers[0])) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
     }
 }
 
@@ -247,71 +218,41 @@ void sim_head_client_lost(struct sim_client *client)
 
 /* ------------------------------------------------------------------------------------------ workers */
 
-static void resend_worker(void *user, const uint8_t *bytes, size_t length)
+static void worker_hello(struct sim_worker *worker, const struct head_input *input)
 {
-    struct sim_worker *worker = user;
-
-    sim_pipe_send(&worker->from_head, bytes, length);
-}
-
-static void worker_hello(struct sim_worker *worker, const Plasmon__V1__WorkerHello *hello)
-{
-    struct sim *sim                    = worker->sim;
-    struct sim_head_worker *peer       = &sim->head_workers[worker->host_device];
-    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
-    Plasmon__V1__WorkerWelcome welcome = PLASMON__V1__WORKER_WELCOME__INIT;
-    bool resumed = peer->known && peer->incarnation == hello->incarnation &&
-                   hello->resume_session == peer->session && peer->session != 0;
-    struct pl_err err = {0};
-    uint32_t device;
-    uint8_t *body;
-    size_t length;
+    struct sim *sim             = worker->sim;
+    struct head_outcome outcome = {0};
+    struct pl_err err           = {0};
 
     sim_pipe_open(
         &worker->from_head); /* what was sent before belongs to the old connection */
-    if (head_core_worker_up(sim->head, hello, &device, &err) != PLASMON_OK) {
+    if (tell(sim, input, &outcome, &err) != PLASMON_OK) {
         sim_fail(sim, "device %u is refused: %s", worker->host_device, err.text);
         return;
     }
-    if (!resumed) { /* only now, as the head does it: nothing may have gone out yet */
-        wire_link_finish(&peer->link);
-        wire_link_init(&peer->link, LINK_KEPT_BYTES);
-        peer->session = sim_random(sim) | 1;
-    }
-    peer->known       = true;
-    peer->connected   = true;
-    peer->incarnation = hello->incarnation;
-    if (worker->device != UINT32_MAX && worker->device != device) {
+    if (worker->device != UINT32_MAX && worker->device != outcome.device) {
         sim_fail(sim, "device %u changed its index from %u to %u", worker->host_device,
-                 worker->device, device);
+                 worker->device, outcome.device);
     }
-    worker->device  = device; /* the head's side needs it before the welcome arrives */
-    welcome.epoch   = 1;
-    welcome.session = peer->session;
-    welcome.device  = device;
-    welcome.host_device_count = sim->config.devices;
-    welcome.resumed_seq       = peer->link.in_seq;
-    command.welcome           = &welcome;
-    length                    = plasmon__v1__worker_command__get_packed_size(&command);
-    body                      = sim_alloc(length + 1);
-    (void)plasmon__v1__worker_command__pack(&command, body);
-    sim_link_send_plain(sim, &peer->link, &worker->from_head, peer->session, 0, body,
-                        length);
-    pl_free(body);
-    if (resumed) {
-        wire_link_resend(&peer->link, hello->resume_ack, resend_worker, worker);
-    }
+    worker->device =
+        outcome.device; /* the head's side needs it before the welcome arrives */
+    head_machine_worker_welcome(sim->head_process.machine, outcome.device);
 }
 
 void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
 {
     struct sim_worker *worker       = user;
     struct sim *sim                 = worker->sim;
-    struct sim_head_worker *peer    = &sim->head_workers[worker->host_device];
+    struct head_input input         = {.type    = HEAD_INPUT_WORKER_FRAME,
+                                       .numbers = {worker->device},
+                                       .strings = {{data, length}}};
     Plasmon__V1__WorkerFrame *frame = NULL;
     struct pl_err err               = {0};
-    int take;
 
+    if (sim_head_down(sim)) {
+        sim_worker_break(worker);
+        return;
+    }
     wire_arena_reset(&sim->head_arena);
     if (wire_decode_worker_frame(&sim->head_arena, data, length, &frame, &err) !=
         PLASMON_OK) {
@@ -319,23 +260,11 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
                  worker->host_device, err.text);
         return;
     }
-    sim_head_flush_soon(sim);
     if (frame->hello != NULL) {
-        worker_hello(worker, frame->hello);
-        return;
-    }
-    take = wire_link_receive(&peer->link, frame->header->seq);
-    if (take < 0) {
-        sim_fail(sim, "device %u: frame %llu comes after %llu", worker->host_device,
-                 (unsigned long long)frame->header->seq,
-                 (unsigned long long)peer->link.in_seq);
-        return;
-    }
-    wire_link_acked(&peer->link, frame->header->ack);
-    if (take == 0) {
-        return;
-    }
-    if (head_core_worker_frame(sim->head, worker->device, frame, &err) != PLASMON_OK) {
+        input =
+            (struct head_input){.type = HEAD_INPUT_WORKER_UP, .strings = {{data, length}}};
+        worker_hello(worker, &input);
+    } else if (tell(sim, &input, NULL, &err) != PLASMON_OK) {
         sim_fail(sim, "the head closes device %u: %s", worker->host_device, err.text);
     }
 }
@@ -343,12 +272,14 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
 static void worker_noticed(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker = user;
+    struct sim *sim           = worker->sim;
+    struct head_input input = {.type = HEAD_INPUT_WORKER_LOST, .numbers = {worker->device}};
+    struct pl_err err;
 
     (void)data;
-    if (arg == worker->to_head.life && worker->device != UINT32_MAX) {
-        worker->sim->head_workers[worker->host_device].connected = false;
-        head_core_worker_lost(worker->sim->head, worker->device);
-        sim_head_flush_soon(worker->sim);
+    if (arg == worker->to_head.life && worker->device != UINT32_MAX &&
+        !sim_head_down(sim)) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
     }
 }
 
@@ -362,14 +293,18 @@ static void worker_downed(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker = user;
     struct sim *sim           = worker->sim;
+    struct head_input input   = {
+          .type    = HEAD_INPUT_WORKER_DOWN,
+          .numbers = {worker->host_device, arg},
+          .strings = {head_string("simhost"), head_string("it crashed")}};
+    struct pl_err err;
 
     (void)data;
     /* The store names the incarnation that died; a newer one has said hello when this comes too late. */
-    if (sim->head_workers[worker->host_device].incarnation == arg) {
-        sim->head_workers[worker->host_device].connected = false;
-        head_core_worker_down(sim->head, "simhost", worker->host_device, false, PLASMON_OK,
-                              "it crashed");
-        sim_head_flush_soon(sim);
+    if (!sim_head_down(sim)) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    } else { /* the store says it again */
+        sim_after(sim, NOTICE_MAX_NS, worker_downed, worker, arg, NULL);
     }
 }
 
@@ -382,42 +317,79 @@ void sim_head_worker_down(struct sim_worker *worker, const char *why)
 
 /* ------------------------------------------------------------------------------------------ life */
 
+void sim_head_machine(struct sim *sim, struct head_machine **out_machine)
+{
+    struct head_machine_config config = {.ops            = &machine_ops,
+                                         .user           = sim,
+                                         .record         = sim->config.journal,
+                                         .digest         = sim->config.journal,
+                                         .kept_bytes_max = LINK_KEPT_BYTES};
+
+    PL_CHECK(head_machine_create(&config, out_machine) == PLASMON_OK);
+}
+
+/* The store says hello. */
+void sim_head_spill_up(struct sim *sim)
+{
+    struct head_input input = {
+        .type    = HEAD_INPUT_SPILL_UP,
+        .numbers = {sim->config.spill_memory, sim->config.spill_files},
+        .strings = {head_string("simhost")}};
+    struct pl_err err;
+
+    if (sim->config.spill_memory != 0) {
+        PL_CHECK(head_machine_input(sim->head_process.machine, &input, NULL, &err) ==
+                 PLASMON_OK);
+    }
+}
+
+void sim_head_spill_done(struct sim *sim, uint64_t id, plasmon_status_t status,
+                         uint64_t host_buffer, const char *text)
+{
+    struct head_input input = {.type    = HEAD_INPUT_SPILL_DONE,
+                               .numbers = {id, (uint32_t)status, host_buffer},
+                               .strings = {head_string("simhost"), head_string(text)}};
+    struct pl_err err;
+
+    if (!sim_head_down(sim)) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    }
+}
+
+void sim_head_begin(struct sim *sim)
+{
+    struct head_settings settings = {
+        .epoch         = 1,
+        .transfer      = sim->config.transfer,
+        .window        = sim->config.window,
+        .retries       = sim->config.retries,
+        .credit        = sim->config.credit,
+        .chain_bytes   = sim->config.chain_bytes,
+        .lease_ms      = LEASE_MS,
+        .node_lease_ms = LEASE_MS,
+        .policy        = sim->config.policy,
+    };
+    struct pl_err err;
+
+    PL_CHECK(head_machine_begin(sim->head_process.machine, &settings, &err) == PLASMON_OK);
+    head_machine_tick(sim->head_process.machine, sim->now_ns / 1000000);
+}
+
 void sim_head_start(struct sim *sim)
 {
-    struct head_config config = {
-        .ops         = &head_ops,
-        .user        = sim,
-        .policy      = sim->config.policy,
-        .transfer    = sim->config.transfer,
-        .epoch       = 1,
-        .window      = sim->config.window,
-        .retries     = sim->config.retries,
-        .credit      = sim->config.credit,
-        .chain_bytes = sim->config.chain_bytes,
-    };
-
-    PL_CHECK(head_core_create(&config, &sim->head) == PLASMON_OK);
+    sim->head_process.batches = PL_VEC_INIT(struct sim_batch);
+    sim->head_process.held    = PL_VEC_INIT(struct sim_held);
+    sim_head_machine(sim, &sim->head_process.machine);
+    sim_head_begin(sim);
+    sim->head = head_machine_core(sim->head_process.machine);
     PL_CHECK(wire_arena_init(&sim->head_arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
-    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
-        wire_link_init(&sim->head_workers[i].link, LINK_KEPT_BYTES);
-    }
-    head_core_tick(sim->head, 1);
-    if (sim->config.spill_memory != 0) {
-        head_core_spill_up(
-            sim->head, "simhost",
-            &(struct head_spill_config){.memory_bytes = sim->config.spill_memory,
-                                        .file_bytes   = sim->config.spill_files});
-    }
+    sim_head_spill_up(sim);
 }
 
 void sim_head_finish(struct sim *sim)
 {
-    head_core_destroy(sim->head);
+    sim->head_process.life++;
+    head_machine_destroy(sim->head_process.machine);
+    sim_journal_finish(sim);
     wire_arena_finish(&sim->head_arena);
-    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
-        wire_link_finish(&sim->head_workers[i].link);
-    }
-    for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
-        wire_link_finish(&sim->sessions[i].link);
-    }
 }

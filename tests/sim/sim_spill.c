@@ -2,6 +2,8 @@
  * The store's part of spilling (docs/memory.md): host memory that lives as long as the host, files, and a thread that does one thing after
  * the other, each taking its time. Workers that crash find the memory as it was.
  *
+ * What it was asked again it does not do again: it answers what it answered then. (A head that went on from its journal may not know.)
+ *
  * A disk may be full for a while, and what is read back is checked, here against the bytes that were written.
  */
 #include "tests/sim/sim.h"
@@ -17,6 +19,17 @@ struct sim_file {
     uint64_t bytes;
     uint8_t data[];
 };
+
+struct sim_spill_answer {
+    plasmon_status_t status;
+    uint64_t host_buffer;
+};
+
+static void answer(struct sim *sim, uint64_t id, const struct sim_spill_answer *answer)
+{
+    sim_head_spill_done(sim, id, answer->status, answer->host_buffer,
+                        answer->status == PLASMON_OK ? "" : "the disk is full");
+}
 
 static plasmon_status_t file_write(struct sim *sim, const struct head_spill_op *op,
                                    const uint8_t *from)
@@ -56,6 +69,7 @@ static void op_done(void *user, uint64_t arg, void *data)
     const struct head_spill_op *op = data;
     struct sim_host *slab          = (struct sim_host *)(uintptr_t)op->host_buffer;
     plasmon_status_t status        = PLASMON_OK;
+    struct sim_spill_answer *done;
 
     (void)arg;
     if (op->kind != HEAD_SPILL_SLAB && op->kind != HEAD_SPILL_FORGET &&
@@ -83,24 +97,33 @@ static void op_done(void *user, uint64_t arg, void *data)
         sim->slab_moves++;
         break;
     }
-    head_core_spill_done(sim->head, "simhost", op->id, status, (uintptr_t)slab,
-                         status == PLASMON_OK ? "" : "the disk is full");
-    sim_head_flush_soon(sim);
+    done              = sim_alloc(sizeof(*done));
+    done->status      = status;
+    done->host_buffer = (uintptr_t)slab;
+    PL_CHECK(pl_map_set(&sim->spill_answers, op->id, done) == PLASMON_OK);
+    answer(sim, op->id, done);
 }
 
-void sim_spill_op(void *user, const char *host, const struct head_spill_op *op)
+void sim_spill_op(struct sim *sim, const struct head_spill_op *op)
 {
-    struct sim *sim            = user;
-    struct head_spill_op *copy = sim_alloc(sizeof(*copy));
-    uint64_t delay             = sim_below(sim, OP_MAX_NS);
+    const struct sim_spill_answer *known = pl_map_get(&sim->spill_answers, op->id);
+    struct head_spill_op *copy;
+    uint64_t delay;
 
-    PL_CHECK(strcmp(host, "simhost") == 0);
+    if (known != NULL) {
+        answer(sim, op->id, known);
+        return;
+    }
+    if (op->id <= sim->spill_op_last) {
+        return; /* it is about to be done */
+    }
     if (op->id != sim->spill_op_last + 1) {
-        pl_free(copy);
         sim_fail(sim, "spill: op %llu comes after %llu", (unsigned long long)op->id,
                  (unsigned long long)sim->spill_op_last);
         return;
     }
+    copy               = sim_alloc(sizeof(*copy));
+    delay              = sim_below(sim, OP_MAX_NS);
     sim->spill_op_last = op->id;
     *copy              = *op;
     sim->spill_free_ns = pl_max_u64(sim->spill_free_ns, sim->now_ns) + delay + 1;
@@ -115,5 +138,9 @@ void sim_spill_finish(struct sim *sim)
     for (size_t i = 0; pl_map_next(&sim->files, &i, &key, &file);) {
         pl_free(file);
     }
+    for (size_t i = 0; pl_map_next(&sim->spill_answers, &i, &key, &file);) {
+        pl_free(file);
+    }
+    pl_map_finish(&sim->spill_answers);
     pl_map_finish(&sim->files);
 }

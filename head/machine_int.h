@@ -1,0 +1,117 @@
+/* Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_nodes.c knows stores. */
+#ifndef HEAD_MACHINE_INT_H
+#define HEAD_MACHINE_INT_H
+
+#include "head/machine.h"
+
+/* One side of a session. */
+struct head_peer {
+    uint64_t session;
+    struct wire_link link;
+    bool connected;
+    bool overflown; /* it acknowledges nothing: a frame was not kept */
+    uint64_t credit_told;
+};
+
+struct head_machine_client {
+    struct head_peer peer;
+    bool ended;
+    struct pl_list link;
+};
+
+struct head_machine_worker {
+    struct head_peer peer;
+    uint32_t device;
+    uint32_t host_device;
+    uint32_t incarnation;
+    char *host;
+    struct pl_list link;
+};
+
+struct head_machine_node {
+    char *host;
+    char *name;
+    char *store_socket;
+    uint64_t session;
+    bool connected;
+    bool leaving; /* it said that it is about to end */
+    uint64_t lost_ms;
+    struct pl_list link;
+};
+
+struct head_machine {
+    struct head_machine_config config;
+    struct head_settings settings;
+    char *policy;
+    struct head_core *core; /* NULL until it has begun */
+    struct wire_arena arena;
+    struct head_bytes batch;
+    struct head_bytes scratch; /* a frame that is kept nowhere */
+    bool batch_taken;
+    bool recording;
+    bool changed; /* since the last flush */
+    bool diverged;
+    bool some_ended;
+    struct head_input_reader *replay; /* NULL: the inputs are new */
+    uint64_t now_ms;
+    uint64_t session_last;
+    struct pl_list clients;
+    struct pl_map sessions; /* session -> head_machine_client */
+    struct pl_list workers;
+    struct pl_list nodes;
+    struct head_figures figures;
+    uint64_t digest; /* of what was put out */
+};
+
+/* ---- machine_peers.c */
+uint64_t head_digest_mix(uint64_t digest, uint64_t value);
+char *head_string_copy(struct head_string string); /* NUL-terminated; the caller's */
+uint64_t head_machine_session_new(struct head_machine *machine);
+void head_machine_to_client(struct head_machine *machine, uint64_t session,
+                            const uint8_t *body, size_t length);
+void head_machine_to_worker(struct head_machine *machine, uint32_t device,
+                            const uint8_t *body, size_t length);
+struct head_machine_client *head_machine_client_of(const struct head_machine *machine,
+                                                   uint64_t session);
+struct head_machine_worker *head_machine_worker_of(const struct head_machine *machine,
+                                                   uint32_t device);
+plasmon_status_t head_machine_client_open(struct head_machine *machine,
+                                          struct head_string frame,
+                                          struct head_outcome *out, struct pl_err *err);
+plasmon_status_t head_machine_client_frame(struct head_machine *machine, uint64_t session,
+                                           struct head_string frame,
+                                           struct head_outcome *out, struct pl_err *err);
+plasmon_status_t head_machine_client_change(struct head_machine *machine,
+                                            const struct head_input *input,
+                                            struct pl_err *err);
+void head_machine_clients_reap(struct head_machine *machine);
+plasmon_status_t head_machine_worker_up(struct head_machine *machine,
+                                        struct head_string frame, struct head_outcome *out,
+                                        struct pl_err *err);
+plasmon_status_t head_machine_worker_frame(struct head_machine *machine, uint64_t device,
+                                           struct head_string frame,
+                                           struct head_outcome *out, struct pl_err *err);
+plasmon_status_t head_machine_worker_lost(struct head_machine *machine, uint64_t device,
+                                          struct pl_err *err);
+plasmon_status_t head_machine_worker_down(struct head_machine *machine,
+                                          const struct head_input *input,
+                                          struct pl_err *err);
+/* Its device is gone: so is its session. */
+void head_machine_worker_forget(struct head_machine *machine,
+                                struct head_machine_worker *worker, const char *why);
+void head_machine_peers_finish(struct head_machine *machine);
+
+/* ---- machine_nodes.c */
+plasmon_status_t head_machine_node_up(struct head_machine *machine,
+                                      struct head_string frame, struct head_outcome *out,
+                                      struct pl_err *err);
+plasmon_status_t head_machine_node_change(struct head_machine *machine,
+                                          const struct head_input *input,
+                                          struct pl_err *err);
+void head_machine_nodes_tick(struct head_machine *machine);
+void head_machine_nodes_finish(struct head_machine *machine);
+/* Another process goes on: every connection is gone, and leases run from grace_ms after now. */
+void head_machine_restarted(struct head_machine *machine, uint64_t now_ms,
+                            uint64_t grace_ms);
+
+#endif

@@ -1,0 +1,741 @@
+/*
+ * Clients and workers: sessions, numbered frames, what is kept for them.
+ *
+ * A frame is a header in front of a body that the core encoded. Its bytes are a function of the inputs: number, acknowledgement (of what
+ * was taken over before), credit. They are built where they are kept.
+ */
+#include <string.h>
+
+#include "head/machine_int.h"
+
+enum { HEADER_BYTES_MAX = 128 };
+
+char *head_string_copy(struct head_string string)
+{
+    char *copy = head_alloc(string.length + 1);
+
+    if (string.length > 0) {
+        memcpy(copy, string.bytes, string.length);
+    }
+    copy[string.length] = '\0';
+    return copy;
+}
+
+uint64_t head_machine_session_new(struct head_machine *machine)
+{
+    /* The epoch is random: no other cluster ever drew the same. */
+    return machine->settings.epoch ^ ++machine->session_last << 1;
+}
+
+/* ------------------------------------------------------------------------------------------ finding */
+
+struct head_machine_client *head_machine_client_of(const struct head_machine *machine,
+                                                   uint64_t session)
+{
+    return session != 0 ? pl_map_get(&machine->sessions, session) : NULL;
+}
+
+bool head_machine_client_known(const struct head_machine *machine, uint64_t session)
+{
+    return head_machine_client_of(machine, session) != NULL;
+}
+
+struct head_machine_worker *head_machine_worker_of(const struct head_machine *machine,
+                                                   uint32_t device)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &machine->workers) {
+        struct head_machine_worker *worker =
+            pl_container_of(pos, struct head_machine_worker, link);
+
+        if (worker->device == device) {
+            return worker;
+        }
+    }
+    return NULL;
+}
+
+static struct head_machine_worker *worker_at(const struct head_machine *machine,
+                                             const char *host, uint64_t host_device)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &machine->workers) {
+        struct head_machine_worker *worker =
+            pl_container_of(pos, struct head_machine_worker, link);
+
+        if (worker->host_device == host_device && strcmp(worker->host, host) == 0) {
+            return worker;
+        }
+    }
+    return NULL;
+}
+
+bool head_machine_worker_where(const struct head_machine *machine, uint32_t device,
+                               const char **out_host, uint32_t *out_host_device,
+                               uint32_t *out_incarnation)
+{
+    const struct head_machine_worker *worker = head_machine_worker_of(machine, device);
+
+    if (worker == NULL) {
+        return false;
+    }
+    *out_host        = worker->host;
+    *out_host_device = worker->host_device;
+    *out_incarnation = worker->incarnation;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------ frames */
+
+/* A length-delimited field 1: every frame's header. Its length is below 128: one byte. */
+static size_t header_pack(const struct head_machine *machine, const struct head_peer *peer,
+                          uint64_t seq, uint64_t credit, uint8_t out[HEADER_BYTES_MAX])
+{
+    Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
+    size_t length;
+
+    header.protocol = WIRE_PROTOCOL;
+    header.epoch    = machine->settings.epoch;
+    header.session  = peer->session;
+    header.seq      = seq;
+    header.ack      = peer->link.in_seq;
+    header.credit   = credit;
+    length          = plasmon__v1__header__get_packed_size(&header);
+    PL_CHECK(length < HEADER_BYTES_MAX - 8);
+    out[0] = 1 << 3 | 2;
+    out[1] = (uint8_t)length;
+    return 2 + plasmon__v1__header__pack(&header, out + 2);
+}
+
+uint64_t head_digest_mix(uint64_t digest, uint64_t value)
+{
+    digest = (digest ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return digest ^ digest >> 32;
+}
+
+/* Numbered and kept. NULL: it acknowledges too little for that. */
+static const uint8_t *frame_keep(struct head_machine *machine, struct head_peer *peer,
+                                 uint64_t credit, const uint8_t *body, size_t length,
+                                 size_t *out_length)
+{
+    uint64_t seq = wire_link_next_seq(&peer->link);
+    uint8_t header[HEADER_BYTES_MAX];
+    size_t header_bytes = header_pack(machine, peer, seq, credit, header);
+    uint8_t *frame =
+        peer->overflown ? NULL : wire_link_keep(&peer->link, seq, header_bytes + length);
+
+    if (frame == NULL) {
+        peer->overflown = true;
+        return NULL;
+    }
+    memcpy(frame, header, header_bytes);
+    if (length > 0) {
+        memcpy(frame + header_bytes, body, length);
+    }
+    if (machine->config.digest) {
+        machine->digest =
+            head_digest_mix(machine->digest, head_crc32c(0, frame, header_bytes + length));
+    }
+    *out_length         = header_bytes + length;
+    peer->link.in_acked = peer->link.in_seq;
+    peer->credit_told   = pl_max_u64(peer->credit_told, credit);
+    return frame;
+}
+
+/* Outside of the sequence; lent until the next one. */
+static const uint8_t *frame_plain(struct head_machine *machine, struct head_peer *peer,
+                                  uint64_t credit, const uint8_t *body, size_t length,
+                                  size_t *out_length)
+{
+    uint8_t header[HEADER_BYTES_MAX];
+    size_t header_bytes = header_pack(machine, peer, 0, credit, header);
+
+    machine->scratch.length = 0;
+    head_bytes_append(&machine->scratch, header, header_bytes);
+    head_bytes_append(&machine->scratch, body, length);
+    *out_length         = machine->scratch.length;
+    peer->link.in_acked = peer->link.in_seq;
+    peer->credit_told   = pl_max_u64(peer->credit_told, credit);
+    return machine->scratch.data;
+}
+
+void head_machine_to_client(struct head_machine *machine, uint64_t session,
+                            const uint8_t *body, size_t length)
+{
+    struct head_machine_client *client = head_machine_client_of(machine, session);
+    const uint8_t *frame;
+    size_t frame_bytes;
+
+    if (client == NULL) {
+        return;
+    }
+    frame =
+        frame_keep(machine, &client->peer, head_core_client_credit(machine->core, session),
+                   body, length, &frame_bytes);
+    if (frame == NULL) {
+        pl_warn("head", "session %016llx has too much unacknowledged; it is ended",
+                (unsigned long long)session);
+        client->ended       = true;
+        machine->some_ended = true;
+    } else if (client->peer.connected) {
+        machine->config.ops->client_send(machine->config.user, session, frame, frame_bytes);
+    }
+}
+
+void head_machine_to_worker(struct head_machine *machine, uint32_t device,
+                            const uint8_t *body, size_t length)
+{
+    struct head_machine_worker *worker = head_machine_worker_of(machine, device);
+    const uint8_t *frame;
+    size_t frame_bytes;
+
+    if (worker == NULL) {
+        return;
+    }
+    frame = frame_keep(machine, &worker->peer, 0, body, length, &frame_bytes);
+    if (frame == NULL) {
+        /* Its next incarnation begins a session of its own. */
+        pl_error("head", "device %u acknowledges nothing any more; its worker is ended",
+                 device);
+        machine->config.ops->fence(machine->config.user, worker->host, worker->host_device,
+                                   worker->incarnation);
+    } else if (worker->peer.connected) {
+        machine->config.ops->worker_send(machine->config.user, device, frame, frame_bytes);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ clients */
+
+static void client_free(struct head_machine *machine, struct head_machine_client *client)
+{
+    (void)pl_map_remove(&machine->sessions, client->peer.session);
+    pl_list_remove(&client->link);
+    wire_link_finish(&client->peer.link);
+    pl_free(client);
+}
+
+static struct head_machine_client *some_ended(const struct head_machine *machine)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &machine->clients) {
+        struct head_machine_client *client =
+            pl_container_of(pos, struct head_machine_client, link);
+
+        if (client->ended) {
+            return client;
+        }
+    }
+    return NULL;
+}
+
+/* Sessions that ended within the last input, and those that end by that. */
+void head_machine_clients_reap(struct head_machine *machine)
+{
+    struct head_machine_client *client;
+
+    while ((client = some_ended(machine)) != NULL) {
+        uint64_t session = client->peer.session;
+
+        head_core_client_close(machine->core, session); /* if it has not been */
+        client_free(machine, client);
+        machine->config.ops->session_ended(machine->config.user, session);
+    }
+    machine->some_ended = false;
+}
+
+plasmon_status_t head_machine_client_open(struct head_machine *machine,
+                                          struct head_string bytes,
+                                          struct head_outcome *out, struct pl_err *err)
+{
+    struct head_machine_client *client;
+    Plasmon__V1__ClientFrame *frame;
+    plasmon_status_t status;
+    uint64_t session;
+
+    wire_arena_reset(&machine->arena);
+    status =
+        wire_decode_client_frame(&machine->arena, bytes.bytes, bytes.length, &frame, err);
+    if (status == PLASMON_OK && frame->hello == NULL) {
+        status = pl_err_set(err, PLASMON_EMALFORMED,
+                            "the first frame of a session must carry a hello");
+    }
+    if (status == PLASMON_OK) {
+        status = head_core_client_open(machine->core, frame->hello, &session, err);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    client                 = head_alloc(sizeof(*client));
+    client->peer.session   = session;
+    client->peer.connected = true;
+    wire_link_init(&client->peer.link, machine->config.kept_bytes_max);
+    pl_list_init(&client->link);
+    pl_list_add_tail(&machine->clients, &client->link);
+    PL_CHECK(pl_map_set(&machine->sessions, session, client) == PLASMON_OK);
+    out->session = session;
+    return PLASMON_OK;
+}
+
+/* 1: take it over. 0: nothing more is to be done. */
+static plasmon_status_t link_take(struct wire_link *link, const Plasmon__V1__Header *header,
+                                  int *out_take, struct pl_err *err)
+{
+    if (header->ack > link->out_seq) {
+        return pl_err_set(
+            err, PLASMON_EMALFORMED, "frame %llu is acknowledged, but only %llu were sent",
+            (unsigned long long)header->ack, (unsigned long long)link->out_seq);
+    }
+    *out_take = wire_link_receive(link, header->seq);
+    if (*out_take < 0) {
+        return pl_err_set(
+            err, PLASMON_EMALFORMED, "frame %llu came after frame %llu: one is missing",
+            (unsigned long long)header->seq, (unsigned long long)link->in_seq);
+    }
+    wire_link_acked(link, header->ack);
+    return PLASMON_OK;
+}
+
+static uint64_t cpu_ns(const struct head_machine *machine)
+{
+    return machine->config.ops->cpu_ns != NULL
+               ? machine->config.ops->cpu_ns(machine->config.user)
+               : 0;
+}
+
+static plasmon_status_t client_take(struct head_machine *machine,
+                                    struct head_machine_client *client,
+                                    struct head_string bytes, struct pl_err *err)
+{
+    Plasmon__V1__ClientFrame *frame;
+    plasmon_status_t status;
+    uint64_t began;
+    int take = 0;
+
+    wire_arena_reset(&machine->arena);
+    status =
+        wire_decode_client_frame(&machine->arena, bytes.bytes, bytes.length, &frame, err);
+    if (status == PLASMON_OK && frame->hello != NULL) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "a second hello on one stream");
+    }
+    if (status == PLASMON_OK && frame->header->session != client->peer.session &&
+        frame->header->session != 0) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "the frame is of another session");
+    }
+    if (status == PLASMON_OK) {
+        status = link_take(&client->peer.link, frame->header, &take, err);
+    }
+    if (status == PLASMON_OK && take != 0) {
+        began  = cpu_ns(machine);
+        status = head_core_client_frame(machine->core, client->peer.session, frame, err);
+        machine->figures.core_ns += cpu_ns(machine) - began;
+    }
+    return status;
+}
+
+/* Rubbish: this session ends, and nobody else notices. */
+plasmon_status_t head_machine_client_frame(struct head_machine *machine, uint64_t session,
+                                           struct head_string frame,
+                                           struct head_outcome *out, struct pl_err *err)
+{
+    struct head_machine_client *client = head_machine_client_of(machine, session);
+    plasmon_status_t status;
+
+    if (client == NULL) {
+        return pl_err_set(err, PLASMON_ECLOSED, "the session has ended");
+    }
+    status = client_take(machine, client, frame, err);
+    if (status != PLASMON_OK) {
+        out->ended          = true;
+        client->ended       = true;
+        machine->some_ended = true;
+    }
+    return status;
+}
+
+plasmon_status_t head_machine_client_change(struct head_machine *machine,
+                                            const struct head_input *input,
+                                            struct pl_err *err)
+{
+    uint64_t session                   = input->numbers[0];
+    struct head_machine_client *client = head_machine_client_of(machine, session);
+
+    if (client == NULL) {
+        return pl_err_set(err, PLASMON_EHEADLOST, "the session is not known");
+    }
+    if (input->type == HEAD_INPUT_CLIENT_CLOSE) {
+        client->ended       = true;
+        machine->some_ended = true;
+    } else if (input->type == HEAD_INPUT_CLIENT_LOST) {
+        machine->now_ms        = pl_max_u64(machine->now_ms, input->numbers[1]);
+        client->peer.connected = false;
+        head_core_client_lost(machine->core, session, machine->now_ms);
+    } else {
+        client->peer.connected = true;
+        wire_link_acked(&client->peer.link, input->numbers[1]);
+        head_core_client_resumed(machine->core, session);
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------ workers */
+
+static void worker_free(struct head_machine_worker *worker)
+{
+    pl_list_remove(&worker->link);
+    wire_link_finish(&worker->peer.link);
+    pl_free(worker->host);
+    pl_free(worker);
+}
+
+void head_machine_worker_forget(struct head_machine *machine,
+                                struct head_machine_worker *worker, const char *why)
+{
+    uint32_t device = worker->device;
+
+    worker_free(worker);
+    machine->config.ops->worker_gone(machine->config.user, device, why);
+}
+
+static struct head_machine_worker *worker_create(struct head_machine *machine,
+                                                 uint32_t device,
+                                                 const Plasmon__V1__WorkerHello *hello)
+{
+    struct head_machine_worker *worker = head_alloc(sizeof(*worker));
+
+    worker->device      = device;
+    worker->host_device = hello->host_device;
+    worker->host        = head_strdup(hello->host);
+    wire_link_init(&worker->peer.link, machine->config.kept_bytes_max);
+    pl_list_init(&worker->link);
+    pl_list_add_tail(&machine->workers, &worker->link);
+    return worker;
+}
+
+/* Why a peer that shows a session is not known here. EHEADLOST */
+static plasmon_status_t session_unknown(const struct head_machine *machine,
+                                        uint64_t its_epoch, struct pl_err *err)
+{
+    uint64_t epoch = machine->settings.epoch;
+
+    return its_epoch != 0 && its_epoch != epoch
+               ? pl_err_set(err, PLASMON_EHEADLOST,
+                            "the head was started anew (epoch %016llx, before it was "
+                            "%016llx) and does not know this worker: what was in the "
+                            "cluster is lost; begin again",
+                            (unsigned long long)epoch, (unsigned long long)its_epoch)
+               : pl_err_set(err, PLASMON_EHEADLOST,
+                            "the head has given up this worker, which was away for longer "
+                            "than its lease: what it had is lost; begin again");
+}
+
+plasmon_status_t head_machine_worker_up(struct head_machine *machine,
+                                        struct head_string bytes, struct head_outcome *out,
+                                        struct pl_err *err)
+{
+    struct head_machine_worker *worker;
+    const Plasmon__V1__WorkerHello *hello;
+    Plasmon__V1__WorkerFrame *frame;
+    plasmon_status_t status;
+    uint32_t device;
+
+    wire_arena_reset(&machine->arena);
+    status =
+        wire_decode_worker_frame(&machine->arena, bytes.bytes, bytes.length, &frame, err);
+    if (status == PLASMON_OK && frame->hello == NULL) {
+        status = pl_err_set(err, PLASMON_EMALFORMED,
+                            "the first frame of a worker must carry a hello");
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    hello        = frame->hello;
+    worker       = worker_at(machine, hello->host, hello->host_device);
+    out->resumed = worker != NULL && hello->resume_session != 0 &&
+                   hello->resume_session == worker->peer.session &&
+                   hello->incarnation == worker->incarnation && !worker->peer.overflown;
+    if (hello->resume_session != 0 && !out->resumed) {
+        return session_unknown(machine, frame->header->epoch, err);
+    }
+    status = head_core_worker_up(machine->core, hello, &device, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (worker == NULL) {
+        worker = worker_create(machine, device, hello);
+    }
+    if (!out->resumed) {
+        wire_link_finish(&worker->peer.link);
+        wire_link_init(&worker->peer.link, machine->config.kept_bytes_max);
+        worker->peer.session   = head_machine_session_new(machine);
+        worker->peer.overflown = false;
+    }
+    wire_link_acked(&worker->peer.link, hello->resume_ack);
+    worker->peer.connected = true;
+    worker->incarnation    = hello->incarnation;
+    out->device            = device;
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_machine_worker_frame(struct head_machine *machine, uint64_t device,
+                                           struct head_string bytes,
+                                           struct head_outcome *out, struct pl_err *err)
+{
+    struct head_machine_worker *worker =
+        device < UINT32_MAX ? head_machine_worker_of(machine, (uint32_t)device) : NULL;
+    Plasmon__V1__WorkerFrame *frame;
+    plasmon_status_t status;
+    uint64_t began;
+    int take = 0;
+
+    if (worker == NULL) {
+        return pl_err_set(err, PLASMON_EHEADLOST, "the device is gone");
+    }
+    wire_arena_reset(&machine->arena);
+    status =
+        wire_decode_worker_frame(&machine->arena, bytes.bytes, bytes.length, &frame, err);
+    if (status == PLASMON_OK && frame->hello != NULL) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "a second hello on one stream");
+    }
+    if (status == PLASMON_OK) {
+        status = link_take(&worker->peer.link, frame->header, &take, err);
+    }
+    if (status != PLASMON_OK || take == 0) {
+        return status;
+    }
+    began  = cpu_ns(machine);
+    status = head_core_worker_frame(machine->core, worker->device, frame, err);
+    machine->figures.core_ns += cpu_ns(machine) - began;
+    if (status == PLASMON_OK && frame->stats != NULL) {
+        out->answered = frame->stats->request;
+    }
+    return status;
+}
+
+plasmon_status_t head_machine_worker_lost(struct head_machine *machine, uint64_t device,
+                                          struct pl_err *err)
+{
+    struct head_machine_worker *worker =
+        device < UINT32_MAX ? head_machine_worker_of(machine, (uint32_t)device) : NULL;
+
+    if (worker == NULL) {
+        return pl_err_set(err, PLASMON_EHEADLOST, "the device is gone");
+    }
+    worker->peer.connected = false;
+    head_core_worker_lost(machine->core, worker->device);
+    return PLASMON_OK;
+}
+
+plasmon_status_t head_machine_worker_down(struct head_machine *machine,
+                                          const struct head_input *input,
+                                          struct pl_err *err)
+{
+    const uint64_t *n = input->numbers;
+    char *host        = head_string_copy(input->strings[0]);
+    char *why         = head_string_copy(input->strings[1]);
+    bool final        = n[2] != 0;
+    struct head_machine_worker *worker =
+        n[0] < UINT32_MAX ? worker_at(machine, host, n[0]) : NULL;
+
+    (void)err;
+    /* A newer incarnation may have said hello before the news of its predecessor's death came. */
+    if (worker == NULL || worker->incarnation <= n[1]) {
+        if (worker != NULL && final) {
+            head_machine_worker_forget(machine, worker, why);
+        } else if (worker != NULL) {
+            worker->peer.connected = false;
+        }
+        head_core_worker_down(machine->core, host, (uint32_t)n[0], final,
+                              (plasmon_status_t)(int32_t)n[3], why);
+    }
+    pl_free(host);
+    pl_free(why);
+    return PLASMON_OK;
+}
+
+void head_machine_peers_finish(struct head_machine *machine)
+{
+    while (!pl_list_empty(&machine->clients)) {
+        client_free(machine,
+                    pl_list_first(&machine->clients, struct head_machine_client, link));
+    }
+    while (!pl_list_empty(&machine->workers)) {
+        worker_free(pl_list_first(&machine->workers, struct head_machine_worker, link));
+    }
+    head_machine_nodes_finish(machine);
+}
+
+/* ------------------------------------------------------------------------------------------ what is put out besides */
+
+struct resend {
+    struct head_machine *machine;
+    uint64_t session;
+    uint32_t device; /* UINT32_MAX: to the client of the session */
+};
+
+static void resend_one(void *user, const uint8_t *bytes, size_t length)
+{
+    const struct resend *resend        = user;
+    const struct head_machine_ops *ops = resend->machine->config.ops;
+
+    if (resend->device == UINT32_MAX) {
+        ops->client_send(resend->machine->config.user, resend->session, bytes, length);
+    } else {
+        ops->worker_send(resend->machine->config.user, resend->device, bytes, length);
+    }
+}
+
+void head_machine_client_welcome(struct head_machine *machine, uint64_t session,
+                                 const char *host)
+{
+    struct head_machine_client *client = head_machine_client_of(machine, session);
+    struct resend resend               = {machine, session, UINT32_MAX};
+    Plasmon__V1__HeadFrame frame       = PLASMON__V1__HEAD_FRAME__INIT;
+    Plasmon__V1__Welcome welcome       = PLASMON__V1__WELCOME__INIT;
+    uint64_t credit                    = head_core_client_credit(machine->core, session);
+    const uint8_t *bytes;
+    uint8_t *body;
+    size_t length;
+
+    PL_CHECK(client != NULL);
+    wire_arena_reset(&machine->arena);
+    PL_CHECK(head_core_client_welcome(machine->core, session, &machine->arena, &welcome) ==
+             PLASMON_OK);
+    welcome.store_socket = (char *)(uintptr_t)head_machine_store_socket(machine, host);
+    welcome.resumed_seq  = client->peer.link.in_seq;
+    frame.welcome        = &welcome;
+    length               = plasmon__v1__head_frame__get_packed_size(&frame);
+    body                 = head_alloc(length + 1);
+    (void)plasmon__v1__head_frame__pack(&frame, body); /* its size was just computed */
+    bytes = frame_plain(machine, &client->peer, credit, body, length, &length);
+    machine->config.ops->client_send(machine->config.user, session, bytes, length);
+    pl_free(body);
+    wire_link_resend(&client->peer.link, client->peer.link.out_acked, resend_one, &resend);
+}
+
+void head_machine_worker_welcome(struct head_machine *machine, uint32_t device)
+{
+    struct head_machine_worker *worker = head_machine_worker_of(machine, device);
+    struct resend resend               = {machine, 0, device};
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__WorkerWelcome welcome = PLASMON__V1__WORKER_WELCOME__INIT;
+    uint8_t body[256];
+    const uint8_t *bytes;
+    size_t length;
+
+    PL_CHECK(worker != NULL);
+    welcome.epoch             = machine->settings.epoch;
+    welcome.session           = worker->peer.session;
+    welcome.device            = device;
+    welcome.host_device_count = head_core_device_count(machine->core);
+    welcome.resumed_seq       = worker->peer.link.in_seq;
+    command.welcome           = &welcome;
+    PL_CHECK(plasmon__v1__worker_command__get_packed_size(&command) <= sizeof(body));
+    length = plasmon__v1__worker_command__pack(&command, body);
+    bytes  = frame_plain(machine, &worker->peer, 0, body, length, &length);
+    machine->config.ops->worker_send(machine->config.user, device, bytes, length);
+    wire_link_resend(&worker->peer.link, worker->peer.link.out_acked, resend_one, &resend);
+}
+
+static bool ack_due(const struct wire_link *link, bool all)
+{
+    return all ? wire_link_owes_ack(link) : wire_link_owes_many(link);
+}
+
+void head_machine_acks(struct head_machine *machine, bool all, uint64_t credit_step)
+{
+    const struct head_machine_ops *ops = machine->config.ops;
+    struct pl_list *pos;
+    const uint8_t *bytes;
+    size_t length;
+
+    pl_list_for_each(pos, &machine->clients) {
+        struct head_machine_client *client =
+            pl_container_of(pos, struct head_machine_client, link);
+        uint64_t session = client->peer.session;
+        uint64_t credit  = head_core_client_credit(machine->core, session);
+
+        /* Tasks that failed early were reported before they ended: their credit comes back with nothing else to say. */
+        if (client->peer.connected && (ack_due(&client->peer.link, all) ||
+                                       credit >= client->peer.credit_told + credit_step)) {
+            bytes = frame_plain(machine, &client->peer, credit, NULL, 0, &length);
+            ops->client_send(machine->config.user, session, bytes, length);
+        }
+    }
+    pl_list_for_each(pos, &machine->workers) {
+        struct head_machine_worker *worker =
+            pl_container_of(pos, struct head_machine_worker, link);
+
+        if (worker->peer.connected && ack_due(&worker->peer.link, all)) {
+            bytes = frame_plain(machine, &worker->peer, 0, NULL, 0, &length);
+            ops->worker_send(machine->config.user, worker->device, bytes, length);
+        }
+    }
+}
+
+uint32_t head_machine_ask_workers(struct head_machine *machine, const uint8_t *body,
+                                  size_t length)
+{
+    struct pl_list *pos;
+    uint32_t asked = 0;
+
+    pl_list_for_each(pos, &machine->workers) {
+        struct head_machine_worker *worker =
+            pl_container_of(pos, struct head_machine_worker, link);
+        const uint8_t *bytes;
+        size_t frame_bytes;
+
+        if (worker->peer.connected) {
+            bytes = frame_plain(machine, &worker->peer, 0, body, length, &frame_bytes);
+            machine->config.ops->worker_send(machine->config.user, worker->device, bytes,
+                                             frame_bytes);
+            asked++;
+        }
+    }
+    return asked;
+}
+
+/* ------------------------------------------------------------------------------------------ for tests */
+
+static void mix_kept(void *user, const uint8_t *bytes, size_t length)
+{
+    uint64_t *digest = user;
+
+    *digest = head_digest_mix(*digest, head_crc32c(0, bytes, length));
+}
+
+static uint64_t mix_peer(uint64_t digest, const struct head_peer *peer)
+{
+    struct wire_link link = peer->link; /* looked at: nothing is acknowledged */
+
+    digest = head_digest_mix(digest, peer->session);
+    digest = head_digest_mix(digest, link.in_seq);
+    digest = head_digest_mix(digest, link.out_seq);
+    digest = head_digest_mix(digest, link.out_acked);
+    digest = head_digest_mix(digest, (uint64_t)peer->connected << 1 | peer->overflown);
+    wire_link_resend(&link, link.out_acked, mix_kept, &digest);
+    return digest;
+}
+
+uint64_t head_machine_digest(const struct head_machine *machine)
+{
+    uint64_t digest = head_digest_mix(
+        head_digest_mix(machine->digest, machine->session_last), machine->now_ms);
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &machine->clients) {
+        digest =
+            mix_peer(digest, &pl_container_of(pos, struct head_machine_client, link)->peer);
+    }
+    pl_list_for_each(pos, &machine->workers) {
+        const struct head_machine_worker *worker =
+            pl_container_of(pos, struct head_machine_worker, link);
+
+        digest =
+            head_digest_mix(digest, (uint64_t)worker->incarnation << 32 | worker->device);
+        digest = mix_peer(digest, &worker->peer);
+    }
+    return digest;
+}

@@ -1,0 +1,95 @@
+/*
+ * Where the head begins: from nothing, or where the records of a journal end.
+ *
+ * The records are replayed without a connection to anybody, so all that is put out goes nowhere and is kept if it is numbered. Then one more
+ * input says that every connection is gone; peers come back with their sessions and are sent what they have not acknowledged. Leases of those
+ * who were connected, or away, begin a while after now: who had no head to come back to is not punished for it.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "head/serve.h"
+
+struct replaying {
+    struct serve *serve;
+    uint64_t batches;
+    uint64_t bytes;
+};
+
+static plasmon_status_t replay_one(void *user, bool checkpoint, const uint8_t *bytes,
+                                   size_t length, struct pl_err *err)
+{
+    struct replaying *replaying = user;
+
+    (void)checkpoint;
+    replaying->batches++;
+    replaying->bytes += length;
+    return head_machine_replay(replaying->serve->machine, bytes, length, err);
+}
+
+/* Options that are in the journal hold as they are there. */
+static void compare_settings(const struct serve *serve)
+{
+    const struct head_settings *there = head_machine_settings(serve->machine);
+    struct head_settings here;
+
+    serve_settings(serve, &here);
+    if (strcmp(there->policy, here.policy != NULL ? here.policy : "auto") != 0 ||
+        there->transfer != here.transfer || there->window != here.window ||
+        there->node_lease_ms != here.node_lease_ms) {
+        pl_warn("head",
+                "the cluster goes on with the policy, transfer, window and node lease "
+                "that it was begun with, which are not those of this command");
+    }
+}
+
+static plasmon_status_t go_on(struct serve *serve, struct pl_err *err)
+{
+    uint64_t now_ms           = pl_now_ns() / 1000000;
+    uint64_t then_ms          = head_machine_now_ms(serve->machine);
+    struct head_input restart = {.type = HEAD_INPUT_RESTART};
+
+    serve->time_offset_ms = then_ms > now_ms ? then_ms - now_ms : 0;
+    restart.numbers[0]    = serve_now_ms(serve);
+    restart.numbers[1]    = SERVE_GRACE_MS;
+    return serve_input(serve, &restart, NULL, err);
+}
+
+plasmon_status_t serve_recover(struct serve *serve,
+                               const struct head_machine_config *config, struct pl_err *err)
+{
+    struct replaying replaying = {.serve = serve};
+    uint64_t began_ns          = pl_now_ns();
+    struct head_settings settings;
+    struct head_figures figures;
+    plasmon_status_t status = head_machine_create(config, &serve->machine);
+
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "out of host memory");
+    }
+    if (serve->config.journal != NULL) {
+        status = head_journal_read(serve->config.journal, replay_one, &replaying, err);
+    }
+    if (status == PLASMON_OK && replaying.batches == 0) {
+        serve_settings(serve, &settings);
+        status = head_machine_begin(serve->machine, &settings, err);
+    } else if (status == PLASMON_OK) {
+        status = go_on(serve, err);
+        head_machine_figures(serve->machine, &figures);
+        compare_settings(serve);
+        pl_info("head",
+                "goes on from its journal: %" PRIu64 " inputs in %" PRIu64
+                " batches, %" PRIu64 " bytes, replayed in %" PRIu64
+                " ms; epoch %016" PRIx64,
+                figures.inputs, replaying.batches, replaying.bytes,
+                (pl_now_ns() - began_ns) / 1000000, head_machine_epoch(serve->machine));
+    }
+    if (status != PLASMON_OK) {
+        head_machine_destroy(serve->machine);
+        return status;
+    }
+    head_machine_tick(serve->machine, serve_now_ms(serve));
+    return PLASMON_OK;
+}

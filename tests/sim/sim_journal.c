@@ -1,0 +1,331 @@
+/*
+ * The head's journal: what it puts out waits until the batch of inputs that it follows from is stored. Storing takes time; a crash finds some
+ * batches stored whose outputs never left, and loses those that were on their way.
+ *
+ * The next head is made from what is stored. For everybody else that is a broken connection. Before that, a second machine that is made from
+ * all records must be the same as the one that crashes: sessions, numbers, every byte that is kept or was ever put out.
+ */
+#include "tests/sim/sim.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum {
+    STORE_MAX_NS = 20000,
+    DOWN_MAX_NS  = 2000000,
+    GRACE_MS     = 1000,
+};
+
+bool sim_head_down(const struct sim *sim)
+{
+    return sim->now_ns < sim->head_process.down_until_ns;
+}
+
+/* ------------------------------------------------------------------------------------------ output */
+
+static void held_leave(struct sim *sim, struct sim_held *held)
+{
+    if (held->fence != NULL) {
+        sim_limits_order(held->fence, held->incarnation);
+    } else if (held->pipe == NULL) {
+        sim_spill_op(sim, (const struct head_spill_op *)held->data);
+    } else if (held->pipe->life == held->life) {
+        sim_pipe_send(held->pipe, held->data, held->length);
+    }
+    pl_free(held->data);
+}
+
+static void release(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+    struct pl_vec held    = head->held;
+
+    head->held = PL_VEC_INIT(struct sim_held);
+    for (size_t i = 0; i < held.count; i++) {
+        struct sim_held *one = pl_vec_at(&held, i);
+
+        if (one->batch <= head->stored) {
+            held_leave(sim, one);
+        } else {
+            struct sim_held *kept = pl_vec_push(&head->held);
+
+            PL_CHECK(kept != NULL);
+            *kept = *one;
+        }
+    }
+    pl_vec_finish(&held);
+}
+
+static struct sim_held *hold(struct sim *sim)
+{
+    struct sim_held *held = pl_vec_push(&sim->head_process.held);
+
+    PL_CHECK(held != NULL);
+    held->batch = sim->head_process.batches.count + 1; /* the one that is open */
+    return held;
+}
+
+void sim_journal_put(struct sim *sim, struct sim_pipe *pipe, const uint8_t *data,
+                     size_t length)
+{
+    struct sim_held *held;
+
+    if (!sim->config.journal) {
+        sim_pipe_send(pipe, data, length);
+        return;
+    }
+    held         = hold(sim);
+    held->pipe   = pipe;
+    held->life   = pipe->life;
+    held->length = length;
+    held->data   = sim_alloc(length + 1);
+    memcpy(held->data, data, length);
+}
+
+void sim_journal_fence(struct sim *sim, struct sim_worker *worker, uint32_t incarnation)
+{
+    struct sim_held *held;
+
+    if (!sim->config.journal) {
+        sim_limits_order(worker, incarnation);
+        return;
+    }
+    held              = hold(sim);
+    held->fence       = worker;
+    held->incarnation = incarnation;
+}
+
+void sim_journal_spill(struct sim *sim, const struct head_spill_op *op)
+{
+    struct sim_held *held;
+
+    if (!sim->config.journal) {
+        sim_spill_op(sim, op);
+        return;
+    }
+    held       = hold(sim);
+    held->data = sim_alloc(sizeof(*op));
+    memcpy(held->data, op, sizeof(*op));
+}
+
+/* ------------------------------------------------------------------------------------------ storing */
+
+static void stored(void *user, uint64_t arg, void *data)
+{
+    struct sim *sim = user;
+
+    (void)data;
+    if (arg == sim->head_process.life) {
+        sim->head_process.stored++;
+        release(sim);
+    }
+}
+
+static bool batch_close(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+    struct sim_batch *batch;
+    const uint8_t *bytes;
+    size_t length;
+
+    if (!head_machine_batch_take(head->machine, &bytes, &length)) {
+        return false;
+    }
+    batch = pl_vec_push(&head->batches);
+    PL_CHECK(batch != NULL);
+    batch->length = length;
+    batch->bytes  = sim_alloc(length);
+    memcpy(batch->bytes, bytes, length);
+    return true;
+}
+
+void sim_journal_flushed(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+    uint64_t at;
+
+    if (!sim->config.journal) {
+        return;
+    }
+    if (batch_close(sim)) {
+        at =
+            pl_max_u64(sim->now_ns + sim_below(sim, STORE_MAX_NS), head->last_store_ns + 1);
+        head->last_store_ns = at;
+        sim_after(sim, at - sim->now_ns, stored, sim, head->life, NULL);
+        return;
+    }
+    /* Nothing happened since the last batch: what is put out follows from that one. */
+    for (size_t i = 0; i < head->held.count; i++) {
+        struct sim_held *held = pl_vec_at(&head->held, i);
+
+        held->batch = pl_min_u64(held->batch, head->batches.count);
+    }
+    release(sim);
+}
+
+/* ------------------------------------------------------------------------------------------ crashes */
+
+static struct head_machine *replay(struct sim *sim, size_t count)
+{
+    struct head_machine *machine;
+    struct head_figures figures;
+    struct pl_err err = {0};
+
+    sim_head_machine(sim, &machine);
+    for (size_t i = 0; i < count && !sim->failed; i++) {
+        const struct sim_batch *batch = pl_vec_at(&sim->head_process.batches, i);
+
+        if (head_machine_replay(machine, batch->bytes, batch->length, &err) != PLASMON_OK) {
+            sim_fail(sim, "batch %zu of the journal cannot be replayed: %s", i, err.text);
+        }
+    }
+    head_machine_figures(machine, &figures);
+    sim->head_process.replayed += figures.inputs;
+    return machine;
+}
+
+static bool same_counts(struct head_machine *a, struct head_machine *b)
+{
+    struct head_core_counts x, y;
+
+    head_core_count(head_machine_core(a), &x);
+    head_core_count(head_machine_core(b), &y);
+    return memcmp(&x, &y, sizeof(x)) == 0;
+}
+
+/* What a replayed machine puts out goes nowhere. */
+static void held_drop(struct sim_head *head, size_t from)
+{
+    for (size_t i = from; i < head->held.count; i++) {
+        pl_free(((struct sim_held *)pl_vec_at(&head->held, i))->data);
+    }
+    head->held.count = from;
+}
+
+void sim_journal_check(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+    uint64_t sessions[SIM_CLIENTS_MAX];
+    struct head_machine *twin;
+    size_t held = head->held.count;
+
+    if (!sim->config.journal || sim->failed) {
+        return;
+    }
+    memcpy(sessions, head->sessions, sizeof(sessions));
+    (void)batch_close(sim);
+    twin = replay(sim, head->batches.count);
+    if (!sim->failed) {
+        head_core_check(head_machine_core(twin));
+        if (head_machine_digest(twin) != head_machine_digest(head->machine) ||
+            !same_counts(twin, head->machine)) {
+            sim_fail(sim,
+                     "a head made from %zu batches differs from the one that wrote "
+                     "them",
+                     head->batches.count);
+        }
+    }
+    head_machine_destroy(twin);
+    held_drop(head, held);
+    memcpy(head->sessions, sessions, sizeof(sessions));
+}
+
+/* Devices whose hello was not stored have no number yet. */
+static void devices_look_again(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        struct sim_worker *worker = &sim->workers[i];
+        uint32_t number           = UINT32_MAX;
+
+        for (uint32_t device = 0; device < sim->config.devices; device++) {
+            uint32_t host_device, incarnation;
+            const char *host;
+
+            if (head_machine_worker_where(sim->head_process.machine, device, &host,
+                                          &host_device, &incarnation) &&
+                host_device == i) {
+                number = device;
+            }
+        }
+        if (worker->session != 0 && worker->device != number) {
+            sim_fail(sim, "device %u was welcomed as %u and is %u after a crash", i,
+                     worker->device, number);
+        }
+        worker->device = number;
+    }
+}
+
+static void connections_break(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        sim_worker_break(&sim->workers[i]);
+    }
+    for (uint32_t i = 0; i < sim->config.clients; i++) {
+        sim_client_break(&sim->clients[i]);
+    }
+}
+
+static void store_is_back(void *user, uint64_t arg, void *data)
+{
+    struct sim *sim = user;
+
+    (void)data;
+    if (arg == sim->head_process.life) {
+        sim_head_spill_up(sim);
+        sim_head_flush_soon(sim);
+    }
+}
+
+void sim_head_crash(struct sim *sim)
+{
+    struct sim_head *head     = &sim->head_process;
+    struct head_input restart = {.type    = HEAD_INPUT_RESTART,
+                                 .numbers = {sim->now_ns / 1000000 + 1, GRACE_MS}};
+    struct pl_err err;
+    size_t kept;
+
+    sim_trace(sim, "the head crashes");
+    sim_journal_check(sim);
+    head->crashes++;
+    head->life++;
+    head->flush_pending = false;
+    head->down_until_ns = sim->now_ns + sim_below(sim, DOWN_MAX_NS);
+    head_machine_destroy(head->machine);
+    held_drop(head, 0);
+
+    /* Of the batches on their way, those before some one were stored, and the head did not hear of it. */
+    kept = head->stored + sim_below(sim, head->batches.count - head->stored + 1);
+    while (head->batches.count > kept) {
+        pl_free(((struct sim_batch *)pl_vec_at(&head->batches, head->batches.count - 1))
+                    ->bytes);
+        pl_vec_pop(&head->batches);
+    }
+    head->stored  = kept;
+    head->machine = replay(sim, kept);
+    held_drop(head, 0);
+    if (sim->failed) {
+        return;
+    }
+    if (kept == 0) {
+        sim_head_begin(sim); /* nobody was ever told anything */
+    }
+    sim->head = head_machine_core(head->machine);
+    PL_CHECK(head_machine_input(head->machine, &restart, NULL, &err) == PLASMON_OK);
+    devices_look_again(sim);
+    connections_break(sim);
+    sim_after(sim, head->down_until_ns - sim->now_ns, store_is_back, sim, head->life, NULL);
+    sim_head_flush_soon(sim);
+}
+
+void sim_journal_finish(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+
+    for (size_t i = 0; i < head->batches.count; i++) {
+        pl_free(((struct sim_batch *)pl_vec_at(&head->batches, i))->bytes);
+    }
+    held_drop(head, 0);
+    pl_vec_finish(&head->batches);
+    pl_vec_finish(&head->held);
+}

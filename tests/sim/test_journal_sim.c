@@ -1,0 +1,144 @@
+/*
+ * A head that is killed, and made again from its journal, in the middle of random programs: at any step, with some batches of its journal
+ * stored and not yet answered, others lost on the way, beside workers that crash, connections that break, clients that die and limits.
+ *
+ * Two claims. For clients it is as if nothing had happened: every future resolves once, with what sequential execution gives; nothing that was
+ * acknowledged is lost or done twice. And the head is a function of its inputs: at each crash and at the end a second one is made
+ * from all records, and must have the same links, the same numbers, and have put out the same bytes.
+ *
+ * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
+ */
+#include "tests/sim/graph.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+enum { SEEDS_DEFAULT = 100, FOUND = 3 };
+
+static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+static void run_seeds(const struct graph_profile *profile)
+{
+    const char *text = getenv("PLASMON_SEEDS");
+    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
+    uint64_t first   = test_seed();
+
+    test_set_timeout(600);
+    test_expect_log();
+    pl_log_set_sink(print_errors, NULL);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        if (!graph_run(seed, profile, &sum, true)) {
+            test_fail(__FILE__, __LINE__,
+                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
+                      (unsigned long long)seed, (unsigned long long)seed);
+        }
+    }
+    printf("# %llu runs: %llu tasks done, %llu failed; %llu heads killed, %llu inputs "
+           "replayed; %llu crashes of workers, %llu broken connections\n",
+           (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
+           (unsigned long long)sum.tasks_failed, (unsigned long long)sum.head_crashes,
+           (unsigned long long)sum.inputs_replayed, (unsigned long long)sum.crashes,
+           (unsigned long long)sum.breaks);
+}
+
+TEST(a_head_that_is_killed_goes_on_from_its_journal)
+{
+    static const struct graph_profile profile = {.devices_min         = 1,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .head_crash_permille = 1000,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.head_crashes > sum.graphs / 2);
+    ASSERT_TRUE(sum.tasks_done > sum.tasks_failed);
+}
+
+TEST(beside_workers_that_crash_and_connections_that_break)
+{
+    static const struct graph_profile profile = {.devices_min         = 1,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .head_crash_permille = 1000,
+                                                 .crash_permille      = 700,
+                                                 .crashes_most        = 4,
+                                                 .break_permille      = 700,
+                                                 .breaks_most         = 10,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.head_crashes > sum.graphs / 2 && sum.crashes > 0 && sum.breaks > 0);
+}
+
+TEST(with_little_memory_limits_and_clients_that_die)
+{
+    static const struct graph_profile profile = {.devices_min           = 1,
+                                                 .devices_max           = 4,
+                                                 .steps_min             = 40,
+                                                 .steps_max             = 120,
+                                                 .head_crash_permille   = 1000,
+                                                 .crash_permille        = 300,
+                                                 .scarce_permille       = 300,
+                                                 .client_crash_permille = 300,
+                                                 .limit_permille        = 400,
+                                                 .check_every           = 50};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.head_crashes > sum.graphs / 2);
+}
+
+/* Would it be noticed? In a process of its own, since a broken invariant ends it. */
+TEST(a_record_that_is_skipped_is_noticed)
+{
+    static const struct graph_profile profile = {.devices_min         = 1,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 80,
+                                                 .head_crash_permille = 1000};
+
+    int status = 0;
+    pid_t child;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no seeded bugs (PLASMON_FAULTS is off)");
+#endif
+    (void)fflush(stdout);
+    child = fork();
+    ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        (void)alarm(60);
+        pl_log_set_sink(NULL, NULL);
+        pl_bug_arm("head.replay_skips");
+        for (uint64_t seed = 1; seed < 50; seed++) {
+            if (!graph_run(seed, &profile, &sum, false)) {
+                _exit(FOUND);
+            }
+        }
+        _exit(0);
+    }
+    ASSERT_TRUE(waitpid(child, &status, 0) == child);
+    ASSERT_TRUE(WIFSIGNALED(status) ? WTERMSIG(status) == SIGABRT
+                                    : WEXITSTATUS(status) == FOUND);
+}
+
+TEST_MAIN()
