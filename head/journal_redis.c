@@ -444,7 +444,9 @@ static plasmon_status_t redis_connect(struct head_journal *journal, struct pl_er
         return status;
     }
     (void)redisSetTimeout(journal->redis, answer);
-    (void)redisEnableKeepAlive(journal->redis);
+    if (journal->path[0] == '\0') {
+        (void)redisEnableKeepAlive(journal->redis);
+    }
     status = login(journal, err);
     if (status == PLASMON_OK) {
         status = scripts_load(journal, err);

@@ -1,0 +1,335 @@
+/*
+ * Heads that are killed, stopped and replaced while a program runs, with a real Redis that is killed, too: what was acknowledged is there
+ * afterwards, and nothing is done twice.
+ *
+ * The program adds vectors into vectors, in place, at random: a task that is lost or done twice changes a value. All is compared with a
+ * model that knows the order of submission and nothing else.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/integration/started.h"
+
+enum { VECTORS = 12, ELEMENTS = 64, WAIT_MS = 30000 };
+
+/* ------------------------------------------------------------------------------------------------ the processes */
+
+static char redis_socket[128], head_address[160], journal_url[160], password_file[160];
+
+static bool connects(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd                = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool there;
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_TRUE(strlen(path) < sizeof(to.sun_path));
+    memcpy(to.sun_path, path, strlen(path));
+    there = connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0;
+    (void)close(fd);
+    return there;
+}
+
+static void wait_socket(const char *path)
+{
+    uint64_t deadline_ns = pl_now_ns() + WAIT_MS * 1000000ull;
+
+    while (!connects(path)) {
+        if (pl_now_ns() > deadline_ns) {
+            test_fail(__FILE__, __LINE__, "nobody listens at %s", path);
+        }
+        (void)poll(NULL, 0, 10); /* nothing tells of it: ask */
+    }
+}
+
+static void wait_log(const char *log, const char *text)
+{
+    uint64_t deadline_ns = pl_now_ns() + WAIT_MS * 1000000ull;
+    static char said[1 << 20];
+
+    for (;;) {
+        started_log(log, said, sizeof(said));
+        if (strstr(said, text) != NULL) {
+            return;
+        }
+        if (pl_now_ns() > deadline_ns) {
+            test_fail(__FILE__, __LINE__, "'%s' is never in %s: %s", text, log, said);
+        }
+        (void)poll(NULL, 0, 10);
+    }
+}
+
+static void begin(void)
+{
+    if (access("/usr/bin/redis-server", X_OK) != 0) {
+        test_skip("there is no /usr/bin/redis-server; tools/setup installs it");
+    }
+    test_set_timeout(240);
+    test_expect_log();
+    started_begin();
+    (void)snprintf(redis_socket, sizeof(redis_socket), "%s/redis.sock", cluster_folder());
+    (void)snprintf(head_address, sizeof(head_address), "unix:%s/head.sock",
+                   cluster_folder());
+    (void)snprintf(journal_url, sizeof(journal_url), "unix:%s?prefix=test:", redis_socket);
+    (void)snprintf(password_file, sizeof(password_file), "%s/password", cluster_folder());
+}
+
+static pid_t start_redis(const char *option, const char *value)
+{
+    pid_t pid =
+        STARTED_DAEMON("redis.log", "/usr/bin/redis-server", "--port", "0", "--unixsocket",
+                       redis_socket, "--dir", cluster_folder(), "--save", "",
+                       "--appendonly", "yes", "--appendfsync", "everysec", option, value);
+
+    wait_socket(redis_socket);
+    return pid;
+}
+
+static pid_t start_head(const char *log, const char *option)
+{
+    return STARTED_DAEMON(log, "plasmon-head", "--listen", head_address, "--journal",
+                          journal_url, "--journal-lease", "1", option);
+}
+
+static pid_t start_store(void)
+{
+    char folder[160];
+
+    (void)snprintf(folder, sizeof(folder), "%s/store", cluster_folder());
+    (void)mkdir(folder, 0700);
+    return STARTED_DAEMON("store.log", "plasmon-store", "--head", head_address,
+                          "--socket-dir", folder, "--cpu-devices", "2", "--gpus", "none",
+                          "--device-memory", "64M");
+}
+
+static uint32_t device_count(struct plasmon_client *client)
+{
+    struct plasmon_device_info infos[2];
+    uint32_t count;
+
+    CLUSTER_OK(plasmon_devices(client, infos, 2, &count));
+    return count;
+}
+
+static struct plasmon_client *join(void)
+{
+    uint64_t deadline_ns = pl_now_ns() + WAIT_MS * 1000000ull;
+    struct plasmon_client *client;
+
+    while (started_try_join(head_address, NULL, &client) != PLASMON_OK) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+    }
+    while (device_count(client) < 2) { /* a store that joins after the first client */
+        plasmon_finish(client);
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        CLUSTER_OK(started_try_join(head_address, NULL, &client));
+    }
+    return client;
+}
+
+/* ------------------------------------------------------------------------------------------------ the program */
+
+struct program {
+    struct plasmon_client *client;
+    struct plasmon_ref *vectors[VECTORS];
+    double value[VECTORS];
+    uint64_t random;
+    uint64_t tasks;
+};
+
+static uint64_t draw(struct program *program, uint64_t bound)
+{
+    program->random = program->random * 6364136223846793005u + 1442695040888963407u;
+    return (program->random >> 33) % bound;
+}
+
+static void program_begin(struct program *program, uint64_t seed)
+{
+    *program = (struct program){.client = join(), .random = seed};
+    for (int i = 0; i < VECTORS; i++) {
+        program->value[i]   = i + 1;
+        program->vectors[i] = cluster_fill(program->client, ELEMENTS, i + 1, i % 2);
+    }
+}
+
+/* One task: lost, or done twice, it leaves a wrong value. Small integers: floats are exact. */
+static void program_step(struct program *program)
+{
+    uint32_t to   = (uint32_t)draw(program, VECTORS);
+    uint32_t from = (uint32_t)draw(program, VECTORS);
+    double factor = draw(program, 2) != 0 ? 1 : -1;
+    double sum    = program->value[to] + factor * program->value[from];
+
+    program->tasks++;
+    if (to == from || sum > 100000 || sum < -100000) {
+        double fresh = (double)draw(program, 50);
+
+        CLUSTER_OK(plasmon_release(program->client, program->vectors[to]));
+        program->vectors[to] =
+            cluster_fill(program->client, ELEMENTS, fresh, (int)draw(program, 2));
+        program->value[to] = fresh;
+        return;
+    }
+    CLUSTER_OK(cluster_axpy(program->client, program->vectors[to], program->vectors[from],
+                            factor, (int)draw(program, 2)));
+    program->value[to] = sum;
+}
+
+static void program_steps(struct program *program, uint64_t count)
+{
+    while (count-- > 0) {
+        program_step(program);
+    }
+}
+
+static void program_compare(struct program *program)
+{
+    for (int i = 0; i < VECTORS; i++) {
+        cluster_expect_all(program->client, program->vectors[i], ELEMENTS,
+                           (float)program->value[i]);
+    }
+}
+
+static void program_end(struct program *program)
+{
+    program_compare(program);
+    for (int i = 0; i < VECTORS; i++) {
+        CLUSTER_OK(plasmon_release(program->client, program->vectors[i]));
+    }
+    printf("# %llu tasks\n", (unsigned long long)program->tasks);
+    plasmon_finish(program->client);
+}
+
+static void kill_now(pid_t pid)
+{
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    ASSERT_EQ(started_wait(pid), 128 + SIGKILL);
+}
+
+/* ------------------------------------------------------------------------------------------------ */
+
+TEST(a_head_that_is_killed_again_and_again_goes_on_from_its_journal)
+{
+    struct program program;
+    pid_t head;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    for (int i = 0; i < 8; i++) {
+        program_steps(&program, 100 + draw(&program, 400));
+        if (i % 3 == 0) {
+            program_compare(&program); /* else it dies with much under way */
+        }
+        kill_now(head);
+        program_steps(&program, draw(&program, 200)); /* nobody listens */
+        head = start_head("head.log", NULL);
+    }
+    program_steps(&program, 200);
+    program_end(&program);
+    wait_log("head.log", "goes on from its journal");
+}
+
+TEST(a_standby_takes_over_from_a_head_that_is_killed)
+{
+    struct program program;
+    pid_t head, standby;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    for (int i = 0; i < 3; i++) {
+        char log[32];
+
+        (void)snprintf(log, sizeof(log), "standby%d.log", i);
+        standby = start_head(log, "--standby");
+        wait_log(log, "stands by");
+        program_steps(&program, 300);
+        kill_now(head);
+        program_steps(&program, 100);
+        head = standby;
+        wait_log(log, "goes on from its journal");
+    }
+    program_end(&program);
+}
+
+TEST(a_redis_that_is_killed_and_comes_back_costs_a_pause)
+{
+    struct program program;
+    pid_t redis, head;
+
+    begin();
+    redis = start_redis(NULL, NULL);
+    head  = start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    for (int i = 0; i < 3; i++) {
+        program_steps(&program, 300);
+        kill_now(redis);
+        program_steps(&program, 100);
+        redis = start_redis(NULL, NULL);
+    }
+    program_compare(&program);
+    kill_now(head); /* and what is in there is all of it */
+    (void)start_head("head.log", NULL);
+    program_steps(&program, 100);
+    program_end(&program);
+}
+
+TEST(what_is_wrong_with_a_redis_is_said)
+{
+    static const char secret[] = "right\n";
+    char said[4096];
+    int fd;
+
+    begin();
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon-head", "--listen", head_address,
+                          "--journal", "redis://user:secret@host"),
+              1);
+    ASSERT_CONTAINS(said, "--journal-password-file");
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon-head", "--listen", head_address,
+                          "--standby"),
+              2);
+    ASSERT_CONTAINS(said, "need --journal");
+    (void)start_redis("--requirepass", "right");
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon-head", "--listen", head_address,
+                          "--journal", journal_url),
+              1);
+    ASSERT_CONTAINS(said, "refuses the user or the password");
+    fd = open(password_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(write(fd, secret, sizeof(secret) - 1), sizeof(secret) - 1);
+    (void)close(fd);
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", head_address, "--journal",
+                         journal_url, "--journal-password-file", password_file);
+    wait_log("head.log", "has the journal, term 1");
+}
+
+TEST(a_redis_that_stores_nothing_is_said)
+{
+    char said[4096];
+
+    begin();
+    (void)start_redis("--replicaof", "127.0.0.1 1");
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon-head", "--listen", head_address,
+                          "--journal", journal_url),
+              1);
+    ASSERT_CONTAINS(said, "is a replica and stores nothing");
+}
+
+TEST_MAIN()
