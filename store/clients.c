@@ -361,10 +361,29 @@ static plasmon_status_t folder_check(const char *folder, struct pl_err *err)
     return PLASMON_OK;
 }
 
+enum store_neighbour clients_look(const struct sockaddr_un *address)
+{
+    enum store_neighbour found = STORE_NEIGHBOUR_NONE;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0) {
+        return STORE_NEIGHBOUR_NONE;
+    }
+    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
+        errno == EAGAIN) {
+        found = STORE_NEIGHBOUR_ALIVE;
+    } else if (errno == ECONNREFUSED) {
+        found = STORE_NEIGHBOUR_DEAD;
+    }
+    pl_fd_close(&fd);
+    return found;
+}
+
 /* Sockets of stores that were killed. */
 static void folder_clean(const char *folder)
 {
-    DIR *dir = opendir(folder);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    DIR *dir                   = opendir(folder);
     struct dirent *item;
 
     if (dir == NULL) {
@@ -375,7 +394,10 @@ static void folder_clean(const char *folder)
         int end = 0;
 
         if (sscanf(item->d_name, "store-%d.sock%n", &pid, &end) == 1 && end > 0 &&
-            item->d_name[end] == '\0' && pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) {
+            item->d_name[end] == '\0' && pid > 0 &&
+            (size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder,
+                             item->d_name) < sizeof(address.sun_path) &&
+            clients_look(&address) == STORE_NEIGHBOUR_DEAD) {
             (void)unlinkat(dirfd(dir), item->d_name, 0); /* or another store was quicker */
         }
     }

@@ -147,6 +147,10 @@ void workers_ring(struct store_daemon *daemon, uint64_t devices);
 plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err);
 plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid,
                              struct pl_err *err); /* takes fd */
+/* Who listens at a socket of a store? DEAD: there is one, and nobody behind it. */
+enum store_neighbour { STORE_NEIGHBOUR_NONE, STORE_NEIGHBOUR_DEAD, STORE_NEIGHBOUR_ALIVE };
+struct sockaddr_un;
+enum store_neighbour clients_look(const struct sockaddr_un *address);
 /* The folder for sockets, made if it is not there. */
 plasmon_status_t clients_folder(struct store_daemon *daemon, char *out, size_t out_bytes,
                                 struct pl_err *err);

@@ -38,26 +38,6 @@ struct collection {
 
 /* ------------------------------------------------------------------------------------------------ the socket */
 
-enum neighbour { NEIGHBOUR_NONE, NEIGHBOUR_DEAD, NEIGHBOUR_ALIVE };
-
-static enum neighbour neighbour_look(const struct sockaddr_un *address)
-{
-    enum neighbour found = NEIGHBOUR_NONE;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0) {
-        return NEIGHBOUR_NONE;
-    }
-    if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
-        errno == EAGAIN) {
-        found = NEIGHBOUR_ALIVE;
-    } else if (errno == ECONNREFUSED) {
-        found = NEIGHBOUR_DEAD;
-    }
-    pl_fd_close(&fd);
-    return found;
-}
-
 static plasmon_status_t socket_open(struct store_daemon *daemon,
                                     const struct sockaddr_un *address, struct pl_err *err)
 {
@@ -315,7 +295,7 @@ plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     char folder[sizeof(address.sun_path)];
-    enum neighbour neighbour;
+    enum store_neighbour neighbour;
     plasmon_status_t status = clients_folder(daemon, folder, sizeof(folder), err);
     int length;
 
@@ -330,12 +310,12 @@ plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err)
         return pl_err_set(err, PLASMON_ELIMIT, "the socket folder's name is too long: %s",
                           folder);
     }
-    neighbour = neighbour_look(&address);
-    if (neighbour == NEIGHBOUR_ALIVE) {
+    neighbour = clients_look(&address);
+    if (neighbour == STORE_NEIGHBOUR_ALIVE) {
         return PLASMON_OK; /* its workers are not ours; the head says what is to be done */
     }
     status = socket_open(daemon, &address, err);
-    if (status == PLASMON_OK && neighbour == NEIGHBOUR_DEAD) {
+    if (status == PLASMON_OK && neighbour == STORE_NEIGHBOUR_DEAD) {
         status = take_over(daemon, err);
     }
     if (status == PLASMON_OK) {

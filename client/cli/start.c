@@ -444,21 +444,41 @@ static void end_all(struct cli_node *node)
     cli_node_remove(node);
 }
 
-static int check_free(struct cli_node *node)
+/* Which of the recorded processes still run, in the order in which they were started. */
+static void keep_running(struct cli_node *node)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < node->process_count; i++) {
+        int pidfd = cli_process_open(&node->processes[i]);
+
+        if (pidfd >= 0 && !has_ended(pidfd)) {
+            node->processes[count++] = node->processes[i];
+        }
+        pl_fd_close(&pidfd);
+    }
+    node->process_count = count;
+}
+
+/* A head whose store has died is given another one, which takes over what that kept; otherwise nothing may run here. */
+static int check_free(const struct start *start, struct cli_node *node)
 {
     struct pl_err err = {0};
     plasmon_status_t status;
 
     if (cli_node_read(node, &err) == PLASMON_OK) {
-        for (uint32_t i = 0; i < node->process_count; i++) {
-            int pidfd = cli_process_open(&node->processes[i]);
-
-            if (pidfd >= 0) {
-                pl_fd_close(&pidfd);
-                return cli_fail(&cli_start,
-                                "%s (pid %d) runs here already; `plasmon stop` ends it",
-                                node->processes[i].name, node->processes[i].pid);
-            }
+        keep_running(node);
+        if (start->head && node->process_count == 1 &&
+            strcmp(node->processes[0].name, "plasmon-head") == 0) {
+            printf(
+                "plasmon-head runs here (pid %d), and its store does not: starting one\n",
+                node->processes[0].pid);
+            return CLI_OK;
+        }
+        if (node->process_count > 0) {
+            return cli_fail(&cli_start,
+                            "%s (pid %d) runs here already; `plasmon stop` ends it",
+                            node->processes[0].name, node->processes[0].pid);
         }
     }
     *node  = (struct cli_node){.process_count = 0};
@@ -512,14 +532,14 @@ static int run(int argc, char **argv)
         }
     }
 
-    result = check_free(&node);
+    result = check_free(&start, &node);
     if (result != CLI_OK) { /* what runs here is not ours to end */
         free(token);
         return result;
     }
-    if (start.head) {
+    if (start.head && node.process_count == 0) {
         result = start_head(&start, &node);
-    } else {
+    } else if (!start.head) {
         (void)snprintf(node.address, sizeof(node.address), "%s", start.address);
     }
     if (result == CLI_OK) {

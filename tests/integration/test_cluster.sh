@@ -65,6 +65,13 @@ killed_worker_is_replaced() {
     kill -KILL "$old"
     run "$local"
 }
+killed_store_is_followed() {
+    workers=$(tagged plasmon-worker | sort | tr '\n' ' ')
+    kill -KILL "$(tagged plasmon-store)"
+    start && run "$local" || return 1
+    echo "workers were $workers and are $(tagged plasmon-worker | sort | tr '\n' ' ')"
+    [ "$workers" = "$(tagged plasmon-worker | sort | tr '\n' ' ')" ]
+}
 stop_leaves_nothing() {
     "$plasmon" stop
     left=$(daemons)
@@ -91,6 +98,7 @@ claim a_second_head_on_the_port_says_that_it_is_in_use second_head_refused
 claim a_second_head_on_the_socket_is_refused_and_harms_nobody second_head_on_the_socket_refused
 claim two_programs_at_once_get_their_results two_programs_at_once
 claim a_killed_worker_is_replaced killed_worker_is_replaced
+claim a_store_that_was_killed_is_followed_by_another_with_the_same_workers killed_store_is_followed
 claim stop_leaves_no_process_and_no_socket stop_leaves_nothing
 claim a_program_is_told_that_nobody_is_there gone_is_told
 claim it_starts_again_after_a_stop start
