@@ -68,6 +68,7 @@ killed_worker_is_replaced() {
 killed_store_is_followed() {
     workers=$(tagged plasmon-worker | sort | tr '\n' ' ')
     kill -KILL "$(tagged plasmon-store)"
+    while [ -n "$(tagged plasmon-store)" ]; do sleep 0.05; done
     start && run "$local" || return 1
     echo "workers were $workers and are $(tagged plasmon-worker | sort | tr '\n' ' ')"
     [ "$workers" = "$(tagged plasmon-worker | sort | tr '\n' ' ')" ]

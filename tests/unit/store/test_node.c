@@ -233,7 +233,7 @@ static void begin(void)
     rpc_init();
     options =
         (struct store_options){.head = head.address, .client_fd = -1, .client_pidfd = -1};
-    ASSERT_OK(store_node_create(&options, "secret", &node, &uplink, &err));
+    ASSERT_OK(store_node_create(&options, "secret", NULL, &node, &uplink, &err));
 }
 
 static void end(void)
