@@ -125,3 +125,32 @@ void pl_sha256_hex(const uint8_t hash[PL_SHA256_BYTES], char out[2 * PL_SHA256_B
     }
     out[2 * PL_SHA256_BYTES] = '\0';
 }
+
+void pl_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,
+                    uint8_t out[PL_SHA256_BYTES])
+{
+    uint8_t block[64] = {0}, pad[64];
+    struct pl_sha256 sha;
+
+    if (key_bytes > sizeof(block)) {
+        pl_sha256_init(&sha);
+        pl_sha256_add(&sha, key, key_bytes);
+        pl_sha256_finish(&sha, block);
+    } else {
+        memcpy(block, key, key_bytes);
+    }
+    for (size_t i = 0; i < sizeof(pad); i++) {
+        pad[i] = block[i] ^ 0x36;
+    }
+    pl_sha256_init(&sha);
+    pl_sha256_add(&sha, pad, sizeof(pad));
+    pl_sha256_add(&sha, data, bytes);
+    pl_sha256_finish(&sha, out);
+    for (size_t i = 0; i < sizeof(pad); i++) {
+        pad[i] = block[i] ^ 0x5c;
+    }
+    pl_sha256_init(&sha);
+    pl_sha256_add(&sha, pad, sizeof(pad));
+    pl_sha256_add(&sha, out, PL_SHA256_BYTES);
+    pl_sha256_finish(&sha, out);
+}

@@ -133,6 +133,7 @@ plasmon_status_t client_set_devices_locked(struct plasmon_client *client, size_t
         to->host_device = from->host_device;
         to->same_host   = strcmp(from->host, client->host) == 0;
         to->alive       = from->alive;
+        to->bulk        = (uint32_t)from->bulk;
         to->usable = from->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED &&
                      from->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE;
         to->bytes_total = from->bytes_total;
@@ -305,6 +306,9 @@ static plasmon_status_t open_trust(struct plasmon_client *client,
     status =
         trust_source_create(&files, TRUST_ROLE_CLIENT | TRUST_ROLE_HOST | TRUST_ROLE_HEAD,
                             &client->trust, &err);
+    if (status == PLASMON_OK) {
+        status = bulk_links_trust(&client->bulk, client->trust, &err);
+    }
     return status == PLASMON_OK ? status : error_from(&err, status);
 }
 
@@ -447,9 +451,13 @@ static plasmon_status_t prepare(struct plasmon_client *client)
     if (status != PLASMON_OK) {
         goto err_finish_lock;
     }
-    status = session_init(client);
+    status = bulk_links_init(&client->bulk);
     if (status != PLASMON_OK) {
         goto err_finish_shared;
+    }
+    status = session_init(client);
+    if (status != PLASMON_OK) {
+        goto err_finish_bulk;
     }
     status = host_memory_init(&client->memory);
     if (status != PLASMON_OK) {
@@ -469,6 +477,8 @@ err_finish_host:
     pl_cond_finish(&client->memory.changed);
 err_finish_session:
     session_finish(client);
+err_finish_bulk:
+    bulk_links_finish(&client->bulk);
 err_finish_shared:
     shared_finish(&client->shared);
 err_finish_lock:
@@ -487,6 +497,7 @@ static void destroy(struct plasmon_client *client)
         rpc_loop_stop(client->loop);
         rpc_loop_destroy(client->loop);
     }
+    bulk_links_finish(&client->bulk);
     trust_source_destroy(client->trust);
     shared_finish(&client->shared); /* the store ends when its socket closes */
     embedded_finish(&client->embedded, STORE_GONE_MS);
@@ -624,6 +635,7 @@ void plasmon_abandon(struct plasmon_client *client)
     }
     host_memory_abandon(&client->memory);
     shared_abandon(&client->shared);
+    bulk_links_abandon(&client->bulk);
     embedded_abandon(&client->embedded);
     pl_fd_close(&client->ready_fd);
     free_options(client);

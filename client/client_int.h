@@ -9,6 +9,7 @@
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
  *   host.h               host_memory.c, host_copy.c, host_relay.c: host memory that devices copy from and to, and such copies
  *   ahead.c              small values before they are asked for
+ *   bulk.c               bytes straight to and from workers of other hosts
  *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
  *   trace.c              timelines; trace_json.c, trace_plot.c: written and drawn
  *   views.c, wait.c, status.c  the other calls of plasmon.h
@@ -27,6 +28,7 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/lock.h"
+#include "client/bulk.h"
 #include "client/embedded.h"
 #include "client/error.h"
 #include "client/functions.h"
@@ -52,14 +54,15 @@ struct client_device {
     uint32_t host_device;
     bool same_host;
     bool alive;
-    bool usable; /* it has come, and is not gone for good */
+    bool usable;   /* it has come, and is not gone for good */
+    uint32_t bulk; /* BulkAccess: how its worker takes and gives bytes of other hosts */
     uint64_t bytes_total;
     char name[96];
     char node[64];
 };
 
 /* How bytes of a device's memory are reached; place.c. */
-enum data_path { DATA_AUTO, DATA_MAPPED, DATA_STAGED, DATA_MESSAGES };
+enum data_path { DATA_AUTO, DATA_MAPPED, DATA_STAGED, DATA_BULK, DATA_MESSAGES };
 
 /* Who gets small values one after the other; ahead.c. */
 struct ahead {
@@ -103,7 +106,8 @@ struct plasmon_client {
 
     struct host_memory memory;
 
-    struct shared shared; /* has its own lock */
+    struct shared shared;   /* has its own lock */
+    struct bulk_links bulk; /* likewise */
 
     _Atomic bool loop_thread_known; /* then loop_thread is constant */
     pthread_t loop_thread;

@@ -3,8 +3,8 @@
  *
  *   1. Few bytes that were put or got before are kept with the ref, until it is written: done.
  *   2. Ask the head where the bytes are; it answers when they are right, and holds this version for us.
- *   3. Every place is on this host: pin, copy (where it is mapped) or fetch through a lane, unpin. Nothing goes through a socket.
- *      What a lane cannot fetch in a few long runs (strided views, above all) the head has copied together first.
+ *   3. Every place is on this host: pin, copy (where it is mapped) or fetch through a lane, unpin. Nothing goes through a socket. Or it is
+ *      elsewhere and large: fetch it from the worker that has it (bulk.h). What a lane or a worker cannot fetch in a few long runs (strided views, above all) the head has copied together first.
  *   4. Otherwise ask for the bytes, a MiB at a time, a few in flight.
  *
  * Between 2 and 3 the head may move a buffer (a device under pressure): the pin then fails, and we ask again.
@@ -26,8 +26,9 @@
 
 struct fetch {
     struct plasmon_client *client;
+    const struct place *place;
+    enum data_path path;
     uint32_t host_device;
-    uint64_t buffer;
     uint8_t *to;
     uint64_t deadline_ns;
     plasmon_status_t status;
@@ -38,11 +39,16 @@ static void fetch_run(void *user, uint64_t dst_offset, uint64_t src_offset, uint
 {
     struct fetch *fetch = user;
 
-    if (fetch->status == PLASMON_OK) {
-        fetch->status =
-            data_lane_get(fetch->client, fetch->host_device, fetch->buffer, src_offset,
-                          fetch->to + dst_offset, bytes, fetch->deadline_ns, fetch->err);
+    if (fetch->status != PLASMON_OK) {
+        return;
     }
+    fetch->status =
+        fetch->path == DATA_BULK
+            ? data_bulk_get(fetch->client, fetch->place, src_offset, fetch->to + dst_offset,
+                            bytes, fetch->deadline_ns, fetch->err)
+            : data_lane_get(fetch->client, fetch->host_device, fetch->place->buffer,
+                            src_offset, fetch->to + dst_offset, bytes, fetch->deadline_ns,
+                            fetch->err);
 }
 
 /* Few enough runs, of elements that are neighbours in the buffer and in the value? */
@@ -71,7 +77,7 @@ static plasmon_status_t fetch_place(struct plasmon_client *client,
     uint32_t element_bytes = pl_dtype_bytes(value->shape.dtype);
     struct pl_box hull     = pl_view_hull(&value->shown), part;
     struct fetch fetch     = {.client      = client,
-                              .buffer      = place->buffer,
+                              .place       = place,
                               .to          = data,
                               .deadline_ns = deadline_ns,
                               .err         = err};
@@ -83,7 +89,8 @@ static plasmon_status_t fetch_place(struct plasmon_client *client,
         !runs_are_long(&part, &hull, &place->frame, element_bytes)) {
         return pl_err_set(err, PLASMON_EAGAIN, "it is to be copied together first");
     }
-    (void)data_path_to(client, wire_buffer_device(place->buffer), &fetch.host_device);
+    fetch.path =
+        data_path_to(client, wire_buffer_device(place->buffer), &fetch.host_device);
     pl_box_runs(&part, &hull, &place->frame, element_bytes, fetch_run, &fetch);
     return fetch.status;
 }
@@ -94,8 +101,14 @@ static plasmon_status_t copy_place(struct plasmon_client *client,
                                    uint64_t deadline_ns, struct pl_err *err)
 {
     struct shared_pin pin;
-    plasmon_status_t status = data_pin(client, place, false, deadline_ns, &pin, err);
+    uint32_t host_device;
+    plasmon_status_t status;
 
+    if (data_path_to(client, wire_buffer_device(place->buffer), &host_device) ==
+        DATA_BULK) { /* its worker pins it, piece by piece */
+        return fetch_place(client, value, place, data, deadline_ns, err);
+    }
+    status = data_pin(client, place, false, deadline_ns, &pin, err);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -386,9 +399,12 @@ static plasmon_status_t get_value(struct plasmon_client *client, struct plasmon_
                                   struct held_value *value, struct ahead_values *ahead,
                                   void *data, uint64_t deadline_ns)
 {
+    bool near;
     plasmon_status_t status;
 
-    if (data_reachable(client, PLASMON_ANYWHERE)) {
+    near        = data_reachable(client, PLASMON_ANYWHERE);
+    value->bulk = data_bulk(client, PLASMON_ANYWHERE, value->bytes);
+    if (near || value->bulk) {
         status = get_shared(client, value, ahead, data, deadline_ns);
         take_ahead(client, ahead);
         if (status != PLASMON_EUNREACHABLE) {

@@ -15,6 +15,7 @@ struct held_value {
     struct pl_view view;    /* what the ref shows, in those */
     struct pl_view shown;   /* what it shows, in the coordinates of the places */
     uint64_t hold;          /* id at the head; 0: none */
+    bool bulk;              /* ask for what it takes to move it over the bulk channel */
     struct request request; /* its places */
     struct pl_cond cond;
 };
@@ -81,6 +82,8 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
 bool data_reachable(struct plasmon_client *client, int device);
 /* The same of what we know now, and for one of these ways (AUTO: any but messages): never asks. */
 bool data_known(struct plasmon_client *client, int device, enum data_path path);
+/* Is there a device on another host whose worker moves this many bytes straight, as far as we know? Without the lock. */
+bool data_bulk(struct plasmon_client *client, int device, uint64_t bytes);
 /* host_copy.c: what a ref shows, `bytes` in all, into memory of plasmon_host_alloc(); as host_put(). Without the lock. */
 plasmon_status_t host_get(struct plasmon_client *client, struct plasmon_ref *ref,
                           void *data, uint64_t bytes) PL_MUST_CHECK;
@@ -93,6 +96,13 @@ plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host
                                     const uint64_t *buffers, const uint64_t *bytes,
                                     void *const *data, uint32_t count, uint64_t deadline_ns,
                                     struct pl_err *err) PL_MUST_CHECK;
+/* To a buffer that a put opened, from the place of a get, on another host. As bulk_put() and bulk_get(). Without the lock. */
+plasmon_status_t data_bulk_put(struct plasmon_client *client, uint64_t buffer,
+                               const struct bulk_grant *grant, const void *data,
+                               uint64_t bytes, struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t data_bulk_get(struct plasmon_client *client, const struct place *place,
+                               uint64_t offset, void *data, uint64_t bytes,
+                               uint64_t deadline_ns, struct pl_err *err) PL_MUST_CHECK;
 /* Through a lane: to a buffer that a put opened; from one that is pinned. Without the lock. */
 plasmon_status_t data_lane_put(struct plasmon_client *client, uint32_t host_device,
                                uint64_t buffer, const void *data, uint64_t bytes,

@@ -43,6 +43,16 @@ static void take_shape(struct request *request, const Plasmon__V1__Shape *shape)
     }
 }
 
+/* Its fields were checked. */
+static void take_grant(const Plasmon__V1__BulkGrant *from, struct bulk_grant *out)
+{
+    *out = (struct bulk_grant){.tls = from != NULL && from->tls};
+    if (from != NULL) {
+        (void)snprintf(out->address, sizeof(out->address), "%s", from->address);
+        memcpy(out->ticket, from->ticket.data, sizeof(out->ticket));
+    }
+}
+
 static void take_located(struct plasmon_client *client, const Plasmon__V1__Located *located)
 {
     struct request *request =
@@ -63,6 +73,7 @@ static void take_located(struct plasmon_client *client, const Plasmon__V1__Locat
         }
         place->buffer       = from->buffer;
         place->producer_seq = from->producer_seq;
+        take_grant(from->bulk, &place->bulk);
         if (wire_box_get(from->n_box, from->box, &place->box, &err) != PLASMON_OK ||
             wire_box_get(from->n_frame, from->frame, &place->frame, &err) != PLASMON_OK) {
             refuse(request, PLASMON_EMALFORMED, err.text);
@@ -153,6 +164,7 @@ void dispatch_head_frame_locked(struct plasmon_client *client,
 
         if (request != NULL) {
             request->buffer = ready->buffer;
+            take_grant(ready->bulk, &request->bulk);
         }
     }
     for (size_t i = 0; i < frame->n_spans; i++) {

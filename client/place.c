@@ -3,6 +3,7 @@
  *
  *   mapped     memory of a CPU device of this host: pinned in its table and used where it lies
  *   staged     memory of any device of this host: through a lane (lane.h), with the buffer pinned all the same
+ *   bulk       a device of another host: straight to and from its worker (bulk.h), when that is more than a few bytes
  *   messages   whatever else: the head has the bytes sent
  *
  * PLASMON_CLIENT_PATH allows one of them alone (for tests and measurements); a device that cannot be reached so is reached by messages.
@@ -29,6 +30,7 @@ plasmon_status_t data_path_parse(const char *text, enum data_path *out_path)
     } names[] = {{"auto", DATA_AUTO},
                  {"mapped", DATA_MAPPED},
                  {"staged", DATA_STAGED},
+                 {"bulk", DATA_BULK},
                  {"messages", DATA_MESSAGES}};
 
     *out_path = DATA_AUTO;
@@ -41,15 +43,22 @@ plasmon_status_t data_path_parse(const char *text, enum data_path *out_path)
     return text == NULL
                ? PLASMON_OK
                : error_set(PLASMON_EINVAL,
-                           "PLASMON_CLIENT_PATH is '%s'; it is auto, mapped, staged "
-                           "or messages",
+                           "PLASMON_CLIENT_PATH is '%s'; it is auto, mapped, staged, "
+                           "bulk or messages",
                            text);
 }
 
 static enum data_path path_of(const struct plasmon_client *client,
                               const struct client_device *device)
 {
-    if (device == NULL || !device->same_host || client->path == DATA_MESSAGES) {
+    if (device == NULL || client->path == DATA_MESSAGES) {
+        return DATA_MESSAGES;
+    }
+    if (client->path == DATA_BULK || (client->path == DATA_AUTO && !device->same_host)) {
+        return device->bulk != PLASMON__V1__BULK_ACCESS__BULK_ACCESS_NONE ? DATA_BULK
+                                                                          : DATA_MESSAGES;
+    }
+    if (!device->same_host) {
         return DATA_MESSAGES;
     }
     if (client->path == DATA_STAGED) {
@@ -72,13 +81,14 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
     path             = path_of(client, device);
     *out_host_device = device != NULL ? device->host_device : UINT32_MAX;
     pl_mutex_unlock(&client->lock);
-    return path == DATA_MESSAGES || shared_serves(&client->shared, *out_host_device, index)
+    return path == DATA_MESSAGES || path == DATA_BULK ||
+                   shared_serves(&client->shared, *out_host_device, index)
                ? path
                : DATA_MESSAGES;
 }
 
 /*
- * Any device of this host that is reached in this way (AUTO: in any but by messages); device >= 0: is it that one?
+ * Any device that is reached in this way (AUTO: in any that is of this host alone); device >= 0: is it that one?
  */
 static bool any_device_locked(const struct plasmon_client *client, int device,
                               enum data_path path)
@@ -87,8 +97,10 @@ static bool any_device_locked(const struct plasmon_client *client, int device,
         const struct client_device *at = pl_vec_at(&client->devices, i);
         enum data_path its             = path_of(client, at);
 
-        if (its != DATA_MESSAGES && (path == DATA_AUTO || its == path) &&
-            (device == PLASMON_ANYWHERE || at->index == (uint32_t)device)) {
+        bool right =
+            path == DATA_AUTO ? its != DATA_MESSAGES && its != DATA_BULK : its == path;
+
+        if (right && (device == PLASMON_ANYWHERE || at->index == (uint32_t)device)) {
             return true;
         }
     }
@@ -151,6 +163,13 @@ bool data_reachable(struct plasmon_client *client, int device)
     return true;
 }
 
+bool data_bulk(struct plasmon_client *client, int device, uint64_t bytes)
+{
+    bool worth = bytes > PUT_INLINE_BYTES || client->path == DATA_BULK;
+
+    return worth && data_known(client, device, DATA_BULK);
+}
+
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
                           bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,
                           struct pl_err *err)
@@ -162,7 +181,7 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
     bool expected;
     plasmon_status_t status;
 
-    if (path == DATA_MESSAGES || (must_map && path != DATA_MAPPED)) {
+    if (path == DATA_MESSAGES || path == DATA_BULK || (must_map && path != DATA_MAPPED)) {
         return pl_err_set(err, PLASMON_EUNREACHABLE,
                           "it lies on device %u, whose memory this process cannot %s",
                           index, must_map ? "map: use plasmon_get()" : "reach");
@@ -188,8 +207,8 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
 
 /* ------------------------------------------------------------------------------------------------ lanes */
 
-/* A transfer waits for its worker, however often that is replaced, as long as somebody can replace it. */
-static plasmon_status_t hope(void *user, struct pl_err *err)
+/* As long as there is a session: without one nothing keeps the bytes. */
+static plasmon_status_t session_hope(void *user, struct pl_err *err)
 {
     struct plasmon_client *client = user;
     plasmon_status_t status       = PLASMON_OK;
@@ -199,6 +218,15 @@ static plasmon_status_t hope(void *user, struct pl_err *err)
         status = pl_err_set(err, PLASMON_ECLOSED, "%s", client->session.dead_text);
     }
     pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+/* A transfer waits for its worker, however often that is replaced, as long as somebody can replace it. */
+static plasmon_status_t hope(void *user, struct pl_err *err)
+{
+    struct plasmon_client *client = user;
+    plasmon_status_t status       = session_hope(user, err);
+
     if (status == PLASMON_OK && shared_store_gone(&client->shared)) {
         status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
     }
@@ -263,6 +291,57 @@ plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host
         transfers[i] = transfer_of(client, buffers[i], 0, bytes[i], deadline_ns);
     }
     return status == PLASMON_OK ? lane_get_many(lane, transfers, data, count, err) : status;
+}
+
+/* ------------------------------------------------------------------------------------------------ other hosts */
+
+/* EUNREACHABLE: not over the bulk channel. */
+static plasmon_status_t grant_check(struct plasmon_client *client, uint32_t device,
+                                    const struct bulk_grant *grant, struct pl_err *err)
+{
+    if (grant->address[0] == '\0') {
+        return pl_err_set(err, PLASMON_EUNREACHABLE,
+                          "the worker of device %u takes no bytes of other hosts", device);
+    }
+    return bulk_links_allow(&client->bulk, device, grant->tls)
+               ? PLASMON_OK
+               : pl_err_set(err, PLASMON_EUNREACHABLE,
+                            "the worker of device %u was not reached", device);
+}
+
+static struct bulk_transfer bulk_of(struct plasmon_client *client, uint32_t device,
+                                    const struct bulk_grant *grant, uint64_t bytes)
+{
+    return (struct bulk_transfer){.device      = device,
+                                  .grant       = grant,
+                                  .bytes       = bytes,
+                                  .deadline_ns = UINT64_MAX,
+                                  .hope        = session_hope,
+                                  .user        = client};
+}
+
+plasmon_status_t data_bulk_put(struct plasmon_client *client, uint64_t buffer,
+                               const struct bulk_grant *grant, const void *data,
+                               uint64_t bytes, struct pl_err *err)
+{
+    uint32_t device               = wire_buffer_device(buffer);
+    struct bulk_transfer transfer = bulk_of(client, device, grant, bytes);
+    plasmon_status_t status       = grant_check(client, device, grant, err);
+
+    return status == PLASMON_OK ? bulk_put(&client->bulk, &transfer, data, err) : status;
+}
+
+plasmon_status_t data_bulk_get(struct plasmon_client *client, const struct place *place,
+                               uint64_t offset, void *data, uint64_t bytes,
+                               uint64_t deadline_ns, struct pl_err *err)
+{
+    uint32_t device               = wire_buffer_device(place->buffer);
+    struct bulk_transfer transfer = bulk_of(client, device, &place->bulk, bytes);
+    plasmon_status_t status       = grant_check(client, device, &place->bulk, err);
+
+    transfer.offset      = offset;
+    transfer.deadline_ns = deadline_ns;
+    return status == PLASMON_OK ? bulk_get(&client->bulk, &transfer, data, err) : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ a value, held */
@@ -377,6 +456,7 @@ static plasmon_status_t locate_open_locked(struct plasmon_client *client,
     locate->hold_ref = value->hold;
     locate->gather   = form == DATA_GATHERED;
     locate->compact  = form == DATA_COMPACT;
+    locate->bulk     = value->bulk;
     if (!value->whole) {
         locate->n_view = wire_view_put(&value->asked, numbers);
         locate->view   = numbers;

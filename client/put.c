@@ -1,10 +1,11 @@
 /*
- * put: host bytes to a new object, four ways.
+ * put: host bytes to a new object, five ways.
  *
  *   host memory          by the device, like plasmon_put_async() (host_copy.c), and waited for
  *   small                with the task, in one message: no round trip, and the call returns at once
  *   on this host         the head allocates; we write the bytes, where they lie (a chunk that clients may map) or through a lane,
  *                        and say that they are right
+ *   on another host      likewise, over its worker's bulk channel (bulk.h)
  *   anywhere else        in tasks of a MiB each, in order
  */
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "client/put.h"
 
 #define OPEN_TIMEOUT_NS 10000000000ull
+#define OPEN_TRIES      3
 
 plasmon_status_t put_check(const struct plasmon_put_options *options, const void *data,
                            const struct plasmon_shape *shape, struct put *put)
@@ -207,7 +209,7 @@ static plasmon_status_t put_by_messages(const struct put *put, struct plasmon_re
 /* ------------------------------------------------------------------------------------------------ shared memory */
 
 static plasmon_status_t open_locked(const struct put *put, uint64_t ref_id,
-                                    uint64_t *out_buffer)
+                                    uint64_t *out_buffer, struct bulk_grant *out_grant)
 {
     Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__PutOpen open = PLASMON__V1__PUT_OPEN__INIT, *list[] = {&open};
@@ -229,6 +231,7 @@ static plasmon_status_t open_locked(const struct put *put, uint64_t ref_id,
         open.shape        = &shape;
         open.place        = (uint32_t)(put->options.device + 1);
         open.donatable    = put->options.donatable != 0;
+        open.bulk         = put->bulk;
         open.label        = (char *)(put->options.label != NULL ? put->options.label : "");
         fields.n_put_open = 1;
         fields.put_open   = list;
@@ -239,6 +242,7 @@ static plasmon_status_t open_locked(const struct put *put, uint64_t ref_id,
     }
     if (status == PLASMON_OK) {
         *out_buffer = request.buffer;
+        *out_grant  = request.bulk;
     }
     request_close_locked(put->client, &request);
     pl_cond_finish(&cond);
@@ -259,13 +263,16 @@ static plasmon_status_t seal_locked(const struct put *put, uint64_t ref_id, bool
 
 /* Without the lock: the copy is the long part. */
 static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
-                                       struct pl_err *err)
+                                       const struct bulk_grant *grant, struct pl_err *err)
 {
     uint32_t index      = wire_buffer_device(buffer), host_device;
     enum data_path path = data_path_to(put->client, index, &host_device);
     void *to;
     plasmon_status_t status;
 
+    if (path == DATA_BULK) {
+        return data_bulk_put(put->client, buffer, grant, put->data, put->bytes, err);
+    }
     if (path == DATA_STAGED) {
         return data_lane_put(put->client, host_device, buffer, put->data, put->bytes, err);
     }
@@ -283,11 +290,12 @@ static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
     return status;
 }
 
-/* EUNREACHABLE: nothing is left of the attempt; send the bytes instead. */
+/* EUNREACHABLE: nothing is left of the attempt; send the bytes instead. ELOST: likewise, and another attempt may do. */
 static plasmon_status_t put_shared(const struct put *put, struct plasmon_ref **out_ref)
 {
     struct plasmon_client *client = put->client;
     struct pl_err err             = {0};
+    struct bulk_grant grant       = {.address = ""};
     struct plasmon_ref *ref;
     struct root *root;
     uint64_t buffer = 0, id;
@@ -300,7 +308,7 @@ static plasmon_status_t put_shared(const struct put *put, struct plasmon_ref **o
         return error_set(PLASMON_ENOMEM, "out of host memory");
     }
     id     = root->id;
-    status = open_locked(put, id, &buffer);
+    status = open_locked(put, id, &buffer, &grant);
     if (status != PLASMON_OK) {
         drop_ref_locked(put, ref, true); /* the head has it, failed */
         pl_mutex_unlock(&client->lock);
@@ -308,15 +316,15 @@ static plasmon_status_t put_shared(const struct put *put, struct plasmon_ref **o
     }
     pl_mutex_unlock(&client->lock);
 
-    status = copy_to_buffer(put, buffer, &err);
+    status = copy_to_buffer(put, buffer, &grant, &err);
     pl_mutex_lock(&client->lock);
     if (status == PLASMON_OK) {
         status = seal_locked(put, id, false);
     } else {
-        pl_debug("client", "a put of %llu bytes by messages: %s",
+        pl_debug("client", "a put of %llu bytes in another way: %s",
                  (unsigned long long)put->bytes, err.text);
-        status = seal_locked(put, id, true) == PLASMON_OK ? PLASMON_EUNREACHABLE
-                                                          : PLASMON_ECLOSED;
+        status = status == PLASMON_ELOST ? PLASMON_ELOST : PLASMON_EUNREACHABLE;
+        status = seal_locked(put, id, true) == PLASMON_OK ? status : PLASMON_ECLOSED;
     }
     if (status != PLASMON_OK) {
         drop_ref_locked(put, ref, true);
@@ -326,6 +334,23 @@ static plasmon_status_t put_shared(const struct put *put, struct plasmon_ref **o
         *out_ref = ref;
     }
     return status;
+}
+
+/* Where it goes is reached. EUNREACHABLE: it is not. */
+static plasmon_status_t put_to_buffer(struct put *put, struct plasmon_ref **out_ref)
+{
+    plasmon_status_t status = PLASMON_ELOST;
+
+    bool near = data_reachable(put->client, put->options.device);
+
+    put->bulk = data_bulk(put->client, put->options.device, put->bytes);
+    if (!put->bulk && !near) {
+        return PLASMON_EUNREACHABLE;
+    }
+    for (int i = 0; i < OPEN_TRIES && status == PLASMON_ELOST; i++) {
+        status = put_shared(put, out_ref); /* a worker that ended is replaced meanwhile */
+    }
+    return status == PLASMON_ELOST ? PLASMON_EUNREACHABLE : status;
 }
 
 plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
@@ -356,9 +381,8 @@ plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
             return status;
         }
     }
-    if (put.bytes > PUT_INLINE_BYTES && !client_on_loop_thread(client) &&
-        data_reachable(client, put.options.device)) {
-        status = put_shared(&put, out_ref);
+    if (put.bytes > PUT_INLINE_BYTES && !client_on_loop_thread(client)) {
+        status = put_to_buffer(&put, out_ref);
         if (status != PLASMON_EUNREACHABLE) {
             return status;
         }

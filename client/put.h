@@ -10,6 +10,7 @@ struct put {
     uint64_t bytes;
     struct pl_shape shape;
     struct plasmon_put_options options;
+    bool bulk; /* ask for what it takes to write it over the bulk channel */
 };
 
 /* The caller's arguments, checked; options with defaults for what an older program does not have. */

@@ -31,6 +31,13 @@ enum session_state {
     SESSION_DEAD,
 };
 
+/* What it takes to move bytes of a buffer over the bulk channel (bulk.h). No address: nothing does. */
+struct bulk_grant {
+    char address[WIRE_BULK_ADDRESS_BYTES_MAX + 1];
+    uint8_t ticket[WIRE_TICKET_BYTES];
+    bool tls;
+};
+
 /* Somebody waits for an answer. Lives on the waiting thread's stack; found by number while `linked`. */
 struct request {
     uint64_t number; /* 0: not linked */
@@ -38,9 +45,10 @@ struct request {
     plasmon_status_t status;
     char text[WIRE_TEXT_BYTES_MAX];
 
-    struct pl_shape shape; /* Located, Lookup */
-    uint64_t buffer;       /* PutReady */
-    struct pl_vec places;  /* Located: struct place */
+    struct pl_shape shape;  /* Located, Lookup */
+    uint64_t buffer;        /* PutReady */
+    struct bulk_grant bulk; /* PutReady */
+    struct pl_vec places;   /* Located: struct place */
 
     uint8_t *data; /* Read: where the bytes go; they must be data_bytes */
     uint64_t data_bytes;
@@ -51,6 +59,7 @@ struct place {
     struct pl_box box;
     struct pl_box frame;
     uint64_t producer_seq;
+    struct bulk_grant bulk;
 };
 
 struct session {

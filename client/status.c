@@ -146,8 +146,8 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
 
 const char *status_route_name(uint32_t route)
 {
-    static const char *const names[] = {"local",  "peer", "host",       "nccl",
-                                        "inline", "lane", "host-buffer"};
+    static const char *const names[] = {"local",  "peer", "host",        "nccl",
+                                        "inline", "lane", "host-buffer", "bulk"};
 
     return route < PL_COUNT(names) ? names[route] : "unknown";
 }

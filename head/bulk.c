@@ -2,6 +2,9 @@
  * Who may send objects to whom between hosts. A worker says where it listens and what lets others in; every worker of another host is
  * told before the first launch that names it, as commands go out in order. A device that is gone stays told: who waits for
  * its half of a transfer must not wait on.
+ *
+ * Clients are not told the secret but given a ticket for the one buffer that they asked about (wire/ticket.h). It ends by the worker's
+ * clock, of which its hello told us the time; a worker that connects again tells it again.
  */
 #include "head/core_int.h"
 
@@ -56,7 +59,12 @@ void head_bulk_tell_all(struct head_core *core, struct head_device *device)
 void head_bulk_take(struct head_core *core, struct head_device *device,
                     const Plasmon__V1__WorkerHello *hello)
 {
-    bool same =
+    bool same;
+
+    device->bulk_tls      = hello->bulk_tls;
+    device->bulk_clock_ms = hello->bulk_clock_ms;
+    device->bulk_heard_ms = core->now_ms;
+    same =
         strcmp(device->bulk_address, hello->bulk_address) == 0 &&
         (hello->bulk_secret.len == 0 || memcmp(device->bulk_secret, hello->bulk_secret.data,
                                                sizeof(device->bulk_secret)) == 0);
@@ -70,4 +78,38 @@ void head_bulk_take(struct head_core *core, struct head_device *device,
         memcpy(device->bulk_secret, hello->bulk_secret.data, sizeof(device->bulk_secret));
     }
     head_bulk_tell(core, device);
+}
+
+Plasmon__V1__BulkAccess head_bulk_access(const struct head_device *device)
+{
+    if (!device->connected || device->bulk_address[0] == '\0') {
+        return PLASMON__V1__BULK_ACCESS__BULK_ACCESS_NONE;
+    }
+    return device->bulk_tls ? PLASMON__V1__BULK_ACCESS__BULK_ACCESS_TLS
+                            : PLASMON__V1__BULK_ACCESS__BULK_ACCESS_PLAIN;
+}
+
+Plasmon__V1__BulkGrant *head_bulk_grant(struct head_core *core, uint64_t buffer,
+                                        uint64_t client, uint32_t rights)
+{
+    const struct head_device *device = head_device_at(core, wire_buffer_device(buffer));
+    struct wire_ticket ticket = {.buffer = buffer, .client = client, .rights = rights};
+    Plasmon__V1__BulkGrant *grant;
+
+    if (head_bulk_access(device) == PLASMON__V1__BULK_ACCESS__BULK_ACCESS_NONE) {
+        return NULL;
+    }
+    ticket.until_ms = device->bulk_clock_ms + (core->now_ms - device->bulk_heard_ms) +
+                      WIRE_TICKET_LIFE_MS;
+    grant = wire_arena_alloc(&core->arena, sizeof(*grant));
+    PL_CHECK(grant != NULL);
+    plasmon__v1__bulk_grant__init(grant);
+    grant->address     = device->bulk_address;
+    grant->tls         = device->bulk_tls;
+    grant->ticket.len  = WIRE_TICKET_BYTES;
+    grant->ticket.data = wire_arena_alloc(&core->arena, WIRE_TICKET_BYTES);
+    PL_CHECK(grant->ticket.data != NULL);
+    wire_ticket_make(&ticket, core->epoch, device->bulk_secret, sizeof(device->bulk_secret),
+                     grant->ticket.data);
+    return grant;
 }

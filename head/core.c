@@ -271,6 +271,7 @@ static Plasmon__V1__Device *status_device(const struct head_device *device,
     out->launches       = device->seq_oldest - 1;
     out->queued         = device->unfinished;
     out->restarts       = device->restarts;
+    out->bulk           = head_bulk_access(device);
     out->state          = !device->joined && !device->gone
                               ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
                           : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP

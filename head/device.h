@@ -30,7 +30,10 @@ struct head_device {
     char *name;
     char *bulk_address; /* "": takes no objects of other hosts */
     uint8_t bulk_secret[WIRE_BULK_SECRET_BYTES];
-    char *death; /* why its last worker died; NULL: none did */
+    bool bulk_tls;
+    uint64_t bulk_clock_ms; /* of its worker, when our own said .. */
+    uint64_t bulk_heard_ms; /* .. this */
+    char *death;            /* why its last worker died; NULL: none did */
     uint64_t bytes_total;
     uint64_t bytes_planned; /* of all buffers that exist for us */
     uint64_t
@@ -137,6 +140,10 @@ void head_device_tell(struct head_core *core, struct head_device *device,
 /* Where the worker that says hello takes objects of other hosts. */
 void head_bulk_take(struct head_core *core, struct head_device *device,
                     const Plasmon__V1__WorkerHello *hello);
+/* What a client needs to move bytes of the buffer over the bulk channel, in the core's arena; NULL: its worker is not there for that. */
+Plasmon__V1__BulkGrant *head_bulk_grant(struct head_core *core, uint64_t buffer,
+                                        uint64_t client, uint32_t rights);
+Plasmon__V1__BulkAccess head_bulk_access(const struct head_device *device);
 /* Of all workers on other hosts, the gone ones too: what a new worker must know. */
 void head_bulk_tell_all(struct head_core *core, struct head_device *device);
 /* To all workers on other hosts: where this one listens now, or that it is gone. */

@@ -176,7 +176,7 @@ plasmon_status_t head_put_open(struct head_core *core, struct head_client *clien
                                 open->donatable, &buffer, &tile, &array, &why);
     }
     if (status != PLASMON_OK) {
-        head_wait_put_ready(core, client, open->request, 0, status, why.text);
+        head_wait_put_ready(core, client, open->request, 0, false, status, why.text);
         return PLASMON_OK;
     }
     array->put_offset     = 0;
@@ -193,6 +193,7 @@ plasmon_status_t head_put_open(struct head_core *core, struct head_client *clien
 
     wait         = head_wait_create(client, HEAD_WAIT_PUT_READY, open->request);
     wait->buffer = buffer->id;
+    wait->bulk   = open->bulk;
     wait->array  = array;
     array->refs++;
     head_wait_for(wait, started, false);

@@ -26,11 +26,15 @@ static Plasmon__V1__Shape *put_shape(struct head_core *core, const struct pl_sha
 /* ------------------------------------------------------------------------------------------ answers */
 
 void head_wait_put_ready(struct head_core *core, struct head_client *client,
-                         uint64_t request, uint64_t buffer, plasmon_status_t status,
-                         const char *text)
+                         uint64_t request, uint64_t buffer, bool bulk,
+                         plasmon_status_t status, const char *text)
 {
     Plasmon__V1__PutReady ready = PLASMON__V1__PUT_READY__INIT;
 
+    wire_arena_reset(&core->arena);
+    if (bulk && status == PLASMON_OK) {
+        ready.bulk = head_bulk_grant(core, buffer, client->id, WIRE_TICKET_WRITE);
+    }
     ready.request = request;
     ready.buffer  = buffer;
     ready.status  = status;
@@ -140,6 +144,13 @@ static void send_located(struct head_core *core, struct head_client *client,
             }
         }
     }
+    for (size_t i = 0; wait->bulk && i < locations.count; i++) {
+        Plasmon__V1__Location *location =
+            *(Plasmon__V1__Location **)pl_vec_at(&locations, i);
+
+        location->bulk =
+            head_bulk_grant(core, location->buffer, client->id, WIRE_TICKET_READ);
+    }
     if (failure == NULL) {
         located.locations   = locations.items;
         located.n_locations = locations.count;
@@ -198,7 +209,8 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
                 wait->array->put_offset =
                     UINT64_MAX; /* nothing will be put: it has failed */
             }
-            head_wait_put_ready(core, client, wait->request, wait->buffer, status, text);
+            head_wait_put_ready(core, client, wait->request, wait->buffer, wait->bulk,
+                                status, text);
             break;
         case HEAD_WAIT_LOCATED:
             send_located(core, client, wait);

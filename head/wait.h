@@ -23,6 +23,7 @@ struct head_wait {
     uint64_t own_request;     /* DATA: key in core->requests */
     struct head_array *array; /* LOCATED, PUT_READY: held */
     struct pl_box box;
+    bool bulk; /* LOCATED, PUT_READY: the client moves the bytes over the bulk channel */
     bool
         arrived; /* DATA: the bytes came; they are passed on when every task behind them has ended well */
     uint8_t *bytes;
@@ -44,9 +45,9 @@ void head_wait_for(struct head_wait *wait, struct head_task *task, bool indiffer
  */
 void head_wait_to_map(struct head_wait *wait, struct head_buffer *buffer,
                       const struct pl_box *box);
-/* An answer at once. */
+/* An answer at once. bulk: with a ticket for the buffer, if there is one. */
 void head_wait_put_ready(struct head_core *core, struct head_client *client,
-                         uint64_t request, uint64_t buffer, plasmon_status_t status,
-                         const char *text);
+                         uint64_t request, uint64_t buffer, bool bulk,
+                         plasmon_status_t status, const char *text);
 
 #endif

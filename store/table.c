@@ -356,6 +356,47 @@ plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot,
     return PLASMON_OK;
 }
 
+static plasmon_status_t entry_examine_writing(const struct store_entry *entry,
+                                              uint32_t generation,
+                                              struct store_entry *out_entry)
+{
+    uint32_t state = entry_state(entry);
+
+    entry_read(entry, out_entry);
+    if (state != STORE_WRITING || entry_state(entry) != STORE_WRITING ||
+        out_entry->generation != (generation & GENERATION_MASK) ||
+        out_entry->checksum != store_entry_checksum(out_entry) ||
+        (out_entry->flags & STORE_ENTRY_CLIENT_WRITES) == 0) {
+        return PLASMON_ELOST;
+    }
+    out_entry->state = STORE_WRITING;
+    return PLASMON_OK;
+}
+
+plasmon_status_t store_table_pin_writing(const struct store_table *table, uint32_t slot,
+                                         uint32_t generation, struct store_pins *mine,
+                                         struct store_entry *out_entry, uint32_t *out_pin)
+{
+    uint64_t value = pin_key(table, slot) << 24 | (generation & GENERATION_MASK);
+    plasmon_status_t status;
+    uint32_t pin;
+
+    if (slot >= STORE_TABLE_SLOTS) {
+        return PLASMON_ELOST; /* from the wire */
+    }
+    status = pin_set(mine, value, &pin);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = entry_examine_writing(&table->entries[slot], generation, out_entry);
+    if (status != PLASMON_OK) {
+        store_table_unpin(mine, pin);
+        return status;
+    }
+    *out_pin = pin;
+    return PLASMON_OK;
+}
+
 void store_table_unpin(struct store_pins *mine, uint32_t pin)
 {
     assert(pin < STORE_PIN_MAX);

@@ -143,6 +143,11 @@ plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot,
                                  uint32_t generation, struct store_pins *mine,
                                  struct store_entry *out_entry,
                                  uint32_t *out_pin) PL_MUST_CHECK;
+/* The same of a buffer that is being written for a client (STORE_ENTRY_CLIENT_WRITES), by who writes it. ELOST: not any more. */
+plasmon_status_t store_table_pin_writing(const struct store_table *table, uint32_t slot,
+                                         uint32_t generation, struct store_pins *mine,
+                                         struct store_entry *out_entry,
+                                         uint32_t *out_pin) PL_MUST_CHECK;
 void store_table_unpin(struct store_pins *mine, uint32_t pin);
 
 #endif

@@ -43,7 +43,9 @@ static plasmon_status_t open_all(struct transfer_bulk *bulk,
             return status;
         }
     }
-    status = bulk_listen(&bulk->config, &bulk->listen_fd, out_endpoint->address, err);
+    status =
+        bulk_listen(bulk->config.listen, bulk->config.port_first, bulk->config.port_last,
+                    &bulk->listen_fd, out_endpoint->address, err);
     memcpy(out_endpoint->secret, bulk->secret, sizeof(bulk->secret));
     return status;
 }

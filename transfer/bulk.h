@@ -25,11 +25,11 @@
 #define TRANSFER_BULK_H
 
 #include "base/str.h"
+#include "transfer/bulk_client.h"
+#include "transfer/bulk_link.h"
 #include "transfer/transfer.h"
 
-#define TRANSFER_BULK_SECRET_BYTES  16u
-#define TRANSFER_BULK_ADDRESS_BYTES 64u
-#define TRANSFER_BULK_OUT_SLOTS     8u /* of STORE_STAGE_SLOT_BYTES, pinned, a connection */
+#define TRANSFER_BULK_OUT_SLOTS 8u /* of STORE_STAGE_SLOT_BYTES, pinned, a connection */
 
 struct transfer_bulk_config {
     struct device *device;     /* whose transfers these are */
@@ -41,11 +41,8 @@ struct transfer_bulk_config {
         *tls_cert; /* files, all or none of them: TLS 1.3, both sides with certificates */
     const char *tls_key;
     const char *tls_ca;
-};
-
-struct transfer_bulk_endpoint {
-    char address[TRANSFER_BULK_ADDRESS_BYTES]; /* "10.0.0.1:7071" or "[fe80::1]:7071" */
-    uint8_t secret[TRANSFER_BULK_SECRET_BYTES];
+    const struct transfer_bulk_access_ops *access; /* for clients; NULL: none may come */
+    void *access_user;
 };
 
 /* To one device, since our process began. */

@@ -223,7 +223,7 @@ plasmon_status_t bulk_in_welcome(struct bulk_in *in, plasmon_status_t status)
     return bulk_link_write(&in->link, &welcome, sizeof(welcome), BULK_GRACE_NS, 0);
 }
 
-/* *out_ours false: it was for another device, and is over. */
+/* *out_ours false: it was for another device, or a client's, and is over. */
 static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
 {
     uint64_t until_ns       = pl_now_ns() + BULK_HANDSHAKE_NS;
@@ -246,6 +246,11 @@ static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
     }
     if (hello.version != BULK_VERSION) {
         status = PLASMON_EVERSION;
+    } else if (hello.from != BULK_CLIENT && in->bulk->tls != NULL && !in->link.host) {
+        status = PLASMON_EAUTH; /* a program's certificate */
+    } else if (hello.from == BULK_CLIENT) {
+        *out_ours = false;
+        return bulk_client_run(in, until_ns);
     } else if (!secret_equal(hello.secret, in->bulk->secret)) {
         status = PLASMON_EAUTH;
     } else if (hello.to != atomic_load(&in->bulk->device)) {
@@ -344,7 +349,7 @@ static uint32_t ins_tidy(struct transfer_bulk *bulk)
             in_free(in); /* its thread has nothing left to do but to return */
             continue;
         }
-        strangers += !in->registered && !in->relay;
+        strangers += !in->registered && !in->relay && !in->client;
         *(struct bulk_in **)pl_vec_at(&bulk->ins, kept++) = in;
     }
     bulk->ins.count = kept;

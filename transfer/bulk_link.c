@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "transfer/bulk_int.h"
+#include "transfer/bulk_link.h"
 
 void bulk_link_close(struct bulk_link *link)
 {
@@ -138,7 +138,7 @@ plasmon_status_t bulk_link_introduce(struct bulk_link *link, struct bulk_tls *tl
     }
     if (welcome.magic != BULK_MAGIC || welcome.version != BULK_VERSION) {
         return pl_err_set(err, PLASMON_EVERSION,
-                          "%s speaks version %u of the bulk channel, and this worker %u: "
+                          "%s speaks version %u of the bulk channel, and we speak %u: "
                           "all programs of a cluster must be of one release",
                           endpoint->address,
                           welcome.magic == BULK_MAGIC ? welcome.version : 0, BULK_VERSION);

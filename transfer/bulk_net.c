@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "transfer/bulk_int.h"
+#include "transfer/bulk_link.h"
 
 union any_address {
     struct sockaddr_storage storage;
@@ -86,21 +86,21 @@ static void tune(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 }
 
-plasmon_status_t bulk_listen(const struct transfer_bulk_config *config, int *out_fd,
-                             char *out_address, struct pl_err *err)
+plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_t port_last,
+                             int *out_fd, char *out_address, struct pl_err *err)
 {
     union any_address address;
     socklen_t bytes;
-    uint32_t port = config->port_first;
+    uint32_t port = port_first;
     int error     = 0;
 
-    if (!parse(config->listen, false, &address, &bytes)) {
+    if (!parse(listen_on, false, &address, &bytes)) {
         return pl_err_set(err, PLASMON_EINVAL,
                           "\"%s\" is not a numeric address of this machine to listen on "
                           "for objects of other machines",
-                          config->listen);
+                          listen_on);
     }
-    for (; port <= config->port_last; port++) {
+    for (; port <= port_last; port++) {
         int fd =
             socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -116,9 +116,8 @@ plasmon_status_t bulk_listen(const struct transfer_bulk_config *config, int *out
         pl_fd_close(&fd);
     }
     return pl_err_set(err, pl_status_from_errno(error),
-                      "no port from %u to %u of %s can be listened on: %s",
-                      config->port_first, config->port_last, config->listen,
-                      strerror(error));
+                      "no port from %u to %u of %s can be listened on: %s", port_first,
+                      port_last, listen_on, strerror(error));
 }
 
 plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,

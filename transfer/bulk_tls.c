@@ -9,11 +9,12 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "transfer/bulk_int.h"
+#include "transfer/bulk_link.h"
 #include "trust/trust.h"
 
 struct bulk_tls {
     struct trust_source *source;
+    bool own; /* it is ours to destroy */
 
     struct pl_mutex lock;    /* rank PL_RANK_LEAF; guards what follows */
     struct trust_pems *pems; /* held: what the context was made of */
@@ -53,26 +54,39 @@ plasmon_status_t bulk_tls_create(const char *cert, const char *key, const char *
                                  struct bulk_tls **out_tls, struct pl_err *err)
 {
     const struct trust_files files = {.ca = ca, .cert = cert, .key = key};
-    struct bulk_tls *tls           = PL_NEW(struct bulk_tls);
+    struct trust_source *source;
+    plasmon_status_t status = trust_source_create(&files, TRUST_ROLE_HOST, &source, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = bulk_tls_create_of(source, out_tls, err);
+    if (status != PLASMON_OK) {
+        trust_source_destroy(source);
+        return status;
+    }
+    (*out_tls)->own = true;
+    return PLASMON_OK;
+}
+
+plasmon_status_t bulk_tls_create_of(struct trust_source *source, struct bulk_tls **out_tls,
+                                    struct pl_err *err)
+{
+    struct bulk_tls *tls = PL_NEW(struct bulk_tls);
     char text[160];
-    plasmon_status_t status;
 
     if (tls == NULL || pl_mutex_init(&tls->lock, PL_RANK_LEAF) != PLASMON_OK) {
         pl_free(tls);
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for TLS");
     }
-    status = trust_source_create(&files, TRUST_ROLE_HOST, &tls->source, err);
-    if (status == PLASMON_OK) {
-        tls->pems    = trust_source_get(tls->source);
-        tls->context = context_create(tls->pems);
-        if (tls->context == NULL) {
-            status = pl_err_set(err, PLASMON_EINVAL, "TLS with --tls-cert %s: %s", cert,
-                                reason(text));
-        }
-    }
-    if (status != PLASMON_OK) {
+    tls->source  = source;
+    tls->pems    = trust_source_get(source);
+    tls->context = context_create(tls->pems);
+    if (tls->context == NULL) {
+        (void)pl_err_set(err, PLASMON_EINVAL, "TLS with the certificate of '%s': %s",
+                         tls->pems->identity.name, reason(text));
         bulk_tls_destroy(tls);
-        return status;
+        return PLASMON_EINVAL;
     }
     *out_tls = tls;
     return PLASMON_OK;
@@ -83,7 +97,9 @@ void bulk_tls_destroy(struct bulk_tls *tls)
     if (tls != NULL) {
         SSL_CTX_free(tls->context);
         trust_pems_release(tls->pems);
-        trust_source_destroy(tls->source);
+        if (tls->own) {
+            trust_source_destroy(tls->source);
+        }
         pl_mutex_finish(&tls->lock);
         pl_free(tls);
     }
@@ -113,23 +129,27 @@ static SSL *ssl_create(struct bulk_tls *tls)
     return ssl;
 }
 
-/* Who has shaken hands is of our CA; but may it have objects? */
-static plasmon_status_t check_role(const SSL *ssl, struct pl_err *err)
+/* Who has shaken hands is of our CA; but may it have objects? A program may, with tickets of the head. */
+static plasmon_status_t check_role(struct bulk_link *link, bool server, struct pl_err *err)
 {
+    const uint32_t enough =
+        TRUST_ROLE_HOST | (server ? TRUST_ROLE_CLIENT | TRUST_ROLE_HEAD : 0);
     struct trust_identity identity = {.roles = 0};
-    X509 *theirs                   = SSL_get1_peer_certificate(ssl);
+    X509 *theirs                   = SSL_get1_peer_certificate(link->tls);
     char has[TRUST_ROLES_BYTES];
 
     if (theirs != NULL) {
         trust_identity_of(theirs, &identity);
         X509_free(theirs);
     }
-    return (identity.roles & TRUST_ROLE_HOST) != 0
+    link->host = (identity.roles & TRUST_ROLE_HOST) != 0;
+    return (identity.roles & enough) != 0
                ? PLASMON_OK
                : pl_err_set(err, PLASMON_EAUTH,
                             "TLS: the other side's certificate, of '%s', is for %s and not "
-                            "for a host",
-                            identity.name, trust_roles_text(identity.roles, has));
+                            "for a host%s",
+                            identity.name, trust_roles_text(identity.roles, has),
+                            server ? " or a program" : "");
 }
 
 /* What poll() is to wait for after a call that did not get on; 0: it failed. */
@@ -167,7 +187,7 @@ plasmon_status_t bulk_tls_begin(struct bulk_link *link, struct bulk_tls *tls, bo
         ERR_clear_error();
         result = SSL_do_handshake(ssl);
         if (result == 1) {
-            return check_role(ssl, err);
+            return check_role(link, server, err);
         }
         events = wanted(ssl, result);
         if (events == 0) {

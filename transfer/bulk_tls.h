@@ -21,8 +21,15 @@ struct bulk_link;
 /* Files in PEM: our certificate (with what is between it and the CA), its key, the CA. */
 plasmon_status_t bulk_tls_create(const char *cert, const char *key, const char *ca,
                                  struct bulk_tls **out_tls, struct pl_err *err);
+/* The same of files that somebody else keeps, who outlives us: a client's. */
+struct trust_source;
+plasmon_status_t bulk_tls_create_of(struct trust_source *source, struct bulk_tls **out_tls,
+                                    struct pl_err *err);
 void bulk_tls_destroy(struct bulk_tls *tls);
-/* Shake hands until until_ns. On success the link is encrypted. */
+/*
+ * Shake hands until until_ns. On success the link is encrypted, and link->host says whether the other side's certificate is for a host: a
+ * server may have to do with a program, which may be less.
+ */
 plasmon_status_t bulk_tls_begin(struct bulk_link *link, struct bulk_tls *tls, bool server,
                                 uint64_t until_ns, struct pl_err *err);
 void bulk_tls_end(struct bulk_link *link);

@@ -28,7 +28,8 @@ enum transfer_route {
     TRANSFER_LANE   = 5, /* puts and gets through clients' lanes (store/lane.h) */
     TRANSFER_HOST_BUFFER =
         6, /* puts and gets of memory that clients share with us (store/host_buffer.h) */
-    TRANSFER_ROUTES = 7,
+    TRANSFER_BULK   = 7, /* puts and gets of clients on other hosts (bulk_client.h) */
+    TRANSFER_ROUTES = 8,
 };
 
 struct transfer_counters {

@@ -427,6 +427,10 @@ static plasmon_status_t check_device(const Plasmon__V1__Device *device, struct p
         status = pl_err_set(err, PLASMON_EMALFORMED, "index %u; the limit is %u",
                             device->index, WIRE_DEVICES_MAX);
     }
+    if (status == PLASMON_OK &&
+        (unsigned)device->bulk > PLASMON__V1__BULK_ACCESS__BULK_ACCESS_TLS) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "bulk access %d", (int)device->bulk);
+    }
     return status;
 }
 
@@ -452,6 +456,22 @@ static plasmon_status_t check_welcome(const Plasmon__V1__Welcome *welcome,
     return status;
 }
 
+/* NULL: none. */
+static plasmon_status_t check_grant(const Plasmon__V1__BulkGrant *grant, struct pl_err *err)
+{
+    plasmon_status_t status =
+        grant == NULL
+            ? PLASMON_OK
+            : check_text(grant->address, WIRE_BULK_ADDRESS_BYTES_MAX, "bulk address", err);
+
+    if (status == PLASMON_OK && grant != NULL &&
+        (grant->address[0] == '\0' || grant->ticket.len != WIRE_TICKET_BYTES)) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "ticket of %zu bytes for \"%s\"",
+                            grant->ticket.len, grant->address);
+    }
+    return status;
+}
+
 static plasmon_status_t check_located(const Plasmon__V1__Located *located,
                                       struct pl_err *err)
 {
@@ -469,6 +489,9 @@ static plasmon_status_t check_located(const Plasmon__V1__Located *located,
         status = check_box_numbers(location->n_box, location->box, "box", err);
         if (status == PLASMON_OK) {
             status = check_box_numbers(location->n_frame, location->frame, "frame", err);
+        }
+        if (status == PLASMON_OK) {
+            status = check_grant(location->bulk, err);
         }
         if (status != PLASMON_OK) {
             return check_below(err, status, "locations", (long)i);
@@ -539,6 +562,12 @@ static plasmon_status_t check_answers(const Plasmon__V1__HeadFrame *frame,
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_ready; i++) {
         status = check_text(frame->put_ready[i]->text, WIRE_TEXT_BYTES_MAX,
                             "put_ready text", err);
+        if (status == PLASMON_OK) {
+            status = check_grant(frame->put_ready[i]->bulk, err);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "put_ready", (long)i);
+        }
     }
     if (status == PLASMON_OK) {
         status = check_count(frame->n_replies, WIRE_RANGES_MAX, "replies", err);

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "wire/plasmon.pb-c.h"
+#include "wire/ticket.h"
 
 #define WIRE_PROTOCOL 1u
 

@@ -8,6 +8,7 @@
 #include "worker/bulk.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -18,20 +19,24 @@ void worker_bulk_init(struct worker_bulk *bulk)
 }
 
 plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
-                                   struct worker_shared *shared,
+                                   struct worker_memory *memory, struct worker_lanes *lanes,
                                    const struct worker_options *options, struct pl_err *err)
 {
+    const struct worker_shared *shared = lanes->shared;
     const char *listen                 = options->bulk_address;
     const char *ports                  = options->bulk_ports;
     struct transfer_bulk_config config = {
-        .device   = device,
-        .ring     = {.timeline = shared->timelines[shared->host_device],
-                     .slab     = shared->slabs[shared->host_device]},
-        .listen   = listen,
-        .tls_cert = options->tls_cert,
-        .tls_key  = options->tls_key,
-        .tls_ca   = options->tls_ca,
+        .device      = device,
+        .ring        = {.timeline = shared->timelines[shared->host_device],
+                        .slab     = shared->slabs[shared->host_device]},
+        .listen      = listen,
+        .tls_cert    = options->tls_cert,
+        .tls_key     = options->tls_key,
+        .tls_ca      = options->tls_ca,
+        .access      = &worker_bulk_clients_ops,
+        .access_user = &bulk->clients,
     };
+    plasmon_status_t status;
 
     if (listen == NULL || strcmp(listen, "none") == 0) {
         return PLASMON_OK;
@@ -42,7 +47,22 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
                           "\"%s\"",
                           ports);
     }
+    status = worker_bulk_clients_init(&bulk->clients, device, memory, lanes,
+                                      getenv("PLASMON_BULK_STAGED") != NULL,
+                                      bulk->endpoint.secret);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "no memory for the bulk channel's clients");
+    }
+    bulk->tls = options->tls_cert != NULL;
     return transfer_bulk_create(&config, &bulk->channel, &bulk->endpoint, err);
+}
+
+void worker_bulk_identify(struct worker_bulk *bulk, uint64_t epoch, uint32_t device)
+{
+    if (bulk->channel != NULL) {
+        transfer_bulk_identify(bulk->channel, device);
+        worker_bulk_clients_identify(&bulk->clients, epoch, device);
+    }
 }
 
 bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *out_last)
@@ -62,6 +82,7 @@ bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *ou
 void worker_bulk_finish(struct worker_bulk *bulk)
 {
     transfer_bulk_destroy(bulk->channel);
+    worker_bulk_clients_finish(&bulk->clients);
 }
 
 plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,

@@ -3,23 +3,28 @@
 #define WORKER_BULK_H
 
 #include "transfer/bulk.h"
+#include "worker/bulk_clients.h"
 #include "worker/options.h"
 #include "worker/shared.h"
 
 struct worker_bulk {
     struct transfer_bulk *channel; /* NULL: this worker takes no part */
     struct transfer_bulk_endpoint endpoint;
+    struct worker_bulk_clients clients;
+    bool tls;
 };
 
 void worker_bulk_init(struct worker_bulk *bulk);
 /* bulk_address: numeric address of an interface; NULL or "none": no part. bulk_ports: "FIRST-LAST" or NULL for any. */
 plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
-                                   struct worker_shared *shared,
+                                   struct worker_memory *memory, struct worker_lanes *lanes,
                                    const struct worker_options *options,
                                    struct pl_err *err) PL_MUST_CHECK;
 bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *out_last);
 void worker_bulk_finish(struct worker_bulk *bulk);
 
+/* What the head calls us, and which head. */
+void worker_bulk_identify(struct worker_bulk *bulk, uint64_t epoch, uint32_t device);
 /* From the head. */
 plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
                                   const char *address, const uint8_t *secret) PL_MUST_CHECK;

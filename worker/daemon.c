@@ -226,9 +226,7 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
     }
     daemon->epoch        = welcome->epoch;
     daemon->device_index = welcome->device;
-    if (daemon->executor.bulk.channel != NULL) {
-        transfer_bulk_identify(daemon->executor.bulk.channel, welcome->device);
-    }
+    worker_bulk_identify(&daemon->executor.bulk, welcome->epoch, welcome->device);
     device_announce(daemon);
     devices_refresh(daemon);
     pl_info("worker", "device %u of this host is device %u of the cluster",
@@ -337,6 +335,10 @@ static size_t on_routes(void *user, Plasmon__V1__RouteStats *out, size_t max)
         out[i].route  = (uint32_t)i;
         out[i].copies = daemon->executor.counters.copies[i];
         out[i].bytes  = daemon->executor.counters.bytes[i];
+    }
+    if (count > TRANSFER_BULK) { /* its threads count for themselves */
+        out[TRANSFER_BULK].copies = atomic_load(&daemon->executor.bulk.clients.transfers);
+        out[TRANSFER_BULK].bytes  = atomic_load(&daemon->executor.bulk.clients.bytes);
     }
     return count;
 }

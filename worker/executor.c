@@ -102,7 +102,8 @@ static bool op_written(void *user, uint32_t slot)
 {
     struct worker_executor *executor = user;
 
-    return worker_lanes_write(&executor->lanes, slot);
+    return worker_lanes_write(&executor->lanes, slot) ||
+           worker_bulk_clients_hold(&executor->bulk.clients, slot);
 }
 
 static uint64_t op_now(void *user)
@@ -816,9 +817,12 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     if (executor->notify_fd < 0) {
         return pl_err_set(err, PLASMON_ELIMIT, "no eventfd for completions");
     }
-    worker_lanes_init(&executor->lanes, device, shared, memory, &executor->counters);
-    status = worker_host_buffers_init(&executor->host_buffers, device, shared,
-                                      executor->notify_fd);
+    status =
+        worker_lanes_init(&executor->lanes, device, shared, memory, &executor->counters);
+    if (status == PLASMON_OK) {
+        status = worker_host_buffers_init(&executor->host_buffers, device, shared,
+                                          executor->notify_fd);
+    }
     if (status == PLASMON_OK) {
         status = timelines_register(executor);
     }

@@ -10,6 +10,7 @@
 
 struct worker_lane {
     struct store_lane *shared;
+    bool own; /* not a client's: who moves the bytes counts them */
     /* Of requests on the device: mask bits, and what they write. */
     uint32_t running;
     uint64_t asked[STORE_LANE_SLOTS];
@@ -19,15 +20,24 @@ static_assert(STORE_LANE_SLOTS <= 32, "a bit a slot");
 
 #define WRITES_NOTHING UINT32_MAX
 
-void worker_lanes_init(struct worker_lanes *lanes, struct device *device,
-                       struct worker_shared *shared, struct worker_memory *memory,
-                       struct transfer_counters *counters)
+plasmon_status_t worker_lanes_init(struct worker_lanes *lanes, struct device *device,
+                                   struct worker_shared *shared,
+                                   struct worker_memory *memory,
+                                   struct transfer_counters *counters)
 {
+    plasmon_status_t status;
+
     *lanes = (struct worker_lanes){.device   = device,
                                    .shared   = shared,
                                    .memory   = memory,
                                    .counters = counters,
-                                   .lanes    = PL_VEC_INIT(struct worker_lane *)};
+                                   .lanes    = PL_VEC_INIT(struct worker_lane *),
+                                   .lent     = PL_VEC_INIT(struct store_lane *)};
+    status = pl_mutex_init(&lanes->lent_lock, PL_RANK_LEAF);
+    if (status != PLASMON_OK) {
+        lanes->device = NULL; /* nothing to finish */
+    }
+    return status;
 }
 
 static struct worker_lane *lane_at(const struct worker_lanes *lanes, size_t i)
@@ -35,8 +45,17 @@ static struct worker_lane *lane_at(const struct worker_lanes *lanes, size_t i)
     return *(struct worker_lane *const *)pl_vec_at(&lanes->lanes, i);
 }
 
+static void memory_drop(struct worker_lanes *lanes, struct store_lane *memory)
+{
+    device_host_unregister(lanes->device, memory);
+    pl_fd_unmap(memory, STORE_LANE_BYTES);
+}
+
 void worker_lanes_finish(struct worker_lanes *lanes)
 {
+    if (lanes->device == NULL) {
+        return;
+    }
     if (lanes->in != NULL) {
         device_stream_destroy(lanes->in);
     }
@@ -46,11 +65,15 @@ void worker_lanes_finish(struct worker_lanes *lanes)
     for (size_t i = 0; i < lanes->lanes.count; i++) {
         struct worker_lane *lane = lane_at(lanes, i);
 
-        device_host_unregister(lanes->device, lane->shared);
-        pl_fd_unmap(lane->shared, STORE_LANE_BYTES);
+        memory_drop(lanes, lane->shared);
         pl_free(lane);
     }
+    for (size_t i = 0; i < lanes->lent.count; i++) {
+        memory_drop(lanes, *(struct store_lane **)pl_vec_at(&lanes->lent, i));
+    }
     pl_vec_finish(&lanes->lanes);
+    pl_vec_finish(&lanes->lent);
+    pl_mutex_finish(&lanes->lent_lock);
 }
 
 /* ------------------------------------------------------------------------------------------------ lanes come */
@@ -136,6 +159,54 @@ plasmon_status_t worker_lanes_take(struct worker_lanes *lanes, struct pl_err *er
                : pl_err_set(err, status, "a client's lane: %s", pl_status_text(status));
 }
 
+void worker_lanes_lend(struct worker_lanes *lanes, struct store_lane *memory)
+{
+    struct store_lane **place;
+
+    pl_mutex_lock(&lanes->lent_lock);
+    place = pl_vec_push(&lanes->lent);
+    PL_CHECK(place != NULL); /* whoever lends it would wait for ever */
+    *place = memory;
+    pl_mutex_unlock(&lanes->lent_lock);
+}
+
+static plasmon_status_t own_add(struct worker_lanes *lanes, struct store_lane *memory)
+{
+    struct worker_lane *lane   = PL_NEW(struct worker_lane);
+    struct worker_lane **place = lane != NULL ? pl_vec_push(&lanes->lanes) : NULL;
+
+    if (place == NULL) {
+        pl_free(lane);
+        return PLASMON_ENOMEM;
+    }
+    lane->shared = memory;
+    lane->own    = true;
+    *place       = lane;
+    return PLASMON_OK;
+}
+
+/* Those that were lent. */
+static void lent_take(struct worker_lanes *lanes)
+{
+    plasmon_status_t status = PLASMON_OK;
+    bool any;
+
+    pl_mutex_lock(&lanes->lent_lock);
+    any = lanes->lent.count > 0;
+    while (lanes->lent.count > 0 && status == PLASMON_OK) {
+        status = own_add(
+            lanes, *(struct store_lane **)pl_vec_at(&lanes->lent, lanes->lent.count - 1));
+        lanes->lent.count -= status == PLASMON_OK;
+    }
+    pl_mutex_unlock(&lanes->lent_lock);
+    if (status == PLASMON_OK && any) {
+        status = worker_lanes_open(lanes);
+    }
+    if (status != PLASMON_OK) {
+        lanes->broken = status; /* this process must end: somebody waits */
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ requests */
 
 /* Where the request's bytes are on the device, if it makes sense. */
@@ -192,7 +263,9 @@ static plasmon_status_t request_enqueue(struct worker_lanes *lanes,
         lanes->broken = status; /* the word may never come: this process must end */
         return PLASMON_OK;
     }
-    transfer_count(lanes->counters, TRANSFER_LANE, request->bytes);
+    if (!lane->own) {
+        transfer_count(lanes->counters, TRANSFER_LANE, request->bytes);
+    }
     return PLASMON_OK;
 }
 
@@ -237,6 +310,7 @@ static void lane_collect(struct worker_lanes *lanes, struct worker_lane *lane)
 
 void worker_lanes_serve(struct worker_lanes *lanes)
 {
+    lent_take(lanes);
     for (size_t k = 0; k < lanes->lanes.count; k++) {
         struct worker_lane *lane = lane_at(lanes, k);
 

@@ -156,6 +156,7 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
         hello->bulk_address     = daemon->executor.bulk.endpoint.address;
         hello->bulk_secret.data = daemon->executor.bulk.endpoint.secret;
         hello->bulk_secret.len  = sizeof(daemon->executor.bulk.endpoint.secret);
+        hello->bulk_tls         = daemon->executor.bulk.tls;
     }
     hello->comm_version = device_comm_version(daemon->device, &daemon->comm_missing);
     hello->comm_plain   = daemon->options.tls_cert == NULL;
@@ -240,8 +241,8 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
                                  daemon->memory, daemon->options.run_streams, reports, err);
     }
     if (status == PLASMON_OK) {
-        status = worker_bulk_start(&daemon->executor.bulk, daemon->device, &daemon->shared,
-                                   &daemon->options, err);
+        status = worker_bulk_start(&daemon->executor.bulk, daemon->device, daemon->memory,
+                                   &daemon->executor.lanes, &daemon->options, err);
     }
     if (status == PLASMON_OK) {
         status = worker_pairs_start(&daemon->executor, daemon->options.bulk_address, err);

@@ -102,6 +102,7 @@ static void hello_send(struct worker_uplink *uplink)
     frame.header         = &header;
     frame.hello          = &hello;
     hello.resume_session = uplink->session;
+    hello.bulk_clock_ms  = pl_now_ns() / 1000000;
     hello.resume_ack     = uplink->link.in_seq;
     hello.received       = uplink->config.ops->received(uplink->config.user);
     if (uplink->config.token != NULL) {

@@ -68,4 +68,20 @@ TEST(fields_cannot_be_cut_up_in_two_ways)
     ASSERT_TRUE(memcmp(hash_a, hash_b, sizeof(hash_a)) != 0);
 }
 
+/* RFC 4231, test cases 2 and 6: a short key, and one that is longer than a block. */
+TEST(codes_of_who_has_the_key_are_those_of_the_standard)
+{
+    static const char text[] = "Test Using Larger Than Block-Size Key - Hash Key First";
+    uint8_t code[PL_SHA256_BYTES], key[131];
+    char hex[2 * PL_SHA256_BYTES + 1];
+
+    pl_hmac_sha256("Jefe", 4, "what do ya want for nothing?", 28, code);
+    pl_sha256_hex(code, hex);
+    ASSERT_STR(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof(key));
+    pl_hmac_sha256(key, sizeof(key), text, sizeof(text) - 1, code);
+    pl_sha256_hex(code, hex);
+    ASSERT_STR(hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 TEST_MAIN()

@@ -439,6 +439,48 @@ static const Plasmon__V1__WorkerFrame worker_bulk_hello = {
                       .bulk_address = TEXT("10.0.0.1:7071"),
                       .bulk_secret  = BYTES("sixteen bytes !!")),
 };
+/* Clients of other hosts that use the bulk channel. */
+static const Plasmon__V1__WorkerFrame worker_bulk_tls_hello = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(6),
+    .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
+                      .kind = 2, .name = TEXT("H100"), .incarnation = 1,
+                      .bulk_address = TEXT("10.0.0.1:7071"),
+                      .bulk_secret = BYTES("sixteen bytes !!"), .bulk_tls = 1,
+                      .bulk_clock_ms = 123456789),
+};
+static const Plasmon__V1__ClientFrame client_bulk = {
+    .base     = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header   = HEADER(7),
+    .n_locate = 1,
+    .locate   = LIST(Plasmon__V1__Locate *, MESSAGE(Locate, locate, .request = 9, .ref = 17,
+                                                    .hold_ref = 305, .bulk = 1)),
+    .n_put_open = 1,
+    .put_open =
+        LIST(Plasmon__V1__PutOpen *, MESSAGE(PutOpen, put_open, .request = 3, .ref = 306,
+                                             .shape = SHAPE, .place = 1, .bulk = 1)),
+};
+#define GRANT(tls_)                                                                    \
+    MESSAGE(BulkGrant, bulk_grant, .address = TEXT("10.0.0.1:7071"),                   \
+            .ticket = BYTES("a ticket of 64 bytes, of which nobody but the worker can" \
+                            " tell .."),                                               \
+            .tls    = tls_)
+static const Plasmon__V1__HeadFrame head_bulk = {
+    .base      = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__head_frame__descriptor),
+    .header    = HEADER(8),
+    .n_located = 1,
+    .located   = LIST(
+          Plasmon__V1__Located *,
+          MESSAGE(Located, located, .request = 9, .shape = SHAPE, .n_locations = 1,
+                  .locations = LIST(Plasmon__V1__Location *,
+                                    MESSAGE(Location, location, .buffer = 0x1000002000003,
+                                            .n_box = 4, .box = SMALL_BOX, .n_frame = 4,
+                                            .frame = BOX, .bulk = GRANT(0))))),
+    .n_put_ready = 1,
+    .put_ready =
+        LIST(Plasmon__V1__PutReady *, MESSAGE(PutReady, put_ready, .request = 3,
+                                              .buffer = 0x1000002000003, .bulk = GRANT(1))),
+};
 static const Plasmon__V1__WorkerCommand worker_function = {
     .base            = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
     .header          = HEADER(7),
@@ -552,6 +594,9 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"client_compact", &client_compact.base, sample_client_frame},
     {"worker_pairs", &worker_pairs.base, sample_worker_command},
     {"worker_pair_reports", &worker_pair_reports.base, sample_worker_frame},
+    {"client_bulk", &client_bulk.base, sample_client_frame},
+    {"head_bulk", &head_bulk.base, sample_head_frame},
+    {"worker_bulk_tls_hello", &worker_bulk_tls_hello.base, sample_worker_frame},
 };
 
 const struct wire_sample *wire_samples(void)

@@ -55,7 +55,7 @@ static void begin(void)
     chunk = device_ptr_host(device, worker_memory_own(memory, 0));
     pl_fd_close(&fd);
 
-    worker_lanes_init(&lanes, device, &shared, memory, &counters);
+    ASSERT_OK(worker_lanes_init(&lanes, device, &shared, memory, &counters));
     given = pl_vec_push(&shared.lanes);
     ASSERT_NOT_NULL(given);
     ASSERT_OK(pl_memfd_create("lane", STORE_LANE_BYTES, given));
