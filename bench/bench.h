@@ -4,6 +4,7 @@
  *   tasks.c, tasks_data.c, tasks_scale.c   the control plane, by the names of Ray's microbenchmark
  *   tasks_paths.c                          gets and puts by each way that bytes can take
  *   transfer.c, transfer_shapes.c          objects from device to device, by every route; parts in transfer.h
+ *   remote.c                               puts and gets from another host, beside raw TCP (raw_tcp.c)
  *   overlap.c                              a product beside transfers
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
@@ -37,7 +38,7 @@
 
 int bench_main(int argc, char **argv);
 extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, bench_gemm,
-    bench_timelines, bench_graphs;
+    bench_timelines, bench_graphs, bench_remote;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 
@@ -113,6 +114,9 @@ uint64_t bench_process_cpu_ns(void);
 void bench_say(const char *format, ...) PL_PRINTF(1, 2); /* progress, on stderr */
 /* Zeroed and touched, or exits. pl_free() it. */
 void *bench_must_alloc(size_t bytes);
+/* "4,4K,1M": how many; 0 when it is something else. */
+#define BENCH_SIZES_MAX 16
+uint32_t bench_parse_sizes(const char *text, uint64_t out[BENCH_SIZES_MAX]);
 double bench_memcpy_seconds(void *dst, const void *src, size_t bytes); /* median of 5 */
 
 /* ------------------------------------------------------------------------------------------------ cluster.c */
@@ -195,7 +199,6 @@ plasmon_status_t bench_run_raw(bench_raw_fn measure, const void *config, double 
                                size_t count, struct pl_err *err);
 
 /* Copies between devices of one host, through device/ alone. */
-#define BENCH_SIZES_MAX 16
 struct bench_raw_copy {
     bool cuda;
     uint32_t devices; /* the first sends; all others receive in the "many" figures */

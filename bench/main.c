@@ -4,9 +4,9 @@
 
 #include "bench/bench.h"
 
-static const struct cli_command *const benchmarks[] = {&bench_tasks,   &bench_transfer,
-                                                       &bench_overlap, &bench_gemm,
-                                                       &bench_graphs,  &bench_timelines};
+static const struct cli_command *const benchmarks[] = {
+    &bench_tasks,  &bench_transfer,  &bench_overlap, &bench_gemm,
+    &bench_graphs, &bench_timelines, &bench_remote};
 
 static void print_help(FILE *out)
 {

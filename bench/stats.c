@@ -87,3 +87,36 @@ double bench_memcpy_seconds(void *dst, const void *src, size_t bytes)
     }
     return bench_percentile(seconds, PL_COUNT(seconds), 0.5);
 }
+
+uint32_t bench_parse_sizes(const char *text, uint64_t out[BENCH_SIZES_MAX])
+{
+    uint32_t count = 0;
+
+    while (*text != '\0') {
+        char *end;
+        unsigned long long number = strtoull(text, &end, 10);
+
+        if (end == text || *text == '-' || count == BENCH_SIZES_MAX) {
+            return 0;
+        }
+        switch (*end) {
+        case 'K':
+            number <<= 10, end++;
+            break;
+        case 'M':
+            number <<= 20, end++;
+            break;
+        case 'G':
+            number <<= 30, end++;
+            break;
+        default:
+            break;
+        }
+        if (number < 4 || number % 4 != 0 || (*end != ',' && *end != '\0')) {
+            return 0;
+        }
+        out[count++] = number;
+        text         = *end == ',' ? end + 1 : end;
+    }
+    return count;
+}

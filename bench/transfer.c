@@ -102,38 +102,6 @@ static void measure_route(struct transfer *transfer,
 
 /* ------------------------------------------------------------------------------------------------ the command */
 
-/* "4,4K,1M": false when it is something else. */
-static bool parse_sizes(const char *text, struct bench_raw_copy *out)
-{
-    while (*text != '\0') {
-        char *end;
-        unsigned long long number = strtoull(text, &end, 10);
-
-        if (end == text || *text == '-' || out->size_count == BENCH_SIZES_MAX) {
-            return false;
-        }
-        switch (*end) {
-        case 'K':
-            number <<= 10, end++;
-            break;
-        case 'M':
-            number <<= 20, end++;
-            break;
-        case 'G':
-            number <<= 30, end++;
-            break;
-        default:
-            break;
-        }
-        if (number < 4 || number % 4 != 0 || (*end != ',' && *end != '\0')) {
-            return false;
-        }
-        out->size[out->size_count++] = number;
-        text                         = *end == ',' ? end + 1 : end;
-    }
-    return out->size_count > 0;
-}
-
 /* A yardstick that does not fit needs no room: drop those sizes at once. */
 static void drop_sizes(struct transfer *transfer, uint64_t bytes_max)
 {
@@ -232,7 +200,8 @@ static int run_transfer(int argc, char **argv)
     if (parsed.exit >= 0) {
         return parsed.exit;
     }
-    if (!parse_sizes(given.sizes, &transfer.raw)) {
+    transfer.raw.size_count = bench_parse_sizes(given.sizes, transfer.raw.size);
+    if (transfer.raw.size_count == 0) {
         return cli_usage(
             &bench_transfer,
             "--sizes is a list of multiples of 4 with K, M or G, and not \"%s\"",

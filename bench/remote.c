@@ -1,0 +1,204 @@
+/*
+ * `plasmon bench remote`: puts and gets of a program on one host and a device on another, over the bulk channel and, for comparison, in
+ * messages through the head. Beside each stands the same over raw TCP (raw_tcp.c), measured in turns with it.
+ *
+ *   other host     plasmon bench remote --serve 10.0.0.2:7200
+ *   this one       PLASMON_ADDRESS=10.0.0.1:7070 plasmon bench remote --raw 10.0.0.2:7200
+ *
+ * On one machine too, with a cluster whose workers listen (--bulk-address 127.0.0.1): then both sides share its cores, and raw TCP is that of
+ * the loopback. TLS is what the cluster uses and PLASMON_TLS_* allow; the yardstick is in the clear either way.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "bench/raw_tcp.h"
+
+#define ROUNDS_MAX 32u
+
+struct remote_options {
+    const char *sizes;
+    const char *serve;
+    const char *raw;
+    uint32_t device;
+    uint32_t rounds;
+    const char *json;
+};
+
+struct remote {
+    struct bench_cluster cluster;
+    struct bench_report report;
+    const struct remote_options *given;
+    const char *path;
+    uint8_t *src, *dst;
+    int raw_fd;
+    bool tls;
+};
+
+#define OPTION(field) offsetof(struct remote_options, field)
+static const struct cli_option options[] = {
+    {"--sizes", "LIST", CLI_TEXT, OPTION(sizes), "bytes, with K, M or G [1M,16M,256M]"},
+    {"--device", "N", CLI_COUNT, OPTION(device), "put there and get from there [0]"},
+    {"--raw", "ADDRESS:PORT", CLI_TEXT, OPTION(raw),
+     "where --serve runs, on that device's host [a process of its own on this machine]"},
+    {"--serve", "ADDRESS:PORT", CLI_TEXT, OPTION(serve),
+     "be the other end of raw TCP, until ended"},
+    {"--rounds", "N", CLI_COUNT, OPTION(rounds), "of which the median counts [7]"},
+    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
+};
+
+static int run_remote(int argc, char **argv);
+const struct cli_command bench_remote = {
+    .name         = "bench remote",
+    .summary      = "puts and gets from another host; beside them raw TCP",
+    .usage        = "[options]",
+    .text         = "Of the cluster that PLASMON_ADDRESS names. See docs/measurements.md.",
+    .options      = options,
+    .option_count = PL_COUNT(options),
+    .run          = run_remote,
+};
+
+/* ------------------------------------------------------------------------------------------------ measuring */
+
+static void round_trip(struct remote *remote, uint64_t bytes, double *out_put,
+                       double *out_get)
+{
+    struct bench_cluster *cluster    = &remote->cluster;
+    const struct plasmon_shape shape = bench_shape(PLASMON_U8, 1, (int64_t)bytes, 0);
+    struct plasmon_put_options where = PLASMON_PUT_INIT;
+    struct plasmon_ref *ref;
+    uint64_t began;
+
+    where.device = (int)remote->given->device;
+    remote->src[bytes / 2] ^=
+        0x55; /* so that an old copy is not mistaken for the new one */
+    remote->dst[bytes / 2] = 0;
+    began                  = pl_now_ns();
+    bench_must(cluster, plasmon_put(cluster->client, remote->src, &shape, &where, &ref),
+               "putting");
+    bench_must_wait(cluster, &ref, 1);
+    *out_put = (double)(pl_now_ns() - began) * 1e-9;
+    began    = pl_now_ns();
+    bench_must(cluster,
+               plasmon_get(cluster->client, ref, remote->dst, bytes, PLASMON_FOREVER),
+               "getting");
+    *out_get = (double)(pl_now_ns() - began) * 1e-9;
+    if (memcmp(remote->src, remote->dst, bytes) != 0) {
+        bench_die("a get of %llu bytes gave other bytes than were put",
+                  (unsigned long long)bytes);
+    }
+    bench_must_release(cluster, &ref, 1);
+}
+
+static void add_row(struct remote *remote, bool put, uint64_t bytes, double *seconds,
+                    double *raw)
+{
+    bool bulk            = strcmp(remote->path, "bulk") == 0;
+    uint32_t rounds      = remote->given->rounds;
+    struct bench_row row = {
+        .x = (double)bytes, .unit = "GB/s", .limit_name = "raw TCP, a MiB a call"};
+
+    row.value = (double)bytes * 1e-9 / bench_percentile(seconds, rounds, 0.5);
+    row.limit = (double)bytes * 1e-9 / bench_percentile(raw, rounds, 0.5);
+    (void)snprintf(row.name, sizeof(row.name), "%s_%s%s", put ? "put" : "get", remote->path,
+                   bulk && remote->tls ? "_tls" : "");
+    (void)snprintf(row.series, sizeof(row.series), "%s", row.name);
+    if (bulk && !remote->tls && bytes >= UINT64_C(16) << 20) {
+        row.target = -0.9;
+    }
+    bench_report_add(&remote->report, &row);
+}
+
+static void measure_size(struct remote *remote, uint64_t bytes)
+{
+    double put[ROUNDS_MAX], get[ROUNDS_MAX], raw_put[ROUNDS_MAX], raw_get[ROUNDS_MAX];
+
+    round_trip(remote, bytes, &put[0], &get[0]); /* memory of both sides is there */
+    (void)bench_must_raw_tcp(remote->raw_fd, true, remote->src, bytes);
+    for (uint32_t i = 0; i < remote->given->rounds; i++) {
+        round_trip(remote, bytes, &put[i], &get[i]);
+        raw_put[i] = bench_must_raw_tcp(remote->raw_fd, true, remote->src, bytes);
+        raw_get[i] = bench_must_raw_tcp(remote->raw_fd, false, remote->dst, bytes);
+    }
+    add_row(remote, true, bytes, put, raw_put);
+    add_row(remote, false, bytes, get, raw_get);
+}
+
+/* Each way needs a client of its own. */
+static void measure_path(struct remote *remote, const char *path, const uint64_t *sizes,
+                         uint32_t count)
+{
+    const struct bench_cluster_config config = {.gpus = NULL};
+
+    bench_say("path %s", path);
+    if (setenv("PLASMON_CLIENT_PATH", path, 1) != 0) {
+        bench_die("no memory");
+    }
+    remote->path = path;
+    bench_must_start(&remote->cluster, &config);
+    if (remote->given->device >= remote->cluster.devices) {
+        bench_die("--device %u: the cluster has %u devices", remote->given->device,
+                  remote->cluster.devices);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        measure_size(remote, sizes[i]);
+    }
+    bench_cluster_finish(&remote->cluster);
+}
+
+/* ------------------------------------------------------------------------------------------------ the command */
+
+/* Where the bytes of a slow network would take all day they are left out by the caller: sizes are given. */
+static int run_remote(int argc, char **argv)
+{
+    struct remote_options given = {.sizes = "1M,16M,256M", .rounds = 7};
+    struct cli_parsed parsed    = cli_parse(&bench_remote, argc, argv, &given);
+    struct remote remote        = {.given = &given};
+    uint64_t sizes[BENCH_SIZES_MAX], largest = 0;
+    const char *address = getenv("PLASMON_ADDRESS");
+    uint32_t count;
+    char own[64];
+    bool ok;
+
+    if (parsed.exit >= 0) {
+        return parsed.exit;
+    }
+    if (given.serve != NULL) {
+        bench_raw_tcp_serve(given.serve);
+    }
+    count = bench_parse_sizes(given.sizes, sizes);
+    if (count == 0 || given.rounds == 0 || given.rounds > ROUNDS_MAX) {
+        return cli_usage(&bench_remote,
+                         "--sizes is a list of multiples of 4 with K, M or G, and --rounds "
+                         "at most %u",
+                         ROUNDS_MAX);
+    }
+    if (address == NULL || address[0] == '\0') {
+        return cli_usage(&bench_remote, "PLASMON_ADDRESS must name a cluster");
+    }
+    if (given.raw == NULL) {
+        bench_must_fork_raw_tcp(own);
+        given.raw = own;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        largest = pl_max_u64(largest, sizes[i]);
+    }
+    remote.tls    = getenv("PLASMON_TLS_CERT") != NULL;
+    remote.src    = bench_must_alloc((size_t)largest);
+    remote.dst    = bench_must_alloc((size_t)largest);
+    remote.raw_fd = bench_must_connect_raw_tcp(given.raw);
+    bench_report_init(&remote.report, "Plasmon: puts and gets from another host");
+    remote.report.x_title = "size";
+    measure_path(&remote, "bulk", sizes, count);
+    measure_path(&remote, "messages", sizes, count);
+
+    bench_report_print(&remote.report);
+    ok = bench_report_write_json(&remote.report, given.json);
+    bench_report_finish(&remote.report);
+    pl_free(remote.src);
+    pl_free(remote.dst);
+    (void)close(remote.raw_fd);
+    return ok ? CLI_OK : CLI_FAIL;
+}
