@@ -6,6 +6,7 @@
  *   dispatch.c           what the head says
  *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
  *   submit.c             calls; functions.c: what they may call besides the built-in ones; index.c: many instances of one; graph.c: recorded ones
+ *   collective.c         all-reduce and the like
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
  *   host.h               host_memory.c, host_copy.c, host_relay.c: host memory that devices copy from and to, and such copies
  *   ahead.c              small values before they are asked for

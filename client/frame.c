@@ -49,6 +49,11 @@ enum {
     TAG_TASK_PRIORITY   = 22 << 3 | 0, /* two bytes */
     TAG_TASK_BUFFER     = 23 << 3 | 1, /* two bytes */
     TAG_TASK_OFFSET     = 24 << 3 | 0, /* two bytes */
+    TAG_TASK_COLLECTIVE = 25 << 3 | 2, /* two bytes */
+    TAG_COLLECTIVE_KIND = 1 << 3 | 0,
+    TAG_COLLECTIVE_OP   = 2 << 3 | 0,
+    TAG_COLLECTIVE_AT   = 3 << 3 | 2,
+    TAG_COLLECTIVE_ROOT = 4 << 3 | 0,
     TAG_ARG_MODE        = 1 << 3 | 0,
     TAG_ARG_REF         = 2 << 3 | 0,
     TAG_ARG_VIEW        = 4 << 3 | 2,
@@ -65,10 +70,11 @@ enum {
 #define SHAPE_BYTES_MAX (2 + VARINT_MAX + 3 + PL_DIM_MAX * VARINT_MAX)
 #define ARG_BYTES_MAX \
     (128 + (3 + WIRE_INDEX_DIM_MAX) * PL_DIM_MAX * VARINT_MAX + SHAPE_BYTES_MAX)
-#define TASK_BYTES_MAX  192
-#define BIND_BYTES_MAX  (4 + 3 * VARINT_MAX)
-#define SET_BYTES_MAX   (4 + 3 * VARINT_MAX + 8)
-#define INDEX_BYTES_MAX (64 + WIRE_INDEX_DIM_MAX * VARINT_MAX)
+#define TASK_BYTES_MAX       192
+#define BIND_BYTES_MAX       (4 + 3 * VARINT_MAX)
+#define SET_BYTES_MAX        (4 + 3 * VARINT_MAX + 8)
+#define INDEX_BYTES_MAX      (64 + WIRE_INDEX_DIM_MAX * VARINT_MAX)
+#define COLLECTIVE_BYTES_MAX (96 + WIRE_COLLECTIVE_MAX * VARINT_MAX)
 
 void frame_init(struct frame *frame)
 {
@@ -311,6 +317,29 @@ static uint8_t *put_launch_shape(uint8_t *at, const uint32_t *shape)
     return close_nested(tag_at + 1, body, at);
 }
 
+static uint8_t *put_collective(uint8_t *at, const struct frame_collective *collective)
+{
+    uint8_t *tag_at = at, *body, *places_at, *places;
+
+    if (collective == NULL) {
+        return at;
+    }
+    tag_at    = put_varint(at, TAG_TASK_COLLECTIVE) - 1; /* its last byte */
+    body      = tag_at + 1 + VARINT_MAX;
+    at        = put_number(body, TAG_COLLECTIVE_KIND, collective->kind);
+    at        = put_number(at, TAG_COLLECTIVE_OP, collective->op);
+    places_at = at;
+    places    = at + 1 + VARINT_MAX;
+    *at       = TAG_COLLECTIVE_AT;
+    at        = places;
+    for (uint32_t i = 0; i < collective->place_count; i++) {
+        at = put_varint(at, collective->place[i]);
+    }
+    at = close_nested(places_at, places, at);
+    at = put_number(at, TAG_COLLECTIVE_ROOT, collective->root);
+    return close_nested(tag_at, body, at);
+}
+
 static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
 {
     at = put_number(at, TAG_TASK_ID, task->id);
@@ -348,6 +377,7 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
     }
     at = put_graph(at, task);
     at = put_index(at, task);
+    at = put_collective(at, task->collective);
     return task->launch_shape == NULL ? at : put_launch_shape(at, task->launch_shape);
 }
 
@@ -366,6 +396,9 @@ plasmon_status_t frame_add_task(struct frame *frame, const struct frame_task *ta
     if (task->index != NULL) {
         room += INDEX_BYTES_MAX +
                 (size_t)task->scalar_count * WIRE_INDEX_DIM_MAX * sizeof(uint64_t);
+    }
+    if (task->collective != NULL) {
+        room += COLLECTIVE_BYTES_MAX;
     }
     if (frame_reserve(frame, room) != PLASMON_OK) {
         return PLASMON_ENOMEM;

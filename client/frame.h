@@ -80,6 +80,15 @@ struct frame_index {
     uint64_t float_scalars;
 };
 
+/* What makes a task a collective; its arguments are the members, then the results. */
+struct frame_collective {
+    uint32_t kind; /* Plasmon__V1__CollectiveKind */
+    uint32_t op;
+    uint32_t root;
+    uint32_t place_count; /* results */
+    uint32_t place[WIRE_COLLECTIVE_MAX];
+};
+
 struct frame_task {
     uint64_t id;
     uint32_t kind; /* Plasmon__V1__TaskKind */
@@ -107,6 +116,7 @@ struct frame_task {
     const uint32_t *launch_shape;    /* WIRE_LAUNCH_SHAPE_COUNT numbers; NULL: not sent */
     uint64_t host_buffer;            /* 0: none */
     uint64_t host_offset;
+    const struct frame_collective *collective; /* NULL: it is none */
 };
 
 void frame_init(struct frame *frame);

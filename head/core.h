@@ -77,6 +77,8 @@ struct head_config {
     uint64_t lease_ms; /* a lost client's refs go after this; 0: 10000 */
     uint64_t
         chain_bytes; /* copies of so much go through chains of devices, part by part (move.c); 0: 256 MiB; at least 4 */
+    uint64_t
+        one_shot_bytes; /* collectives reduce so much of a member in one step (collective.c); 0: 256 KiB */
 };
 
 plasmon_status_t head_core_create(const struct head_config *config,

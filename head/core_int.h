@@ -27,6 +27,7 @@
  *     place.c     placement policies
  *     index.c     one task a point of an index space
  *     host_copy.c put from and get into memory of the client's host
+ *     collective.h  all-reduce and the like: collective.c who does what, collective_step.c by which launches
  *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_nodes.c, graph_launch.c
  *   client.h    sessions, and what they ask for besides tasks
  *     client.c    sessions, refs, what clients are told

@@ -1,8 +1,9 @@
 /*
- * Groups: several launches that are one task for their client (a launch of a recorded graph).
+ * Groups: several launches that are one task for their client (a launch of a recorded graph, a collective).
  *
  * The client is told once, when every part is resolved: well, or with the first failure that was known. Failure among the
- * parts spreads by what they read, as always (task.c); a group adds no edge.
+ * parts spreads by what they read, as always (task.c); a group adds no edge. A `whole` one fails as one: its other parts are doomed with
+ * the first that fails.
  *
  * `open` counts parts that are not resolved, and one for whoever is still starting more. `refs` counts the parts that are not
  * finished, and the same one.
@@ -49,6 +50,18 @@ void head_group_fail(struct head_group *group, struct head_failure *failure)
     }
 }
 
+void head_group_doom(struct head_core *core, struct head_group *group,
+                     struct head_failure *failure)
+{
+    head_group_fail(group, failure);
+    group->refs++;
+    while (!pl_list_empty(&group->tasks)) { /* what is doomed is resolved, and leaves */
+        head_task_doom(core, pl_list_first(&group->tasks, struct head_task, group_link),
+                       group->failure);
+    }
+    head_group_release(group);
+}
+
 static void tell(struct head_core *core, struct head_group *group)
 {
     struct head_client *client = group->client;
@@ -74,7 +87,9 @@ static void tell(struct head_core *core, struct head_group *group)
 void head_group_resolved(struct head_core *core, struct head_group *group,
                          struct head_failure *failure)
 {
-    if (failure != NULL) {
+    if (failure != NULL && group->whole && group->failure == NULL) {
+        head_group_doom(core, group, failure);
+    } else if (failure != NULL) {
         head_group_fail(group, failure);
     }
     PL_CHECK(group->open > 0);

@@ -137,7 +137,7 @@ static bool get_start(struct head_core *core, struct head_client *client,
         *out_failure = head_failure_create(
             PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
             "get %llu needs the result of a task that failed; the first failure: %s",
-            (unsigned long long)task->id, failure->text);
+            (unsigned long long)task->id, head_failure_cause(failure));
         return false;
     }
     device = device_for(core, client, arg->array, &arg->hull, out_failure);

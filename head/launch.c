@@ -59,12 +59,18 @@ static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena,
                                         const struct head_piece *piece)
 {
     Plasmon__V1__Piece *out = wire_arena_alloc(arena, sizeof(*out));
+    struct pl_box frame     = piece->src->frame;
+    struct pl_box box       = piece->box;
 
     PL_CHECK(out != NULL);
+    for (uint32_t i = 0; i < box.ndim; i++) {
+        frame.start[i] += piece->shift[i]; /* perhaps below 0 */
+        box.start[i] += piece->shift[i];
+    }
     plasmon__v1__piece__init(out);
     out->src       = piece->src->id;
-    out->src_frame = head_wire_box(arena, &piece->src->frame, &out->n_src_frame);
-    out->box       = head_wire_box(arena, &piece->box, &out->n_box);
+    out->src_frame = head_wire_box(arena, &frame, &out->n_src_frame);
+    out->box       = head_wire_box(arena, &box, &out->n_box);
     out->operand   = piece->operand;
     return out;
 }

@@ -45,6 +45,14 @@ struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first
     return failure;
 }
 
+const char *head_failure_cause(const struct head_failure *failure)
+{
+    static const char marker[] = "the first failure: ";
+    const char *at             = strstr(failure->text, marker);
+
+    return at != NULL ? at + sizeof(marker) - 1 : failure->text;
+}
+
 struct head_failure *head_failure_hold(struct head_failure *failure)
 {
     failure->refs++;

@@ -128,6 +128,8 @@ struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first
                                          uint64_t first_client, const char *format, ...)
     PL_PRINTF(4, 5);
 struct head_failure *head_failure_hold(struct head_failure *failure);
+/* Its text; of what failed because of another failure, that one's. */
+const char *head_failure_cause(const struct head_failure *failure);
 void head_failure_release(struct head_failure *failure);
 struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
                                        const struct pl_box *frame, uint32_t dtype);

@@ -230,7 +230,7 @@ static struct head_failure *failed_input(const struct head_run *run)
             return head_failure_create(
                 PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
                 "argument %zu of task %llu failed before; the first failure: %s", i,
-                (unsigned long long)run->id, failure->text);
+                (unsigned long long)run->id, head_failure_cause(failure));
         }
     }
     return NULL;

@@ -113,6 +113,10 @@ struct head_device *head_place(struct head_core *core, const struct head_want *w
 plasmon_status_t head_index_submit(struct head_core *core, struct head_client *client,
                                    const Plasmon__V1__Task *task, struct pl_err *err);
 
+/* ---- collective.c */
+plasmon_status_t head_collective(struct head_core *core, struct head_client *client,
+                                 const Plasmon__V1__Task *task, struct pl_err *err);
+
 /* ---- graph_record.c, graph_plan.c, graph_launch.c: graph.h has what they share */
 plasmon_status_t head_graph_record(struct head_core *core, struct head_client *client,
                                    const Plasmon__V1__Task *task, struct pl_err *err);

@@ -229,6 +229,8 @@ plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
     case PLASMON__V1__TASK_KIND__TASK_GET_HOST:
         status = head_host_get(core, client, task, err);
         break;
+    case PLASMON__V1__TASK_KIND__TASK_COLLECTIVE:
+        return head_collective(core, client, task, err);
     case PLASMON__V1__TASK_KIND__TASK_SNAPSHOT:
         status = submit_snapshot(core, client, task, err);
         break;

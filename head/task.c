@@ -406,7 +406,7 @@ void head_task_doom(struct head_core *core, struct head_task *task,
             inherited = head_failure_create(
                 PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
                 "%s needs the result of a task that failed; the first failure: %s", what,
-                failure->text);
+                head_failure_cause(failure));
             doom_one(core, dependent, inherited);
             head_failure_release(inherited);
             top = pl_vec_push(&stack);

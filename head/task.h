@@ -87,6 +87,8 @@ struct head_operand head_operand_whole(struct head_buffer *buffer, bool fresh, b
 struct head_piece {
     struct head_buffer *src;
     struct pl_box box;
+    int64_t shift
+        [PL_DIM_MAX]; /* the box comes so far from where it is in the source's coordinates */
     uint32_t operand;
     bool part; /* of a large piece: in a launch of its own */
 };
@@ -172,6 +174,7 @@ struct head_group {
     uint32_t open;              /* not resolved, and one while more may be started */
     struct head_client *client; /* NULL: gone */
     uint64_t id;
+    bool whole; /* when one part fails, so do all that are not resolved */
     struct head_failure *failure;
     struct pl_list tasks; /* head_task.group_link */
 };
@@ -182,6 +185,9 @@ void head_group_add(struct head_group *group, struct head_task *task);
 void head_group_resolved(struct head_core *core, struct head_group *group,
                          struct head_failure *failure);
 void head_group_fail(struct head_group *group, struct head_failure *failure);
+/* The same, and all of its tasks that are not resolved fail too. */
+void head_group_doom(struct head_core *core, struct head_group *group,
+                     struct head_failure *failure);
 void head_group_close(struct head_core *core, struct head_group *group);
 void head_group_release(struct head_group *group);
 void head_group_cancel(struct head_core *core, struct head_group *group, bool force);

@@ -209,6 +209,7 @@ struct overwritten {
     const struct head_buffer *buffer;
     struct pl_box box;
     uint64_t seq;
+    bool copy;
 };
 
 static int compare_overwritten(const void *a, const void *b)
@@ -237,8 +238,11 @@ static void collect_overwritten(struct head_device *device, uint64_t enqueued,
             }
             place = pl_vec_push(out);
             PL_CHECK(place != NULL);
-            *place = (struct overwritten){
-                .buffer = task->uses[i].buffer, .box = task->uses[i].box, .seq = seq};
+            *place = (struct overwritten){.buffer = task->uses[i].buffer,
+                                          .box    = task->uses[i].box,
+                                          .seq    = seq,
+                                          .copy   = task->kind ==
+                                                  PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY};
         }
     }
     if (out->count > 1) {
@@ -246,7 +250,17 @@ static void collect_overwritten(struct head_device *device, uint64_t enqueued,
     }
 }
 
-/* Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. */
+static bool is_run(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
+           task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
+}
+
+/*
+ * Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. (A copy in place has
+ * not begun while a function that reads the bytes is unfinished: the two are never in one stream, and who overwrites waits for the
+ * other stream's word; worker/streams.c.)
+ */
 static bool input_overwritten(const struct head_task *task,
                               const struct pl_vec *overwritten)
 {
@@ -268,7 +282,8 @@ static bool input_overwritten(const struct head_task *task,
              at--) {
         }
         for (; at < overwritten->count && items[at].buffer == use->buffer; at++) {
-            if (items[at].seq > task->seq && pl_box_intersects(&items[at].box, &use->box)) {
+            if (items[at].seq > task->seq && !(items[at].copy && is_run(task)) &&
+                pl_box_intersects(&items[at].box, &use->box)) {
                 return true;
             }
         }

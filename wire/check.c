@@ -176,8 +176,9 @@ plasmon_status_t check_view_numbers(size_t n, const int64_t *numbers, const char
     return PLASMON_OK;
 }
 
-plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char *name,
-                                   struct pl_err *err)
+/* `lowest`: of a start. */
+static plasmon_status_t check_box_from(size_t n, const int64_t *numbers, int64_t lowest,
+                                       const char *name, struct pl_err *err)
 {
     uint64_t elements = 1;
 
@@ -187,7 +188,8 @@ plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char 
                           name, n, PL_DIM_MAX);
     }
     for (size_t i = 0; i < n; i += 2) {
-        if (!dimension_ok(numbers[i], numbers[i + 1], 1) ||
+        if (numbers[i] < lowest ||
+            !dimension_ok(numbers[i] < 0 ? 0 : numbers[i], numbers[i + 1], 1) ||
             __builtin_mul_overflow(elements, (uint64_t)numbers[i + 1], &elements) ||
             elements > WIRE_VALUE_BYTES_MAX) {
             return pl_err_set(err, PLASMON_EMALFORMED,
@@ -196,6 +198,18 @@ plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char 
         }
     }
     return PLASMON_OK;
+}
+
+plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char *name,
+                                   struct pl_err *err)
+{
+    return check_box_from(n, numbers, 0, name, err);
+}
+
+plasmon_status_t check_source_numbers(size_t n, const int64_t *numbers, const char *name,
+                                      struct pl_err *err)
+{
+    return check_box_from(n, numbers, -(int64_t)WIRE_VALUE_BYTES_MAX, name, err);
 }
 
 plasmon_status_t check_mode(uint32_t mode, struct pl_err *err)

@@ -156,6 +156,70 @@ static plasmon_status_t check_index(const Plasmon__V1__Task *task, struct pl_err
     return PLASMON_OK;
 }
 
+static bool collective_reduces(const Plasmon__V1__Collective *collective)
+{
+    return collective->kind == PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE ||
+           collective->kind == PLASMON__V1__COLLECTIVE_KIND__REDUCE ||
+           collective->kind == PLASMON__V1__COLLECTIVE_KIND__REDUCE_SCATTER;
+}
+
+/* How many members and results a collective of this kind has. */
+static bool collective_counts_fit(const Plasmon__V1__Collective *collective, size_t members,
+                                  size_t results)
+{
+    if (members == 0 || members > WIRE_COLLECTIVE_MAX || results == 0 ||
+        results > WIRE_COLLECTIVE_MAX) {
+        return false;
+    }
+    switch (collective->kind) {
+    case PLASMON__V1__COLLECTIVE_KIND__REDUCE:
+        return results == 1 && collective->root < members;
+    case PLASMON__V1__COLLECTIVE_KIND__BROADCAST:
+        return members == 1;
+    default:
+        return members == results;
+    }
+}
+
+static plasmon_status_t check_collective(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    const Plasmon__V1__Collective *collective = task->collective;
+    size_t members;
+
+    if (collective == NULL ||
+        (unsigned)collective->kind > PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL ||
+        collective->n_place > task->n_args) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "no collective, or none of a known kind");
+    }
+    members = task->n_args - collective->n_place;
+    if (!collective_counts_fit(collective, members, collective->n_place)) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "collective %d of %zu members, root %u, with %zu results",
+                          (int)collective->kind, members, collective->root,
+                          collective->n_place);
+    }
+    if (collective_reduces(collective) ? collective->op < 1 || collective->op > 5
+                                       : collective->op != 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "collective %d with reduction %u",
+                          (int)collective->kind, collective->op);
+    }
+    for (size_t i = 0; i < task->n_args; i++) {
+        if (task->args[i]->mode !=
+            (i < members ? PLASMON__V1__MODE__MODE_IN : PLASMON__V1__MODE__MODE_OUT)) {
+            return pl_err_set(err, PLASMON_EMALFORMED,
+                              "args[%zu]: members are IN, and results OUT", i);
+        }
+    }
+    for (size_t i = 0; i < collective->n_place; i++) {
+        if (collective->place[i] > WIRE_DEVICES_MAX) {
+            return pl_err_set(err, PLASMON_EMALFORMED, "place[%zu] is %u; the limit is %u",
+                              i, collective->place[i], WIRE_DEVICES_MAX);
+        }
+    }
+    return PLASMON_OK;
+}
+
 static plasmon_status_t check_task_kind(const Plasmon__V1__Task *task, struct pl_err *err)
 {
     if (task->kind == PLASMON__V1__TASK_KIND__TASK_PUT) {
@@ -172,6 +236,9 @@ static plasmon_status_t check_task_kind(const Plasmon__V1__Task *task, struct pl
     if (task->data.len != 0) {
         return pl_err_set(err, PLASMON_EMALFORMED, "it carries data and is no PUT");
     }
+    if (task->kind == PLASMON__V1__TASK_KIND__TASK_COLLECTIVE) {
+        return check_collective(task, err);
+    }
     if (task->kind == PLASMON__V1__TASK_KIND__TASK_SNAPSHOT && task->n_args != 2) {
         return pl_err_set(err, PLASMON_EMALFORMED, "a SNAPSHOT has %zu arguments, not 2",
                           task->n_args);
@@ -186,7 +253,7 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
     if (task->id == 0) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its id is 0");
     }
-    if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_GET_HOST) {
+    if ((unsigned)task->kind > PLASMON__V1__TASK_KIND__TASK_COLLECTIVE) {
         return pl_err_set(err, PLASMON_EMALFORMED, "its kind is %d", (int)task->kind);
     }
     if (task->priority < -1 || task->priority > 1) {

@@ -78,7 +78,7 @@ static plasmon_status_t check_piece(const Plasmon__V1__Piece *piece,
                                     const Plasmon__V1__Launch *launch, struct pl_err *err)
 {
     plasmon_status_t status =
-        check_box_numbers(piece->n_src_frame, piece->src_frame, "src_frame", err);
+        check_source_numbers(piece->n_src_frame, piece->src_frame, "src_frame", err);
     const Plasmon__V1__Operand *to;
 
     if (status == PLASMON_OK && piece->operand >= launch->n_operands) {

@@ -31,6 +31,9 @@ plasmon_status_t check_view_numbers(size_t n, const int64_t *numbers, const char
                                     struct pl_err *err);
 plasmon_status_t check_box_numbers(size_t n, const int64_t *numbers, const char *name,
                                    struct pl_err *err);
+/* A box in somebody else's coordinates: its starts may be below 0. */
+plasmon_status_t check_source_numbers(size_t n, const int64_t *numbers, const char *name,
+                                      struct pl_err *err);
 plasmon_status_t check_mode(uint32_t mode, struct pl_err *err);
 plasmon_status_t check_graph_scalars(size_t n, Plasmon__V1__GraphScalar *const *scalars,
                                      struct pl_err *err);

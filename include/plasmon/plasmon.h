@@ -80,7 +80,8 @@ typedef enum {
     PLASMON_REDUCE_SUM  = 1,
     PLASMON_REDUCE_PROD = 2,
     PLASMON_REDUCE_MIN  = 3,
-    PLASMON_REDUCE_MAX  = 4
+    PLASMON_REDUCE_MAX  = 4,
+    PLASMON_REDUCE_AVG  = 5 /* collectives only */
 } plasmon_reduce_t;
 
 /** dtype and dimensions, slowest first; ndim 0 is one element. */
@@ -513,6 +514,88 @@ plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
                                       const struct plasmon_index_space *space,
                                       struct plasmon_ref **out_refs,
                                       struct plasmon_ref **out_task);
+
+/* ------------------------------------------------------------------------------------------------ collectives */
+
+/*
+ * All-reduce and the like over arrays on many devices (docs/collectives.md): one task each, by one message. The bytes go from device to
+ * device, and each device does its share.
+ *
+ *     plasmon_all_reduce(px, PLASMON_REDUCE_AVG, gradients, 4, NULL, averages, NULL);    // four refs, one on each device
+ *
+ * MEMBERS   `count` refs, views too, of one dtype and one shape; usually one on each device, but any place will do. Parts (gather,
+ *           scatter, all-to-all) are along the first dimension.
+ * RESULTS   New refs, owned; or, with options->into, these refs or views are written, in whole. They may be the members themselves:
+ *           all members are read before any result is written. Results of one call must not overlap.
+ * DEVICES   Result i comes to options->devices[i]; without, to where member i lies (of a broadcast: what into[i] was), so that the next
+ *           task on it finds it there. Two results may be on one device.
+ * ORDER     Of an element x0 op tree(x1, x2, ...), in the order of the refs, the tree joining neighbours pairwise, level by level, as of
+ *           REDUCE arguments. It does not depend on sizes, devices or routes: the same members give the same bits, in all results. AVG
+ *           is the sum times 1/count, both rounded to the dtype.
+ * DTYPES    Moving: all. Reducing: f16, bf16, f32, f64; i32, i64 (no AVG); c64, c128 (SUM, PROD). 16-bit floats are rounded after each step.
+ * FUTURES   A collective succeeds or fails as a whole: what fails one result fails all of them, with the first cause. plasmon_cancel() of
+ *           one result cancels all. An input that fails fails it, with EDEPENDENCY.
+ *
+ * All return as plasmon_submit() does: EINVAL (NULLs, options, device), EDTYPE and ESHAPE (the text names the ref), ELIMIT (over
+ * PLASMON_COLLECTIVE_MAX), EGRAPH (a collective cannot be recorded in a graph yet), ERELEASED, EFOREIGN, ETOOBIG, EAGAIN, ECLOSED, EFORKED.
+ */
+#define PLASMON_COLLECTIVE_MAX 64
+
+struct plasmon_collective_options {
+    size_t size;
+    const int *devices; /* one a result; NULL: see above */
+    struct plasmon_ref *const
+        *into; /* one a result, and out_refs may be NULL; NULL: new refs */
+    const char *label;
+};
+#define PLASMON_COLLECTIVE_INIT                            \
+    {                                                      \
+        sizeof(struct plasmon_collective_options), 0, 0, 0 \
+    }
+
+/** Every result is the reduction of all members. `count` results, of the members' shape. */
+PLASMON_API
+plasmon_status_t plasmon_all_reduce(struct plasmon_client *client, plasmon_reduce_t op,
+                                    struct plasmon_ref *const *refs, uint32_t count,
+                                    const struct plasmon_collective_options *options,
+                                    struct plasmon_ref **out_refs,
+                                    struct plasmon_ref **out_task);
+/** One result: the reduction of all members, where refs[root] lies. */
+PLASMON_API
+plasmon_status_t plasmon_reduce(struct plasmon_client *client, plasmon_reduce_t op,
+                                struct plasmon_ref *const *refs, uint32_t count,
+                                uint32_t root,
+                                const struct plasmon_collective_options *options,
+                                struct plasmon_ref **out_ref,
+                                struct plasmon_ref **out_task);
+/** `count` results, copies of ref: on options->devices, or into options->into (one of the two must be given). */
+PLASMON_API
+plasmon_status_t plasmon_broadcast(struct plasmon_client *client, struct plasmon_ref *ref,
+                                   uint32_t count,
+                                   const struct plasmon_collective_options *options,
+                                   struct plasmon_ref **out_refs,
+                                   struct plasmon_ref **out_task);
+/** Every result is all members one after the other: of shape [a, ..], [count * a, ..]. */
+PLASMON_API
+plasmon_status_t plasmon_all_gather(struct plasmon_client *client,
+                                    struct plasmon_ref *const *refs, uint32_t count,
+                                    const struct plasmon_collective_options *options,
+                                    struct plasmon_ref **out_refs,
+                                    struct plasmon_ref **out_task);
+/** Result i is part i of the reduction of all members: of shape [count * a, ..], [a, ..]. */
+PLASMON_API
+plasmon_status_t plasmon_reduce_scatter(struct plasmon_client *client, plasmon_reduce_t op,
+                                        struct plasmon_ref *const *refs, uint32_t count,
+                                        const struct plasmon_collective_options *options,
+                                        struct plasmon_ref **out_refs,
+                                        struct plasmon_ref **out_task);
+/** Result i is part i of member 0, of member 1, ...: of shape [count * a, ..], the same. */
+PLASMON_API
+plasmon_status_t plasmon_all_to_all(struct plasmon_client *client,
+                                    struct plasmon_ref *const *refs, uint32_t count,
+                                    const struct plasmon_collective_options *options,
+                                    struct plasmon_ref **out_refs,
+                                    struct plasmon_ref **out_task);
 
 /** Send what was batched up, now. (It goes by itself within a fraction of a millisecond, and before any wait.) */
 PLASMON_API

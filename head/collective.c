@@ -1,0 +1,767 @@
+/*
+ * Collectives: all-reduce and the like over arrays on many devices, as launches of the kinds that there are (docs/collectives.md).
+ *
+ *   all-reduce      much: the array is cut into one segment a member. Each device brings its segment of all members to itself and reduces
+ *                   it (collective_reduce), then brings the others' reduced segments to its result (collective_copy). Large
+ *                   segments are cut again, so that one chunk is reduced while the next one comes.
+ *                   little: each device reduces all of it.
+ *   reduce          the same segments, brought to one device; little, or of two members: that device reduces all of it.
+ *   reduce-scatter  each device reduces its part
+ *   all-gather, all-to-all   one copy on each device
+ *   broadcast       one copy on each device; much: along a chain of devices, part by part
+ *
+ * ORDER OF REDUCTION. For each element one `fold`: member 0, then the tree over members 1, 2, ... of kernels/cpu_elementwise.c. It does
+ * not depend on segments, devices or routes, so neither do the bits.
+ *
+ * ALL ARE READ BEFORE ANY IS WRITTEN. Results are put together in arrays of their own and shown in their targets at the end, so a target may be
+ * a member, or overlap one. Where all reading launches are started before the first writing one (all-reduce in segments), a result is
+ * made in its target's own memory.
+ *
+ * ONE TASK. The launches are a group (group.c) that fails as a whole. It is no more than that: each launch waits for what it reads, as any
+ * other does, so there is nothing to reserve and nothing new to wait for.
+ */
+#include "head/collective.h"
+
+#include <string.h>
+
+enum {
+    CHUNKS      = 4,  /* at most so many of a segment .. */
+    CHUNK_SHOTS = 64, /* .. and none below this many times what goes in one step */
+    PARTS       = 16, /* of a broadcast, as in move.c */
+    ALIGNED_ROWS =
+        64 /* segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two share a line */
+};
+
+/* ------------------------------------------------------------------------------------------------ geometry */
+
+/* Where to cut: the slowest dimension that is long enough, else the longest. */
+static uint32_t cut_dimension(const struct pl_box *box, uint32_t pieces)
+{
+    uint32_t longest = 0;
+
+    for (uint32_t i = 0; i < box->ndim; i++) {
+        if (box->count[i] >= 8 * (int64_t)pieces) {
+            return i;
+        }
+        longest = box->count[i] > box->count[longest] ? i : longest;
+    }
+    return longest;
+}
+
+static int64_t cut_at(const struct pl_box *box, uint32_t dimension, uint32_t index,
+                      uint32_t pieces)
+{
+    int64_t count = box->count[dimension];
+    int64_t at    = count / pieces * index + count % pieces * index / pieces;
+
+    if (dimension + 1 == box->ndim && index < pieces &&
+        count >= 4 * ALIGNED_ROWS * (int64_t)pieces) {
+        at -= at % ALIGNED_ROWS;
+    }
+    return at;
+}
+
+/* Piece number `index` of the box; false: there are not so many elements. */
+static bool cut(const struct pl_box *box, uint32_t index, uint32_t pieces,
+                struct pl_box *out)
+{
+    uint32_t d = cut_dimension(box, pieces);
+
+    *out = *box;
+    if (box->ndim == 0) {
+        return index == 0;
+    }
+    out->start[d] = box->start[d] + cut_at(box, d, index, pieces);
+    out->count[d] = box->start[d] + cut_at(box, d, index + 1, pieces) - out->start[d];
+    return out->count[d] > 0;
+}
+
+/* Part number `index` of as many equal ones along the slowest dimension. */
+static struct pl_box slab(const struct pl_box *box, uint32_t index, uint32_t parts)
+{
+    struct pl_box out = *box;
+
+    out.count[0] /= parts;
+    out.start[0] += out.count[0] * index;
+    return out;
+}
+
+static struct pl_box in_out(const struct collective_out *out, const struct pl_box *part)
+{
+    return collective_part_of(&out->made, part).box;
+}
+
+/* ------------------------------------------------------------------------------------------------ algorithms */
+
+/* out := one part of each member, each at its place; asked for from out's own member on. */
+static bool gather(struct collective *c, uint32_t number,
+                   const struct collective_part *parts, const struct pl_box *boxes,
+                   uint32_t count)
+{
+    struct collective_part from[WIRE_COLLECTIVE_MAX];
+    struct pl_box to[WIRE_COLLECTIVE_MAX];
+
+    for (uint32_t i = 0; i < count; i++) {
+        from[i] = parts[(number + i) % count];
+        to[i]   = boxes[(number + i) % count];
+    }
+    return collective_copy(c, &c->outs[number], &c->outs[number].made.box, from, to, count);
+}
+
+static bool all_gather(struct collective *c)
+{
+    struct pl_box boxes[WIRE_COLLECTIVE_MAX];
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        for (uint32_t k = 0; k < c->count; k++) {
+            boxes[k] = slab(&c->outs[i].made.box, k, c->count);
+        }
+        ok = gather(c, i, c->ins, boxes, c->count);
+    }
+    return ok;
+}
+
+static bool all_to_all(struct collective *c)
+{
+    struct collective_part parts[WIRE_COLLECTIVE_MAX];
+    struct pl_box boxes[WIRE_COLLECTIVE_MAX];
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        for (uint32_t k = 0; k < c->count; k++) {
+            parts[k].array = c->ins[k].array;
+            parts[k].box   = slab(&c->ins[k].box, i, c->count);
+            boxes[k]       = slab(&c->outs[i].made.box, k, c->count);
+        }
+        ok = gather(c, i, parts, boxes, c->count);
+    }
+    return ok;
+}
+
+static bool reduce_scatter(struct collective *c)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    bool ok                   = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        struct pl_box part = slab(&whole, i, c->count);
+
+        ok = collective_reduce(c, c->outs[i].device, i, &part, &c->outs[i].made);
+    }
+    return ok;
+}
+
+/* Each result by itself, on its device. */
+static bool reduce_directly(struct collective *c)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    bool ok                   = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        ok = collective_reduce(c, c->outs[i].device, i, &whole, &c->outs[i].made);
+    }
+    return ok;
+}
+
+/* One chunk of all segments, on its way. */
+struct chunk {
+    struct pl_box box; /* in coordinates that begin at 0 */
+    uint32_t count;    /* of segments that are not empty */
+    struct pl_box part[WIRE_COLLECTIVE_MAX];
+    struct collective_part sum[WIRE_COLLECTIVE_MAX]; /* owned arrays */
+};
+
+static void chunk_release(struct collective *c, struct chunk *chunk)
+{
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        head_array_release(c->core, chunk->sum[i].array);
+    }
+    chunk->count = 0;
+}
+
+static bool chunk_reduce(struct collective *c, struct chunk *chunk,
+                         struct head_device *const *owners)
+{
+    bool ok = true;
+
+    chunk->count = 0;
+    for (uint32_t i = 0; ok && i < c->count; i++) {
+        struct collective_part *sum = &chunk->sum[chunk->count];
+        struct pl_box *part         = &chunk->part[chunk->count];
+        struct pl_shape shape       = c->ins[0].array->shape;
+
+        if (!cut(&chunk->box, i, c->count, part)) {
+            continue;
+        }
+        sum->box = collective_at_zero(part);
+        memcpy(shape.dim, sum->box.count, sizeof(shape.dim));
+        sum->array = head_array_create(c->core, &shape);
+        chunk->count++;
+        ok = collective_reduce(c, owners[i], i, part, sum);
+    }
+    return ok;
+}
+
+static bool chunk_gather(struct collective *c, const struct chunk *chunk)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        struct collective_part from[WIRE_COLLECTIVE_MAX];
+        struct pl_box boxes[WIRE_COLLECTIVE_MAX];
+        struct pl_box cover = in_out(&c->outs[i], &chunk->box);
+
+        for (uint32_t k = 0; k < chunk->count; k++) {
+            uint32_t at = (i + k) % chunk->count;
+
+            from[k]  = chunk->sum[at];
+            boxes[k] = in_out(&c->outs[i], &chunk->part[at]);
+        }
+        ok = collective_copy(c, &c->outs[i], &cover, from, boxes, chunk->count);
+    }
+    return ok;
+}
+
+static uint32_t chunk_count(const struct collective *c)
+{
+    uint64_t least = CHUNK_SHOTS * c->core->config.one_shot_bytes * c->count;
+
+    return (uint32_t)pl_max_u64(1,
+                                pl_min_u64(CHUNKS, collective_bytes(&c->ins[0]) / least));
+}
+
+/* A chunk is gathered when the next one's reduction has been started: the device has something to do while it waits for the others. */
+static bool reduce_in_segments(struct collective *c, struct head_device *const *owners)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    uint32_t chunks           = chunk_count(c);
+    struct chunk *two         = head_alloc(2 * sizeof(*two));
+    struct chunk *last        = NULL;
+    bool ok                   = true;
+
+    for (uint32_t i = 0; ok && i <= chunks; i++) {
+        struct chunk *next = &two[i % 2];
+        bool some          = i < chunks && cut(&whole, i, chunks, &next->box);
+
+        if (some) {
+            ok = chunk_reduce(c, next, owners);
+        }
+        if (last != NULL) {
+            ok = ok && chunk_gather(c, last);
+            chunk_release(c, last);
+        }
+        last = some ? next : NULL;
+    }
+    if (last != NULL) {
+        chunk_release(c, last);
+    }
+    pl_free(two);
+    return ok;
+}
+
+static bool is_little(const struct collective *c)
+{
+    return c->ins[0].box.ndim == 0 ||
+           collective_bytes(&c->ins[0]) <= c->core->config.one_shot_bytes;
+}
+
+static bool all_reduce(struct collective *c)
+{
+    struct head_device *owners[WIRE_COLLECTIVE_MAX];
+
+    if (is_little(c)) {
+        return reduce_directly(c);
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        owners[i] = c->outs[i].device;
+    }
+    c->in_place = true;
+    return reduce_in_segments(c, owners);
+}
+
+/* The device that has most of it; NULL: none has any. */
+static struct head_device *home_of(struct head_core *core,
+                                   const struct collective_part *part)
+{
+    struct head_device *best = NULL;
+    uint64_t most            = 0;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+        uint64_t here              = 0;
+        struct pl_list *pos, *it;
+        struct pl_box box;
+
+        if (device == NULL || device->gone || !device->joined || device->draining) {
+            continue;
+        }
+        pl_list_for_each(pos, &part->array->fragments) {
+            const struct head_fragment *fragment =
+                pl_container_of(pos, struct head_fragment, array_link);
+
+            pl_list_for_each(it, &fragment->tile->instances) {
+                const struct head_instance *instance =
+                    pl_container_of(it, struct head_instance, tile_link);
+
+                if (instance->buffer->device == device &&
+                    pl_box_intersection(&instance->box, &fragment->box, &box) &&
+                    pl_box_intersection(&box, &part->box, &box)) {
+                    here += (uint64_t)pl_box_elements(&box);
+                }
+            }
+        }
+        if (here > most) {
+            best = device;
+            most = here;
+        }
+    }
+    return best;
+}
+
+static bool reduce(struct collective *c)
+{
+    struct head_device *owners[WIRE_COLLECTIVE_MAX];
+
+    if (is_little(c) || c->count == 2) {
+        return reduce_directly(c);
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        owners[i] = home_of(c->core, &c->ins[i]);
+        if (owners[i] == NULL) {
+            owners[i] = c->outs[0].device;
+        }
+    }
+    c->in_place = true;
+    return reduce_in_segments(c, owners);
+}
+
+/*
+ * From whom each result gets its bytes: the one before it in `order`. The devices of the member's host come first, then host after host, so
+ * that the bytes come to a host once.
+ */
+static void broadcast_order(const struct collective *c, const char *host, uint32_t *order)
+{
+    bool taken[WIRE_COLLECTIVE_MAX] = {false};
+    uint32_t count                  = 0;
+
+    while (count < c->out_count) {
+        for (uint32_t i = 0; i < c->out_count; i++) {
+            if (!taken[i] && strcmp(c->outs[i].device->host, host) == 0) {
+                taken[i]       = true;
+                order[count++] = i;
+            }
+        }
+        for (uint32_t i = 0; i < c->out_count; i++) {
+            if (!taken[i]) {
+                host = c->outs[i].device->host;
+                break;
+            }
+        }
+    }
+}
+
+/* The result before it, if the bytes are to go along a chain or that one is on the same host and the member is not; else the member. */
+static const struct collective_part *broadcast_source(const struct collective *c,
+                                                      const struct head_device *home,
+                                                      const uint32_t *order, uint32_t i,
+                                                      bool chain)
+{
+    const struct collective_out *out = &c->outs[order[i]];
+    const struct collective_out *before;
+
+    if (i == 0 || out->device == home) {
+        return &c->ins[0];
+    }
+    before = &c->outs[order[i - 1]];
+    if (!head_move_possible(before->device, out->device)) {
+        return &c->ins[0];
+    }
+    if (chain) {
+        return &before->made;
+    }
+    return strcmp(before->device->host, out->device->host) == 0 &&
+                   strcmp(home->host, out->device->host) != 0
+               ? &before->made
+               : &c->ins[0];
+}
+
+static bool broadcast(struct collective *c)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    struct head_device *home  = home_of(c->core, &c->ins[0]);
+    uint64_t chain_bytes      = c->core->config.chain_bytes;
+    uint64_t bytes            = collective_bytes(&c->ins[0]);
+    bool chain                = bytes >= chain_bytes && c->out_count > 1;
+    uint32_t parts = chain ? (uint32_t)pl_min_u64(PARTS, bytes / (chain_bytes / 4)) : 1;
+    uint32_t order[WIRE_COLLECTIVE_MAX];
+    bool ok = true;
+
+    if (home == NULL) {
+        home = c->outs[0].device;
+    }
+    broadcast_order(c, home->host, order);
+    for (uint32_t p = 0; ok && p < parts; p++) {
+        struct pl_box part;
+
+        if (!cut(&whole, p, parts, &part)) {
+            continue;
+        }
+        for (uint32_t i = 0; ok && i < c->out_count; i++) {
+            struct collective_out *out = &c->outs[order[i]];
+            struct collective_part from =
+                collective_part_of(broadcast_source(c, home, order, i, chain), &part);
+            struct pl_box box = in_out(out, &part);
+
+            ok = collective_copy(c, out, &box, &from, &box, 1);
+        }
+    }
+    return ok;
+}
+
+static bool run(struct collective *c)
+{
+    enum _Plasmon__V1__CollectiveKind kind = c->task->collective->kind;
+
+    if (c->count == 1 && kind != PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
+        kind = PLASMON__V1__COLLECTIVE_KIND__BROADCAST; /* of one member all are that */
+    }
+    switch (kind) {
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE:
+        return all_reduce(c);
+    case PLASMON__V1__COLLECTIVE_KIND__REDUCE:
+        return reduce(c);
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER:
+        return all_gather(c);
+    case PLASMON__V1__COLLECTIVE_KIND__REDUCE_SCATTER:
+        return reduce_scatter(c);
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL:
+        return all_to_all(c);
+    default:
+        return broadcast(c);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ what is wrong with it */
+
+static bool reducible(uint32_t dtype, uint32_t op)
+{
+    switch (dtype) {
+    case PL_F16:
+    case PL_BF16:
+    case PL_F32:
+    case PL_F64:
+        return true;
+    case PL_I32:
+    case PL_I64:
+        return op != COLLECTIVE_AVG;
+    case PL_C64:
+    case PL_C128:
+        return op <= 2; /* sum, prod */
+    default:
+        return false;
+    }
+}
+
+static bool reduces(const Plasmon__V1__Collective *wire)
+{
+    return wire->kind == PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE ||
+           wire->kind == PLASMON__V1__COLLECTIVE_KIND__REDUCE ||
+           wire->kind == PLASMON__V1__COLLECTIVE_KIND__REDUCE_SCATTER;
+}
+
+static bool splits(const Plasmon__V1__Collective *wire)
+{
+    return wire->kind == PLASMON__V1__COLLECTIVE_KIND__REDUCE_SCATTER ||
+           wire->kind == PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL;
+}
+
+/* What a result looks like, given a member; false: such a member cannot be. */
+static bool result_shape(const Plasmon__V1__Collective *wire, uint32_t count,
+                         struct pl_shape *io_shape)
+{
+    bool gathers = wire->kind == PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER;
+
+    if (!gathers && !splits(wire)) {
+        return true;
+    }
+    if (io_shape->ndim == 0 || (splits(wire) && io_shape->dim[0] % count != 0)) {
+        return false;
+    }
+    if (gathers) {
+        return !__builtin_mul_overflow(io_shape->dim[0], (int64_t)count, &io_shape->dim[0]);
+    }
+    if (wire->kind == PLASMON__V1__COLLECTIVE_KIND__REDUCE_SCATTER) {
+        io_shape->dim[0] /= count;
+    }
+    return true;
+}
+
+static bool arg_is(const struct head_arg *arg, const struct pl_shape *shape)
+{
+    struct pl_shape own = pl_view_shape(&arg->view, arg->dtype);
+
+    return pl_shape_equal(&own, shape);
+}
+
+/* The client library refuses these before it sends them. */
+static plasmon_status_t check(const Plasmon__V1__Task *task, const struct head_arg *args,
+                              uint32_t count, struct pl_err *err)
+{
+    const Plasmon__V1__Collective *wire = task->collective;
+    struct pl_shape member              = pl_view_shape(&args[0].view, args[0].dtype);
+    struct pl_shape result              = member;
+
+    if (reduces(wire) && !reducible(member.dtype, wire->op)) {
+        return pl_err_set(err, PLASMON_EDTYPE, "reduction %u is not for %s", wire->op,
+                          pl_dtype_name(member.dtype));
+    }
+    if (!result_shape(wire, count, &result)) {
+        return pl_err_set(err, PLASMON_ESHAPE,
+                          "the members' first dimension cannot be split into %u", count);
+    }
+    for (uint32_t i = 0; i < task->n_args; i++) {
+        if (!arg_is(&args[i], i < count ? &member : &result)) {
+            return pl_err_set(err, PLASMON_ESHAPE,
+                              "argument %u has another dtype or shape than it must have",
+                              i);
+        }
+        for (uint32_t k = count; k < i; k++) {
+            if (args[k].array == args[i].array &&
+                pl_box_intersects(&args[k].hull, &args[i].hull)) {
+                return pl_err_set(err, PLASMON_EINVAL,
+                                  "results %u and %u overlap: write them to different refs",
+                                  k - count, i - count);
+            }
+        }
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ members and results */
+
+static struct head_failure *failed_input(const struct collective *c,
+                                         const struct head_arg *args)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        struct head_failure *failure = head_array_failure(args[i].array, &args[i].hull);
+
+        if (failure != NULL) {
+            return head_failure_create(
+                PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
+                "member %u of collective %llu failed before; the first failure: %s", i,
+                (unsigned long long)c->task->id, head_failure_cause(failure));
+        }
+    }
+    return NULL;
+}
+
+/* A member as a dense box: a view with steps is first copied together where it is. */
+static bool take_member(struct collective *c, const struct head_arg *arg,
+                        struct collective_part *out)
+{
+    struct head_device *home;
+
+    *out = (struct collective_part){.array = arg->array, .box = arg->hull};
+    if (pl_view_dense(&arg->view)) {
+        arg->array->refs++;
+        return true;
+    }
+    home       = home_of(c->core, out);
+    out->array = head_read_compact(c->core, arg->array, &arg->view,
+                                   home != NULL ? home->index + 1 : 0, &c->failure);
+    if (out->array == NULL) {
+        return false;
+    }
+    out->box = out->array->extent;
+    return true;
+}
+
+/* The member that says where result `i` is, unless its place does. */
+static const struct head_arg *member_of(const struct collective *c,
+                                        const struct head_arg *args, uint32_t i)
+{
+    const Plasmon__V1__Collective *wire = c->task->collective;
+
+    if (wire->kind == PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
+        return &args[c->count + i]; /* where what it takes the place of lies */
+    }
+    return wire->kind == PLASMON__V1__COLLECTIVE_KIND__REDUCE ? &args[wire->root]
+                                                              : &args[i];
+}
+
+static bool choose_device(struct collective *c, const struct head_arg *args, uint32_t i)
+{
+    struct collective_out *out = &c->outs[i];
+    struct head_want wants[WIRE_COLLECTIVE_MAX + 1];
+    uint32_t place = c->task->collective->place[i];
+
+    for (uint32_t k = 0; k < c->count; k++) {
+        wants[k] = (struct head_want){.array = args[k].array, .box = args[k].hull};
+    }
+    wants[c->count] = (struct head_want){
+        .box = out->arg->hull,
+        .bytes =
+            (uint64_t)pl_box_elements(&out->arg->hull) * pl_dtype_bytes(out->arg->dtype),
+    };
+    if (place == 0) {
+        const struct head_arg *member     = member_of(c, args, i);
+        const struct collective_part part = {.array = member->array, .box = member->hull};
+        const struct head_device *home    = home_of(c->core, &part);
+
+        place = home != NULL ? home->index + 1 : 0;
+    }
+    out->device = head_place(c->core, wants, c->count + 1, place, &c->failure);
+    return out->device != NULL;
+}
+
+/* An array of its own for the result: in the target's coordinates, or, for a view with steps, in such that begin at 0. */
+static void open_result(struct collective *c, struct collective_out *out)
+{
+    const struct head_arg *arg = out->arg;
+    struct pl_shape shape      = arg->array->shape;
+
+    out->made.box = arg->hull;
+    if (!pl_view_dense(&arg->view)) {
+        shape         = pl_view_shape(&arg->view, arg->dtype);
+        out->made.box = pl_box_of_shape(&shape);
+    }
+    out->made.array         = head_array_create(c->core, &shape);
+    out->made.array->extent = out->made.box;
+}
+
+/* The target shows the result. */
+static bool show_result(struct collective *c, struct collective_out *out)
+{
+    const struct head_arg *arg = out->arg;
+    struct head_arg args[2]    = {*arg};
+    struct head_run copy;
+    struct pl_list *pos;
+
+    if (pl_view_dense(&arg->view)) {
+        pl_list_for_each(pos, &out->made.array->fragments) {
+            const struct head_fragment *fragment =
+                pl_container_of(pos, struct head_fragment, array_link);
+
+            head_array_set(c->core, arg->array, &fragment->box, fragment->tile);
+        }
+        return true;
+    }
+    args[1] = (struct head_arg){.mode  = PLASMON__V1__MODE__MODE_IN,
+                                .array = out->made.array,
+                                .view  = pl_view_of_box(&out->made.box),
+                                .hull  = out->made.box,
+                                .dtype = arg->dtype};
+    copy    = (struct head_run){.client    = c->client,
+                                .id        = c->task->id,
+                                .function  = pl_hash_name("copy"),
+                                .label     = c->task->label,
+                                .args      = args,
+                                .arg_count = 2,
+                                .place     = out->device->index + 1,
+                                .retries   = c->core->config.retries,
+                                .group     = c->group};
+    return head_run_start(c->core, &copy, &c->failure);
+}
+
+static bool start(struct collective *c, struct head_arg *args)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; i < c->task->n_args; i++) {
+        head_reduce_fold(c->core, args[i].array);
+    }
+    c->failure = failed_input(c, args);
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        c->outs[i].arg = &args[c->count + i];
+        open_result(c, &c->outs[i]);
+    }
+    ok = c->failure == NULL;
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        ok = choose_device(c, args, i);
+    }
+    for (uint32_t i = 0; ok && i < c->count; i++) {
+        ok = take_member(c, &args[i], &c->ins[i]);
+    }
+    ok = ok && run(c);
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        ok = show_result(c, &c->outs[i]);
+    }
+    return ok;
+}
+
+static void finish(struct collective *c)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (c->ins[i].array != NULL) {
+            head_array_release(c->core, c->ins[i].array);
+        }
+    }
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        if (c->outs[i].made.array != NULL) {
+            head_array_release(c->core, c->outs[i].made.array);
+        }
+        if (c->outs[i].buffer != NULL) {
+            head_buffer_release(c->core, c->outs[i].buffer);
+        }
+    }
+    head_failure_release(c->failure);
+    pl_free(c->ins);
+    pl_free(c->outs);
+}
+
+/* Every result that the task names exists afterwards, perhaps failed. */
+static plasmon_status_t resolve(struct head_core *core, struct head_client *client,
+                                const Plasmon__V1__Task *task, struct head_arg *args,
+                                struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; i < task->n_args; i++) {
+        plasmon_status_t one = head_arg_resolve(core, client, task->args[i], &args[i],
+                                                status == PLASMON_OK ? err : NULL);
+
+        status = status == PLASMON_OK ? one : status;
+    }
+    return status;
+}
+
+plasmon_status_t head_collective(struct head_core *core, struct head_client *client,
+                                 const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    struct head_arg *args = head_alloc(task->n_args * sizeof(*args));
+    struct collective c   = {.core      = core,
+                             .client    = client,
+                             .task      = task,
+                             .group     = head_group_create(client, task->id),
+                             .op        = task->collective->op,
+                             .out_count = (uint32_t)task->collective->n_place};
+    struct head_run outs  = {.args = args, .arg_count = task->n_args};
+    plasmon_status_t status;
+
+    c.group->whole = true;
+    c.count        = (uint32_t)task->n_args - c.out_count;
+    c.ins          = head_alloc(c.count * sizeof(*c.ins));
+    c.outs         = head_alloc(c.out_count * sizeof(*c.outs));
+    status         = resolve(core, client, task, args, err);
+    if (status == PLASMON_OK) {
+        status = check(task, args, c.count, err);
+    }
+    if (status != PLASMON_OK) {
+        c.failure =
+            head_failure_create(status, task->id, client->id, "task %llu refused: %s",
+                                (unsigned long long)task->id, err->text);
+    }
+    if (status != PLASMON_OK || !start(&c, args)) {
+        if (c.failure->first_task == 0) {
+            c.failure->first_task   = task->id;
+            c.failure->first_client = client->id;
+        }
+        head_group_doom(core, c.group, c.failure);
+        head_run_fail(core, &outs, c.failure);
+    }
+    head_group_close(core, c.group);
+    finish(&c);
+    pl_free(args);
+    return PLASMON_OK;
+}

@@ -1,0 +1,72 @@
+/*
+ * Collectives, inside: collective.c decides who does what, collective_step.c starts the launches.
+ */
+#ifndef HEAD_COLLECTIVE_H
+#define HEAD_COLLECTIVE_H
+
+#include "head/core_int.h"
+
+enum { COLLECTIVE_SUM = 1, COLLECTIVE_AVG = 5 }; /* of enum plasmon_reduce */
+
+/* A dense part of an array: what a member gives, an intermediate result, or what is to be written. */
+struct collective_part {
+    struct head_array *array;
+    struct pl_box box;
+};
+
+/* One result. What is made of it so far is in `made`, an array of its own: the target shows it when all of the collective is started. */
+struct collective_out {
+    const struct head_arg *arg;
+    struct head_device *device;
+    struct collective_part made;
+    struct head_buffer *buffer; /* held: in which it is made; NULL: nothing is yet */
+};
+
+struct collective {
+    struct head_core *core;
+    struct head_client *client;
+    const Plasmon__V1__Task *task;
+    struct head_group *group;
+    uint32_t op;
+    bool
+        in_place; /* results may be made where what they replace is: no launch reads that any more */
+    uint32_t count;              /* members: inputs */
+    struct collective_part *ins; /* held arrays */
+    uint32_t out_count;
+    struct collective_out *outs;
+    struct head_failure *failure; /* owned: why it cannot go on */
+};
+
+/* ---- collective_step.c */
+static inline uint64_t collective_bytes(const struct collective_part *part)
+{
+    return (uint64_t)pl_box_elements(&part->box) * pl_dtype_bytes(part->array->shape.dtype);
+}
+/* As large, and begins at 0. */
+static inline struct pl_box collective_at_zero(const struct pl_box *box)
+{
+    struct pl_box out = *box;
+
+    for (uint32_t i = 0; i < out.ndim; i++) {
+        out.start[i] = 0;
+    }
+    return out;
+}
+/* `part` is in coordinates that begin at 0; the same of a member. */
+struct collective_part collective_part_of(const struct collective_part *whole,
+                                          const struct pl_box *part);
+/*
+ * One launch on out's device that copies from[i] to boxes[i] of out, in the coordinates of out->made.array; together they are `cover`. false:
+ * c->failure.
+ */
+bool collective_copy(struct collective *c, struct collective_out *out,
+                     const struct pl_box *cover, const struct collective_part *from,
+                     const struct pl_box *boxes, uint32_t count);
+/*
+ * `part` of all members, reduced in their order on the device, becomes to->box of to->array. first: the member whose bytes are asked for
+ * first, so that not all devices ask the same one. false: c->failure.
+ */
+bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
+                       const struct pl_box *part, const struct collective_part *to);
+
+#endif

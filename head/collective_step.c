@@ -1,0 +1,473 @@
+/*
+ * The launches that a collective is made of: copies of many boxes into one result, and reductions of the members' same boxes.
+ *
+ * A REDUCTION of much is two launches: one copy of all that lies elsewhere into one buffer, its landing, by the device's streams for copies,
+ * and one `fold` of what is here. So the functions of other tasks never wait in a stream behind bytes of a slow member. What is little
+ * (config.one_shot_bytes) comes as pieces of the fold itself, each into memory of its own: one launch instead of two.
+ *
+ * Bytes change their coordinates on the way: a piece's `shift` is where its box of the source comes to lie in what is filled.
+ *
+ * Each launch that fills something begins from sources that it does not write, so it can be done again after a crash.
+ */
+#include "head/collective.h"
+
+#include <string.h>
+
+#include "head/spill.h"
+
+/* One launch while it is put together. */
+struct step {
+    struct pl_vec operands; /* struct head_operand */
+    struct pl_vec pieces;   /* struct head_piece */
+    struct pl_vec held;     /* struct head_buffer *, released when the launch uses them */
+};
+static _Thread_local struct step step = {
+    .operands = {.item_bytes = sizeof(struct head_operand)},
+    .pieces   = {.item_bytes = sizeof(struct head_piece)},
+    .held     = {.item_bytes = sizeof(struct head_buffer *)},
+};
+
+static void step_begin(void)
+{
+    pl_vec_clear(&step.operands);
+    pl_vec_clear(&step.pieces);
+    pl_vec_clear(&step.held);
+}
+
+static void step_end(struct collective *c)
+{
+    for (size_t i = 0; i < step.held.count; i++) {
+        head_buffer_release(c->core, *(struct head_buffer **)pl_vec_at(&step.held, i));
+    }
+    step_begin();
+}
+
+static uint32_t step_operand(const struct head_operand *operand)
+{
+    struct head_operand *place = pl_vec_push(&step.operands);
+
+    PL_CHECK(place != NULL);
+    *place = *operand;
+    return (uint32_t)step.operands.count - 1;
+}
+
+/* What was kept apart for the step before may be spilled, but not results that are half made. */
+static void plan_begin(struct collective *c)
+{
+    head_spill_plan_begin(c->core);
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        if (c->outs[i].buffer != NULL) {
+            head_spill_keep_buffer(c->core, c->outs[i].buffer);
+        }
+    }
+}
+
+/* New memory, the caller's. */
+static struct head_buffer *fresh_buffer(struct collective *c, struct head_device *device,
+                                        const struct pl_box *frame, uint32_t dtype)
+{
+    uint64_t bytes = (uint64_t)pl_box_elements(frame) * pl_dtype_bytes(dtype);
+    struct head_buffer *buffer;
+
+    (void)head_spill_room(c->core, device, head_spill_rounded(bytes)); /* or it waits */
+    buffer = head_buffer_create(c->core, device, frame, dtype);
+    if (buffer != NULL) {
+        head_spill_keep_buffer(c->core, buffer);
+    }
+    if (buffer == NULL) {
+        c->failure = head_failure_create(
+            PLASMON_ELIMIT, c->task->id, c->client->id,
+            "the object table of device %u is full (%d objects); release some refs",
+            device->index, HEAD_SLOTS_MAX);
+    }
+    return buffer;
+}
+
+/* The same, until the launch uses it. */
+static struct head_buffer *step_buffer(struct collective *c, struct head_device *device,
+                                       const struct pl_box *frame, uint32_t dtype)
+{
+    struct head_buffer *buffer = fresh_buffer(c, device, frame, dtype);
+
+    if (buffer != NULL) {
+        struct head_buffer **held = pl_vec_push(&step.held);
+
+        PL_CHECK(held != NULL);
+        *held = buffer;
+    }
+    return buffer;
+}
+
+static void shift_to(struct head_piece *piece, const struct pl_box *from,
+                     const struct pl_box *to)
+{
+    for (uint32_t i = 0; i < from->ndim; i++) {
+        piece->shift[i] = to->start[i] - from->start[i];
+    }
+}
+
+/* Pieces that bring `from` to box `to` of an operand, which is `dst`. */
+static bool step_pieces(struct collective *c, const struct collective_part *from,
+                        const struct pl_box *to, struct head_buffer *dst, uint32_t operand)
+{
+    size_t first = step.pieces.count;
+
+    if (!head_move_pieces(c->core, from->array, &from->box, dst, operand, &step.pieces,
+                          &step.held, &c->failure)) {
+        return false;
+    }
+    for (size_t i = first; i < step.pieces.count; i++) {
+        shift_to(pl_vec_at(&step.pieces, i), &from->box, to);
+    }
+    return true;
+}
+
+static struct head_task *step_start(struct collective *c, struct head_device *device,
+                                    const char *function, const uint64_t *scalar)
+{
+    const Plasmon__V1__Task *task = c->task;
+    struct head_launch launch     = {
+            .kind          = function == NULL ? PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY
+                                              : PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
+            .device        = device,
+            .client        = c->client,
+            .id            = task->id,
+            .function      = function == NULL ? 0 : pl_hash_name(function),
+            .label         = task->label,
+            .operands      = step.operands.items,
+            .operand_count = step.operands.count,
+            .pieces        = step.pieces.items,
+            .piece_count   = step.pieces.count,
+            .scalars       = scalar,
+            .scalar_count  = function == NULL ? 0 : 1,
+            .retries_max   = function == NULL     ? 250
+                             : task->retries == 0 ? c->core->config.retries
+                                                  : task->retries - 1,
+            .submit_ns     = task->submit_ns != 0    ? task->submit_ns
+                             : c->core->tracing != 0 ? c->core->trace_ns
+                                                     : 0,
+            .group         = c->group,
+    };
+
+    return head_task_start(c->core, &launch);
+}
+
+/* `box` of the array is from now on what the task makes in the buffer. */
+static void makes(struct collective *c, struct head_task *task, struct head_array *array,
+                  const struct pl_box *box, struct head_buffer *buffer)
+{
+    struct head_tile *tile = head_tile_create(c->core, box);
+
+    head_instance_add(c->core, tile, buffer, box);
+    head_task_makes(c->core, task, tile);
+    head_array_set(c->core, array, box, tile);
+    head_tile_release(c->core, tile);
+}
+
+struct collective_part collective_part_of(const struct collective_part *whole,
+                                          const struct pl_box *part)
+{
+    struct collective_part out = {.array = whole->array, .box = *part};
+
+    for (uint32_t i = 0; i < part->ndim; i++) {
+        out.box.start[i] += whole->box.start[i];
+    }
+    return out;
+}
+
+/* ------------------------------------------------------------------------------------------------ copies */
+
+/*
+ * Where the result is made: in the buffer of what it takes the place of, if that lies here in one and nobody else needs it; else in new
+ * memory. Sets *out_fresh.
+ */
+static bool out_open(struct collective *c, struct collective_out *out, bool *out_fresh)
+{
+    const struct head_arg *arg = out->arg;
+
+    *out_fresh = false;
+    if (out->buffer != NULL) {
+        return true;
+    }
+    if (c->in_place && pl_view_dense(&arg->view)) {
+        out->buffer = head_move_common(arg->array, &arg->hull, out->device, true);
+    }
+    if (out->buffer != NULL) {
+        head_buffer_hold(out->buffer);
+        head_spill_keep_buffer(c->core, out->buffer);
+        return true;
+    }
+    *out_fresh  = true;
+    out->buffer = fresh_buffer(c, out->device, &out->made.box, arg->dtype);
+    return out->buffer != NULL;
+}
+
+bool collective_copy(struct collective *c, struct collective_out *out,
+                     const struct pl_box *cover, const struct collective_part *from,
+                     const struct pl_box *boxes, uint32_t count)
+{
+    struct head_operand operand;
+    struct head_task *task;
+    bool fresh;
+    bool ok = true;
+
+    plan_begin(c);
+    step_begin();
+    if (!out_open(c, out, &fresh)) {
+        return false;
+    }
+    operand         = head_operand_whole(out->buffer, fresh, true);
+    operand.consume = !fresh;
+    operand.box     = *cover;
+    (void)step_operand(&operand);
+    for (uint32_t i = 0; ok && i < count; i++) {
+        ok = step_pieces(c, &from[i], &boxes[i], out->buffer, 0);
+    }
+    if (ok) {
+        task = step_start(c, out->device, NULL, NULL);
+        if (!fresh) {
+            head_buffer_forget(c->core, out->buffer, cover, UINT64_MAX);
+            out->buffer->replica = false;
+        }
+        makes(c, task, out->made.array, cover, out->buffer);
+    }
+    step_end(c);
+    return ok;
+}
+
+/* ------------------------------------------------------------------------------------------------ reductions */
+
+struct reduction {
+    struct collective *c;
+    struct head_device *device;
+    uint32_t first;
+    bool direct;
+    const struct collective_part *to;
+    struct collective_part from[WIRE_COLLECTIVE_MAX];
+    struct head_buffer
+        *local[WIRE_COLLECTIVE_MAX];         /* in which it lies here; NULL: elsewhere */
+    struct pl_box slot[WIRE_COLLECTIVE_MAX]; /* of the landing, if not local */
+    struct head_buffer *landing;             /* the reduction's; NULL: none is needed */
+};
+
+/* Members from `first` on, round. */
+static uint32_t turn(const struct reduction *r, uint32_t i)
+{
+    return (r->first + i) % r->c->count;
+}
+
+/* What lies elsewhere comes to one buffer, side by side along the slowest dimension. */
+static bool land(struct reduction *r)
+{
+    struct collective *c = r->c;
+    struct pl_box frame  = collective_at_zero(&r->to->box);
+    int64_t rows         = frame.count[0];
+    struct head_operand operand;
+    bool ok = true;
+
+    frame.count[0] = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (r->local[i] == NULL) {
+            r->slot[i]          = collective_at_zero(&r->to->box);
+            r->slot[i].start[0] = frame.count[0];
+            frame.count[0] += rows;
+        }
+    }
+    if (frame.count[0] == 0) {
+        return true;
+    }
+    step_begin();
+    r->landing = fresh_buffer(c, r->device, &frame, r->to->array->shape.dtype);
+    if (r->landing == NULL) {
+        return false;
+    }
+    operand = head_operand_whole(r->landing, true, true);
+    (void)step_operand(&operand);
+    for (uint32_t k = 0; ok && k < c->count; k++) {
+        uint32_t i = turn(r, k);
+
+        ok = r->local[i] != NULL || step_pieces(c, &r->from[i], &r->slot[i], r->landing, 0);
+    }
+    if (ok) {
+        (void)step_start(c, r->device, NULL, NULL); /* the core owns it */
+    }
+    step_end(c);
+    return ok;
+}
+
+static struct head_operand reads(struct head_buffer *buffer, const struct pl_box *box)
+{
+    struct head_operand operand = head_operand_whole(buffer, false, false);
+
+    operand.box  = *box;
+    operand.view = pl_view_of_box(box);
+    return operand;
+}
+
+/* The member's values for the fold: where they are, in the landing, or in memory that the fold's pieces fill. */
+static bool add_member(struct reduction *r, uint32_t i)
+{
+    struct collective *c = r->c;
+    struct head_operand operand;
+
+    if (r->local[i] != NULL) {
+        operand = reads(r->local[i], &r->from[i].box);
+    } else if (!r->direct) {
+        operand = reads(r->landing, &r->slot[i]);
+    } else {
+        struct head_buffer *own =
+            step_buffer(c, r->device, &r->to->box, r->to->array->shape.dtype);
+
+        if (own == NULL) {
+            return false;
+        }
+        operand       = head_operand_whole(own, true, false);
+        operand.reads = false; /* its pieces do */
+    }
+    (void)step_operand(&operand);
+    return true;
+}
+
+/* The accumulator begins as member 0. */
+static bool fill_accumulator(struct reduction *r, struct head_buffer *accumulator)
+{
+    struct head_piece *piece;
+
+    if (r->direct || r->local[0] != NULL) {
+        return step_pieces(r->c, &r->from[0], &r->to->box, accumulator, 0);
+    }
+    piece = pl_vec_push(&step.pieces);
+    PL_CHECK(piece != NULL);
+    *piece = (struct head_piece){.src = r->landing, .box = r->slot[0]};
+    shift_to(piece, &r->slot[0], &r->to->box);
+    return true;
+}
+
+/* The fold's operands, in the order of the members, then its pieces, from `first` on. */
+static bool add_members(struct reduction *r, struct head_buffer *accumulator)
+{
+    struct head_operand operand = head_operand_whole(accumulator, true, true);
+    bool ok                     = true;
+
+    operand.mode = PLASMON__V1__MODE__MODE_INOUT;
+    (void)step_operand(&operand);
+    for (uint32_t i = 1; ok && i < r->c->count; i++) {
+        ok = add_member(r, i);
+    }
+    for (uint32_t k = 0; ok && k < r->c->count; k++) {
+        uint32_t i = turn(r, k);
+
+        if (i == 0) {
+            ok = fill_accumulator(r, accumulator);
+        } else if (r->direct && r->local[i] == NULL) {
+            struct head_operand *own = pl_vec_at(&step.operands, i);
+
+            ok = step_pieces(r->c, &r->from[i], &r->to->box, own->buffer, i);
+        }
+    }
+    return ok;
+}
+
+static struct head_task *fold(struct reduction *r, struct head_buffer *accumulator)
+{
+    uint64_t op            = r->c->op == COLLECTIVE_AVG ? COLLECTIVE_SUM : r->c->op;
+    struct head_task *task = NULL;
+
+    step_begin();
+    if (add_members(r, accumulator)) {
+        task = step_start(r->c, r->device, "fold", &op);
+    }
+    step_end(r->c);
+    return task;
+}
+
+/* A sum becomes the average, in a buffer of its own, so that doing it again begins from the sum. */
+static struct head_task *divide(struct reduction *r, struct head_buffer *sum,
+                                struct head_buffer *average)
+{
+    struct head_operand out = head_operand_whole(average, true, true);
+    struct head_operand in  = reads(sum, &r->to->box);
+    double factor           = 1.0 / r->c->count;
+    struct head_task *task;
+    uint64_t bits;
+
+    memcpy(&bits, &factor, sizeof(bits));
+    step_begin();
+    (void)step_operand(&out);
+    (void)step_operand(&in);
+    task = step_start(r->c, r->device, "multiply_scalar", &bits);
+    step_end(r->c);
+    return task;
+}
+
+/* The fold, and what follows it, into new memory. */
+static bool reduce_landed(struct reduction *r)
+{
+    struct collective *c = r->c;
+    uint32_t dtype       = r->to->array->shape.dtype;
+    struct head_buffer *accumulator, *average;
+    struct head_task *task;
+    bool ok = false;
+
+    accumulator = fresh_buffer(c, r->device, &r->to->box, dtype);
+    if (accumulator == NULL) {
+        return false;
+    }
+    task = fold(r, accumulator);
+    if (task == NULL) {
+        goto out_release;
+    }
+    if (c->op != COLLECTIVE_AVG) {
+        makes(c, task, r->to->array, &r->to->box, accumulator);
+        ok = true;
+        goto out_release;
+    }
+    average = fresh_buffer(c, r->device, &r->to->box, dtype);
+    if (average != NULL) {
+        makes(c, divide(r, accumulator, average), r->to->array, &r->to->box, average);
+        head_buffer_release(c->core, average);
+        ok = true;
+    }
+
+out_release:
+    head_buffer_release(c->core, accumulator);
+    return ok;
+}
+
+/* What of it lies in host memory only is brought here. */
+static bool find_member(struct reduction *r, uint32_t i, const struct pl_box *part)
+{
+    struct collective *c         = r->c;
+    struct collective_part *from = &r->from[i];
+
+    *from = collective_part_of(&c->ins[i], part);
+    head_spill_keep(c->core, from->array, &from->box, r->device);
+    if (!head_spill_bring(c->core, from->array, &from->box, r->device, &c->failure)) {
+        return false;
+    }
+    r->local[i] = head_move_common(from->array, &from->box, r->device, false);
+    return true;
+}
+
+bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
+                       const struct pl_box *part, const struct collective_part *to)
+{
+    struct reduction r = {
+        .c      = c,
+        .device = device,
+        .first  = first,
+        .to     = to,
+        .direct = part->ndim == 0 || collective_bytes(to) <= c->core->config.one_shot_bytes,
+    };
+    bool ok = true;
+
+    plan_begin(c);
+    for (uint32_t i = 0; ok && i < c->count; i++) {
+        ok = find_member(&r, i, part);
+    }
+    ok = ok && (r.direct || land(&r)) && reduce_landed(&r);
+    if (r.landing != NULL) {
+        head_buffer_release(c->core, r.landing); /* the launches use it */
+    }
+    return ok;
+}
