@@ -12,7 +12,8 @@
  * NO MEMORY. A worker whose next launch finds no memory says Starved and stays there. Then, in this order: replicas on that device
  * that nothing uses are dropped; frees on their way may do; tasks before it may finish and free something. Only when the
  * launch is the oldest unfinished one of the whole cluster - nothing is left that could free memory for it - it is told to fail.
- * (The oldest is never waiting for another launch, so there is always one that either runs or fails: nothing hangs.)
+ * (The oldest is never waiting for another launch, so there is always one that either runs or fails: nothing hangs. But a SEND by a
+ * pair is over when its RECV is; those two are the oldest together.)
  */
 #include "head/core_int.h"
 
@@ -302,12 +303,29 @@ void head_device_starved(struct head_core *core, struct head_device *device, uin
     }
 }
 
-void head_device_relieve(struct head_core *core)
+/* The oldest unfinished launch; or its other half, which was numbered next, if that has no memory. */
+static const struct head_task *oldest_starved(struct head_core *core)
 {
     const struct head_task *oldest =
         pl_list_first(&core->unfinished, struct head_task, order_link);
+    const struct head_task *next;
 
-    if (oldest == NULL || oldest->device->starved_seq != oldest->seq) {
+    if (oldest == NULL || oldest->device->starved_seq == oldest->seq) {
+        return oldest;
+    }
+    if (oldest->order_link.next == &core->unfinished) {
+        return NULL;
+    }
+    next = pl_container_of(oldest->order_link.next, struct head_task, order_link);
+    return next->order == oldest->order && next->device->starved_seq == next->seq ? next
+                                                                                  : NULL;
+}
+
+void head_device_relieve(struct head_core *core)
+{
+    const struct head_task *oldest = oldest_starved(core);
+
+    if (oldest == NULL) {
         return;
     }
     if (oldest->device->out_free.count > 0 || !oldest->device->connected) {

@@ -10,8 +10,8 @@
  * and closed when another one needs its place or its memory.
  *
  * BROKEN. Somebody reports trouble, both sides report that the same transfer is stuck (one side alone only waits for the other), or a
- * worker was restarted. Both are told. The receiver answers when nothing of the pair is on its device; what it still got by the pair it
- * has reported by then. Only then may the sender send the rest by the host route, whose chunk numbers each transfer has from the start: so
+ * worker was restarted. Both are told. The receiver answers when it is decided what it got by the pair, and all of that was reported.
+ * Only then may the sender send the rest by the host route, whose chunk numbers each transfer has from the start: so
  * nothing comes twice by two ways, and a transfer keeps its number whatever becomes of its pair.
  *
  * SENT. A sender's launch is over when the receiver's is, and hears of that from here: NCCL says that bytes are sent while they lie in
@@ -202,7 +202,7 @@ static void ends_take(struct head_core *core, const struct head_task *task)
 
 /* ---------------------------------------------------------------------------------------- broken */
 
-static void pair_quiet(struct head_pair *pair)
+static void pair_decided(struct head_pair *pair)
 {
     pair->state = HEAD_PAIR_CLOSED;
     tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_STAGED, pair->epoch, NULL);
@@ -228,7 +228,7 @@ static void pair_break(struct head_pair *pair, bool failed, const char *why)
     tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_BROKEN, pair->epoch, NULL);
     tell(pair, true, PLASMON__V1__PAIR_STATE__PAIR_BROKEN, pair->epoch, NULL);
     if (pair->dst->gone) {
-        pair_quiet(pair);
+        pair_decided(pair);
     }
 }
 
@@ -255,7 +255,7 @@ void head_pairs_restarted(struct head_core *core, struct head_device *device)
                  pair->epoch, NULL);
         }
         if (pair->state == HEAD_PAIR_BREAKING && pair->dst == device) {
-            pair_quiet(
+            pair_decided(
                 pair); /* the one that used it was fenced, and its last word was heard */
         } else if (pair->state == HEAD_PAIR_CLOSED && pair->src == device) {
             tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_STAGED, pair->epoch, NULL);
@@ -276,7 +276,7 @@ void head_pairs_gone(struct head_core *core, struct head_device *device)
             pair_break(pair, false, "a device is gone");
         }
         if (pair->state == HEAD_PAIR_BREAKING && pair->dst == device) {
-            pair_quiet(pair);
+            pair_decided(pair);
         }
     }
 }
@@ -315,9 +315,9 @@ void head_pair_report(struct head_core *core, struct head_device *device,
     case PLASMON__V1__PAIR_EVENT__PAIR_OPENED:
         pair->bytes[report->receives] = pl_max_u64(report->bytes, 1);
         break;
-    case PLASMON__V1__PAIR_EVENT__PAIR_QUIET:
+    case PLASMON__V1__PAIR_EVENT__PAIR_DECIDED:
         if (report->receives && pair->state == HEAD_PAIR_BREAKING) {
-            pair_quiet(pair);
+            pair_decided(pair);
         }
         break;
     case PLASMON__V1__PAIR_EVENT__PAIR_STALLED:

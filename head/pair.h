@@ -14,7 +14,7 @@ enum head_pair_state {
     HEAD_PAIR_OPENING,
     HEAD_PAIR_OPEN,
     HEAD_PAIR_CLOSING,
-    HEAD_PAIR_BREAKING, /* the receiver has not said that it is quiet */
+    HEAD_PAIR_BREAKING, /* the receiver has not said what came by it */
 };
 
 /* From one device to one other. There is one communicator at a time; each has its epoch. */

@@ -27,7 +27,7 @@ plasmon_status_t transfer_pairs_create(const struct transfer_pairs_config *confi
     pairs->news   = PL_VEC_INIT(struct transfer_pair_news);
     pl_list_init(&pairs->pairs);
     for (uint32_t i = 0; i < 2; i++) {
-        pairs->lanes[i].halves = PL_VEC_INIT(struct half);
+        transfer_lane_init(&pairs->lanes[i].on, i == 1);
     }
     status = pl_mutex_init(&pairs->lock, PL_RANK_LEAF);
     if (status != PLASMON_OK) {
@@ -118,8 +118,8 @@ static void pairs_reap(struct transfer_pairs *pairs)
     pl_list_for_each_safe(pos, next, &pairs->pairs) {
         struct pair *pair = pl_container_of(pos, struct pair, link);
 
-        if (pair->thread_over && pair->halves == 0 &&
-            (!pair->broken || pair->quiet_told || pairs->stop)) {
+        if (pair->thread_over && pair->on.halves == 0 &&
+            (!pair->on.broken || pair->quiet_told || pairs->stop)) {
             pl_list_remove(&pair->link);
             (void)pthread_join(pair->thread, NULL); /* it does nothing more */
             pl_free(pair);
@@ -142,7 +142,7 @@ void transfer_pairs_destroy(struct transfer_pairs *pairs)
         while (!pl_container_of(pos, struct pair, link)->thread_over) {
             pl_cond_wait(&pairs->changed, &pairs->lock);
         }
-        pl_container_of(pos, struct pair, link)->halves = 0;
+        pl_container_of(pos, struct pair, link)->on.halves = 0;
     }
     pl_mutex_unlock(&pairs->lock);
     pairs_reap(pairs);
@@ -151,7 +151,7 @@ void transfer_pairs_destroy(struct transfer_pairs *pairs)
     }
     lanes_finish(pairs);
     for (uint32_t i = 0; i < 2; i++) {
-        pl_vec_finish(&pairs->lanes[i].halves);
+        transfer_lane_finish(&pairs->lanes[i].on);
     }
     pl_vec_finish(&pairs->news);
     pl_cond_finish(&pairs->changed);
@@ -186,8 +186,8 @@ static struct pair *pair_find_locked(struct transfer_pairs *pairs,
     pl_list_for_each(pos, &pairs->pairs) {
         struct pair *pair = pl_container_of(pos, struct pair, link);
 
-        if (pair->key.peer == key->peer && pair->key.receives == key->receives &&
-            pair->key.epoch == key->epoch) {
+        if (pair->on.key.peer == key->peer && pair->on.key.receives == key->receives &&
+            pair->on.key.epoch == key->epoch) {
             return pair;
         }
     }
@@ -209,10 +209,9 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
     }
     pl_list_init(&pair->link);
     pair->pairs      = pairs;
-    pair->key        = *key;
+    pair->on         = (struct transfer_lane_pair){.key = *key, .uncertain = true};
     pair->remote     = remote;
     pair->timeout_ms = timeout_ms;
-    pair->uncertain  = true; /* until it is open */
     pair->has_id     = id != NULL;
     if (id != NULL) {
         memcpy(pair->id, id, sizeof(pair->id));
@@ -236,7 +235,7 @@ void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pai
 
     pl_mutex_lock(&pairs->lock);
     pair = pair_find_locked(pairs, key);
-    PL_CHECK(pair != NULL && pair->halves == 0);
+    PL_CHECK(pair != NULL && pair->on.halves == 0);
     pair->close_asked = true;
     pl_cond_broadcast(&pairs->changed);
     pl_mutex_unlock(&pairs->lock);
@@ -250,7 +249,7 @@ void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pai
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL);
     /* Before the abort begins: what ends from now on is not believed. */
-    pair->broken = true;
+    pair->on.broken = true;
     pl_cond_broadcast(&pairs->changed);
     pl_mutex_unlock(&pairs->lock);
 }
@@ -262,60 +261,60 @@ bool transfer_pair_room(struct transfer_pairs *pairs, bool receives)
     bool room;
 
     pl_mutex_lock(&pairs->lock);
-    room = pairs->lanes[receives].running < TRANSFER_PAIR_DEPTH;
+    room = pairs->lanes[receives].on.running < TRANSFER_PAIR_DEPTH;
     pl_mutex_unlock(&pairs->lock);
     return room;
 }
 
-/* On its lane, and the word behind it. Not well: the pair is in trouble, and the word still comes. */
+/* On its lane. Not well: the pair is in trouble, and the word behind it still comes. */
 static plasmon_status_t operation_put(struct transfer_pairs *pairs, struct pair *pair,
-                                      const struct half *half, struct pl_err *err)
+                                      const struct transfer_half *half, struct pl_err *err)
 {
-    uint32_t index          = half->half.key.receives;
-    struct lane *lane       = &pairs->lanes[index];
-    plasmon_status_t status = pl_fault_point("pair.move")
-                                  ? pl_err_set(err, PLASMON_EDEVICE, "a fault point")
-                                  : device_comm_move(pair->comm, lane->stream,
-                                                     half->half.ptr, half->half.bytes, err);
+    struct lane *lane = &pairs->lanes[half->key.receives];
+    plasmon_status_t status =
+        pl_fault_point("pair.move")
+            ? pl_err_set(err, PLASMON_EDEVICE, "a fault point")
+            : device_comm_move(pair->comm, lane->stream, half->ptr, half->bytes, err);
 
-    if (status == PLASMON_OK && index == 1) {
-        transfer_count(pairs->config.counters, TRANSFER_NCCL, half->half.bytes);
+    if (status == PLASMON_OK && half->key.receives) {
+        transfer_count(pairs->config.counters, TRANSFER_NCCL, half->bytes);
     }
     return status;
 }
 
-/* Its launch: waits, and says that its chunks of the ring were taken. They are the host route's, and it skips them. */
+/*
+ * Its launch: waits, and says that its chunks of the ring were taken. They are the host route's, and it skips them. `passed` comes after that:
+ * what is staged behind it must not move the ring's word before it does, or the word would go back.
+ */
 static plasmon_status_t launch_put(struct transfer_pairs *pairs,
-                                   struct device_stream *stream, const struct half *half)
+                                   struct device_stream *stream,
+                                   const struct transfer_half *half, uint64_t number)
 {
-    uint32_t index = half->half.key.receives;
+    bool receives = half->key.receives;
     plasmon_status_t status =
-        device_wait(stream, &pairs->words->over[index].value, half->number);
+        device_wait(stream, &pairs->words->over[receives].value, number);
 
-    return status == PLASMON_OK && index == 1
-               ? device_signal(stream, &pairs->config.timeline->stage_taken.value,
-                               half->half.first_chunk + transfer_chunks(half->half.bytes))
+    if (status == PLASMON_OK && receives) {
+        status = device_signal(stream, &pairs->config.timeline->stage_taken.value,
+                               half->first_chunk + transfer_chunks(half->bytes));
+    }
+    return status == PLASMON_OK && receives
+               ? device_signal(stream, &pairs->words->passed.value, number)
                : status;
 }
 
-static void half_add_locked(struct transfer_pairs *pairs, const struct half *half,
+static void half_add_locked(struct transfer_pairs *pairs, struct pair *pair,
+                            const struct transfer_half *half, uint64_t number,
                             plasmon_status_t status, const char *text)
 {
-    struct lane *lane              = &pairs->lanes[half->half.key.receives];
-    struct pair *pair              = half->pair;
+    struct transfer_lane *lane     = &pairs->lanes[half->key.receives].on;
     struct transfer_pair_news news = {.event = TRANSFER_PAIR_TROUBLE};
-    struct half *place             = pl_vec_push(&lane->halves);
 
-    PL_CHECK(place != NULL); /* its launch would wait for ever */
-    *place = *half;
-    pair->halves++;
-    pair->uncertain |= half->state == HALF_RUNNING && status != PLASMON_OK;
-    if (half->state == HALF_RUNNING) {
-        pair->running++;
-        lane->running++;
-    }
-    if (status != PLASMON_OK && !pair->trouble_told) {
-        pair->trouble_told = true;
+    /* Without memory its launch would wait for ever. */
+    PL_CHECK(transfer_lane_add(lane, &pair->on, half, number, half->with_bytes));
+    pair->on.uncertain |= half->with_bytes && status != PLASMON_OK;
+    if (status != PLASMON_OK && !pair->on.doubted) {
+        pair->on.doubted = true;
         (void)snprintf(news.text, sizeof(news.text), "%.199s", text);
         pair_tell_locked(pair, &news);
     }
@@ -324,78 +323,70 @@ static void half_add_locked(struct transfer_pairs *pairs, const struct half *hal
 
 plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
                                     struct device_stream *stream,
-                                    const struct transfer_half *asked)
+                                    const struct transfer_half *half)
 {
-    struct lane *lane       = &pairs->lanes[asked->key.receives];
-    struct half half        = {.half = *asked, .state = HALF_ENDED};
+    struct lane *lane       = &pairs->lanes[half->key.receives];
     struct pl_err err       = {.status = PLASMON_OK};
     plasmon_status_t status = PLASMON_OK, moved = PLASMON_OK;
+    struct pair *pair;
+    uint64_t number;
 
     pl_mutex_lock(&pairs->lock);
-    half.pair = pair_find_locked(pairs, &asked->key);
+    pair   = pair_find_locked(pairs, &half->key);
+    number = transfer_lane_number(&lane->on);
     pl_mutex_unlock(&pairs->lock);
-    PL_CHECK(half.pair != NULL);
-    half.number = ++lane->numbers;
-    if (asked->with_bytes) {
+    PL_CHECK(pair != NULL);
+    if (half->with_bytes) {
         /* The pair's comm is ours: it is taken away only after a break or a close, which come by the same lock as this call. */
-        moved  = operation_put(pairs, half.pair, &half, &err);
-        status = device_signal(lane->stream, &pairs->words->done[asked->key.receives].value,
-                               half.number);
-        half.state = HALF_RUNNING;
+        moved  = operation_put(pairs, pair, half, &err);
+        status = device_signal(lane->stream, &pairs->words->done[half->key.receives].value,
+                               number);
     } else {
         moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "half of a transfer failed");
     }
     if (status == PLASMON_OK) {
-        status = launch_put(pairs, stream, &half);
+        status = launch_put(pairs, stream, half, number);
     }
     pl_mutex_lock(&pairs->lock);
-    half_add_locked(pairs, &half, moved, err.text);
+    half_add_locked(pairs, pair, half, number, moved, err.text);
     pl_mutex_unlock(&pairs->lock);
     return status;
 }
 
-/* Its turn has come: the front of the lane. *out_half is it. */
-static bool staged_next_locked(struct lane *lane, struct transfer_half *out_half)
-{
-    struct half *half = lane->halves.count > 0 ? pl_vec_at(&lane->halves, 0) : NULL;
-
-    if (half == NULL || half->state != HALF_WAITING) {
-        return false;
-    }
-    half->state  = HALF_STAGING;
-    half->staged = lane->staged_numbers + 1;
-    *out_half    = half->half;
-    return true;
-}
+/* ------------------------------------------------------------------------------------------------ the host route */
 
 /*
  * One after the other, in the order of numbers: a ring is emptied in order, and what waits for its turn in a stream must not hold up what has a
- * smaller number. What is before a receive in our ring, by whichever route, is waited for.
+ * smaller number. What is before a receive in our ring is waited for: `taken` has come there by whichever route, and `passed` says
+ * that no launch's stream is still to write it for what was before.
  */
 static plasmon_status_t half_stage(struct transfer_pairs *pairs, uint32_t index)
 {
     struct lane *lane       = &pairs->lanes[index];
     plasmon_status_t status = PLASMON_OK;
-    struct transfer_half half;
+    struct transfer_lane_half half;
     bool found;
 
     pl_mutex_lock(&pairs->lock);
-    found = staged_next_locked(lane, &half);
+    found = transfer_lane_stage_next(&lane->on, &half);
     pl_cond_broadcast(&pairs->changed);
     pl_mutex_unlock(&pairs->lock);
     if (!found) {
         return PLASMON_OK;
     }
-    if (index == 1 && half.first_chunk > 0) {
+    if (index == 1) {
+        status = device_wait(lane->staged, &pairs->words->passed.value, half.number - 1);
+    }
+    if (status == PLASMON_OK && index == 1) {
         status = device_wait(lane->staged, &pairs->config.timeline->stage_taken.value,
-                             half.first_chunk);
+                             half.half.first_chunk);
     }
     if (status == PLASMON_OK) {
-        status = pairs->config.stage(pairs->config.user, lane->staged, &half);
+        status = pairs->config.stage(pairs->config.user, lane->staged, &half.half);
     }
     return status == PLASMON_OK
                ? device_signal(lane->staged, &pairs->words->staged[index].value,
-                               ++lane->staged_numbers)
+                               half.staged)
                : status;
 }
 
@@ -410,18 +401,17 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
                                      const struct transfer_pair_key *key,
                                      uint64_t *out_first)
 {
-    struct lane *lane = &pairs->lanes[key->receives];
+    struct transfer_lane *lane = &pairs->lanes[key->receives].on;
+    struct pair *pair;
 
     *out_first = 0;
     pl_mutex_lock(&pairs->lock);
-    for (size_t i = 0; i < lane->halves.count; i++) {
-        struct half *half = pl_vec_at(&lane->halves, i);
-
-        if (half->state == HALF_ENDED && !half->sent && half->half.key.peer == key->peer &&
-            half->half.key.epoch == key->epoch) {
-            half->state = HALF_WAITING;
-            *out_first  = *out_first == 0 ? half->half.seq : *out_first;
-        }
+    pair = pair_find_locked(pairs, key);
+    if (pair != NULL &&
+        pair->on.broken) { /* else it never carried anything, or carries nothing */
+        *out_first = transfer_lane_first_lost(lane, &pair->on);
+        transfer_lane_stage(lane, &pair->on);
+        pl_cond_broadcast(&pairs->changed);
     }
     pl_mutex_unlock(&pairs->lock);
     return transfer_pairs_stage_next(pairs);
@@ -429,27 +419,18 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
 
 bool transfer_pairs_settled(struct transfer_pairs *pairs, bool receives)
 {
-    const struct lane *lane = &pairs->lanes[receives];
-    bool settled            = true;
+    bool settled;
 
     pl_mutex_lock(&pairs->lock);
-    for (size_t i = 0; i < lane->halves.count; i++) {
-        settled &= ((struct half *)pl_vec_at(&lane->halves, i))->state != HALF_WAITING;
-    }
+    settled = transfer_lane_settled(&pairs->lanes[receives].on);
     pl_mutex_unlock(&pairs->lock);
     return settled;
 }
 
 void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq)
 {
-    struct lane *lane = &pairs->lanes[0];
-
     pl_mutex_lock(&pairs->lock);
-    for (size_t i = 0; i < lane->halves.count; i++) {
-        struct half *half = pl_vec_at(&lane->halves, i);
-
-        half->sent |= half->half.seq == seq;
-    }
+    transfer_lane_sent(&pairs->lanes[0].on, seq);
     pl_cond_broadcast(&pairs->changed);
     pl_mutex_unlock(&pairs->lock);
 }

@@ -10,9 +10,11 @@
  * the order of launches. Between it and the launch's stream stands the watcher, because an operation that is aborted ends as if all were
  * well: what it wrote is believed only when the pair is not broken then.
  *
- * A PAIR BREAKS when somebody says so (transfer_pair_break): its communicator is aborted by the pair's own thread, its operations end,
- * and once none is left that is told (QUIET). Transfers that were under way go by the host route then (transfer_pair_stage), on streams
- * of their own; their launches notice a delay. Halves that failed are enqueued without bytes: they hold their place until the pair is broken.
+ * A PAIR BREAKS when somebody says so (transfer_pair_break): from then on nothing comes by it any more. Its communicator is aborted by the pair's
+ * own thread. Transfers that were under way go by the host route (transfer_pair_stage), on streams of their own, each when its operation has
+ * ended and all before it is over (lane.h); their launches notice a delay. Halves that failed are enqueued without bytes: they hold their place
+ * until the pair is broken. When the communicator is gone and none of its operations is left, that is told (QUIET), and the pair may be
+ * opened anew.
  *
  * A SEND IS OVER when the other half is (transfer_pair_sent): NCCL says it earlier, when the bytes lie in a buffer of the receiver that would be
  * lost with it.
@@ -64,7 +66,7 @@ enum transfer_pair_event {
     TRANSFER_PAIR_MADE,   /* id: for the receiver */
     TRANSFER_PAIR_OPENED, /* or not: status, text; then it is quiet */
     TRANSFER_PAIR_CLOSED,
-    TRANSFER_PAIR_QUIET,   /* broken, and nothing of it is on the device */
+    TRANSFER_PAIR_QUIET,   /* broken, and nothing is left of it */
     TRANSFER_PAIR_STALLED, /* first_chunk: that transfer takes too long */
     TRANSFER_PAIR_TROUBLE, /* text: it should be broken */
     TRANSFER_PAIR_TURN,    /* transfer_pairs_stage_next() has something to do */
@@ -106,15 +108,15 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
                                     struct device_stream *stream,
                                     const struct transfer_half *half) PL_MUST_CHECK;
 /*
- * It is quiet, and the other side knows: what was under way goes by the host route.
- * @param out_first  the first launch that does; 0: none. Those before it are over.
+ * It is broken, and the other side knows, or will be told: what did not come by it goes by the host route.
+ * @param out_first  the first launch that does; 0: none.
  */
 plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
                                      const struct transfer_pair_key *key,
                                      uint64_t *out_first) PL_MUST_CHECK;
 /* After news: what of that waited for its turn, and has it now. */
 plasmon_status_t transfer_pairs_stage_next(struct transfer_pairs *pairs) PL_MUST_CHECK;
-/* Nothing of that lane waits for such a turn. Until then no half may be enqueued by the host route: it would come before. */
+/* Nothing of that lane has yet to have such a turn. Until then no half may be enqueued: it would come before. */
 bool transfer_pairs_settled(struct transfer_pairs *pairs, bool receives);
 /* The other half of launch seq, a SEND of ours, is over. */
 void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq);

@@ -1,4 +1,4 @@
-/* Inside of the nccl route: a pair, a half under way, and who looks after them. */
+/* Inside of the nccl route: pairs, lanes, and who looks after them. */
 #ifndef TRANSFER_PAIR_INT_H
 #define TRANSFER_PAIR_INT_H
 
@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/vec.h"
+#include "transfer/lane.h"
 #include "transfer/pair.h"
 
 #define PAIR_STALL_NS    UINT64_C(2000000000)
@@ -18,7 +19,6 @@
 struct pair {
     struct pl_list link; /* pairs->pairs; by the worker's lock and pairs->lock */
     struct transfer_pairs *pairs;
-    struct transfer_pair_key key;
     bool remote;
     bool has_id;
     uint8_t id[DEVICE_COMM_ID_BYTES];
@@ -26,53 +26,28 @@ struct pair {
     pthread_t thread;
 
     /* pairs->lock */
-    struct device_comm *comm; /* open, and not being ended */
-    bool broken;
+    struct transfer_lane_pair on; /* what its halves know of it */
+    struct device_comm *comm;     /* open, and not being ended */
     bool close_asked;
-    bool
-        uncertain; /* an operation may come to its lane late: only the abort's return ends that */
-    bool trouble_told;
     bool quiet_told;
     bool thread_over;
     uint64_t abort_since_ns; /* 0: no abort is going on */
-    uint32_t running;        /* operations on the lane */
-    uint32_t halves;         /* that name it */
-};
-
-enum half_state {
-    HALF_RUNNING, /* its operation is on the lane */
-    HALF_ENDED,   /* it is not any more, or never was */
-    HALF_WAITING, /* it is to go by the host route, when all before it on its lane is over */
-    HALF_STAGING, /* it does */
-    HALF_OVER,
-};
-struct half {
-    struct transfer_half half;
-    struct pair *pair;
-    uint64_t number; /* of its lane: what `over` must reach */
-    uint64_t staged; /* of its lane: what the word `staged` must reach */
-    enum half_state state;
-    bool well; /* ended, and the pair was whole */
-    bool sent; /* the other half is over */
-    bool stall_told;
-    uint64_t first_ns; /* when it was first of its lane; 0: not yet */
 };
 
 /* All sends, or all receives. */
 struct lane {
-    struct device_stream *stream;
+    struct transfer_lane on;      /* pairs->lock */
+    struct device_stream *stream; /* of operations */
     struct device_stream *staged; /* for the host route */
-    uint64_t numbers;             /* worker's lock */
-    uint64_t staged_numbers;      /* worker's lock */
-    struct pl_vec halves;         /* struct half, in order; pairs->lock */
-    uint32_t running;             /* pairs->lock */
 };
 
-/* Registered with the device. done and staged are the device's, over is the watcher's. */
+/* Registered with the device. All are the device's but `over`, which is the watcher's. */
 struct pair_words {
     struct store_word done[2];
     struct store_word staged[2];
     struct store_word over[2];
+    struct store_word
+        passed; /* receives whose launch's stream has moved the ring's words */
 };
 
 struct transfer_pairs {

@@ -21,7 +21,7 @@ void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news)
     uint64_t one                     = 1;
 
     PL_CHECK(place != NULL); /* news that is lost would stop the worker's queue for ever */
-    news->key = pair->key;
+    news->key = pair->on.key;
     *place    = *news;
     if (write(pair->pairs->config.notify_fd, &one, sizeof(one)) < 0) {
         pl_debug("pair", "eventfd: %s", strerror(errno)); /* full: it is raised */
@@ -40,7 +40,7 @@ static bool given_up(struct pair *pair)
     bool up;
 
     pl_mutex_lock(&pair->pairs->lock);
-    up = pair->broken || pair->pairs->stop;
+    up = pair->on.broken || pair->pairs->stop;
     pl_mutex_unlock(&pair->pairs->lock);
     return up;
 }
@@ -56,12 +56,12 @@ static plasmon_status_t wait_until_open(struct pair *pair, struct device_comm *c
         if (given_up(pair)) {
             return pl_err_set(err, PLASMON_ECANCELLED, "given up");
         }
-        if (pair->key.receives && pl_now_ns() > until_ns) {
+        if (pair->on.key.receives && pl_now_ns() > until_ns) {
             return pl_err_set(
                 err, PLASMON_ETIMEDOUT,
                 "device %u did not answer within %u ms: is its network address "
                 "reachable from here, and all ports?",
-                pair->key.peer, pair->timeout_ms);
+                pair->on.key.peer, pair->timeout_ms);
         }
         (void)nanosleep(&nap, NULL); /* cut short is as good */
         status = device_comm_poll(comm, err);
@@ -73,7 +73,7 @@ static plasmon_status_t pair_open(struct pair *pair, struct device_comm **out_co
                                   struct pl_err *err)
 {
     struct transfer_pairs *pairs     = pair->pairs;
-    struct device_comm_config config = {.rank    = pair->key.receives,
+    struct device_comm_config config = {.rank    = pair->on.key.receives,
                                         .remote  = pair->remote,
                                         .address = pairs->config.address};
     struct transfer_pair_news made   = {.event = TRANSFER_PAIR_MADE};
@@ -91,8 +91,9 @@ static plasmon_status_t pair_open(struct pair *pair, struct device_comm **out_co
         status = pl_err_set(err, PLASMON_EDEVICE, "a fault point");
     }
     if (status == PLASMON_OK) {
-        status = device_comm_open(pairs->config.device, &config, pair->id,
-                                  pairs->lanes[pair->key.receives].stream, out_comm, err);
+        status =
+            device_comm_open(pairs->config.device, &config, pair->id,
+                             pairs->lanes[pair->on.key.receives].stream, out_comm, err);
     }
     return status == PLASMON_OK ? wait_until_open(pair, *out_comm, err) : status;
 }
@@ -115,10 +116,10 @@ static bool pair_wait(struct pair *pair)
     bool close;
 
     pl_mutex_lock(&pairs->lock);
-    while (!pair->broken && !pair->close_asked && !pairs->stop) {
+    while (!pair->on.broken && !pair->close_asked && !pairs->stop) {
         pl_cond_wait(&pairs->changed, &pairs->lock);
     }
-    close      = pair->close_asked && !pair->broken && !pairs->stop;
+    close      = pair->close_asked && !pair->on.broken && !pairs->stop;
     pair->comm = NULL; /* nobody else uses it from here on */
     pl_mutex_unlock(&pairs->lock);
     return close;
@@ -128,6 +129,7 @@ static void pair_over(struct pair *pair)
 {
     pl_mutex_lock(&pair->pairs->lock);
     pair->thread_over = true;
+    pair->on.aborted  = true;
     pl_cond_broadcast(&pair->pairs->changed);
     pl_mutex_unlock(&pair->pairs->lock);
 }
@@ -150,8 +152,8 @@ void *pair_run(void *user)
     }
     opened.bytes = device_comm_bytes(comm);
     pl_mutex_lock(&pair->pairs->lock);
-    pair->comm      = comm;
-    pair->uncertain = false;
+    pair->comm         = comm;
+    pair->on.uncertain = false;
     pair_tell_locked(pair, &opened);
     pl_mutex_unlock(&pair->pairs->lock);
 

@@ -26,18 +26,20 @@ static void trouble_locked(struct pair *pair, const char *text)
 {
     struct transfer_pair_news news = {.event = TRANSFER_PAIR_TROUBLE};
 
-    if (!pair->trouble_told && !pair->broken) {
-        pair->trouble_told = true;
+    if (!pair->on.doubted && !pair->on.broken) {
+        pair->on.doubted = true;
         (void)snprintf(news.text, sizeof(news.text), "%.199s", text);
         pair_tell_locked(pair, &news);
     }
 }
 
-static bool whole_locked(struct pair *pair)
+static bool whole_locked(void *user, struct transfer_lane_pair *on)
 {
+    struct pair *pair = pl_container_of(on, struct pair, on);
     struct pl_err err = {.status = PLASMON_OK};
 
-    if (pair->broken || pair->comm == NULL || pair->trouble_told) {
+    (void)user;
+    if (pair->on.broken || pair->comm == NULL || pair->on.doubted) {
         return false;
     }
     if (device_comm_check(pair->comm, &err) != PLASMON_OK) {
@@ -47,7 +49,8 @@ static bool whole_locked(struct pair *pair)
     return true;
 }
 
-static void stall_locked(struct transfer_pairs *pairs, struct half *half, uint64_t now_ns)
+static void stall_locked(struct transfer_pairs *pairs, struct transfer_lane_half *half,
+                         uint64_t now_ns)
 {
     struct transfer_pair_news news = {.event       = TRANSFER_PAIR_STALLED,
                                       .first_chunk = half->half.first_chunk};
@@ -60,75 +63,40 @@ static void stall_locked(struct transfer_pairs *pairs, struct half *half, uint64
     if (!half->stall_told && !half->pair->broken &&
         now_ns - half->first_ns > limit_ns + half->half.bytes) { /* a second a GB */
         half->stall_told = true;
-        pair_tell_locked(half->pair, &news);
+        pair_tell_locked(pl_container_of(half->pair, struct pair, on), &news);
     }
-}
-
-/* One step of one half; true: it moved. */
-static bool half_step_locked(struct transfer_pairs *pairs, struct lane *lane,
-                             struct half *half, uint64_t done, uint64_t staged)
-{
-    enum half_state before = half->state;
-
-    (void)pairs;
-    if (half->state == HALF_RUNNING && done >= half->number) {
-        half->state = HALF_ENDED;
-        half->well  = whole_locked(half->pair);
-        half->pair->running--;
-        lane->running--;
-    }
-    if (half->state == HALF_ENDED &&
-        (half->sent || (half->well && half->half.key.receives))) {
-        half->state = HALF_OVER;
-    }
-    if (half->state == HALF_STAGING && staged >= half->staged) {
-        half->state = HALF_OVER;
-    }
-    return half->state != before;
 }
 
 /* Launches' streams wait in order, so the word says how many at the front are over. */
 static void lane_pop_locked(struct transfer_pairs *pairs, uint32_t index)
 {
-    struct lane *lane  = &pairs->lanes[index];
-    struct half *items = lane->halves.items;
-    uint64_t *over     = &pairs->words->over[index].value;
-    size_t count       = 0;
+    struct transfer_lane *lane = &pairs->lanes[index].on;
+    uint64_t *over             = &pairs->words->over[index].value;
+    uint64_t number            = transfer_lane_pop(lane);
 
-    while (count < lane->halves.count && items[count].state == HALF_OVER) {
-        items[count].pair->halves--;
-        count++;
+    if (number != 0) {
+        /* Release: what was received is there before the word. */
+        __atomic_store_n(over, number, __ATOMIC_RELEASE);
+        device_word_wake(over);
     }
-    if (count == 0) {
-        return;
-    }
-    /* Release: what was received is there before the word. */
-    __atomic_store_n(over, items[count - 1].number, __ATOMIC_RELEASE);
-    device_word_wake(over);
-    lane->halves.count -= count;
-    memmove(items, items + count, lane->halves.count * sizeof(*items));
-    if (lane->halves.count > 0 && items[0].state == HALF_WAITING) {
-        struct transfer_pair_news turn = {.event = TRANSFER_PAIR_TURN};
+    if (transfer_lane_turn(lane)) {
+        const struct transfer_lane_half *front = pl_vec_at(&lane->halves, 0);
+        struct transfer_pair_news turn         = {.event = TRANSFER_PAIR_TURN};
 
-        pair_tell_locked(items[0].pair, &turn);
+        pair_tell_locked(pl_container_of(front->pair, struct pair, on), &turn);
     }
 }
 
 static bool lane_look_locked(struct transfer_pairs *pairs, uint32_t index, uint64_t now_ns)
 {
-    struct lane *lane = &pairs->lanes[index];
-    uint64_t done     = word_of(&pairs->words->done[index]);
-    uint64_t staged   = word_of(&pairs->words->staged[index]);
-    bool first = true, moved = false;
+    struct transfer_lane *lane = &pairs->lanes[index].on;
+    bool moved =
+        transfer_lane_look(lane, word_of(&pairs->words->done[index]),
+                           word_of(&pairs->words->staged[index]), whole_locked, NULL);
+    struct transfer_lane_half *first = transfer_lane_first_running(lane);
 
-    for (size_t i = 0; i < lane->halves.count; i++) {
-        struct half *half = pl_vec_at(&lane->halves, i);
-
-        moved |= half_step_locked(pairs, lane, half, done, staged);
-        if (half->state == HALF_RUNNING && first) {
-            stall_locked(pairs, half, now_ns);
-            first = false;
-        }
+    if (first != NULL) {
+        stall_locked(pairs, first, now_ns);
     }
     lane_pop_locked(pairs, index);
     return moved;
@@ -149,7 +117,7 @@ static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
     bool away = now_ns - pairs->looked_ns > AWAY_NS;
 
     pairs->looked_ns = now_ns;
-    if (away || pairs->lanes[0].halves.count + pairs->lanes[1].halves.count == 0) {
+    if (away || pairs->lanes[0].on.halves.count + pairs->lanes[1].on.halves.count == 0) {
         pairs->collected_ns = now_ns;
     } else if (now_ns > pairs->collected_ns + stuck_ns(pairs)) {
         pairs->collected_ns = now_ns; /* said once each time */
@@ -169,35 +137,21 @@ static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t
     pl_list_for_each(pos, &pairs->pairs) {
         struct pair *pair = pl_container_of(pos, struct pair, link);
 
-        if (check && pair->running > 0) {
-            (void)whole_locked(pair); /* says itself what is wrong */
+        if (check && pair->on.running > 0) {
+            (void)whole_locked(NULL, &pair->on); /* says itself what is wrong */
         }
-        if (pair->broken && !pair->quiet_told && pair->running == 0 &&
-            (pair->thread_over || (pair->abort_since_ns != 0 && !pair->uncertain))) {
+        if (pair->on.broken && !pair->quiet_told && pair->on.running == 0 &&
+            pair->thread_over) {
             pair->quiet_told = true;
             pair_tell_locked(pair, &quiet);
         }
         if (pair->abort_since_ns != 0 && now_ns > pair->abort_since_ns + stuck_ns(pairs)) {
             (void)snprintf(text, sizeof(text),
                            "the communicator with device %u cannot be aborted",
-                           pair->key.peer);
+                           pair->on.key.peer);
             pairs->config.stuck(pairs->config.user, text);
         }
     }
-}
-
-static bool busy_locked(const struct transfer_pairs *pairs)
-{
-    for (uint32_t i = 0; i < 2; i++) {
-        for (size_t k = 0; k < pairs->lanes[i].halves.count; k++) {
-            const struct half *half = pl_vec_at(&pairs->lanes[i].halves, k);
-
-            if (half->state == HALF_RUNNING || half->state == HALF_STAGING) {
-                return true;
-            }
-        }
-    }
-    return false;
 }
 
 /* Short at first: transfers of a few KiB are over in some microseconds. */
@@ -231,7 +185,8 @@ void *pair_watch_run(void *user)
         pairs_look_locked(pairs, check, now_ns);
         worker_look_locked(pairs, now_ns);
         looks = moved ? 0 : looks + 1;
-        if (busy_locked(pairs)) {
+        if (transfer_lane_busy(&pairs->lanes[0].on) ||
+            transfer_lane_busy(&pairs->lanes[1].on)) {
             pl_mutex_unlock(&pairs->lock);
             pause_between(looks);
             pl_mutex_lock(&pairs->lock);

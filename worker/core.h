@@ -182,16 +182,16 @@ struct worker_ops {
                                     uint64_t bytes);
     /*
      * Pairs; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. abort:
-     * .._quiet() comes. room: one more may be moved. move: enqueue our half, and on `stream` what waits until it is over. stage: what of
-     * the pair is under way goes by the host route, from launch *out_first on (0: nothing is); what is before it is over. sent: the
-     * other half of that launch is over.
+     * mark it as broken, so that nothing more comes by it, and end it; .._quiet() comes. room: one more may be moved. move: enqueue our
+     * half, and on `stream` what waits until it is over. stage: it is broken, and what did not come by it goes by the host route:
+     * *out_first is the first launch of those (0: none). sent: the other half of that launch is over.
      */
     plasmon_status_t (*pair_open)(void *user, const struct worker_pair_key *key,
                                   bool remote, const uint8_t *id);
     void (*pair_close)(void *user, const struct worker_pair_key *key);
     void (*pair_abort)(void *user, const struct worker_pair_key *key);
     bool (*pair_room)(void *user, bool receives);
-    /* false: a half by the host route must wait until all of what pair_stage() began has its turn. */
+    /* false: no half may be enqueued until all halves of broken pairs have had their turn. */
     bool (*pair_settled)(void *user, bool receives);
     plasmon_status_t (*pair_move)(void *user, uint32_t stream,
                                   const struct worker_half *half);

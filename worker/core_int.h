@@ -211,10 +211,10 @@ struct worker_comm {
     enum worker_pair_state state;
     uint64_t id_epoch; /* whose id this is */
     uint8_t id[WIRE_PAIR_ID_BYTES];
-    uint64_t broken;      /* every epoch up to this one is */
-    uint64_t staged;      /* ... and what was to go by those goes by the host route */
-    uint64_t quiet_after; /* 0, or a receive: when it is done, the head is told that ... */
-    uint64_t quiet;       /* ... this epoch is quiet */
+    uint64_t broken; /* every epoch up to this one is */
+    uint64_t staged; /* ... and what was to go by those goes by the host route */
+    uint64_t
+        decided_after; /* 0, or of receives: when this one is done, the head is told that it is decided what came by `staged` */
 };
 
 struct worker_core {
@@ -378,6 +378,8 @@ uint32_t worker_host_device_of(const struct worker_core *core,
 uint64_t worker_stream_word(const struct worker_core *core, uint32_t stream);
 bool worker_stream_idle(const struct worker_core *core, uint32_t stream);
 bool worker_streams_quiet(const struct worker_core *core); /* everything enqueued is over */
+bool worker_front_quiet(
+    struct worker_core *core); /* it is; if not, the front waits for that */
 uint32_t worker_stream_choose(struct worker_core *core,
                               struct worker_launch *launch); /* once; then the same */
 /* Enqueue waits and joins for everything in `after`. True: nothing was needed. */

@@ -8,10 +8,11 @@
  *                 operation goes on the lane at once. So lanes are filled in the one order, and wait for nothing but the other side's
  *                 operation with the same number
  *
- * BROKEN, STAGED. The head says that a pair is broken, on both sides. Each aborts; when nothing of the pair is left on the device it is
- * quiet, and halves go by the host route: on the receiver's side then, on the sender's when the head says so, which has heard by then what the
- * receiver still got by the pair. Halves of it that are not enqueued yet wait at the front meanwhile. Whatever is said of an epoch holds for
- * earlier ones, too: there is a next one only when the one before is over.
+ * BROKEN, DECIDED, STAGED. The head says that a pair is broken, on both sides. Each marks it, and aborts. From the mark on a receiver knows what
+ * came by the pair: the rest goes by the host route, each half when its operation has left the device (transfer/lane.h). It reports that when it
+ * has reported all that came; then the head tells the sender, whose halves go that way likewise. Nobody waits until nothing of the pair is
+ * on a device, but for the next OPEN, which finds the whole device so. Halves that are not enqueued yet wait at the front
+ * meanwhile. Whatever is said of an epoch holds for earlier ones, too: there is a next one only when the one before is over.
  *
  * A worker that was restarted has no pair. The head tells it which are broken before it sends launches that name them.
  */
@@ -98,12 +99,14 @@ static void report(struct worker_core *core, const struct worker_pair_key *key,
 
 /* ------------------------------------------------------------------------------------------------ the end of a pair */
 
-/* The first launch that goes by the host route now; 0: none. */
-static uint64_t stage(struct worker_core *core, const struct worker_comm *pair)
+/* What of it is under way goes by the host route. The first launch that did not come by the pair; 0: none. */
+static uint64_t stage(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
 {
     uint64_t first = 0;
 
-    if (core->config.ops->pair_stage(core->config.user, &pair->key, &first) != PLASMON_OK) {
+    pair->staged = pl_max_u64(pair->staged, epoch);
+    if (pair->key.epoch <= epoch &&
+        core->config.ops->pair_stage(core->config.user, &pair->key, &first) != PLASMON_OK) {
         /* The device refused a call: who runs us sees its health. */
         pl_error("worker", "transfers with device %u cannot go by the host route",
                  pair->key.peer);
@@ -111,9 +114,9 @@ static uint64_t stage(struct worker_core *core, const struct worker_comm *pair)
     return first;
 }
 
-/* The last receive by the pair that is over, but not seen to be done; 0: none. */
+/* The last receive that came by the pair and is not seen to be done; 0: none. */
 static uint64_t last_received(const struct worker_core *core,
-                              const struct worker_comm *pair, uint64_t first_staged)
+                              const struct worker_comm *pair, uint64_t first_lost)
 {
     uint64_t last = 0;
 
@@ -123,7 +126,7 @@ static uint64_t last_received(const struct worker_core *core,
         for (; launch != NULL; launch = launch->next) {
             if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV && launch->by_pair &&
                 launch->comm == pair->key.epoch && launch->peer == pair->key.peer &&
-                (first_staged == 0 || launch->seq < first_staged)) {
+                (first_lost == 0 || launch->seq < first_lost)) {
                 last = pl_max_u64(last, launch->seq);
             }
         }
@@ -131,34 +134,13 @@ static uint64_t last_received(const struct worker_core *core,
     return last;
 }
 
-static void report_quiet(struct worker_core *core, struct worker_comm *pair)
+static void report_decided(struct worker_core *core, struct worker_comm *pair)
 {
     struct worker_pair_key key = pair->key;
 
-    key.epoch         = pair->quiet;
-    pair->quiet_after = 0;
-    report(core, &key, PLASMON__V1__PAIR_EVENT__PAIR_QUIET, 0, NULL);
-}
-
-/*
- * Nothing of the pair is on the device, and it is broken. A receiver says so only after it said what it still got by the pair: what the sender
- * does not know to be over it sends again, into slots that may be somebody else's by then.
- */
-static void now_quiet(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
-{
-    uint64_t first;
-
-    if (pair->key.receives) {
-        pair->staged      = pl_max_u64(pair->staged, epoch);
-        first             = stage(core, pair);
-        pair->quiet       = pl_max_u64(pair->quiet, epoch);
-        pair->quiet_after = last_received(core, pair, first);
-        if (pair->quiet_after == 0) {
-            report_quiet(core, pair);
-        }
-    } else if (pair->staged >= epoch) {
-        (void)stage(core, pair); /* a sender tells nobody */
-    }
+    key.epoch           = pair->staged;
+    pair->decided_after = 0;
+    report(core, &key, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0, NULL);
 }
 
 void worker_pair_received(struct worker_core *core, const struct worker_launch *launch)
@@ -169,32 +151,36 @@ void worker_pair_received(struct worker_core *core, const struct worker_launch *
         return;
     }
     pair = pair_of(core, launch->peer, true);
-    if (pair != NULL && pair->quiet_after != 0 && launch->seq >= pair->quiet_after) {
-        report_quiet(core, pair);
+    if (pair != NULL && pair->decided_after != 0 && launch->seq >= pair->decided_after) {
+        report_decided(core, pair);
     }
 }
 
+/*
+ * Marked first: what a receive got from here on does not count. A receiver says so only after it said what it did get by the pair: what the
+ * sender does not know to be over it sends again, into slots that may be somebody else's by then.
+ */
 static void take_broken(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
 {
-    bool concerns = pair->key.epoch <= epoch;
-
     pair->broken = pl_max_u64(pair->broken, epoch);
-    if (concerns &&
+    if (pair->key.epoch <= epoch &&
         (pair->state == WORKER_PAIR_OPENING || pair->state == WORKER_PAIR_OPEN)) {
         pair->state = WORKER_PAIR_ENDING;
         core->config.ops->pair_abort(core->config.user, &pair->key);
-    } else if (pair->state == WORKER_PAIR_NONE || pair->state == WORKER_PAIR_CLOSED) {
-        now_quiet(core, pair, epoch);
+    }
+    if (pair->key.receives) {
+        pair->decided_after = last_received(core, pair, stage(core, pair, epoch));
+        if (pair->decided_after == 0) {
+            report_decided(core, pair);
+        }
     }
 }
 
+/* A sender tells nobody. */
 static void take_staged(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
 {
-    pair->broken = pl_max_u64(pair->broken, epoch);
-    pair->staged = pl_max_u64(pair->staged, epoch);
-    if (pair->key.epoch <= epoch && pair->state != WORKER_PAIR_ENDING) {
-        (void)stage(core, pair); /* a sender tells nobody */
-    }
+    take_broken(core, pair, epoch); /* which the head has said before */
+    (void)stage(core, pair, epoch);
 }
 
 plasmon_status_t worker_pairs_take(struct worker_core *core,
@@ -245,19 +231,15 @@ void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_
                              plasmon_status_t status, const char *text, uint64_t bytes)
 {
     struct worker_comm *pair = pair_of(core, key->peer, key->receives);
-    bool ending;
 
     if (pair == NULL || pair->key.epoch != key->epoch) {
         return;
     }
-    ending = pair->state == WORKER_PAIR_ENDING;
-    if (status != PLASMON_OK) {
+    if (status !=
+        PLASMON_OK) { /* that its OPEN failed makes the head say that it is broken */
         pair->state  = WORKER_PAIR_NONE;
         pair->broken = pl_max_u64(pair->broken, key->epoch);
         open_fail(core, pair, status, text);
-        if (ending || key->receives) {
-            now_quiet(core, pair, key->epoch);
-        }
     } else if (pair->state == WORKER_PAIR_OPENING) {
         pair->state = WORKER_PAIR_OPEN;
         report(core, key, PLASMON__V1__PAIR_EVENT__PAIR_OPENED, bytes, NULL);
@@ -270,9 +252,6 @@ void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_
 
     if (pair != NULL && pair->key.epoch == key->epoch) {
         pair->state = WORKER_PAIR_CLOSED;
-        if (pair->broken >= key->epoch) {
-            now_quiet(core, pair, pair->broken);
-        }
     }
 }
 
@@ -284,7 +263,6 @@ void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_k
         pair->state == WORKER_PAIR_ENDING) {
         pair->state = WORKER_PAIR_NONE;
         open_fail(core, pair, PLASMON_EWORKER, "it was broken before it was open");
-        now_quiet(core, pair, pair->broken);
     }
 }
 
@@ -296,13 +274,6 @@ static bool wait_for_pair(struct worker_core *core)
     return false;
 }
 
-/* Nothing is on the device; if not, the front waits until that is so. */
-static bool quiet_device(struct worker_core *core)
-{
-    core->waits_quiet = !worker_streams_quiet(core);
-    return !core->waits_quiet;
-}
-
 static bool open_begin(struct worker_core *core, struct worker_comm *pair,
                        struct worker_launch *launch)
 {
@@ -310,7 +281,7 @@ static bool open_begin(struct worker_core *core, struct worker_comm *pair,
     bool remote =
         worker_host_device_of(core, launch->peer) >= core->config.host_device_count;
 
-    if (!quiet_device(core)) {
+    if (!worker_front_quiet(core)) {
         return false;
     }
     if (pair->state == WORKER_PAIR_ENDING ||
@@ -356,7 +327,7 @@ static bool close_front(struct worker_core *core, struct worker_comm *pair,
         return true;
     }
     if (pair->state == WORKER_PAIR_OPEN) {
-        if (!quiet_device(core)) {
+        if (!worker_front_quiet(core)) {
             return false;
         }
         pair->state = WORKER_PAIR_CLOSING;
@@ -480,9 +451,9 @@ void worker_pair_describe(const struct worker_core *core,
                   launch->by_pair ? ", enqueued by it" : "",
                   (unsigned long long)pair->key.epoch, states[pair->state],
                   (unsigned long long)pair->broken, (unsigned long long)pair->staged);
-    if (pair->quiet_after != 0) {
-        pl_str_append(out, ", quiet after launch %llu",
-                      (unsigned long long)pair->quiet_after);
+    if (pair->decided_after != 0) {
+        pl_str_append(out, ", decided after launch %llu",
+                      (unsigned long long)pair->decided_after);
     }
     pl_str_append(out, "%s)", input_complete(core, launch) ? "" : ", input not complete");
 }

@@ -47,10 +47,6 @@ TEST(random_graphs_mean_the_same_by_pairs_when_workers_die)
 {
     struct stress_profile chosen = profile(true);
 
-    if (getenv("PLASMON_KNOWN_BUGS") == NULL) {
-        test_skip("hangs now and then: docs/transfers.md, \"What is not right yet\"; "
-                  "PLASMON_KNOWN_BUGS=1 runs it");
-    }
     test_expect_log();
     chosen.transfer = "nccl";
     stress_play(&chosen);

@@ -118,6 +118,7 @@ struct graph {
     bool client_crashes;
     bool replays; /* nothing fails in it; some steps are recorded and launched again */
     bool limits;  /* see sim_config */
+    bool hurries; /* no time passes between steps: many transfers at once */
     uint32_t lasting_permille; /* of its tasks take their time */
     uint32_t recordings;
     uint32_t crash_step;   /* before it ... */
@@ -139,6 +140,7 @@ struct graph_profile {
     uint32_t
         spill_permille; /* with little device memory, and host memory and files for the rest */
     uint32_t client_crash_permille; /* a client dies on the way */
+    uint32_t pairs_permille;        /* all transfers by pairs */
     uint32_t limit_permille;        /* with time limits and cancels by force */
     uint32_t
         head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */

@@ -303,6 +303,12 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
             config->retries = 1; /* nobody is charged, so that is enough */
         }
     }
+    if (profile->pairs_permille > 0 && graph_chance(graph, profile->pairs_permille)) {
+        config->transfer               = HEAD_TRANSFER_NCCL;
+        config->pair_trouble_millionth = graph_chance(graph, 500) ? 10000 : 0;
+        graph->hurries                 = graph_chance(graph, 700);
+        config->policy                 = graph->hurries ? "round-robin" : config->policy;
+    }
 }
 
 static bool can_repeat(const struct graph *graph, const struct graph_step *step,

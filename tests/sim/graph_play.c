@@ -429,7 +429,7 @@ bool graph_play(struct graph *graph, struct sim *sim)
     for (uint32_t i = 0; i < steps && !sim->failed; i++) {
         struct until until = {.sim = sim, .at_ns = sim->now_ns + graph->steps[i].pause_ns};
 
-        if (graph->steps[i].pause_ns > 0) {
+        if (graph->steps[i].pause_ns > 0 && !graph->hurries) {
             if (graph->limits) { /* the next event may be the end of what does not end */
                 sim_look_at(sim, graph->steps[i].pause_ns);
             }

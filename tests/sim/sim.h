@@ -7,6 +7,7 @@
  *   sim_memory.c   arenas: fresh memory is noise, freed memory is poison, a use of either is an error at once
  *   sim_stream.c   in-order streams of a simulated device
  *   sim_ops.c      struct worker_ops on top of them
+ *   sim_pairs.c    pairs: communicators, and what looks after them
  *   sim_worker.c   a worker process: core, link; crash and restart
  *   sim_reports.c  what it reports
  *   sim_limits.c   launches that do not end, and what ending them may cost
@@ -36,6 +37,7 @@
 #include "kernels/kernels.h"
 #include "store/table.h"
 #include "store/timeline.h"
+#include "transfer/lane.h"
 #include "wire/wire.h"
 #include "worker/core.h"
 
@@ -45,12 +47,15 @@ enum {
     SIM_CLIENTS_MAX     = 3,
     SIM_ARGS_MAX        = 6,
     SIM_STAGE_BYTES_MAX = 1 << 16, /* the largest transfer of the host route here */
+    SIM_STREAMS =
+        STORE_STREAM_MAX + 4, /* and a pair's: sends, receives, both by the host route */
 };
 
 struct sim;
 struct sim_event;
 struct sim_worker;
 struct sim_client;
+struct sim_comm;
 
 /* ------------------------------------------------------------------------------------------------ time */
 
@@ -119,6 +124,7 @@ enum sim_op_kind {
     SIM_OP_RUN,
     SIM_OP_IDENTITY,
     SIM_OP_SIGNAL,
+    SIM_OP_MEET,
 };
 
 /* Memory that an op touches; the block must live on, unfreed, until the op is done. */
@@ -149,6 +155,9 @@ struct sim_op {
     uint64_t first_chunk;
     bool nowhere; /* SEND, RECV of a launch that failed: the words move, the bytes do not */
     uint64_t request;
+    struct sim_comm *comm; /* MEET */
+    bool receives;
+    uint64_t index;        /* of its communicator's on this side */
     uint8_t *data;         /* owned */
     struct sim_host *host; /* PUT, READ: instead of data and request */
     uint64_t host_offset;
@@ -225,6 +234,26 @@ struct sim_limits {
     bool fenced;
 };
 
+/* What half `number` of a lane moves, as it was when the half was enqueued: it may be staged much later. */
+struct sim_half_touch {
+    uint64_t number;
+    struct sim_touch touch;
+};
+/* A worker's part of all pairs. Goes with its process. */
+struct sim_pairs {
+    struct pl_list all; /* struct sim_pair */
+    struct transfer_lane lanes[2];
+    uint64_t done[2]; /* words, as in transfer/pair_int.h */
+    uint64_t staged[2];
+    uint64_t over[2];
+    uint64_t passed;
+    struct pl_vec news;       /* struct transfer_pair_news */
+    struct pl_vec touches[2]; /* struct sim_half_touch: of the lanes' halves */
+    uint64_t serial;
+    bool look_pending;
+    bool news_pending;
+};
+
 struct sim_worker {
     struct sim *sim;
     uint32_t host_device;
@@ -257,7 +286,7 @@ struct sim_worker {
     struct wire_ranges recovered_open;
     uint32_t slots_used; /* slots below it were named by launches */
 
-    struct sim_stream streams[STORE_STREAM_MAX];
+    struct sim_stream streams[SIM_STREAMS];
     struct pl_vec fresh; /* struct sim_fresh */
 
     /* The connection. */
@@ -272,8 +301,11 @@ struct sim_worker {
     struct pl_vec condemned; /* struct sim_report */
     struct pl_vec
         uses; /* sim_losses.c: of the launches that were sent since the last crash */
-    struct pl_vec data; /* struct sim_read_back */
+    struct pl_vec data;         /* struct sim_read_back */
+    struct pl_vec pair_reports; /* struct sim_pair_report */
+    struct sim_pairs pairs;
     struct sim_limits limits;
+    bool kick_pending;
     bool flush_pending;
     bool wake_pending;
     bool doorbell_pending;
@@ -465,6 +497,12 @@ struct sim_read_back {
     size_t length;
 };
 
+struct sim_pair_report {
+    struct worker_pair_report report;
+    uint8_t id[WIRE_PAIR_ID_BYTES];
+    char text[200];
+};
+
 void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_device);
 void sim_worker_finish(struct sim_worker *worker);
 void sim_worker_start(struct sim_worker *worker);
@@ -473,11 +511,33 @@ void sim_worker_break(struct sim_worker *worker);
 void sim_worker_wake(struct sim_worker *worker); /* completions */
 void sim_worker_doorbell(
     struct sim_worker *worker); /* something that it waits for may be there */
+void sim_worker_advance(struct sim_worker *worker);
 void sim_worker_flush_soon(struct sim_worker *worker);
 void sim_reports_clear(struct sim_worker *worker);
 void sim_worker_hello(struct sim_worker *worker);
 void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out);
 extern const struct worker_ops sim_worker_ops;
+
+void sim_pairs_init(struct sim_worker *worker);
+void sim_pairs_finish(struct sim_worker *worker);
+void sim_pairs_crash(struct sim_worker *worker);
+/* A word has changed, or something else that its watcher looks at. */
+void sim_pairs_look_soon(struct sim_worker *worker);
+void sim_pairs_stage_next(struct sim_worker *worker);
+void sim_pairs_describe(const struct sim_worker *worker, struct pl_str *out);
+bool sim_meet_ready(struct sim_op *op);
+void sim_meet_do(struct sim_worker *worker, const struct sim_op *op);
+plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
+                                  bool remote, const uint8_t *id);
+void sim_pair_op_close(void *user, const struct worker_pair_key *key);
+void sim_pair_op_abort(void *user, const struct worker_pair_key *key);
+bool sim_pair_op_room(void *user, bool receives);
+bool sim_pair_op_settled(void *user, bool receives);
+plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
+                                  const struct worker_half *half);
+plasmon_status_t sim_pair_op_stage(void *user, const struct worker_pair_key *key,
+                                   uint64_t *out_first);
+void sim_pair_op_sent(void *user, uint64_t seq);
 
 void sim_ranges_copy(struct wire_ranges *to, const struct wire_ranges *from);
 void sim_limits_init(struct sim_worker *worker);
@@ -504,9 +564,17 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream,
                           enum sim_op_kind kind);
 void sim_op_start(struct sim_worker *worker, uint32_t stream);
 void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset);
-void sim_streams_kick(struct sim *sim);                       /* a word changed */
+void sim_streams_kick(struct sim *sim); /* a word changed */
+/* The same, from inside of a look at the streams. */
+void sim_streams_kick_soon(struct sim_worker *worker);
+/* One half of the host route. touch NULL: only the words. */
+void sim_stage(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind,
+               uint32_t other, uint64_t first_chunk, const struct sim_touch *touch,
+               uint64_t bytes);
+/* The memory that lies there now. */
+struct sim_touch sim_touch_of(struct sim_worker *owner, uint64_t offset);
 void sim_op_do(struct sim_stream *stream, struct sim_op *op); /* sim_ops.c: the effect */
-bool sim_op_ready(struct sim_stream *stream, const struct sim_op *op);
+bool sim_op_ready(struct sim_stream *stream, struct sim_op *op);
 /* x = what a reduction starts from. Also for references: the pointer is a host address. */
 plasmon_status_t sim_fill_identity(const struct kernel_arg *arg);
 void sim_op_describe(const struct sim_op *op, struct pl_str *out);
@@ -611,7 +679,8 @@ struct sim_config {
     uint32_t head_crash_millionth;
     uint64_t spill_memory; /* of the host; 0: nothing is spilled */
     uint64_t spill_files;
-    uint32_t spill_full_permille; /* of the writes find no room */
+    uint32_t spill_full_permille;    /* of the writes find no room */
+    uint32_t pair_trouble_millionth; /* a communicator fails, an operation */
     bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
     uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
 };
@@ -660,6 +729,7 @@ struct sim {
     struct pl_map spill_answers; /* id -> struct sim_spill_answer, of all that was done */
     uint64_t spill_free_ns;      /* the store's thread is busy until then */
     uint64_t slab_moves;
+    struct pl_vec comms;  /* struct sim_comm *; they stay, for an end may be named late */
     struct pl_map ran_on; /* client task -> device + 1 of its launch, both clients' */
 
     bool trace;

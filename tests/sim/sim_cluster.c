@@ -271,6 +271,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     sim->hosts       = PL_VEC_INIT(struct sim_host *);
     pl_map_init(&sim->files);
     pl_map_init(&sim->spill_answers);
+    sim->comms = PL_VEC_INIT(struct sim_comm *);
     pl_map_init(&sim->ran_on);
     pl_map_init(&sim->losses);
     pl_map_init(&sim->lasting);
@@ -320,6 +321,10 @@ void sim_destroy(struct sim *sim)
     }
     pl_vec_finish(&sim->hosts);
     sim_spill_finish(sim);
+    for (size_t i = 0; i < sim->comms.count; i++) {
+        pl_free(*(struct sim_comm **)pl_vec_at(&sim->comms, i));
+    }
+    pl_vec_finish(&sim->comms);
     pl_map_finish(&sim->ran_on);
     pl_map_finish(&sim->losses);
     pl_map_finish(&sim->lasting);

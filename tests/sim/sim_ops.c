@@ -9,6 +9,7 @@
 #include "tests/sim/sim.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -84,7 +85,8 @@ static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box
     op->src_offset    = src_offset;
     op->src           = peer_of(worker, src_host_device);
     if (op->src != worker && (!worker->sim->config.peer_capable ||
-                              worker->sim->config.transfer == HEAD_TRANSFER_HOST)) {
+                              worker->sim->config.transfer == HEAD_TRANSFER_HOST ||
+                              worker->sim->config.transfer == HEAD_TRANSFER_NCCL)) {
         sim_fail(worker->sim, "device %u copies from device %u, which it cannot map",
                  worker->host_device, src_host_device);
     }
@@ -94,9 +96,9 @@ static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box
     return PLASMON_OK;
 }
 
-static plasmon_status_t stage(struct sim_worker *worker, uint32_t stream,
-                              enum sim_op_kind kind, uint32_t other, uint64_t first_chunk,
-                              uint64_t offset, uint64_t bytes)
+void sim_stage(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind,
+               uint32_t other, uint64_t first_chunk, const struct sim_touch *touch,
+               uint64_t bytes)
 {
     struct sim_op *op = sim_op_add(worker, stream, kind);
 
@@ -104,12 +106,22 @@ static plasmon_status_t stage(struct sim_worker *worker, uint32_t stream,
     op->src         = peer_of(worker, other);
     op->first_chunk = first_chunk;
     op->bytes       = bytes;
-    op->nowhere     = offset == WORKER_NOWHERE;
-    op->dst_offset  = offset;
-    if (!op->nowhere) {
-        sim_op_touch(op, worker, offset);
+    op->nowhere     = touch == NULL;
+    if (touch != NULL) {
+        op->dst_offset                 = touch->offset;
+        op->touches[op->touch_count++] = *touch;
     }
     sim_op_start(worker, stream);
+}
+
+static plasmon_status_t stage(struct sim_worker *worker, uint32_t stream,
+                              enum sim_op_kind kind, uint32_t other, uint64_t first_chunk,
+                              uint64_t offset, uint64_t bytes)
+{
+    struct sim_touch touch = sim_touch_of(worker, offset);
+
+    sim_stage(worker, stream, kind, other, first_chunk,
+              offset == WORKER_NOWHERE ? NULL : &touch, bytes);
     return PLASMON_OK;
 }
 
@@ -290,7 +302,7 @@ static bool chunk_taken(const struct sim_worker *receiver, uint64_t chunk)
     return receiver->timeline->stage_taken.value > chunk;
 }
 
-bool sim_op_ready(struct sim_stream *stream, const struct sim_op *op)
+bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
 {
     const struct sim_worker *receiver;
     uint64_t slot = op->first_chunk % STORE_STAGE_SLOTS;
@@ -309,6 +321,8 @@ bool sim_op_ready(struct sim_stream *stream, const struct sim_op *op)
         return chunk_taken(receiver, op->first_chunk) ||
                (receiver->timeline->stage_ready[slot].value == op->first_chunk + 1 &&
                 receiver->timeline->stage_taken.value == op->first_chunk);
+    case SIM_OP_MEET:
+        return sim_meet_ready(op);
     default:
         return true;
     }
@@ -453,18 +467,25 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
                      (unsigned long long)op->value);
         }
         *op->word = op->value;
+        if (stream->index >= STORE_STREAM_MAX) {
+            sim_pairs_look_soon(worker); /* a word of the pairs' */
+            break;
+        }
         if (op->word == &worker->timeline->begun[stream->index].value) {
             stream->begun_ns = worker->sim->now_ns;
         }
         sim_worker_wake(worker);
+        break;
+    case SIM_OP_MEET:
+        sim_meet_do(worker, op);
         break;
     }
 }
 
 void sim_op_describe(const struct sim_op *op, struct pl_str *out)
 {
-    static const char *const names[] = {"wait", "join", "copy", "send",     "recv",
-                                        "put",  "read", "run",  "identity", "signal"};
+    static const char *const names[] = {"wait", "join", "copy",     "send",   "recv", "put",
+                                        "read", "run",  "identity", "signal", "meet"};
 
     pl_str_append(out, "%s", names[op->kind]);
     switch (op->kind) {
@@ -494,6 +515,11 @@ void sim_op_describe(const struct sim_op *op, struct pl_str *out)
         break;
     case SIM_OP_SIGNAL:
         pl_str_append(out, " %llu", (unsigned long long)op->value);
+        break;
+    case SIM_OP_MEET:
+        pl_str_append(out, ", %s %llu of its communicator, %llu bytes at %llu",
+                      op->receives ? "receive" : "send", (unsigned long long)op->index,
+                      (unsigned long long)op->bytes, (unsigned long long)op->dst_offset);
         break;
     default:
         pl_str_append(out, " to %llu from %llu, launch %llu",
@@ -595,6 +621,22 @@ static void op_report_condemned(void *user, const struct worker_condemned *conde
     sim_worker_flush_soon(worker);
 }
 
+static void op_report_pair(void *user, const struct worker_pair_report *report)
+{
+    struct sim_worker *worker     = user;
+    struct sim_pair_report *place = pl_vec_push(&worker->pair_reports);
+
+    PL_CHECK(place != NULL);
+    *place = (struct sim_pair_report){.report = *report};
+    if (report->id != NULL) {
+        memcpy(place->id, report->id, sizeof(place->id));
+    }
+    if (report->text != NULL) {
+        (void)snprintf(place->text, sizeof(place->text), "%s", report->text);
+    }
+    sim_worker_flush_soon(worker);
+}
+
 const struct worker_ops sim_worker_ops = {
     .grow             = op_grow,
     .wait             = op_wait,
@@ -602,6 +644,15 @@ const struct worker_ops sim_worker_ops = {
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
+    .pair_open        = sim_pair_op_open,
+    .pair_close       = sim_pair_op_close,
+    .pair_abort       = sim_pair_op_abort,
+    .pair_room        = sim_pair_op_room,
+    .pair_settled     = sim_pair_op_settled,
+    .pair_move        = sim_pair_op_move,
+    .pair_stage       = sim_pair_op_stage,
+    .pair_sent        = sim_pair_op_sent,
+    .report_pair      = op_report_pair,
     .put              = op_put,
     .read             = op_read,
     .put_host         = op_put_host,

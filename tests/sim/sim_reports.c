@@ -91,6 +91,32 @@ static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *fram
     }
 }
 
+/* After what is done: that it is decided what came by a pair must not be told before that. */
+static void pairs_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *frame)
+{
+    struct sim *sim = worker->sim;
+
+    frame->n_pairs = worker->pair_reports.count;
+    frame->pairs   = arena_take(sim, frame->n_pairs, sizeof(*frame->pairs));
+    for (size_t i = 0; i < frame->n_pairs; i++) {
+        struct sim_pair_report *from = pl_vec_at(&worker->pair_reports, i);
+
+        frame->pairs[i] = arena_take(sim, 1, sizeof(Plasmon__V1__PairReport));
+        plasmon__v1__pair_report__init(frame->pairs[i]);
+        frame->pairs[i]->peer     = from->report.key.peer;
+        frame->pairs[i]->receives = from->report.key.receives;
+        frame->pairs[i]->epoch    = from->report.key.epoch;
+        frame->pairs[i]->event    = (Plasmon__V1__PairEvent)from->report.event;
+        frame->pairs[i]->bytes    = from->report.bytes;
+        frame->pairs[i]->chunk    = from->report.chunk;
+        frame->pairs[i]->text     = from->text;
+        if (from->report.id != NULL) {
+            frame->pairs[i]->id.data = from->id;
+            frame->pairs[i]->id.len  = sizeof(from->id);
+        }
+    }
+}
+
 void sim_reports_clear(struct sim_worker *worker)
 {
     wire_ranges_clear(&worker->done);
@@ -110,6 +136,7 @@ void sim_reports_clear(struct sim_worker *worker)
     pl_vec_clear(&worker->failed);
     pl_vec_clear(&worker->starved);
     pl_vec_clear(&worker->data);
+    pl_vec_clear(&worker->pair_reports);
 }
 
 static void body_send(struct sim_worker *worker, const Plasmon__V1__WorkerFrame *frame,
@@ -144,7 +171,9 @@ static void worker_flush(void *user, uint64_t arg, void *data)
     }
     wire_arena_reset(&worker->sim->arena);
     frame_fill(worker, &frame);
-    if (frame.n_done + frame.n_failed + frame.n_starved + frame.n_condemned + frame.n_data >
+    pairs_fill(worker, &frame);
+    if (frame.n_done + frame.n_failed + frame.n_starved + frame.n_condemned + frame.n_data +
+            frame.n_pairs >
         0) {
         body_send(worker, &frame, false);
         sim_reports_clear(worker);
@@ -183,6 +212,7 @@ void sim_worker_hello(struct sim_worker *worker)
         sim->config.device_bytes != 0 ? sim->config.device_bytes : worker->arena_bytes;
     hello.incarnation    = worker->incarnation;
     hello.peer_capable   = sim->config.peer_capable;
+    hello.comm_version   = 1;
     hello.resume_session = worker->session;
     hello.resume_ack     = worker->link.in_seq;
     hello.received       = worker_core_received(worker->core);

@@ -20,7 +20,7 @@ static void stream_kick(struct sim_stream *stream);
 
 void sim_streams_init(struct sim_worker *worker)
 {
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+    for (uint32_t i = 0; i < SIM_STREAMS; i++) {
         struct sim_stream *stream = &worker->streams[i];
 
         *stream = (struct sim_stream){.worker = worker, .index = i};
@@ -63,7 +63,7 @@ static bool touches_live(struct sim_worker *worker, const struct sim_op *op)
 
 void sim_streams_drop(struct sim_worker *worker, bool half)
 {
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+    for (uint32_t i = 0; i < SIM_STREAMS; i++) {
         struct sim_stream *stream = &worker->streams[i];
 
         if (half && stream->running && sim_chance(worker->sim, 500) &&
@@ -116,6 +116,8 @@ static uint64_t op_duration(struct sim *sim, const struct sim_op *op)
     case SIM_OP_JOIN:
     case SIM_OP_SIGNAL:
         return sim_between(sim, 50, OP_WAIT_MAX_NS);
+    case SIM_OP_MEET: /* long enough for several to be under way */
+        return sim_between(sim, OP_MAX_NS, OP_SLOW_MAX_NS);
     default:
         return sim_between(sim, OP_MIN_NS,
                            sim_chance(sim, 20) ? OP_SLOW_MAX_NS : OP_MAX_NS);
@@ -134,7 +136,7 @@ static uint64_t op_start(struct sim_worker *worker, const struct sim_op *op)
 
 static void stream_kick(struct sim_stream *stream)
 {
-    const struct sim_op *op = pl_list_first(&stream->ops, struct sim_op, link);
+    struct sim_op *op = pl_list_first(&stream->ops, struct sim_op, link);
 
     if (op == NULL || stream->running || !sim_op_ready(stream, op)) {
         return;
@@ -149,9 +151,27 @@ void sim_streams_kick(struct sim *sim)
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         struct sim_worker *worker = &sim->workers[i];
 
-        for (uint32_t s = 0; worker->alive && s < STORE_STREAM_MAX; s++) {
+        for (uint32_t s = 0; worker->alive && s < SIM_STREAMS; s++) {
             stream_kick(&worker->streams[s]);
         }
+    }
+}
+
+static void streams_kicked(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)arg;
+    (void)data;
+    worker->kick_pending = false;
+    sim_streams_kick(worker->sim);
+}
+
+void sim_streams_kick_soon(struct sim_worker *worker)
+{
+    if (!worker->kick_pending) {
+        worker->kick_pending = true;
+        sim_after(worker->sim, 1, streams_kicked, worker, 0, NULL);
     }
 }
 
@@ -159,7 +179,7 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_o
 {
     struct sim_op *op = sim_alloc(sizeof(*op));
 
-    PL_CHECK(stream < STORE_STREAM_MAX);
+    PL_CHECK(stream < SIM_STREAMS);
     op->kind = kind;
     pl_list_init(&op->link);
     pl_list_add_tail(&worker->streams[stream].ops, &op->link);
@@ -172,11 +192,16 @@ void sim_op_start(struct sim_worker *worker, uint32_t stream)
     stream_kick(&worker->streams[stream]);
 }
 
-void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset)
+struct sim_touch sim_touch_of(struct sim_worker *owner, uint64_t offset)
 {
     const struct sim_block *block = sim_memory_find(owner, offset);
 
-    PL_CHECK(op->touch_count < PL_COUNT(op->touches));
-    op->touches[op->touch_count++] = (struct sim_touch){
+    return (struct sim_touch){
         .owner = owner, .offset = offset, .serial = block == NULL ? 0 : block->serial};
+}
+
+void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset)
+{
+    PL_CHECK(op->touch_count < PL_COUNT(op->touches));
+    op->touches[op->touch_count++] = sim_touch_of(owner, offset);
 }

@@ -39,7 +39,7 @@ static void *map_zero(size_t bytes)
 
 static void worker_poll(void *user, uint64_t arg, void *data);
 
-static void core_advance(struct sim_worker *worker)
+void sim_worker_advance(struct sim_worker *worker)
 {
     sim_memory_enter(worker);
     worker_core_advance(worker->core);
@@ -75,7 +75,7 @@ static void worker_woken(void *user, uint64_t arg, void *data)
         sim_memory_enter(worker);
         worker_core_complete(worker->core);
         sim_memory_leave();
-        core_advance(worker);
+        sim_worker_advance(worker);
     }
 }
 
@@ -95,7 +95,7 @@ static void worker_rung(void *user, uint64_t arg, void *data)
     (void)data;
     if (arg == worker->life && worker->alive) {
         worker->doorbell_pending = false;
-        core_advance(worker);
+        sim_worker_advance(worker);
     }
 }
 
@@ -229,7 +229,7 @@ static void take_command(struct sim_worker *worker,
                  err.text);
         return;
     }
-    core_advance(worker);
+    sim_worker_advance(worker);
 }
 
 static void worker_deliver(void *user, const uint8_t *data, size_t length)
@@ -369,6 +369,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     }
     sim_trace(sim, "device %u crashes", worker->host_device);
     sim_streams_drop(worker, true);
+    sim_pairs_crash(worker);
     sim_losses_crash(worker);
     sim_limits_forget(worker);
     sim_streams_kick(sim); /* the last thing that it did may have been to write a word */
@@ -408,9 +409,11 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .failed        = PL_VEC_INIT(struct sim_report),
                                   .starved       = PL_VEC_INIT(struct sim_report),
                                   .condemned     = PL_VEC_INIT(struct sim_report),
+                                  .pair_reports  = PL_VEC_INIT(struct sim_pair_report),
                                   .data          = PL_VEC_INIT(struct sim_read_back)};
     sim_losses_init(worker);
     sim_limits_init(worker);
+    sim_pairs_init(worker);
 
     worker->table    = map_zero(sizeof(*worker->table));
     worker->timeline = map_zero(sizeof(*worker->timeline));
@@ -437,6 +440,7 @@ void sim_worker_finish(struct sim_worker *worker)
         return;
     }
     sim_streams_drop(worker, false);
+    sim_pairs_finish(worker);
     worker_core_destroy(worker->core);
     sim_reports_clear(worker);
     wire_ranges_finish(&worker->done);
@@ -453,6 +457,7 @@ void sim_worker_finish(struct sim_worker *worker)
     pl_vec_finish(&worker->starved);
     pl_vec_finish(&worker->condemned);
     sim_limits_finish(worker);
+    pl_vec_finish(&worker->pair_reports);
     pl_vec_finish(&worker->data);
     (void)munmap(worker->table, sizeof(*worker->table));
     (void)munmap(worker->timeline, sizeof(*worker->timeline));
@@ -480,7 +485,7 @@ void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out)
         pl_str_append(out, " %lld", (long long)worker->timeline->stage_ready[i].value - 1);
     }
     pl_str_append(out, "\n");
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+    for (uint32_t i = 0; i < SIM_STREAMS; i++) {
         const struct sim_stream *stream = &worker->streams[i];
 
         if (pl_list_empty(&stream->ops)) {
@@ -490,7 +495,8 @@ void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out)
         sim_op_describe(pl_container_of(stream->ops.next, struct sim_op, link), out);
         pl_str_append(out, "\n");
     }
-    pl_str_append(out, "  running: ");
-    worker_core_describe_running(worker->core, out);
+    sim_pairs_describe(worker, out);
+    pl_str_append(out, "  ");
+    worker_core_describe(worker->core, out);
     pl_str_append(out, "\n");
 }

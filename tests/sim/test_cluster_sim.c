@@ -176,6 +176,85 @@ TEST(everything_at_once)
     ASSERT_TRUE(sum.crashes > 0 && sum.breaks > 0);
 }
 
+/* Communicators that fail, transfers that are stuck, room for few pairs. */
+TEST(pairs_that_break_lose_no_byte)
+{
+    static const struct graph_profile profile = {.devices_min    = 2,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 40,
+                                                 .steps_max      = 120,
+                                                 .pairs_permille = 1000,
+                                                 .break_permille = 300,
+                                                 .check_every    = 50};
+
+    run_seeds(&profile, &sum);
+}
+
+TEST(pairs_of_workers_that_die_hang_nobody)
+{
+    static const struct graph_profile profile = {.devices_min    = 2,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 60,
+                                                 .steps_max      = 200,
+                                                 .pairs_permille = 1000,
+                                                 .crash_permille = 1000,
+                                                 .crashes_most   = 8,
+                                                 .break_permille = 300,
+                                                 .breaks_most    = 10,
+                                                 .check_every    = 50};
+
+    run_seeds(&profile, &sum);
+    ASSERT_TRUE(sum.crashes > sum.graphs);
+}
+
+/* What a lane writes must not be somebody's who has not finished with it. */
+TEST(pairs_of_workers_that_die_with_little_memory_hang_nobody)
+{
+    static const struct graph_profile profile = {.devices_min     = 2,
+                                                 .devices_max     = 4,
+                                                 .steps_min       = 60,
+                                                 .steps_max       = 200,
+                                                 .pairs_permille  = 1000,
+                                                 .scarce_permille = 1000,
+                                                 .crash_permille  = 500,
+                                                 .crashes_most    = 4,
+                                                 .check_every     = 50};
+
+    run_seeds(&profile, &sum);
+    ASSERT_TRUE(sum.starvations > 0);
+}
+
+/*
+ * Programs that found something about pairs. 189: a half waited for another of its pair, which lay behind another pair's on its lane; found with
+ * transfer.stage_whole. 57: a receive without memory waited for its send to be over.
+ */
+TEST(programs_that_hung_by_pairs_end)
+{
+    static const struct graph_profile deaths = {.devices_min    = 3,
+                                                .devices_max    = 4,
+                                                .steps_min      = 60,
+                                                .steps_max      = 200,
+                                                .pairs_permille = 1000,
+                                                .crash_permille = 800,
+                                                .crashes_most   = 8,
+                                                .check_every    = 200};
+    static const struct graph_profile scarce = {.devices_min     = 2,
+                                                .devices_max     = 4,
+                                                .steps_min       = 60,
+                                                .steps_max       = 200,
+                                                .pairs_permille  = 1000,
+                                                .scarce_permille = 1000,
+                                                .crash_permille  = 500,
+                                                .crashes_most    = 4,
+                                                .check_every     = 50};
+
+    test_set_timeout(120);
+    test_expect_log();
+    pl_log_set_sink(print_errors, NULL);
+    ASSERT_TRUE(graph_run(189, &deaths, &sum, true));
+    ASSERT_TRUE(graph_run(57, &scarce, &sum, true));
+}
+
 /* Without it, printing a seed would be of no use. */
 TEST(the_same_seed_is_the_same_run)
 {

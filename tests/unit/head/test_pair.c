@@ -22,6 +22,8 @@ static struct told told[DEVICES][64];
 static uint32_t told_count[DEVICES];
 static uint64_t sent[DEVICES][64];
 static uint32_t sent_count[DEVICES];
+static uint64_t
+    starve[DEVICES]; /* the launch that was told to fail for want of memory; 0: none */
 static struct wire_arena arena;
 
 static void take_command(void *user, uint32_t device, const uint8_t *body, size_t length)
@@ -40,6 +42,9 @@ static void take_command(void *user, uint32_t device, const uint8_t *body, size_
                                                            .peer     = order->peer,
                                                            .receives = order->receives,
                                                            .epoch    = order->epoch};
+    }
+    for (size_t i = 0; i < command->n_starve; i++) {
+        starve[device] = command->starve[i];
     }
     for (size_t i = 0; i < command->n_sent; i++) {
         sent[device][sent_count[device]++] = command->sent[i];
@@ -90,6 +95,7 @@ static void begin(uint32_t version_of_last)
     core->config.transfer = HEAD_TRANSFER_NCCL;
     memset(told_count, 0, sizeof(told_count));
     memset(sent_count, 0, sizeof(sent_count));
+    memset(starve, 0, sizeof(starve));
     ASSERT_OK(wire_arena_init(&arena, 1 << 20));
     core_announce(core, "a", DEVICES);
     for (uint32_t i = 0; i < DEVICES; i++) {
@@ -127,6 +133,21 @@ static void report_done(uint32_t device, uint64_t seq)
     range.count  = 1;
     frame.done   = ranges;
     frame.n_done = 1;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+    head_core_flush(core);
+}
+
+static void report_starved(uint32_t device, uint64_t seq)
+{
+    Plasmon__V1__WorkerFrame frame  = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Starved starved    = PLASMON__V1__STARVED__INIT;
+    Plasmon__V1__Starved *places[1] = {&starved};
+    struct pl_err err               = {0};
+
+    starved.seq     = seq;
+    starved.bytes   = 1 << 20;
+    frame.starved   = places;
+    frame.n_starved = 1;
     ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
     head_core_flush(core);
 }
@@ -217,7 +238,21 @@ TEST(a_sender_hears_when_the_other_half_is_over)
     end();
 }
 
-TEST(a_sender_takes_the_other_way_when_the_receiver_is_quiet)
+/* Its SEND is older, and waits for it. */
+TEST(a_receive_without_memory_fails_when_all_but_its_send_is_over)
+{
+    transfer_begin();
+    report_starved(1, 2);
+    ASSERT_EQ(starve[1], 0); /* the OPEN is not over, and the fill might free something */
+    report_done(0, 1);
+    report_done(0, 2);
+    report_done(1, 1);
+    ASSERT_EQ(task_of(0, 3)->order, task_of(1, 2)->order);
+    ASSERT_EQ(starve[1], 2);
+    end();
+}
+
+TEST(a_sender_takes_the_other_way_when_the_receiver_has_said_what_came)
 {
     test_expect_log();
     transfer_begin();
@@ -229,11 +264,12 @@ TEST(a_sender_takes_the_other_way_when_the_receiver_is_quiet)
     submit(4, 1, 103); /* meanwhile transfers get no pair */
     ASSERT_EQ(task_of(0, 5)->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND);
     ASSERT_EQ(task_of(0, 5)->pair, 0);
-    report_pair(0, 1, false, PLASMON__V1__PAIR_EVENT__PAIR_QUIET, 0); /* it is not asked */
+    report_pair(0, 1, false, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED,
+                0); /* it is not asked */
     ASSERT_EQ(told_count[0], 1);
-    report_pair(1, 0, true, PLASMON__V1__PAIR_EVENT__PAIR_QUIET, 0);
+    report_pair(1, 0, true, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0);
     expect_told(0, 1, PLASMON__V1__PAIR_STATE__PAIR_STAGED, 1, false, 1);
-    report_pair(1, 0, true, PLASMON__V1__PAIR_EVENT__PAIR_QUIET, 0); /* again: nothing */
+    report_pair(1, 0, true, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0); /* again: nothing */
     ASSERT_EQ(told_count[0], 2);
     end();
 }
@@ -252,7 +288,7 @@ TEST(one_side_that_waits_is_not_stuck)
 }
 
 /* The one that used it was fenced: nothing of it is on the device. */
-TEST(a_receiver_that_was_replaced_is_quiet)
+TEST(a_receiver_that_was_replaced_got_nothing_more)
 {
     transfer_begin();
     join(1, 2, 22809, 2);

@@ -233,7 +233,7 @@ static void pair_open(struct world *world, uint32_t from, uint32_t to)
     ASSERT_OK(opened.status);
 }
 
-/* As worker and head do: broken on both sides, receiver quiet, then staged on both. */
+/* As worker and head do: broken on both sides, staged at the receiver, and at the sender when what did come is over. */
 static void pair_break(struct world *world, uint32_t from, uint32_t to)
 {
     struct host *src = &world->host[from], *dst = &world->host[to];
@@ -246,16 +246,15 @@ static void pair_break(struct world *world, uint32_t from, uint32_t to)
     pl_mutex_lock(&dst->lock);
     transfer_pair_break(dst->pairs, &takes);
     pl_mutex_unlock(&dst->lock);
-    (void)wait_for(dst, from, true, TRANSFER_PAIR_QUIET);
-    (void)wait_for(src, to, false, TRANSFER_PAIR_QUIET);
     pl_mutex_lock(&dst->lock);
     ASSERT_OK(transfer_pair_stage(dst->pairs, &takes, &first));
     pl_mutex_unlock(&dst->lock);
     for (uint32_t t = 0; t < world->transfers; t++) { /* what came by the pair is over */
         const struct transfer *transfer = &world->transfer[t];
 
-        while (transfer->from == from && transfer->to == to && first != 0 &&
-               t + 1 < first && __atomic_load_n(&dst->done[t], __ATOMIC_ACQUIRE) == 0) {
+        while (transfer->from == from && transfer->to == to &&
+               (first == 0 || t + 1 < first) &&
+               __atomic_load_n(&dst->done[t], __ATOMIC_ACQUIRE) == 0) {
             in_time(world, "what came by a broken pair");
             turns_take(world);
             nap();
@@ -453,6 +452,62 @@ TEST(what_was_under_way_when_pairs_break_goes_by_the_host_route)
         finish(&world);
         world_close(&world, 2);
     }
+}
+
+static void receive_staged(struct host *host, uint32_t t)
+{
+    const struct transfer *mine = &host->world->transfer[t];
+
+    ASSERT_OK(transfer_stage_recv(host->stream[1], &host->ring, mine->chunk,
+                                  device_ptr_add(host->base, mine->offset), mine->bytes,
+                                  true, &host->counters));
+    ASSERT_OK(device_signal(host->stream[1], &host->done[t], 1));
+}
+
+/*
+ * Device 0 has on its lane: to 1, to 2, to 1. The worker of device 1 is replaced, and device 2 does not take its own before that of device 1 has
+ * come. The last one lies behind the one in the middle, and the first must not wait for it.
+ */
+TEST(a_half_does_not_wait_for_one_of_its_pair_that_lies_behind_another_pairs)
+{
+    struct transfer_pair_key sends = key_of(1, false);
+    struct host *src               = &world.host[0];
+    uint64_t first;
+
+    test_set_timeout(DEADLINE_S + 30);
+    world_open(&world, 3, 3);
+    pair_open(&world, 0, 1);
+    pair_open(&world, 0, 2);
+    for (uint32_t t = 0; t < 3; t++) {
+        world.transfer[t] = (struct transfer){
+            .to = 1 + t % 2, .bytes = 300, .offset = t * 512ull, .chunk = t / 2};
+        for (uint64_t i = 0; i < 300; i += 7) {
+            src->memory[t * 512ull + i] = byte_of(t, i);
+        }
+    }
+    pl_mutex_lock(&src->lock);
+    for (uint32_t t = 0; t < 3; t++) {
+        half_enqueue(src, t);
+    }
+    transfer_pair_break(src->pairs, &sends);
+    ASSERT_OK(transfer_pair_stage(src->pairs, &sends, &first));
+    ASSERT_EQ(first, 1);
+    ASSERT_TRUE(!transfer_pairs_settled(src->pairs, false));
+    pl_mutex_unlock(&src->lock);
+    receive_staged(&world.host[1], 0);
+    receive_staged(&world.host[1], 2);
+    while (__atomic_load_n(&world.host[1].done[0], __ATOMIC_ACQUIRE) == 0) {
+        turns_take(&world);
+        in_time(&world, "the first transfer of the broken pair");
+        nap();
+    }
+    pl_mutex_lock(&world.host[2].lock);
+    half_enqueue(&world.host[2], 1);
+    pl_mutex_unlock(&world.host[2].lock);
+    finish(&world);
+    ASSERT_EQ(world.host[1].counters.copies[TRANSFER_HOST], 2);
+    ASSERT_EQ(world.host[2].counters.copies[TRANSFER_NCCL], 1);
+    world_close(&world, 3);
 }
 
 /* A receive that nobody answers: it is told to be stuck, and goes the other way once its pair is broken. */

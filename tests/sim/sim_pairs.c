@@ -1,0 +1,732 @@
+/*
+ * The nccl route, simulated: what transfer/pair.c does with threads and a communicator, in virtual time. The lanes are the real ones
+ * (transfer/lane.h), and so are the decisions of head and worker (head/pair.c, worker/pairs.c). Simulated are
+ *
+ *   the communicator   operations of its two ends meet in their order. One that nobody meets waits, also when the other process is dead;
+ *                      one that is aborted ends as if all were well, and what it wrote is rubbish. Some take a send before its receive is there
+ *   the pair's thread  opens, waits, closes or aborts; every step comes some time later
+ *   the watcher        looks at the words some time after they change
+ *   the main thread    hears of news some time after that
+ *
+ * Between any two of those the worker, or the other one, may crash. Now and then a communicator says that it has failed.
+ */
+#include "tests/sim/sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum {
+    THREAD_MAX_NS = 60000,
+    ABORT_MAX_NS  = 500000,
+    LOOK_MAX_NS   = 3000,
+    NEWS_MAX_NS   = 20000,
+    STALL_NS      = 3000000,
+    TIMEOUT_NS    = 20000000,
+};
+#define PAIR_BYTES_MIN \
+    (UINT64_C(300)     \
+     << 20) /* of a device's memory, as told: pairs are closed for want of room */
+#define PAIR_BYTES_MAX (UINT64_C(1600) << 20)
+
+/* One side of a communicator. */
+struct sim_end {
+    struct sim_pair *pair; /* NULL: not joined yet, or its process is dead */
+    bool joined;
+    bool aborted;
+    uint64_t ops;
+};
+struct sim_comm {
+    struct sim_end end[2]; /* [receives] */
+    bool eager;            /* a send may be over before its receive is there */
+    uint64_t arrived;      /* receives that have begun */
+    uint64_t delivered;    /* sends that are over */
+    uint64_t taken;
+    uint64_t bytes; /* of what was delivered last */
+    uint8_t data[SIM_STAGE_BYTES_MAX];
+};
+
+enum phase { PHASE_STARTING, PHASE_MEETING, PHASE_OPEN, PHASE_ABORTING, PHASE_OVER };
+
+struct sim_pair {
+    struct pl_list link; /* worker->pairs.all */
+    struct sim_worker *worker;
+    struct transfer_lane_pair on;
+    struct sim_comm *comm; /* the simulation's */
+    enum phase phase;
+    uint64_t serial; /* events of one that was freed are void */
+    bool close_asked;
+    bool quiet_told;
+    bool step_pending;
+    uint64_t until_ns; /* MEETING, a receiver: then it gives up */
+};
+
+static void pair_step(void *user, uint64_t arg, void *data);
+
+/* ------------------------------------------------------------------------------------------ news */
+
+/* What the main thread makes of it: worker/pair_device.c. */
+static void news_take(struct sim_worker *worker, const struct transfer_pair_news *news)
+{
+    const struct worker_pair_key key = {
+        .peer = news->key.peer, .receives = news->key.receives, .epoch = news->key.epoch};
+    struct worker_pair_report report = {
+        .key = key, .chunk = news->first_chunk, .text = news->text};
+
+    switch (news->event) {
+    case TRANSFER_PAIR_OPENED:
+        worker_core_pair_opened(worker->core, &key, news->status, news->text, news->bytes);
+        return;
+    case TRANSFER_PAIR_CLOSED:
+        worker_core_pair_closed(worker->core, &key);
+        return;
+    case TRANSFER_PAIR_QUIET:
+        worker_core_pair_quiet(worker->core, &key);
+        return;
+    case TRANSFER_PAIR_TURN:
+        sim_pairs_stage_next(worker);
+        return;
+    case TRANSFER_PAIR_MADE:
+        report.event = PLASMON__V1__PAIR_EVENT__PAIR_MADE;
+        report.id    = news->id;
+        break;
+    case TRANSFER_PAIR_STALLED:
+        report.event = PLASMON__V1__PAIR_EVENT__PAIR_STALLED;
+        break;
+    case TRANSFER_PAIR_TROUBLE:
+        report.event = PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE;
+        break;
+    }
+    sim_worker_ops.report_pair(worker, &report);
+}
+
+static void news_come(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)data;
+    if (arg != worker->life || !worker->alive) {
+        return;
+    }
+    worker->pairs.news_pending = false;
+    sim_memory_enter(worker);
+    for (size_t i = 0; i < worker->pairs.news.count; i++) {
+        struct transfer_pair_news news =
+            *(struct transfer_pair_news *)pl_vec_at(&worker->pairs.news, i);
+
+        news_take(worker, &news);
+    }
+    pl_vec_clear(&worker->pairs.news);
+    sim_memory_leave();
+    sim_worker_advance(worker);
+}
+
+static void tell(struct sim_pair *pair, struct transfer_pair_news *news)
+{
+    struct sim_worker *worker        = pair->worker;
+    struct transfer_pair_news *place = pl_vec_push(&worker->pairs.news);
+
+    PL_CHECK(place != NULL);
+    news->key = pair->on.key;
+    *place    = *news;
+    sim_trace(worker->sim, "device %u pair %s %u epoch %llu: news %d", worker->host_device,
+              news->key.receives ? "from" : "to", news->key.peer,
+              (unsigned long long)news->key.epoch, (int)news->event);
+    if (!worker->pairs.news_pending) {
+        worker->pairs.news_pending = true;
+        sim_after(worker->sim, sim_below(worker->sim, NEWS_MAX_NS), news_come, worker,
+                  worker->life, NULL);
+    }
+}
+
+static void trouble(struct sim_pair *pair, const char *text)
+{
+    struct transfer_pair_news news = {.event = TRANSFER_PAIR_TROUBLE};
+
+    if (!pair->on.doubted && !pair->on.broken) {
+        pair->on.doubted = true;
+        (void)snprintf(news.text, sizeof(news.text), "%s", text);
+        tell(pair, &news);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ the watcher */
+
+static struct sim_pair *pair_of(struct transfer_lane_pair *on)
+{
+    return pl_container_of(on, struct sim_pair, on);
+}
+
+static bool whole(void *user, struct transfer_lane_pair *on)
+{
+    struct sim_worker *worker = user;
+
+    if (sim_below(worker->sim, 1000000) < worker->sim->config.pair_trouble_millionth) {
+        trouble(pair_of(on), "the communicator has failed");
+        return false;
+    }
+    return true;
+}
+
+static void look(void *user, uint64_t arg, void *data);
+
+static void stall(struct sim_worker *worker, struct transfer_lane_half *half)
+{
+    struct transfer_pair_news news = {.event       = TRANSFER_PAIR_STALLED,
+                                      .first_chunk = half->half.first_chunk};
+
+    if (half->first_ns == 0) {
+        half->first_ns = worker->sim->now_ns;
+        sim_after(worker->sim, STALL_NS + 1, look, worker, worker->life, NULL);
+    }
+    if (!half->stall_told && !half->pair->broken &&
+        worker->sim->now_ns - half->first_ns > STALL_NS) {
+        half->stall_told = true;
+        tell(pair_of(half->pair), &news);
+    }
+}
+
+static void lane_look(struct sim_worker *worker, uint32_t index)
+{
+    struct sim_pairs *pairs    = &worker->pairs;
+    struct transfer_lane *lane = &pairs->lanes[index];
+    struct transfer_lane_half *first;
+    uint64_t number;
+
+    (void)transfer_lane_look(lane, pairs->done[index], pairs->staged[index], whole, worker);
+    first = transfer_lane_first_running(lane);
+    if (first != NULL) {
+        stall(worker, first);
+    }
+    number = transfer_lane_pop(lane);
+    if (number != 0) {
+        pairs->over[index] = number;
+        sim_streams_kick(worker->sim);
+    }
+    if (transfer_lane_turn(lane)) {
+        struct transfer_pair_news turn = {.event = TRANSFER_PAIR_TURN};
+
+        tell(pair_of(((struct transfer_lane_half *)pl_vec_at(&lane->halves, 0))->pair),
+             &turn);
+    }
+}
+
+static void look(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+    struct pl_list *pos, *next;
+
+    (void)data;
+    if (arg != worker->life || !worker->alive) {
+        return;
+    }
+    worker->pairs.look_pending = false;
+    lane_look(worker, 0);
+    lane_look(worker, 1);
+    pl_list_for_each_safe(pos, next, &worker->pairs.all) {
+        struct sim_pair *pair           = pl_container_of(pos, struct sim_pair, link);
+        struct transfer_pair_news quiet = {.event = TRANSFER_PAIR_QUIET};
+
+        if (pair->on.broken && !pair->quiet_told && pair->on.running == 0 &&
+            pair->phase == PHASE_OVER) {
+            pair->quiet_told = true;
+            tell(pair, &quiet);
+        }
+    }
+}
+
+void sim_pairs_look_soon(struct sim_worker *worker)
+{
+    if (!worker->pairs.look_pending && worker->alive) {
+        worker->pairs.look_pending = true;
+        sim_after(worker->sim, sim_below(worker->sim, LOOK_MAX_NS), look, worker,
+                  worker->life, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ a pair's thread */
+
+/* user is the worker: the pair may be freed when it dies. */
+static void step_soon(struct sim_pair *pair, uint64_t max_ns)
+{
+    if (!pair->step_pending) {
+        pair->step_pending = true;
+        sim_after(pair->worker->sim, 1 + sim_below(pair->worker->sim, max_ns), pair_step,
+                  pair->worker, pair->serial, NULL);
+    }
+}
+
+static struct sim_end *end_of(struct sim_pair *pair, bool other)
+{
+    return &pair->comm->end[pair->on.key.receives != other];
+}
+
+static void pair_join(struct sim_pair *pair)
+{
+    struct sim_worker *worker      = pair->worker;
+    struct transfer_pair_news made = {.event = TRANSFER_PAIR_MADE};
+
+    if (!pair->on.key.receives) {
+        struct sim_comm **place = pl_vec_push(&worker->sim->comms);
+
+        PL_CHECK(place != NULL);
+        pair->comm        = sim_alloc(sizeof(*pair->comm));
+        pair->comm->eager = sim_chance(worker->sim, 400);
+        *place            = pair->comm;
+        memcpy(made.id, &pair->comm, sizeof(pair->comm));
+        tell(pair, &made);
+    }
+    end_of(pair, false)->pair   = pair;
+    end_of(pair, false)->joined = true;
+    pair->phase                 = PHASE_MEETING;
+    if (pair->on.key.receives) {
+        pair->until_ns = worker->sim->now_ns + TIMEOUT_NS;
+        if (end_of(pair, true)->pair != NULL) {
+            step_soon(end_of(pair, true)->pair, THREAD_MAX_NS);
+        }
+    }
+    if (pair->on.key.receives || pair->on.broken) {
+        step_soon(pair, THREAD_MAX_NS);
+    }
+}
+
+static void pair_over(struct sim_pair *pair)
+{
+    end_of(pair, false)->aborted = true; /* closed is as good: nothing is under way */
+    pair->phase                  = PHASE_OVER;
+    pair->on.aborted             = true;
+    sim_pairs_look_soon(pair->worker);
+}
+
+static void pair_not_opened(struct sim_pair *pair, plasmon_status_t status)
+{
+    struct transfer_pair_news opened = {.event = TRANSFER_PAIR_OPENED, .status = status};
+
+    (void)snprintf(opened.text, sizeof(opened.text), "nobody came");
+    pair_over(pair);
+    tell(pair, &opened);
+}
+
+static void pair_meet(struct sim_pair *pair)
+{
+    struct sim *sim                  = pair->worker->sim;
+    const struct sim_end *other      = end_of(pair, true);
+    struct transfer_pair_news opened = {.event = TRANSFER_PAIR_OPENED};
+
+    if (pair->on.broken) {
+        pair_not_opened(pair, PLASMON_ECANCELLED);
+    } else if (other->joined && other->pair != NULL && !other->aborted) {
+        pair->phase        = PHASE_OPEN;
+        pair->on.uncertain = false;
+        opened.bytes       = sim_between(sim, PAIR_BYTES_MIN, PAIR_BYTES_MAX);
+        tell(pair, &opened);
+    } else if (pair->on.key.receives && sim->now_ns >= pair->until_ns) {
+        pair_not_opened(pair, PLASMON_ETIMEDOUT);
+    } else if (pair->on.key.receives) {
+        pair->step_pending = true;
+        sim_after(sim, TIMEOUT_NS, pair_step, pair->worker, pair->serial, NULL);
+    }
+}
+
+static void pair_ending(struct sim_pair *pair)
+{
+    struct transfer_pair_news closed = {.event = TRANSFER_PAIR_CLOSED};
+
+    if (pair->on.broken) {
+        end_of(pair, false)->aborted = true;
+        pair->phase                  = PHASE_ABORTING;
+        sim_streams_kick(pair->worker->sim);
+        step_soon(pair, ABORT_MAX_NS);
+    } else if (pair->close_asked) {
+        pair_over(pair);
+        tell(pair, &closed);
+    }
+}
+
+static struct sim_pair *pair_find(struct sim_worker *worker, uint64_t serial)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &worker->pairs.all) {
+        struct sim_pair *pair = pl_container_of(pos, struct sim_pair, link);
+
+        if (pair->serial == serial) {
+            return pair;
+        }
+    }
+    return NULL;
+}
+
+static void pair_step(void *user, uint64_t arg, void *data)
+{
+    struct sim_pair *pair = pair_find(user, arg);
+
+    (void)data;
+    if (pair == NULL) {
+        return;
+    }
+    pair->step_pending = false;
+    switch (pair->phase) {
+    case PHASE_STARTING:
+        pair_join(pair);
+        break;
+    case PHASE_MEETING:
+        pair_meet(pair);
+        break;
+    case PHASE_OPEN:
+        pair_ending(pair);
+        break;
+    case PHASE_ABORTING:
+        pair_over(pair);
+        break;
+    case PHASE_OVER:
+        break;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ operations */
+
+bool sim_meet_ready(struct sim_op *op)
+{
+    struct sim_comm *comm = op->comm;
+
+    if (comm->end[op->receives].aborted) {
+        return true;
+    }
+    if (op->receives) {
+        if (comm->arrived == op->index) {
+            comm->arrived++;
+            if (comm->end[0].pair != NULL) {
+                sim_streams_kick_soon(comm->end[0].pair->worker);
+            }
+        }
+        return comm->delivered > op->index;
+    }
+    return comm->end[1].pair != NULL && !comm->end[1].aborted &&
+           comm->delivered == comm->taken && comm->delivered == op->index &&
+           (comm->eager || comm->arrived > op->index);
+}
+
+void sim_meet_do(struct sim_worker *worker, const struct sim_op *op)
+{
+    struct sim_comm *comm = op->comm;
+    uint8_t *at           = worker->arena + op->dst_offset;
+
+    if (comm->end[op->receives].aborted) {
+        if (op->receives && sim_chance(worker->sim, 500)) {
+            sim_memory_noise(worker->sim, at, op->bytes);
+        }
+    } else if (op->receives) {
+        if (comm->bytes != op->bytes) { /* not its other half: one of the two had failed */
+            sim_memory_noise(worker->sim, at, op->bytes);
+        } else {
+            memcpy(at, comm->data, op->bytes);
+        }
+        comm->taken++;
+    } else {
+        memcpy(comm->data, at, op->bytes);
+        comm->bytes = op->bytes;
+        comm->delivered++;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ the core's ops */
+
+static struct sim_pair *pair_named(struct sim_worker *worker,
+                                   const struct worker_pair_key *key)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &worker->pairs.all) {
+        struct sim_pair *pair = pl_container_of(pos, struct sim_pair, link);
+
+        if (pair->on.key.peer == key->peer && pair->on.key.receives == key->receives &&
+            pair->on.key.epoch == key->epoch) {
+            return pair;
+        }
+    }
+    return NULL;
+}
+
+plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
+                                  bool remote, const uint8_t *id)
+{
+    struct sim_worker *worker = user;
+    struct sim_pair *pair     = sim_alloc(sizeof(*pair));
+
+    for (uint32_t i = 0; i < SIM_STREAMS; i++) {
+        if (!pl_list_empty(&worker->streams[i].ops)) {
+            sim_fail(worker->sim, "device %u opens a pair with work in stream %u",
+                     worker->host_device, i);
+        }
+    }
+    PL_CHECK(!remote && (id != NULL) == key->receives);
+    *pair        = (struct sim_pair){.worker = worker, .serial = ++worker->pairs.serial};
+    pair->on.key = (struct transfer_pair_key){key->peer, key->receives, key->epoch};
+    pair->on.uncertain = true;
+    if (id != NULL) {
+        memcpy(&pair->comm, id, sizeof(pair->comm));
+    }
+    pl_list_init(&pair->link);
+    pl_list_add_tail(&worker->pairs.all, &pair->link);
+    step_soon(pair, THREAD_MAX_NS);
+    return PLASMON_OK;
+}
+
+void sim_pair_op_close(void *user, const struct worker_pair_key *key)
+{
+    struct sim_pair *pair = pair_named(user, key);
+
+    PL_CHECK(pair != NULL && pair->on.halves == 0);
+    pair->close_asked = true;
+    step_soon(pair, THREAD_MAX_NS);
+}
+
+void sim_pair_op_abort(void *user, const struct worker_pair_key *key)
+{
+    struct sim_pair *pair = pair_named(user, key);
+
+    PL_CHECK(pair != NULL);
+    pair->on.broken = true;
+    if (pair->phase == PHASE_MEETING) {
+        pair->step_pending = false; /* it looks more often than it takes to give up */
+    }
+    step_soon(pair, THREAD_MAX_NS);
+    sim_pairs_look_soon(user);
+}
+
+bool sim_pair_op_room(void *user, bool receives)
+{
+    const struct sim_worker *worker = user;
+
+    return worker->pairs.lanes[receives].running < TRANSFER_PAIR_DEPTH;
+}
+
+bool sim_pair_op_settled(void *user, bool receives)
+{
+    const struct sim_worker *worker = user;
+
+    return transfer_lane_settled(&worker->pairs.lanes[receives]);
+}
+
+static void put_word(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind,
+                     uint64_t *word, uint64_t value)
+{
+    struct sim_op *op = sim_op_add(worker, stream, kind);
+
+    op->word  = word;
+    op->value = value;
+    op->other = worker->host_device;
+    sim_op_start(worker, stream);
+}
+
+/* Notes what half `number` moves; those that are over are forgotten. */
+static void touch_note(struct sim_worker *worker, bool receives, uint64_t number,
+                       uint64_t offset)
+{
+    struct pl_vec *touches = &worker->pairs.touches[receives];
+    struct sim_half_touch *place;
+
+    for (size_t i = touches->count; i-- > 0;) {
+        if (((struct sim_half_touch *)pl_vec_at(touches, i))->number <=
+            worker->pairs.over[receives]) {
+            pl_vec_remove_unordered(touches, i);
+        }
+    }
+    place = pl_vec_push(touches);
+    PL_CHECK(place != NULL);
+    *place =
+        (struct sim_half_touch){.number = number, .touch = sim_touch_of(worker, offset)};
+}
+
+static const struct sim_touch *touch_noted(struct sim_worker *worker, bool receives,
+                                           uint64_t number)
+{
+    struct pl_vec *touches = &worker->pairs.touches[receives];
+
+    for (size_t i = 0; i < touches->count; i++) {
+        const struct sim_half_touch *noted = pl_vec_at(touches, i);
+
+        if (noted->number == number) {
+            return &noted->touch;
+        }
+    }
+    return NULL;
+}
+
+static void put_operation(struct sim_worker *worker, struct sim_pair *pair,
+                          const struct worker_half *half, uint64_t number)
+{
+    uint32_t lane     = STORE_STREAM_MAX + half->key.receives;
+    struct sim_op *op = sim_op_add(worker, lane, SIM_OP_MEET);
+
+    op->comm       = pair->comm;
+    op->receives   = half->key.receives;
+    op->index      = pair->comm->end[half->key.receives].ops++;
+    op->bytes      = half->bytes;
+    op->dst_offset = half->offset;
+    PL_CHECK(half->bytes <= SIM_STAGE_BYTES_MAX);
+    sim_op_touch(op, worker, half->offset);
+    sim_op_start(worker, lane);
+    put_word(worker, lane, SIM_OP_SIGNAL, &worker->pairs.done[half->key.receives], number);
+}
+
+plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
+                                  const struct worker_half *half)
+{
+    struct sim_worker *worker      = user;
+    struct sim_pairs *pairs        = &worker->pairs;
+    struct sim_pair *pair          = pair_named(worker, &half->key);
+    bool receives                  = half->key.receives;
+    bool with_bytes                = half->offset != WORKER_NOWHERE;
+    struct transfer_lane *lane     = &pairs->lanes[receives];
+    uint64_t number                = transfer_lane_number(lane);
+    const struct transfer_half its = {
+        .key         = {half->key.peer, receives, half->key.epoch},
+        .host_device = half->host_device,
+        .seq         = half->seq,
+        .first_chunk = half->first_chunk,
+        .ptr         = {.addr = half->offset},
+        .bytes       = half->bytes,
+        .with_bytes  = with_bytes,
+    };
+
+    PL_CHECK(pair != NULL && pair->phase == PHASE_OPEN);
+    if (with_bytes) {
+        touch_note(worker, receives, number, half->offset);
+        put_operation(worker, pair, half, number);
+    }
+    put_word(worker, stream, SIM_OP_WAIT, &pairs->over[receives], number);
+    if (receives) {
+        put_word(worker, stream, SIM_OP_SIGNAL, &worker->timeline->stage_taken.value,
+                 half->first_chunk + 1);
+        put_word(worker, stream, SIM_OP_SIGNAL, &pairs->passed, number);
+    }
+    PL_CHECK(transfer_lane_add(lane, &pair->on, &its, number, with_bytes));
+    if (!with_bytes) {
+        trouble(pair, "half of a transfer failed");
+    } else if (sim_below(worker->sim, 1000000) <
+               worker->sim->config.pair_trouble_millionth) {
+        pair->on.uncertain = true;
+        trouble(pair, "an operation was refused");
+    }
+    sim_pairs_look_soon(worker);
+    return PLASMON_OK;
+}
+
+static void lane_stage_next(struct sim_worker *worker, uint32_t index)
+{
+    struct sim_pairs *pairs = &worker->pairs;
+    uint32_t stream         = STORE_STREAM_MAX + 2 + index;
+    struct transfer_lane_half half;
+
+    if (!transfer_lane_stage_next(&pairs->lanes[index], &half)) {
+        return;
+    }
+    if (index == 1) {
+        put_word(worker, stream, SIM_OP_WAIT, &pairs->passed, half.number - 1);
+        put_word(worker, stream, SIM_OP_WAIT, &worker->timeline->stage_taken.value,
+                 half.half.first_chunk);
+    }
+    sim_stage(worker, stream, index == 1 ? SIM_OP_RECV : SIM_OP_SEND, half.half.host_device,
+              half.half.first_chunk, touch_noted(worker, index == 1, half.number),
+              half.half.bytes);
+    put_word(worker, stream, SIM_OP_SIGNAL, &pairs->staged[index], half.staged);
+}
+
+void sim_pairs_stage_next(struct sim_worker *worker)
+{
+    lane_stage_next(worker, 0);
+    lane_stage_next(worker, 1);
+}
+
+plasmon_status_t sim_pair_op_stage(void *user, const struct worker_pair_key *key,
+                                   uint64_t *out_first)
+{
+    struct sim_worker *worker  = user;
+    struct transfer_lane *lane = &worker->pairs.lanes[key->receives];
+    struct sim_pair *pair      = pair_named(worker, key);
+
+    *out_first = 0;
+    if (pair != NULL && pair->on.broken) {
+        *out_first = transfer_lane_first_lost(lane, &pair->on);
+        transfer_lane_stage(lane, &pair->on);
+        sim_pairs_look_soon(worker);
+    }
+    sim_pairs_stage_next(worker);
+    return PLASMON_OK;
+}
+
+void sim_pair_op_sent(void *user, uint64_t seq)
+{
+    struct sim_worker *worker = user;
+
+    transfer_lane_sent(&worker->pairs.lanes[0], seq);
+    sim_pairs_look_soon(worker);
+}
+
+/* ------------------------------------------------------------------------------------------ coming and going */
+
+void sim_pairs_init(struct sim_worker *worker)
+{
+    uint64_t serial = worker->pairs.serial;
+
+    worker->pairs = (struct sim_pairs){
+        .news    = PL_VEC_INIT(struct transfer_pair_news),
+        .touches = {PL_VEC_INIT(struct sim_half_touch), PL_VEC_INIT(struct sim_half_touch)},
+        .serial  = serial};
+    pl_list_init(&worker->pairs.all);
+    transfer_lane_init(&worker->pairs.lanes[0], false);
+    transfer_lane_init(&worker->pairs.lanes[1], true);
+}
+
+void sim_pairs_finish(struct sim_worker *worker)
+{
+    struct sim_pairs *pairs = &worker->pairs;
+
+    while (!pl_list_empty(&pairs->all)) {
+        struct sim_pair *pair = pl_list_first(&pairs->all, struct sim_pair, link);
+
+        if (pair->comm != NULL && end_of(pair, false)->pair == pair) {
+            end_of(pair, false)->pair = NULL;
+        }
+        pl_list_remove(&pair->link);
+        pl_free(pair);
+    }
+    transfer_lane_finish(&pairs->lanes[0]);
+    transfer_lane_finish(&pairs->lanes[1]);
+    pl_vec_finish(&pairs->touches[0]);
+    pl_vec_finish(&pairs->touches[1]);
+    pl_vec_finish(&pairs->news);
+}
+
+void sim_pairs_crash(struct sim_worker *worker)
+{
+    sim_pairs_finish(worker);
+    sim_pairs_init(worker);
+}
+
+void sim_pairs_describe(const struct sim_worker *worker, struct pl_str *out)
+{
+    static const char *const states[] = {"runs", "ended", "waits for its turn", "is staged",
+                                         "is over"};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct transfer_lane *lane = &worker->pairs.lanes[i];
+
+        for (size_t k = 0; k < lane->halves.count; k++) {
+            const struct transfer_lane_half *half = pl_vec_at(&lane->halves, k);
+
+            pl_str_append(out, "  %s %u: launch %llu, chunk %llu, pair %llu%s%s%s: %s%s\n",
+                          i == 0 ? "send to" : "receive from", half->half.key.peer,
+                          (unsigned long long)half->half.seq,
+                          (unsigned long long)half->half.first_chunk,
+                          (unsigned long long)half->half.key.epoch,
+                          half->pair->doubted ? ", in doubt" : "",
+                          half->pair->broken ? ", broken" : "",
+                          half->pair->staged ? ", staged" : "", states[half->state],
+                          half->sent ? ", sent" : "");
+        }
+    }
+}
