@@ -133,29 +133,21 @@ static void refs_remove(struct head_core *core, struct head_client *client, uint
 
 /* ------------------------------------------------------------------------------------------- sessions */
 
-plasmon_status_t head_core_client_open(struct head_core *core,
-                                       const Plasmon__V1__Hello *hello,
-                                       uint64_t *out_session, struct pl_err *err)
+struct head_client *head_client_restore(struct head_core *core, uint64_t session,
+                                        uint64_t id, const char *name_space,
+                                        const char *label, const char *host)
 {
     struct head_client *client;
 
-    if (hello->protocol_min > WIRE_PROTOCOL || hello->protocol_max < WIRE_PROTOCOL) {
-        return pl_err_set(err, PLASMON_EVERSION,
-                          "this head speaks protocol %u, the client %u to %u; use programs "
-                          "of one release",
-                          WIRE_PROTOCOL, hello->protocol_min, hello->protocol_max);
+    if (pl_map_get(&core->sessions, session) != NULL) {
+        return NULL;
     }
-    client = head_alloc(sizeof(*client));
-    do {
-        client->session = core->config.ops->random64(core->config.user);
-    } while (client->session == 0 || pl_map_get(&core->sessions, client->session) != NULL);
-    do {
-        client->id = core->config.ops->random64(core->config.user);
-    } while (client->id == 0);
-    client->name_space =
-        head_strdup(hello->namespace_[0] == '\0' ? "default" : hello->namespace_);
-    client->label = head_strdup(hello->label);
-    client->host  = head_strdup(hello->host);
+    client             = head_alloc(sizeof(*client));
+    client->session    = session;
+    client->id         = id;
+    client->name_space = head_strdup(name_space);
+    client->label      = head_strdup(label);
+    client->host       = head_strdup(host);
     pl_map_init(&client->refs);
     pl_map_init(&client->tasks);
     pl_map_init(&client->graphs);
@@ -166,8 +158,33 @@ plasmon_status_t head_core_client_open(struct head_core *core,
     pl_list_init(&client->link);
     pl_list_init(&client->dirty_link);
     pl_list_add_tail(&core->clients, &client->link);
-    PL_CHECK(pl_map_set(&core->sessions, client->session, client) == PLASMON_OK);
+    PL_CHECK(pl_map_set(&core->sessions, session, client) == PLASMON_OK);
     core->counts.clients++;
+    return client;
+}
+
+plasmon_status_t head_core_client_open(struct head_core *core,
+                                       const Plasmon__V1__Hello *hello,
+                                       uint64_t *out_session, struct pl_err *err)
+{
+    struct head_client *client;
+    uint64_t session, id;
+
+    if (hello->protocol_min > WIRE_PROTOCOL || hello->protocol_max < WIRE_PROTOCOL) {
+        return pl_err_set(err, PLASMON_EVERSION,
+                          "this head speaks protocol %u, the client %u to %u; use programs "
+                          "of one release",
+                          WIRE_PROTOCOL, hello->protocol_min, hello->protocol_max);
+    }
+    do {
+        session = core->config.ops->random64(core->config.user);
+    } while (session == 0 || pl_map_get(&core->sessions, session) != NULL);
+    do {
+        id = core->config.ops->random64(core->config.user);
+    } while (id == 0);
+    client = head_client_restore(
+        core, session, id, hello->namespace_[0] == '\0' ? "default" : hello->namespace_,
+        hello->label, hello->host);
     core->numbers_told = true; /* by the welcome that follows */
     pl_debug("head", "client %016llx ('%s') opened a session",
              (unsigned long long)client->id, client->label);

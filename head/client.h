@@ -57,6 +57,10 @@ struct head_name {
 };
 
 /* ---- client.c */
+/* One of a checkpoint; texts are copied. NULL: there is one with this session. */
+struct head_client *head_client_restore(struct head_core *core, uint64_t session,
+                                        uint64_t id, const char *name_space,
+                                        const char *label, const char *host);
 struct head_ref *head_client_ref(struct head_client *client, uint64_t id);
 plasmon_status_t head_client_ref_get(struct head_client *client, uint64_t id,
                                      uint64_t owner, struct head_ref **out_ref,

@@ -130,6 +130,9 @@ bool head_device_fenced(struct head_device *device, const Plasmon__V1__WorkerHel
 bool head_device_untouched(const struct head_device *device, uint64_t seq);
 
 /* ---- worker.c */
+/* One of a checkpoint. NULL: there are as many as a buffer's id can name. */
+struct head_device *head_device_restore(struct head_core *core, const char *host,
+                                        const char *node, uint32_t host_device);
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
 void head_device_destroy(struct head_device *device);
 /* An encoded GraphPart, ahead of the launches that follow. */

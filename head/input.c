@@ -123,7 +123,7 @@ static uint32_t get32(const uint8_t *in)
            (uint32_t)in[3] << 24;
 }
 
-void head_input_batch_begin(struct head_bytes *out)
+void head_blob_begin(struct head_bytes *out)
 {
     static const uint8_t room[BATCH_HEADER];
 
@@ -131,30 +131,31 @@ void head_input_batch_begin(struct head_bytes *out)
     head_bytes_append(out, room, sizeof(room));
 }
 
+void head_blob_end(struct head_bytes *out, char kind)
+{
+    const uint8_t *content = out->data + BATCH_HEADER;
+    size_t length          = out->length - BATCH_HEADER;
+
+    PL_CHECK(out->length >= BATCH_HEADER && length <= UINT32_MAX);
+    memcpy(out->data, (uint8_t[]){'P', (uint8_t)kind, BATCH_VERSION, 0}, 4);
+    put32(out->data + 4, (uint32_t)length);
+    put32(out->data + 8, head_crc32c(0, content, length));
+}
+
 bool head_input_batch_empty(const struct head_bytes *out)
 {
     return out->length <= BATCH_HEADER;
 }
 
-void head_input_batch_end(struct head_bytes *out)
-{
-    const uint8_t *records = out->data + BATCH_HEADER;
-    size_t length          = out->length - BATCH_HEADER;
-
-    PL_CHECK(out->length >= BATCH_HEADER && length <= UINT32_MAX);
-    memcpy(out->data, (uint8_t[]){'P', 'J', BATCH_VERSION, 0}, 4);
-    put32(out->data + 4, (uint32_t)length);
-    put32(out->data + 8, head_crc32c(0, records, length));
-}
-
 /* ------------------------------------------------------------------------------------------------ in */
 
-plasmon_status_t head_input_open(const uint8_t *bytes, size_t length,
-                                 struct head_input_reader *out, struct pl_err *err)
+plasmon_status_t head_blob_open(const uint8_t *bytes, size_t length, char kind,
+                                struct head_input_reader *out, struct pl_err *err)
 {
-    if (length < BATCH_HEADER || bytes[0] != 'P' || bytes[1] != 'J') {
+    if (length < BATCH_HEADER || bytes[0] != 'P' || bytes[1] != (uint8_t)kind) {
         return pl_err_set(err, PLASMON_EMALFORMED,
-                          "journal: this is not a batch of a journal of Plasmon");
+                          "journal: this is not a %s of a journal of Plasmon",
+                          kind == HEAD_BLOB_BATCH ? "batch" : "checkpoint");
     }
     if (bytes[2] != BATCH_VERSION || bytes[3] != 0) {
         return pl_err_set(err, PLASMON_EVERSION,
@@ -165,8 +166,7 @@ plasmon_status_t head_input_open(const uint8_t *bytes, size_t length,
     if (get32(bytes + 4) != length - BATCH_HEADER ||
         get32(bytes + 8) != head_crc32c(0, bytes + BATCH_HEADER, length - BATCH_HEADER)) {
         return pl_err_set(err, PLASMON_EMALFORMED,
-                          "journal: a batch is damaged (%zu bytes, check sum wrong)",
-                          length);
+                          "journal: %zu bytes are damaged (check sum wrong)", length);
     }
     *out = (struct head_input_reader){bytes + BATCH_HEADER, bytes + length};
     return PLASMON_OK;

@@ -5,7 +5,7 @@
  * A record is a type, as many numbers (varints) and as many strings (length, bytes) as the type says; a batch is a checked sequence of
  * records. Frames of clients, workers and stores are in there as they came, so they are versioned by the protocol.
  *
- *   batch: "PJ", version (1), 0, length of the records (u32), CRC-32C of them (u32), records
+ *   batch: "PJ", version (1), 0, length of the records (u32), CRC-32C of them (u32), records   (all little-endian)
  *
  * Decoding never reads outside the batch, whatever is in it; it knows nothing of what the records mean.
  */
@@ -68,14 +68,16 @@ struct head_input_reader {
     const uint8_t *at;
     const uint8_t *end;
 };
-/* Overwrites the first bytes, which head_input_batch_begin left free, with the batch's header. */
-void head_input_batch_begin(struct head_bytes *out);
-void head_input_batch_end(struct head_bytes *out);
+/* A batch, or a checkpoint (checkpoint.h), in a head of 12 bytes: room for it first, at last the head itself. */
+#define HEAD_BLOB_BATCH      'J'
+#define HEAD_BLOB_CHECKPOINT 'C'
+void head_blob_begin(struct head_bytes *out);
+void head_blob_end(struct head_bytes *out, char kind);
+/* EMALFORMED, EVERSION: not such a one, damaged, or of another version. */
+plasmon_status_t head_blob_open(const uint8_t *bytes, size_t length, char kind,
+                                struct head_input_reader *out,
+                                struct pl_err *err) PL_MUST_CHECK;
 bool head_input_batch_empty(const struct head_bytes *out);
-/* EMALFORMED: not a batch, of another version, or damaged. */
-plasmon_status_t head_input_open(const uint8_t *bytes, size_t length,
-                                 struct head_input_reader *out,
-                                 struct pl_err *err) PL_MUST_CHECK;
 static inline bool head_input_end(const struct head_input_reader *reader)
 {
     return reader->at == reader->end;

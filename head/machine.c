@@ -28,12 +28,13 @@ static void op_fence(void *user, uint32_t device)
     }
 }
 
+/* While the core is replaced by what was saved of it, its sessions do not end. */
 static void op_session_ended(void *user, uint64_t session)
 {
     struct head_machine *machine       = user;
     struct head_machine_client *client = head_machine_client_of(machine, session);
 
-    if (client != NULL) {
+    if (client != NULL && !machine->replacing) {
         client->ended       = true;
         machine->some_ended = true;
     }
@@ -103,7 +104,7 @@ plasmon_status_t head_machine_create(const struct head_machine_config *config,
     pl_list_init(&machine->workers);
     pl_list_init(&machine->nodes);
     pl_map_init(&machine->sessions);
-    head_input_batch_begin(&machine->batch);
+    head_blob_begin(&machine->batch);
     *out_machine = machine;
     return PLASMON_OK;
 }
@@ -121,46 +122,51 @@ void head_machine_destroy(struct head_machine *machine)
     wire_arena_finish(&machine->arena);
     pl_free(machine->batch.data);
     pl_free(machine->scratch.data);
+    pl_free(machine->saved.data);
     pl_free(machine->policy);
     pl_free(machine);
 }
 
-static plasmon_status_t begin(struct head_machine *machine, const struct head_input *input,
-                              struct pl_err *err)
+plasmon_status_t head_machine_core_create(struct head_machine *machine,
+                                          struct head_core **out_core, struct pl_err *err)
 {
-    const uint64_t *n         = input->numbers;
-    struct head_config config = {.ops = &core_ops, .user = machine};
-    plasmon_status_t status;
+    const struct head_settings *settings = &machine->settings;
+    struct head_config config            = {.ops         = &core_ops,
+                                            .user        = machine,
+                                            .epoch       = settings->epoch,
+                                            .transfer    = settings->transfer,
+                                            .window      = settings->window,
+                                            .retries     = settings->retries,
+                                            .credit      = settings->credit,
+                                            .lease_ms    = settings->lease_ms,
+                                            .chain_bytes = settings->chain_bytes,
+                                            .policy      = settings->policy};
+    plasmon_status_t status              = head_core_create(&config, out_core);
 
-    if (machine->core != NULL || n[1] > HEAD_TRANSFER_NCCL || n[0] == 0 ||
-        input->strings[0].length > WIRE_NAME_BYTES_MAX) {
+    return status == PLASMON_OK
+               ? PLASMON_OK
+               : pl_err_set(err, status, "the head cannot start with policy '%s'",
+                            settings->policy);
+}
+
+plasmon_status_t head_machine_settle(struct head_machine *machine, const uint64_t *n,
+                                     struct head_string policy, struct pl_err *err)
+{
+    if (n[1] > HEAD_TRANSFER_NCCL || n[0] == 0 || policy.length > WIRE_NAME_BYTES_MAX) {
         return pl_err_set(err, PLASMON_EMALFORMED,
-                          "journal: a record 'begin' that makes no sense");
+                          "journal: a cluster that begins in a way that makes no sense");
     }
-    machine->policy    = head_string_copy(input->strings[0]);
-    machine->settings  = (struct head_settings){.epoch         = n[0],
-                                                .transfer      = (enum head_transfer)n[1],
-                                                .window        = (uint32_t)n[2],
-                                                .retries       = (uint32_t)n[3],
-                                                .credit        = n[4],
-                                                .lease_ms      = n[5],
-                                                .chain_bytes   = n[6],
-                                                .node_lease_ms = n[7],
-                                                .policy        = machine->policy};
-    config.epoch       = machine->settings.epoch;
-    config.transfer    = machine->settings.transfer;
-    config.window      = machine->settings.window;
-    config.retries     = machine->settings.retries;
-    config.credit      = machine->settings.credit;
-    config.lease_ms    = machine->settings.lease_ms;
-    config.chain_bytes = machine->settings.chain_bytes;
-    config.policy      = machine->settings.policy;
-    status             = head_core_create(&config, &machine->core);
-    if (status != PLASMON_OK) {
-        return pl_err_set(err, status, "the head cannot start with policy '%s'",
-                          machine->policy);
-    }
-    return PLASMON_OK;
+    machine->policy   = head_string_copy(policy);
+    machine->settings = (struct head_settings){.epoch         = n[0],
+                                               .transfer      = (enum head_transfer)n[1],
+                                               .window        = (uint32_t)n[2],
+                                               .retries       = (uint32_t)n[3],
+                                               .credit        = n[4],
+                                               .lease_ms      = n[5],
+                                               .chain_bytes   = n[6],
+                                               .node_lease_ms = n[7],
+                                               .policy        = machine->policy};
+    return head_machine_core_create(machine, &machine->core, err);
 }
 
 /* ------------------------------------------------------------------------------------------ inputs */
@@ -215,7 +221,7 @@ static plasmon_status_t apply(struct head_machine *machine, const struct head_in
     }
     switch (input->type) {
     case HEAD_INPUT_BEGIN:
-        return begin(machine, input, err);
+        return head_machine_settle(machine, n, input->strings[0], err);
     case HEAD_INPUT_RESTART:
         head_machine_restarted(machine, n[0], n[1]);
         return PLASMON_OK;
@@ -281,7 +287,7 @@ plasmon_status_t head_machine_input(struct head_machine *machine,
     out  = out != NULL ? out : &unused;
     *out = (struct head_outcome){.device = UINT32_MAX};
     if (machine->batch_taken) {
-        head_input_batch_begin(&machine->batch);
+        head_blob_begin(&machine->batch);
         machine->batch_taken = false;
     }
     if (machine->recording) {
@@ -344,7 +350,7 @@ bool head_machine_batch_take(struct head_machine *machine, const uint8_t **out_b
     if (machine->batch_taken || head_input_batch_empty(&machine->batch)) {
         return false;
     }
-    head_input_batch_end(&machine->batch);
+    head_blob_end(&machine->batch, HEAD_BLOB_BATCH);
     *out_bytes           = machine->batch.data;
     *out_length          = machine->batch.length;
     machine->batch_taken = true;
@@ -391,7 +397,7 @@ plasmon_status_t head_machine_replay(struct head_machine *machine, const uint8_t
                                      size_t length, struct pl_err *err)
 {
     struct head_input_reader reader;
-    plasmon_status_t status = head_input_open(batch, length, &reader, err);
+    plasmon_status_t status = head_blob_open(batch, length, HEAD_BLOB_BATCH, &reader, err);
     bool recording          = machine->recording;
 
     machine->recording = false;

@@ -96,6 +96,16 @@ bool head_machine_batch_take(struct head_machine *machine, const uint8_t **out_b
 /* From now on (after a replay) inputs are recorded. */
 void head_machine_record(struct head_machine *machine);
 
+/*
+ * A checkpoint, which stands for all inputs so far: lent until the next one. NULL: it cannot be made now, *out_why says why not. Call after a
+ * batch was taken. The machine goes on from what it saved (its core is another one).
+ */
+const uint8_t *head_machine_checkpoint(struct head_machine *machine, size_t *out_length,
+                                       const char **out_why);
+/* Into a machine that has not begun. EMALFORMED, EVERSION. */
+plasmon_status_t head_machine_load(struct head_machine *machine, const uint8_t *bytes,
+                                   size_t length, struct pl_err *err) PL_MUST_CHECK;
+
 /* ------------------------------------------------------------------------------------------ what is put out besides */
 
 /* A welcome for who said hello last under this session or number, and after it all that it has not acknowledged. */

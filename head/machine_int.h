@@ -1,4 +1,5 @@
-/* Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_nodes.c knows stores. */
+/* Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_nodes.c knows stores,
+ * machine_checkpoint.c saves and loads all of it. */
 #ifndef HEAD_MACHINE_INT_H
 #define HEAD_MACHINE_INT_H
 
@@ -47,11 +48,13 @@ struct head_machine {
     struct wire_arena arena;
     struct head_bytes batch;
     struct head_bytes scratch; /* a frame that is kept nowhere */
+    struct head_bytes saved;   /* the last checkpoint */
     bool batch_taken;
     bool recording;
     bool changed; /* since the last flush */
     bool diverged;
     bool some_ended;
+    bool replacing;                   /* the core, by what was saved of it */
     struct head_input_reader *replay; /* NULL: the inputs are new */
     uint64_t now_ms;
     uint64_t session_last;
@@ -63,7 +66,19 @@ struct head_machine {
     uint64_t digest; /* of what was put out */
 };
 
+/* ---- machine.c */
+/* Settings, from their numbers in the order of HEAD_INPUT_BEGIN, and a core that has them. */
+plasmon_status_t head_machine_settle(struct head_machine *machine, const uint64_t *numbers,
+                                     struct head_string policy, struct pl_err *err);
+plasmon_status_t head_machine_core_create(struct head_machine *machine,
+                                          struct head_core **out_core, struct pl_err *err);
+
 /* ---- machine_peers.c */
+struct head_machine_client *head_machine_client_create(struct head_machine *machine,
+                                                       uint64_t session);
+struct head_machine_worker *head_machine_worker_create(struct head_machine *machine,
+                                                       uint32_t device, const char *host,
+                                                       uint32_t host_device);
 uint64_t head_digest_mix(uint64_t digest, uint64_t value);
 char *head_string_copy(struct head_string string); /* NUL-terminated; the caller's */
 uint64_t head_machine_session_new(struct head_machine *machine);

@@ -168,7 +168,7 @@ void head_machine_to_client(struct head_machine *machine, uint64_t session,
     const uint8_t *frame;
     size_t frame_bytes;
 
-    if (client == NULL) {
+    if (client == NULL || machine->replacing) {
         return;
     }
     frame =
@@ -191,7 +191,7 @@ void head_machine_to_worker(struct head_machine *machine, uint32_t device,
     const uint8_t *frame;
     size_t frame_bytes;
 
-    if (worker == NULL) {
+    if (worker == NULL || machine->replacing) {
         return;
     }
     frame = frame_keep(machine, &worker->peer, 0, body, length, &frame_bytes);
@@ -246,11 +246,24 @@ void head_machine_clients_reap(struct head_machine *machine)
     machine->some_ended = false;
 }
 
+struct head_machine_client *head_machine_client_create(struct head_machine *machine,
+                                                       uint64_t session)
+{
+    struct head_machine_client *client = head_alloc(sizeof(*client));
+
+    client->peer.session   = session;
+    client->peer.connected = true;
+    wire_link_init(&client->peer.link, machine->config.kept_bytes_max);
+    pl_list_init(&client->link);
+    pl_list_add_tail(&machine->clients, &client->link);
+    PL_CHECK(pl_map_set(&machine->sessions, session, client) == PLASMON_OK);
+    return client;
+}
+
 plasmon_status_t head_machine_client_open(struct head_machine *machine,
                                           struct head_string bytes,
                                           struct head_outcome *out, struct pl_err *err)
 {
-    struct head_machine_client *client;
     Plasmon__V1__ClientFrame *frame;
     plasmon_status_t status;
     uint64_t session;
@@ -268,13 +281,7 @@ plasmon_status_t head_machine_client_open(struct head_machine *machine,
     if (status != PLASMON_OK) {
         return status;
     }
-    client                 = head_alloc(sizeof(*client));
-    client->peer.session   = session;
-    client->peer.connected = true;
-    wire_link_init(&client->peer.link, machine->config.kept_bytes_max);
-    pl_list_init(&client->link);
-    pl_list_add_tail(&machine->clients, &client->link);
-    PL_CHECK(pl_map_set(&machine->sessions, session, client) == PLASMON_OK);
+    (void)head_machine_client_create(machine, session);
     out->session = session;
     return PLASMON_OK;
 }
@@ -399,15 +406,15 @@ void head_machine_worker_forget(struct head_machine *machine,
     machine->config.ops->worker_gone(machine->config.user, device, why);
 }
 
-static struct head_machine_worker *worker_create(struct head_machine *machine,
-                                                 uint32_t device,
-                                                 const Plasmon__V1__WorkerHello *hello)
+struct head_machine_worker *head_machine_worker_create(struct head_machine *machine,
+                                                       uint32_t device, const char *host,
+                                                       uint32_t host_device)
 {
     struct head_machine_worker *worker = head_alloc(sizeof(*worker));
 
     worker->device      = device;
-    worker->host_device = hello->host_device;
-    worker->host        = head_strdup(hello->host);
+    worker->host_device = host_device;
+    worker->host        = head_strdup(host);
     wire_link_init(&worker->peer.link, machine->config.kept_bytes_max);
     pl_list_init(&worker->link);
     pl_list_add_tail(&machine->workers, &worker->link);
@@ -464,7 +471,8 @@ plasmon_status_t head_machine_worker_up(struct head_machine *machine,
         return status;
     }
     if (worker == NULL) {
-        worker = worker_create(machine, device, hello);
+        worker =
+            head_machine_worker_create(machine, device, hello->host, hello->host_device);
     }
     if (!out->resumed) {
         wire_link_finish(&worker->peer.link);

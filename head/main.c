@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -22,6 +23,7 @@
 #include "plasmon/version.h"
 #include "store/control.h"
 
+#define ADDRESS_WAIT_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 enum { ADDRESS_MAX = 16, TOKEN_BYTES_MAX = 4096, EXIT_JOURNAL = 3 };
 
 struct option_text {
@@ -56,6 +58,9 @@ static const struct option_text options[] = {
     {"journal-wait", "SECONDS",
      "how long clients wait for a journal that cannot be reached, before this head ends "
      "(default 60)"},
+    {"journal-log", "MIB",
+     "how long the journal may get before it is cut down by a checkpoint, even if clients "
+     "have to wait for that (default 32)"},
     {"standby", NULL,
      "wait until the head that has the journal is gone, then go on for it"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
@@ -190,6 +195,14 @@ static int apply(struct settings *settings, const char *name, char *value)
         return parse_seconds(name, value, &settings->journal.lease_ms);
     } else if (strcmp(name, "journal-wait") == 0) {
         return parse_seconds(name, value, &settings->journal.patience_ms);
+    } else if (strcmp(name, "journal-log") == 0) {
+        settings->config.log_bytes_max = strtoull(value, NULL, 10) << 20;
+        if (settings->config.log_bytes_max == 0 ||
+            settings->config.log_bytes_max > UINT64_C(1) << 40) {
+            fprintf(stderr, "plasmon-head: --journal-log %s is not a number of MiB\n",
+                    value);
+            return 0;
+        }
     } else if (strcmp(name, "standby") == 0) {
         settings->standby = true;
     } else if (strcmp(name, "log") == 0) {
@@ -250,7 +263,8 @@ static int parse(int argc, char **argv, struct settings *settings)
     }
     if (settings->journal.url == NULL &&
         (settings->standby || settings->password[0] != '\0' ||
-         settings->journal.lease_ms != 0 || settings->journal.patience_ms != 0)) {
+         settings->config.log_bytes_max != 0 || settings->journal.lease_ms != 0 ||
+         settings->journal.patience_ms != 0)) {
         fprintf(stderr, "plasmon-head: --standby and --journal-... need --journal\n");
         return 2;
     }
@@ -441,6 +455,23 @@ static plasmon_status_t journal_take(struct settings *settings, struct pl_err *e
     return status;
 }
 
+/* One that stood by may be faster than the end of the one whose address it takes. */
+static plasmon_status_t listen_patiently(struct settings *settings, struct runner *runner,
+                                         struct pl_err *err)
+{
+    uint64_t began_ns = pl_now_ns();
+    plasmon_status_t status;
+
+    do {
+        status = serve_create(runner->loop, &settings->config, &runner->serve, err);
+        if (status == PLASMON_EADDRINUSE && settings->standby) {
+            (void)poll(NULL, 0, 50);
+        }
+    } while (status == PLASMON_EADDRINUSE && settings->standby && not_asked_to_stop(NULL) &&
+             pl_now_ns() - began_ns < ADDRESS_WAIT_NS);
+    return status;
+}
+
 static plasmon_status_t begin(struct settings *settings, struct runner *runner,
                               struct pl_err *err)
 {
@@ -451,11 +482,17 @@ static plasmon_status_t begin(struct settings *settings, struct runner *runner,
     if (rpc_loop_create(&runner->loop) != PLASMON_OK) {
         return pl_err_set(err, PLASMON_ENOMEM, "out of memory");
     }
-    if (settings->journal.url != NULL) {
+    if (settings->standby) { /* its address may be that of the one that it waits for */
         status = journal_take(settings, err);
     }
     if (status == PLASMON_OK) {
-        status = serve_create(runner->loop, &settings->config, &runner->serve, err);
+        status = listen_patiently(settings, runner, err);
+    }
+    if (status == PLASMON_OK && settings->journal.url != NULL && !settings->standby) {
+        status = journal_take(settings, err); /* who cannot listen takes nothing over */
+    }
+    if (status == PLASMON_OK) {
+        status = serve_begin(runner->serve, settings->config.journal, err);
     }
     if (status == PLASMON_OK && settings->config.journal != NULL) {
         status = head_journal_start(settings->config.journal, &ops, runner, err);

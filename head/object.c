@@ -70,17 +70,12 @@ void head_failure_release(struct head_failure *failure)
 
 /* -------------------------------------------------------------------------------------------- buffers */
 
-struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
-                                       const struct pl_box *frame, uint32_t dtype)
+struct head_buffer *head_buffer_restore(struct head_core *core, struct head_device *device,
+                                        uint64_t id, const struct pl_box *frame,
+                                        uint32_t dtype)
 {
-    uint64_t id = device->spill != NULL ? 0 : head_device_slot_take(core, device);
-    struct head_buffer *buffer;
+    struct head_buffer *buffer = head_alloc(sizeof(*buffer));
 
-    if (id == 0 && device->spill == NULL) {
-        return NULL;
-    }
-
-    buffer            = head_alloc(sizeof(*buffer));
     buffer->id        = id;
     buffer->device    = device;
     buffer->frame     = *frame;
@@ -101,6 +96,16 @@ struct head_buffer *head_buffer_create(struct head_core *core, struct head_devic
     core->counts.buffers++;
     core->object_bytes += buffer->bytes;
     return buffer;
+}
+
+struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
+                                       const struct pl_box *frame, uint32_t dtype)
+{
+    uint64_t id = device->spill != NULL ? 0 : head_device_slot_take(core, device);
+
+    return id == 0 && device->spill == NULL
+               ? NULL
+               : head_buffer_restore(core, device, id, frame, dtype);
 }
 
 void head_buffer_hold(struct head_buffer *buffer)

@@ -133,6 +133,10 @@ const char *head_failure_cause(const struct head_failure *failure);
 void head_failure_release(struct head_failure *failure);
 struct head_buffer *head_buffer_create(struct head_core *core, struct head_device *device,
                                        const struct pl_box *frame, uint32_t dtype);
+/* One of a checkpoint: with the id that it had. Refs 1, the caller's. */
+struct head_buffer *head_buffer_restore(struct head_core *core, struct head_device *device,
+                                        uint64_t id, const struct pl_box *frame,
+                                        uint32_t dtype);
 bool head_tile_unreachable(
     const struct head_tile *tile); /* nobody but who makes it holds it */
 void head_buffer_hold(struct head_buffer *buffer);

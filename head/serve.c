@@ -201,12 +201,6 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         .user              = serve,
         .message_bytes_max = WIRE_MESSAGE_BYTES_MAX,
     };
-    struct head_machine_config machine = {
-        .ops            = &machine_ops,
-        .user           = serve,
-        .record         = config->journal != NULL,
-        .kept_bytes_max = SERVE_KEPT_BYTES_MAX,
-    };
     plasmon_status_t status;
 
     if (serve == NULL) {
@@ -225,27 +219,40 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         (void)pl_err_set(err, status, "out of host memory");
         goto err_free;
     }
-    status = serve_recover(serve, &machine, err);
+    status = rpc_server_create(loop, &server, &serve->server, err);
     if (status != PLASMON_OK) {
         goto err_finish_arena;
     }
-    serve->core = head_machine_core(serve->machine);
-    status      = rpc_server_create(loop, &server, &serve->server, err);
-    if (status != PLASMON_OK) {
-        goto err_destroy_machine;
-    }
-    rpc_loop_set_tick(loop, SERVE_TICK_MS, tick, serve);
-    rpc_loop_set_idle(loop, idle, serve);
     *out_serve = serve;
     return PLASMON_OK;
 
-err_destroy_machine:
-    head_machine_destroy(serve->machine);
 err_finish_arena:
     wire_arena_finish(&serve->arena);
 err_free:
     pl_free(serve);
     return status;
+}
+
+plasmon_status_t serve_begin(struct serve *serve, struct head_journal *journal,
+                             struct pl_err *err)
+{
+    struct head_machine_config machine = {
+        .ops            = &machine_ops,
+        .user           = serve,
+        .record         = journal != NULL,
+        .kept_bytes_max = SERVE_KEPT_BYTES_MAX,
+    };
+    plasmon_status_t status;
+
+    serve->config.journal = journal;
+    status                = serve_recover(serve, &machine, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    serve->core = head_machine_core(serve->machine);
+    rpc_loop_set_tick(serve->loop, SERVE_TICK_MS, tick, serve);
+    rpc_loop_set_idle(serve->loop, idle, serve);
+    return PLASMON_OK;
 }
 
 plasmon_status_t serve_add_fd(struct serve *serve, int fd)

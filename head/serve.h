@@ -4,6 +4,7 @@
  *
  *   serve.c          making it, the idle step (flush, acknowledgements, commit), ticks
  *   serve_gate.c     what is put out waits for the journal
+ *   serve_checkpoint.c  cutting the journal down
  *   serve_recover.c  beginning: from nothing, or from a journal
  *   serve_clients.c  Session streams
  *   serve_workers.c  Work streams
@@ -23,7 +24,8 @@
 #include "wire/wire.h"
 
 enum {
-    SERVE_KEPT_BYTES_MAX = 1 << 30, /* unacknowledged bytes to one peer */
+    SERVE_KEPT_BYTES_MAX = 1 << 30,  /* unacknowledged bytes to one peer */
+    SERVE_LOG_BYTES_MAX  = 32 << 20, /* replayed in a second */
     SERVE_TICK_MS        = 100,
     SERVE_TICK_IDLE_MS   = 1000,  /* with a journal */
     SERVE_GRACE_MS       = 60000, /* after a restart, before leases run */
@@ -49,6 +51,7 @@ struct serve_client {
     uint64_t session; /* 0: has not said hello, or that one waits */
     bool ended;       /* close it when what was sent is out */
     struct pl_list link;
+    struct pl_list late;      /* frames that wait for a checkpoint (serve_checkpoint.c) */
     struct serve_hello hello; /* waits for devices */
 };
 
@@ -90,7 +93,20 @@ struct serve_config {
     bool embedded;
     uint32_t window;
     uint32_t node_lease_ms;       /* a store that is away for longer is given up */
-    struct head_journal *journal; /* NULL: none; the caller's, and it has the lease */
+    struct head_journal *journal; /* of serve_begin(); NULL: none */
+    uint64_t log_bytes_max;       /* of the journal, between two checkpoints; 0: 32 MiB */
+};
+
+/* When the journal is cut down. */
+struct serve_checkpoint {
+    uint64_t log_bytes;  /* since the last one */
+    uint64_t last_bytes; /* that one took */
+    uint64_t count;
+    bool holding; /* frames of clients wait */
+    uint64_t hold_since_ms;
+    uint64_t hold_next_ms; /* not before */
+    uint64_t holds, held_ms;
+    uint64_t said_ms;
 };
 
 /* What is put out, and waits until the batch of inputs that it follows from is stored. */
@@ -107,6 +123,7 @@ struct serve {
     struct head_machine *machine;
     struct head_core *core; /* the machine's: to be looked at */
     struct serve_gate gate;
+    struct serve_checkpoint checkpoint;
     struct wire_arena arena; /* decoding of first frames, and answers; reset for each */
     struct pl_list clients;
     struct pl_list workers;
@@ -117,8 +134,12 @@ struct serve {
     uint64_t stats_request;
 };
 
+/* Listens; nobody is served before serve_begin() and the loop's run. */
 plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *config,
                               struct serve **out_serve, struct pl_err *err) PL_MUST_CHECK;
+/* journal NULL: a new cluster. Else it has the lease, and goes on where its records end, if there are any. */
+plasmon_status_t serve_begin(struct serve *serve, struct head_journal *journal,
+                             struct pl_err *err) PL_MUST_CHECK;
 void serve_destroy(struct serve *serve); /* after the loop stopped */
 plasmon_status_t serve_add_fd(struct serve *serve, int fd) PL_MUST_CHECK; /* takes fd */
 uint64_t serve_now_ms(const struct serve *serve);
@@ -133,6 +154,14 @@ plasmon_status_t serve_recover(struct serve *serve,
                                struct pl_err *err) PL_MUST_CHECK;
 /* For the machine of a new cluster. */
 void serve_settings(const struct serve *serve, struct head_settings *out);
+
+/* ---- serve_checkpoint.c */
+void serve_log_grew(struct serve *serve, size_t bytes);
+/* After a commit: is one due, and possible? */
+void serve_checkpoint_look(struct serve *serve);
+/* true: the frame waits. */
+bool serve_late_keep(struct serve_client *client, const uint8_t *bytes, size_t length);
+void serve_late_drop(struct serve_client *client);
 
 /* ---- serve_gate.c */
 void serve_gate_init(struct serve *serve);
@@ -184,6 +213,8 @@ void serve_workers_tick(struct serve *serve, uint64_t now_ms); /* hellos that wa
 /* A first frame is put aside, and taken out again (the caller frees the bytes). */
 void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint8_t *bytes,
                       size_t length);
+void serve_client_take(struct serve_client *client, const uint8_t *bytes,
+                       size_t length); /* a frame of its session; it may be freed */
 void serve_client_free(struct serve_client *client);
 void serve_worker_free(struct serve_worker *worker);
 void serve_node_free(struct serve_node *node);

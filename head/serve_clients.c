@@ -27,6 +27,7 @@ struct serve_client *serve_client_of(struct serve *serve, uint64_t session)
 void serve_client_free(struct serve_client *client)
 {
     pl_list_remove(&client->link);
+    serve_late_drop(client);
     pl_free(client->hello.bytes);
     pl_free(client);
 }
@@ -178,22 +179,15 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
     }
 }
 
-static void client_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
-                           size_t length)
+void serve_client_take(struct serve_client *client, const uint8_t *bytes, size_t length)
 {
-    struct serve_client *client = user;
-    struct serve *serve         = client->serve;
-    struct head_input input     = {.type    = HEAD_INPUT_CLIENT_FRAME,
-                                   .numbers = {client->session},
-                                   .strings = {{bytes, length}}};
-    struct pl_err err           = {0};
+    struct serve *serve     = client->serve;
+    struct head_input input = {.type    = HEAD_INPUT_CLIENT_FRAME,
+                               .numbers = {client->session},
+                               .strings = {{bytes, length}}};
+    struct pl_err err       = {0};
     plasmon_status_t status;
 
-    (void)stream;
-    if (client->session == 0) {
-        first_frame(client, bytes, length);
-        return;
-    }
     if (head_core_tracing(serve->core)) {
         struct head_input now = {.type = HEAD_INPUT_TIME, .numbers = {pl_realtime_ns()}};
 
@@ -204,6 +198,19 @@ static void client_message(void *user, struct rpc_stream *stream, const uint8_t 
         pl_info("head", "session %016llx is ended: %s", (unsigned long long)client->session,
                 err.text);
         client_close(client, status, err.text);
+    }
+}
+
+static void client_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
+                           size_t length)
+{
+    struct serve_client *client = user;
+
+    (void)stream;
+    if (client->session == 0) {
+        first_frame(client, bytes, length);
+    } else if (!serve_late_keep(client, bytes, length)) {
+        serve_client_take(client, bytes, length);
     }
 }
 
@@ -242,6 +249,7 @@ plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream,
     client->serve  = serve;
     client->stream = stream;
     pl_list_init(&client->link);
+    pl_list_init(&client->late);
     pl_list_add_tail(&serve->clients, &client->link);
     rpc_stream_set_user(stream, &client_ops, client);
     return PLASMON_OK;

@@ -224,6 +224,8 @@ void serve_gate_commit(struct serve *serve)
     if (head_machine_batch_take(serve->machine, &bytes, &length)) {
         gate->open++;
         head_journal_append(serve->config.journal, bytes, length);
+        serve_log_grew(serve, length);
+        serve_checkpoint_look(serve);
         return;
     }
     /* Nothing happened since the last batch: what was put out follows from that one. */
@@ -236,4 +238,7 @@ void serve_gate_commit(struct serve *serve)
         held->batch = gate->open - 1;
     }
     release(serve);
+    if (serve->checkpoint.holding) {
+        serve_checkpoint_look(serve);
+    }
 }

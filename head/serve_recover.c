@@ -23,10 +23,16 @@ static plasmon_status_t replay_one(void *user, bool checkpoint, const uint8_t *b
 {
     struct replaying *replaying = user;
 
-    (void)checkpoint;
+    struct serve *serve = replaying->serve;
+
     replaying->batches++;
     replaying->bytes += length;
-    return head_machine_replay(replaying->serve->machine, bytes, length, err);
+    if (checkpoint) {
+        serve->checkpoint.last_bytes = length;
+        return head_machine_load(serve->machine, bytes, length, err);
+    }
+    serve_log_grew(serve, length);
+    return head_machine_replay(serve->machine, bytes, length, err);
 }
 
 /* Options that are in the journal hold as they are there. */
@@ -88,6 +94,7 @@ plasmon_status_t serve_recover(struct serve *serve,
     }
     if (status != PLASMON_OK) {
         head_machine_destroy(serve->machine);
+        serve->machine = NULL;
         return status;
     }
     head_machine_tick(serve->machine, serve_now_ms(serve));

@@ -72,6 +72,12 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     return device;
 }
 
+struct head_device *head_device_restore(struct head_core *core, const char *host,
+                                        const char *node, uint32_t host_device)
+{
+    return device_create(core, host, node, host_device);
+}
+
 /* Its first worker says what it is. */
 static void device_join(struct head_device *device, const Plasmon__V1__WorkerHello *hello)
 {

@@ -99,7 +99,8 @@ static pid_t start_redis(const char *option, const char *value)
 static pid_t start_head(const char *log, const char *option)
 {
     return STARTED_DAEMON(log, "plasmon-head", "--listen", head_address, "--journal",
-                          journal_url, "--journal-lease", "1", option);
+                          journal_url, "--journal-lease", "1", "--journal-log", "1",
+                          option);
 }
 
 static pid_t start_store(void)
@@ -241,6 +242,29 @@ TEST(a_head_that_is_killed_again_and_again_goes_on_from_its_journal)
     program_steps(&program, 200);
     program_end(&program);
     wait_log("head.log", "goes on from its journal");
+}
+
+TEST(the_journal_is_cut_down_and_heads_go_on_from_what_is_left)
+{
+    struct program program;
+    pid_t head;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    for (int i = 0; i < 4; i++) {
+        program_steps(&program, 2500);
+        if (i % 2 == 0) {
+            program_compare(&program); /* a moment when nothing is under way */
+        }
+        kill_now(head);
+        head = start_head("head.log", NULL);
+    }
+    program_steps(&program, 500);
+    program_end(&program);
+    wait_log("head.log", "checkpoint of");
 }
 
 TEST(a_standby_takes_over_from_a_head_that_is_killed)

@@ -156,7 +156,7 @@ struct graph_coverage {
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
         launches, replayed, over_limit, ended_by_force, fences, head_crashes,
-        inputs_replayed;
+        inputs_replayed, checkpoints;
 };
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);

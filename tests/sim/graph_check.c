@@ -563,6 +563,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->slab_moves += sim->slab_moves;
     coverage->head_crashes += sim->head_process.crashes;
     coverage->inputs_replayed += sim->head_process.replayed;
+    coverage->checkpoints += sim->head_process.checkpoints;
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         coverage->starvations += sim->workers[i].starvations;
         coverage->launches += sim->workers[i].launches_run;

@@ -613,7 +613,8 @@ struct sim_held {
     uint8_t *data; /* owned */
 };
 struct sim_batch {
-    uint8_t *bytes; /* owned */
+    bool checkpoint; /* it stands for all before it */
+    uint8_t *bytes;  /* owned */
     size_t length;
 };
 
@@ -631,6 +632,7 @@ struct sim_head {
     struct pl_vec held; /* struct sim_held, in order */
     uint32_t crashes;
     uint64_t replayed; /* inputs */
+    uint64_t checkpoints;
 };
 
 /* sim_journal.c */

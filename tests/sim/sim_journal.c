@@ -12,9 +12,10 @@
 #include "base/alloc.h"
 
 enum {
-    STORE_MAX_NS = 20000,
-    DOWN_MAX_NS  = 2000000,
-    GRACE_MS     = 1000,
+    STORE_MAX_NS        = 20000,
+    DOWN_MAX_NS         = 2000000,
+    GRACE_MS            = 1000,
+    CHECKPOINT_PERMILLE = 200,
 };
 
 bool sim_head_down(const struct sim *sim)
@@ -122,37 +123,70 @@ static void stored(void *user, uint64_t arg, void *data)
     }
 }
 
+static void batch_add(struct sim *sim, bool checkpoint, const uint8_t *bytes, size_t length)
+{
+    struct sim_batch *batch = pl_vec_push(&sim->head_process.batches);
+
+    PL_CHECK(batch != NULL);
+    batch->checkpoint = checkpoint;
+    batch->length     = length;
+    batch->bytes      = sim_alloc(length);
+    memcpy(batch->bytes, bytes, length);
+}
+
 static bool batch_close(struct sim *sim)
 {
-    struct sim_head *head = &sim->head_process;
-    struct sim_batch *batch;
     const uint8_t *bytes;
     size_t length;
 
-    if (!head_machine_batch_take(head->machine, &bytes, &length)) {
+    if (!head_machine_batch_take(sim->head_process.machine, &bytes, &length)) {
         return false;
     }
-    batch = pl_vec_push(&head->batches);
-    PL_CHECK(batch != NULL);
-    batch->length = length;
-    batch->bytes  = sim_alloc(length);
-    memcpy(batch->bytes, bytes, length);
+    batch_add(sim, false, bytes, length);
     return true;
+}
+
+static void store_last(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+    uint64_t at =
+        pl_max_u64(sim->now_ns + sim_below(sim, STORE_MAX_NS), head->last_store_ns + 1);
+
+    head->last_store_ns = at;
+    sim_after(sim, at - sim->now_ns, stored, sim, head->life, NULL);
+}
+
+/* Now and then, at moments that allow it. The head goes on from what it saved. */
+static void maybe_checkpoint(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+    const uint8_t *bytes;
+    const char *why;
+    size_t length;
+
+    if (!sim_chance(sim, CHECKPOINT_PERMILLE)) {
+        return;
+    }
+    bytes = head_machine_checkpoint(head->machine, &length, &why);
+    if (bytes != NULL) {
+        sim->head = head_machine_core(head->machine);
+        head_core_check(sim->head);
+        head->checkpoints++;
+        batch_add(sim, true, bytes, length);
+        store_last(sim);
+    }
 }
 
 void sim_journal_flushed(struct sim *sim)
 {
     struct sim_head *head = &sim->head_process;
-    uint64_t at;
 
     if (!sim->config.journal) {
         return;
     }
     if (batch_close(sim)) {
-        at =
-            pl_max_u64(sim->now_ns + sim_below(sim, STORE_MAX_NS), head->last_store_ns + 1);
-        head->last_store_ns = at;
-        sim_after(sim, at - sim->now_ns, stored, sim, head->life, NULL);
+        store_last(sim);
+        maybe_checkpoint(sim);
         return;
     }
     /* Nothing happened since the last batch: what is put out follows from that one. */
@@ -166,17 +200,30 @@ void sim_journal_flushed(struct sim *sim)
 
 /* ------------------------------------------------------------------------------------------ crashes */
 
+static const struct sim_batch *batch_at(struct sim *sim, size_t index)
+{
+    return pl_vec_at(&sim->head_process.batches, index);
+}
+
 static struct head_machine *replay(struct sim *sim, size_t count)
 {
+    size_t first = count > 0 ? count - 1 : 0; /* the last checkpoint, or the beginning */
     struct head_machine *machine;
     struct head_figures figures;
     struct pl_err err = {0};
 
     sim_head_machine(sim, &machine);
-    for (size_t i = 0; i < count && !sim->failed; i++) {
-        const struct sim_batch *batch = pl_vec_at(&sim->head_process.batches, i);
+    while (first > 0 && !batch_at(sim, first)->checkpoint) {
+        first--;
+    }
+    for (size_t i = first; i < count && !sim->failed; i++) {
+        const struct sim_batch *batch = batch_at(sim, i);
+        plasmon_status_t status =
+            batch->checkpoint
+                ? head_machine_load(machine, batch->bytes, batch->length, &err)
+                : head_machine_replay(machine, batch->bytes, batch->length, &err);
 
-        if (head_machine_replay(machine, batch->bytes, batch->length, &err) != PLASMON_OK) {
+        if (status != PLASMON_OK) {
             sim_fail(sim, "batch %zu of the journal cannot be replayed: %s", i, err.text);
         }
     }
