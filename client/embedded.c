@@ -19,8 +19,9 @@
 #include "client/error.h"
 #include "client/spawn.h"
 
-#define LOG_BYTES (64u << 10)
-#define ARGS_MAX  32
+#define LOG_BYTES               (64u << 10)
+#define ARGS_MAX                48
+#define EMBEDDED_SPILL_DIRS_MAX 8u /* as plasmon-store takes them */
 
 void embedded_init(struct embedded *embedded)
 {
@@ -63,6 +64,16 @@ static bool listed(const char *text, const char *const *names, size_t count)
     return false;
 }
 
+static unsigned commas(const char *text)
+{
+    unsigned count = 0;
+
+    for (; *text != '\0'; text++) {
+        count += *text == ',';
+    }
+    return count;
+}
+
 /* Wrong options fail here, with their name, and not in a daemon's log. */
 static plasmon_status_t check_options(const struct plasmon_options *options,
                                       struct pl_err *err)
@@ -95,6 +106,15 @@ static plasmon_status_t check_options(const struct plasmon_options *options,
     if (options->library_dir != NULL && strlen(options->library_dir) >= 4096) {
         return pl_err_set(err, PLASMON_EINVAL, "options.library_dir is too long");
     }
+    if (options->spill_dirs != NULL &&
+        (options->spill_memory == PLASMON_NO_SPILL || strlen(options->spill_dirs) >= 2048 ||
+         commas(options->spill_dirs) >= EMBEDDED_SPILL_DIRS_MAX)) {
+        return pl_err_set(
+            err, PLASMON_EINVAL,
+            "options.spill_dirs has at most %u directories and 2047 bytes, and "
+            "needs options.spill_memory: what goes to files passes through it",
+            EMBEDDED_SPILL_DIRS_MAX);
+    }
     if (options->cpu_devices > STORE_HOST_DEVICE_MAX) {
         return pl_err_set(err, PLASMON_EINVAL, "options.cpu_devices is %u; the limit is %u",
                           options->cpu_devices, STORE_HOST_DEVICE_MAX);
@@ -123,6 +143,18 @@ static void fill_arguments(struct arguments *arguments,
     }
     if (options->host_memory > 0) {
         add(arguments, "--host-memory=%llu", (unsigned long long)options->host_memory);
+    }
+    if (options->spill_memory > 0) {
+        add(arguments, "--spill-memory=%llu",
+            options->spill_memory == PLASMON_NO_SPILL
+                ? 0ull
+                : (unsigned long long)options->spill_memory);
+    }
+    for (const char *dir = options->spill_dirs; dir != NULL;) {
+        size_t length = strcspn(dir, ",");
+
+        add(arguments, "--spill-dir=%.*s", (int)length, dir);
+        dir = dir[length] == ',' ? dir + length + 1 : NULL;
     }
     if (options->transfer != NULL) {
         add(arguments, "--head-arg=--transfer=%s", options->transfer);

@@ -441,7 +441,7 @@ static bool find_member(struct reduction *r, uint32_t i, const struct pl_box *pa
     struct collective_part *from = &r->from[i];
 
     *from = collective_part_of(&c->ins[i], part);
-    head_spill_keep(c->core, from->array, &from->box, r->device);
+    head_spill_keep(c->core, from->array, &from->box);
     if (!head_spill_bring(c->core, from->array, &from->box, r->device, &c->failure)) {
         return false;
     }

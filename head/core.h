@@ -144,11 +144,13 @@ plasmon_status_t head_core_drain_report(struct head_core *core, const char *node
                                         struct pl_err *err) PL_MUST_CHECK;
 /*
  * What the store offers for spilling. Said again when it is back after a broken connection: then what it has not answered is asked again,
- * under the same ids. Nothing may change between the two but file_bytes.
+ * under the same ids; but for another store (`life`), which begins with 1 again.
  */
 struct head_spill_config {
     uint64_t memory_bytes; /* host memory; 0: nothing is spilled */
     uint64_t file_bytes;   /* in files; 0: none */
+    uint64_t life;         /* another one: another store took over; it has no files of the last .. */
+    uint64_t slab;         /* .. and its memory only if that has this number; 0: there is none */
 };
 void head_core_spill_up(struct head_core *core, const char *host,
                         const struct head_spill_config *config);

@@ -530,8 +530,11 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
         .temps     = PL_VEC_INIT(struct head_buffer *),
         .no_direct = true,
     };
-    bool ok = head_spill_bring(core, array, box, dst->device, &plan.failure) &&
-              plan_box(&plan, array, box);
+    bool ok;
+
+    head_spill_keep(core, array, box);
+    ok = head_spill_bring(core, array, box, dst->device, &plan.failure) &&
+         plan_box(&plan, array, box);
 
     for (size_t i = 0; ok && i < plan.pieces.count; i++) {
         struct head_piece *piece  = pl_vec_push(io_pieces);
@@ -584,7 +587,7 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
     struct head_buffer *buffer;
     struct pl_list *pos;
 
-    head_spill_keep(core, array, box, device);
+    head_spill_keep(core, array, box);
     if (!head_spill_bring(core, array, box, device, out_failure)) {
         return NULL;
     }

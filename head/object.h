@@ -118,6 +118,8 @@ struct head_use {
 };
 
 /* ---- retire.c */
+/* Will no launch that gets a number from now on name it? It stays so; device->bytes_live is without it then. */
+bool head_buffer_leaves(struct head_buffer *buffer);
 /* Something that kept it is gone: look at it before the next flush. */
 void head_buffer_ending(struct head_buffer *buffer);
 void head_device_task_sent(const struct head_task *task);

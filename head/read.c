@@ -168,7 +168,7 @@ static bool bring_back(struct head_core *core, struct head_array *hold,
     if (device == NULL) {
         return false;
     }
-    head_spill_keep(core, hold, box, device);
+    head_spill_keep(core, hold, box);
     return head_spill_bring(core, hold, box, device, out_failure);
 }
 

@@ -36,12 +36,19 @@ static bool unreachable(const struct head_buffer *buffer)
     return buffer->refs == buffer->uses + instances;
 }
 
-void head_buffer_ending(struct head_buffer *buffer)
+bool head_buffer_leaves(struct head_buffer *buffer)
 {
     if (!buffer->leaving && unreachable(buffer)) {
         buffer->leaving = true;
         buffer->device->bytes_live -= head_spill_rounded(buffer->bytes);
     }
+    return buffer->leaving;
+}
+
+void head_buffer_ending(struct head_buffer *buffer)
+{
+    (void)head_buffer_leaves(
+        buffer); /* perhaps somebody still holds it: it is looked at again */
     if (buffer->spilled != NULL) {
         return; /* no worker has it */
     }
@@ -61,10 +68,10 @@ void head_device_task_sent(const struct head_task *task)
     }
 }
 
-static bool retirable(const struct head_buffer *buffer)
+static bool retirable(struct head_buffer *buffer)
 {
-    return (buffer->uses_foreign == 0 || pl_bug("head.retire_foreign")) &&
-           unreachable(buffer);
+    return head_buffer_leaves(buffer) &&
+           (buffer->uses_foreign == 0 || pl_bug("head.retire_foreign"));
 }
 
 void head_device_retire(struct head_device *device)

@@ -95,6 +95,11 @@ static uint64_t op_cpu_ns(void *user)
     return pl_thread_cpu_ns();
 }
 
+static void op_spill(void *user, const char *host, const struct head_spill_op *op)
+{
+    serve_node_spill(user, host, op);
+}
+
 static const struct head_machine_ops machine_ops = {
     .client_send   = op_client_send,
     .worker_send   = op_worker_send,
@@ -102,6 +107,7 @@ static const struct head_machine_ops machine_ops = {
     .session_ended = op_session_ended,
     .worker_gone   = op_worker_gone,
     .node_gone     = op_node_gone,
+    .spill         = op_spill,
     .random64      = op_random64,
     .cpu_ns        = op_cpu_ns,
 };

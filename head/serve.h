@@ -220,6 +220,8 @@ void serve_worker_free(struct serve_worker *worker);
 void serve_node_free(struct serve_node *node);
 void serve_node_fence(struct serve *serve, const char *host, uint32_t host_device,
                       uint32_t incarnation);
+void serve_node_spill(struct serve *serve, const char *host,
+                      const struct head_spill_op *op);
 void serve_node_tell_left(struct serve_node *node, const struct head_drain_report *report);
 
 /* serve_drain.c */

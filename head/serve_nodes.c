@@ -90,6 +90,27 @@ void serve_node_tell_left(struct serve_node *node, const struct head_drain_repor
     node_send(node, &command, true);
 }
 
+void serve_node_spill(struct serve *serve, const char *host, const struct head_spill_op *op)
+{
+    struct serve_node *node          = serve_node_of(serve, host);
+    Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
+    Plasmon__V1__SpillOp spill       = PLASMON__V1__SPILL_OP__INIT;
+    Plasmon__V1__SpillOp *list       = &spill;
+
+    if (node == NULL) {
+        return; /* it is away, and asked when it is back */
+    }
+    spill.id          = op->id;
+    spill.kind        = (uint32_t)op->kind;
+    spill.host_buffer = op->host_buffer;
+    spill.offset      = op->offset;
+    spill.bytes       = op->bytes;
+    spill.file        = op->file;
+    command.spill     = &list;
+    command.n_spill   = 1;
+    node_send(node, &command, true);
+}
+
 static void node_close(struct serve_node *node, plasmon_status_t status, const char *why)
 {
     serve_close(node->serve, node->stream, status, why);
@@ -109,6 +130,31 @@ static void refuse(struct serve_node *node, plasmon_status_t status, const char 
 {
     pl_warn("head", "a store is refused: %s", text);
     node_close(node, status, text);
+}
+
+static void take_spill(struct serve_node *node, const Plasmon__V1__NodeHello *hello)
+{
+    struct head_input input = {
+        .type    = HEAD_INPUT_SPILL_UP,
+        .numbers = {hello->spill_memory, hello->spill_files, hello->spill_life,
+                    hello->spill_slab},
+        .strings = {head_string(node->host)},
+    };
+    struct pl_err err;
+
+    PL_CHECK(serve_input(node->serve, &input, NULL, &err) == PLASMON_OK);
+}
+
+static void node_spilled(struct serve_node *node, const Plasmon__V1__SpillDone *done)
+{
+    struct head_input input = {
+        .type    = HEAD_INPUT_SPILL_DONE,
+        .numbers = {done->id, (uint32_t)done->status, done->host_buffer},
+        .strings = {head_string(node->host), head_string(done->text)},
+    };
+    struct pl_err err;
+
+    PL_CHECK(serve_input(node->serve, &input, NULL, &err) == PLASMON_OK);
 }
 
 /* The node may be freed. */
@@ -140,6 +186,7 @@ static void take_hello(struct serve_node *node, const Plasmon__V1__NodeHello *he
     welcome.cluster = (char *)"plasmon";
     command.welcome = &welcome;
     node_send(node, &command, false);
+    take_spill(node, hello);
     serve_workers_tick(serve, serve_now_ms(serve));
     serve_clients_tick(serve, serve_now_ms(serve));
 }
@@ -170,6 +217,9 @@ static void node_frame(struct serve_node *node, const Plasmon__V1__NodeFrame *fr
     }
     for (size_t i = 0; i < frame->n_down; i++) {
         node_down(node, frame->down[i]);
+    }
+    for (size_t i = 0; i < frame->n_spill_done; i++) {
+        node_spilled(node, frame->spill_done[i]);
     }
     if (frame->header->seq != 0) {
         Plasmon__V1__NodeCommand ack = PLASMON__V1__NODE_COMMAND__INIT;

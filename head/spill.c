@@ -115,30 +115,45 @@ void head_spill_keep_others(struct head_buffer *buffer)
     }
 }
 
-void head_spill_forget(struct head_core *core, struct head_buffer *buffer, uint64_t before,
+struct forgotten {
+    struct head_tile *tile; /* held */
+    struct pl_box box;
+};
+
+void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
+                       const struct pl_box *box, uint64_t before,
                        struct head_failure *failure)
 {
-    struct pl_list *pos, *tmp;
+    struct pl_vec forgotten = PL_VEC_INIT(struct forgotten);
+    struct pl_list *pos;
 
-    head_buffer_hold(buffer);
-    head_spill_keep_others(buffer);
-    pl_list_for_each_safe(pos, tmp, &buffer->instances) {
-        struct head_instance *instance =
-            pl_container_of(pos, struct head_instance, buffer_link);
-        struct head_tile *tile = instance->tile;
-        struct pl_box box      = instance->box;
-
-        if (tile->order >= before) {
-            continue; /* written in place since */
-        }
-        tile->refs++;
-        head_instance_remove(core, instance);
-        if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
-            tile->failure = head_failure_hold(failure);
-        }
-        head_tile_release(core, tile);
+    if (!buffer->replica) {
+        head_spill_keep_others(buffer);
     }
-    head_buffer_release(core, buffer);
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+        struct pl_box part;
+
+        if (instance->tile->order < before &&
+            pl_box_intersection(&instance->box, box, &part)) {
+            struct forgotten *place = pl_vec_push(&forgotten);
+
+            PL_CHECK(place != NULL);
+            *place = (struct forgotten){.tile = instance->tile, .box = part};
+            instance->tile->refs++;
+        }
+    }
+    head_buffer_forget(core, buffer, box, before);
+    for (size_t i = 0; i < forgotten.count; i++) {
+        const struct forgotten *one = pl_vec_at(&forgotten, i);
+
+        if (one->tile->failure == NULL && !head_tile_covered(one->tile, NULL, &one->box)) {
+            one->tile->failure = head_failure_hold(failure);
+        }
+        head_tile_release(core, one->tile);
+    }
+    pl_vec_finish(&forgotten);
 }
 
 /* ------------------------------------------------------------------------------------------ what is kept */
@@ -154,7 +169,7 @@ void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer)
 }
 
 void head_spill_keep(struct head_core *core, struct head_array *array,
-                     const struct pl_box *box, const struct head_device *device)
+                     const struct pl_box *box)
 {
     struct pl_list *pos, *it;
 
@@ -169,7 +184,7 @@ void head_spill_keep(struct head_core *core, struct head_array *array,
             struct head_buffer *buffer =
                 pl_container_of(it, struct head_instance, tile_link)->buffer;
 
-            if (buffer->device == device) {
+            if (buffer->spilled == NULL) {
                 buffer->kept = core->plan;
             }
         }
@@ -211,14 +226,18 @@ static bool may_go(const struct head_core *core, struct head_buffer *buffer)
     const struct pl_list *pos;
     uint32_t instances = 0;
 
-    if (buffer->leaving || buffer->kept == core->plan) {
+    if (buffer->kept == core->plan || head_buffer_leaves(buffer)) {
         return false;
     }
     pl_list_for_each(pos, &buffer->instances) {
         instances++;
     }
+    /*
+     * A spill depends on whoever writes the buffer, and so does who reads the value when it is back. If parts of several values lie in it, one
+     * that fails would take the others with it: they are spilled when they are there.
+     */
     return instances > 0 && buffer->refs == buffer->uses + instances &&
-           !in_use_outside(buffer);
+           (instances == 1 || pl_list_empty(&buffer->writers)) && !in_use_outside(buffer);
 }
 
 static struct head_launch launch_between(struct head_buffer *spilled,
@@ -504,7 +523,7 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
     head_spill_plan_begin(core);
     for (size_t i = 0; i < run->arg_count; i++) {
         if (reads_array(&run->args[i])) {
-            head_spill_keep(core, run->args[i].array, &run->args[i].hull, device);
+            head_spill_keep(core, run->args[i].array, &run->args[i].hull);
         }
     }
     for (size_t i = 0; i < run->arg_count; i++) {

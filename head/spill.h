@@ -84,9 +84,9 @@ static inline bool head_device_is_home(const struct head_device *device)
 /* ---- spill.c */
 /* A call is about to be planned: what was kept apart for the last one may go. */
 void head_spill_plan_begin(struct head_core *core);
-/* What the box shows on this device is about to be used: it stays until the next head_spill_plan_begin(). */
+/* What the box shows is about to be used: what of it is on devices stays there until the next head_spill_plan_begin(). */
 void head_spill_keep(struct head_core *core, struct head_array *array,
-                     const struct pl_box *box, const struct head_device *device);
+                     const struct pl_box *box);
 void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer);
 /*
  * So many bytes are about to be made on the device: drop and spill what was not used for the longest time until they fit, in the order of
@@ -111,8 +111,9 @@ void head_spill_keep_others(struct head_buffer *buffer);
 /* Instances of it can be had without a launch: they lie in memory of the host, too, or are a replica. */
 bool head_spill_droppable(const struct head_buffer *buffer);
 
-/* What of the box does this launch leave behind, that failed: a value that is nowhere else has failed, too. */
-void head_spill_forget(struct head_core *core, struct head_buffer *buffer, uint64_t before,
+/* As head_buffer_forget(), for what is wrong there because of `failure`: a value that is nowhere else has failed, too. */
+void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
+                       const struct pl_box *box, uint64_t before,
                        struct head_failure *failure);
 
 /* ---- spill_host.c */

@@ -130,24 +130,6 @@ static void ask(struct head_spill_host *spill, enum head_spill_kind kind,
     request_send(spill, request);
 }
 
-void head_core_spill_up(struct head_core *core, const char *host,
-                        const struct head_spill_config *config)
-{
-    struct head_spill_host *spill = head_spill_host_of(core, host);
-    struct pl_list *pos;
-
-    if (spill == NULL) {
-        if (config->memory_bytes != 0 && core->config.ops->spill != NULL) {
-            (void)host_create(core, host, config);
-        }
-        return;
-    }
-    spill->config.file_bytes = config->file_bytes;
-    pl_list_for_each(pos, &spill->requests) {
-        request_send(spill, pl_container_of(pos, struct head_spill_request, link));
-    }
-}
-
 /* ------------------------------------------------------------------------------------------- the slab */
 
 static void place_give(struct head_spill_host *spill, struct head_spilled *spilled,
@@ -526,22 +508,122 @@ static void write_done(struct head_spill_host *spill, struct head_spilled *spill
 }
 
 /* Its bytes are lost: whoever was to read them fails, and so does a value that is nowhere else. */
+static void copy_lost(struct head_spill_host *spill, struct head_buffer *buffer,
+                      struct head_failure *failure)
+{
+    struct pl_box frame = buffer->frame;
+    struct pl_list *pos;
+
+    head_buffer_hold(buffer);
+    pl_list_for_each(pos, &buffer->readers) {
+        struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
+
+        if (!task->bound || buffer->spilled->busy) { /* the others have it, as it was */
+            head_task_doom(spill->core, task, failure);
+        }
+    }
+    head_spill_forget(spill->core, buffer, &frame, UINT64_MAX, failure);
+    buffer->spilled->filled = false;
+    head_buffer_release(spill->core, buffer);
+}
+
 static void read_failed(struct head_spill_host *spill, struct head_buffer *buffer,
                         plasmon_status_t status, const char *text)
 {
     struct head_failure *failure = head_failure_create(
         PLASMON_ELOST, 0, 0, "a value that was spilled on %s is lost: %s (%s)",
         spill->home.node, text, pl_status_text(status));
-    struct pl_list *pos, *tmp;
 
     pl_warn("head", "%s", failure->text);
-    pl_list_for_each_safe(pos, tmp, &buffer->readers) {
-        struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
-
-        head_task_doom(spill->core, task, failure);
-    }
-    head_spill_forget(spill->core, buffer, UINT64_MAX, failure);
+    buffer->spilled->busy = true; /* who is bound waits for these very bytes */
+    copy_lost(spill, buffer, failure);
+    buffer->spilled->busy = false;
     head_failure_release(failure);
+}
+
+/* ------------------------------------------------------------------------------------------ another store */
+
+/* The last store was asked, and will not answer. What it was at may be anything. */
+static void request_void(struct head_spill_host *spill, struct head_spill_request *request,
+                         struct head_failure *failure)
+{
+    struct head_buffer *buffer = request->buffer;
+
+    pl_list_remove(&request->link);
+    if (buffer != NULL) {
+        buffer->spilled->span = buffer->spilled->bytes;
+        if (request->op.kind == HEAD_SPILL_WRITE) {
+            spill->file_bytes -= buffer->spilled->bytes;
+        } else {
+            copy_lost(spill, buffer, failure);
+        }
+        buffer->spilled->busy = false;
+        head_buffer_release(spill->core, buffer);
+    } else if (request->op.kind == HEAD_SPILL_SLAB) {
+        spill->slab = HEAD_SLAB_NONE;
+    }
+    pl_free(request);
+}
+
+/*
+ * Its files are gone. The memory is there if workers handed it on; launches that were bound are sent, or about to be, with its number, and
+ * find it at their worker in any case.
+ */
+static void store_replaced(struct head_spill_host *spill, uint64_t slab)
+{
+    struct head_failure *failure =
+        head_failure_create(PLASMON_ELOST, 0, 0,
+                            "a value that was spilled on %s is lost: its store died, and "
+                            "what it had in files with it",
+                            spill->home.node);
+    bool kept = spill->slab != HEAD_SLAB_READY || spill->slab_buffer == slab;
+    struct pl_list *pos, *tmp;
+
+    spill->op_last = 0;
+    while (!pl_list_empty(&spill->requests)) {
+        request_void(spill,
+                     pl_list_first(&spill->requests, struct head_spill_request, link),
+                     failure);
+    }
+    if (!kept) {
+        spill->slab = HEAD_SLAB_NONE;
+    }
+    pl_list_for_each_safe(pos, tmp, &spill->home.buffers) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+        struct head_spilled *spilled = buffer->spilled;
+
+        if (spilled->file != 0) {
+            spilled->file = 0;
+            spill->file_bytes -= spilled->bytes;
+        }
+        if ((spilled->filled && !spilled->placed) || (spilled->placed && !kept)) {
+            copy_lost(spill, buffer, failure); /* may free it */
+        }
+    }
+    spill->files_full = false;
+    head_failure_release(failure);
+}
+
+void head_core_spill_up(struct head_core *core, const char *host,
+                        const struct head_spill_config *config)
+{
+    struct head_spill_host *spill = head_spill_host_of(core, host);
+    struct pl_list *pos;
+
+    if (spill == NULL) {
+        if (config->memory_bytes != 0 && core->config.ops->spill != NULL) {
+            (void)host_create(core, host, config);
+        }
+        return;
+    }
+    spill->config.file_bytes = config->file_bytes;
+    if (spill->config.life != config->life) {
+        spill->config.life = config->life;
+        store_replaced(spill, config->slab);
+    }
+    pl_list_for_each(pos, &spill->requests) {
+        request_send(spill, pl_container_of(pos, struct head_spill_request, link));
+    }
 }
 
 void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,

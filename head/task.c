@@ -150,26 +150,6 @@ static bool is_copy(const struct head_task *task)
            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV || task->spilled != NULL;
 }
 
-/*
- * A buffer that is spilled, or brought back, may hold parts of several values. That one of them fails is known by its tile, and no reason to
- * lose the others. Only when what copied bytes into the buffer fails, what is copied on from there is wrong.
- */
-static void depend_on_copies(struct pl_vec *producers)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < producers->count; i++) {
-        struct head_task *task = *(struct head_task **)pl_vec_at(producers, i);
-
-        if (is_copy(task)) {
-            *(struct head_task **)pl_vec_at(producers, kept++) = task;
-        }
-    }
-    while (producers->count > kept) {
-        pl_vec_pop(producers);
-    }
-}
-
 struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
 {
     uint32_t use_count =
@@ -197,7 +177,6 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     if (launch->spilled != NULL && (spills || !pl_bug("spill.stale"))) {
         head_hazard_collect(launch->spilled, &launch->spilled->frame, !spills, spills,
                             &builder.after, &builder.producers);
-        depend_on_copies(&builder.producers);
     }
     for (size_t i = 0; i < launch->operand_count; i++) {
         const struct head_operand *operand = &launch->operands[i];
@@ -328,13 +307,11 @@ static void forget_replica(struct head_core *core, struct head_task *task)
         return;
     }
     for (uint32_t i = 0; i < task->use_count; i++) {
-        if (task->uses[i].write && task->spilled != NULL) {
-            head_spill_forget(core, task->uses[i].buffer, task->order, task->failure);
-        } else if (task->uses[i].write) {
+        if (task->uses[i].write) {
             struct pl_box box = task->uses[i].box;
 
-            head_buffer_forget(core, task->uses[i].buffer, &box,
-                               task->order); /* not what was written over it since */
+            head_spill_forget(core, task->uses[i].buffer, &box, task->order,
+                              task->failure); /* not what was written over it since */
         }
     }
 }

@@ -203,6 +203,8 @@ static void uplink_ready(struct store_daemon *daemon, struct store_source *sourc
         } else if (event == STORE_UPLINK_REFUSED) {
             pl_error("store", "%s", uplink->refusal(uplink->user));
             daemon_stop(daemon, 1, "the head refuses this store");
+        } else if (event == STORE_UPLINK_SLAB) {
+            host_buffers_spill(daemon);
         } else if (!daemon->stopping) {
             int fd;
 
@@ -371,6 +373,7 @@ static plasmon_status_t uplink_start(struct store_daemon *daemon, struct pl_err 
 {
     plasmon_status_t status;
 
+    host_buffers_keep_spill(daemon);
     daemon_watch(daemon, &daemon->uplink_events, daemon->uplink->event_fd, EPOLLIN,
                  uplink_ready);
     status = daemon->uplink->start(daemon->uplink->user, daemon->node, daemon->socket_path,

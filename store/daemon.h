@@ -23,6 +23,7 @@ enum store_uplink_event {
     STORE_UPLINK_STOP,  /* the head wants this host to end */
     STORE_UPLINK_NEED_FD, /* embedded: connect me */
     STORE_UPLINK_LEFT,    /* after leave(): this host may end */
+    STORE_UPLINK_SLAB, /* the memory for spilled objects is wanted: store_spill_slab_made() */
     STORE_UPLINK_REFUSED, /* the head does not want this store: refusal() says why */
 };
 struct store_uplink_down {
@@ -33,9 +34,11 @@ struct store_uplink_down {
     plasmon_status_t status; /* what it said was wrong with its device, or OK */
     char text[256];
 };
+struct store_spill;
 struct store_uplink {
     void *user;
     int event_fd;
+    struct store_spill *spill; /* NULL: nothing is spilled */
     /* Called once, when everything is up. store_socket: "" if none. */
     /* *session: what the head calls this store; not 0: it knew the store before us by it. Kept true from now on. */
     plasmon_status_t (*start)(void *user, const char *node, const char *store_socket,

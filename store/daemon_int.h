@@ -176,6 +176,10 @@ plasmon_status_t host_buffers_drop(struct store_daemon *daemon, struct store_cli
 void host_buffers_drop_of(struct store_daemon *daemon, uint32_t reader);
 /* Those that every worker has answered for: to who asked for them. */
 void host_buffers_answer(struct store_daemon *daemon);
+/* What the store before us spilled into memory, if workers handed it back. */
+void host_buffers_keep_spill(struct store_daemon *daemon);
+/* STORE_UPLINK_SLAB */
+void host_buffers_spill(struct store_daemon *daemon);
 
 /* embedded.c */
 plasmon_status_t embedded_start(struct store_daemon *daemon, struct pl_err *err);

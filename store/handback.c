@@ -75,7 +75,8 @@ static bool item_makes_sense(const struct store_handback *handback,
         return message->reader < STORE_READER_MAX;
     case STORE_KEPT_BUFFER:
         return message->offset != 0 && message->bytes != 0 &&
-               message->reader < STORE_READER_MAX;
+               (message->reader < STORE_READER_MAX ||
+                message->reader == STORE_HOST_BUFFER_SPILL);
     case STORE_KEPT_COUNT:
         break;
     }

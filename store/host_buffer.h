@@ -21,6 +21,8 @@
 
 #include <stdint.h>
 
+#define STORE_HOST_BUFFER_SPILL \
+    UINT32_MAX                       /* no client's: what is spilled lies there (spill.h) */
 #define STORE_HOST_BUFFERS_MAX 1024u /* a host; each costs the workers a registered range */
 
 #endif

@@ -41,12 +41,18 @@ const struct store_host_buffer *store_host_buffers_at(const struct store_host *h
 
 /* ------------------------------------------------------------------------------------------------ make */
 
+/* Of the limit for clients. */
+static uint64_t counted_bytes(const struct store_host_buffer *buffer)
+{
+    return buffer->reader == STORE_HOST_BUFFER_SPILL ? 0 : buffer->bytes;
+}
+
 static uint64_t bytes_dropping(const struct store_host *host)
 {
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < host->buffers.count; i++) {
-        bytes += buffer_at(host, i)->fd < 0 ? buffer_at(host, i)->bytes : 0;
+        bytes += buffer_at(host, i)->fd < 0 ? counted_bytes(buffer_at(host, i)) : 0;
     }
     return bytes;
 }
@@ -108,7 +114,7 @@ plasmon_status_t store_host_buffers_make(struct store_host *host, uint32_t reade
     if (bytes <= UINT64_MAX - PAGE_BYTES) { /* beyond, it is over every limit */
         bytes = pl_round_up(bytes, PAGE_BYTES);
     }
-    status = limit_check(host, bytes, err);
+    status = reader == STORE_HOST_BUFFER_SPILL ? PLASMON_OK : limit_check(host, bytes, err);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -134,7 +140,7 @@ plasmon_status_t store_host_buffers_make(struct store_host *host, uint32_t reade
         return pl_err_set(err, status, "host memory of %llu bytes: %s",
                           (unsigned long long)bytes, pl_status_text(status));
     }
-    host->buffer_bytes += bytes;
+    host->buffer_bytes += counted_bytes(buffer);
     *out_buffer = buffer;
     return PLASMON_OK;
 }
@@ -166,7 +172,7 @@ plasmon_status_t store_host_buffers_keep(struct store_host *host, uint32_t devic
                                          .reader  = reader,
                                          .given   = true,
                                          .holders = UINT64_C(1) << device};
-    host->buffer_bytes += bytes;
+    host->buffer_bytes += counted_bytes(buffer);
     return PLASMON_OK;
 }
 
@@ -210,7 +216,7 @@ static void buffer_reap(struct store_host *host, size_t index)
     struct store_host_buffer *buffer = buffer_at(host, index);
 
     if (buffer->fd < 0 && buffer->holders == 0) {
-        host->buffer_bytes -= buffer->bytes;
+        host->buffer_bytes -= counted_bytes(buffer);
         pl_vec_remove_unordered(&host->buffers, index);
         pl_free(buffer);
     }

@@ -6,6 +6,7 @@
 
 #include "store/daemon_int.h"
 #include "store/setup.h"
+#include "store/spill.h"
 
 /* Bit i: device i has a worker that will answer. */
 static uint64_t present_workers(const struct store_daemon *daemon)
@@ -128,11 +129,63 @@ static plasmon_status_t host_buffer_answer(struct store_daemon *daemon,
     return clients_error(client, &request, buffer->failed, text);
 }
 
+void host_buffers_spill(struct store_daemon *daemon)
+{
+    struct store_spill *spill = daemon->uplink->spill;
+    struct store_host_buffer *buffer;
+    struct pl_err err;
+    plasmon_status_t status = store_host_buffers_make(
+        &daemon->host, STORE_HOST_BUFFER_SPILL, 0, store_spill_memory_bytes(spill),
+        present_workers(daemon), &buffer, &err);
+
+    if (status != PLASMON_OK) {
+        store_spill_slab_made(spill, status, -1, 0, err.text);
+        return;
+    }
+    tell_holders(daemon, buffer, true);
+    host_buffers_answer(daemon); /* there may be no worker to wait for */
+}
+
+void host_buffers_keep_spill(struct store_daemon *daemon)
+{
+    struct store_spill *spill = daemon->uplink->spill;
+    const struct store_host_buffer *buffer;
+
+    for (size_t i = 0; (buffer = store_host_buffers_at(&daemon->host, i)) != NULL; i++) {
+        if (spill != NULL && buffer->reader == STORE_HOST_BUFFER_SPILL && buffer->fd >= 0 &&
+            buffer->bytes == store_spill_memory_bytes(spill)) {
+            store_spill_slab_made(spill, PLASMON_OK, buffer->fd, buffer->id, "");
+            return;
+        }
+    }
+}
+
+/* Every worker has answered for the memory that is for spilling. */
+static void spill_answer(struct store_daemon *daemon, struct store_host_buffer *buffer)
+{
+    char text[160];
+
+    (void)snprintf(text, sizeof(text),
+                   "the worker of device %u of this host cannot page-lock %llu bytes for "
+                   "spilling (%s); start plasmon-store with less --spill-memory",
+                   buffer->failed_device, (unsigned long long)buffer->bytes,
+                   pl_status_text(buffer->failed));
+    store_spill_slab_made(daemon->uplink->spill, buffer->failed, buffer->fd, buffer->id,
+                          text);
+    if (buffer->failed != PLASMON_OK) {
+        host_buffer_drop(daemon, buffer);
+    }
+}
+
 void host_buffers_answer(struct store_daemon *daemon)
 {
     struct store_host_buffer *buffer;
 
     while ((buffer = store_host_buffers_decided(&daemon->host)) != NULL) {
+        if (buffer->reader == STORE_HOST_BUFFER_SPILL) {
+            spill_answer(daemon, buffer);
+            continue;
+        }
         struct store_client *client = client_of_reader(daemon, buffer->reader);
         bool keep                   = client != NULL && buffer->failed == PLASMON_OK;
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -16,6 +17,7 @@
 #include "store/daemon.h"
 #include "store/node.h"
 #include "store/process.h"
+#include "store/spill.h"
 
 #define TOKEN_BYTES_MAX 1024
 
@@ -65,22 +67,46 @@ static plasmon_status_t log_open(const struct store_options *options, struct pl_
     return PLASMON_OK;
 }
 
+static uint64_t eighth_of_ram(void)
+{
+    struct sysinfo info = {0};
+
+    return sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 8 : 1ull << 29;
+}
+
+/* NULL and OK: nothing is spilled. */
+static plasmon_status_t spill_create(const struct store_options *options,
+                                     struct store_spill **out_spill, struct pl_err *err)
+{
+    uint64_t bytes =
+        options->spill_memory == STORE_SPILL_AUTO ? eighth_of_ram() : options->spill_memory;
+
+    *out_spill = NULL;
+    return bytes == 0 ? PLASMON_OK
+                      : store_spill_create(bytes, options->spill_dirs,
+                                           options->spill_dir_count, out_spill, err);
+}
+
 static int run(const struct store_options *options, const char *token,
                struct trust_source *trust)
 {
-    struct store_node *node = NULL;
+    struct store_spill *spill = NULL;
+    struct store_node *node   = NULL;
     struct store_uplink uplink;
     struct pl_err err;
-    int exit_status;
+    int exit_status = 1;
 
     rpc_init();
-    if (store_node_create(options, token, trust, &node, &uplink, &err) != PLASMON_OK) {
+    if (spill_create(options, &spill, &err) != PLASMON_OK ||
+        store_node_create(options, token, trust, &node, &uplink, &err) != PLASMON_OK) {
         pl_error("store", "%s", err.text);
-        rpc_finish();
-        return 1;
+    } else {
+        store_node_set_spill(node, spill, &uplink);
+        exit_status = store_daemon_run(options, token, &uplink);
     }
-    exit_status = store_daemon_run(options, token, &uplink);
+    store_spill_stop(spill);
     store_node_destroy(node);
+    store_spill_destroy(spill);
     rpc_finish();
     return exit_status;
 }

@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "rpc/rpc.h"
+#include "store/spill.h"
 #include "wire/wire.h"
 
 #define TICK_MS           100u
@@ -38,10 +39,16 @@
 #define CONNECT_MS        5000u
 #define DOWNS_KEPT_MAX    256u
 #define FRAME_DOWNS_MAX   64u
+#define FRAME_SPILLS_MAX  64u
 #define COMMAND_BYTES_MAX (1u << 20)
 
 struct kept_down {
     struct store_uplink_down down;
+    uint64_t sent_seq; /* in this connection; 0: not sent yet */
+};
+
+struct kept_result {
+    struct store_spill_result result;
     uint64_t sent_seq; /* in this connection; 0: not sent yet */
 };
 
@@ -61,6 +68,7 @@ struct store_node {
     char store_socket[128];
     uint32_t devices;
     struct rpc_loop *loop;
+    struct store_spill *spill; /* NULL: none */
     int event_fd;
     bool started;
     sem_t quit_done; /* posted once the loop's thread has let go of everything */
@@ -95,7 +103,8 @@ struct store_node {
     uint64_t beat_due_ns;
     uint64_t connect_due_ns;
     uint64_t pause_ns;
-    struct pl_vec downs; /* struct kept_down, oldest first */
+    struct pl_vec downs;   /* struct kept_down, oldest first */
+    struct pl_vec results; /* struct kept_result, oldest first */
 };
 
 /* ------------------------------------------------------------------------------------------------ mailboxes */
@@ -278,7 +287,13 @@ static void node_send_hello(struct store_node *node)
     hello.store_socket   = node->store_socket;
     hello.devices        = node->devices;
     hello.resume_session = node->joined;
-    frame.hello          = &hello;
+    if (node->spill != NULL) {
+        hello.spill_memory = store_spill_memory_bytes(node->spill);
+        hello.spill_files  = store_spill_file_bytes(node->spill);
+        hello.spill_life   = store_spill_life(node->spill);
+        hello.spill_slab   = store_spill_slab(node->spill);
+    }
+    frame.hello = &hello;
     node_send(node, &frame, 0);
 }
 
@@ -341,6 +356,86 @@ static void node_send_downs(struct store_node *node)
     node_send(node, &frame, ++node->out_seq);
 }
 
+/* ------------------------------------------------------------------------------------------------ spilling */
+
+static void node_slab_wanted(void *user)
+{
+    node_post(user, STORE_UPLINK_SLAB, 0, 0);
+}
+
+static void node_spill_done(void *user)
+{
+    struct store_node *node = user;
+
+    rpc_loop_post(node->loop, node_tick, node);
+}
+
+/* The results that this connection has not carried yet. */
+static void node_send_spilled(struct store_node *node)
+{
+    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
+    Plasmon__V1__SpillDone done[FRAME_SPILLS_MAX];
+    Plasmon__V1__SpillDone *list[FRAME_SPILLS_MAX];
+    struct store_spill_result fresh;
+
+    while (node->spill != NULL && store_spill_take(node->spill, &fresh)) {
+        struct kept_result *kept = pl_vec_push(&node->results);
+
+        PL_CHECK(kept != NULL);
+        *kept = (struct kept_result){.result = fresh};
+    }
+    for (size_t i = 0; i < node->results.count && frame.n_spill_done < FRAME_SPILLS_MAX;
+         i++) {
+        struct kept_result *kept     = pl_vec_at(&node->results, i);
+        Plasmon__V1__SpillDone *next = &done[frame.n_spill_done];
+
+        if (kept->sent_seq != 0) {
+            continue;
+        }
+        plasmon__v1__spill_done__init(next);
+        next->id                   = kept->result.id;
+        next->status               = kept->result.status;
+        next->host_buffer          = kept->result.host_buffer;
+        next->text                 = kept->result.text;
+        list[frame.n_spill_done++] = next;
+        kept->sent_seq             = node->out_seq + 1;
+    }
+    if (frame.n_spill_done > 0) {
+        frame.spill_done = list;
+        node_send(node, &frame, ++node->out_seq);
+    }
+}
+
+static void node_forget_spilled(struct store_node *node, uint64_t ack)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < node->results.count; i++) {
+        const struct kept_result *kept = pl_vec_at(&node->results, i);
+
+        if (kept->sent_seq == 0 || kept->sent_seq > ack) {
+            *(struct kept_result *)pl_vec_at(&node->results, used++) = *kept;
+        }
+    }
+    node->results.count = used;
+}
+
+static void node_ask_spill(struct store_node *node, const Plasmon__V1__SpillOp *op)
+{
+    const struct store_spill_op asked = {.id          = op->id,
+                                         .kind        = op->kind,
+                                         .host_buffer = op->host_buffer,
+                                         .offset      = op->offset,
+                                         .bytes       = op->bytes,
+                                         .file        = op->file};
+
+    if (node->spill != NULL) {
+        store_spill_ask(node->spill, &asked);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ what is over */
+
 /* The head has everything up to `ack`; quarantines are kept for the next head. Not more than a bounded number is kept at all. */
 static void node_forget_downs(struct store_node *node, uint64_t ack)
 {
@@ -375,6 +470,10 @@ static void node_welcome(struct store_node *node, const Plasmon__V1__NodeCommand
     if (node->joined != 0 && node->joined != node->session) {
         pl_warn("store", "the head does not know this store any more: it joins as a fresh "
                          "one, and what was in its memory is given up");
+        if (node->spill != NULL) {
+            store_spill_forget(node->spill);
+            pl_vec_clear(&node->results);
+        }
     }
     node->joined = node->session;
     pl_mutex_lock(&node->lock);
@@ -414,12 +513,16 @@ static void node_command(struct store_node *node, const Plasmon__V1__NodeCommand
         node_welcome(node, command);
     }
     node_forget_downs(node, command->header->ack);
+    node_forget_spilled(node, command->header->ack);
     if (repeat) {
         return;
     }
     for (size_t i = 0; i < command->n_fence; i++) {
         node_post(node, STORE_UPLINK_FENCE, command->fence[i],
                   command->n_fence_incarnation == 0 ? 0 : command->fence_incarnation[i]);
+    }
+    for (size_t i = 0; i < command->n_spill; i++) {
+        node_ask_spill(node, command->spill[i]);
     }
     if (command->left != NULL) {
         if (command->left->objects_left > 0) {
@@ -450,6 +553,7 @@ static void stream_message(void *user, struct rpc_stream *stream, const uint8_t 
     node_command(node, command);
     if (node->welcomed) {
         node_send_downs(node);
+        node_send_spilled(node);
     }
 }
 
@@ -567,6 +671,9 @@ static void node_connect(struct store_node *node)
     for (size_t i = 0; i < node->downs.count; i++) {
         ((struct kept_down *)pl_vec_at(&node->downs, i))->sent_seq = 0;
     }
+    for (size_t i = 0; i < node->results.count; i++) {
+        ((struct kept_result *)pl_vec_at(&node->results, i))->sent_seq = 0;
+    }
     status = rpc_stream_open(node->channel, "/plasmon.v1.Plasmon/Node", CONNECT_MS,
                              &stream_ops, node, &node->stream);
     if (status != PLASMON_OK) {
@@ -597,6 +704,7 @@ static void node_tick(void *user)
         return;
     }
     node_send_downs(node);
+    node_send_spilled(node);
     if (now_ns >= node->beat_due_ns || node->in_seq != node->in_acked) {
         node->beat_due_ns = now_ns + BEAT_NS;
         node_send_beat(node);
@@ -624,8 +732,21 @@ static plasmon_status_t node_start(void *user, const char *name, const char *sto
         node->started = false;
         return status;
     }
+    if (node->spill != NULL) {
+        status = store_spill_start(node->spill, node_slab_wanted, node_spill_done, node);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
     rpc_loop_post(node->loop, node_tick, node);
     return PLASMON_OK;
+}
+
+void store_node_set_spill(struct store_node *node, struct store_spill *spill,
+                          struct store_uplink *uplink)
+{
+    node->spill   = spill;
+    uplink->spill = spill;
 }
 
 plasmon_status_t store_node_create(const struct store_options *options, const char *token,
@@ -646,6 +767,7 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
     node->downs_in = PL_VEC_INIT(struct store_uplink_down);
     node->events   = PL_VEC_INIT(struct posted_event);
     node->downs    = PL_VEC_INIT(struct kept_down);
+    node->results  = PL_VEC_INIT(struct kept_result);
     (void)pl_host_id(node->host_id);
 
     node->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -731,6 +853,7 @@ void store_node_destroy(struct store_node *node)
     pl_vec_finish(&node->downs_in);
     pl_vec_finish(&node->events);
     pl_vec_finish(&node->downs);
+    pl_vec_finish(&node->results);
     pl_fd_close(&node->fd_in);
     pl_mutex_finish(&node->lock);
     pl_fd_close(&node->event_fd);

@@ -16,6 +16,10 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
                                    struct trust_source *trust, struct store_node **out_node,
                                    struct store_uplink *out_uplink,
                                    struct pl_err *err) PL_MUST_CHECK;
+struct store_spill;
+/* What the head asks for spilling goes there; lent. NULL: nothing is spilled. Before the daemon runs. */
+void store_node_set_spill(struct store_node *node, struct store_spill *spill,
+                          struct store_uplink *uplink);
 void store_node_destroy(struct store_node *node);
 
 #endif

@@ -18,6 +18,7 @@ enum kind {
     OPTION_FD,
     OPTION_FLAG,
     OPTION_LIST,
+    OPTION_DIRS,
 };
 
 struct option {
@@ -43,6 +44,12 @@ static const struct option options[] = {
      "RAM by default"},
     {"--host-memory", "BYTES", OPTION_BYTES, AT(host_memory), "a quarter of the RAM",
      "host memory that clients of this host may have page-locked in all (suffix K, M, G)"},
+    {"--spill-memory", "BYTES", OPTION_BYTES, AT(spill_memory), "an eighth of the RAM",
+     "host memory for what devices have no room for, page-locked when first needed; 0: "
+     "nothing is spilled"},
+    {"--spill-dir", "DIR[:LIMIT]", OPTION_DIRS, AT(spill_dirs), "none",
+     "and files there when that is full, up to LIMIT bytes (suffix K, M, G, T; default: "
+     "nine tenths of what is free); may be repeated"},
     {"--token-file", "FILE", OPTION_TEXT, AT(token_file), "$PLASMON_TOKEN",
      "file with the cluster's token"},
     {"--socket-dir", "DIR", OPTION_TEXT, AT(socket_dir),
@@ -207,6 +214,12 @@ static bool option_set(const struct option *option, const char *value,
         return true;
     case OPTION_LIST:
         return list_append(out, value);
+    case OPTION_DIRS:
+        if (*value == '\0' || out->spill_dir_count >= STORE_SPILL_DIRS_MAX) {
+            return false;
+        }
+        out->spill_dirs[out->spill_dir_count++] = value;
+        return true;
     }
     return false;
 }
@@ -228,6 +241,11 @@ static plasmon_status_t options_check(const struct store_options *options_in,
 {
     if (options_in->help || options_in->version) {
         return PLASMON_OK;
+    }
+    if (options_in->spill_memory == 0 && options_in->spill_dir_count > 0) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--spill-dir needs --spill-memory: what goes to files passes "
+                          "through it");
     }
     if (options_in->embedded) {
         if (options_in->head != NULL) {
@@ -256,6 +274,7 @@ plasmon_status_t store_options_parse(int argc, char **argv,
 {
     *out_options = (struct store_options){.cpu_devices       = STORE_AUTO,
                                           .gpus              = STORE_AUTO,
+                                          .spill_memory      = STORE_SPILL_AUTO,
                                           .worker_lease_ms   = STORE_WORKER_LEASE_MS,
                                           .store_lease_ms    = STORE_LEASE_MS,
                                           .drain_deadline_ms = STORE_DRAIN_MS,

@@ -7,9 +7,11 @@
 #include <stdio.h>
 
 #include "base/str.h"
+#include "store/spill_files.h"
 
 #define STORE_HEAD_ARGS_MAX   32u
 #define STORE_AUTO            UINT32_MAX
+#define STORE_SPILL_AUTO      UINT64_MAX
 #define STORE_DRAIN_MS        20000u /* Slurm gives 30 s between SIGTERM and SIGKILL */
 #define STORE_LEASE_MS        10000u /* as the head waits for a store (--node-lease) */
 #define STORE_WORKER_LEASE_MS 30000u /* far longer than any call into a driver takes */
@@ -36,6 +38,9 @@ struct store_options {
     bool check_functions;       /* workers check what functions write */
     const char *library_dir;    /* NULL: workers load no libraries */
     uint64_t host_memory;       /* for host buffers of clients; 0: a quarter of the RAM */
+    uint64_t spill_memory;      /* STORE_SPILL_AUTO: an eighth of the RAM; 0: none */
+    const char *spill_dirs[STORE_SPILL_DIRS_MAX];
+    uint32_t spill_dir_count;
     bool embedded;
     int client_pidfd; /* -1: none */
     int client_fd;    /* -1: none */

@@ -623,6 +623,12 @@ static plasmon_status_t check_node_hello(const Plasmon__V1__NodeHello *hello,
     if (status == PLASMON_OK) {
         status = check_text(hello->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
     }
+    if (status == PLASMON_OK && (hello->spill_memory > WIRE_SPILL_BYTES_MAX ||
+                                 hello->spill_files > WIRE_SPILL_BYTES_MAX)) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "spill_memory %llu, spill_files %llu",
+                            (unsigned long long)hello->spill_memory,
+                            (unsigned long long)hello->spill_files);
+    }
     if (status == PLASMON_OK && hello->devices > WIRE_HOST_DEVICES_MAX) {
         status = pl_err_set(err, PLASMON_EMALFORMED, "%u devices; a host has at most %u",
                             hello->devices, WIRE_HOST_DEVICES_MAX);
@@ -650,7 +656,26 @@ plasmon_status_t check_node_frame(const Plasmon__V1__NodeFrame *frame, struct pl
                                 frame->down[i]->host_device);
         }
     }
+    if (status == PLASMON_OK) {
+        status = check_count(frame->n_spill_done, WIRE_RANGES_MAX, "spill results", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_spill_done; i++) {
+        status =
+            check_text(frame->spill_done[i]->text, WIRE_TEXT_BYTES_MAX, "spill text", err);
+    }
     return status;
+}
+
+static plasmon_status_t check_spill_op(const Plasmon__V1__SpillOp *op, struct pl_err *err)
+{
+    if (op->id == 0 || op->kind == 0 || op->kind > WIRE_SPILL_KIND_MAX ||
+        op->offset > WIRE_SPILL_BYTES_MAX || op->bytes > WIRE_SPILL_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "spill %llu: kind %u, offset %llu, %llu bytes",
+                          (unsigned long long)op->id, op->kind,
+                          (unsigned long long)op->offset, (unsigned long long)op->bytes);
+    }
+    return PLASMON_OK;
 }
 
 plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
@@ -672,6 +697,12 @@ plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
         status =
             pl_err_set(err, PLASMON_EMALFORMED, "%zu devices to fence, %zu incarnations",
                        command->n_fence, command->n_fence_incarnation);
+    }
+    if (status == PLASMON_OK) {
+        status = check_count(command->n_spill, WIRE_RANGES_MAX, "things to spill", err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_spill; i++) {
+        status = check_spill_op(command->spill[i], err);
     }
     return status;
 }

@@ -43,6 +43,8 @@
 #define WIRE_DEVICES_MAX            65535u
 #define WIRE_HOST_DEVICES_MAX \
     64u /* STORE_HOST_DEVICE_MAX: workers keep sets of them in a word */
+#define WIRE_SPILL_BYTES_MAX (1ull << 56) /* of a host */
+#define WIRE_SPILL_KIND_MAX  5u
 #define WIRE_VALUE_BYTES_MAX (1ull << 48) /* one array, as in pl_shape_check() */
 
 /* Defined functions: their ids, and what a session may have. */

@@ -263,6 +263,7 @@ struct worker_core {
     size_t retired_first;
     struct pl_vec reused;    /* struct reused */
     struct pl_vec rests;     /* struct rest */
+    struct pl_vec heirs;     /* struct recovered */
     struct pl_vec scratches; /* struct scratch */
     uint64_t behind
         [STORE_STREAM_MAX]; /* the front's memory is right once launches of stream i up to this one are over */

@@ -55,6 +55,17 @@ struct reused {
 struct rest {
     uint32_t slot;
     uint64_t offset;
+    uint64_t bytes;
+};
+
+/*
+ * And where such a buffer lies. Two of them may share bytes, if the second had got its memory from the first and was retired, too: what is left
+ * of the first is taken under its name, and must stay until the second is over.
+ */
+struct recovered {
+    uint32_t slot;
+    uint64_t offset;
+    uint64_t bytes;
 };
 
 struct scratch {
@@ -69,6 +80,7 @@ bool worker_reuse_create(struct worker_core *core)
     core->retired   = PL_VEC_INIT(struct retired);
     core->reused    = PL_VEC_INIT(struct reused);
     core->rests     = PL_VEC_INIT(struct rest);
+    core->heirs     = PL_VEC_INIT(struct recovered);
     core->scratches = PL_VEC_INIT(struct scratch);
     core->last_use  = PL_NEW_N(uint64_t, STORE_TABLE_SLOTS);
     return core->last_use != NULL;
@@ -78,6 +90,7 @@ void worker_reuse_destroy(struct worker_core *core)
 {
     pl_vec_finish(&core->retired);
     pl_vec_finish(&core->reused);
+    pl_vec_finish(&core->heirs);
     pl_vec_finish(&core->rests);
     pl_vec_finish(&core->scratches);
     pl_free(core->last_use);
@@ -342,16 +355,45 @@ void worker_reuse_done(struct worker_core *core)
 
 /* ------------------------------------------------------------------------------------------------ freed */
 
+static void recovered_forget(struct worker_core *core, uint32_t slot)
+{
+    for (size_t i = core->heirs.count; i-- > 0;) {
+        if (((const struct recovered *)pl_vec_at(&core->heirs, i))->slot == slot) {
+            pl_vec_remove_unordered(&core->heirs, i);
+        }
+    }
+}
+
+/* Another one that lies there, too. NULL: none. */
+static const struct recovered *recovered_meets(const struct worker_core *core,
+                                               const struct rest *rest)
+{
+    for (size_t i = 0; i < core->heirs.count; i++) {
+        const struct recovered *other = pl_vec_at(&core->heirs, i);
+
+        if (other->offset < rest->offset + rest->bytes &&
+            rest->offset < other->offset + other->bytes) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
 bool worker_reuse_given(struct worker_core *core, uint32_t slot)
 {
     if ((core->last_use[slot] & USE_GIVEN) == 0) {
         return false;
     }
     core->last_use[slot] &= ~USE_GIVEN;
+    recovered_forget(core, slot);
     for (size_t i = core->rests.count; i-- > 0;) {
-        const struct rest *rest = pl_vec_at(&core->rests, i);
+        struct rest *rest = pl_vec_at(&core->rests, i);
+        const struct recovered *other =
+            rest->slot == slot ? recovered_meets(core, rest) : NULL;
 
-        if (rest->slot == slot) {
+        if (other != NULL) {
+            rest->slot = other->slot;
+        } else if (rest->slot == slot) {
             store_arena_free(core->arena, rest->offset);
             pl_vec_remove_unordered(&core->rests, i);
         }
@@ -365,17 +407,26 @@ plasmon_status_t worker_reuse_recover(struct worker_core *core, uint32_t slot)
     struct pl_vec parts             = PL_VEC_INIT(struct store_arena_part);
     plasmon_status_t status =
         store_arena_take_rest(core->arena, entry->offset, entry->bytes, &parts);
+    struct recovered *recovered = pl_vec_push(&core->heirs);
 
+    if (recovered == NULL) {
+        status = status == PLASMON_OK ? PLASMON_ENOMEM : status;
+    } else {
+        *recovered = (struct recovered){.slot   = slot,
+                                        .offset = entry->offset,
+                                        .bytes  = store_arena_rounded(entry->bytes)};
+    }
     core->last_use[slot] |= USE_GIVEN;
     for (size_t i = 0; i < parts.count; i++) {
-        uint64_t offset   = ((struct store_arena_part *)pl_vec_at(&parts, i))->offset;
+        const struct store_arena_part *part = pl_vec_at(&parts, i);
+        uint64_t offset                     = part->offset;
         struct rest *rest = status == PLASMON_OK ? pl_vec_push(&core->rests) : NULL;
 
         if (rest == NULL) {
             status = status == PLASMON_OK ? PLASMON_ENOMEM : status;
             store_arena_free(core->arena, offset);
         } else {
-            *rest = (struct rest){.slot = slot, .offset = offset};
+            *rest = (struct rest){.slot = slot, .offset = offset, .bytes = part->bytes};
         }
     }
     pl_vec_finish(&parts);

@@ -34,6 +34,8 @@ struct start {
     const char *gpus;
     const char *device_memory;
     const char *host_memory;
+    const char *spill_memory;
+    struct cli_texts spill_dirs;
     const char *bulk_address;
     const char *bulk_ports;
     bool bulk_plain;
@@ -82,6 +84,11 @@ static const struct cli_option options[] = {
     {"--host-memory", "BYTES", CLI_TEXT, AT(host_memory),
      "host memory that clients may have page-locked; suffix K, M, G [a quarter of the "
      "RAM]"},
+    {"--spill-memory", "BYTES", CLI_TEXT, AT(spill_memory),
+     "host memory for what devices have no room for; suffix K, M, G; 0: none [an eighth of "
+     "the RAM]"},
+    {"--spill-dir", "DIR[:LIMIT]", CLI_TEXTS, AT(spill_dirs),
+     "and files there when that is full; repeatable [none]"},
     {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
      "with --head: auto, peer, host or nccl [auto]"},
     {"--policy", "NAME", CLI_TEXT, AT(policy),
@@ -400,6 +407,10 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     add(&arguments, "--gpus", start->gpus);
     add(&arguments, "--device-memory", start->device_memory);
     add(&arguments, "--host-memory", start->host_memory);
+    add(&arguments, "--spill-memory", start->spill_memory);
+    for (uint32_t i = 0; i < start->spill_dirs.count; i++) {
+        add(&arguments, "--spill-dir", start->spill_dirs.text[i]);
+    }
     add(&arguments, "--bulk-address",
         start->bulk_address != NULL                         ? start->bulk_address
         : start->head && start->port != 0 && is_open(start) ? "default"

@@ -124,10 +124,16 @@ struct plasmon_options {
         tls_ca; /* files in PEM, all three or none, for a head that speaks TLS; NULL: $PLASMON_TLS_CA */
     const char *tls_cert; /* NULL: $PLASMON_TLS_CERT */
     const char *tls_key;  /* readable by its owner alone; NULL: $PLASMON_TLS_KEY */
+    uint64_t
+        spill_memory; /* private cluster: host memory for what devices have no room for (docs/memory.md); 0: an eighth of RAM; PLASMON_NO_SPILL: none */
+    const char *
+        spill_dirs; /* private cluster: and files in these directories, "DIR[:LIMIT]" separated by commas; NULL: none */
 };
-#define PLASMON_OPTIONS_INIT                                                              \
-    {                                                                                     \
-        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define PLASMON_NO_SPILL UINT64_MAX
+#define PLASMON_OPTIONS_INIT                                                               \
+    {                                                                                      \
+        sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+            0, 0                                                                           \
     }
 
 /**

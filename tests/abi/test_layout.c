@@ -13,7 +13,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_shape, ndim, 4);
     EXPECT_AT(plasmon_shape, dim, 8);
 
-    ASSERT_EQ(sizeof(struct plasmon_options), 144);
+    ASSERT_EQ(sizeof(struct plasmon_options), 160);
     EXPECT_AT(plasmon_options, size, 0);
     EXPECT_AT(plasmon_options, address, 8);
     EXPECT_AT(plasmon_options, token, 16);
@@ -32,6 +32,8 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_options, tls_ca, 120);
     EXPECT_AT(plasmon_options, tls_cert, 128);
     EXPECT_AT(plasmon_options, tls_key, 136);
+    EXPECT_AT(plasmon_options, spill_memory, 144);
+    EXPECT_AT(plasmon_options, spill_dirs, 152);
 
     ASSERT_EQ(sizeof(struct plasmon_put_options), 24);
     EXPECT_AT(plasmon_put_options, device, 8);

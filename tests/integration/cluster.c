@@ -58,6 +58,7 @@ struct plasmon_client *cluster_start_sized(uint32_t devices, uint64_t device_mem
     options.gpus               = "none";
     options.cpu_devices        = devices;
     options.device_memory      = device_memory;
+    options.spill_memory       = device_memory != 0 ? PLASMON_NO_SPILL : 0;
     options.connect_timeout_ms = 2 * CLUSTER_WAIT_MS;
     CLUSTER_OK(plasmon_init(&options, &client));
     return client;

@@ -25,7 +25,7 @@
 /* Once in a test, before anything is started. */
 void cluster_tag(void);
 const char *cluster_folder(void); /* the private one */
-/* Embedded, with so many CPU devices. Tags if that was not done. device_memory 0: default. */
+/* Embedded, with so many CPU devices. Tags if that was not done. device_memory 0: default; else what has no room there is not spilled. */
 struct plasmon_client *cluster_start(uint32_t devices);
 struct plasmon_client *cluster_start_sized(uint32_t devices, uint64_t device_memory);
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "tests/harness/test.h"
 
-enum { SEEDS_DEFAULT = 150 };
+enum { SEEDS_DEFAULT = 60 };
 
 static void print_errors(void *user, enum pl_log_level level, const char *module,
                          const char *text)

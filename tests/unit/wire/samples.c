@@ -248,14 +248,19 @@ static const Plasmon__V1__NodeFrame node_frame = {
     .hello =
         MESSAGE(NodeHello, node_hello, .token = BYTES("secret"), .host = TEXT("boot-1"),
                 .node = TEXT("n1"), .store_socket = TEXT("/run/plasmon/store"),
-                .devices = 8, .resume_session = 0x7777),
-    .n_down = 1,
-    .down   = LIST(Plasmon__V1__WorkerDown *,
-                   MESSAGE(WorkerDown, worker_down, .host_device = 1, .incarnation = 2,
-                           .wait_status = 9, .text = TEXT("killed"), .quarantined = 1,
-                           .status = -5)),
-    .beat   = 5,
-    .leave  = MESSAGE(NodeLeave, node_leave, .deadline_ms = 20000),
+                .devices = 8, .resume_session = 0x7777, .spill_memory = 1 << 30,
+                .spill_files = 1ull << 40, .spill_life = 0x55, .spill_slab = 0x66),
+    .n_down       = 1,
+    .down         = LIST(Plasmon__V1__WorkerDown *,
+                         MESSAGE(WorkerDown, worker_down, .host_device = 1, .incarnation = 2,
+                                 .wait_status = 9, .text = TEXT("killed"), .quarantined = 1,
+                                 .status = -5)),
+    .beat         = 5,
+    .leave        = MESSAGE(NodeLeave, node_leave, .deadline_ms = 20000),
+    .n_spill_done = 1,
+    .spill_done   = LIST(Plasmon__V1__SpillDone *,
+                         MESSAGE(SpillDone, spill_done, .id = 7, .status = -20,
+                                 .host_buffer = 0x99, .text = TEXT("the disk is full"))),
 };
 static const Plasmon__V1__NodeCommand node_command = {
     .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__node_command__descriptor),
@@ -266,8 +271,12 @@ static const Plasmon__V1__NodeCommand node_command = {
     .fence   = LIST(uint32_t, 0, 3),
     .n_fence_incarnation = 2,
     .fence_incarnation   = LIST(uint32_t, 1, 7),
-    .left = MESSAGE(NodeLeft, node_left, .objects_left = 2, .bytes_left = 4096,
-                    .text = TEXT("no room")),
+    .left    = MESSAGE(NodeLeft, node_left, .objects_left = 2, .bytes_left = 4096,
+                       .text = TEXT("no room")),
+    .n_spill = 1,
+    .spill   = LIST(Plasmon__V1__SpillOp *,
+                    MESSAGE(SpillOp, spill_op, .id = 7, .kind = 2, .host_buffer = 0x99,
+                            .offset = 4096, .bytes = 8192, .file = 7)),
 };
 
 /* ------------------------------------------------------------------------------------------ recorded graphs, index launches */

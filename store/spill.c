@@ -1,0 +1,343 @@
+#include "store/spill.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/vec.h"
+#include "store/spill_files.h"
+
+enum slab_state { SLAB_NONE, SLAB_WANTED, SLAB_MADE, SLAB_FAILED };
+
+struct store_spill {
+    /* Constant after start. */
+    uint64_t memory_bytes;
+    uint64_t file_bytes;
+    uint64_t process; /* drawn */
+    void (*slab_wanted)(void *user);
+    void (*done)(void *user);
+    void *user;
+    pthread_t thread;
+    bool started;
+
+    struct pl_mutex lock; /* rank PL_RANK_LEAF */
+    struct pl_cond changed;
+    /* Guarded by `lock`. */
+    struct pl_vec ops; /* struct store_spill_op, from op_next on */
+    size_t op_next;
+    struct pl_vec results; /* struct store_spill_result */
+    uint64_t id_last;      /* of what was asked */
+    uint64_t life;         /* a new one with each head */
+    bool stop;
+    enum slab_state slab;
+    uint64_t slab_buffer;
+    plasmon_status_t slab_status;
+    char slab_text[256];
+    void *memory; /* the slab; written once */
+
+    /* The thread's. */
+    struct store_spill_files files;
+    uint64_t files_life;
+};
+
+/* ------------------------------------------------------------------------------------------------ the slab */
+
+void store_spill_slab_made(struct store_spill *spill, plasmon_status_t status, int fd,
+                           uint64_t host_buffer, const char *text)
+{
+    void *memory = NULL;
+
+    if (status == PLASMON_OK) {
+        status = pl_fd_map(fd, spill->memory_bytes, 1, &memory);
+        text   = pl_status_text(status);
+    }
+    pl_mutex_lock(&spill->lock);
+    spill->slab        = status == PLASMON_OK ? SLAB_MADE : SLAB_FAILED;
+    spill->slab_buffer = host_buffer;
+    spill->slab_status = status;
+    spill->memory      = memory;
+    (void)snprintf(spill->slab_text, sizeof(spill->slab_text), "%s", text);
+    pl_cond_broadcast(&spill->changed);
+    pl_mutex_unlock(&spill->lock);
+}
+
+/* Asks for it the first time, and waits for the answer. */
+static void slab_get(struct store_spill *spill, struct store_spill_result *result)
+{
+    bool first;
+
+    pl_mutex_lock(&spill->lock);
+    first = spill->slab == SLAB_NONE;
+    if (first) {
+        spill->slab = SLAB_WANTED;
+    }
+    pl_mutex_unlock(&spill->lock);
+    if (first) {
+        spill->slab_wanted(spill->user);
+    }
+    pl_mutex_lock(&spill->lock);
+    while (spill->slab == SLAB_WANTED && !spill->stop) {
+        pl_cond_wait(&spill->changed, &spill->lock);
+    }
+    result->status      = spill->slab == SLAB_MADE ? PLASMON_OK : spill->slab_status;
+    result->host_buffer = spill->slab_buffer;
+    (void)snprintf(result->text, sizeof(result->text), "%s", spill->slab_text);
+    pl_mutex_unlock(&spill->lock);
+}
+
+/* -------------------------------------------------------------------------------------------------- the thread */
+
+static bool inside(const struct store_spill *spill, uint64_t offset, uint64_t bytes)
+{
+    return spill->memory != NULL && bytes <= spill->memory_bytes &&
+           offset <= spill->memory_bytes - bytes;
+}
+
+static plasmon_status_t op_perform(struct store_spill *spill,
+                                   const struct store_spill_op *op,
+                                   struct store_spill_result *result, struct pl_err *err)
+{
+    uint8_t *memory = spill->memory;
+
+    if (op->kind == STORE_SPILL_SLAB) {
+        slab_get(spill, result);
+        return result->status == PLASMON_OK
+                   ? PLASMON_OK
+                   : pl_err_set(err, result->status, "%s", result->text);
+    }
+    if (op->kind == STORE_SPILL_FORGET) {
+        store_spill_files_forget(&spill->files, op->file);
+        return PLASMON_OK;
+    }
+    if (!inside(spill, op->offset, op->bytes) ||
+        (op->kind == STORE_SPILL_MOVE && !inside(spill, op->file, op->bytes))) {
+        return pl_err_set(err, PLASMON_ERANGE, "%llu bytes at %llu of the spill memory",
+                          (unsigned long long)op->bytes, (unsigned long long)op->offset);
+    }
+    switch (op->kind) {
+    case STORE_SPILL_WRITE:
+        return store_spill_files_write(&spill->files, op->file, memory + op->offset,
+                                       op->bytes, err);
+    case STORE_SPILL_READ:
+        return store_spill_files_read(&spill->files, op->file, memory + op->offset,
+                                      op->bytes, err);
+    case STORE_SPILL_MOVE:
+        memmove(memory + op->file, memory + op->offset, op->bytes);
+        return PLASMON_OK;
+    default:
+        return pl_err_set(err, PLASMON_ENOTSUP, "this store knows no spill operation %u",
+                          op->kind);
+    }
+}
+
+static bool op_next(struct store_spill *spill, struct store_spill_op *out_op,
+                    uint64_t *out_life)
+{
+    bool found;
+
+    pl_mutex_lock(&spill->lock);
+    while (!spill->stop && spill->op_next == spill->ops.count) {
+        pl_cond_wait(&spill->changed, &spill->lock);
+    }
+    found = !spill->stop;
+    if (found) {
+        *out_op   = *(struct store_spill_op *)pl_vec_at(&spill->ops, spill->op_next++);
+        *out_life = spill->life;
+        if (spill->op_next == spill->ops.count) {
+            pl_vec_clear(&spill->ops);
+            spill->op_next = 0;
+        }
+    }
+    pl_mutex_unlock(&spill->lock);
+    return found;
+}
+
+static void *thread_main(void *user)
+{
+    struct store_spill *spill = user;
+    struct store_spill_op op;
+    uint64_t life;
+
+    while (op_next(spill, &op, &life)) {
+        struct store_spill_result result = {.id = op.id};
+        struct pl_err err                = {0};
+
+        if (life != spill->files_life) {
+            store_spill_files_forget_all(&spill->files);
+            spill->files_life = life;
+        }
+        result.status = op_perform(spill, &op, &result, &err);
+        if (result.status != PLASMON_OK) {
+            (void)snprintf(result.text, sizeof(result.text), "%s", err.text);
+        }
+        pl_mutex_lock(&spill->lock);
+        if (life == spill->life) {
+            struct store_spill_result *place = pl_vec_push(&spill->results);
+
+            PL_CHECK(place != NULL);
+            *place = result;
+        }
+        pl_mutex_unlock(&spill->lock);
+        spill->done(spill->user);
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ from outside */
+
+void store_spill_ask(struct store_spill *spill, const struct store_spill_op *op)
+{
+    pl_mutex_lock(&spill->lock);
+    if (op->id == spill->id_last + 1) {
+        struct store_spill_op *place = pl_vec_push(&spill->ops);
+
+        PL_CHECK(place != NULL);
+        *place         = *op;
+        spill->id_last = op->id;
+        pl_cond_broadcast(&spill->changed);
+    } /* else it was asked before */
+    pl_mutex_unlock(&spill->lock);
+}
+
+bool store_spill_take(struct store_spill *spill, struct store_spill_result *out_result)
+{
+    bool found;
+
+    pl_mutex_lock(&spill->lock);
+    found = spill->results.count > 0;
+    if (found) {
+        *out_result = *(struct store_spill_result *)pl_vec_at(&spill->results, 0);
+        memmove(spill->results.items, (struct store_spill_result *)spill->results.items + 1,
+                (spill->results.count - 1) * sizeof(*out_result));
+        spill->results.count--;
+    }
+    pl_mutex_unlock(&spill->lock);
+    return found;
+}
+
+void store_spill_forget(struct store_spill *spill)
+{
+    pl_mutex_lock(&spill->lock);
+    pl_vec_clear(&spill->ops);
+    pl_vec_clear(&spill->results);
+    spill->op_next = 0;
+    spill->id_last = 0;
+    spill->life++;
+    pl_mutex_unlock(&spill->lock);
+}
+
+uint64_t store_spill_life(const struct store_spill *spill)
+{
+    return spill->process;
+}
+
+uint64_t store_spill_slab(struct store_spill *spill)
+{
+    uint64_t number;
+
+    pl_mutex_lock(&spill->lock);
+    number = spill->slab == SLAB_MADE ? spill->slab_buffer : 0;
+    pl_mutex_unlock(&spill->lock);
+    return number;
+}
+
+uint64_t store_spill_memory_bytes(const struct store_spill *spill)
+{
+    return spill->memory_bytes;
+}
+
+uint64_t store_spill_file_bytes(const struct store_spill *spill)
+{
+    return spill->file_bytes;
+}
+
+plasmon_status_t store_spill_create(uint64_t memory_bytes, const char *const *dirs,
+                                    uint32_t dir_count, struct store_spill **out_spill,
+                                    struct pl_err *err)
+{
+    struct store_spill *spill = PL_NEW(struct store_spill);
+    plasmon_status_t status;
+
+    if (spill == NULL) {
+        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
+    }
+    spill->memory_bytes = pl_round_up(memory_bytes, 4096);
+    if (getrandom(&spill->process, sizeof(spill->process), 0) !=
+        (ssize_t)sizeof(spill->process)) {
+        pl_free(spill);
+        return pl_err_set(err, PLASMON_EIO, "no random numbers");
+    }
+    spill->ops     = PL_VEC_INIT(struct store_spill_op);
+    spill->results = PL_VEC_INIT(struct store_spill_result);
+    status         = store_spill_files_init(&spill->files, dirs, dir_count, err);
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
+    spill->file_bytes = store_spill_files_max(&spill->files);
+    status            = pl_mutex_init(&spill->lock, PL_RANK_LEAF);
+    if (status != PLASMON_OK) {
+        goto err_finish_files;
+    }
+    status = pl_cond_init(&spill->changed);
+    if (status != PLASMON_OK) {
+        goto err_finish_lock;
+    }
+    *out_spill = spill;
+    return PLASMON_OK;
+
+err_finish_lock:
+    pl_mutex_finish(&spill->lock);
+err_finish_files:
+    store_spill_files_finish(&spill->files);
+err_free:
+    pl_free(spill);
+    return status;
+}
+
+plasmon_status_t store_spill_start(struct store_spill *spill,
+                                   void (*slab_wanted)(void *user),
+                                   void (*done)(void *user), void *user)
+{
+    spill->slab_wanted = slab_wanted;
+    spill->done        = done;
+    spill->user        = user;
+    if (pthread_create(&spill->thread, NULL, thread_main, spill) != 0) {
+        return PLASMON_EAGAIN;
+    }
+    spill->started = true;
+    return PLASMON_OK;
+}
+
+void store_spill_stop(struct store_spill *spill)
+{
+    if (spill != NULL && spill->started) {
+        pl_mutex_lock(&spill->lock);
+        spill->stop = true;
+        pl_cond_broadcast(&spill->changed);
+        pl_mutex_unlock(&spill->lock);
+        (void)pthread_join(spill->thread, NULL); /* it is ours, and was started */
+        spill->started = false;
+    }
+}
+
+void store_spill_destroy(struct store_spill *spill)
+{
+    if (spill == NULL) {
+        return;
+    }
+    store_spill_stop(spill);
+    store_spill_files_finish(&spill->files);
+    if (spill->memory != NULL) {
+        pl_fd_unmap(spill->memory, spill->memory_bytes);
+    }
+    pl_vec_finish(&spill->ops);
+    pl_vec_finish(&spill->results);
+    pl_cond_finish(&spill->changed);
+    pl_mutex_finish(&spill->lock);
+    pl_free(spill);
+}
