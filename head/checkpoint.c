@@ -327,7 +327,8 @@ static void save_host(struct saving *saving, const struct head_spill_host *spill
                                 spill->writes,
                                 spill->write_bytes,
                                 spill->reads,
-                                spill->read_bytes};
+                                spill->read_bytes,
+                                spill->config.life};
 
     head_save_text(saving->out, spill->home.host);
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
@@ -812,7 +813,7 @@ static void load_host(struct loading *loading)
 {
     struct head_reader *in = loading->in;
     char *host             = head_load_text(in);
-    uint64_t numbers[14];
+    uint64_t numbers[15];
     char *slab_why, *files_why;
     struct head_spill_host *spill = NULL;
 
@@ -824,7 +825,8 @@ static void load_host(struct loading *loading)
     if (!in->bad && numbers[0] != 0 && head_spill_host_of(loading->core, host) == NULL) {
         head_core_spill_up(loading->core, host,
                            &(struct head_spill_config){.memory_bytes = numbers[0],
-                                                       .file_bytes   = numbers[1]});
+                                                       .file_bytes   = numbers[1],
+                                                       .life         = numbers[14]});
         spill = head_spill_host_of(loading->core, host);
     }
     pl_free(host);

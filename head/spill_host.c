@@ -619,6 +619,10 @@ void head_core_spill_up(struct head_core *core, const char *host,
     spill->config.file_bytes = config->file_bytes;
     if (spill->config.life != config->life) {
         spill->config.life = config->life;
+        if (spill->slab != HEAD_SLAB_READY || spill->slab_buffer != config->slab) {
+            spill->config.memory_bytes =
+                config->memory_bytes; /* it was started with another size */
+        }
         store_replaced(spill, config->slab);
     }
     pl_list_for_each(pos, &spill->requests) {

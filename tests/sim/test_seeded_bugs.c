@@ -55,6 +55,14 @@ static const struct graph_profile by_pairs = {.devices_min    = 3,
                                               .crashes_most   = 8,
                                               .check_every    = 200};
 
+/* What does not fit goes to host memory and files. */
+static const struct graph_profile spilling = {.devices_min    = 1,
+                                              .devices_max    = 3,
+                                              .steps_min      = 60,
+                                              .steps_max      = 160,
+                                              .spill_permille = 1000,
+                                              .check_every    = 50};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
 static void hunt(const char *bug, const struct graph_profile *programs, uint64_t first,
                  uint64_t graphs)
@@ -172,6 +180,26 @@ TEST(random_programs_notice_memory_that_another_device_still_reads)
 TEST(random_programs_notice_halves_that_wait_for_all_of_their_pair)
 {
     assert_found_from("transfer.stage_whole", &by_pairs, 180, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_buffer_that_goes_before_its_spill_is_done)
+{
+    assert_found("spill.drop_early", &spilling, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_spilled_value_that_is_looked_for_elsewhere)
+{
+    assert_found("spill.wrong_offset", &spilling, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_value_that_comes_back_before_it_was_spilled)
+{
+    assert_found("spill.stale", &spilling, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_host_memory_that_is_given_away_in_use)
+{
+    assert_found("spill.place_held", &spilling, 2 * GRAPHS_MAX);
 }
 
 TEST(programs_without_a_bug_pass_with_little_memory)
