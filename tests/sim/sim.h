@@ -45,7 +45,7 @@ enum {
     SIM_ENDLESS_US      = 60000000, /* of a kernel that does not end */
     SIM_DEVICES_MAX     = 4,
     SIM_CLIENTS_MAX     = 3,
-    SIM_ARGS_MAX        = 6,
+    SIM_ARGS_MAX        = 8,
     SIM_STAGE_BYTES_MAX = 1 << 16, /* the largest transfer of the host route here */
     SIM_STREAMS =
         STORE_STREAM_MAX + 4, /* and a pair's: sends, receives, both by the host route */
@@ -342,6 +342,12 @@ struct sim_task {
     bool donatable;
     uint64_t graph;        /* recorded in it; or which one ends, or is launched */
     struct sim_host *host; /* PUT_HOST, GET_HOST */
+    /* COLLECTIVE: the first arguments are its members. */
+    uint32_t collective; /* CollectiveKind */
+    uint32_t reduction;
+    uint32_t root;
+    uint32_t results;
+    uint32_t places[SIM_ARGS_MAX];
 };
 
 enum sim_answer_kind {

@@ -108,6 +108,21 @@ static Plasmon__V1__Arg *put_arg(struct sim_client *client, const struct sim_arg
     return out;
 }
 
+static Plasmon__V1__Collective *put_collective(struct sim_client *client,
+                                               const struct sim_task *task)
+{
+    Plasmon__V1__Collective *out = take(client, sizeof(*out));
+
+    plasmon__v1__collective__init(out);
+    out->kind    = (Plasmon__V1__CollectiveKind)task->collective;
+    out->op      = task->reduction;
+    out->root    = task->root;
+    out->n_place = task->results;
+    out->place   = take(client, task->results * sizeof(uint32_t));
+    memcpy(out->place, task->places, task->results * sizeof(uint32_t));
+    return out;
+}
+
 void sim_client_record(struct sim_client *client, const struct sim_task *task)
 {
     Plasmon__V1__Task *out;
@@ -135,6 +150,9 @@ void sim_client_record(struct sim_client *client, const struct sim_task *task)
         out->scalars[i] = task->scalars[i].bits;
     }
     out->host_buffer = (uintptr_t)task->host;
+    if (task->kind == PLASMON__V1__TASK_KIND__TASK_COLLECTIVE) {
+        out->collective = put_collective(client, task);
+    }
     if (task->data_length > 0) {
         out->data.len  = task->data_length;
         out->data.data = take(client, task->data_length);

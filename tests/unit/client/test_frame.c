@@ -92,6 +92,44 @@ TEST(every_field_of_a_graph_and_of_an_index_arrives)
     frame_finish(&frame);
 }
 
+TEST(every_field_of_a_collective_arrives)
+{
+    struct pl_shape shape              = {.dtype = PL_F64, .ndim = 1, .dim = {300}};
+    struct frame_arg args[]            = {{.mode = 1, .ref = 1},
+                                          {.mode = 1, .ref = 2},
+                                          {.mode = 2, .ref = 3, .shape = &shape},
+                                          {.mode = 2, .ref = 4, .shape = &shape}};
+    struct frame_collective collective = {
+        .kind = 4, .op = 5, .place_count = 2, .place = {0, 65535}};
+    struct frame_task task = {.id         = 7,
+                              .kind       = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE,
+                              .args       = args,
+                              .arg_count  = 4,
+                              .label      = "scatter",
+                              .collective = &collective};
+    Plasmon__V1__ClientFrame *got;
+    struct wire_arena arena;
+    struct frame frame;
+
+    frame_init(&frame);
+    ASSERT_OK(frame_add_task(&frame, &task));
+    collective = (struct frame_collective){.kind = 1, .op = 1, .root = 1, .place_count = 1};
+    task.arg_count = 3;
+    ASSERT_OK(frame_add_task(&frame, &task));
+    got = decode(&frame, &arena);
+    ASSERT_EQ(got->n_tasks, 2);
+    ASSERT_EQ(got->tasks[0]->collective->kind, 4);
+    ASSERT_EQ(got->tasks[0]->collective->op, 5);
+    ASSERT_EQ(got->tasks[0]->collective->n_place, 2);
+    ASSERT_EQ(got->tasks[0]->collective->place[0], 0);
+    ASSERT_EQ(got->tasks[0]->collective->place[1], 65535);
+    ASSERT_EQ(got->tasks[0]->collective->root, 0);
+    ASSERT_EQ(got->tasks[1]->collective->root, 1);
+    ASSERT_EQ(got->tasks[1]->n_args, 3);
+    wire_arena_finish(&arena);
+    frame_finish(&frame);
+}
+
 TEST(every_field_of_a_task_arrives)
 {
     static const uint32_t launch_shape[WIRE_LAUNCH_SHAPE_COUNT] = {

@@ -517,6 +517,39 @@ static const Plasmon__V1__WorkerFrame worker_report = {
 #define PAIR_ID                                                              \
     BYTES("an id of a pair is whatever NCCL makes of it; this one fills its" \
           " 128 bytes with words: .........................................")
+#define TASK_COLLECTIVE                                                                  \
+    MESSAGE(Task, task, .id = 306, .kind = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE,      \
+            .n_args = 3, .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_IN, ARG_OUT),      \
+            .label      = TEXT("sum"),                                                   \
+            .collective = MESSAGE(Collective, collective,                                \
+                                  .kind = PLASMON__V1__COLLECTIVE_KIND__REDUCE, .op = 5, \
+                                  .n_place = 1, .place = LIST(uint32_t, 3), .root = 1))
+static const Plasmon__V1__ClientFrame client_collective = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
+    .header  = HEADER(4),
+    .n_tasks = 1,
+    .tasks   = LIST(Plasmon__V1__Task *, TASK_COLLECTIVE),
+};
+/* A piece that comes to lie elsewhere than in its source. */
+static const Plasmon__V1__WorkerCommand worker_collective = {
+    .base       = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header     = HEADER(6),
+    .n_launches = 1,
+    .launches   = LIST(
+          Plasmon__V1__Launch *,
+          MESSAGE(
+              Launch, launch, .seq = 13, .order = 35,
+              .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY, .n_operands = 1,
+              .operands = LIST(Plasmon__V1__Operand *,
+                               MESSAGE(Operand, operand, .mode = 2, .buffer = 0x1000002000003,
+                                       .fresh = 1, .dtype = PL_F32, .n_frame = 4,
+                                       .frame = LIST(int64_t, 0, 64, 0, 128))),
+              .n_pieces = 1,
+              .pieces   = LIST(Plasmon__V1__Piece *,
+                               MESSAGE(Piece, piece, .src = 0x2000002000003, .n_src_frame = 4,
+                                       .src_frame = LIST(int64_t, -100, 200, 0, 128),
+                                       .n_box = 4, .box = LIST(int64_t, 8, 16, 4, 2))))),
+};
 static const Plasmon__V1__WorkerCommand worker_pairs = {
     .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
     .header  = HEADER(9),
@@ -602,6 +635,8 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"worker_report", &worker_report.base, sample_worker_frame},
     {"client_compact", &client_compact.base, sample_client_frame},
     {"worker_pairs", &worker_pairs.base, sample_worker_command},
+    {"client_collective", &client_collective.base, sample_client_frame},
+    {"worker_collective", &worker_collective.base, sample_worker_command},
     {"worker_pair_reports", &worker_pair_reports.base, sample_worker_frame},
     {"client_bulk", &client_bulk.base, sample_client_frame},
     {"head_bulk", &head_bulk.base, sample_head_frame},

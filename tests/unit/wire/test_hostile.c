@@ -42,7 +42,7 @@ static void refuse(const ProtobufCMessage *message, size_t index, plasmon_status
 static struct {
     Plasmon__V1__Header header;
     Plasmon__V1__Task task, *tasks[1];
-    Plasmon__V1__Arg arg, *args[1];
+    Plasmon__V1__Arg arg, *args[2];
     Plasmon__V1__Shape shape;
     Plasmon__V1__ClientFrame frame;
 } one;
@@ -155,6 +155,62 @@ TEST(host_copies_are_checked)
     one.task.host_buffer = 7;
     one.arg.mode         = PLASMON__V1__MODE__MODE_OUT;
     refuse_one(PLASMON_EMALFORMED, "a PUT_HOST makes a ref with a shape");
+    wire_arena_finish(&arena);
+}
+
+/* A broadcast to one device, unspoiled. */
+static Plasmon__V1__Collective *one_collective(void)
+{
+    static Plasmon__V1__Collective collective;
+    static Plasmon__V1__Arg out;
+    static uint32_t place;
+
+    plasmon__v1__collective__init(&collective);
+    plasmon__v1__arg__init(&out);
+    place               = 1;
+    out.mode            = PLASMON__V1__MODE__MODE_OUT;
+    out.ref             = 8;
+    collective.kind     = PLASMON__V1__COLLECTIVE_KIND__BROADCAST;
+    collective.n_place  = 1;
+    collective.place    = &place;
+    one.task.kind       = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE;
+    one.task.collective = &collective;
+    one.task.n_args     = 2;
+    one.args[1]         = &out;
+    return &collective;
+}
+
+TEST(collectives_are_checked)
+{
+    Plasmon__V1__ClientFrame *got;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    one_init();
+    (void)one_collective();
+    ASSERT_OK(wire_encode(&one.frame.base, create, &bytes, &length));
+    ASSERT_OK(wire_decode_client_frame(&arena, bytes, length, &got, &err));
+    pl_free(bytes);
+    one.task.collective = NULL;
+    refuse_one(PLASMON_EMALFORMED, "no collective");
+    one_collective()->kind = (Plasmon__V1__CollectiveKind)6;
+    refuse_one(PLASMON_EMALFORMED, "none of a known kind");
+    one_collective()->n_place = 0;
+    refuse_one(PLASMON_EMALFORMED, "2 members, root 0, with 0 results");
+    one_collective()->op = 1;
+    refuse_one(PLASMON_EMALFORMED, "collective 2 with reduction 1");
+    one_collective()->kind = PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE;
+    refuse_one(PLASMON_EMALFORMED, "collective 0 with reduction 0");
+    one_collective()->kind    = PLASMON__V1__COLLECTIVE_KIND__REDUCE;
+    one.task.collective->op   = 1;
+    one.task.collective->root = 1;
+    refuse_one(PLASMON_EMALFORMED, "root 1");
+    one_collective()->place[0] = 1 << 20;
+    refuse_one(PLASMON_EMALFORMED, "place[0] is 1048576");
+    (void)one_collective();
+    one.arg.mode = PLASMON__V1__MODE__MODE_OUT;
+    refuse_one(PLASMON_EMALFORMED, "members are IN");
     wire_arena_finish(&arena);
 }
 

@@ -1,0 +1,454 @@
+/*
+ * Random collectives on a simulated cluster, with workers that crash and connections that break, against plain loops: to the bit.
+ *
+ * A program has some arrays of one shape, by turns on the devices, and does collectives with them, one on the results of the other: into new
+ * refs or into the members, of whole arrays or of views, little and in segments and chunks (one_shot_bytes is small here). Nothing of it
+ * may fail: none of its launches overwrites what it reads. But where members are written in place, a crash may find one copy that reads and a
+ * later one that writes the same bytes both begun, and then the first fails with ECONSUMED, as everywhere (docs/failure.md).
+ *
+ * PLASMON_SEEDS=n: so many programs. One that fails: --seed S with PLASMON_SEEDS=1.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "head/core_int.h"
+#include "tests/harness/test.h"
+#include "tests/sim/sim.h"
+
+enum { SEEDS_DEFAULT = 120, COUNT_MAX = 4, STEPS_MAX = 12, ELEMENTS_MAX = 720 };
+enum { SUM = 1, MIN = 3, MAX = 4, AVG = 5 };
+
+/* One array of the program, and what is in it. */
+struct value {
+    uint64_t ref;
+    bool failed; /* an answer said so */
+    float data[ELEMENTS_MAX];
+};
+
+struct program {
+    struct sim *sim;
+    struct sim_client *client;
+    struct pl_shape shape;
+    int64_t elements;
+    uint32_t count;
+    bool in_place;
+    struct value values[COUNT_MAX];
+    struct sim_answer *answers[STEPS_MAX];
+    uint32_t steps;
+    uint64_t tasks_failed;
+};
+
+static uint64_t random_state;
+static uint64_t draw(uint64_t bound)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % bound;
+}
+
+/* ------------------------------------------------------------------------------------------------ what it means */
+
+static float join(uint32_t op, float a, float b)
+{
+    return op == MIN ? (a < b ? a : b) : op == MAX ? (a > b ? a : b) : a + b;
+}
+
+static float fold(uint32_t op, const float *x, uint32_t count)
+{
+    float level[COUNT_MAX];
+    float out;
+
+    if (count == 1) {
+        return x[0];
+    }
+    memcpy(level, x + 1, (count - 1) * sizeof(float));
+    for (uint32_t width = count - 1; width > 1; width = (width + 1) / 2) {
+        for (uint32_t i = 0; i < width / 2; i++) {
+            level[i] = join(op, level[2 * i], level[2 * i + 1]);
+        }
+        if (width % 2 != 0) {
+            level[width / 2] = level[width - 1];
+        }
+    }
+    out = join(op, x[0], level[0]);
+    return op == AVG ? out * (float)(1.0 / count) : out;
+}
+
+/* Element number `at` of the view, in C order: where it is in the array. */
+static int64_t element_of(const struct pl_shape *shape, const struct pl_view *view,
+                          int64_t at)
+{
+    int64_t offset = 0, stride = 1;
+
+    for (uint32_t d = shape->ndim; d-- > 0;) {
+        offset += (view->start[d] + at % view->count[d] * view->step[d]) * stride;
+        at /= view->count[d];
+        stride *= shape->dim[d];
+    }
+    return offset;
+}
+
+static int64_t elements_of(const struct pl_view *view)
+{
+    int64_t elements = 1;
+
+    for (uint32_t d = 0; d < view->ndim; d++) {
+        elements *= view->count[d];
+    }
+    return elements;
+}
+
+/* Element `at` of result `i`. */
+static float meant(const struct sim_task *task, float (*members)[ELEMENTS_MAX],
+                   uint32_t count, int64_t elements, uint32_t i, int64_t at)
+{
+    int64_t part = elements / count;
+    float x[COUNT_MAX];
+
+    switch (task->collective) {
+    case PLASMON__V1__COLLECTIVE_KIND__BROADCAST:
+        return members[0][at];
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL:
+        return members[at / part][(int64_t)i * part + at % part];
+    default:
+        for (uint32_t k = 0; k < count; k++) {
+            x[k] = members[k][at];
+        }
+        return fold(task->reduction, x, count);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ a program */
+
+static struct pl_view random_view(const struct program *p, bool whole, uint32_t multiple)
+{
+    struct pl_view view = pl_view_whole(&p->shape);
+
+    for (uint32_t d = 0; !whole && d < view.ndim; d++) {
+        int64_t count = p->shape.dim[d];
+
+        view.step[d]  = count > 1 ? 1 + (int64_t)draw(2) : 1;
+        view.count[d] = 1 + (int64_t)draw((uint64_t)((count - 1) / view.step[d]) + 1);
+        if (d == 0 && multiple > 1) {
+            view.count[d] = (view.count[d] / multiple > 0 ? view.count[d] / multiple : 1) *
+                            (int64_t)multiple;
+            view.step[d] = 1;
+        }
+        if ((view.count[d] - 1) * view.step[d] < count) {
+            view.start[d] =
+                (int64_t)draw((uint64_t)(count - (view.count[d] - 1) * view.step[d]));
+        }
+    }
+    return view;
+}
+
+static void put(struct program *p, uint32_t i)
+{
+    struct sim_task task = {.id          = sim_client_id(p->client),
+                            .kind        = PLASMON__V1__TASK_KIND__TASK_PUT,
+                            .arg_count   = 1,
+                            .place       = 1 + i % p->sim->config.devices,
+                            .donatable   = p->in_place,
+                            .data        = (const uint8_t *)p->values[i].data,
+                            .data_length = (size_t)p->elements * sizeof(float)};
+
+    for (int64_t k = 0; k < p->elements; k++) {
+        p->values[i].data[k] = (float)draw(4096) / 8.0f - 100.0f;
+    }
+    p->values[i].ref = sim_client_id(p->client);
+    task.args[0]     = (struct sim_arg){.mode   = PLASMON__V1__MODE__MODE_OUT,
+                                        .ref    = p->values[i].ref,
+                                        .shaped = true,
+                                        .shape  = p->shape};
+    (void)sim_client_task(p->client, &task);
+}
+
+static struct sim_arg arg_of(uint32_t mode, uint64_t ref, const struct pl_view *view,
+                             bool whole)
+{
+    return (struct sim_arg){.mode = mode, .ref = ref, .viewed = !whole, .view = *view};
+}
+
+/* What the results are, in the model: views of the arrays get them when all members have been read. */
+static void apply(struct program *p, const struct sim_task *task, const struct pl_view *in,
+                  const struct pl_view *out, const uint32_t *to, uint32_t members)
+{
+    static float read[COUNT_MAX][ELEMENTS_MAX];
+    int64_t elements = elements_of(in);
+
+    for (uint32_t i = 0; i < members; i++) {
+        for (int64_t k = 0; k < elements; k++) {
+            read[i][k] = p->values[i].data[element_of(&p->shape, in, k)];
+        }
+    }
+    for (uint32_t i = 0; i < task->results; i++) {
+        for (int64_t k = 0; k < elements; k++) {
+            p->values[to[i]].data[element_of(&p->shape, out, k)] =
+                meant(task, read, members, elements, i, k);
+        }
+    }
+}
+
+/* New refs take the place of the members, which are let go: only of whole arrays. */
+static void step(struct program *p)
+{
+    static const uint32_t kinds[] = {
+        PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE,
+        PLASMON__V1__COLLECTIVE_KIND__REDUCE, PLASMON__V1__COLLECTIVE_KIND__BROADCAST,
+        PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL};
+    static const uint32_t reductions[] = {SUM, MIN, MAX, AVG};
+    struct sim_task task               = {.id         = sim_client_id(p->client),
+                                          .kind       = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE,
+                                          .collective = kinds[draw(PL_COUNT(kinds))],
+                                          .results    = p->count};
+    bool makes                         = !p->in_place || draw(3) == 0;
+    bool all_to_all    = task.collective == PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL;
+    bool whole         = makes || draw(2) == 0;
+    struct pl_view in  = random_view(p, whole, all_to_all ? p->count : 1);
+    struct pl_view out = in;
+    uint32_t turn = (uint32_t)draw(p->count), members = p->count;
+    uint64_t old[COUNT_MAX];
+    uint32_t to[COUNT_MAX];
+
+    if (all_to_all && (in.count[0] % p->count != 0 || in.count[0] > p->shape.dim[0])) {
+        return;
+    }
+    if (task.collective == PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
+        members = 1;
+    } else if (!all_to_all) {
+        task.reduction = reductions[draw(PL_COUNT(reductions))];
+    }
+    if (task.collective == PLASMON__V1__COLLECTIVE_KIND__REDUCE) {
+        task.results = 1;
+        task.root    = (uint32_t)draw(members);
+    }
+    if (!whole) { /* somewhere else in the arrays, perhaps overlapping */
+        for (uint32_t d = 0; d < out.ndim; d++) {
+            int64_t span = (out.count[d] - 1) * out.step[d] + 1;
+
+            out.start[d] = (int64_t)draw((uint64_t)(p->shape.dim[d] - span) + 1);
+        }
+    }
+    for (uint32_t i = 0; i < members; i++) {
+        task.args[task.arg_count++] =
+            arg_of(PLASMON__V1__MODE__MODE_IN, p->values[i].ref, &in, whole);
+    }
+    for (uint32_t i = 0; i < task.results; i++) {
+        struct sim_arg *arg = &task.args[task.arg_count++];
+
+        to[i]  = (i + turn) % p->count;
+        old[i] = p->values[to[i]].ref;
+        if (makes) {
+            p->values[to[i]].ref = sim_client_id(p->client);
+        }
+        *arg = arg_of(PLASMON__V1__MODE__MODE_OUT, p->values[to[i]].ref, &out, whole);
+        arg->shaped = makes;
+        arg->shape  = p->shape;
+        if (draw(3) == 0) {
+            task.places[i] = 1 + (uint32_t)draw(p->sim->config.devices);
+        }
+    }
+    apply(p, &task, &in, &out, to, members);
+    p->answers[p->steps++] = sim_client_task(p->client, &task);
+    for (uint32_t i = 0; makes && i < task.results; i++) {
+        sim_client_release(p->client, old[i]);
+    }
+    sim_client_flush(p->client);
+}
+
+static bool all_answered(void *user)
+{
+    return ((const struct program *)user)->client->waiting == 0;
+}
+
+static bool at_rest(void *user)
+{
+    const struct program *p = user;
+
+    for (uint32_t i = 0; i < p->sim->config.devices; i++) {
+        if (!p->sim->workers[i].connected) {
+            return false;
+        }
+    }
+    return p->client->connected && pl_list_empty(&p->client->outbox) &&
+           p->sim->events.count == 0 && head_core_idle(p->sim->head);
+}
+
+/* What failed, and whether it may have. */
+static void check_answers(struct program *p)
+{
+    for (uint32_t i = 0; i < p->steps; i++) {
+        const struct sim_answer *answer = p->answers[i];
+
+        if (answer->status == PLASMON_OK) {
+            continue;
+        }
+        p->tasks_failed++;
+        if (!p->in_place || p->sim->crash_count == 0 ||
+            (answer->status != PLASMON_ECONSUMED &&
+             answer->status != PLASMON_EDEPENDENCY)) {
+            sim_fail(p->sim, "step %u fails: %s: %s", i, pl_status_name(answer->status),
+                     answer->text);
+        }
+    }
+}
+
+static void check_values(struct program *p)
+{
+    size_t bytes = (size_t)p->elements * sizeof(float);
+    struct sim_answer *reads[COUNT_MAX];
+
+    p->sim->config.crashes_max = 0; /* a read that its worker has begun is lost with it */
+    for (uint32_t i = 0; i < p->count; i++) {
+        reads[i] = sim_client_read(p->client, p->values[i].ref, NULL, bytes);
+    }
+    sim_client_flush(p->client);
+    (void)sim_run_until(p->sim, all_answered, p);
+    for (uint32_t i = 0; i < p->count && !p->sim->failed; i++) {
+        if (reads[i]->status != PLASMON_OK) {
+            if (p->tasks_failed == 0) {
+                sim_fail(p->sim, "array %u cannot be read: %s", i, reads[i]->text);
+            }
+            continue;
+        }
+        for (int64_t k = 0; p->tasks_failed == 0 && k < p->elements; k++) {
+            float got;
+
+            memcpy(&got, reads[i]->data + (size_t)k * sizeof(got), sizeof(got));
+            if (memcmp(&got, &p->values[i].data[k], sizeof(got)) != 0) {
+                sim_fail(p->sim, "array %u, element %lld is %.9g, expected %.9g", i,
+                         (long long)k, (double)got, (double)p->values[i].data[k]);
+                break;
+            }
+        }
+    }
+}
+
+static void finish(struct program *p)
+{
+    p->sim->config.breaks_max = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        sim_client_release(p->client, p->values[i].ref);
+    }
+    sim_client_flush(p->client);
+    (void)sim_run_until(p->sim, at_rest, p);
+    if (!p->sim->failed) {
+        sim_check_empty(p->sim);
+    }
+}
+
+static void draw_program(struct program *p, uint64_t seed, struct sim_config *config)
+{
+    random_state = seed * 0x9e3779b97f4a7c15u | 1;
+    (void)draw(2);
+    p->shape = (struct pl_shape){.dtype = PL_F32, .ndim = 1 + (uint32_t)draw(3)};
+    for (uint32_t d = 0; d < p->shape.ndim; d++) {
+        p->shape.dim[d] = 1 + (int64_t)draw(p->shape.ndim == 1   ? ELEMENTS_MAX
+                                            : p->shape.ndim == 2 ? 26
+                                                                 : 8);
+    }
+    p->elements = pl_shape_elements(&p->shape);
+    p->count    = 1 + (uint32_t)draw(COUNT_MAX);
+    p->in_place = draw(2) == 0;
+    *config     = (struct sim_config){.seed         = seed,
+                                      .devices      = 1 + (uint32_t)draw(4),
+                                      .clients      = 1,
+                                      .run_streams  = 1 + (uint32_t)draw(4),
+                                      .policy       = "auto",
+                                      .transfer     = draw(3) == 0 ? HEAD_TRANSFER_HOST
+                                                                   : HEAD_TRANSFER_AUTO,
+                                      .peer_capable = draw(5) != 0,
+                                      .chain_bytes  = draw(2) == 0 ? 64 : 0,
+                                      .retries      = 20,
+                                      .check_every  = 5};
+    if (draw(3) != 0) {
+        config->crashes_max     = 1 + (uint32_t)draw(4);
+        config->crash_millionth = 8000;
+    }
+    if (draw(3) == 0) {
+        config->breaks_max      = 1 + (uint32_t)draw(4);
+        config->break_millionth = 8000;
+    }
+}
+
+static uint64_t crashes, failures;
+
+static bool program_run(uint64_t seed)
+{
+    struct program *p = sim_alloc(sizeof(*p));
+    struct sim_config config;
+    bool ok;
+
+    draw_program(p, seed, &config);
+    ASSERT_OK(sim_create(&config, &p->sim));
+    p->client                           = &p->sim->clients[0];
+    p->sim->head->config.one_shot_bytes = draw(3) == 0 ? 4096 : 1 + draw(64);
+    for (uint32_t i = 0; i < p->count; i++) {
+        put(p, i);
+    }
+    for (uint32_t i = (uint32_t)draw(STEPS_MAX) + 1; i > 0 && !p->sim->failed; i--) {
+        step(p);
+    }
+    sim_client_flush(p->client);
+    (void)sim_run_until(p->sim, all_answered, p);
+    if (!p->sim->failed) {
+        check_answers(p);
+    }
+    if (!p->sim->failed) {
+        check_values(p);
+    }
+    if (!p->sim->failed) {
+        finish(p);
+    }
+    ok = !p->sim->failed;
+    if (!ok) {
+        printf("# seed %llu: %u members of %lld on %u devices%s, one shot %llu: %s\n",
+               (unsigned long long)seed, p->count, (long long)p->elements, config.devices,
+               p->in_place ? ", in place" : "",
+               (unsigned long long)p->sim->head->config.one_shot_bytes, p->sim->failure);
+    }
+    crashes += p->sim->crash_count;
+    failures += p->tasks_failed;
+    sim_destroy(p->sim);
+    pl_free(p);
+    return ok;
+}
+
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+TEST(collectives_mean_their_loops_whoever_crashes)
+{
+    const char *text = getenv("PLASMON_SEEDS");
+    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
+    uint64_t first   = test_seed();
+
+    test_set_timeout(600);
+    test_expect_log();
+    pl_log_set_sink(print_errors, NULL);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        if (!program_run(seed)) {
+            test_fail(__FILE__, __LINE__,
+                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
+                      (unsigned long long)seed, (unsigned long long)seed);
+        }
+    }
+    printf("# %llu programs: %llu crashes; %llu collectives failed with ECONSUMED\n",
+           (unsigned long long)count, (unsigned long long)crashes,
+           (unsigned long long)failures);
+    if (count >= SEEDS_DEFAULT) {
+        ASSERT_TRUE(crashes > count / 4);
+    }
+}
+
+TEST_MAIN()

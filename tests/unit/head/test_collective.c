@@ -1,0 +1,308 @@
+/*
+ * What a collective becomes: how many launches on which device, what each copies and waits for, when results are shown, and that it fails as
+ * one. The head alone; its workers never report.
+ */
+#include "head/core_int.h"
+#include "tests/harness/test.h"
+#include "tests/unit/head/core.h"
+
+enum { DEVICES = 4, RUN = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN };
+enum { COPY = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY };
+
+static struct head_core *core;
+static uint64_t session;
+
+static void begin(void)
+{
+    core                        = core_make();
+    core->config.chain_bytes    = 4096;
+    core->config.one_shot_bytes = 256;
+    core_announce(core, "a", DEVICES);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(core_join(core, "a", i), i);
+    }
+    session = core_client(core);
+}
+
+static void end(void)
+{
+    head_core_check(core);
+    head_core_destroy(core);
+}
+
+/* Member i is ref 101 + i, on device i: so its device has launch 1 already. */
+static void make_members(uint32_t count, uint64_t elements)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        core_submit(core, session, 1 + i, i, 0, &elements, 1);
+    }
+}
+
+/* Task 50 on members 101, ..; results are refs 201, .. of so many elements, or with elements 0 the members. */
+static void collective(uint32_t kind, uint32_t op, uint32_t members, uint32_t results,
+                       uint64_t elements, const uint32_t *places)
+{
+    Plasmon__V1__ClientFrame frame     = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Collective collective = PLASMON__V1__COLLECTIVE__INIT;
+    Plasmon__V1__Task task             = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Shape shape           = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Task *tasks[]         = {&task};
+    Plasmon__V1__Arg arg[2 * DEVICES], *args[2 * DEVICES];
+    uint32_t nowhere[DEVICES] = {0};
+    struct pl_err err         = {0};
+
+    shape.dtype = PL_F32;
+    shape.n_dim = 1;
+    shape.dim   = &elements;
+    for (uint32_t i = 0; i < members + results; i++) {
+        uint32_t result = i - members;
+
+        plasmon__v1__arg__init(&arg[i]);
+        args[i] = &arg[i];
+        arg[i].mode =
+            i < members ? PLASMON__V1__MODE__MODE_IN : PLASMON__V1__MODE__MODE_OUT;
+        arg[i].ref   = i < members ? 101 + i : (elements != 0 ? 201 : 101) + result;
+        arg[i].shape = i >= members && elements != 0 ? &shape : NULL;
+    }
+    collective.kind    = (Plasmon__V1__CollectiveKind)kind;
+    collective.op      = op;
+    collective.n_place = results;
+    collective.place   = (uint32_t *)(uintptr_t)(places != NULL ? places : nowhere);
+    task.id            = 50;
+    task.kind          = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE;
+    task.collective    = &collective;
+    task.args          = args;
+    task.n_args        = members + results;
+    frame.tasks        = tasks;
+    frame.n_tasks      = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+}
+
+static const struct head_task *task_of(uint32_t device, uint64_t seq)
+{
+    return head_device_task(head_device_at(core, device), seq);
+}
+
+/* How many of its sources are on other devices. */
+static uint32_t foreign_sources(const struct head_task *task)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        count += task->uses[i].buffer->device != task->device;
+    }
+    return count;
+}
+
+static int64_t written(const struct head_task *task)
+{
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        if (task->uses[i].write) {
+            return pl_box_elements(&task->uses[i].box);
+        }
+    }
+    return 0;
+}
+
+static struct head_client *client(void)
+{
+    return pl_map_get(&core->sessions, session);
+}
+
+static struct head_array *array_of(uint64_t id)
+{
+    struct pl_err err = {0};
+    struct head_ref *ref;
+
+    ASSERT_OK(head_client_ref_get(client(), id, 0, &ref, &err));
+    return ref->array;
+}
+
+TEST(little_is_reduced_in_one_launch_a_device)
+{
+    begin();
+    make_members(DEVICES, 60);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 60, NULL);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        const struct head_task *fold = task_of(i, 2);
+
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 2);
+        ASSERT_EQ(fold->kind, RUN);
+        ASSERT_EQ(foreign_sources(fold), DEVICES - 1);
+        ASSERT_EQ(written(fold), 60);
+        ASSERT_TRUE(head_move_common(array_of(201 + i), &array_of(201 + i)->extent,
+                                     head_device_at(core, i), false) != NULL);
+    }
+    end();
+}
+
+/* Segments of 1000 / 4: each device brings three, folds four, and brings three reduced ones. */
+TEST(much_is_reduced_in_segments_and_gathered)
+{
+    begin();
+    make_members(DEVICES, 1000);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 1000, NULL);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 4);
+        ASSERT_EQ(task_of(i, 2)->kind, COPY);
+        ASSERT_EQ(foreign_sources(task_of(i, 2)), DEVICES - 1);
+        ASSERT_EQ(written(task_of(i, 2)), 3 * 250);
+        ASSERT_EQ(task_of(i, 3)->kind, RUN);
+        ASSERT_EQ(foreign_sources(task_of(i, 3)), 0);
+        ASSERT_EQ(written(task_of(i, 3)), 250);
+        ASSERT_EQ(task_of(i, 4)->kind, COPY);
+        ASSERT_EQ(foreign_sources(task_of(i, 4)), DEVICES - 1);
+        ASSERT_EQ(written(task_of(i, 4)), 1000);
+        ASSERT_EQ(task_of(i, 4)->producers_open, DEVICES); /* all folds */
+        for (uint64_t seq = 2; seq <= 4; seq++) {
+            ASSERT_TRUE(!task_of(i, seq)->consumes); /* each can be done again */
+            ASSERT_EQ(task_of(i, seq)->id, 50);
+        }
+    }
+    end();
+}
+
+TEST(all_reading_launches_have_smaller_numbers_than_those_that_write_the_members)
+{
+    uint64_t last_read = 0, first_write = UINT64_MAX;
+    const struct head_buffer *buffer[DEVICES];
+
+    begin();
+    make_members(DEVICES, 1000);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        buffer[i] = head_move_common(array_of(101 + i), &array_of(101 + i)->extent,
+                                     head_device_at(core, i), false);
+    }
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 0, NULL);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        for (uint64_t seq = 2; seq <= head_device_at(core, i)->seq_last; seq++) {
+            const struct head_task *task = task_of(i, seq);
+
+            for (uint32_t k = 0; k < task->use_count; k++) {
+                for (uint32_t m = 0; m < DEVICES; m++) {
+                    if (task->uses[k].buffer != buffer[m]) {
+                        continue;
+                    }
+                    if (task->uses[k].write) {
+                        ASSERT_EQ(m, i); /* in its own memory */
+                        first_write = pl_min_u64(first_write, task->order);
+                    } else {
+                        last_read = pl_max_u64(last_read, task->order);
+                    }
+                }
+            }
+        }
+    }
+    ASSERT_TRUE(first_write != UINT64_MAX);
+    ASSERT_TRUE(last_read < first_write);
+    end();
+}
+
+TEST(large_segments_go_in_chunks)
+{
+    begin();
+    core->config.one_shot_bytes = 4;
+    make_members(2, 512);
+    /* 2 KiB: chunks of at least 64 times 4 bytes for each of two: 4. */
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, 2, 2, 512, NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 1 + 4 * 3);
+        ASSERT_EQ(task_of(i, 4)->kind, COPY); /* of the second chunk, before .. */
+        ASSERT_EQ(written(task_of(i, 4)), 64);
+        ASSERT_EQ(task_of(i, 6)->kind, COPY); /* .. the first one is gathered */
+        ASSERT_EQ(written(task_of(i, 6)), 128);
+    }
+    end();
+}
+
+TEST(a_large_broadcast_goes_along_a_chain)
+{
+    static const uint32_t places[] = {1, 2, 3, 4};
+
+    begin();
+    make_members(1, 4096); /* 16 KiB: 16 parts of 1 KiB */
+    collective(PLASMON__V1__COLLECTIVE_KIND__BROADCAST, 0, 1, DEVICES, 4096, places);
+    for (uint32_t i = 1; i < DEVICES; i++) {
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 16);
+        for (uint64_t seq = 1; seq <= 16; seq++) {
+            const struct head_task *part = task_of(i, seq);
+
+            ASSERT_EQ(written(part), 256);
+            for (uint32_t k = 0; k < part->use_count; k++) {
+                ASSERT_TRUE(part->uses[k].write ||
+                            part->uses[k].buffer->device->index == i - 1);
+            }
+        }
+    }
+    end();
+}
+
+TEST(results_come_to_the_devices_that_were_named)
+{
+    static const uint32_t places[] = {4, 3, 2, 1};
+
+    begin();
+    make_members(DEVICES, 8);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL, 0, DEVICES, DEVICES, 8, places);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_TRUE(head_move_common(array_of(201 + i), &array_of(201 + i)->extent,
+                                     head_device_at(core, 3 - i), false) != NULL);
+        ASSERT_EQ(task_of(i, 2)->kind, COPY);
+    }
+    end();
+}
+
+static plasmon_status_t failure_of(uint64_t ref)
+{
+    const struct head_failure *failure =
+        head_array_failure(array_of(ref), &array_of(ref)->extent);
+
+    return failure == NULL ? PLASMON_OK : failure->status;
+}
+
+TEST(it_fails_as_a_whole)
+{
+    struct head_failure *failure;
+
+    begin();
+    make_members(DEVICES, 1000);
+    collective(PLASMON__V1__COLLECTIVE_KIND__REDUCE_SCATTER, 1, DEVICES, DEVICES, 250,
+               NULL);
+    failure = head_failure_create(PLASMON_EDEVICE, 50, 0, "the device says no");
+    head_task_doom(core, head_device_task(head_device_at(core, 2), 3), failure);
+    head_failure_release(failure);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        const struct head_array *array = array_of(201 + i);
+
+        failure = head_array_failure(array_of(201 + i), &array->extent);
+        ASSERT_TRUE(failure != NULL);
+        ASSERT_STR(head_failure_cause(failure), "the device says no");
+    }
+    ASSERT_NULL(pl_map_get(&client()->groups, 50)); /* and its client was told */
+    end();
+}
+
+TEST(what_cannot_be_is_refused_and_its_results_exist)
+{
+    static const uint32_t places[] = {1, 2, 9, 1};
+
+    begin();
+    make_members(DEVICES, 10);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL, 0, DEVICES, DEVICES, 10, NULL);
+    ASSERT_STATUS(failure_of(201), PLASMON_ESHAPE); /* 10 in four parts */
+    ASSERT_STATUS(failure_of(204), PLASMON_ESHAPE);
+    end();
+    begin();
+    make_members(DEVICES, 10);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER, 0, DEVICES, DEVICES, 10, NULL);
+    ASSERT_STATUS(failure_of(203), PLASMON_ESHAPE); /* they have 40 */
+    end();
+    begin();
+    make_members(DEVICES, 10);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 10, places);
+    ASSERT_STATUS(failure_of(201), PLASMON_EINVAL); /* there is no device 8 */
+    end();
+}
+
+TEST_MAIN()
