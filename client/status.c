@@ -160,6 +160,24 @@ static void put_route(struct pl_str *out, const Plasmon__V1__RouteStats *route)
     pl_str_append(out, "}");
 }
 
+static void put_lineage(struct pl_str *out, const Plasmon__V1__Lineage *lineage)
+{
+    static const Plasmon__V1__Lineage none = PLASMON__V1__LINEAGE__INIT;
+
+    if (lineage == NULL) {
+        lineage = &none; /* an older head */
+    }
+    pl_str_append(out, ",\"lineage\":{\"bytes_max\":%llu",
+                  (unsigned long long)lineage->bytes_max);
+    put_number(out, "bytes", lineage->bytes);
+    put_number(out, "records", lineage->records);
+    put_number(out, "dropped", lineage->dropped);
+    put_number(out, "rebuilt_tasks", lineage->rebuilt_tasks);
+    put_number(out, "rebuilt_bytes", lineage->rebuilt_bytes);
+    put_number(out, "never", lineage->never);
+    pl_str_append(out, "}");
+}
+
 static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
 {
     pl_str_append(out, "{\"version\":");
@@ -182,6 +200,7 @@ static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
     pl_str_append(out, ",\"worker_driver_counted\":%s",
                   reply->worker_driver_counted ? "true" : "false");
     put_number(out, "task_bytes", reply->task_bytes);
+    put_lineage(out, reply->lineage);
     pl_str_append(out, ",\"devices\":[");
     for (size_t i = 0; i < reply->n_devices; i++) {
         pl_str_append(out, "%s", i > 0 ? "," : "");

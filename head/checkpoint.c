@@ -728,6 +728,7 @@ static void load_tile(struct loading *loading)
     tile = head_tile_create(loading->core, &box);
     item_add(&loading->tiles, tile);
     tile->order = head_load_number(in);
+    tile->cut   = HEAD_CUT_CHECKPOINT;
     if (head_load_flag(in)) {
         uint64_t status = head_load_below(in, UINT32_MAX);
         uint64_t task   = head_load_number(in);

@@ -139,6 +139,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->sessions);
     pl_map_init(&core->pairs);
     pl_map_init(&core->requests);
+    head_lineage_init(core);
     *out_core = core;
     return PLASMON_OK;
 }
@@ -167,6 +168,7 @@ void head_core_destroy(struct head_core *core)
     for (uint32_t i = 0; i < core->devices.count; i++) {
         head_device_destroy(head_device_at(core, i));
     }
+    head_lineage_finish(core);
     head_functions_destroy(core);
     head_spill_hosts_finish(core);
     pl_vec_finish(&core->devices);
@@ -414,6 +416,7 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
     out->objects      = core->counts.buffers;
     out->object_bytes = core->object_bytes;
     out->task_bytes   = core->memory.bytes_a_task;
+    out->lineage      = head_lineage_status(core, arena);
     out->policy       = (char *)core->policy->name;
     out->transfer     = (char *)transfers[core->config.transfer];
     if (core->devices.count > 0) {

@@ -79,6 +79,8 @@ struct head_config {
         chain_bytes; /* copies of so much go through chains of devices, part by part (move.c); 0: 256 MiB; at least 4 */
     uint64_t
         one_shot_bytes; /* collectives reduce so much of a member in one step (collective.c); 0: 256 KiB */
+    uint64_t
+        lineage_bytes; /* what records of calls may have (lineage.h); 0: none are kept, and what is lost stays lost */
 };
 
 plasmon_status_t head_core_create(const struct head_config *config,
@@ -208,6 +210,12 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 
 /* ---------------------------------------------------------------------------------------------- for tests */
+
+struct head_lineage_counts {
+    uint64_t rebuilt_tasks; /* run again */
+    uint64_t never;         /* results that were lost for good */
+};
+void head_core_lineage(const struct head_core *core, struct head_lineage_counts *out);
 
 /* Walks everything and aborts on a broken invariant (reference counts, disjoint fragments, accounting, orders). Slow. */
 void head_core_check(const struct head_core *core);

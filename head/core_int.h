@@ -19,6 +19,9 @@
  *     task.c      the life of a task: numbered, sent, finished, failed onwards
  *     group.c     several launches that are one task for the client
  *     memory.c    what tasks in flight cost
+ *   lineage.h   how what exists was made
+ *     lineage.c   records of calls, and how many bytes they may have
+ *     rebuild.c   what was lost is made again
  *   run.h       calls that are still to become launches
  *     run.c       a call becomes a launch
  *     submit.c    a client's task becomes a call
@@ -47,6 +50,7 @@
 
 #include "head/client.h"
 #include "head/device.h"
+#include "head/lineage.h"
 #include "head/pair.h"
 #include "head/run.h"
 #include "head/spill.h"
@@ -117,6 +121,7 @@ struct head_core {
     uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
     struct pl_map pairs; /* src and dst -> head_pair */
     uint64_t pair_uses;
+    struct head_lineage lineage;
 };
 
 /* ---- drain.c */

@@ -8,7 +8,8 @@
  * TELLING. A worker is told before the first launch that needs it (head_device_send), or when a client waits for its
  * compilation. device->told remembers, so that a worker that begins anew hears all of it again before any launch.
  *
- * THE END. When the last session that defined it ends, no new launch can need it; those that do have numbers up to that moment. So
+ * THE END. When the last session that defined it has ended, and the last record of a call of it (lineage.h) is gone, no new launch can need
+ * it; those that do have numbers up to that moment. So
  * it goes when the oldest unfinished launch is a later one, and the workers are told with their next message, after the
  * graphs that it was in.
  */
@@ -33,7 +34,9 @@ struct waiter {
 
 struct head_function {
     uint32_t id;
-    uint32_t sessions; /* that defined it; 0: retired, once it was used */
+    uint32_t sessions; /* that defined it; 0: retired, once it was used .. */
+    uint32_t
+        records; /* .. and none of these, of calls that may be run again (lineage.c), is left */
     bool used;
     uint64_t retired; /* order of the last launch that may need it, once retired */
     uint32_t needs;   /* WIRE_RUNS_*: what a device must run to be of use */
@@ -338,6 +341,20 @@ void head_functions_look_again(struct head_core *core)
 
 /* ---------------------------------------------------------------------------------------------- sessions */
 
+static bool retired(const struct head_function *function)
+{
+    return function->sessions == 0 && function->records == 0 && function->used;
+}
+
+/* One who could call it is gone. */
+static void retire(struct head_core *core, struct head_function *function)
+{
+    if (retired(function)) {
+        core->functions_retired++;
+        function->retired = core->order_last;
+    }
+}
+
 plasmon_status_t head_function_define(struct head_core *core, struct head_client *client,
                                       const Plasmon__V1__FunctionDefine *define,
                                       struct pl_err *err)
@@ -359,7 +376,7 @@ plasmon_status_t head_function_define(struct head_core *core, struct head_client
     if (function == NULL) {
         function = function_create(core, define);
     }
-    core->functions_retired -= function->sessions == 0 && function->used;
+    core->functions_retired -= retired(function);
     function->used = true;
     function->sessions++;
     PL_CHECK(pl_map_set(&client->functions, define->id, function) == PLASMON_OK);
@@ -379,11 +396,21 @@ void head_functions_release(struct head_core *core, struct head_client *client)
             break;
         }
         function = pl_map_remove(&client->functions, number);
-        if (--function->sessions == 0) {
-            core->functions_retired++;
-            function->retired = core->order_last;
-        }
+        function->sessions--;
+        retire(core, function);
     }
+}
+
+void head_function_hold(struct head_function *function)
+{
+    function->records++;
+}
+
+void head_function_release(struct head_core *core, struct head_function *function)
+{
+    PL_CHECK(function->records > 0);
+    function->records--;
+    retire(core, function);
 }
 
 static void function_free(struct head_core *core, struct head_function *function)
@@ -416,7 +443,7 @@ void head_functions_reap(struct head_core *core)
     pl_list_for_each_safe(pos, tmp, &core->functions) {
         struct head_function *function = pl_container_of(pos, struct head_function, link);
 
-        if (function->sessions == 0 && function->retired < oldest) {
+        if (retired(function) && function->retired < oldest) {
             core->functions_retired--;
             function_free(core, function);
         }

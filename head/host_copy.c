@@ -14,24 +14,34 @@
 
 #include <string.h>
 
+/* A get, on record until its bytes are where they belong. */
+static struct head_record *get_record(struct head_core *core, const struct head_run *run,
+                                      const Plasmon__V1__Task *task)
+{
+    struct head_record *record =
+        head_record_create(core, run, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST);
+
+    if (record != NULL) {
+        record->host_buffer = task->host_buffer;
+        record->read_offset = task->host_offset;
+    }
+    return record;
+}
+
 static struct head_launch launch_of(struct head_core *core, struct head_client *client,
-                                    const Plasmon__V1__Task *task, uint32_t kind,
-                                    const struct head_operand *operand)
+                                    const Plasmon__V1__Task *task, uint32_t kind)
 {
     return (struct head_launch){
-        .kind          = kind,
-        .device        = operand->buffer->device,
-        .client        = client,
-        .id            = task->id,
-        .label         = task->label,
-        .operands      = operand,
-        .operand_count = 1,
-        .host_buffer   = task->host_buffer,
-        .offset        = task->host_offset,
-        .submit_ns     = task->submit_ns != 0 ? task->submit_ns
-                         : core->tracing != 0 ? core->trace_ns
-                                              : 0,
-        .retries_max   = task->retries == 0 ? core->config.retries : task->retries - 1,
+        .kind        = kind,
+        .client      = client,
+        .id          = task->id,
+        .label       = task->label,
+        .host_buffer = task->host_buffer,
+        .offset      = task->host_offset,
+        .submit_ns   = task->submit_ns != 0 ? task->submit_ns
+                       : core->tracing != 0 ? core->trace_ns
+                                            : 0,
+        .retries_max = task->retries == 0 ? core->config.retries : task->retries - 1,
     };
 }
 
@@ -56,8 +66,10 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     }
     array->put_offset = UINT64_MAX; /* all of it comes at once */
     operand           = head_operand_whole(buffer, true, true);
-    launch =
-        launch_of(core, client, task, PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST, &operand);
+    launch = launch_of(core, client, task, PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST);
+    launch.device        = buffer->device;
+    launch.operands      = &operand;
+    launch.operand_count = 1;
     head_task_makes(core, head_task_start(core, &launch), tile);
     head_tile_release(core, tile);
     return PLASMON_OK;
@@ -122,8 +134,9 @@ static struct head_buffer *buffer_for(struct head_core *core, struct head_device
     return buffer;
 }
 
-static bool get_start(struct head_core *core, struct head_client *client,
-                      const Plasmon__V1__Task *task, const struct head_arg *arg,
+/* record: of what is got again; NULL: for the first time. launch: all but the operand. */
+static bool get_start(struct head_core *core, const struct head_arg *arg,
+                      struct head_launch *launch, struct head_record *record,
                       struct head_failure **out_failure)
 {
     struct head_failure *failure = head_array_failure(arg->array, &arg->hull);
@@ -131,46 +144,79 @@ static bool get_start(struct head_core *core, struct head_client *client,
     struct head_device *device;
     struct head_buffer *buffer;
     struct head_operand operand;
-    struct head_launch launch;
+    struct head_task *task;
 
     if (failure != NULL) {
         *out_failure = head_failure_create(
             PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
             "get %llu needs the result of a task that failed; the first failure: %s",
-            (unsigned long long)task->id, head_failure_cause(failure));
+            (unsigned long long)launch->id, head_failure_cause(failure));
         return false;
     }
-    device = device_for(core, client, arg->array, &arg->hull, out_failure);
+    device = device_for(core, launch->client, arg->array, &arg->hull, out_failure);
     buffer =
         device != NULL ? buffer_for(core, device, arg->array, &view, out_failure) : NULL;
     if (buffer == NULL) {
         return false;
     }
-    operand = (struct head_operand){.mode   = PLASMON__V1__MODE__MODE_IN,
-                                    .buffer = buffer,
-                                    .reads  = true,
-                                    .box    = pl_view_hull(&view),
-                                    .view   = view};
-    launch =
-        launch_of(core, client, task, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST, &operand);
-    (void)head_task_start(core, &launch); /* the core owns it */
-    head_buffer_release(core, buffer);    /* the launch uses it */
+    operand               = (struct head_operand){.mode   = PLASMON__V1__MODE__MODE_IN,
+                                                  .buffer = buffer,
+                                                  .reads  = true,
+                                                  .box    = pl_view_hull(&view),
+                                                  .view   = view};
+    launch->device        = buffer->device;
+    launch->operands      = &operand;
+    launch->operand_count = 1;
+    task                  = head_task_start(core, launch);
+    if (record != NULL) {
+        head_record_started(record, task);
+    }
+    head_buffer_release(core, buffer); /* the launch uses it */
     return true;
+}
+
+bool head_host_get_again(struct head_core *core, const struct head_run *run,
+                         struct head_failure **out_failure)
+{
+    struct head_launch launch = {
+        .kind        = PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST,
+        .client      = run->client,
+        .id          = run->id,
+        .label       = run->label,
+        .host_buffer = run->record->host_buffer,
+        .offset      = run->record->read_offset,
+        .retries_max = run->retries,
+    };
+
+    return get_start(core, &run->args[0], &launch, run->record, out_failure);
 }
 
 plasmon_status_t head_host_get(struct head_core *core, struct head_client *client,
                                const Plasmon__V1__Task *task, struct pl_err *err)
 {
     struct head_failure *failure = NULL;
+    struct head_record *record;
+    struct head_launch launch;
+    struct head_run run;
     struct head_arg arg;
+    bool started;
     plasmon_status_t status = head_arg_resolve(core, client, task->args[0], &arg, err);
 
     if (status != PLASMON_OK) {
         return status;
     }
+    arg.mode = PLASMON__V1__MODE__MODE_IN;
     head_reduce_fold(core, arg.array);
     head_spill_plan_begin(core);
-    if (!get_start(core, client, task, &arg, &failure)) {
+    launch = launch_of(core, client, task, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST);
+    run    = (struct head_run){
+           .args = &arg, .arg_count = 1, .label = task->label, .retries = launch.retries_max};
+    record  = get_record(core, &run, task);
+    started = get_start(core, &arg, &launch, record, &failure);
+    if (record != NULL) {
+        head_record_release(core, record); /* its launch has it */
+    }
+    if (!started) {
         if (failure->first_task == 0) {
             failure->first_task   = task->id;
             failure->first_client = client->id;

@@ -140,6 +140,7 @@ plasmon_status_t head_machine_core_create(struct head_machine *machine,
                                             .credit      = settings->credit,
                                             .lease_ms    = settings->lease_ms,
                                             .chain_bytes = settings->chain_bytes,
+                                            .lineage_bytes = settings->lineage_bytes,
                                             .policy      = settings->policy};
     plasmon_status_t status              = head_core_create(&config, out_core);
 
@@ -165,6 +166,7 @@ plasmon_status_t head_machine_settle(struct head_machine *machine, const uint64_
                                                .lease_ms      = n[5],
                                                .chain_bytes   = n[6],
                                                .node_lease_ms = n[7],
+                                               .lineage_bytes = n[8],
                                                .policy        = machine->policy};
     return head_machine_core_create(machine, &machine->core, err);
 }
@@ -314,7 +316,7 @@ plasmon_status_t head_machine_begin(struct head_machine *machine,
         .type    = HEAD_INPUT_BEGIN,
         .numbers = {settings->epoch, settings->transfer, settings->window,
                     settings->retries, settings->credit, settings->lease_ms,
-                    settings->chain_bytes, settings->node_lease_ms},
+                    settings->chain_bytes, settings->node_lease_ms, settings->lineage_bytes},
         .strings = {head_string(settings->policy != NULL ? settings->policy : "auto")},
     };
 

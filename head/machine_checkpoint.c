@@ -8,7 +8,7 @@
 #include "head/checkpoint.h"
 #include "head/machine_int.h"
 
-enum { SETTINGS = 8 };
+enum { SETTINGS = 9 };
 
 /* ------------------------------------------------------------------------------------------ saving */
 
@@ -35,7 +35,8 @@ static void save_settings(const struct head_machine *machine, struct head_bytes 
     const uint64_t numbers[SETTINGS]     = {settings->epoch,       settings->transfer,
                                             settings->window,      settings->retries,
                                             settings->credit,      settings->lease_ms,
-                                            settings->chain_bytes, settings->node_lease_ms};
+                                            settings->chain_bytes, settings->node_lease_ms,
+                                            settings->lineage_bytes};
 
     for (size_t i = 0; i < SETTINGS; i++) {
         head_bytes_varint(out, numbers[i]);

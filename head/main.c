@@ -24,7 +24,7 @@
 #include "store/control.h"
 
 #define ADDRESS_WAIT_NS (UINT64_C(5) * 1000 * 1000 * 1000)
-enum { ADDRESS_MAX = 16, TOKEN_BYTES_MAX = 4096, EXIT_JOURNAL = 3 };
+enum { ADDRESS_MAX = 16, TOKEN_BYTES_MAX = 4096, EXIT_JOURNAL = 3, LINEAGE_BYTES_DEFAULT = 0 };
 
 struct option_text {
     const char *name;
@@ -63,6 +63,8 @@ static const struct option_text options[] = {
      "have to wait for that (default 32)"},
     {"standby", NULL,
      "wait until the head that has the journal is gone, then go on for it"},
+    {"lineage-bytes", "BYTES",
+     "for records of calls, so that what is lost can be made again; 0: off (the default)"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
     {"embedded", NULL, "private cluster: connections come over --control-fd"},
     {"control-fd", "FD", "the store's socket (with --embedded)"},
@@ -156,6 +158,22 @@ static int parse_seconds(const char *name, const char *text, uint32_t *out_ms)
     return 1;
 }
 
+static int parse_bytes(const char *text, uint64_t *out_bytes)
+{
+    char *end;
+
+    errno      = 0;
+    *out_bytes = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || text[0] == '-') {
+        fprintf(stderr,
+                "plasmon-head: --lineage-bytes %s is not a number of bytes; 0 switches "
+                "lineage off\n",
+                text);
+        return 0;
+    }
+    return 1;
+}
+
 static int apply(struct settings *settings, const char *name, char *value)
 {
     enum pl_log_level level;
@@ -205,6 +223,8 @@ static int apply(struct settings *settings, const char *name, char *value)
         }
     } else if (strcmp(name, "standby") == 0) {
         settings->standby = true;
+    } else if (strcmp(name, "lineage-bytes") == 0) {
+        return parse_bytes(value, &settings->config.lineage_bytes);
     } else if (strcmp(name, "log") == 0) {
         if (pl_log_level_parse(value, &level) != PLASMON_OK) {
             fprintf(stderr, "plasmon-head: no log level '%s'\n", value);
@@ -576,7 +596,9 @@ static void log_level_from_environment(void)
 
 int main(int argc, char **argv)
 {
-    static struct settings settings = {.control_fd = -1, .config = {.policy = "auto"}};
+    static struct settings settings = {
+        .control_fd = -1,
+        .config     = {.policy = "auto", .lineage_bytes = LINEAGE_BYTES_DEFAULT}};
     int status;
 
     (void)signal(SIGXFSZ, SIG_IGN); /* a log over its limit is no reason to die */

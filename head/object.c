@@ -284,13 +284,25 @@ void head_tile_release(struct head_core *core, struct head_tile *tile)
     }
 
     PL_CHECK(pl_list_empty(&tile->fragments));
+    head_tile_empty(core, tile);
+    core->counts.tiles--;
+    (void)head_lineage_tile_left(core, tile); /* as a descriptor, or it is gone */
+}
+
+void head_tile_empty(struct head_core *core, struct head_tile *tile)
+{
     while (!pl_list_empty(&tile->instances)) {
         head_instance_remove(
             core, pl_list_first(&tile->instances, struct head_instance, tile_link));
     }
-    head_failure_release(tile->failure);
-    pl_free(tile);
-    core->counts.tiles--;
+}
+
+void head_tile_hold(struct head_core *core, struct head_tile *tile)
+{
+    if (tile->refs++ == 0) {
+        head_lineage_tile_back(core, tile);
+        core->counts.tiles++;
+    }
 }
 
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
@@ -327,7 +339,7 @@ static void fragment_add(struct head_core *core, struct head_array *array,
     pl_list_init(&fragment->tile_link);
     pl_list_add_tail(&array->fragments, &fragment->array_link);
     pl_list_add_tail(&tile->fragments, &fragment->tile_link);
-    tile->refs++;
+    head_tile_hold(core, tile);
     array->fragment_count++;
     core->counts.fragments++;
 }

@@ -13,11 +13,15 @@
 
 struct head_core;
 struct head_device;
+struct head_rebuilt;
+struct head_record;
 struct head_task;
 
 /* Why something failed; shared by everything that failed because of it. */
 struct head_failure {
     uint32_t refs;
+    bool
+        loss; /* of something that may be made again: whoever it meets may run again (rebuild.c) */
     plasmon_status_t status;
     uint64_t first_task;
     uint64_t first_client;
@@ -64,11 +68,19 @@ struct head_instance {
     struct pl_list buffer_link;
 };
 
-/* Content. refs: fragments that show it, and the unfinished task that makes it. */
+/*
+ * Content. refs: fragments that show it, and the unfinished task that makes it. Without refs it has no bytes, and exists only as far as
+ * lineage (lineage.h) needs its name.
+ */
 struct head_tile {
     uint32_t refs;
-    uint32_t makers; /* of these, unfinished tasks that make it */
-    uint64_t order;  /* of the task that makes it */
+    uint32_t makers;            /* of these, unfinished tasks that make it */
+    uint32_t kept;              /* inputs of records that it is */
+    uint32_t cut;               /* enum head_cut: why it has no record */
+    uint64_t order;             /* of the task that makes it */
+    struct head_record *record; /* how it was made; NULL: nobody can make it again */
+    struct head_rebuilt
+        *rebuilt; /* while it is being looked at whether it must be (rebuild.c) */
     struct pl_box box;
     struct head_failure *failure; /* it will never be right */
     struct pl_list instances;     /* head_instance.tile_link */
@@ -145,7 +157,10 @@ void head_buffer_hold(struct head_buffer *buffer);
 void head_buffer_release(struct head_core *core, struct head_buffer *buffer);
 struct head_tile *head_tile_create(struct head_core *core,
                                    const struct pl_box *box); /* refs 1, the caller's */
+void head_tile_hold(struct head_core *core, struct head_tile *tile);
 void head_tile_release(struct head_core *core, struct head_tile *tile);
+void head_tile_empty(struct head_core *core,
+                     struct head_tile *tile); /* no buffer has it any more */
 void head_instance_add(struct head_core *core, struct head_tile *tile,
                        struct head_buffer *buffer, const struct pl_box *box);
 void head_instance_remove(struct head_core *core, struct head_instance *instance);

@@ -172,19 +172,51 @@ static bool bring_back(struct head_core *core, struct head_array *hold,
     return head_spill_bring(core, hold, box, device, out_failure);
 }
 
-plasmon_status_t head_read_locate(struct head_core *core, struct head_client *client,
-                                  const Plasmon__V1__Locate *locate, struct pl_err *err)
+/* Of what is held; answered when nobody writes there any more. */
+static void locate(struct head_core *core, struct head_wait *wait)
 {
-    struct head_wait *wait = head_wait_create(client, HEAD_WAIT_LOCATED, locate->request);
+    if (wait->one && wait->failure == NULL &&
+        head_array_failure(wait->array, &wait->box) == NULL) {
+        locate_in_one(core, wait, wait->array, wait->compact);
+    }
+    if (!wait->compact) {
+        locate_places(wait, wait->array);
+    }
+    head_wait_ended(core, wait, NULL); /* set up */
+}
+
+/* Is anything of the array still in that buffer? */
+static bool buffer_shown(const struct head_array *array, uint64_t buffer)
+{
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            if (pl_container_of(it, struct head_instance, tile_link)->buffer->id ==
+                buffer) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+plasmon_status_t head_read_locate(struct head_core *core, struct head_client *client,
+                                  const Plasmon__V1__Locate *request, struct pl_err *err)
+{
+    struct head_wait *wait = head_wait_create(client, HEAD_WAIT_LOCATED, request->request);
     struct pl_err why      = {0};
     struct head_ref *ref;
     struct head_array *hold;
     struct pl_view view;
     plasmon_status_t status;
 
-    status = head_client_ref_get(client, locate->ref, locate->client, &ref, &why);
+    status = head_client_ref_get(client, request->ref, request->client, &ref, &why);
     if (status == PLASMON_OK) {
-        status = head_ref_view(ref, locate->n_view, locate->view, &view, &why);
+        status = head_ref_view(ref, request->n_view, request->view, &view, &why);
     }
     if (status != PLASMON_OK) {
         wait->failure = head_failure_create(status, 0, 0, "%s", why.text);
@@ -193,8 +225,8 @@ plasmon_status_t head_read_locate(struct head_core *core, struct head_client *cl
     }
 
     head_spill_plan_begin(core);
-    hold = locate_hold(core, ref->array, &view, locate->compact, &wait->failure);
-    if (locate->compact) {
+    hold = locate_hold(core, ref->array, &view, request->compact, &wait->failure);
+    if (request->compact) {
         wait->shape = pl_view_shape(&view, hold->shape.dtype);
         if (!pl_view_dense(&view)) {
             view = pl_view_whole(&hold->shape);
@@ -209,29 +241,70 @@ plasmon_status_t head_read_locate(struct head_core *core, struct head_client *cl
     head_array_map(core, hold);
     hold->refs++;
     wait->array = hold;
-    status      = head_client_ref_add(core, client, locate->hold_ref, hold, &view, err);
+    status      = head_client_ref_add(core, client, request->hold_ref, hold, &view, err);
     if (status != PLASMON_OK) {
         head_wait_free(core, wait);
         return status;
     }
 
-    if (wait->failure == NULL && head_array_failure(hold, &wait->box) == NULL &&
-        (locate->gather || locate->compact)) {
-        locate_in_one(core, wait, hold, locate->compact);
-    }
-    if (!locate->compact) {
-        locate_places(wait, hold);
-    }
-    head_wait_ended(core, wait, NULL); /* set up */
+    wait->one     = request->gather || request->compact;
+    wait->compact = request->compact;
+    locate(core, wait);
     return PLASMON_OK;
+}
+
+bool head_locate_holds(struct head_core *core, struct head_wait *wait)
+{
+    if (wait->failure != NULL || head_array_failure(wait->array, &wait->box) != NULL ||
+        (!wait->moved && (wait->buffer == 0 || buffer_shown(wait->array, wait->buffer)))) {
+        return true;
+    }
+    wait->moved     = false;
+    wait->buffer    = 0;
+    wait->remaining = 1;
+    head_spill_plan_begin(core);
+    (void)bring_back(core, wait->array, &wait->box,
+                     pl_map_get(&core->sessions, wait->session),
+                     &wait->failure); /* if not, that is the answer */
+    locate(core, wait);               /* may answer it, and free it */
+    return false;
 }
 
 /* --------------------------------------------------------------------------------------------- read */
 
-static bool read_start(struct head_core *core, struct head_array *array,
-                       const struct pl_box *box, const Plasmon__V1__Read *read,
-                       struct head_wait *wait, struct head_failure **out_failure)
+struct span {
+    uint64_t offset;
+    uint64_t length;
+};
+
+/* What is to be read, on record until it has been. */
+static struct head_record *read_record(struct head_core *core, struct head_array *array,
+                                       const struct pl_box *box, const struct span *span)
 {
+    struct head_arg arg = {.mode  = PLASMON__V1__MODE__MODE_IN,
+                           .array = array,
+                           .view  = pl_view_of_box(box),
+                           .hull  = *box,
+                           .dtype = array->shape.dtype};
+    struct head_run run = {.args = &arg, .arg_count = 1, .retries = core->config.retries};
+    struct head_record *record =
+        head_record_create(core, &run, PLASMON__V1__LAUNCH_KIND__LAUNCH_READ);
+
+    if (record != NULL) {
+        record->read_offset = span->offset;
+        record->read_length = span->length;
+    }
+    return record;
+}
+
+/* record: of what is read again; NULL: it is read for the first time. */
+static bool read_start(struct head_core *core, struct head_array *array,
+                       const struct pl_box *box, const struct span *span,
+                       struct head_record *record, struct head_wait *wait,
+                       struct head_failure **out_failure)
+{
+    bool first = record == NULL;
+    struct head_task *task;
     struct head_device *device;
     struct head_buffer *buffer;
     struct head_operand operand;
@@ -255,15 +328,44 @@ static bool read_start(struct head_core *core, struct head_array *array,
     launch.device        = device;
     launch.operands      = &operand;
     launch.operand_count = 1;
-    launch.offset        = read->offset;
-    launch.length        = read->length;
+    launch.offset        = span->offset;
+    launch.length        = span->length;
     launch.request       = ++core->request_last;
     launch.retries_max   = core->config.retries;
     wait->own_request    = launch.request;
     PL_CHECK(pl_map_set(&core->requests, launch.request, wait) == PLASMON_OK);
-    head_wait_for(wait, head_task_start(core, &launch), false);
+    if (first) {
+        record = read_record(core, array, box, span);
+    }
+    task = head_task_start(core, &launch);
+    if (record != NULL) {
+        head_record_started(record, task);
+    }
+    if (first && record != NULL) {
+        head_record_release(core, record); /* its launch has it */
+    }
+    head_wait_for(wait, task, false);
     head_buffer_release(core, buffer);
     return true;
+}
+
+bool head_read_again(struct head_core *core, struct head_record *record,
+                     struct head_array *array, struct head_wait *wait,
+                     struct head_failure **out_failure)
+{
+    struct span span = {.offset = record->read_offset, .length = record->read_length};
+
+    /* What the old launch may still send is for nobody. */
+    (void)pl_map_remove(&core->requests, wait->own_request);
+    wait->own_request = 0;
+    if (wait->arrived) {
+        pl_free(wait->bytes);
+        pl_free(wait->bytes_text);
+        wait->bytes      = NULL;
+        wait->bytes_text = NULL;
+        wait->arrived    = false;
+    }
+    return read_start(core, array, &array->extent, &span, record, wait, out_failure);
 }
 
 plasmon_status_t head_read(struct head_core *core, struct head_client *client,
@@ -274,6 +376,7 @@ plasmon_status_t head_read(struct head_core *core, struct head_client *client,
     struct head_array *array     = NULL;
     struct head_array *dense     = NULL;
     struct pl_err why            = {0};
+    struct span span             = {.offset = read->offset, .length = read->length};
     struct head_ref *ref;
     struct pl_view view;
     struct pl_box box;
@@ -322,7 +425,7 @@ plasmon_status_t head_read(struct head_core *core, struct head_client *client,
             box   = dense->extent;
         }
     }
-    if (failure != NULL || !read_start(core, array, &box, read, wait, &failure)) {
+    if (failure != NULL || !read_start(core, array, &box, &span, NULL, wait, &failure)) {
         wait->failure = failure;
     }
     if (dense != NULL) {

@@ -99,6 +99,7 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
     if (frame->stats != NULL) {
         worker_stats(device, frame->stats);
     }
+    head_rebuild(core);
     head_device_pump(core, device);
     return PLASMON_OK;
 }

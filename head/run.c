@@ -157,7 +157,22 @@ static bool gather(struct start *start, struct head_operand *operand, struct hea
 
 /* ------------------------------------------------------------------------------------------- commit */
 
-static void commit(struct head_core *core, struct head_task *task, struct head_arg *arg)
+/* Of a call that is run again: versions that came after are not touched. What nobody lacks goes with the launch. */
+static void commit_again(struct head_core *core, struct head_task *task,
+                         const struct head_arg *arg)
+{
+    if (arg->in_place) {
+        head_buffer_forget(core, arg->buffer, &arg->hull, UINT64_MAX);
+        arg->buffer->replica = false;
+    }
+    if (arg->again != NULL) {
+        head_instance_add(core, arg->again, arg->buffer, &arg->hull);
+        head_task_makes(core, task, arg->again);
+    }
+}
+
+static void commit(struct head_core *core, struct head_task *task,
+                   struct head_record *record, struct head_arg *arg, size_t number)
 {
     struct head_tile *tile;
 
@@ -172,6 +187,11 @@ static void commit(struct head_core *core, struct head_task *task, struct head_a
     tile = head_tile_create(core, &arg->hull);
     head_instance_add(core, tile, arg->buffer, &arg->hull);
     head_task_makes(core, task, tile);
+    if (record != NULL) {
+        head_record_made(record, number, tile);
+    } else {
+        tile->cut = task->plan != NULL ? HEAD_CUT_GRAPH : HEAD_CUT_OFF;
+    }
     if (arg->mode == PLASMON__V1__MODE__MODE_REDUCE) {
         head_reduce_add(core, arg->array, &arg->hull, tile, arg->reduce_op);
     } else {
@@ -306,6 +326,7 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     };
     static _Thread_local struct pl_vec operands = {.item_bytes =
                                                        sizeof(struct head_operand)};
+    struct head_record *record                  = run->record;
     struct head_task *task;
     bool ok = true;
 
@@ -349,11 +370,25 @@ bool head_run_start(struct head_core *core, struct head_run *run,
         return false;
     }
 
+    if (record == NULL && run->segment == NULL) {
+        record = head_record_create(core, run, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    }
     task = start_task(&start, operands.items);
+    if (record != NULL) {
+        head_record_started(record, task);
+    }
     for (size_t i = 0; i < run->arg_count; i++) {
-        commit(core, task, &run->args[i]);
+        if (run->record != NULL) {
+            commit_again(core, task, &run->args[i]);
+        } else {
+            commit(core, task, record, &run->args[i], i);
+        }
     }
     release_held(&start);
+    if (record != NULL && run->record == NULL) {
+        head_record_release(core, record); /* its launch has it */
+        head_lineage_bound(core);
+    }
     return true;
 }
 

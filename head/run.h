@@ -23,6 +23,8 @@ struct head_arg {
     /* Filled while the call is being placed and started. */
     struct head_buffer *buffer; /* held */
     bool in_place;
+    struct head_tile
+        *again; /* of a record that is run again: what takes the result; NULL: nobody */
 };
 
 struct head_run {
@@ -46,6 +48,7 @@ struct head_run {
     uint32_t time_limit_ms;
     uint64_t submit_ns;
     int32_t priority;
+    struct head_record *record; /* it is run again; NULL: for the first time */
 };
 static inline bool head_mode_writes(uint32_t mode)
 {
@@ -68,6 +71,10 @@ bool head_run_start(struct head_core *core, struct head_run *run,
 /* What the run would have written is failed from now on. */
 void head_run_fail(struct head_core *core, const struct head_run *run,
                    struct head_failure *failure);
+
+/* ---- host_copy.c: a get whose launch was lost, for the same client and into the same memory */
+bool head_host_get_again(struct head_core *core, const struct head_run *run,
+                         struct head_failure **out_failure);
 
 /* ---- priority.c: tasks of one frame, in an order that has the same results */
 void head_priority_order(Plasmon__V1__Task **tasks, size_t count);

@@ -92,6 +92,7 @@ struct serve_config {
     enum head_transfer transfer;
     bool embedded;
     uint32_t window;
+    uint64_t lineage_bytes;       /* head/lineage.h */
     uint32_t node_lease_ms;       /* a store that is away for longer is given up */
     struct head_journal *journal; /* of serve_begin(); NULL: none */
     uint64_t log_bytes_max;       /* of the journal, between two checkpoints; 0: 32 MiB */

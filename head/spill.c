@@ -149,7 +149,7 @@ void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
         const struct forgotten *one = pl_vec_at(&forgotten, i);
 
         if (one->tile->failure == NULL && !head_tile_covered(one->tile, NULL, &one->box)) {
-            one->tile->failure = head_failure_hold(failure);
+            head_tile_lose(core, one->tile, failure);
         }
         head_tile_release(core, one->tile);
     }

@@ -534,6 +534,7 @@ static void read_failed(struct head_spill_host *spill, struct head_buffer *buffe
         PLASMON_ELOST, 0, 0, "a value that was spilled on %s is lost: %s (%s)",
         spill->home.node, text, pl_status_text(status));
 
+    failure->loss = true;
     pl_warn("head", "%s", failure->text);
     buffer->spilled->busy = true; /* who is bound waits for these very bytes */
     copy_lost(spill, buffer, failure);
@@ -673,6 +674,7 @@ void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
     if (buffer != NULL) {
         head_buffer_release(core, buffer);
     }
+    head_rebuild(core); /* what a file that cannot be read had alone */
 }
 
 void head_core_spill_count(const struct head_core *core, struct head_spill_counts *out)

@@ -10,6 +10,10 @@
  * failure when it happens and not when the last launch behind it has drained. A task that only waits (write after read) is not
  * concerned.
  *
+ * A failure that is a LOSS (a device is gone, an input was consumed when its worker died) is not the task's: where its call is on record it is run again
+ * (rebuild.c), as a new task to which everybody who waits for this one is moved. The launch that stays behind is doomed like any other, and
+ * nobody hears of it.
+ *
  * A copy between a device and memory of a client's host (host_copy.c) that was sent is resolved when it is finished and no sooner, doomed or
  * not: its client may do with that memory what it likes from then on.
  */
@@ -243,7 +247,7 @@ void head_task_makes(struct head_core *core, struct head_task *task, struct head
 
     PL_CHECK(place != NULL);
     *place = tile;
-    tile->refs++;
+    head_tile_hold(core, tile);
     tile->makers++;
     tile->order = task->order;
     if (task->failure != NULL && tile->failure == NULL) {
@@ -332,6 +336,8 @@ static bool is_host_copy(const struct head_task *task)
 static void doom_one(struct head_core *core, struct head_task *task,
                      struct head_failure *failure)
 {
+    bool again = failure->loss && head_rebuild_task(core, task, failure);
+
     task->failure = head_failure_hold(failure);
     forget_replica(core, task);
     if ((is_function(task) || is_host_copy(task)) && task->seq > task->device->seq_sent &&
@@ -344,6 +350,9 @@ static void doom_one(struct head_core *core, struct head_task *task,
         if (tile->failure == NULL) {
             tile->failure = head_failure_hold(failure);
         }
+    }
+    if (again) {
+        return; /* who waits for it goes on waiting, for the next launch */
     }
     if (!is_host_copy(task) ||
         pl_bug("head.tell_copies_early")) { /* skipped, it is none any more */
@@ -384,6 +393,7 @@ void head_task_doom(struct head_core *core, struct head_task *task,
                 PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
                 "%s needs the result of a task that failed; the first failure: %s", what,
                 head_failure_cause(failure));
+            inherited->loss = failure->loss;
             doom_one(core, dependent, inherited);
             head_failure_release(inherited);
             top = pl_vec_push(&stack);
@@ -408,6 +418,10 @@ static void finish_one(struct head_core *core, struct head_task *task,
     if (task->spilled != NULL) {
         head_spill_task_over(core, task);
     }
+    if (!task->resolved && task->failure != NULL && task->failure->loss &&
+        task->record != NULL) {
+        head_rebuild_task_over(core, task);
+    }
     resolve(core, task);
     core->tasks_queued--;
     core->counts.tasks--;
@@ -421,6 +435,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
     pl_list_remove(&task->order_link);
     task->device->load_ns -= task->cost_ns;
     head_device_forget(task->device, task);
+    head_record_finished(core, task);
 
     for (size_t i = 0; i < task->waits.count; i++) {
         const struct head_waiting *waiting = pl_vec_at(&task->waits, i);

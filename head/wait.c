@@ -198,6 +198,11 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
 {
     struct head_client *client = wait_client(core, wait);
 
+    if (client != NULL && wait->kind == HEAD_WAIT_LOCATED &&
+        !head_locate_holds(core, wait)) {
+        return;
+    }
+
     if (client != NULL) {
         plasmon_status_t status =
             wait->failure != NULL ? wait->failure->status : PLASMON_OK;

@@ -30,6 +30,9 @@ struct head_wait {
     size_t bytes_length;
     plasmon_status_t bytes_status;
     char *bytes_text;
+    bool moved;   /* LOCATED: a launch that it waited for is made again: look anew */
+    bool one;     /* LOCATED: in one buffer .. */
+    bool compact; /* .. which holds nothing else */
     struct head_failure *failure;
 };
 
@@ -45,6 +48,12 @@ void head_wait_for(struct head_wait *wait, struct head_task *task, bool indiffer
  */
 void head_wait_to_map(struct head_wait *wait, struct head_buffer *buffer,
                       const struct pl_box *box);
+/* The bytes of a READ whose launch was lost, for the same answer. */
+bool head_read_again(struct head_core *core, struct head_record *record,
+                     struct head_array *array, struct head_wait *wait,
+                     struct head_failure **out_failure);
+/* LOCATED, when all that was awaited is over: true: it is still so. false: it waits again. */
+bool head_locate_holds(struct head_core *core, struct head_wait *wait);
 /* An answer at once. bulk: with a ticket for the buffer, if there is one. */
 void head_wait_put_ready(struct head_core *core, struct head_client *client,
                          uint64_t request, uint64_t buffer, bool bulk,

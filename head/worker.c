@@ -335,20 +335,23 @@ static struct head_task *guilty(struct head_device *device, uint64_t enqueued)
     return first;
 }
 
+/* Its call may be run again, with inputs that are made again (rebuild.c). */
 static void give_up_consumed(struct head_core *core, struct head_device *device,
                              struct head_task *task)
 {
+    struct head_failure *failure;
     char what[160];
 
     head_task_describe(task, what);
-    give_up(core, task,
-            head_failure_create(PLASMON_ECONSUMED, task->id,
-                                task->client != NULL ? task->client->id : 0,
-                                "%s: the worker of device %u died while its input was "
-                                "overwritten in place, which therefore cannot be read "
-                                "again; keep a snapshot of the input, or make it anew and "
-                                "submit again",
-                                what, device->index));
+    failure = head_failure_create(
+        PLASMON_ECONSUMED, task->id, task->client != NULL ? task->client->id : 0,
+        "%s: the worker of device %u died while its input was "
+        "overwritten in place, which therefore cannot be read "
+        "again; keep a snapshot of the input, or make it anew and "
+        "submit again",
+        what, device->index);
+    failure->loss = true;
+    give_up(core, task, failure);
 }
 
 static void give_up_guilty(struct head_core *core, struct head_device *device,
@@ -370,6 +373,15 @@ static void give_up_guilty(struct head_core *core, struct head_device *device,
                              : "give the call more retries if that was not its own doing"));
 }
 
+/* The next launch of the same call counts on. */
+static void blame(struct head_task *task)
+{
+    task->attempts++;
+    if (task->record != NULL) {
+        task->record->attempts = task->attempts;
+    }
+}
+
 /* The worker was replaced: of what it had enqueued, decide what can run again. */
 static void judge(struct head_core *core, struct head_device *device,
                   const Plasmon__V1__WorkerHello *hello)
@@ -383,6 +395,7 @@ static void judge(struct head_core *core, struct head_device *device,
     for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
          seq++) {
         struct head_task *task = head_device_task(device, seq);
+        bool over;
 
         if (!open_task(task)) {
             continue;
@@ -391,12 +404,17 @@ static void judge(struct head_core *core, struct head_device *device,
             if (!is_half(task)) {
                 head_launch_skip(core, task);
             }
-        } else if (!pl_bug("head.run_again") &&
-                   ((task->consumes && !head_device_untouched(device, seq)) ||
-                    input_overwritten(task, &overwritten) ||
-                    pl_bug("head.give_up_early"))) {
+            continue;
+        }
+        if (task == to_blame) {
+            blame(task);
+        }
+        over = task == to_blame && task->attempts > task->attempts_max;
+        if (!pl_bug("head.run_again") && !(over && task->record != NULL) &&
+            ((task->consumes && !head_device_untouched(device, seq)) ||
+             input_overwritten(task, &overwritten) || pl_bug("head.give_up_early"))) {
             give_up_consumed(core, device, task);
-        } else if (task == to_blame && ++task->attempts > task->attempts_max) {
+        } else if (over) {
             give_up_guilty(core, device, task);
         }
     }
@@ -509,6 +527,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     head_trace_joined(core, device);
     device->seq_sent =
         pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
+    head_rebuild(core); /* what was given up above, if that can be */
     head_device_pump(core, device);
     head_functions_look_again(core);
     *out_device = device->index;
@@ -556,7 +575,11 @@ void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const 
 
         head_instance_remove(core, instance);
         if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
-            tile->failure = lost_where(buffer, text);
+            struct head_failure *failure = lost_where(buffer, text);
+
+            failure->loss = true;
+            head_tile_lose(core, tile, failure);
+            head_failure_release(failure);
         }
         keep_copies(tile);
     }
@@ -586,6 +609,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
         failure = head_failure_create(
             PLASMON_EWORKER, task->id, task->client != NULL ? task->client->id : 0,
             "%s: device %u on %s is gone: %s", what, device->index, device->node, text);
+        failure->loss = true;
         head_task_finish(core, task, failure);
         head_failure_release(failure);
     }
@@ -615,6 +639,7 @@ void head_core_node_gone(struct head_core *core, const char *host, const char *t
     }
     head_spill_host_gone(core, host, text);
     head_drain_forget(core, host);
+    head_rebuild(core); /* when all of it is gone: not on another device of the same host */
 }
 
 void head_core_worker_down(struct head_core *core, const char *host, uint32_t host_device,
@@ -627,6 +652,7 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
     }
     if (final) {
         head_device_gone(core, device, text);
+        head_rebuild(core);
     } else {
         device->connected = false;
         pl_free(device->death);

@@ -50,7 +50,8 @@
     XX(ECOMPILE, -40, "source text does not compile")                             \
     XX(ETIMELIMIT, -41, "ran longer than its time limit")                         \
     XX(ESINGULAR, -42, "matrix is singular or not positive definite")             \
-    XX(EBUSY, -43, "memory is in use by a copy on its way")
+    XX(EBUSY, -43, "memory is in use by a copy on its way")                       \
+    XX(ENOTREBUILDABLE, -44, "lost, and it cannot be made again")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),

@@ -242,10 +242,11 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     config->run_streams = (uint32_t)graph_between(graph, 1, 4);
     config->policy      = policies[graph_draw(graph, 3)];
     config->transfer = graph_chance(graph, 350) ? HEAD_TRANSFER_HOST : HEAD_TRANSFER_AUTO;
-    config->peer_capable = graph_chance(graph, 800);
-    config->chain_bytes  = graph_chance(graph, 400) ? graph_between(graph, 16, 512) : 0;
-    config->retries      = 20;
-    config->check_every  = profile->check_every;
+    config->peer_capable  = graph_chance(graph, 800);
+    config->chain_bytes   = graph_chance(graph, 400) ? graph_between(graph, 16, 512) : 0;
+    config->lineage_bytes = graph_chance(graph, 700) ? 1 << 24 : 0;
+    config->retries       = 20;
+    config->check_every   = profile->check_every;
     config->window  = graph_chance(graph, 200) ? (uint32_t)graph_between(graph, 1, 12) : 0;
     config->credit  = graph_chance(graph, 200) ? graph_between(graph, 16, 64) : 0;
     graph->says_bye = graph_chance(graph, 200);

@@ -672,7 +672,8 @@ struct sim_config {
     uint64_t device_bytes; /* 0: plenty */
     enum head_transfer transfer;
     const char *policy;
-    uint64_t chain_bytes; /* as of the head's; 0: nothing here is so large */
+    uint64_t chain_bytes;   /* as of the head's; 0: nothing here is so large */
+    uint64_t lineage_bytes; /* as of the head's */
     bool peer_capable;
     uint64_t credit; /* 0: plenty */
     uint32_t window; /* 0: the default */

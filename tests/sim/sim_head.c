@@ -365,6 +365,7 @@ void sim_head_begin(struct sim *sim)
         .retries       = sim->config.retries,
         .credit        = sim->config.credit,
         .chain_bytes   = sim->config.chain_bytes,
+        .lineage_bytes = sim->config.lineage_bytes,
         .lease_ms      = LEASE_MS,
         .node_lease_ms = LEASE_MS,
         .policy        = sim->config.policy,

@@ -6,7 +6,7 @@
 
 TEST(every_status_has_a_name_and_a_text)
 {
-    for (int status = PLASMON_EBUSY; status <= PLASMON_INPROGRESS; status++) {
+    for (int status = PLASMON_ENOTREBUILDABLE; status <= PLASMON_INPROGRESS; status++) {
         ASSERT_TRUE(strcmp(pl_status_name((plasmon_status_t)status), "EUNKNOWN") != 0);
         ASSERT_TRUE(pl_status_text((plasmon_status_t)status)[0] != '\0');
     }
@@ -36,6 +36,7 @@ TEST(numbers_are_frozen)
     ASSERT_EQ(PLASMON_ECOMPILE, -40);
     ASSERT_EQ(PLASMON_ESINGULAR, -42);
     ASSERT_EQ(PLASMON_EBUSY, -43);
+    ASSERT_EQ(PLASMON_ENOTREBUILDABLE, -44);
 }
 
 TEST(errno_becomes_the_nearest_status)

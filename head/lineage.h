@@ -1,0 +1,162 @@
+/*
+ * Lineage: how what exists was made, so that it can be made again when every copy of it is gone.
+ *
+ *   lineage.c   records: what they hold, when they go, how many bytes they may have
+ *   rebuild.c   a loss: which records are run again, in which order, and what takes the results
+ *
+ * A RECORD is a call without its launch: function, scalars, views, and for each argument that it reads the tiles (versions) that it
+ * read. A tile points to the record that made it. A record keeps the tiles that it read as DESCRIPTORS: identity, box, and their own
+ * records, but not their bytes. So there are two counts in a tile: refs, which keep bytes, and kept, which keeps the descriptor.
+ */
+#ifndef HEAD_LINEAGE_H
+#define HEAD_LINEAGE_H
+
+#include "head/task.h"
+
+struct head_again;
+struct head_array;
+struct head_function;
+struct head_run;
+struct head_wait;
+
+enum {
+    HEAD_RUNS_AGAIN_MAX = 16 /* of one record after its first run */
+};
+
+/* Why a tile has no record: in the order in which somebody is told. */
+enum head_cut {
+    HEAD_CUT_PUT,   /* no task made it: its bytes were its client's */
+    HEAD_CUT_OFF,   /* the head keeps no lineage (--lineage-bytes 0) */
+    HEAD_CUT_OLD,   /* its record was dropped for newer ones */
+    HEAD_CUT_GRAPH, /* it was made inside of a recorded graph */
+};
+
+struct head_record_input {
+    struct head_tile *tile; /* kept */
+    uint32_t box_at;        /* its numbers: starts, counts */
+};
+struct head_record_arg {
+    struct head_tile *
+        output; /* what this call made of it; NULL: nothing, or nothing that anybody can reach */
+    uint32_t mode;
+    uint32_t dtype;
+    uint32_t reduce_op;
+    uint32_t ndim;
+    uint32_t view_at; /* its numbers: starts, counts, steps */
+    uint32_t input_first;
+    uint32_t input_count;
+    bool dense;
+};
+
+/* One block with everything that is said of the call. refs: tiles that it made, and launches of it that are not finished. */
+struct head_record {
+    uint64_t serial; /* of its call: whatever it read has a lower one */
+    uint32_t refs;
+    uint32_t running;       /* of these, launches */
+    uint32_t runs;          /* after the first */
+    uint8_t attempts;       /* that killed a worker, in all runs */
+    bool planned;           /* rebuild.c: it is to be run again now */
+    uint32_t kind;          /* LaunchKind: RUN, READ, GET_HOST */
+    uint64_t bytes;         /* of this block */
+    struct head_task *task; /* the last launch that was started, while it is not finished */
+    struct head_again *
+        again; /* who waits for its next run; NULL: nobody but those who need what it makes */
+    struct pl_list link; /* lineage.idle: nothing of it runs */
+    struct pl_list all_link;
+    uint32_t function;
+    struct head_function *defined; /* held */
+    uint32_t place;
+    uint32_t retries;
+    uint32_t time_limit_ms;
+    int32_t priority;
+    uint64_t cost_bytes;  /* of its arguments */
+    uint64_t read_offset; /* READ; GET_HOST: in host memory */
+    uint64_t read_length; /* READ */
+    uint64_t host_buffer; /* GET_HOST */
+    uint32_t arg_count;
+    uint32_t input_count;
+    uint32_t scalar_count;
+    uint32_t *launch_shape; /* NULL: none given */
+    char *label;            /* NULL: none */
+    uint64_t *scalars;
+    struct head_record_arg *args;
+    struct head_record_input *inputs;
+    int64_t *numbers;
+};
+
+/* A tile that has lost bytes, and what becomes of it if it cannot be made again. */
+struct head_loss {
+    struct head_tile *tile; /* kept */
+    struct head_failure *failure;
+};
+
+struct head_lineage {
+    uint64_t
+        bytes; /* of all records, and of descriptors of tiles whose bytes nobody needs */
+    uint64_t records;     /* how many */
+    uint64_t descriptors; /* tiles that only records keep */
+    uint64_t dropped;     /* records, for the bound */
+    uint64_t serial_last;
+    struct pl_list all;  /* head_record.all_link */
+    struct pl_list idle; /* head_record.link, longest idle first */
+    struct pl_vec dying; /* struct head_record *: nothing refers to them */
+    bool sweeping;
+    /* Of a loss that is being looked at; empty between any two inputs of the head. */
+    struct pl_vec lost;  /* struct head_loss */
+    struct pl_vec again; /* struct head_record *, held */
+    struct pl_vec waits; /* struct head_wait *: to be ended when all is under way */
+    /* For `plasmon status`. */
+    uint64_t rebuilt_tasks;
+    uint64_t rebuilt_bytes;
+    uint64_t rebuilt_never; /* tiles that were lost for good */
+};
+
+/* ---- lineage.c */
+void head_lineage_init(struct head_core *core);
+void head_lineage_finish(struct head_core *core);
+/* What is about to be started, before it changes anything: refs 1, the caller's. NULL: no lineage is kept. */
+struct head_record *head_record_create(struct head_core *core, const struct head_run *run,
+                                       uint32_t kind);
+void head_record_hold(struct head_record *record);
+void head_record_release(struct head_core *core, struct head_record *record);
+/* The launch is one of it, until it finishes. */
+void head_record_started(struct head_record *record, struct head_task *task);
+void head_record_finished(struct head_core *core, struct head_task *task);
+/* The call has made this of its argument. record NULL: cut says why there is none. */
+void head_record_made(struct head_record *record, size_t arg, struct head_tile *tile);
+struct pl_view head_record_view(const struct head_record *record,
+                                const struct head_record_arg *arg);
+struct pl_box head_record_box(const struct head_record *record,
+                              const struct head_record_arg *arg,
+                              const struct head_record_input *input);
+void head_tile_keep(struct head_core *core, struct head_tile *tile);
+void head_tile_unkeep(struct head_core *core, struct head_tile *tile);
+/* Its bytes went with the last reference: true: the descriptor stays. false: the caller frees it. */
+bool head_lineage_tile_left(struct head_core *core, struct head_tile *tile);
+/* A descriptor is to have bytes again: its first reference. */
+void head_lineage_tile_back(struct head_core *core, struct head_tile *tile);
+void head_lineage_bound(struct head_core *core); /* drops what is too much */
+/* For StatusReply; NULL: the arena is full. */
+Plasmon__V1__Lineage *head_lineage_status(const struct head_core *core,
+                                          struct wire_arena *arena);
+void head_lineage_check(const struct head_core *core);
+
+/* ---- rebuild.c */
+/*
+ * The launch will not do what it was to do, because of a loss and not by its own fault. true: its call will be run again; whoever waits for it goes on
+ * waiting. false: that cannot be; fail it.
+ */
+bool head_rebuild_task(struct head_core *core, struct head_task *task,
+                       struct head_failure *failure);
+/* A launch that had to run to its end before its call could be run again, has. */
+void head_rebuild_task_over(struct head_core *core, struct head_task *task);
+/*
+ * Some bytes of the tile are gone: a failure that is a loss is what its readers are told if nothing helps (it is held). One that is none, or without lineage:
+ * the tile has failed.
+ */
+void head_tile_lose(struct head_core *core, struct head_tile *tile,
+                    struct head_failure *failure);
+/* All that was lost is known: run again what must be. At the end of every input that may lose something. */
+void head_rebuild(struct head_core *core);
+
+#endif

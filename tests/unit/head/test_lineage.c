@@ -1,0 +1,409 @@
+/* What a host took with it is made again, as far as the head knows how; and what that knowledge may cost. */
+#include <string.h>
+
+#include "head/core.h"
+#include "tests/harness/test.h"
+#include "tests/unit/head/core.h"
+
+/* What the last frames told the client. */
+static struct told {
+    struct wire_arena arena;
+    uint32_t failed;
+    plasmon_status_t status;
+    char text[512];
+} told;
+
+static void take_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
+{
+    Plasmon__V1__HeadFrame *frame;
+    struct pl_err err = {0};
+    uint8_t *bytes;
+
+    (void)user;
+    (void)session;
+    wire_arena_reset(&told.arena);
+    bytes = core_frame(&told.arena, body, &length);
+    ASSERT_OK(wire_decode_head_frame(&told.arena, bytes, length, &frame, &err));
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        told.failed++;
+        told.status = (plasmon_status_t)frame->failed[i]->status;
+        (void)snprintf(told.text, sizeof(told.text), "%s", frame->failed[i]->text);
+    }
+    for (size_t i = 0; i < frame->n_data; i++) {
+        told.status = (plasmon_status_t)frame->data[i]->status;
+        (void)snprintf(told.text, sizeof(told.text), "%s", frame->data[i]->text);
+    }
+}
+
+static const struct head_ops ops = {.client_frame   = take_frame,
+                                    .worker_command = core_drop_command,
+                                    .fence          = core_drop_fence,
+                                    .session_ended  = core_drop_end,
+                                    .random64       = core_count_up};
+
+static uint32_t join(struct head_core *core, const char *host)
+{
+    Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
+    uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
+    struct pl_err err                      = {0};
+    uint32_t device;
+
+    hello.host             = (char *)(uintptr_t)host;
+    hello.node             = (char *)(uintptr_t)host;
+    hello.name             = (char *)(uintptr_t) "test";
+    hello.kind             = 1;
+    hello.bytes_total      = 1 << 20;
+    hello.incarnation      = 1;
+    hello.peer_capable     = true;
+    hello.bulk_address     = (char *)(uintptr_t) "127.0.0.1:1";
+    hello.bulk_secret.data = secret;
+    hello.bulk_secret.len  = sizeof(secret);
+    ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
+    return device;
+}
+
+/* Two hosts with a device each, 0 on "a" and 1 on "b", that reach each other. */
+static struct head_core *cluster(uint64_t lineage_bytes, uint64_t *out_session)
+{
+    struct head_config config = {
+        .ops = &ops, .retries = UINT32_MAX, .epoch = 1, .lineage_bytes = lineage_bytes};
+    struct head_core *core;
+
+    memset(&told, 0, sizeof(told));
+    ASSERT_OK(wire_arena_init(&told.arena, WIRE_ARENA_BYTES_MAX));
+    ASSERT_OK(head_core_create(&config, &core));
+    head_core_tick(core, 1);
+    ASSERT_EQ(join(core, "a"), 0);
+    ASSERT_EQ(join(core, "b"), 1);
+    *out_session = core_client(core);
+    return core;
+}
+
+static void finish(struct head_core *core)
+{
+    head_core_destroy(core);
+    wire_arena_finish(&told.arena);
+}
+
+struct arg {
+    uint32_t mode;
+    uint64_t ref;
+    bool fresh; /* f32[4] */
+};
+
+/* Task `id` on a device (UINT32_MAX: anywhere). */
+static void run(struct head_core *core, uint64_t session, uint64_t id, uint32_t device,
+                const struct arg *args, size_t count)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Arg wire[4];
+    Plasmon__V1__Arg *list[4];
+    struct pl_err err = {0};
+    uint64_t dim      = 4;
+
+    shape.dtype = PL_F32;
+    shape.n_dim = 1;
+    shape.dim   = &dim;
+    for (size_t i = 0; i < count; i++) {
+        plasmon__v1__arg__init(&wire[i]);
+        wire[i].mode  = args[i].mode;
+        wire[i].ref   = args[i].ref;
+        wire[i].shape = args[i].fresh ? &shape : NULL;
+        list[i]       = &wire[i];
+    }
+    task.id       = id;
+    task.place    = device + 1;
+    task.function = pl_hash_name("touch");
+    task.args     = list;
+    task.n_args   = count;
+    frame.tasks   = tasks;
+    frame.n_tasks = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static void make(struct head_core *core, uint64_t session, uint64_t ref, uint32_t device)
+{
+    const struct arg args[] = {
+        {.mode = PLASMON__V1__MODE__MODE_OUT, .ref = ref, .fresh = true}};
+
+    run(core, session, ref + 1000, device, args, 1);
+}
+
+/* `to` of `from`; from 0: `to` in place. */
+static void derive(struct head_core *core, uint64_t session, uint64_t to, uint64_t from,
+                   uint32_t device, uint64_t id)
+{
+    const struct arg two[] = {
+        {.mode = PLASMON__V1__MODE__MODE_OUT, .ref = to, .fresh = true},
+        {.mode = PLASMON__V1__MODE__MODE_IN, .ref = from}};
+    const struct arg one[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = to}};
+
+    run(core, session, id, device, from != 0 ? two : one, from != 0 ? 2 : 1);
+}
+
+static void release(struct head_core *core, uint64_t session, uint64_t ref)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[1]  = {&range};
+    struct pl_err err              = {0};
+
+    range.first     = ref;
+    range.count     = 1;
+    frame.release   = ranges;
+    frame.n_release = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* The worker says that everything up to there is done. */
+static void done(struct head_core *core, uint32_t device, uint64_t seq)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[1]  = {&range};
+    struct pl_err err              = {0};
+
+    range.first  = 1;
+    range.count  = seq;
+    frame.done   = ranges;
+    frame.n_done = 1;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static void lose(struct head_core *core, const char *host)
+{
+    test_expect_log();
+    head_core_node_gone(core, host, "it burns");
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static Plasmon__V1__Lineage figures(struct head_core *core)
+{
+    Plasmon__V1__StatusReply reply = PLASMON__V1__STATUS_REPLY__INIT;
+    Plasmon__V1__Lineage out;
+    struct wire_arena arena;
+
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    ASSERT_OK(head_core_status(core, &arena, &reply));
+    out = *reply.lineage;
+    wire_arena_finish(&arena);
+    return out;
+}
+
+enum { PLENTY = 1 << 20, ANYWHERE = UINT32_MAX };
+
+TEST(a_result_that_was_lost_is_made_again_elsewhere)
+{
+    struct head_core_counts counts;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    make(core, session, 1, 0);
+    done(core, 0, 1);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 1);
+    ASSERT_EQ(figures(core).rebuilt_bytes, 16);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.instances, 1);
+    ASSERT_EQ(counts.tasks, 1);
+    done(core, 1, 1);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(a_task_that_was_to_run_there_runs_elsewhere_and_its_client_just_waits)
+{
+    struct head_core_counts counts;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    make(core, session, 1, 0);
+    derive(core, session, 2, 1, 0, 5);
+    lose(core, "a");
+    ASSERT_EQ(told.failed, 0);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 2);
+    done(core, 1, 2);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.tasks, 0);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(inputs_that_were_freed_are_made_again_for_as_long_as_they_are_needed)
+{
+    struct head_core_counts counts;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    make(core, session, 1, 0);
+    derive(core, session, 2, 1, 0, 5);
+    derive(core, session, 3, 2, 0, 6);
+    release(core, session, 1);
+    release(core, session, 2);
+    done(core, 0, 3);
+    ASSERT_EQ(figures(core).records, 3);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 3);
+    done(core, 1, 3);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.tiles, 1);
+    ASSERT_EQ(counts.buffers, 1);
+    finish(core);
+}
+
+TEST(a_chain_of_versions_in_place_is_made_again_from_its_first)
+{
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    make(core, session, 1, 0);
+    for (uint64_t i = 0; i < 5; i++) {
+        derive(core, session, 1, 0, 0, 10 + i);
+    }
+    done(core, 0, 6);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 6);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(records_go_with_the_last_of_what_they_made)
+{
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    make(core, session, 1, 0);
+    derive(core, session, 2, 1, 0, 5);
+    done(core, 0, 2);
+    release(core, session, 1);
+    ASSERT_EQ(figures(core).records, 2); /* ref 2 was made from it */
+    release(core, session, 2);
+    ASSERT_EQ(figures(core).records, 0);
+    ASSERT_EQ(figures(core).bytes, 0);
+    finish(core);
+}
+
+TEST(a_chain_of_records_ends_without_a_deep_stack)
+{
+    uint64_t session;
+    struct head_core *core = cluster(1 << 30, &session);
+
+    make(core, session, 1, 0);
+    done(core, 0, 1);
+    for (uint64_t i = 0; i < 20000; i++) {
+        Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+        Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+        Plasmon__V1__Task *tasks[1]    = {&task};
+        Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
+        Plasmon__V1__Arg *args[1]      = {&arg};
+        struct pl_err err              = {0};
+
+        arg.mode      = PLASMON__V1__MODE__MODE_INOUT;
+        arg.ref       = 1;
+        task.id       = 10 + i;
+        task.function = pl_hash_name("touch");
+        task.args     = args;
+        task.n_args   = 1;
+        frame.tasks   = tasks;
+        frame.n_tasks = 1;
+        ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    }
+    ASSERT_EQ(figures(core).records, 20001);
+    finish(core);
+}
+
+TEST(the_oldest_records_are_dropped_and_what_they_made_is_lost_for_good)
+{
+    uint64_t session;
+    struct head_core *core = cluster(600, &session); /* one record, two at most */
+
+    for (uint64_t i = 0; i < 8; i++) {
+        make(core, session, 1 + i, 0);
+        done(core, 0, 1 + i);
+    }
+    ASSERT_TRUE(figures(core).bytes <= 600);
+    ASSERT_TRUE(figures(core).records >= 1);
+    ASSERT_EQ(figures(core).records + figures(core).dropped, 8);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks + figures(core).never, 8);
+    derive(core, session, 20, 1, ANYWHERE, 99);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_STATUS(told.status, PLASMON_EDEPENDENCY);
+    ASSERT_CONTAINS(told.text, "--lineage-bytes");
+    finish(core);
+}
+
+TEST(without_lineage_what_is_lost_stays_lost)
+{
+    uint64_t session;
+    struct head_core *core = cluster(0, &session);
+
+    make(core, session, 1, 0);
+    done(core, 0, 1);
+    make(core, session, 2, 0);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).records, 0);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_STATUS(told.status, PLASMON_EWORKER);
+    derive(core, session, 20, 1, ANYWHERE, 99);
+    ASSERT_EQ(told.failed, 2);
+    ASSERT_CONTAINS(told.text, "the only copy was on device 0");
+    finish(core);
+}
+
+TEST(a_sibling_that_survived_is_not_touched)
+{
+    const struct arg both[] = {
+        {.mode = PLASMON__V1__MODE__MODE_OUT, .ref = 1, .fresh = true},
+        {.mode = PLASMON__V1__MODE__MODE_OUT, .ref = 2, .fresh = true}};
+    struct head_core_counts before, after;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    run(core, session, 5, 0, both, 2);
+    derive(core, session, 3, 2, 1, 6); /* brings a copy of the second to the other host */
+    done(core, 0, 2);
+    done(core, 1, 2);
+    head_core_count(core, &before);
+    ASSERT_EQ(before.instances, 4);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 1);
+    ASSERT_EQ(figures(core).rebuilt_bytes, 16); /* of the first alone */
+    done(core, 1, 3);
+    head_core_count(core, &after);
+    ASSERT_EQ(after.instances, 3);
+    ASSERT_EQ(after.buffers, 3);
+    finish(core);
+}
+
+TEST(what_is_lost_again_and_again_is_given_up)
+{
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+    char host[2][16]       = {"b", ""};
+
+    make(core, session, 1, 0);
+    lose(core, "a");
+    for (uint32_t i = 0; i < 20 && told.failed == 0; i++) {
+        (void)snprintf(host[1], sizeof(host[1]), "c%u", i);
+        (void)join(core, host[1]);
+        lose(core, host[0]);
+        memcpy(host[0], host[1], sizeof(host[0]));
+    }
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_STATUS(told.status, PLASMON_EWORKER);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 16);
+    finish(core);
+}
+
+TEST_MAIN()
