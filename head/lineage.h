@@ -148,6 +148,14 @@ void head_lineage_check(const struct head_core *core);
  */
 bool head_rebuild_task(struct head_core *core, struct head_task *task,
                        struct head_failure *failure);
+/*
+ * Its worker could not do it, for a device that it reads from is gone. Workers of a host may know that before we do. true: it stays
+ * unfinished until we hear of it, for where it would be run again depends on that.
+ */
+bool head_rebuild_strand(struct head_core *core, struct head_task *task);
+/* The device is gone: launches of others that read its memory may find it or not. Their calls are run again. */
+void head_rebuild_readers(struct head_core *core, struct head_device *device,
+                          struct head_failure *failure);
 /* A launch that had to run to its end before its call could be run again, has. */
 void head_rebuild_task_over(struct head_core *core, struct head_task *task);
 /*

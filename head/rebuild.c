@@ -195,6 +195,65 @@ void head_rebuild_task_over(struct head_core *core, struct head_task *task)
     take_client(core, task, task->failure);
 }
 
+/* Not its own memory, that is. */
+static bool reads_from(const struct head_task *task, const struct head_device *device)
+{
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        const struct head_use *use = &task->uses[i];
+
+        if (use->buffer != NULL && !use->write && use->buffer->device != task->device &&
+            (device == NULL ? !use->buffer->device->gone : use->buffer->device == device)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool head_rebuild_strand(struct head_core *core, struct head_task *task)
+{
+    if (core->config.lineage_bytes == 0 || task->failure != NULL ||
+        !reads_from(task, NULL)) {
+        return false;
+    }
+    task->stranded = true;
+    return true;
+}
+
+void head_rebuild_readers(struct head_core *core, struct head_device *device,
+                          struct head_failure *failure)
+{
+    struct pl_vec stranded = PL_VEC_INIT(struct head_task *);
+    struct pl_list *pos, *tmp;
+
+    if (core->config.lineage_bytes == 0) {
+        return;
+    }
+    pl_list_for_each_safe(pos, tmp, &core->unfinished) {
+        struct head_task *task = pl_container_of(pos, struct head_task, order_link);
+        struct head_task **place;
+
+        if (task->device == device || !reads_from(task, device)) {
+            continue;
+        }
+        head_task_doom(core, task, failure);
+        if (task->stranded) {
+            place = pl_vec_push(&stranded);
+            PL_CHECK(place != NULL);
+            *place = task;
+            task->refs++;
+        }
+    }
+    for (size_t i = 0; i < stranded.count; i++) {
+        struct head_task *task = *(struct head_task **)pl_vec_at(&stranded, i);
+
+        if (!task->finished) {
+            head_task_finish(core, task, failure);
+        }
+        head_task_release(task);
+    }
+    pl_vec_finish(&stranded);
+}
+
 void head_tile_lose(struct head_core *core, struct head_tile *tile,
                     struct head_failure *failure)
 {

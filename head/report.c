@@ -13,10 +13,14 @@ static void worker_failed(struct head_core *core, struct head_device *device,
     if (task == NULL) {
         return; /* a repeat after a reconnect */
     }
+    if (report->status == PLASMON_ELOST && head_rebuild_strand(core, task)) {
+        return;
+    }
     head_task_describe(task, what);
-    failure = head_failure_create((plasmon_status_t)report->status, task->id,
+    failure       = head_failure_create((plasmon_status_t)report->status, task->id,
                                   task->client != NULL ? task->client->id : 0,
-                                  "%s failed: %s", what, report->text);
+                                        "%s failed: %s", what, report->text);
+    failure->loss = report->status == PLASMON_ELOST;
     head_task_finish(core, task, failure);
     head_failure_release(failure);
 }

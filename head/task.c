@@ -505,6 +505,9 @@ void head_task_finish(struct head_core *core, struct head_task *task,
 
 void head_task_ended(struct head_core *core, struct head_task *task)
 {
+    if (task->stranded) {
+        return; /* a worker that began anew counts it as over; what it was to do, it has not done */
+    }
     if (task->producers_open > 0 && task->failure == NULL && !pl_bug("head.done_early")) {
         task->ended = true;
         if (task->pair != 0) {

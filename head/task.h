@@ -38,6 +38,8 @@ struct head_task {
     bool resolved;
     bool cancelled;
     bool forced; /* cancelled by force */
+    bool
+        stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (rebuild.c) */
     uint32_t time_limit_ms;
     uint64_t request; /* READ, ALLOC: whom to answer */
     uint64_t pair;    /* OPEN, CLOSE, SEND, RECV: epoch of the pair; 0: none */

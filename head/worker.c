@@ -587,6 +587,7 @@ void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const 
 
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text)
 {
+    struct head_failure *lost;
     struct pl_list *pos, *tmp;
 
     device->gone      = true;
@@ -613,6 +614,12 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
         head_task_finish(core, task, failure);
         head_failure_release(failure);
     }
+
+    lost       = head_failure_create(PLASMON_ELOST, 0, 0, "device %u on %s is gone: %s",
+                                     device->index, device->node, text);
+    lost->loss = true;
+    head_rebuild_readers(core, device, lost);
+    head_failure_release(lost);
 
     /* And so is what lay there: tiles that have no other instance are lost. Launches of other devices may still use a buffer. */
     pl_list_for_each_safe(pos, tmp, &device->buffers) {

@@ -124,6 +124,8 @@ struct graph {
     uint32_t crash_step;   /* before it ... */
     uint32_t crash_client; /* ... this client dies */
     bool says_bye;         /* instead of releasing its refs */
+    bool no_puts;
+    bool names_none; /* no task names the device where it is to run */
     struct graph_ref refs[GRAPH_REFS_MAX];
     uint32_t ref_count;
     struct graph_step *steps; /* GRAPH_STEPS_MAX */
@@ -144,8 +146,11 @@ struct graph_profile {
     uint32_t limit_permille;        /* with time limits and cancels by force */
     uint32_t
         head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */
-    uint32_t crashes_most;   /* in one graph; 0: 3 */
-    uint32_t breaks_most;    /* 0: 4 */
+    uint32_t gone_permille;         /* a device is lost for good */
+    uint32_t host_permille;         /* of these: several, with their host */
+    bool no_puts;                   /* so that everything can be made again */
+    uint32_t crashes_most;          /* in one graph; 0: 3 */
+    uint32_t breaks_most;           /* 0: 4 */
     uint32_t check_every;
 };
 
@@ -156,7 +161,7 @@ struct graph_coverage {
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
         launches, replayed, over_limit, ended_by_force, fences, head_crashes,
-        inputs_replayed, checkpoints;
+        inputs_replayed, checkpoints, gone, rebuilt;
 };
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);
@@ -178,14 +183,17 @@ struct graph_partial {
     struct pl_box box;
     uint8_t *bytes; /* owned; dense over box */
     bool failed;
+    bool cut;
 };
 
 struct graph_array {
     bool exists;
     struct pl_shape shape;
-    uint8_t *bytes;         /* owned */
-    uint8_t *failed;        /* an element: it has no right value */
-    uint8_t *home;          /* an element: device + 1 that wrote it */
+    uint8_t *bytes;  /* owned */
+    uint8_t *failed; /* an element: it has no right value */
+    uint8_t *home;   /* an element: device + 1 that wrote it */
+    uint8_t
+        *cut; /* an element: it depends on what nobody can make again, a put or a replay */
     struct pl_vec partials; /* struct graph_partial */
     uint32_t partial_op;
     struct pl_vec held; /* uint32_t: refs that are snapshots of it */
@@ -195,6 +203,7 @@ void graph_array_init(struct graph_array *array, const struct pl_shape *shape);
 void graph_array_finish(struct graph_array *array);
 struct kernel_arg graph_array_arg(const struct graph_array *array,
                                   const struct pl_view *view, uint32_t mode);
+bool graph_array_cut(const struct graph_array *array, const struct pl_box *box);
 bool graph_array_failed(const struct graph_array *array, const struct pl_box *box);
 void graph_array_mark(const struct graph_array *array, const struct pl_box *box,
                       uint8_t *marks, uint8_t value);

@@ -125,6 +125,53 @@ static uint32_t first_losses(const struct check *check, const struct sim_answer 
     return losses;
 }
 
+/* Does it need what lies in there already? A strided OUT keeps what lies between. */
+static bool reads(const struct graph_arg *arg)
+{
+    return arg->mode == KERNEL_IN || arg->mode == KERNEL_INOUT ||
+           (arg->mode == KERNEL_OUT && !pl_view_dense(&arg->root));
+}
+
+/* Does it need, or is it, what the head cannot make again? */
+static bool cut_off(const struct check *check, const struct graph_step *step)
+{
+    if (check->sim->config.lineage_bytes < 1 << 20 || step->kind == GRAPH_PUT ||
+        step->kind == GRAPH_PUT_SHARED || step->recorded != 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        struct pl_box hull              = pl_view_hull(&step->args[i].root);
+        const struct graph_array *array = &check->arrays[step->args[i].ref];
+
+        if (reads(&step->args[i]) && array->exists && graph_array_cut(array, &hull)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A device, or a host, was lost for good. Who named a device may have named that one. */
+static bool explained_by_loss(const struct check *check, const struct graph_step *step,
+                              const struct sim_answer *answer)
+{
+    if (check->sim->gone_count == 0) {
+        return false;
+    }
+    switch (answer->status) {
+    case PLASMON_ELOST:
+    case PLASMON_ENOTREBUILDABLE:
+    case PLASMON_ECONSUMED:
+    case PLASMON_EDEPENDENCY:
+        return cut_off(check, step) || step->cancel_asked; /* which nobody starts again */
+    case PLASMON_EWORKER:
+        return cut_off(check, step) || step->cancel_asked || step->place != 0;
+    case PLASMON_EINVAL: /* a piece behind a first one that was refused */
+        return step->kind == GRAPH_PUT;
+    default:
+        return false;
+    }
+}
+
 /* Does something that is not in the program explain this failure? */
 static bool explained(const struct check *check, const struct graph_step *step,
                       const struct sim_answer *answer)
@@ -133,13 +180,16 @@ static bool explained(const struct check *check, const struct graph_step *step,
     bool scarce           = sim->config.device_bytes != 0;
     uint32_t losses       = losses_of(check, step, answer);
 
+    if (explained_by_loss(check, step, answer)) {
+        return true;
+    }
     switch (answer->status) {
     case PLASMON_ECANCELLED:
         return step->cancel_asked;
     case PLASMON_ETIMELIMIT:
         return step->time_limit_ms != 0 && step->lasts_us > step->time_limit_ms * 1000;
     case PLASMON_ECONSUMED:
-        return (losses & SIM_LOSS_CONSUMED) != 0;
+        return (losses & SIM_LOSS_CONSUMED) != 0 && cut_off(check, step);
     case PLASMON_EWORKER:
         return (losses & SIM_LOSS_BEGUN) != 0 ||
                (answer->kind == SIM_ANSWER_DATA && crashed_meanwhile(sim, answer));
@@ -149,7 +199,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_ELOST: /* a part of an array for which there was no room */
         return scarce;
     case PLASMON_EDEPENDENCY:
-        return scarce || first_losses(check, answer) != 0;
+        return scarce || (first_losses(check, answer) != 0 && cut_off(check, step)) ||
+               (first_losses(check, answer) & SIM_LOSS_BEGUN) != 0;
     default:
         return false;
     }
@@ -331,13 +382,6 @@ static void arrays_prepare(struct check *check, const struct graph_step *step)
     }
 }
 
-/* Does it need what lies in there already? A strided OUT keeps what lies between. */
-static bool reads(const struct graph_arg *arg)
-{
-    return arg->mode == KERNEL_IN || arg->mode == KERNEL_INOUT ||
-           (arg->mode == KERNEL_OUT && !pl_view_dense(&arg->root));
-}
-
 static bool has_failed_input(const struct check *check, const struct graph_step *step)
 {
     for (uint32_t i = 0; i < step->arg_count; i++) {
@@ -356,6 +400,7 @@ static void execute(struct check *check, const struct graph_step *step, uint32_t
     struct kernel_arg args[SIM_ARGS_MAX];
     struct pl_err err = {0};
     uint8_t home      = ran_on(check, step);
+    bool cut          = cut_off(check, step);
 
     for (uint32_t i = 0; i < step->arg_count; i++) {
         const struct graph_arg *arg = &step->args[i];
@@ -363,16 +408,18 @@ static void execute(struct check *check, const struct graph_step *step, uint32_t
         struct pl_box hull          = pl_view_hull(&arg->root);
 
         if (arg->mode == KERNEL_REDUCE) {
-            const struct graph_partial *partial =
+            struct graph_partial *partial =
                 graph_array_partial(array, &arg->root, arg->reduce_op);
 
-            args[i] = graph_partial_arg(array, partial, &arg->root, arg->reduce_op);
+            args[i]      = graph_partial_arg(array, partial, &arg->root, arg->reduce_op);
+            partial->cut = cut;
             continue;
         }
         args[i] = graph_array_arg(array, &arg->root, arg->mode);
         if (arg->mode != KERNEL_IN) {
             graph_array_mark(array, &hull, array->failed, 0);
             graph_array_mark(array, &hull, array->home, home);
+            graph_array_mark(array, &hull, array->cut, cut);
         }
     }
     if (kernel_run_cpu_now(kernel_by_name(step->function), args, step->arg_count,
@@ -461,6 +508,7 @@ static void check_put(struct check *check, const struct graph_step *step, uint32
     }
     graph_array_mark(array, &all, failed ? array->failed : array->home,
                      failed ? 1 : ran_on(check, step));
+    graph_array_mark(array, &all, array->cut, 1);
 }
 
 /* READ and MAP. */
@@ -484,7 +532,9 @@ static void check_data(struct check *check, const struct graph_step *step, uint3
     } else if (!failed && !explained(check, step, answer) &&
                !(step->kind == GRAPH_MAP &&
                  (answer->status == PLASMON_EAGAIN || answer->status == PLASMON_ELOST) &&
-                 check->sim->crash_count + check->sim->fence_count > 0)) {
+                 check->sim->crash_count + check->sim->fence_count +
+                         check->sim->gone_count >
+                     0)) {
         sim_fail(check->sim, "step %u should give bytes and failed: %s: %s", index,
                  pl_status_name(answer->status), answer->text);
     }
@@ -541,6 +591,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
 {
     struct check *check = sim_alloc(sizeof(*check));
     struct head_spill_counts spilled;
+    struct head_lineage_counts lineage;
 
     check->graph    = graph;
     check->sim      = sim;
@@ -555,6 +606,9 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->crashes += sim->crash_count;
     coverage->breaks += sim->break_count;
     coverage->fences += sim->fence_count;
+    coverage->gone += sim->gone_count;
+    head_core_lineage(sim->head, &lineage);
+    coverage->rebuilt += lineage.rebuilt_tasks;
     head_core_spill_count(sim->head, &spilled);
     coverage->spills += spilled.spills;
     coverage->restores += spilled.restores;

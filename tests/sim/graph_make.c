@@ -113,6 +113,15 @@ static void make_put(struct graph *graph, uint32_t client, uint32_t ndim, uint32
     if (!graph_has_room(graph)) {
         return;
     }
+    if (graph->no_puts) { /* the same value wherever it is made */
+        step               = step_add(graph, GRAPH_RUN, client);
+        step->function     = "arange";
+        step->scalar_count = 2;
+        step->scalars[0].f = (double)graph_draw(graph, 9);
+        step->scalars[1].f = (double)graph_between(graph, 1, 3);
+        graph_add_fresh(graph, step, &shape);
+        return;
+    }
     step = step_add(graph, graph_chance(graph, 250) ? GRAPH_PUT_SHARED : GRAPH_PUT, client);
     step->data = sim_alloc(pl_shape_bytes(&shape));
     random_bytes(graph, &shape, step->data);
@@ -283,9 +292,20 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->spill_full_permille = graph_chance(graph, 100) ? 100 : 0;
         scarce                      = true;
     }
+    if (profile->gone_permille > 0 && config->devices > 1 &&
+        graph_chance(graph, profile->gone_permille)) {
+        config->gone_max       = (uint32_t)graph_between(graph, 1, config->devices - 1);
+        config->gone_millionth = 4000;
+        config->second_host    = graph_chance(graph, profile->host_permille);
+        config->lineage_bytes  = graph_chance(graph, 900)   ? 1 << 24
+                                 : graph_chance(graph, 500) ? graph_between(graph, 500, 8000)
+                                                            : 0;
+        graph->no_puts         = profile->no_puts;
+        graph->names_none      = graph_chance(graph, 700);
+    }
     /* By no draw, so that other seeds make what they made before. */
     graph->replays = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
-                     config->crashes_max == 0;
+                     config->crashes_max == 0 && config->gone_max == 0;
     if (graph->replays) {
         graph->cancel_weight = 0;
     }
@@ -462,6 +482,9 @@ struct graph *graph_make(uint64_t seed, const struct graph_profile *profile)
         wanted -= graph->ref_count + 4 >= GRAPH_REFS_MAX && wanted > 0;
     }
     make_unmaps(graph, 1000);
+    for (uint32_t i = 0; graph->names_none && i < graph->step_count; i++) {
+        graph->steps[i].place = 0;
+    }
     graph->crash_step = (uint32_t)graph_draw(graph, graph->step_count);
     return graph;
 }

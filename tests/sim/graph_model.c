@@ -31,6 +31,7 @@ void graph_array_init(struct graph_array *array, const struct pl_shape *shape)
                                   .bytes    = sim_alloc(pl_shape_bytes(shape)),
                                   .failed   = sim_alloc(elements),
                                   .home     = sim_alloc(elements),
+                                  .cut      = sim_alloc(elements),
                                   .partials = PL_VEC_INIT(struct graph_partial),
                                   .held     = PL_VEC_INIT(uint32_t)};
 }
@@ -54,6 +55,7 @@ void graph_array_finish(struct graph_array *array)
     pl_free(array->bytes);
     pl_free(array->failed);
     pl_free(array->home);
+    pl_free(array->cut);
     array->exists = false;
 }
 
@@ -65,6 +67,7 @@ void graph_array_copy(struct graph_array *to, const struct graph_array *from)
     memcpy(to->bytes, from->bytes, pl_shape_bytes(&from->shape));
     memcpy(to->failed, from->failed, elements);
     memcpy(to->home, from->home, elements);
+    memcpy(to->cut, from->cut, elements);
 }
 
 static struct kernel_arg view_arg(const struct pl_view *view, const struct pl_box *frame,
@@ -124,6 +127,16 @@ static bool element_failed(void *user, uint64_t index)
 bool graph_array_failed(const struct graph_array *array, const struct pl_box *box)
 {
     return box_walk(array, box, element_failed, (void *)(uintptr_t)array);
+}
+
+static bool element_cut(void *user, uint64_t index)
+{
+    return ((const struct graph_array *)user)->cut[index] != 0;
+}
+
+bool graph_array_cut(const struct graph_array *array, const struct pl_box *box)
+{
+    return box_walk(array, box, element_cut, (void *)(uintptr_t)array);
 }
 
 struct marks {
@@ -257,9 +270,14 @@ static void fold_group(struct graph_array *array, struct graph_partial **members
     const struct pl_box box = members[0]->box;
     struct pl_view whole    = dense_view(&box);
     bool failed             = graph_array_failed(array, &box);
+    bool cut                = false;
 
     for (size_t i = 0; i < count; i++) {
         failed |= members[i]->failed;
+        cut |= members[i]->cut;
+    }
+    if (cut || graph_array_cut(array, &box)) {
+        graph_array_mark(array, &box, array->cut, 1);
     }
     if (failed) {
         graph_array_mark(array, &box, array->failed, 1);

@@ -406,7 +406,7 @@ static bool at_rest(void *user)
     uint64_t sessions = 0;
 
     for (uint32_t i = 0; i < sim->config.devices; i++) {
-        if (!sim->workers[i].connected) {
+        if (!sim->workers[i].connected && !sim->workers[i].gone) {
             return false;
         }
     }
@@ -447,6 +447,7 @@ bool graph_play(struct graph *graph, struct sim *sim)
 
     /* From here on nothing breaks any more: what is left must go. */
     sim->config.crashes_max = sim->config.breaks_max = sim->config.head_crashes_max = 0;
+    sim->config.gone_max = 0;
     if (!sim->failed) {
         sim_check(sim);
     }

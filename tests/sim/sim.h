@@ -259,6 +259,7 @@ struct sim_worker {
     uint32_t host_device;
     uint32_t device; /* the head's index; UINT32_MAX before it told */
     bool alive;
+    bool gone;     /* for good */
     uint64_t life; /* events of an earlier one are void */
     uint32_t incarnation;
     uint32_t crashes;
@@ -513,6 +514,9 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
 void sim_worker_finish(struct sim_worker *worker);
 void sim_worker_start(struct sim_worker *worker);
 void sim_worker_crash(struct sim_worker *worker, const char *why); /* and restart, later */
+void sim_worker_gone(
+    struct sim_worker *worker); /* it crashes, and nobody takes its place */
+const char *sim_worker_host(const struct sim_worker *worker);
 void sim_worker_break(struct sim_worker *worker);
 void sim_worker_wake(struct sim_worker *worker); /* completions */
 void sim_worker_doorbell(
@@ -607,6 +611,8 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length);
 void sim_head_client_lost(struct sim_client *client);
 void sim_head_worker_lost(struct sim_worker *worker);
 void sim_head_worker_down(struct sim_worker *worker, const char *why);
+/* Its store gives it up. */
+void sim_head_worker_gone(struct sim_worker *worker);
 
 /* What is to leave the head when a batch is stored. */
 struct sim_held {
@@ -690,6 +696,10 @@ struct sim_config {
     uint64_t spill_files;
     uint32_t spill_full_permille;    /* of the writes find no room */
     uint32_t pair_trouble_millionth; /* a communicator fails, an operation */
+    uint32_t gone_max;            /* devices that do not come back */
+    uint32_t gone_millionth;
+    bool
+        second_host; /* the upper half of the devices; when one of these does not come back, none does */
     bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
     uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
 };
@@ -726,6 +736,7 @@ struct sim {
         arena; /* of whoever decodes just now on the workers' and clients' side */
 
     uint32_t crash_count;
+    uint32_t gone_count;
     uint32_t break_count;
     uint32_t fence_count;
     struct pl_vec crash_times; /* uint64_t; of fences too */

@@ -76,6 +76,28 @@ static void maybe_crash_head(struct sim *sim)
     }
 }
 
+/* One device at least of the clients' host stays. */
+static void maybe_lose(struct sim *sim)
+{
+    uint32_t first = sim->config.second_host ? (sim->config.devices + 1) / 2 : 1;
+    struct sim_worker *worker;
+
+    if (sim->gone_count >= sim->config.gone_max ||
+        sim_below(sim, 1000000) >= sim->config.gone_millionth) {
+        return;
+    }
+    worker = &sim->workers[1 + sim_below(sim, sim->config.devices - 1)];
+    if (sim->config.second_host && worker->host_device >= first) {
+        sim->gone_count = sim->config.gone_max;
+        for (uint32_t i = first; i < sim->config.devices; i++) {
+            sim_worker_gone(&sim->workers[i]);
+        }
+        return;
+    }
+    sim->gone_count++;
+    sim_worker_gone(worker);
+}
+
 static void tick(struct sim *sim)
 {
     uint64_t now_ms = sim->now_ns / 1000000 + 1;
@@ -112,12 +134,15 @@ bool sim_step(struct sim *sim)
     maybe_break(sim);
     maybe_crash(sim);
     maybe_crash_head(sim);
+    maybe_lose(sim);
     if (sim->config.check_every != 0 && sim->steps % sim->config.check_every == 0) {
         head_core_check(sim->head);
     }
     if (sim->steps % SEALED_EVERY == 0) {
         for (uint32_t i = 0; i < sim->config.devices; i++) {
-            sim_memory_check_sealed(&sim->workers[i]);
+            if (!sim->workers[i].gone) {
+                sim_memory_check_sealed(&sim->workers[i]);
+            }
             sim_limits_check(&sim->workers[i]);
         }
     }
@@ -167,7 +192,9 @@ void sim_check(struct sim *sim)
 {
     head_core_check(sim->head);
     for (uint32_t i = 0; i < sim->config.devices; i++) {
-        sim_memory_check_sealed(&sim->workers[i]);
+        if (!sim->workers[i].gone) {
+            sim_memory_check_sealed(&sim->workers[i]);
+        }
     }
 }
 
@@ -288,13 +315,17 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     }
     *out_sim = sim;
     /* Devices first, so that a client finds all of them. */
-    sim->config.clients = 0;
+    sim->config.clients  = 0;
+    sim->config.gone_max = 0;
     (void)sim_run_until(sim, all_up, sim);
     sim->config.clients = config->clients;
     for (uint32_t i = 0; i < config->clients; i++) {
         sim_client_start(&sim->clients[i], sim, i);
     }
-    return sim_run_until(sim, all_up, sim) ? PLASMON_OK : PLASMON_EINTERNAL;
+    (void)sim_run_until(sim, all_up, sim);
+    sim->config.gone_max =
+        config->gone_max; /* nobody waits for those that go before they came */
+    return sim->failed ? PLASMON_EINTERNAL : PLASMON_OK;
 }
 
 void sim_destroy(struct sim *sim)

@@ -296,7 +296,7 @@ static void worker_downed(void *user, uint64_t arg, void *data)
     struct head_input input   = {
           .type    = HEAD_INPUT_WORKER_DOWN,
           .numbers = {worker->host_device, arg},
-          .strings = {head_string("simhost"), head_string("it crashed")}};
+          .strings = {head_string(sim_worker_host(worker)), head_string("it crashed")}};
     struct pl_err err;
 
     (void)data;
@@ -313,6 +313,47 @@ void sim_head_worker_down(struct sim_worker *worker, const char *why)
     (void)why;
     sim_after(worker->sim, sim_below(worker->sim, NOTICE_MAX_NS), worker_downed, worker,
               worker->incarnation, NULL);
+}
+
+/* The store writes the words of the dead worker before it tells; who waits for them goes on with what is there. */
+static void worker_released(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+    struct sim *sim           = worker->sim;
+
+    (void)arg;
+    (void)data;
+    store_timeline_release(worker->timeline);
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        sim_worker_doorbell(&sim->workers[i]);
+    }
+    sim_streams_kick(sim);
+}
+
+static void worker_given_up(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+    struct sim *sim           = worker->sim;
+    struct head_input input   = {
+          .type    = HEAD_INPUT_WORKER_DOWN,
+          .numbers = {worker->host_device, worker->incarnation, true},
+          .strings = {head_string(sim_worker_host(worker)), head_string("it is gone")}};
+    struct pl_err err;
+
+    (void)data;
+    if (!sim_head_down(sim)) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    } else { /* the store says it again */
+        sim_after(sim, NOTICE_MAX_NS, worker_given_up, worker, arg, NULL);
+    }
+}
+
+void sim_head_worker_gone(struct sim_worker *worker)
+{
+    struct sim *sim = worker->sim;
+
+    sim_after(sim, sim_below(sim, NOTICE_MAX_NS), worker_released, worker, 0, NULL);
+    sim_after(sim, sim_below(sim, NOTICE_MAX_NS), worker_given_up, worker, 0, NULL);
 }
 
 /* ------------------------------------------------------------------------------------------ life */

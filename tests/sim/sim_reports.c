@@ -193,17 +193,18 @@ void sim_worker_flush_soon(struct sim_worker *worker)
 
 void sim_worker_hello(struct sim_worker *worker)
 {
-    const struct wire_ranges *unfinished = &worker->recovered_open;
-    struct sim *sim                      = worker->sim;
-    Plasmon__V1__WorkerFrame frame       = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__WorkerHello hello       = PLASMON__V1__WORKER_HELLO__INIT;
-    size_t n                             = unfinished->items.count;
+    const struct wire_ranges *unfinished   = &worker->recovered_open;
+    struct sim *sim                        = worker->sim;
+    Plasmon__V1__WorkerFrame frame         = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
+    size_t n                               = unfinished->items.count;
+    uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
     char name[32];
 
     wire_arena_reset(&sim->arena);
     (void)snprintf(name, sizeof(name), "sim %u", worker->host_device);
-    hello.host        = "simhost";
-    hello.node        = "sim";
+    hello.host        = (char *)(uintptr_t)sim_worker_host(worker);
+    hello.node        = hello.host;
     hello.name        = name;
     hello.host_device = worker->host_device;
     hello.kind        = DEVICE_CPU;
@@ -222,6 +223,12 @@ void sim_worker_hello(struct sim_worker *worker)
     if (n > 0) {
         ranges_put(unfinished, arena_take(sim, n, sizeof(Plasmon__V1__Range)),
                    hello.unfinished);
+    }
+    if (sim->config
+            .second_host) { /* what goes between hosts takes the way of the host route */
+        hello.bulk_address     = "sim:1";
+        hello.bulk_secret.data = secret;
+        hello.bulk_secret.len  = sizeof(secret);
     }
     frame.hello = &hello;
     sim_pipe_open(&worker->to_head);

@@ -25,6 +25,15 @@ enum {
 
 static void worker_connect(void *user, uint64_t arg, void *data);
 
+const char *sim_worker_host(const struct sim_worker *worker)
+{
+    const struct sim_config *config = &worker->sim->config;
+
+    return config->second_host && worker->host_device >= (config->devices + 1) / 2
+               ? "simhost2"
+               : "simhost";
+}
+
 /* Memory that starts as zero and costs only what is touched. */
 static void *map_zero(size_t bytes)
 {
@@ -41,11 +50,19 @@ static void worker_poll(void *user, uint64_t arg, void *data);
 
 void sim_worker_advance(struct sim_worker *worker)
 {
+    bool gone = worker->sim->config.gone_max != 0 || worker->sim->gone_count != 0;
+
     sim_memory_enter(worker);
     worker_core_advance(worker->core);
     worker_core_complete(worker->core);
+    if (gone) { /* as often as the loop of a worker passes by */
+        worker_core_look_for_gone(worker->core);
+        sim_streams_kick(worker->sim);
+    }
     sim_memory_leave();
-    if (worker_core_wants_poll(worker->core) && !worker->poll_pending) {
+    if ((worker_core_wants_poll(worker->core) ||
+         (gone && !worker_core_idle(worker->core))) &&
+        !worker->poll_pending) {
         worker->poll_pending = true;
         sim_after(worker->sim, POLL_NS, worker_poll, worker, worker->life, NULL);
     }
@@ -360,13 +377,10 @@ void sim_worker_break(struct sim_worker *worker)
               worker->life, NULL);
 }
 
-void sim_worker_crash(struct sim_worker *worker, const char *why)
+static void worker_die(struct sim_worker *worker)
 {
     struct sim *sim = worker->sim;
 
-    if (!worker->alive) {
-        return;
-    }
     sim_trace(sim, "device %u crashes", worker->host_device);
     sim_streams_drop(worker, true);
     sim_pairs_crash(worker);
@@ -386,6 +400,29 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     wire_link_init(&worker->link, LINK_KEPT_BYTES);
     worker_disconnect(worker);
     worker->session = 0;
+}
+
+void sim_worker_gone(struct sim_worker *worker)
+{
+    if (worker->gone) {
+        return;
+    }
+    worker->gone = true;
+    if (worker->alive) {
+        worker_die(worker);
+    }
+    worker->life++; /* nor does one that is being started */
+    sim_head_worker_gone(worker);
+}
+
+void sim_worker_crash(struct sim_worker *worker, const char *why)
+{
+    struct sim *sim = worker->sim;
+
+    if (!worker->alive) {
+        return;
+    }
+    worker_die(worker);
     if (sim_chance(sim, 700)) {
         sim_head_worker_down(worker, why);
     } /* else the hello of the next one is faster than the store's word */

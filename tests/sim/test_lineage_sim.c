@@ -1,0 +1,113 @@
+/*
+ * Random programs on clusters that lose devices, and whole hosts, for good, at any step. Every future resolves; what is answered is what
+ * the program means; and nothing fails for a loss but what the head cannot make again: what depends on a put, on a replayed graph, or on a task
+ * that named the device that is gone. Without puts, graphs and names nothing fails at all.
+ */
+#include "tests/sim/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+enum { SEEDS_DEFAULT = 60 };
+
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+static void run_seeds(const struct graph_profile *profile)
+{
+    const char *text = getenv("PLASMON_SEEDS");
+    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
+    uint64_t first   = test_seed();
+
+    test_set_timeout(600);
+    test_expect_log();
+    pl_log_set_sink(print_errors, NULL);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        if (!graph_run(seed, profile, &sum, true)) {
+            test_fail(__FILE__, __LINE__,
+                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
+                      (unsigned long long)seed, (unsigned long long)seed);
+        }
+    }
+    printf("# %llu runs: %llu tasks done, %llu failed; %llu devices gone, %llu crashes, "
+           "%llu tasks run again\n",
+           (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
+           (unsigned long long)sum.tasks_failed, (unsigned long long)sum.gone,
+           (unsigned long long)sum.crashes, (unsigned long long)sum.rebuilt);
+    if (count >= SEEDS_DEFAULT) {
+        ASSERT_TRUE(sum.gone > 0);
+        ASSERT_TRUE(sum.rebuilt > 0);
+    }
+}
+
+TEST(what_devices_took_with_them_is_made_again)
+{
+    static const struct graph_profile profile = {.devices_min   = 2,
+                                                 .devices_max   = 4,
+                                                 .steps_min     = 20,
+                                                 .steps_max     = 70,
+                                                 .gone_permille = 1000,
+                                                 .no_puts       = true,
+                                                 .check_every   = 20};
+
+    run_seeds(&profile);
+}
+
+TEST(what_a_host_took_with_it_is_made_again)
+{
+    static const struct graph_profile profile = {.devices_min   = 2,
+                                                 .devices_max   = 4,
+                                                 .steps_min     = 20,
+                                                 .steps_max     = 70,
+                                                 .gone_permille = 1000,
+                                                 .host_permille = 1000,
+                                                 .no_puts       = true,
+                                                 .check_every   = 20};
+
+    run_seeds(&profile);
+}
+
+TEST(losses_crashes_and_broken_connections_together)
+{
+    static const struct graph_profile profile = {.devices_min           = 2,
+                                                 .devices_max           = 4,
+                                                 .steps_min             = 20,
+                                                 .steps_max             = 70,
+                                                 .gone_permille         = 900,
+                                                 .host_permille         = 400,
+                                                 .crash_permille        = 500,
+                                                 .break_permille        = 300,
+                                                 .client_crash_permille = 150,
+                                                 .check_every           = 50};
+
+    run_seeds(&profile);
+}
+
+TEST(losses_while_devices_are_full)
+{
+    static const struct graph_profile profile = {.devices_min    = 2,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 30,
+                                                 .steps_max      = 80,
+                                                 .gone_permille  = 900,
+                                                 .crash_permille = 200,
+                                                 .spill_permille = 1000,
+                                                 .check_every    = 50};
+
+    run_seeds(&profile);
+}
+
+TEST_MAIN()
