@@ -281,7 +281,6 @@ struct head_record *head_record_create(struct head_core *core, const struct head
         head_function_hold(record->defined);
     }
     pl_list_add_tail(&core->lineage.all, &record->all_link);
-    pl_list_add_tail(&core->lineage.idle, &record->link);
     core->lineage.bytes += record->bytes;
     core->lineage.records++;
     return record;
@@ -425,7 +424,8 @@ void head_lineage_bound(struct head_core *core)
 {
     struct head_lineage *lineage = &core->lineage;
 
-    while (lineage->bytes > core->config.lineage_bytes && !pl_list_empty(&lineage->idle)) {
+    while (!lineage->rebuilding && lineage->bytes > core->config.lineage_bytes &&
+           !pl_list_empty(&lineage->idle)) {
         drop(core, pl_list_first(&lineage->idle, struct head_record, link));
     }
 }

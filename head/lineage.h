@@ -101,6 +101,7 @@ struct head_lineage {
     struct pl_list idle; /* head_record.link, longest idle first */
     struct pl_vec dying; /* struct head_record *: nothing refers to them */
     bool sweeping;
+    bool rebuilding; /* nothing is dropped meanwhile */
     /* Of a loss that is being looked at; empty between any two inputs of the head. */
     struct pl_vec lost;  /* struct head_loss */
     struct pl_vec again; /* struct head_record *, held */

@@ -722,6 +722,7 @@ void head_rebuild(struct head_core *core)
     if (lineage->lost.count + lineage->again.count + lineage->waits.count == 0) {
         return;
     }
+    lineage->rebuilding = true;
     collect(&rebuild);
     pl_vec_clear(&lineage->again);
     if (rebuild.reruns.count > 1) {
@@ -748,5 +749,6 @@ void head_rebuild(struct head_core *core)
         pl_vec_pop(&lineage->waits);
         head_wait_ended(core, wait, NULL);
     }
+    lineage->rebuilding = false;
     head_lineage_bound(core);
 }
