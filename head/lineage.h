@@ -29,6 +29,7 @@ enum head_cut {
     HEAD_CUT_OFF,   /* the head keeps no lineage (--lineage-bytes 0) */
     HEAD_CUT_OLD,   /* its record was dropped for newer ones */
     HEAD_CUT_GRAPH, /* it was made inside of a recorded graph */
+    HEAD_CUT_COLLECTIVE, /* several devices made it together */
 };
 
 struct head_record_input {

@@ -232,7 +232,7 @@ plasmon_status_t head_read_locate(struct head_core *core, struct head_client *cl
             view = pl_view_whole(&hold->shape);
         }
     }
-    wait->bulk = locate->bulk;
+    wait->bulk = request->bulk;
     wait->box  = pl_view_hull(&view);
     if (wait->failure == NULL &&
         !bring_back(core, hold, &wait->box, client, &wait->failure)) {

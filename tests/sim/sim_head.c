@@ -59,7 +59,11 @@ static void op_session_ended(void *user, uint64_t session)
 
 static void op_worker_gone(void *user, uint32_t device, const char *why)
 {
-    sim_fail(user, "device %u is gone: %s", device, why);
+    const struct sim_worker *worker = sim_worker_of(user, device);
+
+    if (worker == NULL || !worker->gone) {
+        sim_fail(user, "device %u is gone: %s", device, why);
+    }
 }
 
 static void op_node_gone(void *user, const char *host, const char *why)
@@ -279,7 +283,7 @@ static void worker_noticed(void *user, uint64_t arg, void *data)
     (void)data;
     if (arg == worker->to_head.life && worker->device != UINT32_MAX &&
         !sim_head_down(sim)) {
-        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK || worker->gone);
     }
 }
 
