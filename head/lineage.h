@@ -25,10 +25,11 @@ enum {
 
 /* Why a tile has no record: in the order in which somebody is told. */
 enum head_cut {
-    HEAD_CUT_PUT,   /* no task made it: its bytes were its client's */
-    HEAD_CUT_OFF,   /* the head keeps no lineage (--lineage-bytes 0) */
-    HEAD_CUT_OLD,   /* its record was dropped for newer ones */
-    HEAD_CUT_GRAPH, /* it was made inside of a recorded graph */
+    HEAD_CUT_PUT,        /* no task made it: its bytes were its client's */
+    HEAD_CUT_OFF,        /* the head keeps no lineage (--lineage-bytes 0) */
+    HEAD_CUT_OLD,        /* its record was dropped for newer ones */
+    HEAD_CUT_GRAPH,      /* it was made inside of a recorded graph */
+    HEAD_CUT_CHECKPOINT, /* the head went on from a checkpoint, which has objects and no calls */
     HEAD_CUT_COLLECTIVE, /* several devices made it together */
 };
 

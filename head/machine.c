@@ -131,17 +131,17 @@ plasmon_status_t head_machine_core_create(struct head_machine *machine,
                                           struct head_core **out_core, struct pl_err *err)
 {
     const struct head_settings *settings = &machine->settings;
-    struct head_config config            = {.ops         = &core_ops,
-                                            .user        = machine,
-                                            .epoch       = settings->epoch,
-                                            .transfer    = settings->transfer,
-                                            .window      = settings->window,
-                                            .retries     = settings->retries,
-                                            .credit      = settings->credit,
-                                            .lease_ms    = settings->lease_ms,
-                                            .chain_bytes = settings->chain_bytes,
+    struct head_config config            = {.ops           = &core_ops,
+                                            .user          = machine,
+                                            .epoch         = settings->epoch,
+                                            .transfer      = settings->transfer,
+                                            .window        = settings->window,
+                                            .retries       = settings->retries,
+                                            .credit        = settings->credit,
+                                            .lease_ms      = settings->lease_ms,
+                                            .chain_bytes   = settings->chain_bytes,
                                             .lineage_bytes = settings->lineage_bytes,
-                                            .policy      = settings->policy};
+                                            .policy        = settings->policy};
     plasmon_status_t status              = head_core_create(&config, out_core);
 
     return status == PLASMON_OK
@@ -316,7 +316,8 @@ plasmon_status_t head_machine_begin(struct head_machine *machine,
         .type    = HEAD_INPUT_BEGIN,
         .numbers = {settings->epoch, settings->transfer, settings->window,
                     settings->retries, settings->credit, settings->lease_ms,
-                    settings->chain_bytes, settings->node_lease_ms, settings->lineage_bytes},
+                    settings->chain_bytes, settings->node_lease_ms,
+                    settings->lineage_bytes},
         .strings = {head_string(settings->policy != NULL ? settings->policy : "auto")},
     };
 

@@ -24,7 +24,12 @@
 #include "store/control.h"
 
 #define ADDRESS_WAIT_NS (UINT64_C(5) * 1000 * 1000 * 1000)
-enum { ADDRESS_MAX = 16, TOKEN_BYTES_MAX = 4096, EXIT_JOURNAL = 3, LINEAGE_BYTES_DEFAULT = 0 };
+enum {
+    ADDRESS_MAX           = 16,
+    TOKEN_BYTES_MAX       = 4096,
+    EXIT_JOURNAL          = 3,
+    LINEAGE_BYTES_DEFAULT = 0
+};
 
 struct option_text {
     const char *name;

@@ -342,6 +342,11 @@ static struct head_failure *never(const struct head_tile *tile,
                                    "%s; it was made inside of a recorded graph, which is "
                                    "not run again in parts",
                                    text);
+    case HEAD_CUT_CHECKPOINT:
+        return head_failure_create(PLASMON_ENOTREBUILDABLE, task, client,
+                                   "%s; it was made before the head's last checkpoint, "
+                                   "which has no records of calls",
+                                   text);
     case HEAD_CUT_COLLECTIVE:
         return head_failure_create(PLASMON_ENOTREBUILDABLE, task, client,
                                    "%s; it was made by a collective, which is not run "
@@ -354,19 +359,23 @@ static struct head_failure *never(const struct head_tile *tile,
     }
 }
 
-/* The unfinished launch that makes it does so for others that have its memory already. */
+/*
+ * An unfinished launch makes it, in memory that nobody can use any more. There is one launch of a call that counts: that one is given up, and who waits for it
+ * waits for the next.
+ */
 static void leave_maker(struct head_core *core, struct head_tile *tile)
 {
-    struct head_task *task = tile->record->task;
+    struct head_task *task = tile->record != NULL ? tile->record->task : NULL;
+    struct head_failure *failure;
 
-    for (size_t i = 0; tile->makers > 0 && task != NULL && i < task->outputs.count; i++) {
-        if (*(struct head_tile **)pl_vec_at(&task->outputs, i) == tile) {
-            pl_vec_remove_unordered(&task->outputs, i);
-            tile->makers--;
-            head_tile_release(core, tile);
-            return;
-        }
+    if (tile->makers == 0 || task == NULL || task->failure != NULL) {
+        return;
     }
+    failure       = head_failure_create(PLASMON_EDEPENDENCY, 0, 0,
+                                        "its result is to be made elsewhere, after a loss");
+    failure->loss = true;
+    head_task_doom(core, task, failure);
+    head_failure_release(failure);
 }
 
 static void plan(struct rebuild *rebuild, struct head_record *record)
@@ -391,13 +400,18 @@ static void need(struct rebuild *rebuild, struct head_tile *tile,
                  const struct head_failure *loss)
 {
     struct head_core *core = rebuild->core;
-    bool own               = !is_shown(tile) || shown_part_missing(tile);
     struct head_rebuilt *rebuilt;
     struct head_rebuilt **place;
+    bool own;
 
     if (tile->rebuilt != NULL || tile->failure != NULL) {
         return;
     }
+    leave_maker(core, tile);
+    if (tile->failure != NULL) {
+        return;
+    }
+    own     = !is_shown(tile) || shown_part_missing(tile);
     rebuilt = head_alloc(sizeof(*rebuilt));
     place   = pl_vec_push(&rebuild->tiles);
     PL_CHECK(place != NULL);
@@ -415,7 +429,6 @@ static void need(struct rebuild *rebuild, struct head_tile *tile,
     }
     if (own) {
         head_tile_empty(core, tile);
-        leave_maker(core, tile);
     }
     plan(rebuild, tile->record);
 }
@@ -444,21 +457,27 @@ static void close_over(struct rebuild *rebuild)
     }
 }
 
+/* Looking may find more that is lost (leave_maker): the lists grow at their ends. */
 static void collect(struct rebuild *rebuild)
 {
     struct head_lineage *lineage = &rebuild->core->lineage;
+    size_t again                 = 0;
+    size_t lost                  = 0;
 
-    for (size_t i = 0; i < lineage->again.count; i++) {
-        plan(rebuild, *(struct head_record **)pl_vec_at(&lineage->again, i));
-    }
-    for (size_t i = 0; i < lineage->lost.count; i++) {
-        const struct head_loss *loss = pl_vec_at(&lineage->lost, i);
-
-        if (is_shown(loss->tile) && shown_part_missing(loss->tile)) {
-            need(rebuild, loss->tile, loss->failure);
+    while (again < lineage->again.count || lost < lineage->lost.count) {
+        for (; again < lineage->again.count; again++) {
+            plan(rebuild, *(struct head_record **)pl_vec_at(&lineage->again, again));
         }
+        for (; lost < lineage->lost.count; lost++) {
+            const struct head_loss loss =
+                *(struct head_loss *)pl_vec_at(&lineage->lost, lost);
+
+            if (is_shown(loss.tile) && shown_part_missing(loss.tile)) {
+                need(rebuild, loss.tile, loss.failure);
+            }
+        }
+        close_over(rebuild);
     }
-    close_over(rebuild);
 }
 
 /* -------------------------------------------------------------------------------------------- run again */

@@ -146,11 +146,11 @@ struct graph_profile {
     uint32_t limit_permille;        /* with time limits and cancels by force */
     uint32_t
         head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */
-    uint32_t gone_permille;         /* a device is lost for good */
-    uint32_t host_permille;         /* of these: several, with their host */
-    bool no_puts;                   /* so that everything can be made again */
-    uint32_t crashes_most;          /* in one graph; 0: 3 */
-    uint32_t breaks_most;           /* 0: 4 */
+    uint32_t gone_permille;  /* a device is lost for good */
+    uint32_t host_permille;  /* of these: several, with their host */
+    bool no_puts;            /* so that everything can be made again */
+    uint32_t crashes_most;   /* in one graph; 0: 3 */
+    uint32_t breaks_most;    /* 0: 4 */
     uint32_t check_every;
 };
 

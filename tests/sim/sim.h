@@ -696,7 +696,7 @@ struct sim_config {
     uint64_t spill_files;
     uint32_t spill_full_permille;    /* of the writes find no room */
     uint32_t pair_trouble_millionth; /* a communicator fails, an operation */
-    uint32_t gone_max;            /* devices that do not come back */
+    uint32_t gone_max;               /* devices that do not come back */
     uint32_t gone_millionth;
     bool
         second_host; /* the upper half of the devices; when one of these does not come back, none does */
