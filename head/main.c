@@ -28,7 +28,8 @@ enum {
     ADDRESS_MAX           = 16,
     TOKEN_BYTES_MAX       = 4096,
     EXIT_JOURNAL          = 3,
-    LINEAGE_BYTES_DEFAULT = 0
+    EXIT_REPLACED         = 4,
+    LINEAGE_BYTES_DEFAULT = 0,
 };
 
 struct option_text {
@@ -451,7 +452,7 @@ static void journal_lost(void *user, const struct pl_err *err)
 {
     (void)user;
     pl_error("head", "%s", err->text);
-    _exit(EXIT_JOURNAL);
+    _exit(err->status == PLASMON_EHEADLOST ? EXIT_REPLACED : EXIT_JOURNAL);
 }
 
 static bool not_asked_to_stop(void *user)

@@ -42,6 +42,23 @@ static const struct {
     {"grpc.max_send_message_length", -1},
 };
 
+/*
+ * What the core calls this target; pl_free it. Several addresses, "10.0.0.1:4711,10.0.0.2:4711" or "[fd00::1]:4711,[fd00::2]:4711", are tried in
+ * their order until one answers, at each connection anew: a head, and the one that stands by for it.
+ */
+static char *channel_uri(const char *target)
+{
+    const char *scheme = target[0] == '[' ? "ipv6:" : "ipv4:";
+    size_t length      = strlen(target) + strlen(scheme) + 1;
+    bool several       = strchr(target, ',') != NULL && strncmp(target, "unix:", 5) != 0 &&
+                   strncmp(target, "ipv", 3) != 0;
+    char *uri = pl_alloc(length);
+
+    PL_CHECK(uri != NULL);
+    (void)snprintf(uri, length, "%s%s", several ? scheme : "", target);
+    return uri;
+}
+
 /* fd: used when there is no target. */
 static grpc_channel *channel_connect(const struct rpc_channel *channel, int fd,
                                      const struct trust_pems *pems)
@@ -63,8 +80,14 @@ static grpc_channel *channel_connect(const struct rpc_channel *channel, int fd,
         args[i].value.integer = last ? bytes_max : channel_args[i].value;
     }
 
-    core = fd < 0 ? grpc_channel_create(channel->target, credentials, &list)
-                  : grpc_channel_create_from_fd("localhost", fd, credentials, &list);
+    if (fd < 0) {
+        char *uri = channel_uri(channel->target);
+
+        core = grpc_channel_create(uri, credentials, &list);
+        pl_free(uri);
+    } else {
+        core = grpc_channel_create_from_fd("localhost", fd, credentials, &list);
+    }
     grpc_channel_credentials_release(credentials);
     return core;
 }

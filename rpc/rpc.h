@@ -135,7 +135,7 @@ const struct trust_identity *rpc_unary_identity(struct rpc_unary *call);
 
 struct rpc_channel;
 struct rpc_channel_config {
-    const char *target;       /* "unix:/path", "host:port" */
+    const char *target;       /* "unix:/path", "host:port", "1.2.3.4:port,5.6.7.8:port" */
     int fd;                   /* used when target is NULL; taken */
     const char *token;        /* NULL: none */
     size_t message_bytes_max; /* 0: 8 MiB */

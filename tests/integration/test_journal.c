@@ -5,6 +5,7 @@
  * The program adds vectors into vectors, in place, at random: a task that is lost or done twice changes a value. All is compared with a
  * model that knows the order of submission and nothing else.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -96,11 +97,36 @@ static pid_t start_redis(const char *option, const char *value)
     return pid;
 }
 
+static pid_t start_head_at(const char *at, const char *log, const char *option)
+{
+    return STARTED_DAEMON(log, "plasmon-head", "--listen", at, "--journal", journal_url,
+                          "--journal-lease", "1", "--journal-log", "1", option);
+}
+
 static pid_t start_head(const char *log, const char *option)
 {
-    return STARTED_DAEMON(log, "plasmon-head", "--listen", head_address, "--journal",
-                          journal_url, "--journal-lease", "1", "--journal-log", "1",
-                          option);
+    return start_head_at(head_address, log, option);
+}
+
+/* A port that nobody listens on; below the ones that the kernel gives out. */
+static void free_port(char out[32])
+{
+    struct sockaddr_in at = {.sin_family      = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int reuse             = 1;
+    bool free;
+
+    do {
+        uint64_t random = pl_now_ns() / 1000 * 2654435761u;
+        int fd          = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        at.sin_port = htons((uint16_t)(20000 + (random >> 8) % 10000));
+        ASSERT_TRUE(fd >= 0);
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+        free = bind(fd, (const struct sockaddr *)&at, sizeof(at)) == 0;
+        (void)close(fd);
+    } while (!free);
+    (void)snprintf(out, 32, "127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
 }
 
 static pid_t start_store(void)
@@ -289,6 +315,34 @@ TEST(a_standby_takes_over_from_a_head_that_is_killed)
         head = standby;
         wait_log(log, "goes on from its journal");
     }
+    program_end(&program);
+}
+
+TEST(a_head_that_was_stopped_and_replaced_is_not_believed_and_ends)
+{
+    struct program program;
+    char first[32], second[32];
+    pid_t stopped;
+
+    begin();
+    free_port(first);
+    do {
+        free_port(second);
+    } while (strcmp(first, second) == 0);
+    (void)snprintf(head_address, sizeof(head_address), "%s,%s", first, second);
+    (void)start_redis(NULL, NULL);
+    stopped = start_head_at(first, "head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    program_steps(&program, 300);
+    ASSERT_EQ(kill(stopped, SIGSTOP), 0);
+    (void)start_head_at(second, "next.log", NULL); /* takes the journal over at once */
+    wait_log("next.log", "goes on from its journal");
+    program_steps(&program, 100);
+    ASSERT_EQ(kill(stopped, SIGCONT), 0);
+    ASSERT_EQ(started_wait(stopped), 4);
+    wait_log("head.log", "another head goes on with the journal");
+    program_steps(&program, 300);
     program_end(&program);
 }
 

@@ -1,0 +1,325 @@
+/* Records of a journal and checkpoints: there and back, and bytes that are neither. */
+#include <stdio.h>
+#include <string.h>
+
+#include "head/checkpoint.h"
+#include "head/machine.h"
+#include "tests/harness/test.h"
+
+/* ------------------------------------------------------------------------------------------------ a machine alone */
+
+static void drop_client(void *user, uint64_t session, const uint8_t *bytes, size_t length)
+{
+    (void)user;
+    (void)session;
+    (void)bytes;
+    (void)length;
+}
+
+static void drop_worker(void *user, uint32_t device, const uint8_t *bytes, size_t length)
+{
+    (void)user;
+    (void)device;
+    (void)bytes;
+    (void)length;
+}
+
+static void drop_fence(void *user, const char *host, uint32_t host_device,
+                       uint32_t incarnation)
+{
+    (void)user;
+    (void)host;
+    (void)host_device;
+    (void)incarnation;
+}
+
+static void drop_session(void *user, uint64_t session)
+{
+    (void)user;
+    (void)session;
+}
+
+static void drop_device(void *user, uint32_t device, const char *why)
+{
+    (void)user;
+    (void)device;
+    (void)why;
+}
+
+static void drop_host(void *user, const char *host, const char *why)
+{
+    (void)user;
+    (void)host;
+    (void)why;
+}
+
+static uint64_t count_up(void *user)
+{
+    static uint64_t last;
+
+    (void)user;
+    return ++last;
+}
+
+static const struct head_machine_ops ops = {.client_send   = drop_client,
+                                            .worker_send   = drop_worker,
+                                            .fence         = drop_fence,
+                                            .session_ended = drop_session,
+                                            .worker_gone   = drop_device,
+                                            .node_gone     = drop_host,
+                                            .random64      = count_up};
+
+static struct head_machine *machine_create(void)
+{
+    struct head_machine_config config = {
+        .ops = &ops, .record = true, .digest = true, .kept_bytes_max = 1 << 20};
+    struct head_machine *machine;
+
+    ASSERT_OK(head_machine_create(&config, &machine));
+    return machine;
+}
+
+static struct head_machine *machine_begin(void)
+{
+    struct head_settings settings = {.epoch = 77, .node_lease_ms = 10000, .policy = "auto"};
+    struct head_machine *machine  = machine_create();
+    struct pl_err err;
+
+    ASSERT_OK(head_machine_begin(machine, &settings, &err));
+    head_machine_tick(machine, 5);
+    return machine;
+}
+
+static uint64_t open_client(struct head_machine *machine, const char *label)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__Hello hello       = PLASMON__V1__HELLO__INIT;
+    uint8_t bytes[512];
+    struct head_input input = {.type = HEAD_INPUT_CLIENT_OPEN};
+    struct head_outcome outcome;
+    struct pl_err err = {0};
+
+    header.protocol    = WIRE_PROTOCOL;
+    hello.protocol_min = hello.protocol_max = WIRE_PROTOCOL;
+    hello.label                             = (char *)(uintptr_t)label;
+    hello.host                              = (char *)(uintptr_t) "somewhere";
+    frame.header                            = &header;
+    frame.hello                             = &hello;
+    input.strings[0].bytes                  = bytes;
+    input.strings[0].length = plasmon__v1__client_frame__pack(&frame, bytes);
+    if (head_machine_input(machine, &input, &outcome, &err) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s", err.text);
+    }
+    return outcome.session;
+}
+
+/* ------------------------------------------------------------------------------------------------ records */
+
+TEST(a_record_of_each_type_is_read_as_it_was_written)
+{
+    struct head_bytes batch = {0};
+    struct head_input_reader reader;
+    struct pl_err err = {0};
+
+    head_blob_begin(&batch);
+    for (uint32_t type = 1; type < HEAD_INPUT_TYPES; type++) {
+        struct head_input input = {.type = (enum head_input_type)type};
+
+        for (uint32_t i = 0; i < HEAD_INPUT_NUMBERS_MAX; i++) {
+            input.numbers[i] = i % 2 != 0 ? UINT64_MAX - type : type + i;
+        }
+        input.strings[0] = head_string("one");
+        input.strings[1] = head_string("");
+        head_input_append(&batch, &input);
+    }
+    head_blob_end(&batch, HEAD_BLOB_BATCH);
+    ASSERT_OK(head_blob_open(batch.data, batch.length, HEAD_BLOB_BATCH, &reader, &err));
+    for (uint32_t type = 1; type < HEAD_INPUT_TYPES; type++) {
+        struct head_bytes again = {0};
+        struct head_input input;
+        const uint8_t *at = reader.at;
+
+        ASSERT_OK(head_input_next(&reader, &input, &err));
+        ASSERT_EQ(input.type, type);
+        head_input_append(&again, &input);
+        ASSERT_EQ(again.length, reader.at - at);
+        ASSERT_TRUE(memcmp(again.data, at, again.length) == 0);
+        pl_free(again.data);
+    }
+    ASSERT_TRUE(head_input_end(&reader));
+    pl_free(batch.data);
+}
+
+TEST(the_check_sum_is_crc_32c)
+{
+    ASSERT_EQ(head_crc32c(0, (const uint8_t *)"123456789", 9), 0xe3069283u);
+    ASSERT_EQ(head_crc32c(0, (const uint8_t *)"", 0), 0);
+}
+
+TEST(a_batch_with_any_byte_changed_or_cut_is_refused)
+{
+    struct head_machine *machine = machine_begin();
+    const uint8_t *bytes;
+    uint8_t copy[1024];
+    size_t length;
+    struct head_input_reader reader;
+    struct pl_err err = {0};
+
+    (void)open_client(machine, "one");
+    ASSERT_TRUE(head_machine_batch_take(machine, &bytes, &length));
+    ASSERT_TRUE(length < sizeof(copy));
+    for (size_t i = 0; i < length; i++) {
+        memcpy(copy, bytes, length);
+        copy[i] ^= 0x10;
+        ASSERT_TRUE(head_blob_open(copy, length, HEAD_BLOB_BATCH, &reader, &err) !=
+                    PLASMON_OK);
+        ASSERT_TRUE(head_blob_open(bytes, i, HEAD_BLOB_BATCH, &reader, &err) != PLASMON_OK);
+    }
+    memcpy(copy, bytes, length);
+    copy[2] = 99;
+    ASSERT_EQ(head_blob_open(copy, length, HEAD_BLOB_BATCH, &reader, &err),
+              PLASMON_EVERSION);
+    head_machine_destroy(machine);
+}
+
+/* Rubbish with a right check sum: refused with a text, or taken; never more than that. */
+TEST(records_with_any_byte_changed_are_taken_or_refused)
+{
+    struct head_machine *machine = machine_begin();
+    struct head_bytes changed    = {0};
+    const uint8_t *bytes;
+    size_t length;
+
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    (void)open_client(machine, "one");
+    ASSERT_TRUE(head_machine_batch_take(machine, &bytes, &length));
+    for (size_t i = 12; i < length; i++) {
+        for (uint32_t bit = 0; bit < 8; bit++) {
+            struct head_machine *other = machine_create();
+            struct pl_err err          = {0};
+
+            head_blob_begin(&changed);
+            head_bytes_append(&changed, bytes + 12, length - 12);
+            changed.data[i] ^= (uint8_t)(1u << bit);
+            head_blob_end(&changed, HEAD_BLOB_BATCH);
+            if (head_machine_replay(other, changed.data, changed.length, &err) !=
+                PLASMON_OK) {
+                ASSERT_TRUE(err.text[0] != '\0');
+            }
+            head_machine_destroy(other);
+        }
+    }
+    pl_free(changed.data);
+    head_machine_destroy(machine);
+}
+
+TEST(a_machine_made_from_the_records_is_the_same)
+{
+    struct head_machine *machine = machine_begin();
+    struct head_machine *other   = machine_create();
+    struct pl_err err            = {0};
+    const uint8_t *bytes;
+    size_t length;
+    uint64_t session = open_client(machine, "one");
+
+    (void)open_client(machine, "two");
+    head_machine_flush(machine);
+    ASSERT_TRUE(head_machine_batch_take(machine, &bytes, &length));
+    ASSERT_OK(head_machine_replay(other, bytes, length, &err));
+    ASSERT_EQ(head_machine_digest(machine), head_machine_digest(other));
+    ASSERT_TRUE(head_machine_client_known(other, session));
+    ASSERT_TRUE(!head_machine_batch_take(machine, &bytes, &length)); /* taken once */
+    head_machine_destroy(machine);
+    head_machine_destroy(other);
+}
+
+/* ------------------------------------------------------------------------------------------------ checkpoints */
+
+static const uint8_t *checkpoint(struct head_machine *machine, size_t *out_length)
+{
+    const char *why = NULL;
+    const uint8_t *bytes;
+
+    head_machine_flush(machine);
+    (void)head_machine_batch_take(machine, &bytes, out_length);
+    bytes = head_machine_checkpoint(machine, out_length, &why);
+    if (bytes == NULL) {
+        test_fail(__FILE__, __LINE__, "%s", why);
+    }
+    return bytes;
+}
+
+TEST(a_checkpoint_stands_for_all_that_was_before_it)
+{
+    struct head_machine *machine = machine_begin();
+    struct head_machine *other   = machine_create();
+    struct pl_err err            = {0};
+    uint64_t session             = open_client(machine, "one");
+    const uint8_t *bytes;
+    size_t length;
+
+    bytes = checkpoint(machine, &length);
+    ASSERT_OK(head_machine_load(other, bytes, length, &err));
+    ASSERT_EQ(head_machine_digest(machine), head_machine_digest(other));
+    ASSERT_TRUE(head_machine_client_known(other, session));
+    ASSERT_EQ(head_machine_epoch(other), 77);
+
+    (void)open_client(machine, "two"); /* and what comes after it is the same on both */
+    ASSERT_TRUE(head_machine_batch_take(machine, &bytes, &length));
+    ASSERT_OK(head_machine_replay(other, bytes, length, &err));
+    ASSERT_EQ(head_machine_digest(machine), head_machine_digest(other));
+    head_machine_destroy(machine);
+    head_machine_destroy(other);
+}
+
+TEST(a_checkpoint_with_any_byte_changed_is_taken_or_refused)
+{
+    struct head_machine *machine = machine_begin();
+    struct head_bytes changed    = {0};
+    struct head_bytes saved      = {0};
+    const uint8_t *bytes;
+    size_t length;
+    unsigned refused = 0;
+
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    (void)open_client(machine, "one");
+    bytes = checkpoint(machine, &length);
+    head_bytes_append(&saved, bytes, length);
+    for (size_t i = 12; i < length; i++) {
+        for (uint32_t bit = 0; bit < 8; bit++) {
+            struct head_machine *other = machine_create();
+            struct pl_err err          = {0};
+
+            head_blob_begin(&changed);
+            head_bytes_append(&changed, saved.data + 12, length - 12);
+            changed.data[i] ^= (uint8_t)(1u << bit);
+            head_blob_end(&changed, HEAD_BLOB_CHECKPOINT);
+            if (head_machine_load(other, changed.data, changed.length, &err) !=
+                PLASMON_OK) {
+                ASSERT_TRUE(err.text[0] != '\0');
+                refused++;
+            }
+            head_machine_destroy(other);
+        }
+    }
+    for (size_t cut = 12; cut < length; cut++) {
+        struct head_machine *other = machine_create();
+        struct pl_err err          = {0};
+
+        head_blob_begin(&changed);
+        head_bytes_append(&changed, saved.data + 12, cut - 12);
+        head_blob_end(&changed, HEAD_BLOB_CHECKPOINT);
+        ASSERT_TRUE(head_machine_load(other, changed.data, changed.length, &err) !=
+                    PLASMON_OK);
+        head_machine_destroy(other);
+    }
+    ASSERT_TRUE(refused > 0);
+    pl_free(changed.data);
+    pl_free(saved.data);
+    head_machine_destroy(machine);
+}
+
+TEST_MAIN()
