@@ -225,8 +225,8 @@ TEST(pairs_of_workers_that_die_with_little_memory_hang_nobody)
 }
 
 /*
- * Programs that found something about pairs. 189: a half waited for another of its pair, which lay behind another pair's on its lane; found with
- * transfer.stage_whole. 57: a receive without memory waited for its send to be over.
+ * Programs that found something about pairs. 189: a half waited for another of its pair, which lay behind another pair's on its lane
+ * (test_pairs_sim.c has that on purpose). 57: a receive without memory waited for its send to be over.
  */
 TEST(programs_that_hung_by_pairs_end)
 {

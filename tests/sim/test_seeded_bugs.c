@@ -45,16 +45,6 @@ static const struct graph_profile scarce = {.devices_min     = 1,
                                             .scarce_permille = 700,
                                             .check_every     = 200};
 
-/* All transfers by pairs, which break, of workers that die. */
-static const struct graph_profile by_pairs = {.devices_min    = 3,
-                                              .devices_max    = 4,
-                                              .steps_min      = 60,
-                                              .steps_max      = 200,
-                                              .pairs_permille = 1000,
-                                              .crash_permille = 800,
-                                              .crashes_most   = 8,
-                                              .check_every    = 200};
-
 /* What does not fit goes to host memory and files. */
 static const struct graph_profile spilling = {.devices_min    = 1,
                                               .devices_max    = 3,
@@ -64,8 +54,7 @@ static const struct graph_profile spilling = {.devices_min    = 1,
                                               .check_every    = 50};
 
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
-static void hunt(const char *bug, const struct graph_profile *programs, uint64_t first,
-                 uint64_t graphs)
+static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
 
@@ -74,7 +63,7 @@ static void hunt(const char *bug, const struct graph_profile *programs, uint64_t
                        NULL) == 0);
     pl_log_set_sink(NULL, NULL);
     pl_bug_arm(bug);
-    for (uint64_t seed = first; seed < first + graphs; seed++) {
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + graphs; seed++) {
         if (!graph_run(seed, programs, coverage, false)) {
             printf("# %s: found by seed %llu\n", bug, (unsigned long long)seed);
             (void)fflush(stdout);
@@ -84,8 +73,8 @@ static void hunt(const char *bug, const struct graph_profile *programs, uint64_t
     _exit(NOT_FOUND);
 }
 
-static void assert_found_from(const char *bug, const struct graph_profile *programs,
-                              uint64_t first, uint64_t graphs)
+static void assert_found(const char *bug, const struct graph_profile *programs,
+                         uint64_t graphs)
 {
     int status = 0;
     pid_t child;
@@ -98,7 +87,7 @@ static void assert_found_from(const char *bug, const struct graph_profile *progr
     child = fork();
     ASSERT_TRUE(child >= 0);
     if (child == 0) {
-        hunt(bug, programs, first, graphs);
+        hunt(bug, programs, graphs);
     }
     ASSERT_TRUE(waitpid(child, &status, 0) == child);
     if (WIFSIGNALED(status)) {
@@ -111,12 +100,6 @@ static void assert_found_from(const char *bug, const struct graph_profile *progr
         test_fail(__FILE__, __LINE__, "%d random programs did not notice %s", GRAPHS_MAX,
                   bug);
     }
-}
-
-static void assert_found(const char *bug, const struct graph_profile *programs,
-                         uint64_t graphs)
-{
-    assert_found_from(bug, programs, FIRST_SEED, graphs);
 }
 
 #define FINDS(name, bug)                         \
@@ -174,12 +157,6 @@ TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_word)
 TEST(random_programs_notice_memory_that_another_device_still_reads)
 {
     assert_found("head.retire_foreign", &scarce, 4 * GRAPHS_MAX);
-}
-
-/* One in some two hundred does: it takes a death while three transfers of two pairs are on one lane. */
-TEST(random_programs_notice_halves_that_wait_for_all_of_their_pair)
-{
-    assert_found_from("transfer.stage_whole", &by_pairs, 180, GRAPHS_MAX);
 }
 
 TEST(random_programs_notice_a_buffer_that_goes_before_its_spill_is_done)
