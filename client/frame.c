@@ -50,6 +50,8 @@ enum {
     TAG_TASK_BUFFER     = 23 << 3 | 1, /* two bytes */
     TAG_TASK_OFFSET     = 24 << 3 | 0, /* two bytes */
     TAG_TASK_COLLECTIVE = 25 << 3 | 2, /* two bytes */
+    TAG_TASK_REPLICA    = 26 << 3 | 0, /* two bytes */
+    TAG_TASK_AGAIN      = 27 << 3 | 0, /* two bytes */
     TAG_COLLECTIVE_KIND = 1 << 3 | 0,
     TAG_COLLECTIVE_OP   = 2 << 3 | 0,
     TAG_COLLECTIVE_AT   = 3 << 3 | 2,
@@ -70,7 +72,7 @@ enum {
 #define SHAPE_BYTES_MAX (2 + VARINT_MAX + 3 + PL_DIM_MAX * VARINT_MAX)
 #define ARG_BYTES_MAX \
     (128 + (3 + WIRE_INDEX_DIM_MAX) * PL_DIM_MAX * VARINT_MAX + SHAPE_BYTES_MAX)
-#define TASK_BYTES_MAX       192
+#define TASK_BYTES_MAX       208
 #define BIND_BYTES_MAX       (4 + 3 * VARINT_MAX)
 #define SET_BYTES_MAX        (4 + 3 * VARINT_MAX + 8)
 #define INDEX_BYTES_MAX      (64 + WIRE_INDEX_DIM_MAX * VARINT_MAX)
@@ -361,6 +363,8 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
     at = put_number(at, TAG_TASK_RETRIES, task->retries);
     at = put_number(at, TAG_TASK_DONATABLE, task->donatable);
     at = put_number(at, TAG_TASK_TIME_LIMIT, task->time_limit_ms);
+    at = put_number(at, TAG_TASK_REPLICA, task->replica);
+    at = put_number(at, TAG_TASK_AGAIN, task->function_retries);
     /* Zigzag, as sint32 is encoded. */
     at = put_number(at, TAG_TASK_PRIORITY,
                     (uint32_t)task->priority << 1 ^ (task->priority < 0 ? UINT32_MAX : 0));

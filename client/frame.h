@@ -104,6 +104,8 @@ struct frame_task {
     uint32_t place;
     uint32_t retries;
     bool donatable;
+    bool replica;
+    uint32_t function_retries;
     uint32_t time_limit_ms; /* 0: none */
     uint64_t submit_ns;     /* 0: nobody wants to know */
     int32_t priority;

@@ -89,6 +89,7 @@ static plasmon_status_t put_send_locked(const struct put *put, struct host_buffe
         .label       = put->options.label,
         .place       = (uint32_t)(put->options.device + 1),
         .donatable   = put->options.donatable != 0,
+        .replica     = put->options.replica != 0,
         .submit_ns   = client->trace.on ? pl_realtime_ns() : 0,
     };
     struct task *task = task_create(&client->refs, wire.id, "put", put->options.label);

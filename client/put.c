@@ -112,6 +112,7 @@ static plasmon_status_t put_piece_locked(const struct put *put, struct root *roo
         .label      = put->options.label,
         .place      = (uint32_t)(put->options.device + 1),
         .donatable  = put->options.donatable != 0,
+        .replica    = put->options.replica != 0,
     };
     struct task *task = task_create(&client->refs, wire.id, "put", put->options.label);
     plasmon_status_t status;
@@ -231,6 +232,7 @@ static plasmon_status_t open_locked(const struct put *put, uint64_t ref_id,
         open.shape        = &shape;
         open.place        = (uint32_t)(put->options.device + 1);
         open.donatable    = put->options.donatable != 0;
+        open.replica      = put->options.replica != 0;
         open.bulk         = put->bulk;
         open.label        = (char *)(put->options.label != NULL ? put->options.label : "");
         fields.n_put_open = 1;

@@ -149,19 +149,20 @@ plasmon_status_t submit_frame(struct submit *submit, struct frame_task *out_task
     struct pl_vec *wire             = &submit->client->scratch->wire;
     struct frame_arg *args          = NULL;
     struct frame_task task          = {
-                 .id            = submit->id,
-                 .kind          = PLASMON__V1__TASK_KIND__TASK_RUN,
-                 .function      = submit->function_id,
-                 .arg_count     = call->arg_count,
-                 .scalars       = &submit->scalars[0].bits,
-                 .scalar_count  = call->scalar_count,
-                 .label         = call->label,
-                 .place         = (uint32_t)(call->device + 1),
-                 .retries       = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
-                 .time_limit_ms = call->time_limit_ms,
-                 .priority      = call->priority,
-                 .submit_ns     = submit->client->trace.on ? pl_realtime_ns() : 0,
-                 .launch_shape  = submit->shaped ? submit->launch_shape : NULL,
+                 .id               = submit->id,
+                 .kind             = PLASMON__V1__TASK_KIND__TASK_RUN,
+                 .function         = submit->function_id,
+                 .arg_count        = call->arg_count,
+                 .scalars          = &submit->scalars[0].bits,
+                 .scalar_count     = call->scalar_count,
+                 .label            = call->label,
+                 .place            = (uint32_t)(call->device + 1),
+                 .retries          = call->retries < 0 ? 0 : (uint32_t)call->retries + 1,
+                 .time_limit_ms    = call->time_limit_ms,
+                 .priority         = call->priority,
+                 .function_retries = call->function_retries,
+                 .submit_ns        = submit->client->trace.on ? pl_realtime_ns() : 0,
+                 .launch_shape     = submit->shaped ? submit->launch_shape : NULL,
     };
 
     pl_vec_clear(wire);

@@ -115,6 +115,8 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
 struct head_array *head_read_compact(struct head_core *core, struct head_array *array,
                                      const struct pl_view *view, uint32_t place,
                                      struct head_failure **out_failure);
+/* The second copy that its client asked for, when the launch is under way that brings the last bytes. */
+void head_put_replicate(struct head_core *core, struct head_array *array);
 plasmon_status_t head_put(struct head_core *core, struct head_client *client,
                           const Plasmon__V1__Task *task, struct pl_err *err);
 plasmon_status_t head_put_open(struct head_core *core, struct head_client *client,

@@ -72,6 +72,8 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     launch.operand_count = 1;
     head_task_makes(core, head_task_start(core, &launch), tile);
     head_tile_release(core, tile);
+    array->put_replica = task->put_replica;
+    head_put_replicate(core, array);
     return PLASMON_OK;
 }
 

@@ -242,18 +242,19 @@ struct head_record *head_record_create(struct head_core *core, const struct head
     if (core->config.lineage_bytes == 0) {
         return NULL;
     }
-    sizes                 = measure(run);
-    record                = block_create(run, &sizes);
-    record->serial        = ++core->lineage.serial_last;
-    record->refs          = 1;
-    record->kind          = kind;
-    record->function      = run->function;
-    record->defined       = run->defined;
-    record->place         = run->place;
-    record->retries       = run->retries;
-    record->time_limit_ms = run->time_limit_ms;
-    record->priority      = run->priority;
-    record->arg_count     = (uint32_t)run->arg_count;
+    sizes                    = measure(run);
+    record                   = block_create(run, &sizes);
+    record->serial           = ++core->lineage.serial_last;
+    record->refs             = 1;
+    record->kind             = kind;
+    record->function         = run->function;
+    record->defined          = run->defined;
+    record->place            = run->place;
+    record->retries          = run->retries;
+    record->function_retries = run->function_retries;
+    record->time_limit_ms    = run->time_limit_ms;
+    record->priority         = run->priority;
+    record->arg_count        = (uint32_t)run->arg_count;
     pl_list_init(&record->link);
     pl_list_init(&record->all_link);
     for (size_t i = 0; i < run->arg_count; i++) {

@@ -69,6 +69,7 @@ struct head_record {
     struct head_function *defined; /* held */
     uint32_t place;
     uint32_t retries;
+    uint32_t function_retries; /* left: so often again when the function itself fails */
     uint32_t time_limit_ms;
     int32_t priority;
     uint64_t cost_bytes;  /* of its arguments */

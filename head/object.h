@@ -111,6 +111,7 @@ struct head_array {
     struct pl_vec partials; /* struct head_partial */
     uint32_t partial_op;
     uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
+    bool put_replica;    /* then: a second copy is to be made of it */
     bool mapped; /* a client looks at its buffers: nothing in them is written in place */
 };
 

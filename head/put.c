@@ -4,6 +4,8 @@
  */
 #include "head/wait.h"
 
+#include <string.h>
+
 plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
                                 uint64_t ref, const struct pl_shape *shape, uint32_t place,
                                 const char *host, bool donatable,
@@ -50,6 +52,61 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
     *out_tile   = tile;
     *out_array  = array;
     return PLASMON_OK;
+}
+
+/* Where it is out of danger: on another host than the first copy, else on another device; where the most room is. */
+static struct head_device *second_home(struct head_core *core,
+                                       const struct head_buffer *first)
+{
+    struct head_device *best = NULL;
+    uint64_t best_room       = 0;
+    bool best_away           = false;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+        uint64_t room =
+            device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_planned);
+        bool away = strcmp(device->host, first->device->host) != 0;
+
+        if (device == first->device || device->gone || !device->joined ||
+            device->draining || room < first->bytes ||
+            !head_move_possible(first->device, device)) {
+            continue;
+        }
+        if (best == NULL || away > best_away || (away == best_away && room > best_room)) {
+            best      = device;
+            best_room = room;
+            best_away = away;
+        }
+    }
+    return best;
+}
+
+/* A copy like any other, but neither of the two is dropped for want of memory: the other may be lost. */
+void head_put_replicate(struct head_core *core, struct head_array *array)
+{
+    struct head_failure *failure = NULL;
+    const struct head_tile *tile =
+        pl_list_first(&array->fragments, struct head_fragment, array_link)->tile;
+    struct head_device *device;
+    struct head_buffer *copy;
+
+    if (!array->put_replica || pl_list_empty(&tile->instances)) {
+        return;
+    }
+    device = second_home(
+        core, pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer);
+    copy = device == NULL
+               ? NULL
+               : head_move_read(core, array, &array->extent, device, false, &failure);
+    if (copy == NULL) {
+        pl_warn("head", "a put asked for a second copy, and has one only: %s",
+                failure != NULL ? failure->text : "no other device has room for it");
+        head_failure_release(failure);
+        return;
+    }
+    copy->replica = false;
+    head_buffer_release(core, copy);
 }
 
 static plasmon_status_t put_more(struct head_core *core, struct head_client *client,
@@ -136,6 +193,7 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
         return status;
     }
     array->put_offset    = end == total ? UINT64_MAX : end;
+    array->put_replica   = task->put_replica;
     operand              = head_operand_whole(buffer, task->put_offset == 0, true);
     launch.device        = buffer->device;
     launch.client        = client;
@@ -150,6 +208,9 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
     started              = head_task_start(core, &launch);
     head_task_makes(core, started, tile);
     head_tile_release(core, tile);
+    if (end == total) {
+        head_put_replicate(core, array);
+    }
     return PLASMON_OK;
 }
 
@@ -180,6 +241,7 @@ plasmon_status_t head_put_open(struct head_core *core, struct head_client *clien
         return PLASMON_OK;
     }
     array->put_offset     = 0;
+    array->put_replica    = open->replica;
     operand               = head_operand_whole(buffer, true, true);
     operand.client_writes = true;
     launch.device         = buffer->device;
@@ -242,5 +304,6 @@ plasmon_status_t head_put_seal(struct head_core *core, struct head_client *clien
     launch.operand_count = 1;
     launch.retries_max   = 250;
     head_task_makes(core, head_task_start(core, &launch), tile);
+    head_put_replicate(core, ref->array);
     return PLASMON_OK;
 }

@@ -3,6 +3,17 @@
 
 #include <string.h>
 
+/* Its client asked that it be run again then (lineage.h). */
+static bool may_fail_again(struct head_task *task)
+{
+    if (task->failure != NULL || task->record == NULL ||
+        task->record->function_retries == 0) {
+        return false;
+    }
+    task->record->function_retries--;
+    return true;
+}
+
 static void worker_failed(struct head_core *core, struct head_device *device,
                           const Plasmon__V1__LaunchFailure *report)
 {
@@ -20,7 +31,8 @@ static void worker_failed(struct head_core *core, struct head_device *device,
     failure       = head_failure_create((plasmon_status_t)report->status, task->id,
                                   task->client != NULL ? task->client->id : 0,
                                         "%s failed: %s", what, report->text);
-    failure->loss = report->status == PLASMON_ELOST;
+    failure->loss = report->status == PLASMON_ELOST ||
+                    (report->status == PLASMON_EFUNCTION && may_fail_again(task));
     head_task_finish(core, task, failure);
     head_failure_release(failure);
 }

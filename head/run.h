@@ -41,6 +41,7 @@ struct head_run {
     size_t scalar_count;
     uint32_t place; /* device index + 1; 0: anywhere */
     uint32_t retries;
+    uint32_t function_retries;          /* left */
     struct head_group *group;           /* it is a part of this */
     const struct head_segment *segment; /* not a function but these nodes */
     Plasmon__V1__GraphScalar *const *set;

@@ -127,19 +127,20 @@ struct head_run head_run_of_task(struct head_core *core, struct head_client *cli
                                  const Plasmon__V1__Task *task)
 {
     struct head_run run = {
-        .client        = client,
-        .id            = task->id,
-        .function      = task->function,
-        .label         = task->label,
-        .scalars       = task->scalars,
-        .scalar_count  = task->n_scalars,
-        .place         = task->place,
-        .retries       = task->retries == 0 ? core->config.retries : task->retries - 1,
-        .time_limit_ms = task->time_limit_ms,
-        .priority      = task->priority,
-        .submit_ns     = task->submit_ns != 0 ? task->submit_ns
-                         : core->tracing != 0 ? core->trace_ns
-                                              : 0,
+        .client           = client,
+        .id               = task->id,
+        .function         = task->function,
+        .label            = task->label,
+        .scalars          = task->scalars,
+        .scalar_count     = task->n_scalars,
+        .place            = task->place,
+        .retries          = task->retries == 0 ? core->config.retries : task->retries - 1,
+        .time_limit_ms    = task->time_limit_ms,
+        .function_retries = task->function_retries,
+        .priority         = task->priority,
+        .submit_ns        = task->submit_ns != 0 ? task->submit_ns
+                            : core->tracing != 0 ? core->trace_ns
+                                                 : 0,
     };
 
     if (wire_function_defined(task->function)) {

@@ -192,10 +192,11 @@ struct plasmon_put_options {
     int device; /* PLASMON_ANYWHERE - or index: note that 0 is device 0, so start from PLASMON_PUT_INIT */
     int donatable; /* an INOUT may overwrite it in place; default: it is copied first */
     const char *label;
+    int replica; /* keeps a second copy, on another host if there is one: what is put cannot be made again; see docs/lineage.md */
 };
-#define PLASMON_PUT_INIT                                           \
-    {                                                              \
-        sizeof(struct plasmon_put_options), PLASMON_ANYWHERE, 0, 0 \
+#define PLASMON_PUT_INIT                                              \
+    {                                                                 \
+        sizeof(struct plasmon_put_options), PLASMON_ANYWHERE, 0, 0, 0 \
     }
 
 /**
@@ -373,11 +374,13 @@ struct plasmon_call {
     uint32_t
         time_limit_ms; /* from when it begins on the device: then it is ended and fails with ETIMELIMIT; 0: none */
     int priority; /* 1 before others, -1 after them, where that changes no result; see docs/ordering.md */
+    uint32_t
+        function_retries; /* so often again when the function itself reports an error; needs lineage (docs/lineage.md) */
 };
 #define PLASMON_CALL_INIT                                                                 \
     {                                                                                     \
         sizeof(struct plasmon_call), 0, 0, 0, 0, 0, 0, PLASMON_ANYWHERE, -1, {0}, {0}, 0, \
-            0, 0                                                                          \
+            0, 0, 0                                                                       \
     }
 
 /**

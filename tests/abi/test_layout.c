@@ -35,10 +35,11 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_options, spill_memory, 144);
     EXPECT_AT(plasmon_options, spill_dirs, 152);
 
-    ASSERT_EQ(sizeof(struct plasmon_put_options), 24);
+    ASSERT_EQ(sizeof(struct plasmon_put_options), 32);
     EXPECT_AT(plasmon_put_options, device, 8);
     EXPECT_AT(plasmon_put_options, donatable, 12);
     EXPECT_AT(plasmon_put_options, label, 16);
+    EXPECT_AT(plasmon_put_options, replica, 24);
 
     ASSERT_EQ(sizeof(struct plasmon_arg), 32);
     EXPECT_AT(plasmon_arg, ref, 8);
@@ -60,6 +61,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_call, shared_bytes, 88);
     EXPECT_AT(plasmon_call, time_limit_ms, 92);
     EXPECT_AT(plasmon_call, priority, 96);
+    EXPECT_AT(plasmon_call, function_retries, 100);
 
     ASSERT_EQ(sizeof(struct plasmon_graph_binding), 16);
     EXPECT_AT(plasmon_graph_binding, ref, 8);

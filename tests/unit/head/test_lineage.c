@@ -406,4 +406,95 @@ TEST(what_is_lost_again_and_again_is_given_up)
     finish(core);
 }
 
+/* f32[4] as ref `ref`, on device 0. */
+static void put(struct head_core *core, uint64_t session, uint64_t ref, bool replica)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
+    Plasmon__V1__Arg *args[1]      = {&arg};
+    uint8_t bytes[16]              = {1};
+    struct pl_err err              = {0};
+    uint64_t dim                   = 4;
+
+    shape.dtype      = PL_F32;
+    shape.n_dim      = 1;
+    shape.dim        = &dim;
+    arg.mode         = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref          = ref;
+    arg.shape        = &shape;
+    task.id          = ref + 1000;
+    task.kind        = PLASMON__V1__TASK_KIND__TASK_PUT;
+    task.args        = args;
+    task.n_args      = 1;
+    task.place       = 1;
+    task.data.data   = bytes;
+    task.data.len    = sizeof(bytes);
+    task.put_replica = replica;
+    frame.tasks      = tasks;
+    frame.n_tasks    = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+TEST(a_put_with_a_replica_outlives_its_host)
+{
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    put(core, session, 1, true);
+    put(core, session, 2, false);
+    done(core, 0, 3); /* the puts, and what sends the first to the other host */
+    done(core, 1, 1);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).never, 1);
+    derive(core, session, 3, 1, ANYWHERE, 90);
+    ASSERT_EQ(told.failed, 0);
+    derive(core, session, 4, 2, ANYWHERE, 91);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_CONTAINS(told.text, "only its client can put it again");
+    finish(core);
+}
+
+TEST(a_function_that_fails_is_run_again_as_often_as_its_call_says)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    struct pl_err err              = {0};
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    task.id               = 7;
+    task.place            = 1;
+    task.function         = pl_hash_name("touch");
+    task.function_retries = 2;
+    frame.tasks           = tasks;
+    frame.n_tasks         = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        Plasmon__V1__WorkerFrame report     = PLASMON__V1__WORKER_FRAME__INIT;
+        Plasmon__V1__LaunchFailure failure  = PLASMON__V1__LAUNCH_FAILURE__INIT;
+        Plasmon__V1__LaunchFailure *list[1] = {&failure};
+
+        ASSERT_EQ(told.failed, 0);
+        failure.seq     = seq;
+        failure.status  = PLASMON_EFUNCTION;
+        failure.text    = (char *)(uintptr_t) "no";
+        report.failed   = list;
+        report.n_failed = 1;
+        ASSERT_OK(head_core_worker_frame(core, 0, &report, &err));
+        head_core_flush(core);
+        head_core_check(core);
+    }
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_STATUS(told.status, PLASMON_EFUNCTION);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 2);
+    finish(core);
+}
+
 TEST_MAIN()

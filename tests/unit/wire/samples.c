@@ -41,11 +41,11 @@
             .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT, ARG_REDUCE), .n_scalars = 2, \
             .scalars = LIST(uint64_t, 5, 0x3ff0000000000000),                              \
             .label = TEXT("gemm \xc3\xa9"), .place = 2, .retries = 3,                      \
-            .time_limit_ms = 500, .submit_ns = 77, .priority = -1)
+            .time_limit_ms = 500, .submit_ns = 77, .priority = -1, .function_retries = 2)
 #define TASK_PUT                                                                          \
     MESSAGE(Task, task, .id = 302, .kind = PLASMON__V1__TASK_KIND__TASK_PUT, .n_args = 1, \
             .args = LIST(Plasmon__V1__Arg *, ARG_OUT), .data = BYTES("\0\1\2three"),      \
-            .put_offset = 4096, .put_donatable = 1)
+            .put_offset = 4096, .put_donatable = 1, .put_replica = 1)
 #define TASK_SNAPSHOT                                                             \
     MESSAGE(Task, task, .id = 304, .kind = PLASMON__V1__TASK_KIND__TASK_SNAPSHOT, \
             .n_args = 2, .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_OUT))
@@ -71,10 +71,11 @@ static const Plasmon__V1__ClientFrame client_frame = {
     .cancel_force   = LIST(uint64_t, 304),
     .trace          = MESSAGE(Trace, trace, .request = 8, .on = 1),
     .n_put_open     = 1,
-    .put_open       = LIST(Plasmon__V1__PutOpen *,
-                           MESSAGE(PutOpen, put_open, .request = 3, .ref = 306, .shape = SHAPE,
-                                   .place = 1, .donatable = 1, .label = TEXT("weights"))),
-    .n_put_seal     = 1,
+    .put_open =
+        LIST(Plasmon__V1__PutOpen *,
+             MESSAGE(PutOpen, put_open, .request = 3, .ref = 306, .shape = SHAPE,
+                     .place = 1, .donatable = 1, .label = TEXT("weights"), .replica = 1)),
+    .n_put_seal = 1,
     .put_seal =
         LIST(Plasmon__V1__PutSeal *, MESSAGE(PutSeal, put_seal, .ref = 306, .abandon = 1)),
     .n_publish = 1,
