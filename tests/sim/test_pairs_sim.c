@@ -1,5 +1,6 @@
 /*
- * A death among three transfers of one lane, which random programs come to now and then, on purpose:
+ * What random programs come to now and then, on purpose. A source that is gone for good, while another copy is there; by every route. And a death
+ * among three transfers of one lane:
  *
  *   order   device A      device B      device C      device D
  *   5       send to B     receive
@@ -170,6 +171,88 @@ TEST(that_finds_halves_that_wait_for_all_of_their_pair)
     ASSERT_TRUE(waitpid(child, &status, 0) == child);
     ASSERT_TRUE(WIFEXITED(status));
     ASSERT_EQ(WEXITSTATUS(status), FOUND);
+}
+
+/* ------------------------------------------------------------------------------------------------ a source that is gone */
+
+static uint64_t put(struct play *play, uint32_t device)
+{
+    static const int64_t bytes[64] = {[0] = 7, [63] = 11};
+    struct sim_task task           = {.id          = sim_client_id(play->client),
+                                      .kind        = PLASMON__V1__TASK_KIND__TASK_PUT,
+                                      .place       = device + 1,
+                                      .data        = (const uint8_t *)bytes,
+                                      .data_length = sizeof(bytes),
+                                      .arg_count   = 1};
+    struct sim_answer **place      = pl_vec_push(&play->answers);
+
+    PL_CHECK(place != NULL);
+    task.args[0] = (struct sim_arg){.mode   = KERNEL_OUT,
+                                    .ref    = sim_client_id(play->client),
+                                    .shaped = true,
+                                    .shape  = {.dtype = PL_I64, .ndim = 1, .dim = {64}}};
+    *place       = sim_client_task(play->client, &task);
+    return task.args[0].ref;
+}
+
+static void leave(void *user, uint64_t arg, void *data)
+{
+    struct sim *sim = user;
+
+    (void)data;
+    sim->gone_count++;
+    sim_worker_gone(sim_worker_of(sim, (uint32_t)arg));
+}
+
+/* Objects that were put on A, copied to B, and are read on C and D while A or B goes for good: nothing can make them again, but one copy is left. */
+static bool copy_is_found(uint64_t seed, enum head_transfer transfer)
+{
+    const struct sim_config config = {.seed          = seed * 0x9e3779b97f4a7c15u + 1,
+                                      .devices       = DEVICES,
+                                      .clients       = 1,
+                                      .run_streams   = 2,
+                                      .policy        = "locality",
+                                      .peer_capable  = true,
+                                      .lineage_bytes = 1 << 20,
+                                      .transfer      = transfer,
+                                      .retries       = 20,
+                                      .check_every   = 20};
+    struct play it                 = {.answers = PL_VEC_INIT(struct sim_answer *)};
+    bool well                      = sim_create(&config, &it.sim) == PLASMON_OK;
+    uint64_t refs[8];
+
+    it.client = &it.sim->clients[0];
+    for (uint32_t i = 0; i < 8; i++) {
+        refs[i] = put(&it, A);
+        (void)run(&it, B, refs[i]);
+    }
+    well = well && finish(&it);
+    for (uint32_t i = 0; well && i < 8; i++) {
+        (void)run(&it, i % 2 == 0 ? C : D, refs[i]);
+    }
+    sim_client_flush(it.client);
+    sim_after(it.sim, sim_between(it.sim, 5000, 600000), leave, it.sim,
+              sim_chance(it.sim, 500) ? A : B, NULL);
+    well = well && finish(&it);
+    if (!well) {
+        printf("# seed %llu, transfer %d: %s\n", (unsigned long long)seed, (int)transfer,
+               it.sim->failure);
+    }
+    sim_destroy(it.sim);
+    pl_vec_finish(&it.answers);
+    return well;
+}
+
+TEST(a_reader_whose_source_is_gone_takes_another_copy)
+{
+    test_set_timeout(300);
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        ASSERT_TRUE(copy_is_found(seed, HEAD_TRANSFER_AUTO));
+        ASSERT_TRUE(copy_is_found(seed, HEAD_TRANSFER_HOST));
+        ASSERT_TRUE(copy_is_found(seed, HEAD_TRANSFER_NCCL));
+    }
 }
 
 TEST_MAIN()
