@@ -29,8 +29,8 @@
  *
  * Everything here is in the order of serials and of lists: the same inputs give the same launches.
  *
- * Seeded bugs: head.rebuild_wrong_version (a call reads a later version than it did), head.rebuild_sibling (a survivor gets a second
- * instance that is not yet written), head.lineage_free_early (lineage.c).
+ * Seeded bugs: head.rebuild_in_place (run.c: a version that somebody else has is written over), head.rebuild_retired (what was told to be memory for others
+ * is read), head.lineage_free_early (lineage.c).
  */
 #include "head/wait.h"
 
@@ -304,7 +304,7 @@ static void drop_retired(struct head_core *core, struct head_tile *tile)
 {
     struct pl_list *pos, *tmp;
 
-    if (is_shown(tile)) {
+    if (is_shown(tile) || pl_bug("head.rebuild_retired")) {
         return;
     }
     pl_list_for_each_safe(pos, tmp, &tile->instances) {

@@ -96,7 +96,9 @@ static bool gather_written(struct start *start, struct head_operand *operand,
     operand->writes = true;
     operand->reads  = keeps;
     if (keeps || !covers_array(arg) || start->run->segment != NULL) {
-        arg->buffer = head_move_common(arg->array, &arg->hull, start->device, true);
+        arg->buffer = head_move_common(arg->array, &arg->hull, start->device,
+                                       start->run->record == NULL ||
+                                           !pl_bug("head.rebuild_in_place"));
         if (arg->buffer != NULL && !fits(arg, arg->buffer)) {
             arg->buffer = NULL;
         }

@@ -53,6 +53,15 @@ static const struct graph_profile spilling = {.devices_min    = 1,
                                               .spill_permille = 1000,
                                               .check_every    = 50};
 
+/* Devices that do not come back, and nothing that cannot be made again. */
+static const struct graph_profile with_losses = {.devices_min   = 2,
+                                                 .devices_max   = 4,
+                                                 .steps_min     = 30,
+                                                 .steps_max     = 80,
+                                                 .gone_permille = 1000,
+                                                 .no_puts       = true,
+                                                 .check_every   = 200};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
 static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
@@ -136,6 +145,21 @@ FINDS_WITH_LIMITS(a_claim_of_untouched_launches_that_is_forgotten,
                   "head.untouched_forgotten")
 FINDS_WITH_LIMITS(an_order_to_fence_that_is_lost, "head.fence_once")
 FINDS_WITH_LIMITS(a_cancel_by_force_that_is_none, "head.force_ignored")
+
+TEST(random_programs_notice_a_survivor_that_is_written_over)
+{
+    assert_found("head.rebuild_in_place", &with_losses, 2 * GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_record_that_is_freed_too_early)
+{
+    assert_found("head.lineage_free_early", &with_losses, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_retired_memory_that_is_read_after_a_loss)
+{
+    assert_found("head.rebuild_retired", &with_losses, 4 * GRAPHS_MAX);
+}
 
 /* It takes a crash within the microseconds between a failure and its report. */
 TEST(random_programs_notice_a_failure_that_dies_with_its_worker)
