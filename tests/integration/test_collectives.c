@@ -1,6 +1,9 @@
 /*
  * Collectives on CPU devices against plain loops, to the bit: all kinds, dtypes and operations, one to four devices, sizes below and above what
  * goes in one step, views, in place; what fails, fails as a whole; wrong calls say what is wrong; workers may die in between.
+ *
+ * Built twice: for CPU devices, and (COLLECTIVES_OF_GPUS: test_collectives_cuda) for up to four GPUs; there a test that wants more of them than
+ * there are is skipped.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,11 +13,40 @@
 
 enum { MEMBERS_MAX = 6, WAIT_MS = 120000, GONE_MS = 60000, TEST_S = 200 };
 
+#ifdef COLLECTIVES_OF_GPUS
+static struct plasmon_client *start(uint32_t devices)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+    uint32_t count = 0;
+    plasmon_status_t status;
+
+    test_set_timeout(TEST_S);
+    cluster_tag();
+    status = plasmon_init(&options, &client);
+    if (status != PLASMON_OK) {
+        test_skip("no cluster with GPUs: %s", plasmon_error(NULL));
+    }
+    CLUSTER_OK(plasmon_devices(client, NULL, 0, &count));
+    if (count > 0) {
+        struct plasmon_device_info info;
+
+        CLUSTER_OK(plasmon_devices(client, &info, 1, &count));
+        count = info.kind == 2 ? count : 0;
+    }
+    if (count < devices) {
+        plasmon_finish(client);
+        test_skip("the test wants %u GPUs, and there are %u", devices, count);
+    }
+    return client;
+}
+#else
 static struct plasmon_client *start(uint32_t devices)
 {
     test_set_timeout(TEST_S);
     return cluster_start_sized(devices, 512u << 20);
 }
+#endif
 
 /* ------------------------------------------------------------------------------------------------ values */
 
