@@ -89,6 +89,9 @@ const char *head_core_unquiet(struct head_core *core)
     if (core->pairs.count != 0) {
         return "devices are paired";
     }
+    if (core->lineage.records != 0 || core->lineage.descriptors != 0) {
+        return "lineage is kept (--lineage-bytes)";
+    }
     pl_list_for_each(pos, &core->clients) {
         why = why != NULL ? why
                           : unquiet_client(pl_container_of(pos, struct head_client, link));

@@ -1,7 +1,7 @@
 /*
  * Checkpoints: the state of the core at a moment when nothing is under way, as bytes.
  *
- * WHEN. Tasks, waits, recorded graphs, defined functions, pairs, drains, timelines and what lies in host memory are not in a checkpoint, so
+ * WHEN. Tasks, waits, recorded graphs, defined functions, pairs, drains, timelines, lineage and what lies in host memory are not in a checkpoint, so
  * none is made while there are any (head_core_unquiet says which). What is left is what exists: devices with their numbers, arrays with their
  * tiles and buffers, names, sessions.
  *
