@@ -6,6 +6,7 @@
  *   transfer.c, transfer_shapes.c          objects from device to device, by every route; parts in transfer.h
  *   remote.c                               puts and gets from another host, beside raw TCP (raw_tcp.c)
  *   overlap.c                              a product beside transfers
+ *   collectives.c                          all-reduce over all devices, beside a ring by hand
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
  *   graphs/                                task graphs beside hand-written streams; parts in graphs/graph.h
@@ -38,7 +39,7 @@
 
 int bench_main(int argc, char **argv);
 extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, bench_gemm,
-    bench_timelines, bench_graphs, bench_remote;
+    bench_timelines, bench_graphs, bench_remote, bench_collectives;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 

@@ -6,7 +6,7 @@
 
 static const struct cli_command *const benchmarks[] = {
     &bench_tasks,  &bench_transfer,  &bench_overlap, &bench_gemm,
-    &bench_graphs, &bench_timelines, &bench_remote};
+    &bench_graphs, &bench_timelines, &bench_remote,  &bench_collectives};
 
 static void print_help(FILE *out)
 {
@@ -14,7 +14,7 @@ static void print_help(FILE *out)
             "usage: plasmon bench NAME [options]\n\n"
             "Measures Plasmon on this machine beside the machine itself, in one run.\n\n");
     for (size_t i = 0; i < PL_COUNT(benchmarks); i++) {
-        fprintf(out, "  %-10s %s\n", strchr(benchmarks[i]->name, ' ') + 1,
+        fprintf(out, "  %-11s %s\n", strchr(benchmarks[i]->name, ' ') + 1,
                 benchmarks[i]->summary);
     }
     fprintf(out, "\n`plasmon bench NAME --help` tells more.\n");
