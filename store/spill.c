@@ -173,7 +173,7 @@ static void *thread_main(void *user)
         }
         result.status = op_perform(spill, &op, &result, &err);
         if (result.status != PLASMON_OK) {
-            (void)snprintf(result.text, sizeof(result.text), "%s", err.text);
+            (void)snprintf(result.text, sizeof(result.text), "%.255s", err.text);
         }
         pl_mutex_lock(&spill->lock);
         if (life == spill->life) {
