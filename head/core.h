@@ -151,8 +151,9 @@ plasmon_status_t head_core_drain_report(struct head_core *core, const char *node
 struct head_spill_config {
     uint64_t memory_bytes; /* host memory; 0: nothing is spilled */
     uint64_t file_bytes;   /* in files; 0: none */
-    uint64_t life;         /* another one: another store took over; it has no files of the last .. */
-    uint64_t slab;         /* .. and its memory only if that has this number; 0: there is none */
+    uint64_t
+        life; /* another one: another store took over; it has no files of the last .. */
+    uint64_t slab; /* .. and its memory only if that has this number; 0: there is none */
 };
 void head_core_spill_up(struct head_core *core, const char *host,
                         const struct head_spill_config *config);
@@ -205,6 +206,9 @@ void head_core_flush(struct head_core *core);
 /* Besides head_core_status(): what moved between which devices. */
 plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_arena *arena,
                                         Plasmon__V1__StatusReply *out);
+/* And who holds the memory. ENOMEM. */
+plasmon_status_t head_core_status_memory(struct head_core *core, struct wire_arena *arena,
+                                         Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 /* For StatusReply; strings and arrays live in the arena. */
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;

@@ -40,6 +40,7 @@
  *     read.c      where bytes are, and bytes out
  *     function.c  functions that clients define
  *     trace.c     who records a timeline, and spans on their way
+ *   memory_report.c  who holds what memory, for people
  *   core.c      create, tick, flush, status; check.c its invariants
  *
  * Allocation in here does not fail half-way: a head that cannot allocate cannot keep its promises, so head_alloc() stops it

@@ -31,7 +31,8 @@ static void answer(struct serve *serve, struct serve_status *status)
     wire_arena_reset(&serve->arena);
     if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK &&
         (!status->detail ||
-         head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK)) {
+         (head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK &&
+          head_core_status_memory(serve->core, &serve->arena, &out) == PLASMON_OK))) {
         head_machine_figures(serve->machine, &figures);
         out.core_ns = figures.core_ns;
         pl_list_for_each(pos, &serve->nodes) {

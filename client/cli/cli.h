@@ -63,7 +63,7 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions,
-    cli_timeline, cli_transfers, cli_drain, cli_cert, cli_doctor, cli_version;
+    cli_timeline, cli_transfers, cli_memory, cli_drain, cli_cert, cli_doctor, cli_version;
 
 /* What is left of the arguments after parsing. */
 struct cli_parsed {

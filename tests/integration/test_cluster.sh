@@ -30,6 +30,9 @@ status_names_devices() {
 status_json() {
     PLASMON_TOKEN=secret-of-the-test "$plasmon" status --json |
         /usr/bin/python3 -c 'import json, sys; status = json.load(sys.stdin); assert len(status["devices"]) == 2, status'
+    PLASMON_TOKEN=secret-of-the-test "$plasmon" memory
+    PLASMON_TOKEN=secret-of-the-test "$plasmon" memory --json |
+        /usr/bin/python3 -c 'import json, sys; memory = json.load(sys.stdin); assert len(memory["devices"]) == 2 and memory["spill"][0]["memory_bytes"] > 0, memory'
 }
 second_start_refused() {
     before=$(daemons | sort)
