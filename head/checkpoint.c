@@ -199,7 +199,6 @@ static void save_device(struct saving *saving, const struct head_device *device)
                                 device->stage_next,
                                 device->alone_until,
                                 device->runs,
-                                device->barrier,
                                 (uint32_t)device->death_status,
                                 device->bulk_tls,
                                 device->bulk_clock_ms,
@@ -525,7 +524,7 @@ static void load_device(struct loading *loading)
 {
     struct head_reader *in = loading->in;
     uint64_t flags         = head_load_below(in, 127);
-    uint64_t numbers[16];
+    uint64_t numbers[15];
     char *texts[6];
     struct head_device *device;
     const uint8_t *secret;
@@ -582,11 +581,10 @@ static void load_device(struct loading *loading)
     device->stage_next                  = numbers[8];
     device->alone_until                 = numbers[9];
     device->runs                        = (uint32_t)numbers[10];
-    device->barrier                     = numbers[11];
-    device->death_status                = (plasmon_status_t)(int32_t)numbers[12];
-    device->bulk_tls                    = numbers[13] != 0;
-    device->bulk_clock_ms               = numbers[14];
-    device->bulk_heard_ms               = numbers[15];
+    device->death_status                = (plasmon_status_t)(int32_t)numbers[11];
+    device->bulk_tls                    = numbers[12] != 0;
+    device->bulk_clock_ms               = numbers[13];
+    device->bulk_heard_ms               = numbers[14];
     load_slots(in, device);
     count = head_load_count(in);
     for (size_t i = 0; i < count && !in->bad; i++) {

@@ -64,8 +64,6 @@ struct head_device {
     /* Its worker is to be ended (condemn.c), or was replaced (worker.c). */
     bool fencing; /* the store was asked to kill it */
     uint64_t fence_ms;
-    uint64_t barrier;             /* while this launch is not done ... */
-    struct wire_ranges untouched; /* ... these have not begun */
     uint64_t
         alone_until; /* launches up to here are done one at a time, for they come again */
     plasmon_status_t death_status; /* what the dead one said of its device, or OK */
@@ -125,9 +123,7 @@ void head_device_condemned(struct head_core *core, struct head_device *device,
                            const Plasmon__V1__Condemned *report);
 void head_device_fence_again(struct head_core *core); /* time went by */
 /* Another incarnation is here: had we asked for the end of the last one? */
-bool head_device_fenced(struct head_device *device, const Plasmon__V1__WorkerHello *hello);
-/* It had been enqueued at the incarnation that was fenced, and had not begun. */
-bool head_device_untouched(const struct head_device *device, uint64_t seq);
+bool head_device_fenced(struct head_device *device);
 
 /* ---- worker.c */
 /* One of a checkpoint. NULL: there are as many as a buffer's id can name. */

@@ -3,12 +3,12 @@
  *
  * A WORKER COMES BACK. Its timeline and table outlived it (store/timeline.h). It tells up to which seq it had enqueued and which of
  * those did not complete. The head closes the completed ones, sends the others again under their old numbers - other devices
- * may be waiting for exactly those - and sends SKIP for those that overwrote an input in place: that input is gone, so the task
- * fails with ECONSUMED. What has failed already (condemned, cancelled by force, an input failed) comes as SKIP, too.
+ * may be waiting for exactly those - and sends SKIP for those that had begun to overwrite an input in place: that input is gone, so the task
+ * fails with ECONSUMED. Of those that had not begun the worker knows it, where its device tells (worker/begun.c). What has failed already (condemned, cancelled by force, an input failed) comes as SKIP, too.
  *
  * WHOSE FAULT. A worker that dies had many launches on its device, and one of them may be why. What comes again is done one at a time
  * (worker/queue.c), so if the worker dies then, the earliest unfinished one was it, and that attempt is counted; so is the only
- * unfinished one of a first death. Otherwise nobody is blamed: innocents are repeated without being counted, and the guilty one
+ * unfinished one of a first death. (What had not begun was it not.) Otherwise nobody is blamed: innocents are repeated without being counted, and the guilty one
  * shows itself when it does it again. A worker that we had fenced died by our will.
  *
  * A DEVICE IS GONE. What was to run there fails, and so does what lay only there; its number is not given out again.
@@ -59,9 +59,8 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->out_free     = PL_VEC_INIT(uint64_t);
     device->out_retire   = PL_VEC_INIT(uint64_t);
     pl_list_init(&device->ending);
-    device->out_cancel = PL_VEC_INIT(uint64_t);
-    device->out_force  = PL_VEC_INIT(uint64_t);
-    wire_ranges_init(&device->untouched);
+    device->out_cancel        = PL_VEC_INIT(uint64_t);
+    device->out_force         = PL_VEC_INIT(uint64_t);
     device->out_graph_free    = PL_VEC_INIT(uint64_t);
     device->seq_oldest        = 1;
     device->maps              = core->maps;
@@ -170,28 +169,41 @@ void head_device_destroy(struct head_device *device)
     pl_vec_finish(&device->out_cancel);
     pl_vec_finish(&device->out_graph_free);
     pl_vec_finish(&device->out_force);
-    wire_ranges_finish(&device->untouched);
     pl_vec_finish(&device->out_function_free);
     pl_map_finish(&device->told);
     pl_free(device);
 }
 
-/* Forget launches that the previous incarnation completed; returns the first seq that has to be sent again. */
+/* Is it in these ranges? Asked in increasing seq, with a cursor that starts at 0. */
+static bool in_ranges(Plasmon__V1__Range *const *ranges, size_t count, size_t *io_cursor,
+                      uint64_t seq)
+{
+    while (*io_cursor < count &&
+           ranges[*io_cursor]->first + ranges[*io_cursor]->count <= seq) {
+        (*io_cursor)++;
+    }
+    return *io_cursor < count && ranges[*io_cursor]->first <= seq;
+}
+
+/* The timeline shows that it had not begun, at any worker of the device (worker/begun.c): its input is as it was. */
+static bool untouched(const Plasmon__V1__WorkerHello *hello, size_t *io_cursor,
+                      uint64_t seq)
+{
+    return in_ranges(hello->untouched, hello->n_untouched, io_cursor, seq) &&
+           !pl_bug("head.untouched_forgotten");
+}
+
+/* Forget launches that the previous incarnation completed. */
 static void settle(struct head_core *core, struct head_device *device,
                    const Plasmon__V1__WorkerHello *hello)
 {
-    size_t range = 0;
+    size_t cursor = 0;
 
     for (uint64_t seq = device->seq_oldest;
          seq <= hello->enqueued && seq <= device->seq_last; seq++) {
         struct head_task *task = head_device_task(device, seq);
-        bool unfinished;
+        bool unfinished = in_ranges(hello->unfinished, hello->n_unfinished, &cursor, seq);
 
-        while (range < hello->n_unfinished &&
-               hello->unfinished[range]->first + hello->unfinished[range]->count <= seq) {
-            range++;
-        }
-        unfinished = range < hello->n_unfinished && hello->unfinished[range]->first <= seq;
         if (task == NULL) {
             /* Finished for us (a failure that was reported), open for the worker: nobody may wait for it for ever. */
             continue;
@@ -226,14 +238,16 @@ static int compare_overwritten(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void collect_overwritten(struct head_device *device, uint64_t enqueued,
-                                struct pl_vec *out)
+static void collect_overwritten(struct head_device *device,
+                                const Plasmon__V1__WorkerHello *hello, struct pl_vec *out)
 {
-    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
-         seq++) {
+    size_t cursor = 0;
+
+    for (uint64_t seq = device->seq_oldest;
+         seq <= hello->enqueued && seq <= device->seq_last; seq++) {
         const struct head_task *task = head_device_task(device, seq);
 
-        if (!open_task(task) || head_device_untouched(device, seq)) {
+        if (!open_task(task) || untouched(hello, &cursor, seq)) {
             continue;
         }
         for (uint32_t i = 0; i < task->use_count; i++) {
@@ -388,13 +402,15 @@ static void judge(struct head_core *core, struct head_device *device,
 {
     struct pl_vec overwritten        = PL_VEC_INIT(struct overwritten);
     uint64_t enqueued                = hello->enqueued;
-    bool fenced                      = head_device_fenced(device, hello);
+    bool fenced                      = head_device_fenced(device);
     const struct head_task *to_blame = fenced ? NULL : guilty(device, enqueued);
+    size_t cursor                    = 0;
 
-    collect_overwritten(device, enqueued, &overwritten);
+    collect_overwritten(device, hello, &overwritten);
     for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
          seq++) {
         struct head_task *task = head_device_task(device, seq);
+        bool as_it_was         = untouched(hello, &cursor, seq);
         bool over;
 
         if (!open_task(task)) {
@@ -406,13 +422,13 @@ static void judge(struct head_core *core, struct head_device *device,
             }
             continue;
         }
-        if (task == to_blame) {
+        if (task == to_blame && !as_it_was) {
             blame(task);
         }
-        over = task == to_blame && task->attempts > task->attempts_max;
+        over = task == to_blame && !as_it_was && task->attempts > task->attempts_max;
         if (!pl_bug("head.run_again") && !(over && task->record != NULL) &&
-            ((task->consumes && !head_device_untouched(device, seq)) ||
-             input_overwritten(task, &overwritten) || pl_bug("head.give_up_early"))) {
+            ((task->consumes && !as_it_was) || input_overwritten(task, &overwritten) ||
+             pl_bug("head.give_up_early"))) {
             give_up_consumed(core, device, task);
         } else if (over) {
             give_up_guilty(core, device, task);

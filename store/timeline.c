@@ -25,6 +25,27 @@ void store_timeline_init(struct store_timeline *timeline, uint32_t host_device)
     shared_store64(&timeline->magic, STORE_TIMELINE_MAGIC);
 }
 
+/* Release: a worker that dies has made its stores up to some point, and none behind it. */
+static void known_store(struct store_timeline *timeline, uint64_t seq, uint8_t value)
+{
+    __atomic_store_n(&timeline->known[seq % STORE_RING], value, __ATOMIC_RELEASE);
+}
+
+void store_timeline_know(struct store_timeline *timeline, uint64_t seq, uint8_t what)
+{
+    known_store(timeline, seq, (uint8_t)(store_timeline_known(timeline, seq) | what));
+}
+
+void store_timeline_unknow(struct store_timeline *timeline, uint64_t seq, uint8_t mask)
+{
+    known_store(timeline, seq, (uint8_t)(store_timeline_known(timeline, seq) & mask));
+}
+
+uint8_t store_timeline_known(const struct store_timeline *timeline, uint64_t seq)
+{
+    return __atomic_load_n(&timeline->known[seq % STORE_RING], __ATOMIC_ACQUIRE);
+}
+
 void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream)
 {
     uint64_t enqueued = timeline->enqueued; /* ours to write */
@@ -33,6 +54,8 @@ void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint3
     PL_CHECK(stream < STORE_STREAM_MAX);
     PL_CHECK(seq <= enqueued + 1); /* a gap would read as done or unknown at random */
 
+    /* Before the ring names it: what is known of another launch must not be taken for its own. */
+    known_store(timeline, seq, 0);
     /* Release; pairs with the load in store_timeline_point(). */
     shared_store64(&timeline->ring[seq % STORE_RING], seq << STREAM_BITS | stream);
     if (seq > enqueued) {

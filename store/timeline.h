@@ -10,9 +10,11 @@
  * The memory belongs to plasmon-store and outlives workers: a restarted worker reads from it what had completed, enqueues the
  * rest again under the same numbers on the same streams, and nobody who waits notices more than a delay.
  *
- * BEGUN. A launch that must not run for ever is marked: the device writes its seq into `begun` of its stream when everything before it in the
- * stream is done, and its word right behind it. So whoever watches knows when it began, and that nothing behind it has begun before
- * its word is written.
+ * BEGUN. The device writes the seq of a launch into `begun` of its stream when everything that the launch waits for is done, and its work comes
+ * next. Not of every launch: of one that must not run for ever, whose word comes right behind it, and of those that overwrite something in place
+ * (worker/begun.c). So whoever watches knows when it began; and after a death, as long as `begun` is below a launch whose begin is
+ * told, that launch and all behind it in its stream have touched nothing. `known` says which launches these are, and what else the host
+ * knew of each when it enqueued it. It is the worker's alone, who is dead when it is read.
  *
  * BEAT. The worker's main loop counts it up; the store fences a worker whose beat stands still.
  *
@@ -28,7 +30,7 @@
 
 #include "base/base.h"
 
-#define STORE_TIMELINE_MAGIC   0x706c736d746c3033ull /* "plsmtl03" */
+#define STORE_TIMELINE_MAGIC   0x706c736d746c3034ull /* "plsmtl04" */
 #define STORE_STREAM_MAX       16u
 #define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
@@ -38,6 +40,15 @@
 #define STORE_RING_SEQ_SHIFT 8u
 #define STORE_RING_FAILED \
     0x80u /* it failed: its word says that it is over, not that it is right */
+
+/* What the host knows of a published launch. */
+enum store_known {
+    STORE_KNOWN_ENQUEUED =
+        1u << 0, /* this incarnation may have given its work to the device */
+    STORE_KNOWN_TELLS   = 1u << 1, /* `begun` of its stream is written before its work */
+    STORE_KNOWN_SIGNALS = 1u << 2, /* its word is written before anything behind it */
+    STORE_KNOWN_BEGUN   = 1u << 3, /* in an earlier incarnation it may have begun */
+};
 
 struct store_word {
     _Alignas(64) uint64_t value;
@@ -68,6 +79,7 @@ struct store_timeline {
     struct store_word stage_taken; /* chunks taken out, in order; by this device */
     uint64_t
         ring[STORE_RING]; /* seq << STORE_RING_SEQ_SHIFT | STORE_RING_FAILED | stream */
+    uint8_t known[STORE_RING]; /* enum store_known, of the launch that the ring names */
 };
 
 enum store_point_state {
@@ -78,7 +90,7 @@ enum store_point_state {
 
 void store_timeline_init(struct store_timeline *timeline,
                          uint32_t host_device); /* by the store, on zeroed memory */
-/* By the worker, in increasing seq. */
+/* By the worker, in increasing seq. Nothing is known of it. */
 void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream);
 /*
  * By the worker, of a published launch: it failed, or (failed false) it is about to be done again. Outlives the worker, so that its
@@ -87,6 +99,10 @@ void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint3
 void store_timeline_mark(struct store_timeline *timeline, uint64_t seq, bool failed);
 bool store_timeline_failed(struct store_timeline *timeline,
                            uint64_t seq); /* by the worker */
+/* By the worker, of a published launch: learn, and take back (mask: what stays). */
+void store_timeline_know(struct store_timeline *timeline, uint64_t seq, uint8_t what);
+void store_timeline_unknow(struct store_timeline *timeline, uint64_t seq, uint8_t mask);
+uint8_t store_timeline_known(const struct store_timeline *timeline, uint64_t seq);
 /*
  * By the store, of a device that was given up: whatever anybody waits for is over, now and from now on. What it was to make is not there;
  * the head has failed it before anybody could read it.

@@ -433,6 +433,9 @@ static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello
         status = check_ranges(hello->n_unfinished, hello->unfinished, "unfinished", err);
     }
     if (status == PLASMON_OK) {
+        status = check_ranges(hello->n_untouched, hello->untouched, "untouched", err);
+    }
+    if (status == PLASMON_OK) {
         status = check_bulk(hello->bulk_address, &hello->bulk_secret, err);
     }
     if (status == PLASMON_OK) {
@@ -524,10 +527,6 @@ static plasmon_status_t check_condemned(const Plasmon__V1__WorkerFrame *frame,
             condemned->status >= 0
                 ? pl_err_set(err, PLASMON_EMALFORMED, "its status is %d", condemned->status)
                 : check_text(condemned->text, WIRE_TEXT_BYTES_MAX, "text", err);
-        if (status == PLASMON_OK) {
-            status = check_ranges(condemned->n_untouched, condemned->untouched, "untouched",
-                                  err);
-        }
         if (status != PLASMON_OK) {
             return check_below(err, status, "condemned", (long)i);
         }

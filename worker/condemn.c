@@ -10,10 +10,8 @@
  * the head is asked to have this worker fenced. Then the only work that is cut short is the condemned launch's, and whatever took
  * longer than that second.
  *
- * UNTOUCHED. What waits behind the condemned launch has not begun, so it may run again even if it overwrites its input in place. That
- * must still be true when the worker is dead, and the launch may end in the moment before. So the claim is: as long as the word
- * does not show the *barrier* done, these have not begun. The barrier is the first launch from the condemned one on with its word
- * right behind it: a launch with a limit itself. If it ends in time after all, nobody is fenced.
+ * What waits behind the condemned launch has not begun, so it may run again even if it overwrites its input in place: begun.c knows that of
+ * every launch, when the worker is dead. If the condemned one ends in time after all, nobody is fenced.
  */
 #include "base/fault.h"
 #include "worker/core_int.h"
@@ -21,8 +19,7 @@
 #define POLL_NS  (5ull * 1000000u)    /* how late a begin may be seen */
 #define DRAIN_NS (1000ull * 1000000u) /* for what else is on the device */
 
-#define FOLLOWED_STUCK     0x2u /* bits of core->followed besides streams.c's */
-#define FOLLOWED_UNTOUCHED 0x4u
+#define FOLLOWED_STUCK 0x2u /* a bit of core->followed besides streams.c's */
 
 bool worker_condemn_frozen(const struct worker_core *core)
 {
@@ -73,86 +70,59 @@ static struct worker_launch *next_in_order(const struct worker_core *core,
     return best;
 }
 
-/* Bits of the launches of ours that it waits for. */
-static uint8_t inherited(const struct worker_core *core, const struct worker_launch *launch)
+/* Does it wait for one of ours that is stuck? */
+static bool waits_for_stuck(const struct worker_core *core,
+                            const struct worker_launch *launch)
 {
-    uint8_t bits = 0;
-
     for (uint32_t i = 0; i < launch->after_count; i++) {
         uint64_t seq = wire_point_seq(launch->after[i]);
 
         if (worker_host_device_of(core, wire_point_device(launch->after[i])) ==
                 core->config.host_device &&
-            !store_timeline_done(core->timeline, seq)) {
-            bits |= core->followed[seq % STORE_RING];
+            !store_timeline_done(core->timeline, seq) &&
+            (core->followed[seq % STORE_RING] & FOLLOWED_STUCK) != 0) {
+            return true;
         }
     }
-    return bits & (FOLLOWED_STUCK | FOLLOWED_UNTOUCHED);
+    return false;
 }
 
-static uint64_t barrier_find(const struct worker_core *core)
-{
-    const struct worker_launch *launch =
-        launch_find(core, core->condemned.stream, core->condemned.seq);
-
-    while (launch != NULL && !launch->signalled) {
-        launch = launch->next;
-    }
-    return launch != NULL ? launch->seq : UINT64_MAX;
-}
-
-/*
- * Fills `untouched` (cleared first) with what has not begun while `barrier` is not done. True: everything else that is unfinished
- * waits for the condemned launch.
- */
-static bool survey(struct worker_core *core, uint64_t barrier,
-                   struct wire_ranges *untouched)
+/* Does everything else that is unfinished wait for the condemned launch? */
+static bool drained(struct worker_core *core)
 {
     struct worker_launch *cursors[STORE_STREAM_MAX];
-    uint8_t of_stream[STORE_STREAM_MAX] = {0};
+    bool stuck[STORE_STREAM_MAX] = {false};
     struct worker_launch *launch;
-    bool drained = true;
+    bool all = true;
     uint32_t stream;
 
-    wire_ranges_clear(untouched);
     for (uint32_t i = 0; i < core->stream_count; i++) {
         cursors[i] = core->streams[i].running.first;
     }
     while ((launch = next_in_order(core, cursors, &stream)) != NULL) {
         uint8_t *bits = &core->followed[launch->seq % STORE_RING];
 
-        *bits &= (uint8_t) ~(FOLLOWED_STUCK | FOLLOWED_UNTOUCHED);
+        *bits &= (uint8_t)~FOLLOWED_STUCK;
         if (launch->seq <= worker_stream_word(core, stream)) {
             continue;
         }
-        if (stream == core->condemned.stream && launch->seq >= core->condemned.seq) {
-            of_stream[stream] |= FOLLOWED_STUCK;
-        }
-        of_stream[stream] |= inherited(core, launch);
-        *bits |= of_stream[stream];
-        if ((*bits & FOLLOWED_UNTOUCHED) != 0 &&
-            wire_ranges_add(untouched, launch->seq) != PLASMON_OK) {
-            return drained; /* fewer may be spared, and no wrong one */
-        }
-        drained &= (*bits & FOLLOWED_STUCK) != 0;
-        if (launch->seq == barrier || pl_bug("worker.untouched_early")) {
-            of_stream[stream] |= FOLLOWED_UNTOUCHED; /* from the next one on */
-        }
+        stuck[stream] |=
+            stream == core->condemned.stream && launch->seq >= core->condemned.seq;
+        stuck[stream] |= waits_for_stuck(core, launch);
+        *bits |= stuck[stream] ? FOLLOWED_STUCK : 0;
+        all &= stuck[stream];
     }
-    return drained;
+    return all;
 }
 
 /* ------------------------------------------------------------------------------------------------ condemning */
 
-static void report(struct worker_core *core, const char *text, uint64_t barrier,
-                   const struct wire_ranges *untouched)
+static void report(struct worker_core *core, const char *text, bool fence)
 {
-    struct worker_condemned condemned = {.seq       = core->condemned.seq,
-                                         .status    = core->condemned.status,
-                                         .text      = text,
-                                         .fence     = untouched != NULL,
-                                         .barrier   = barrier,
-                                         .untouched = untouched};
+    struct worker_condemned condemned = {.seq    = core->condemned.seq,
+                                         .status = core->condemned.status,
+                                         .text   = text,
+                                         .fence  = fence};
 
     core->config.ops->report_condemned(core->config.user, &condemned);
 }
@@ -174,28 +144,21 @@ static void condemn(struct worker_core *core, struct worker_launch *launch, uint
     worker_launch_describe(launch, &text);
     worker_launch_fail(launch, status, "%s", pl_str_text(&text)); /* if it ends after all */
     store_timeline_mark(core->timeline, launch->seq, true);
-    report(core, pl_str_text(&text), 0, NULL);
+    report(core, pl_str_text(&text), false);
     pl_str_finish(&text);
 }
 
 static uint64_t condemned_look(struct worker_core *core, uint64_t now_ns)
 {
     struct worker_condemning *condemned = &core->condemned;
-    struct wire_ranges untouched;
-    uint64_t barrier;
-    bool drained;
 
     if (condemned->fence_asked) {
         return UINT64_MAX;
     }
-    wire_ranges_init(&untouched);
-    barrier = barrier_find(core);
-    drained = survey(core, barrier, &untouched);
-    if (drained || now_ns - condemned->since_ns >= DRAIN_NS) {
+    if (drained(core) || now_ns - condemned->since_ns >= DRAIN_NS) {
         condemned->fence_asked = true;
-        report(core, "", barrier, &untouched);
+        report(core, "", true);
     }
-    wire_ranges_finish(&untouched);
     return condemned->fence_asked ? UINT64_MAX : now_ns + POLL_NS;
 }
 
@@ -247,7 +210,7 @@ static void stream_look(struct worker_core *core, uint32_t stream, uint64_t now_
         return;
     }
     launch = launch_find(core, stream, begun);
-    if (launch == NULL ||
+    if (launch == NULL || launch->time_limit_ms == 0 ||
         now_ns - mine->watched_ns < launch->time_limit_ms * UINT64_C(1000000)) {
         return;
     }

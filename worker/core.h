@@ -77,8 +77,6 @@ struct worker_condemned {
     plasmon_status_t status;
     const char *text;
     bool fence;
-    uint64_t barrier;
-    const struct wire_ranges *untouched;
 };
 
 /* A pair with another device (pairs.c, transfer/pair.h). */
@@ -309,6 +307,8 @@ struct worker_core_config {
     uint32_t low_streams;    /* 0 .. WORKER_LOW_STREAMS_MAX */
     /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
     uint64_t signal_bytes;
+    /* The device tells the begin of every launch that overwrites in place (begun.c); false: of those that something may hold up. */
+    bool begins_cheap;
     bool lone; /* no other device of this host watches our words */
     struct store_timeline *const
         *timelines; /* one a host device; may hold NULL for devices that are not up */
@@ -327,9 +327,10 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
                                     struct worker_core **out_core) PL_MUST_CHECK;
 void worker_core_destroy(struct worker_core *core);
 
-/* Rebuild from table and timeline after a restart. Chunks must have been added. Fills hello's enqueued / unfinished. */
+/* Rebuild from table and timeline after a restart. Chunks must have been added. Fills hello's enqueued, unfinished and untouched. */
 plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enqueued,
-                                     struct wire_ranges *out_unfinished) PL_MUST_CHECK;
+                                     struct wire_ranges *out_unfinished,
+                                     struct wire_ranges *out_untouched) PL_MUST_CHECK;
 /*
  * After recover, when the head is another one, which knows nothing of us: free every buffer, let the words of unfinished launches pass.
  * The numbers go on after the last enqueued one.

@@ -8,7 +8,8 @@
  *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
  *   starve.c    no memory for the front
  *   reuse.c     memory that is used again before the host has seen that it is free
- *   condemn.c   launches that must not go on            describe.c  who waits for what, for people
+ *   condemn.c   launches that must not go on            begun.c     what has begun, for whoever comes after a death
+ *   describe.c  who waits for what, for people
  *   traffic.c   transfers by pair of devices
  *   pairs.c     communicators with other devices: opened, used, broken and closed in order
  *
@@ -171,10 +172,11 @@ struct worker_stream {
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
     uint64_t signalled_before; /* the one before that */
     bool woken;                /* the core stored the word since the last wake */
-    uint32_t limited;          /* enqueued launches with a time limit */
-    uint64_t watched;          /* the last one that was seen to have begun ... */
-    uint64_t watched_ns;       /* ... at this time */
-    uint64_t moved_ns;         /* a transfer was last seen done */
+    bool held_up;        /* a wait or a join went in since a begin was told (begun.c) */
+    uint32_t limited;    /* enqueued launches with a time limit */
+    uint64_t watched;    /* the last one that was seen to have begun ... */
+    uint64_t watched_ns; /* ... at this time */
+    uint64_t moved_ns;   /* a transfer was last seen done */
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
     uint64_t joined_word
@@ -299,6 +301,7 @@ void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
     PL_PRINTF(3, 4); /* the first failure stays */
 bool worker_launch_is_function(const struct worker_launch *launch); /* RUN or GRAPH */
 bool worker_launch_is_half(const struct worker_launch *launch);     /* SEND or RECV */
+bool worker_launch_overwrites(const struct worker_launch *launch);  /* in place */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
 void worker_launch_facts(const struct worker_core *core, const struct worker_launch *launch,
                          uint32_t stream, struct worker_span *out);
@@ -436,6 +439,18 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
 bool worker_launch_check(struct worker_core *core, struct worker_launch *launch);
 /* Publish, and put everything into its stream. */
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch);
+
+/* begun.c */
+/* What comes next in the stream may have to wait for long. */
+void worker_begun_held_up(struct worker_core *core, uint32_t stream);
+/* Does the device say when it begins? tell: behind all that it waits for, before its work. */
+bool worker_begun_tells(const struct worker_core *core, const struct worker_launch *launch,
+                        uint32_t stream);
+plasmon_status_t worker_begun_tell(struct worker_core *core,
+                                   const struct worker_launch *launch, uint32_t stream);
+/* Of the unfinished launches: those that have not begun, in any incarnation. What was known of them is taken back. */
+plasmon_status_t worker_begun_recover(struct worker_core *core,
+                                      struct wire_ranges *out_untouched);
 
 /* condemn.c */
 /* Its client ends it by force: condemned at the next look, if it runs. */

@@ -27,6 +27,7 @@ struct worker_daemon {
     struct worker_core *core;
     struct worker_uplink *uplink;
     struct wire_ranges unfinished;
+    struct wire_ranges untouched;
     struct pl_err comm_missing; /* what its hello says of that */
     Plasmon__V1__WorkerHello hello;
     char host_id[PL_HOST_ID_BYTES];

@@ -2,7 +2,7 @@
  * Putting a launch into its stream: published first, then what it waits for, then its work.
  *
  * PUBLISHED FIRST, because a crash may come in between: what the table calls CONSUMED and the timeline does not name was not
- * touched, and what the timeline names is treated as begun. Nothing between publishing and the last driver call waits for
+ * touched; of what the timeline names, begun.c knows more. Nothing between publishing and the last driver call waits for
  * anything, so whoever sees the launch published may count on its word.
  *
  * WITHOUT WORK. A launch that gives the device nothing to do (noop without arguments, ALLOC, SEAL, SKIP, one that failed), on a stream
@@ -350,15 +350,6 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
     }
 }
 
-/* The device says when it begins, behind all that it waits for. */
-static plasmon_status_t mark_begin(struct worker_core *core,
-                                   const struct worker_launch *launch, uint32_t stream)
-{
-    return launch->time_limit_ms == 0
-               ? PLASMON_OK
-               : core->config.ops->begin(core->config.user, stream, launch->seq);
-}
-
 static void span_begin(struct worker_core *core, struct worker_launch *launch,
                        uint32_t stream)
 {
@@ -378,14 +369,22 @@ static void span_end(struct worker_core *core, const struct worker_launch *launc
 static void work_or_failure(struct worker_core *core, struct worker_launch *launch,
                             uint32_t stream)
 {
+    bool tells              = worker_begun_tells(core, launch, stream);
+    bool late               = tells && pl_bug("worker.begin_late");
     struct pl_err err       = {.status = PLASMON_OK};
     plasmon_status_t status = launch->failure;
 
     if (status == PLASMON_OK) {
-        status = mark_begin(core, launch, stream);
+        store_timeline_know(core->timeline, launch->seq, STORE_KNOWN_ENQUEUED);
+        if (tells && !late) {
+            status = worker_begun_tell(core, launch, stream);
+        }
         span_begin(core, launch, stream);
         status = status == PLASMON_OK ? work_enqueue(core, launch, stream, &err) : status;
         span_end(core, launch, stream);
+        if (late && status == PLASMON_OK) {
+            status = worker_begun_tell(core, launch, stream);
+        }
     } else if (worker_launch_is_half(launch)) {
         (void)stage_enqueue(core, launch, stream, WORKER_NOWHERE, &err); /* failed anyway */
     }

@@ -499,6 +499,16 @@ bool worker_launch_is_function(const struct worker_launch *launch)
            launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
 }
 
+bool worker_launch_overwrites(const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        if (launch->operands[i].writes && !launch->operands[i].fresh) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool worker_launch_is_half(const struct worker_launch *launch)
 {
     return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||

@@ -78,6 +78,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         .urgent_streams    = WORKER_URGENT_STREAMS,
         .low_streams       = WORKER_LOW_STREAMS,
         .signal_bytes   = info->kind == DEVICE_CUDA ? SIGNAL_BYTES_CUDA : SIGNAL_BYTES_CPU,
+        .begins_cheap   = info->kind == DEVICE_CPU,
         .lone           = daemon->shared.host_device_count == 1,
         .timelines      = daemon->shared.timelines,
         .tables         = daemon->shared.tables,
@@ -102,7 +103,9 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
     }
 
     wire_ranges_init(&daemon->unfinished);
-    status = worker_core_recover(daemon->core, &enqueued, &daemon->unfinished);
+    wire_ranges_init(&daemon->untouched);
+    status = worker_core_recover(daemon->core, &enqueued, &daemon->unfinished,
+                                 &daemon->untouched);
     if (status == PLASMON_OK) {
         status = worker_lanes_take(&daemon->executor.lanes, err);
         if (status == PLASMON_OK) {
@@ -121,26 +124,40 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
     return PLASMON_OK;
 }
 
+/* Until the process ends. NULL: no memory. */
+static Plasmon__V1__Range **ranges_say(const struct wire_ranges *ranges, size_t *out_count)
+{
+    size_t count              = ranges->items.count;
+    Plasmon__V1__Range *rows  = PL_NEW_N(Plasmon__V1__Range, count + 1);
+    Plasmon__V1__Range **list = PL_NEW_N(Plasmon__V1__Range *, count + 1);
+
+    if (rows == NULL || list == NULL) {
+        pl_free(rows);
+        pl_free(list);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct wire_range *range = pl_vec_at(&ranges->items, i);
+
+        plasmon__v1__range__init(&rows[i]);
+        rows[i].first = range->first;
+        rows[i].count = range->count;
+        list[i]       = &rows[i];
+    }
+    *out_count = count;
+    return list;
+}
+
 static plasmon_status_t hello_fill(struct worker_daemon *daemon)
 {
     const struct device_info *info  = device_get_info(daemon->device);
     Plasmon__V1__WorkerHello *hello = &daemon->hello;
-    size_t count                    = daemon->unfinished.items.count;
-    Plasmon__V1__Range *ranges      = PL_NEW_N(Plasmon__V1__Range, count + 1);
 
-    hello->unfinished = PL_NEW_N(Plasmon__V1__Range *, count + 1);
-    if (ranges == NULL || hello->unfinished == NULL) {
+    hello->unfinished = ranges_say(&daemon->unfinished, &hello->n_unfinished);
+    hello->untouched  = ranges_say(&daemon->untouched, &hello->n_untouched);
+    if (hello->unfinished == NULL || hello->untouched == NULL) {
         return PLASMON_ENOMEM; /* the process ends */
     }
-    for (size_t i = 0; i < count; i++) {
-        const struct wire_range *range = pl_vec_at(&daemon->unfinished.items, i);
-
-        plasmon__v1__range__init(&ranges[i]);
-        ranges[i].first      = range->first;
-        ranges[i].count      = range->count;
-        hello->unfinished[i] = &ranges[i];
-    }
-    hello->n_unfinished = count;
     hello->host         = (char *)(uintptr_t)pl_host_id(daemon->host_id);
     hello->node         = (char *)(uintptr_t)daemon->options.node;
     hello->host_device  = daemon->shared.host_device;

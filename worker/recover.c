@@ -129,21 +129,23 @@ static plasmon_status_t unfinished_find(struct worker_core *core, uint64_t enque
 }
 
 plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enqueued,
-                                     struct wire_ranges *out_unfinished)
+                                     struct wire_ranges *out_unfinished,
+                                     struct wire_ranges *out_untouched)
 {
     uint64_t enqueued = __atomic_load_n(&core->timeline->enqueued, __ATOMIC_ACQUIRE);
     plasmon_status_t status;
 
     for (uint32_t i = 0; i < core->stream_count; i++) {
         core->streams[i].last = worker_stream_word(core, i);
-        /* What the old device work said of its begin is no begin of ours. It was fenced: nobody else writes here. */
-        __atomic_store_n(&core->timeline->begun[i].value, 0, __ATOMIC_RELEASE);
     }
     core->recovered = enqueued;
 
     status = table_recover(core, enqueued);
     if (status == PLASMON_OK) {
         status = unfinished_find(core, enqueued);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_begun_recover(core, out_untouched);
     }
     for (size_t i = 0; status == PLASMON_OK && i < core->unfinished.items.count; i++) {
         const struct wire_range *from = pl_vec_at(&core->unfinished.items, i);

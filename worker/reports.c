@@ -26,8 +26,6 @@ struct report_condemned {
     plasmon_status_t status;
     char *text;
     bool fence;
-    uint64_t barrier;
-    struct wire_ranges untouched;
 };
 
 struct report_data {
@@ -84,7 +82,6 @@ static void condemned_forget(struct worker_report_batch *batch, size_t count)
         struct report_condemned *condemned = pl_vec_at(&batch->condemned, i);
 
         pl_free(condemned->text);
-        wire_ranges_finish(&condemned->untouched);
     }
     if (count != 0) {
         remove_front(&batch->condemned, count);
@@ -212,21 +209,10 @@ void worker_report_batch_condemned(struct worker_report_batch *batch,
         batch->incomplete = true;
         return;
     }
-    *report = (struct report_condemned){.seq     = condemned->seq,
-                                        .status  = condemned->status,
-                                        .text    = pl_strdup(condemned->text),
-                                        .fence   = condemned->fence,
-                                        .barrier = condemned->barrier};
-    wire_ranges_init(&report->untouched);
-    for (size_t i = 0;
-         condemned->untouched != NULL && i < condemned->untouched->items.count; i++) {
-        struct wire_range *range = pl_vec_push(&report->untouched.items);
-
-        if (range == NULL) {
-            return; /* fewer are spared */
-        }
-        *range = *(struct wire_range *)pl_vec_at(&condemned->untouched->items, i);
-    }
+    *report = (struct report_condemned){.seq    = condemned->seq,
+                                        .status = condemned->status,
+                                        .text   = pl_strdup(condemned->text),
+                                        .fence  = condemned->fence};
 }
 
 void worker_report_batch_data(struct worker_report_batch *batch, uint64_t request,
@@ -359,33 +345,11 @@ static plasmon_status_t fill_starved(struct worker_report_batch *batch,
     return PLASMON_OK;
 }
 
-static plasmon_status_t fill_untouched(const struct wire_ranges *ranges,
-                                       struct wire_arena *arena,
-                                       Plasmon__V1__Condemned *out)
-{
-    size_t count = ranges->items.count;
-
-    out->untouched = (Plasmon__V1__Range **)rows(arena, count, sizeof(**out->untouched));
-    if (out->untouched == NULL) {
-        return PLASMON_ENOMEM;
-    }
-    out->n_untouched = count;
-    for (size_t i = 0; i < count; i++) {
-        const struct wire_range *range = pl_vec_at(&ranges->items, i);
-
-        plasmon__v1__range__init(out->untouched[i]);
-        out->untouched[i]->first = range->first;
-        out->untouched[i]->count = range->count;
-    }
-    return PLASMON_OK;
-}
-
 static plasmon_status_t fill_condemned(struct worker_report_batch *batch,
                                        struct wire_arena *arena,
                                        Plasmon__V1__WorkerFrame *frame)
 {
-    size_t count            = pl_min_u64(batch->condemned.count, FRAME_ITEMS_MAX);
-    plasmon_status_t status = PLASMON_OK;
+    size_t count = pl_min_u64(batch->condemned.count, FRAME_ITEMS_MAX);
 
     frame->condemned =
         (Plasmon__V1__Condemned **)rows(arena, count, sizeof(**frame->condemned));
@@ -393,18 +357,16 @@ static plasmon_status_t fill_condemned(struct worker_report_batch *batch,
         return PLASMON_ENOMEM;
     }
     frame->n_condemned = count;
-    for (size_t i = 0; i < count && status == PLASMON_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct report_condemned *report = pl_vec_at(&batch->condemned, i);
 
         plasmon__v1__condemned__init(frame->condemned[i]);
-        frame->condemned[i]->seq     = report->seq;
-        frame->condemned[i]->status  = report->status;
-        frame->condemned[i]->text    = report->text != NULL ? report->text : "";
-        frame->condemned[i]->fence   = report->fence;
-        frame->condemned[i]->barrier = report->barrier;
-        status = fill_untouched(&report->untouched, arena, frame->condemned[i]);
+        frame->condemned[i]->seq    = report->seq;
+        frame->condemned[i]->status = report->status;
+        frame->condemned[i]->text   = report->text != NULL ? report->text : "";
+        frame->condemned[i]->fence  = report->fence;
     }
-    return status;
+    return PLASMON_OK;
 }
 
 static size_t data_that_fits(const struct worker_report_batch *batch)

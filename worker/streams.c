@@ -214,16 +214,6 @@ void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint
     core->streams[stream].hazard = seq;
 }
 
-static bool overwrites(const struct worker_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->operand_count; i++) {
-        if (launch->operands[i].writes && !launch->operands[i].fresh) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Behind launch `seq` of this device; word: behind the write of its word too. */
 static void order_local(struct worker_core *core, struct worker_launch *launch,
                         uint32_t stream, uint64_t seq, bool word, bool *io_clear)
@@ -258,6 +248,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
                            other);
         return;
     }
+    worker_begun_held_up(core, stream);
     mine->joined[other]      = core->streams[other].last;
     mine->joined_word[other] = core->streams[other].signalled;
 }
@@ -314,6 +305,7 @@ static void waits_enqueue(struct worker_core *core, struct worker_launch *launch
             continue;
         }
         worker_stream_before_hazard(core, stream, launch->seq);
+        worker_begun_held_up(core, stream);
         status = core->config.ops->wait(core->config.user, stream, wait->host_device,
                                         wait->word, wait->value);
         if (status != PLASMON_OK) {
@@ -336,7 +328,8 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
         uint64_t *word, value;
 
         if (host_device == core->config.host_device) {
-            order_local(core, launch, stream, seq, overwrites(launch), &clear);
+            order_local(core, launch, stream, seq, worker_launch_overwrites(launch),
+                        &clear);
         } else if (host_device < core->config.host_device_count &&
                    core->config.timelines[host_device] != NULL &&
                    store_timeline_point(core->config.timelines[host_device], seq, &word,
@@ -347,7 +340,7 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
     if (launch->graph != NULL && worker_graph_last(launch->graph) != 0) {
         /* Its memory, and what is replayed, serve one launch at a time. */
         order_local(core, launch, stream, worker_graph_last(launch->graph),
-                    overwrites(launch), &clear);
+                    worker_launch_overwrites(launch), &clear);
     }
     order_reuse(core, launch, stream, &clear);
     waits_enqueue(core, launch, stream, &clear);
@@ -365,6 +358,8 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     if (status != PLASMON_OK) { /* the device is lost: who runs us sees its health */
         pl_error("worker", "signal of stream %u at launch %llu failed: %s", stream,
                  (unsigned long long)mine->last, pl_status_text(status));
+    } else {
+        store_timeline_know(core->timeline, mine->last, STORE_KNOWN_SIGNALS);
     }
     if (mine->running.count != 0 && mine->running.last->seq == mine->last) {
         mine->running.last->signalled = true;

@@ -173,6 +173,41 @@ TEST(what_was_overwritten_in_place_is_lost_by_name_and_nothing_else)
     plasmon_finish(client);
 }
 
+/*
+ * A chain of updates in place on one ref. The first link has ended; the second is on the device, and waits there for what the other device
+ * makes, with the others behind it. They had not begun, so the death of their worker costs nothing.
+ */
+TEST(updates_in_place_that_had_not_begun_survive_their_workers_death)
+{
+    enum { LINKS = 5, DEATHS = 2 };
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *ones      = cluster_fill(client, COUNT, 1, 0);
+    struct plasmon_ref *x         = cluster_fill(client, COUNT, 1, 0);
+    struct plasmon_ref *late      = cluster_fill(client, COUNT, 100, 1);
+    struct plasmon_ref *gate;
+
+    CLUSTER_OK(cluster_axpy(client, x, ones, 1, 0));
+    CLUSTER_OK(plasmon_wait(client, (struct plasmon_ref *[]){x, late}, 2, 2,
+                            CLUSTER_WAIT_MS, NULL, NULL));
+    cluster_spin(client, late, 5000000, 1, &gate);
+    expect_running(client, gate);
+    CLUSTER_OK(cluster_axpy(client, x, late, 1, 0));
+    for (int link = 2; link < LINKS; link++) {
+        CLUSTER_OK(cluster_axpy(client, x, ones, 1, 0));
+    }
+    CLUSTER_OK(plasmon_flush(client));
+    for (int death = 0; death < DEATHS; death++) {
+        replace_worker(client, 0);
+    }
+    if (plasmon_state(client, gate) == PLASMON_INPROGRESS) {
+        cluster_expect_all(client, x, COUNT, LINKS + 100);
+        cluster_expect_all(client, ones, COUNT, 1);
+    } else {
+        printf("# the gate opened before the last worker died: on a machine as slow as this nothing can be told\n");
+    }
+    plasmon_finish(client);
+}
+
 TEST(a_task_gives_up_after_its_retries)
 {
     struct plasmon_client *client = cluster_start(1);

@@ -11,6 +11,7 @@
  *   sim_worker.c   a worker process: core, link; crash and restart
  *   sim_reports.c  what it reports
  *   sim_limits.c   launches that do not end, and what ending them may cost
+ *   sim_begun.c    what a worker says of launches that had not begun when it died
  *   sim_head.c     the head process: the machine, and what it puts out
  *   sim_journal.c  its journal: batches on their way, crashes, and what is left
  *   sim_spill.c    the store's memory and files for what devices have no room for
@@ -225,10 +226,7 @@ struct sim_limits {
     plasmon_status_t status;
     uint64_t fence_asked_ns; /* 0: not asked */
     uint32_t orders_lost;
-    uint64_t barrier;
-    struct wire_ranges untouched; /* what the worker claims not to have begun */
-    struct pl_map started;        /* seqs whose work has begun in truth */
-    struct pl_map limit_ms;       /* of launches with one */
+    struct pl_map limit_ms; /* of launches with one */
     struct pl_map
         behind; /* seqs in the stream of a launch over its limit, when it was ended */
     bool fenced;
@@ -285,6 +283,9 @@ struct sim_worker {
     uint64_t block_serial;
     uint64_t recovered; /* what the hello says of earlier incarnations */
     struct wire_ranges recovered_open;
+    struct wire_ranges recovered_untouched;
+    struct pl_map begun; /* sim_begun.c: seq -> what has happened, whichever incarnation */
+    bool begins_cheap;
     uint32_t slots_used; /* slots below it were named by launches */
 
     struct sim_stream streams[SIM_STREAMS];
@@ -494,9 +495,7 @@ struct sim_report {
     uint64_t hole;
     plasmon_status_t status;
     char *text; /* owned */
-    bool fence; /* of a condemned launch, with what follows */
-    uint64_t barrier;
-    struct wire_ranges untouched;
+    bool fence; /* of a condemned launch */
 };
 struct sim_read_back {
     uint64_t request;
@@ -549,7 +548,6 @@ plasmon_status_t sim_pair_op_stage(void *user, const struct worker_pair_key *key
                                    uint64_t *out_first);
 void sim_pair_op_sent(void *user, uint64_t seq);
 
-void sim_ranges_copy(struct wire_ranges *to, const struct wire_ranges *from);
 void sim_limits_init(struct sim_worker *worker);
 void sim_limits_forget(struct sim_worker *worker); /* a new incarnation */
 void sim_limits_finish(struct sim_worker *worker);
@@ -558,7 +556,6 @@ void sim_limits_note(struct sim_worker *worker, const Plasmon__V1__Launch *launc
 void sim_limits_tick(struct sim_worker *worker);
 /* How long the op takes if its task has a time of its own; 0: it has none. */
 uint64_t sim_limits_duration(const struct sim_worker *worker, const struct sim_op *op);
-void sim_limits_started(struct sim_worker *worker, const struct sim_op *op);
 void sim_limits_condemned(struct sim_worker *worker,
                           const struct worker_condemned *condemned);
 /* The head's order, on its way to the store. */
@@ -566,6 +563,13 @@ void sim_limits_order(struct sim_worker *worker, uint32_t incarnation);
 void sim_limits_check(struct sim_worker *worker);
 /* Did this launch lie behind one that was ended for its limit, so that it may come again whatever it does? After the crash. */
 bool sim_limits_sheltered(const struct sim_worker *worker, uint64_t seq);
+
+void sim_begun_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch);
+void sim_begun_started(struct sim_worker *worker, const struct sim_op *op);
+void sim_begun_reached(struct sim_worker *worker, uint64_t seq);
+/* false: its device would have told, and did not. */
+bool sim_begun_perhaps(const struct sim_worker *worker, uint64_t seq);
+void sim_begun_check(struct sim_worker *worker); /* what a new incarnation says */
 
 void sim_streams_init(struct sim_worker *worker);
 void sim_streams_drop(struct sim_worker *worker,

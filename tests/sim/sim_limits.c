@@ -3,7 +3,6 @@
  * worker's clock and the store that kills; what is checked, against what really happened on the simulated device:
  *
  *   - a launch is condemned for its limit not before the limit is over, counted from the moment that it began, and not much later
- *   - what a worker claims not to have begun has not begun when it is killed, as long as the barrier is not done
  *   - the head orders a fence of no incarnation that has not asked for it, and until the asked-for death comes, though orders get lost
  *
  * A kernel that does not end ends after a minute, so that a mistake is a wrong answer and not a run without end.
@@ -31,18 +30,6 @@ static uint64_t map_at(const struct pl_map *map, uint64_t key)
     return (uint64_t)(uintptr_t)pl_map_get(map, key);
 }
 
-void sim_ranges_copy(struct wire_ranges *to, const struct wire_ranges *from)
-{
-    wire_ranges_clear(to);
-    for (size_t i = 0; i < from->items.count; i++) {
-        const struct wire_range *range = pl_vec_at(&from->items, i);
-
-        for (uint64_t k = 0; k < range->count; k++) {
-            PL_CHECK(wire_ranges_add(to, range->first + k) == PLASMON_OK);
-        }
-    }
-}
-
 /* ------------------------------------------------------------------------------------------ what happens on the device */
 
 void sim_limits_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch)
@@ -57,13 +44,6 @@ uint64_t sim_limits_duration(const struct sim_worker *worker, const struct sim_o
     uint64_t task = op->kind == SIM_OP_RUN ? sim_losses_task(worker, op->tag) : 0;
 
     return task != 0 ? map_at(&worker->sim->lasting, task) * 1000 : 0;
-}
-
-void sim_limits_started(struct sim_worker *worker, const struct sim_op *op)
-{
-    if (op->tag != 0) {
-        map_put(&worker->limits.started, op->tag, 1);
-    }
 }
 
 /* ------------------------------------------------------------------------------------------ the worker */
@@ -138,35 +118,9 @@ void sim_limits_condemned(struct sim_worker *worker,
     }
     limits->fence_asked_ns = worker->sim->now_ns;
     limits->condemned      = condemned->seq;
-    limits->barrier        = condemned->barrier;
-    sim_ranges_copy(&limits->untouched, condemned->untouched);
 }
 
 /* ------------------------------------------------------------------------------------------ the store */
-
-static bool barrier_done(const struct sim_worker *worker)
-{
-    return worker->limits.barrier != UINT64_MAX &&
-           store_timeline_done(worker->timeline, worker->limits.barrier);
-}
-
-static void check_claims(struct sim_worker *worker)
-{
-    const struct sim_limits *limits = &worker->limits;
-
-    for (size_t i = 0; i < limits->untouched.items.count && !barrier_done(worker); i++) {
-        const struct wire_range *range = pl_vec_at(&limits->untouched.items, i);
-
-        for (uint64_t seq = range->first; seq < range->first + range->count; seq++) {
-            if (map_at(&limits->started, seq) != 0) {
-                sim_fail(worker->sim,
-                         "device %u: launch %llu has begun, and the worker said that it "
-                         "had not",
-                         worker->host_device, (unsigned long long)seq);
-            }
-        }
-    }
-}
 
 /* What lies in the stream of the launch that is ended, behind it. */
 static void note_behind(struct sim_worker *worker)
@@ -191,7 +145,8 @@ static void note_behind(struct sim_worker *worker)
 bool sim_limits_sheltered(const struct sim_worker *worker, uint64_t seq)
 {
     return worker->limits.fenced && worker->limits.status == PLASMON_ETIMELIMIT &&
-           !barrier_done(worker) && map_at(&worker->limits.behind, seq) != 0;
+           !store_timeline_done(worker->timeline, worker->limits.condemned) &&
+           map_at(&worker->limits.behind, seq) != 0;
 }
 
 static void order_arrives(void *user, uint64_t arg, void *data)
@@ -209,7 +164,6 @@ static void order_arrives(void *user, uint64_t arg, void *data)
                  worker->host_device);
         return;
     }
-    check_claims(worker);
     note_behind(worker);
     at = pl_vec_push(&sim->crash_times);
     PL_CHECK(at != NULL);
@@ -259,16 +213,12 @@ void sim_limits_check(struct sim_worker *worker)
 void sim_limits_init(struct sim_worker *worker)
 {
     worker->limits = (struct sim_limits){.tick_due_ns = UINT64_MAX};
-    wire_ranges_init(&worker->limits.untouched);
-    pl_map_init(&worker->limits.started);
     pl_map_init(&worker->limits.limit_ms);
     pl_map_init(&worker->limits.behind);
 }
 
 void sim_limits_finish(struct sim_worker *worker)
 {
-    wire_ranges_finish(&worker->limits.untouched);
-    pl_map_finish(&worker->limits.started);
     pl_map_finish(&worker->limits.limit_ms);
     pl_map_finish(&worker->limits.behind);
 }

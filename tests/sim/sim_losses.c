@@ -2,8 +2,8 @@
  * What a crash may cost, judged from outside: by the launches that the head sent and by the timeline, which outlives the worker. The
  * worker's and the head's own opinion is not asked.
  *
- * A launch had BEGUN when it was published and its stream's word had not passed it. Begun launches may have written, so they are what a
- * crash can cost:
+ * A launch had BEGUN when it was published and its stream's word had not passed it, unless the simulated device knows better
+ * (sim_begun.c). Begun launches may have written, so they are what a crash can cost:
  *
  *   consumed   it writes over something in place, or reads what a later begun launch writes: it cannot be run again
  *   begun      it may be what killed the worker, and runs out of retries
@@ -93,6 +93,7 @@ static bool overwritten(const struct sim_worker *worker, const struct use *read)
         const struct use *write = pl_vec_at(&worker->uses, i);
 
         if (write->writes && write->buffer == read->buffer && write->seq > read->seq &&
+            sim_begun_perhaps(worker, write->seq) &&
             !sim_limits_sheltered(worker, write->seq)) {
             return true;
         }
@@ -136,7 +137,8 @@ void sim_losses_crash(struct sim_worker *worker)
         if (!worker->limits.fenced || store_timeline_failed(worker->timeline, use->seq)) {
             lose(worker->sim, use->task, SIM_LOSS_BEGUN);
         }
-        if ((use->consumes && !sim_limits_sheltered(worker, use->seq)) ||
+        if ((use->consumes && sim_begun_perhaps(worker, use->seq) &&
+             !sim_limits_sheltered(worker, use->seq)) ||
             (use->reads && overwritten(worker, use))) {
             lose(worker->sim, use->task, SIM_LOSS_CONSUMED);
         }

@@ -473,6 +473,7 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
         }
         if (op->word == &worker->timeline->begun[stream->index].value) {
             stream->begun_ns = worker->sim->now_ns;
+            sim_begun_reached(worker, op->value);
         }
         sim_worker_wake(worker);
         break;
@@ -607,16 +608,11 @@ static void op_report_condemned(void *user, const struct worker_condemned *conde
     struct sim_report *report = pl_vec_push(&worker->condemned);
 
     PL_CHECK(report != NULL);
-    *report = (struct sim_report){.seq     = condemned->seq,
-                                  .status  = condemned->status,
-                                  .text    = pl_strdup(condemned->text),
-                                  .fence   = condemned->fence,
-                                  .barrier = condemned->barrier};
+    *report = (struct sim_report){.seq    = condemned->seq,
+                                  .status = condemned->status,
+                                  .text   = pl_strdup(condemned->text),
+                                  .fence  = condemned->fence};
     PL_CHECK(report->text != NULL);
-    wire_ranges_init(&report->untouched);
-    if (condemned->fence) {
-        sim_ranges_copy(&report->untouched, condemned->untouched);
-    }
     sim_limits_condemned(worker, condemned);
     sim_worker_flush_soon(worker);
 }

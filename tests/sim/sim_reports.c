@@ -28,14 +28,22 @@ static void *arena_take(struct sim *sim, size_t count, size_t bytes)
     return ptr;
 }
 
+static Plasmon__V1__Range **ranges_say(struct sim *sim, const struct wire_ranges *ranges,
+                                       size_t *out_count)
+{
+    size_t n                    = ranges->items.count;
+    Plasmon__V1__Range **places = arena_take(sim, n, sizeof(*places));
+
+    ranges_put(ranges, arena_take(sim, n, sizeof(Plasmon__V1__Range)), places);
+    *out_count = n;
+    return places;
+}
+
 static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *frame)
 {
     struct sim *sim = worker->sim;
-    size_t n        = worker->done.items.count;
 
-    frame->n_done = n;
-    frame->done   = arena_take(sim, n, sizeof(*frame->done));
-    ranges_put(&worker->done, arena_take(sim, n, sizeof(Plasmon__V1__Range)), frame->done);
+    frame->done = ranges_say(sim, &worker->done, &frame->n_done);
 
     frame->n_failed = worker->failed.count;
     frame->failed   = arena_take(sim, frame->n_failed, sizeof(*frame->failed));
@@ -66,17 +74,10 @@ static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *fram
 
         frame->condemned[i] = arena_take(sim, 1, sizeof(Plasmon__V1__Condemned));
         plasmon__v1__condemned__init(frame->condemned[i]);
-        frame->condemned[i]->seq         = report->seq;
-        frame->condemned[i]->status      = report->status;
-        frame->condemned[i]->text        = report->text;
-        frame->condemned[i]->fence       = report->fence;
-        frame->condemned[i]->barrier     = report->barrier;
-        n                                = report->untouched.items.count;
-        frame->condemned[i]->n_untouched = n;
-        frame->condemned[i]->untouched =
-            arena_take(sim, n, sizeof(*frame->condemned[i]->untouched));
-        ranges_put(&report->untouched, arena_take(sim, n, sizeof(Plasmon__V1__Range)),
-                   frame->condemned[i]->untouched);
+        frame->condemned[i]->seq    = report->seq;
+        frame->condemned[i]->status = report->status;
+        frame->condemned[i]->text   = report->text;
+        frame->condemned[i]->fence  = report->fence;
     }
     frame->n_data = worker->data.count;
     frame->data   = arena_take(sim, frame->n_data, sizeof(*frame->data));
@@ -124,10 +125,7 @@ void sim_reports_clear(struct sim_worker *worker)
         pl_free(((struct sim_report *)pl_vec_at(&worker->failed, i))->text);
     }
     for (size_t i = 0; i < worker->condemned.count; i++) {
-        struct sim_report *report = pl_vec_at(&worker->condemned, i);
-
-        pl_free(report->text);
-        wire_ranges_finish(&report->untouched);
+        pl_free(((struct sim_report *)pl_vec_at(&worker->condemned, i))->text);
     }
     pl_vec_clear(&worker->condemned);
     for (size_t i = 0; i < worker->data.count; i++) {
@@ -193,11 +191,9 @@ void sim_worker_flush_soon(struct sim_worker *worker)
 
 void sim_worker_hello(struct sim_worker *worker)
 {
-    const struct wire_ranges *unfinished   = &worker->recovered_open;
     struct sim *sim                        = worker->sim;
     Plasmon__V1__WorkerFrame frame         = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
-    size_t n                               = unfinished->items.count;
     uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
     char name[32];
 
@@ -218,12 +214,8 @@ void sim_worker_hello(struct sim_worker *worker)
     hello.resume_ack     = worker->link.in_seq;
     hello.received       = worker_core_received(worker->core);
     hello.enqueued       = worker->recovered;
-    hello.n_unfinished   = n;
-    hello.unfinished     = arena_take(sim, n, sizeof(*hello.unfinished));
-    if (n > 0) {
-        ranges_put(unfinished, arena_take(sim, n, sizeof(Plasmon__V1__Range)),
-                   hello.unfinished);
-    }
+    hello.unfinished     = ranges_say(sim, &worker->recovered_open, &hello.n_unfinished);
+    hello.untouched = ranges_say(sim, &worker->recovered_untouched, &hello.n_untouched);
     if (sim->config
             .second_host) { /* what goes between hosts takes the way of the host route */
         hello.bulk_address     = "sim:1";

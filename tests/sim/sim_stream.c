@@ -128,9 +128,7 @@ static uint64_t op_start(struct sim_worker *worker, const struct sim_op *op)
 {
     uint64_t own_ns = worker->sim->config.limits ? sim_limits_duration(worker, op) : 0;
 
-    if (worker->sim->config.limits) {
-        sim_limits_started(worker, op);
-    }
+    sim_begun_started(worker, op);
     return own_ns != 0 ? own_ns : op_duration(worker->sim, op);
 }
 

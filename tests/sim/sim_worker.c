@@ -133,6 +133,7 @@ static void note_launch(struct sim_worker *worker, const Plasmon__V1__Launch *la
 
     sim_losses_note(worker, launch);
     sim_limits_note(worker, launch);
+    sim_begun_note(worker, launch);
     for (size_t i = 0; i < launch->n_operands; i++) {
         uint32_t slot = wire_buffer_slot(launch->operands[i]->buffer);
 
@@ -294,6 +295,7 @@ static void core_create(struct sim_worker *worker)
         .run_streams       = sim->config.run_streams,
         .urgent_streams    = sim->config.run_streams % 2,
         .low_streams       = sim->config.run_streams / 2 % 2,
+        .begins_cheap      = worker->begins_cheap,
         .lone              = sim->config.devices == 1,
         .timelines         = sim->timelines,
         .tables            = sim->tables,
@@ -339,15 +341,17 @@ static void worker_restart(void *user, uint64_t arg, void *data)
         return;
     }
     wire_ranges_clear(&worker->recovered_open);
+    wire_ranges_clear(&worker->recovered_untouched);
     worker->alive = true;
     core_create(worker);
     sim_memory_enter(worker);
-    if (worker_core_recover(worker->core, &worker->recovered, &worker->recovered_open) !=
-        PLASMON_OK) {
+    if (worker_core_recover(worker->core, &worker->recovered, &worker->recovered_open,
+                            &worker->recovered_untouched) != PLASMON_OK) {
         sim_fail(worker->sim, "device %u: recovery failed", worker->host_device);
     }
     sim_memory_leave();
     sim_memory_recovered(worker);
+    sim_begun_check(worker);
     sim_worker_hello(worker);
 }
 
@@ -436,6 +440,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .host_device   = host_device,
                                   .device        = UINT32_MAX,
                                   .arena_bytes   = ARENA_BYTES,
+                                  .begins_cheap  = sim->config.seed % 2 == 0,
                                   .life          = 1,
                                   .chunks        = PL_VEC_INIT(struct sim_chunk),
                                   .fresh         = PL_VEC_INIT(struct sim_fresh),
@@ -462,6 +467,8 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
     store_pins_init(worker->pins, 1000 + host_device);
     wire_ranges_init(&worker->done);
     wire_ranges_init(&worker->recovered_open);
+    wire_ranges_init(&worker->recovered_untouched);
+    pl_map_init(&worker->begun);
     wire_link_init(&worker->link, LINK_KEPT_BYTES);
     sim_streams_init(worker);
     sim_pipe_init(&worker->to_head, sim, sim_head_from_worker, worker);
@@ -482,6 +489,8 @@ void sim_worker_finish(struct sim_worker *worker)
     sim_reports_clear(worker);
     wire_ranges_finish(&worker->done);
     wire_ranges_finish(&worker->recovered_open);
+    wire_ranges_finish(&worker->recovered_untouched);
+    pl_map_finish(&worker->begun);
     wire_link_finish(&worker->link);
     pl_vec_finish(&worker->uses);
     pl_vec_finish(&worker->chunks);

@@ -140,7 +140,7 @@ FINDS(a_join_of_streams_left_out, "worker.skip_join")
 FINDS(a_failed_result_that_is_sealed, "worker.seal_failed")
 
 FINDS_WITH_LIMITS(a_limit_that_is_over_too_early, "worker.limit_early")
-FINDS_WITH_LIMITS(a_claim_that_what_runs_has_not_begun, "worker.untouched_early")
+FINDS(a_begin_that_is_told_when_the_work_is_done, "worker.begin_late")
 FINDS_WITH_LIMITS(a_claim_of_untouched_launches_that_is_forgotten,
                   "head.untouched_forgotten")
 FINDS_WITH_LIMITS(an_order_to_fence_that_is_lost, "head.fence_once")

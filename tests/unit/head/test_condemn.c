@@ -79,17 +79,27 @@ static const struct head_ops ops = {.client_frame   = client_frame,
                                     .session_ended  = core_drop_end,
                                     .random64       = core_count_up};
 
-/* The worker's incarnation says hello: enqueued up to there, of which [first, first + count) are not done. */
-static void hello(uint32_t incarnation, uint64_t enqueued, uint64_t first, uint64_t count)
+/*
+ * The worker's incarnation says hello: enqueued up to there, of which [first, first + count) are not done; of these [still, still + spared)
+ * have not begun.
+ */
+static void hello_sparing(uint32_t incarnation, uint64_t enqueued, uint64_t first,
+                          uint64_t count, uint64_t still, uint64_t spared)
 {
     Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
     Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
     Plasmon__V1__Range *ranges[1]  = {&range};
+    Plasmon__V1__Range rest        = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *rests[1]   = {&rest};
     struct pl_err err              = {0};
     uint32_t device;
 
     range.first        = first;
     range.count        = count;
+    rest.first         = still;
+    rest.count         = spared;
+    hello.n_untouched  = spared != 0;
+    hello.untouched    = rests;
     hello.host         = "a";
     hello.node         = "a";
     hello.name         = "test";
@@ -101,6 +111,11 @@ static void hello(uint32_t incarnation, uint64_t enqueued, uint64_t first, uint6
     hello.unfinished   = ranges;
     ASSERT_OK(head_core_worker_up(head.core, &hello, &device, &err));
     head_core_flush(head.core);
+}
+
+static void hello(uint32_t incarnation, uint64_t enqueued, uint64_t first, uint64_t count)
+{
+    hello_sparing(incarnation, enqueued, first, count, 0, 0);
 }
 
 static void begin(uint32_t window)
@@ -204,26 +219,18 @@ static void done(uint64_t seq)
     report(&frame);
 }
 
-static void condemned(uint64_t seq, bool fence_now, uint64_t barrier, uint64_t first,
-                      uint64_t count)
+static void condemned(uint64_t seq, bool fence_now)
 {
     Plasmon__V1__WorkerFrame frame   = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__Condemned condemned = PLASMON__V1__CONDEMNED__INIT;
     Plasmon__V1__Condemned *list[1]  = {&condemned};
-    Plasmon__V1__Range range         = PLASMON__V1__RANGE__INIT;
-    Plasmon__V1__Range *ranges[1]    = {&range};
 
-    range.first           = first;
-    range.count           = count;
-    condemned.seq         = seq;
-    condemned.status      = PLASMON_ETIMELIMIT;
-    condemned.text        = "it ran longer than its limit of 9 ms: spin";
-    condemned.fence       = fence_now;
-    condemned.barrier     = barrier;
-    condemned.untouched   = ranges;
-    condemned.n_untouched = count != 0;
-    frame.condemned       = list;
-    frame.n_condemned     = 1;
+    condemned.seq     = seq;
+    condemned.status  = PLASMON_ETIMELIMIT;
+    condemned.text    = "it ran longer than its limit of 9 ms: spin";
+    condemned.fence   = fence_now;
+    frame.condemned   = list;
+    frame.n_condemned = 1;
     report(&frame);
 }
 
@@ -248,11 +255,11 @@ TEST(a_condemned_task_fails_at_once_and_so_does_who_needs_it)
     submit(2, 0, 101); /* reads what 1 makes */
     submit(3, 0, 0);
     ASSERT_STR(take(&head.sent), "1:run 2:run 3:run ");
-    condemned(1, false, 0, 0, 0);
+    condemned(1, false);
     ASSERT_STR(take(&head.told), "1:ETIMELIMIT 2:EDEPENDENCY ");
     ASSERT_CONTAINS(head.text, "limit of 9 ms");
     ASSERT_EQ(head.fences, 0);
-    condemned(1, true, 1, 0, 0);
+    condemned(1, true);
     ASSERT_EQ(head.fences, 1);
     hello(2, 3, 1, 3);
     ASSERT_STR(take(&head.sent), "1:skip 2:skip 3:run ");
@@ -267,23 +274,59 @@ TEST(a_condemned_task_fails_at_once_and_so_does_who_needs_it)
 TEST(what_had_not_begun_runs_again_even_in_place)
 {
     begin(0);
-    submit(1, 0, 0);   /* condemned */
+    submit(1, 0, 0);
     submit(2, 0, 0);   /* seq 2 makes 102 */
-    submit(3, 102, 0); /* seq 3 overwrites it, behind the barrier */
+    submit(3, 102, 0); /* seq 3 overwrites it, and has not begun */
     submit(4, 0, 0);
     submit(5, 104, 0); /* seq 5 overwrites 104, and is not said to be untouched */
     done(2);
     done(4);
-    condemned(1, false, 0, 0, 0);
-    condemned(1, true, 1, 3, 1);
     (void)take(&head.sent);
     (void)take(&head.told);
-    hello(2, 5, 1, 5); /* for the head 2 and 4 are done already */
-    ASSERT_STR(take(&head.sent), "1:skip 3:run 5:skip ");
+    hello_sparing(2, 5, 1, 5, 3, 1); /* for the head 2 and 4 are done already */
+    ASSERT_STR(take(&head.sent), "1:run 3:run 5:skip ");
     ASSERT_STR(take(&head.told), "5:ECONSUMED ");
     done(1);
     done(3);
     done(5);
+    ASSERT_STR(take(&head.told), "1:ok 3:ok ");
+    end();
+}
+
+TEST(what_read_the_old_bytes_runs_again_if_they_were_not_overwritten)
+{
+    begin(0);
+    submit(1, 0, 0); /* seq 1 makes 101 */
+    done(1);
+    submit(2, 0, 101); /* reads it */
+    submit(3, 101, 0); /* overwrites it behind the reader */
+    (void)take(&head.sent);
+    (void)take(&head.told);
+    hello_sparing(2, 3, 2, 2, 3, 1);
+    ASSERT_STR(take(&head.sent), "2:run 3:run ");
+    hello_sparing(3, 3, 2, 2, 0, 0); /* the next one dies when 3 has begun */
+    ASSERT_STR(take(&head.sent), "2:skip 3:skip ");
+    ASSERT_STR(take(&head.told), "2:ECONSUMED 3:ECONSUMED ");
+    done(2);
+    done(3);
+    end();
+}
+
+TEST(what_has_not_begun_is_not_blamed)
+{
+    begin(0); /* one retry */
+    submit(1, 0, 0);
+    submit(2, 101, 0);
+    done(1);
+    (void)take(&head.sent);
+    (void)take(&head.told);
+    for (uint32_t incarnation = 2; incarnation < 7; incarnation++) {
+        hello_sparing(incarnation, 2, 2, 1, 2, 1);
+        ASSERT_STR(take(&head.sent), "2:run ");
+    }
+    ASSERT_STR(take(&head.told), "");
+    done(2);
+    ASSERT_STR(take(&head.told), "2:ok ");
     end();
 }
 
@@ -309,28 +352,11 @@ TEST(a_launch_that_was_to_be_skipped_has_overwritten_nothing)
     end();
 }
 
-TEST(untouched_means_nothing_once_the_barrier_is_done)
-{
-    begin(0);
-    submit(1, 0, 0);
-    submit(2, 0, 0);
-    submit(3, 102, 0);
-    done(2);
-    condemned(1, true, 1, 3, 1);
-    (void)take(&head.sent);
-    (void)take(&head.told);
-    hello(2, 3, 3, 1); /* 1 ended just before the worker did: 3 may have begun */
-    ASSERT_STR(take(&head.sent), "3:skip ");
-    ASSERT_STR(take(&head.told), "3:ECONSUMED ");
-    done(3);
-    end();
-}
-
 TEST(the_store_is_asked_again_until_the_worker_is_gone)
 {
     begin(0);
     submit(1, 0, 0);
-    condemned(1, true, 1, 0, 0);
+    condemned(1, true);
     ASSERT_EQ(head.fences, 1);
     head_core_tick(head.core, 100);
     ASSERT_EQ(head.fences, 1);
@@ -389,7 +415,7 @@ TEST(a_death_that_was_ordered_is_charged_to_nobody)
     submit(2, 0, 0);
     (void)take(&head.sent);
     for (uint32_t i = 2; i < 12; i++) {
-        condemned(1, true, 1, 0, 0);
+        condemned(1, true);
         hello(i, 2, 1, 2);
         ASSERT_STR(take(&head.sent), "1:skip 2:run ");
     }

@@ -237,8 +237,7 @@ static const Plasmon__V1__WorkerFrame worker_frame = {
     .n_condemned = 1,
     .condemned   = LIST(Plasmon__V1__Condemned *,
                         MESSAGE(Condemned, condemned, .seq = 14, .status = -41,
-                                .text = TEXT("too long"), .fence = 1, .barrier = 14,
-                                .n_untouched = 2, .untouched = RANGES)),
+                                .text = TEXT("too long"), .fence = 1)),
 };
 
 /* ------------------------------------------------------------------------------------------ stores */
@@ -491,6 +490,14 @@ static const Plasmon__V1__HeadFrame head_bulk = {
         LIST(Plasmon__V1__PutReady *, MESSAGE(PutReady, put_ready, .request = 3,
                                               .buffer = 0x1000002000003, .bulk = GRANT(1))),
 };
+static const Plasmon__V1__WorkerFrame worker_begun = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(6),
+    .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
+                      .kind = 1, .name = TEXT("CPU"), .incarnation = 2, .enqueued = 20,
+                      .n_unfinished = 2, .unfinished = RANGES, .n_untouched = 2,
+                      .untouched = RANGES),
+};
 static const Plasmon__V1__WorkerCommand worker_function = {
     .base            = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
     .header          = HEADER(7),
@@ -642,6 +649,7 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"client_bulk", &client_bulk.base, sample_client_frame},
     {"head_bulk", &head_bulk.base, sample_head_frame},
     {"worker_bulk_tls_hello", &worker_bulk_tls_hello.base, sample_worker_frame},
+    {"worker_begun", &worker_begun.base, sample_worker_frame},
 };
 
 const struct wire_sample *wire_samples(void)

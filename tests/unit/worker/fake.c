@@ -347,7 +347,7 @@ static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
     return refuse(fake, "begin");
 }
 
-/* "condemned:7:ETIMELIMIT", then "fence:7:<barrier>:<first>+<count>,..." */
+/* "condemned:7:ETIMELIMIT", then "fence:7" */
 static void op_report_condemned(void *user, const struct worker_condemned *condemned)
 {
     struct fake *fake = user;
@@ -359,15 +359,8 @@ static void op_report_condemned(void *user, const struct worker_condemned *conde
             (unsigned long long)condemned->seq, pl_status_name(condemned->status));
         return;
     }
-    pl_str_append(&fake->reports, "%sfence:%llu:%llu", fake->reports.length == 0 ? "" : " ",
-                  (unsigned long long)condemned->seq,
-                  (unsigned long long)condemned->barrier);
-    for (size_t i = 0; i < condemned->untouched->items.count; i++) {
-        const struct wire_range *range = pl_vec_at(&condemned->untouched->items, i);
-
-        pl_str_append(&fake->reports, "%c%llu+%llu", i == 0 ? ':' : ',',
-                      (unsigned long long)range->first, (unsigned long long)range->count);
-    }
+    pl_str_append(&fake->reports, "%sfence:%llu", fake->reports.length == 0 ? "" : " ",
+                  (unsigned long long)condemned->seq);
 }
 
 static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
@@ -480,6 +473,7 @@ static void core_start(struct fake *fake)
         .low_streams       = 1,
         .signal_bytes      = fake->signal_bytes,
         .lone              = fake->lone,
+        .begins_cheap      = fake->begins_cheap,
         .timelines         = fake->timelines,
         .tables            = fake->tables,
         .readers           = fake->readers,
@@ -560,6 +554,9 @@ void fake_destroy(struct fake *fake)
 void fake_restart(struct fake *fake, uint64_t *out_enqueued,
                   struct wire_ranges *out_unfinished)
 {
+    struct wire_ranges untouched;
+    struct pl_str text;
+
     worker_core_destroy(fake->core);
     (void)fake_calls(fake);
     (void)fake_reports(fake);
@@ -572,7 +569,18 @@ void fake_restart(struct fake *fake, uint64_t *out_enqueued,
                                           FAKE_ARENA - fake->arena_top));
     }
     wire_ranges_init(out_unfinished);
-    ASSERT_OK(worker_core_recover(fake->core, out_enqueued, out_unfinished));
+    wire_ranges_init(&untouched);
+    ASSERT_OK(worker_core_recover(fake->core, out_enqueued, out_unfinished, &untouched));
+    pl_str_init(&text);
+    for (size_t i = 0; i < untouched.items.count; i++) {
+        const struct wire_range *range = pl_vec_at(&untouched.items, i);
+
+        pl_str_append(&text, "%s%llu+%llu", i == 0 ? "" : " ",
+                      (unsigned long long)range->first, (unsigned long long)range->count);
+    }
+    (void)snprintf(fake->untouched, sizeof(fake->untouched), "%s", pl_str_text(&text));
+    pl_str_finish(&text);
+    wire_ranges_finish(&untouched);
 }
 
 static const char *taken(struct pl_str *str)

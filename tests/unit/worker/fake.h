@@ -32,6 +32,8 @@ struct fake {
     uint64_t now_ns;
     uint64_t signal_bytes;
     bool lone;
+    bool begins_cheap;   /* from the next restart on */
+    char untouched[256]; /* of the last restart: "3+2 7+1" */
     struct pl_str calls;
     struct pl_str reports;
     char last_text[512];       /* of the last failure */

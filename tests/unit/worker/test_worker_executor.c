@@ -102,7 +102,7 @@ static void worker_start(struct worker *worker)
                                           .reader_epoch      = &worker->shared.reader_epoch,
                                           .host_device_of    = host_device_of,
                                           .device_max        = 4};
-    struct wire_ranges unfinished;
+    struct wire_ranges unfinished, untouched;
     struct pl_err err;
     uint64_t enqueued;
     int pair[2];
@@ -131,8 +131,10 @@ static void worker_start(struct worker *worker)
     worker_memory_set_core(worker->memory, worker->core);
     ASSERT_OK(worker_memory_take_chunks(worker->memory, &err));
     wire_ranges_init(&unfinished);
-    ASSERT_OK(worker_core_recover(worker->core, &enqueued, &unfinished));
+    wire_ranges_init(&untouched);
+    ASSERT_OK(worker_core_recover(worker->core, &enqueued, &unfinished, &untouched));
     wire_ranges_finish(&unfinished);
+    wire_ranges_finish(&untouched);
 }
 
 static void host_start(void)

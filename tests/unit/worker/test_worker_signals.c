@@ -114,7 +114,7 @@ TEST(a_word_that_another_stream_needs_does_not_wait)
     fake_launch_after(&launch, FAKE_BASE + FAKE_US, 4); /* the stream of this one */
     fake_launch_after(&launch, FAKE_BASE + FAKE_US, 3);
     ASSERT_OK(fake_send(fake, &launch));
-    ASSERT_CONTAINS(fake_calls(fake), "signal:0:3 join:1:0 run:1:fill");
+    ASSERT_CONTAINS(fake_calls(fake), "signal:0:3 join:1:0 begin:1:5 run:1:fill");
     fake_destroy(fake);
 }
 
