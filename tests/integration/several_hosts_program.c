@@ -256,6 +256,40 @@ static void loss(const char *fifo)
     printf("%d lost, %d of those towards the living host in time\n", lost, right);
 }
 
+/* As loss, with a head that keeps lineage: everything that was made there is made again, and is right. */
+static void rebuild(const char *fifo)
+{
+    int here = device_on("host1"), there = device_on("host3");
+    struct plasmon_ref *far_away = arange(LARGE, 7, there);
+    struct plasmon_ref *sums[SUMS];
+
+    must(plasmon_wait(px, &far_away, 1, 1, 60000, NULL, NULL), "wait");
+    for (int i = 0; i < SUMS; i++) { /* some are on their way when the host dies */
+        struct plasmon_ref *fresh = arange(LARGE, i, i % 2 == 0 ? there : here);
+
+        sums[i] = add(fresh, fresh, i % 2 == 0 ? here : there);
+        must(plasmon_release(px, fresh), "release");
+    }
+    must(plasmon_wait(px, &sums[0], 1, 1, 60000, NULL, NULL), "the first sum");
+    word_wait("kill", fifo);
+    for (int i = 0; i < SUMS; i++) {
+        double *got = get(sums[i], LARGE);
+
+        for (int64_t e = 0; e < LARGE; e++) {
+            expect(got[e] == 2.0 * (i + (double)e), "a sum");
+        }
+        free(got);
+    }
+    {
+        double *got = get(far_away, LARGE);
+
+        for (int64_t e = 0; e < LARGE; e++) {
+            expect(got[e] == 7.0 + (double)e, "what lay on the dead host");
+        }
+        free(got);
+    }
+}
+
 /* Whole values, parts that others wrote, a snapshot of what was changed since, and a sum that still runs: all of them outlive the node. */
 static void leave(const char *fifo, const char *node)
 {
@@ -329,9 +363,8 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(
-            stderr,
-            "usage: several_hosts_program move|pairs|leave|loss DEVICES [FIFO [NODE]]\n");
+        fprintf(stderr, "usage: several_hosts_program move|pairs|leave|loss|rebuild "
+                        "DEVICES [FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
@@ -343,6 +376,8 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "move") == 0) {
             fragments(devices);
         }
+    } else if (strcmp(argv[1], "rebuild") == 0 && argc > 3) {
+        rebuild(argv[3]);
     } else if (argc > 4) {
         leave(argv[3], argv[4]);
     } else if (argc > 3) {
