@@ -138,8 +138,13 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
                               const ProtobufCMessage *message, uint8_t **out_bytes,
                               size_t *out_length) PL_MUST_CHECK;
 
-/* status.c: the cluster's status in an arena of its own, which the caller finishes on success. detail: pairs, too. Without the lock. */
-plasmon_status_t client_status(struct plasmon_client *client, bool detail,
+/* status.c: the cluster's status in an arena of its own, which the caller finishes on success. Without the lock. */
+enum client_status_what {
+    CLIENT_STATUS_PLAIN,
+    CLIENT_STATUS_PAIRS, /* and what moved between which devices */
+    CLIENT_STATUS_WAITS, /* and who waits for what */
+};
+plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
                                struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
 const char *status_route_name(uint32_t route);

@@ -54,7 +54,7 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
     return status;
 }
 
-plasmon_status_t client_status(struct plasmon_client *client, bool detail,
+plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
                                struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply)
 {
@@ -63,7 +63,8 @@ plasmon_status_t client_status(struct plasmon_client *client, bool detail,
     size_t length;
     plasmon_status_t status;
 
-    request.detail = detail;
+    request.detail = what == CLIENT_STATUS_PAIRS;
+    request.waits  = what == CLIENT_STATUS_WAITS;
     status         = client_unary(client, STATUS_PATH, &request.base, &bytes, &length);
     if (status != PLASMON_OK) {
         return status;
@@ -84,7 +85,7 @@ plasmon_status_t client_refresh_devices(struct plasmon_client *client)
 {
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
-    plasmon_status_t status = client_status(client, false, &arena, &reply);
+    plasmon_status_t status = client_status(client, CLIENT_STATUS_PLAIN, &arena, &reply);
 
     if (status != PLASMON_OK) {
         return status;
@@ -226,7 +227,7 @@ plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_t
         status = error_set(PLASMON_EINVAL, "out_text is NULL");
     }
     if (status == PLASMON_OK) {
-        status = client_status(client, true, &arena, &reply);
+        status = client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply);
     }
     if (status != PLASMON_OK) {
         return status;

@@ -203,6 +203,12 @@ bool head_core_tracing(const struct head_core *core);
 void head_core_time(struct head_core *core, uint64_t realtime_ns);
 /* Send everything that was batched up. Call when the input ran dry. */
 void head_core_flush(struct head_core *core);
+/* Who waits for what; texts are lent until the next call of the core. Peers and silent devices are the process's. */
+plasmon_status_t head_core_waits(struct head_core *core, struct wire_arena *arena,
+                                 Plasmon__V1__Waits *out) PL_MUST_CHECK;
+/* The id and label of a client; unknown: 0 and "". The label is lent until the next call of the core. */
+void head_core_client_name(struct head_core *core, uint64_t session, uint64_t *out_id,
+                           char **out_label);
 /* Besides head_core_status(): what moved between which devices. */
 plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_arena *arena,
                                         Plasmon__V1__StatusReply *out);

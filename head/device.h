@@ -9,6 +9,14 @@
 struct head_core;
 struct head_task;
 
+/* What a worker said of a launch; texts of `row` are those behind it. */
+struct head_launch_wait {
+    Plasmon__V1__LaunchWait row;
+    char function[64];
+    char label[WIRE_LABEL_BYTES_MAX + 1];
+    char text[512];
+};
+
 struct head_device {
     uint32_t index;
     bool
@@ -78,10 +86,12 @@ struct head_device {
     struct pl_vec out_function_free; /* uint32_t ids */
     struct pl_map
         told; /* ids of defined functions that its worker was told, and must be told again when it begins anew */
-    uint32_t runs;                  /* WIRE_RUNS_*: what of clients it runs */
-    struct pl_vec out_cancel;       /* uint64_t seqs */
-    struct pl_vec out_force;        /* uint64_t seqs */
-    Plasmon__V1__WorkerStats stats; /* last report; routes apart */
+    uint32_t runs;                     /* WIRE_RUNS_*: what of clients it runs */
+    struct pl_vec out_cancel;          /* uint64_t seqs */
+    struct pl_vec out_force;           /* uint64_t seqs */
+    Plasmon__V1__WorkerStats stats;    /* last report; routes and waits apart */
+    struct head_launch_wait waits[17]; /* the front and each stream, of the last report */
+    uint32_t wait_count;
     Plasmon__V1__RouteStats routes[8];
     struct pl_vec
         pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */
@@ -124,6 +134,9 @@ void head_device_condemned(struct head_core *core, struct head_device *device,
 void head_device_fence_again(struct head_core *core); /* time went by */
 /* Another incarnation is here: had we asked for the end of the last one? */
 bool head_device_fenced(struct head_device *device);
+
+/* ---- waits.c */
+void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats *stats);
 
 /* ---- worker.c */
 /* One of a checkpoint. NULL: there are as many as a buffer's id can name. */

@@ -210,6 +210,7 @@ static void tick(struct head_machine *machine, uint64_t now_ms)
     machine->now_ms = pl_max_u64(machine->now_ms, now_ms);
     head_core_tick(machine->core, machine->now_ms);
     head_machine_nodes_tick(machine);
+    head_machine_peers_watch(machine);
 }
 
 static plasmon_status_t apply(struct head_machine *machine, const struct head_input *input,

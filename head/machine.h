@@ -141,6 +141,10 @@ struct head_figures {
     uint64_t record_ns; /* CPU for recording */
 };
 void head_machine_figures(const struct head_machine *machine, struct head_figures *out);
+/* Who waits for what. request: the one for figures, which workers may have answered. Texts are lent until the next input. */
+plasmon_status_t head_machine_waits(const struct head_machine *machine,
+                                    struct wire_arena *arena, uint64_t request,
+                                    Plasmon__V1__Waits *out) PL_MUST_CHECK;
 /* A number that two machines with the same links have in common, and that have put out the same. For tests. */
 uint64_t head_machine_digest(const struct head_machine *machine);
 

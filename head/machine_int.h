@@ -1,5 +1,7 @@
-/* Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_nodes.c knows stores,
- * machine_checkpoint.c saves and loads all of it. */
+/*
+ * Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_nodes.c knows stores, machine_waits.c says
+ * which of them are silent, machine_checkpoint.c saves and loads all of it.
+ */
 #ifndef HEAD_MACHINE_INT_H
 #define HEAD_MACHINE_INT_H
 
@@ -12,6 +14,8 @@ struct head_peer {
     bool connected;
     bool overflown; /* it acknowledges nothing: a frame was not kept */
     uint64_t credit_told;
+    uint64_t acked; /* of a client's link, when it last moved, or nothing was owed ... */
+    uint64_t acked_ms; /* ... then; 0: nobody has looked */
 };
 
 struct head_machine_client {
@@ -25,6 +29,7 @@ struct head_machine_worker {
     uint32_t device;
     uint32_t host_device;
     uint32_t incarnation;
+    uint64_t answered; /* the last request for figures that it has */
     char *host;
     struct pl_list link;
 };
@@ -115,6 +120,9 @@ plasmon_status_t head_machine_worker_down(struct head_machine *machine,
 void head_machine_worker_forget(struct head_machine *machine,
                                 struct head_machine_worker *worker, const char *why);
 void head_machine_peers_finish(struct head_machine *machine);
+
+/* ---- machine_waits.c */
+void head_machine_peers_watch(struct head_machine *machine);
 
 /* ---- machine_nodes.c */
 plasmon_status_t head_machine_node_up(struct head_machine *machine,

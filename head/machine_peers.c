@@ -517,7 +517,8 @@ plasmon_status_t head_machine_worker_frame(struct head_machine *machine, uint64_
     status = head_core_worker_frame(machine->core, worker->device, frame, err);
     machine->figures.core_ns += cpu_ns(machine) - began;
     if (status == PLASMON_OK && frame->stats != NULL) {
-        out->answered = frame->stats->request;
+        out->answered    = frame->stats->request;
+        worker->answered = frame->stats->request;
     }
     return status;
 }

@@ -48,6 +48,9 @@ static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerSt
     device->stats.routes   = NULL;
     device->stats.pairs    = NULL;
     device->stats.n_pairs  = 0;
+    device->stats.waits    = NULL;
+    device->stats.n_waits  = 0;
+    head_waits_take(device, stats);
     pl_vec_clear(&device->pairs);
     for (size_t i = 0; i < stats->n_pairs; i++) {
         Plasmon__V1__PairStats *pair = pl_vec_push(&device->pairs);

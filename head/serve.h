@@ -81,6 +81,7 @@ struct serve_status {
     uint64_t deadline_ms;
     uint32_t missing;
     bool detail;
+    bool waits;
     struct pl_list link;
 };
 

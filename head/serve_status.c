@@ -26,14 +26,18 @@ static void answer(struct serve *serve, struct serve_status *status)
 {
     Plasmon__V1__StatusReply out = PLASMON__V1__STATUS_REPLY__INIT;
     struct head_figures figures;
+    Plasmon__V1__Waits waits     = PLASMON__V1__WAITS__INIT;
     struct pl_list *pos;
 
     wire_arena_reset(&serve->arena);
     if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK &&
         (!status->detail ||
          (head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK &&
-          head_core_status_memory(serve->core, &serve->arena, &out) == PLASMON_OK))) {
+          head_core_status_memory(serve->core, &serve->arena, &out) == PLASMON_OK)) &&
+        (!status->waits || head_machine_waits(serve->machine, &serve->arena, status->request,
+                                              &waits) == PLASMON_OK)) {
         head_machine_figures(serve->machine, &figures);
+        out.waits   = status->waits ? &waits : NULL;
         out.core_ns = figures.core_ns;
         pl_list_for_each(pos, &serve->nodes) {
             out.nodes += pl_container_of(pos, struct serve_node, link)->host != NULL;
@@ -62,6 +66,7 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     wire_arena_reset(&serve->arena);
     request = plasmon__v1__status_request__unpack(&serve->arena.allocator, length, bytes);
     status->detail      = request != NULL && request->detail;
+    status->waits       = request != NULL && request->waits;
     status->call        = call;
     status->request     = ++serve->stats_request;
     status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;

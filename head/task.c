@@ -116,7 +116,8 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
 /* order 0: the next one. From here on the task is unfinished. */
 static void task_number(struct head_core *core, struct head_task *task, uint64_t order)
 {
-    task->order = order != 0 ? order : ++core->order_last;
+    task->order    = order != 0 ? order : ++core->order_last;
+    task->since_ms = core->now_ms;
     pl_list_add_tail(&core->unfinished, &task->order_link);
     head_device_number(core, task->device, task);
     core->counts.tasks++;

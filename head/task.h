@@ -26,6 +26,7 @@ struct head_task {
     struct head_device *device;
     uint64_t seq;
     uint64_t order;
+    uint64_t since_ms; /* it has its number */
     uint32_t function;
     uint64_t cost_ns;       /* estimate, part of device->load_ns */
     uint64_t counted_bytes; /* part of core->memory.bytes */

@@ -553,6 +553,35 @@ static plasmon_status_t check_pairs(const Plasmon__V1__WorkerStats *stats,
     return status;
 }
 
+static plasmon_status_t check_waits(const Plasmon__V1__WorkerStats *stats,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(stats->n_waits, WIRE_SCALARS_MAX, "stats: waits", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < stats->n_waits; i++) {
+        const Plasmon__V1__LaunchWait *wait = stats->waits[i];
+
+        if ((unsigned)wait->why > PLASMON__V1__WAIT_WHY__WAIT_BEHIND) {
+            status = pl_err_set(err, PLASMON_EMALFORMED, "it waits for reason %d",
+                                (int)wait->why);
+        }
+        if (status == PLASMON_OK) {
+            status = check_text(wait->function, WIRE_NAME_BYTES_MAX, "function", err);
+        }
+        if (status == PLASMON_OK) {
+            status = check_text(wait->label, WIRE_LABEL_BYTES_MAX, "label", err);
+        }
+        if (status == PLASMON_OK) {
+            status = check_text(wait->text, WIRE_TEXT_BYTES_MAX, "text", err);
+        }
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "waits", (long)i);
+        }
+    }
+    return status;
+}
+
 plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
                                     struct pl_err *err)
 {
@@ -601,6 +630,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK && frame->stats != NULL) {
         status = check_pairs(frame->stats, err);
+    }
+    if (status == PLASMON_OK && frame->stats != NULL) {
+        status = check_waits(frame->stats, err);
     }
     return status;
 }

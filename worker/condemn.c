@@ -222,6 +222,7 @@ uint64_t worker_core_tick(struct worker_core *core, uint64_t now_ns)
     bool limited = false;
     uint64_t due_ns;
 
+    worker_waits_look(core, now_ns);
     for (uint32_t i = 0; i < core->stream_count && core->condemned.seq == 0; i++) {
         if (core->streams[i].limited != 0) {
             limited = true;

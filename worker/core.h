@@ -368,6 +368,9 @@ void worker_core_describe_running(const struct worker_core *core, struct pl_str 
 /* The front of the queue and each stream: what is next there, and what it waits for. Lines, without one at the end. */
 void worker_core_describe(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
+/* Adds the front of the queue and the oldest launch of each stream, by the clock of worker_core_tick(). */
+void worker_core_waits(const struct worker_core *core, struct wire_arena *arena,
+                       uint64_t now_ns, Plasmon__V1__WorkerStats *out);
 /* for (size_t i = 0; worker_core_pair_next(core, &i, &pair);) */
 bool worker_core_pair_next(const struct worker_core *core, size_t *io_index,
                            struct worker_pair *out);

@@ -9,7 +9,7 @@
  *   starve.c    no memory for the front
  *   reuse.c     memory that is used again before the host has seen that it is free
  *   condemn.c   launches that must not go on            begun.c     what has begun, for whoever comes after a death
- *   describe.c  who waits for what, for people
+ *   describe.c  who waits for what, for people          waits.c     the same, as facts for the head
  *   traffic.c   transfers by pair of devices
  *   pairs.c     communicators with other devices: opened, used, broken and closed in order
  *
@@ -199,6 +199,12 @@ struct worker_condemning {
     bool fence_asked;
 };
 
+/* What was first in a place when the main loop came by, and since when. */
+struct worker_watched {
+    uint64_t seq; /* 0: nothing */
+    uint64_t since_ns;
+};
+
 enum worker_pair_state {
     WORKER_PAIR_NONE, /* nothing is known of this epoch but, perhaps, its id */
     WORKER_PAIR_OPENING,
@@ -281,6 +287,8 @@ struct worker_core {
     uint32_t transfers_running;
     struct pl_map comms; /* peer and direction -> struct worker_comm */
     bool waits_pair;     /* the front does: for its pair, or for its input to be complete */
+    struct worker_watched watched_front;
+    struct worker_watched watched[STORE_STREAM_MAX];
 };
 
 /* launch.c */
@@ -302,6 +310,7 @@ void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
 bool worker_launch_is_function(const struct worker_launch *launch); /* RUN or GRAPH */
 bool worker_launch_is_half(const struct worker_launch *launch);     /* SEND or RECV */
 bool worker_launch_overwrites(const struct worker_launch *launch);  /* in place */
+const char *worker_launch_name(const struct worker_launch *launch); /* function or kind */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
 void worker_launch_facts(const struct worker_core *core, const struct worker_launch *launch,
                          uint32_t stream, struct worker_span *out);
@@ -335,6 +344,9 @@ void worker_front_starves(struct worker_core *core,
                           struct worker_launch *launch); /* waits, and is told once */
 void worker_front_starved(struct worker_core *core,
                           struct worker_launch *launch); /* fails for want of memory */
+/* What it needs, what there is, and who has the rest. */
+void worker_front_memory_say(const struct worker_core *core,
+                             const struct worker_launch *launch, struct pl_str *out);
 
 /* What an entry's state is, and does anybody hold the slot? After RETIRED, DOOMED or CONSUMED. */
 static inline uint32_t worker_entry_state(const struct store_entry *entry)
@@ -439,6 +451,9 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
 bool worker_launch_check(struct worker_core *core, struct worker_launch *launch);
 /* Publish, and put everything into its stream. */
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch);
+
+/* waits.c */
+void worker_waits_look(struct worker_core *core, uint64_t now_ns);
 
 /* begun.c */
 /* What comes next in the stream may have to wait for long. */

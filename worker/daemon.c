@@ -401,6 +401,13 @@ static bool pairs_sent(struct worker_daemon *daemon, struct wire_arena *arena,
     return true;
 }
 
+static void on_waits(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)
+{
+    const struct worker_daemon *daemon = user;
+
+    worker_core_waits(daemon->core, arena, pl_now_ns(), out);
+}
+
 static void on_pairs(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)
 {
     struct worker_daemon *daemon = user;
@@ -460,6 +467,7 @@ const struct worker_uplink_ops worker_daemon_uplink_ops = {
     .stats         = on_stats,
     .routes        = on_routes,
     .pairs         = on_pairs,
+    .waits         = on_waits,
     .received      = on_received,
     .trace         = on_trace,
     .spans_pending = on_spans_pending,

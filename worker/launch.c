@@ -523,11 +523,20 @@ static const char *kind_name(uint32_t kind)
     return kind < PL_COUNT(names) ? names[kind] : "?";
 }
 
+const char *worker_launch_name(const struct worker_launch *launch)
+{
+    const struct kernel_function *function = launch->function;
+
+    if (function == NULL && launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) {
+        function = kernel_by_id(launch->function_id); /* not checked yet */
+    }
+    return function != NULL ? function->name : kind_name(launch->kind);
+}
+
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out)
 {
     pl_str_append(out, "launch %llu (%s", (unsigned long long)launch->seq,
-                  launch->function != NULL ? launch->function->name
-                                           : kind_name(launch->kind));
+                  worker_launch_name(launch));
     if (launch->label[0] != '\0') {
         pl_str_append(out, " '%s'", launch->label);
     }
@@ -597,10 +606,10 @@ void worker_launch_facts(const struct worker_core *core, const struct worker_lau
                          uint32_t stream, struct worker_span *out)
 {
     *out = (struct worker_span){
-        .seq    = launch->seq,
-        .stream = stream,
-        .kind   = launch->kind,
-        .name = launch->function != NULL ? launch->function->name : kind_name(launch->kind),
+        .seq       = launch->seq,
+        .stream    = stream,
+        .kind      = launch->kind,
+        .name      = worker_launch_name(launch),
         .label     = launch->label,
         .client    = launch->client,
         .task      = launch->task,

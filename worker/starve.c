@@ -62,7 +62,8 @@ static struct holders holders_of(const struct worker_core *core)
     return sum;
 }
 
-void worker_front_starved(struct worker_core *core, struct worker_launch *launch)
+void worker_front_memory_say(const struct worker_core *core,
+                             const struct worker_launch *launch, struct pl_str *out)
 {
     struct holders holders = holders_of(core);
     struct store_arena_stats stats;
@@ -72,12 +73,12 @@ void worker_front_starved(struct worker_core *core, struct worker_launch *launch
     uint64_t bytes = bytes_wanted(launch, &largest_bytes);
 
     store_arena_get_stats(core->arena, &stats);
-    worker_launch_fail(
-        launch, PLASMON_EDEVMEM,
+    pl_str_append(
+        out,
         "it needs %s of new device memory, at most %s in one piece; of the device's %s, %s "
         "are reserved and free, the largest hole is %s; in use are %s: objects %s, copies "
         "of objects of other devices %s, recorded graphs %s, freed but read by a client "
-        "%s; release refs, or use smaller arrays",
+        "%s",
         pl_format_bytes(bytes, wanted), pl_format_bytes(largest_bytes, largest),
         core->config.device_bytes == 0 ? "memory"
                                        : pl_format_bytes(core->config.device_bytes, total),
@@ -87,5 +88,16 @@ void worker_front_starved(struct worker_core *core, struct worker_launch *launch
         pl_format_bytes(holders.replicas, replicas),
         pl_format_bytes(worker_graphs_bytes(core), graphs),
         pl_format_bytes(holders.held, held));
+}
+
+void worker_front_starved(struct worker_core *core, struct worker_launch *launch)
+{
+    struct pl_str text;
+
+    pl_str_init(&text);
+    worker_front_memory_say(core, launch, &text);
+    worker_launch_fail(launch, PLASMON_EDEVMEM, "%s; release refs, or use smaller arrays",
+                       pl_str_text(&text));
+    pl_str_finish(&text);
     core->waits_memory = false;
 }

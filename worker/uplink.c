@@ -139,6 +139,7 @@ static void stats_fill(struct worker_uplink *uplink, Plasmon__V1__WorkerStats *s
     stats->routes   = pointers;
     stats->n_routes = count;
     uplink->config.ops->pairs(uplink->config.user, &uplink->out_arena, stats);
+    uplink->config.ops->waits(uplink->config.user, &uplink->out_arena, stats);
 }
 
 /* What was recorded; the answer to a request goes with the last of it. Spans that find no memory are lost, and only they. */

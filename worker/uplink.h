@@ -38,6 +38,7 @@ struct worker_uplink_ops {
     size_t (*routes)(void *user, Plasmon__V1__RouteStats *out, size_t max);
     /* Fills out->pairs. */
     void (*pairs)(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out);
+    void (*waits)(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out);
     uint64_t (*received)(void *user); /* last launch taken over */
     void (*trace)(void *user, bool on);
     bool (*spans_pending)(void *user);

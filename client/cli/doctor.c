@@ -1,5 +1,6 @@
 /*
- * `plasmon doctor`: can Plasmon run here, with which devices, and if not, why not. Looks, changes nothing.
+ * `plasmon doctor`: can Plasmon run here, with which devices, and if not, why not; and of a cluster (--address, --cluster), who waits for
+ * what. Looks, changes nothing.
  *
  * Libraries are looked for as the workers would: by name, at run time. GPUs are asked by a short-lived `plasmon-worker --probe`, so
  * that a driver that hangs or crashes takes only that along.
@@ -25,14 +26,36 @@
 
 extern char **environ;
 
+struct doctor {
+    bool json;
+    bool of_cluster;
+    struct cli_cluster cluster;
+};
+
+static const struct cli_option options[] = {
+    {"--cluster", NULL, CLI_FLAG, offsetof(struct doctor, of_cluster),
+     "who waits for what in a running cluster (--address says so, too)"},
+    {"--json", NULL, CLI_FLAG, offsetof(struct doctor, json),
+     "of a cluster: one JSON object"},
+    CLI_CLUSTER_OPTIONS(struct doctor),
+};
+
 static int run(int argc, char **argv);
 const struct cli_command cli_doctor = {
     .name    = "doctor",
-    .summary = "can Plasmon run here, with which devices, and if not, why not",
-    .usage   = "",
-    .text = "Exit status 1 when something that is needed is missing. GPUs are not: without "
-            "them there are CPU devices.",
-    .run  = run,
+    .summary = "can Plasmon run here, and if not, why not; who waits for what in a cluster",
+    .usage   = "[options]",
+    .text =
+        "Without options: of this machine. Exit status 1 when something that is needed is "
+        "missing. GPUs are not:\nwithout them there are CPU devices.\n"
+        "With --address or --cluster: of a cluster. The oldest tasks, what each waits for "
+        "in "
+        "the end, for how\nlong, and what to do about it; what each device is at; clients "
+        "that do not read and nodes that are away\nor drained; and how bytes go from one "
+        "device to another, and why.",
+    .options      = options,
+    .option_count = PL_COUNT(options),
+    .run          = run,
 };
 
 static bool all_good;
@@ -281,13 +304,41 @@ static void look_at_libplasmon(void)
     }
 }
 
+static int run_cluster(const struct doctor *doctor)
+{
+    struct plasmon_client *client = cli_connect(&cli_doctor, &doctor->cluster);
+    plasmon_status_t status;
+    char *text;
+
+    if (client == NULL) {
+        return CLI_FAIL;
+    }
+    status = plasmon_doctor(client, doctor->json, &text);
+    if (status == PLASMON_OK) {
+        printf("%s%s", text, doctor->json ? "\n" : "");
+        free(text);
+    } else {
+        (void)cli_fail(&cli_doctor, "%s", plasmon_error(client));
+    }
+    plasmon_finish(client);
+    return status == PLASMON_OK ? CLI_OK : CLI_FAIL;
+}
+
 static int run(int argc, char **argv)
 {
-    struct cli_parsed parsed = cli_parse(&cli_doctor, argc, argv, NULL);
+    struct doctor doctor     = {.json = false};
+    struct cli_parsed parsed = cli_parse(&cli_doctor, argc, argv, &doctor);
     char head[4096], store[4096], worker[4096];
 
     if (parsed.exit >= 0) {
         return parsed.exit;
+    }
+    if (doctor.of_cluster || doctor.cluster.address != NULL) {
+        return run_cluster(&doctor);
+    }
+    if (doctor.json) {
+        return cli_usage(&cli_doctor,
+                         "--json is of a cluster: give --address or --cluster");
     }
     all_good = true;
     printf("plasmon %s\n\nsystem\n", plasmon_version());

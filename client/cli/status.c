@@ -141,7 +141,7 @@ static int run(int argc, char **argv)
     }
     if (status.json) {
         result = print_json(client);
-    } else if (client_status(client, true, &arena, &reply) != PLASMON_OK) {
+    } else if (client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply) != PLASMON_OK) {
         result = cli_fail(&cli_status, "%s", plasmon_error(client));
     } else {
         print_reply(reply);

@@ -185,7 +185,7 @@ static int run(int argc, char **argv)
     if (client == NULL) {
         return CLI_FAIL;
     }
-    if (client_status(client, true, &arena, &reply) != PLASMON_OK) {
+    if (client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply) != PLASMON_OK) {
         result = cli_fail(&cli_transfers, "%s", plasmon_error(client));
     } else {
         if (transfers.json) {

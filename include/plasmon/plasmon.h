@@ -799,6 +799,14 @@ struct plasmon_function_info {
 PLASMON_API
 plasmon_status_t plasmon_function_at(uint32_t index,
                                      struct plasmon_function_info *out_info);
+/**
+ * Who waits for what, for how long, and what to do about it: for a program that does not go on. In words, or (json not 0) as one JSON object
+ * (docs/operations.md); `plasmon doctor --address` prints the same. *out_text is malloc'ed; the caller frees it.
+ *
+ * Threads: any, but not in a callback. Waits for the head, and half a second for workers that do not answer.
+ */
+PLASMON_API
+plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **out_text);
 /** Status of the cluster as one JSON object (see docs/operations.md). *out_text is malloc'ed; the caller frees it. */
 PLASMON_API
 plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_text);

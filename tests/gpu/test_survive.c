@@ -255,4 +255,94 @@ TEST(a_donation_in_flight_fails_with_a_status_of_its_own)
     plasmon_finish(s.px);
 }
 
+static struct plasmon_ref *filled(struct survive *s, double value)
+{
+    const struct plasmon_shape shape = {PLASMON_F32, 1, {SAMPLE}};
+    struct plasmon_arg arg           = {.mode = PLASMON_OUT, .shape = &shape};
+    plasmon_scalar_t scalar          = {.f = value};
+    struct plasmon_call call         = PLASMON_CALL_INIT;
+    struct plasmon_ref *ref;
+
+    call.function     = "fill";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &scalar;
+    call.scalar_count = 1;
+    call.device       = 0;
+    PX_OK(s->px, plasmon_submit(s->px, &call, &ref, NULL));
+    return ref;
+}
+
+/* y += x */
+static void add(struct survive *s, struct plasmon_ref *y, struct plasmon_ref *x)
+{
+    struct plasmon_arg args[2] = {{.mode = PLASMON_INOUT, .ref = y},
+                                  {.mode = PLASMON_IN, .ref = x}};
+    plasmon_scalar_t one       = {.f = 1};
+    struct plasmon_call call   = PLASMON_CALL_INIT;
+
+    call.function     = "axpy";
+    call.args         = args;
+    call.arg_count    = 2;
+    call.scalars      = &one;
+    call.scalar_count = 1;
+    call.device       = 0;
+    PX_OK(s->px, plasmon_submit(s->px, &call, NULL, NULL));
+}
+
+/*
+ * Behind a kernel that spins, and can be repeated, lie updates in place: on its own stream, behind its word, and on another one, which joins.
+ * They had not begun, so after the death they run as if nothing had been.
+ */
+TEST(updates_in_place_that_had_not_begun_survive)
+{
+    static struct survive s;
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_device_info infos[16];
+    struct plasmon_ref *gate, *before, *chain, *joined, *other, *task;
+    struct plasmon_arg arg;
+    plasmon_scalar_t micros  = {.i = 8000000};
+    struct plasmon_call call = PLASMON_CALL_INIT;
+    float out[SAMPLE];
+    pid_t worker;
+
+    test_set_timeout(230);
+    test_expect_log();
+    PX_OK(NULL, plasmon_init(&options, &s.px));
+    PX_OK(s.px, plasmon_devices(s.px, infos, 16, &s.devices));
+    if (infos[0].kind != 2) {
+        test_skip("no GPU");
+    }
+    gate   = filled(&s, 1);
+    chain  = filled(&s, 10);
+    joined = filled(&s, 100);
+    other  = filled(&s, 1000);
+    PX_OK(s.px, plasmon_wait(s.px, (struct plasmon_ref *[]){gate, chain, joined, other}, 4,
+                             4, WAIT_MS, NULL, NULL));
+    PX_OK(s.px, plasmon_snapshot(s.px, gate, &before)); /* so that it is not donated */
+    arg               = (struct plasmon_arg){.mode = PLASMON_INOUT, .ref = gate};
+    call.function     = "spin";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &micros;
+    call.scalar_count = 1;
+    call.device       = 0;
+    call.retries      = 5;
+    PX_OK(s.px, plasmon_submit(s.px, &call, NULL, &task));
+    ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 1500, NULL, NULL), PLASMON_ETIMEDOUT);
+    add(&s, chain, gate);
+    add(&s, joined, other); /* runs beside the kernel */
+    add(&s, joined, gate);
+    PX_OK(s.px, plasmon_flush(s.px));
+    ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 500, NULL, NULL), PLASMON_ETIMEDOUT);
+    worker = worker_pid(&s);
+    ASSERT_TRUE(worker > 0);
+    ASSERT_EQ(kill(worker, SIGKILL), 0);
+    PX_OK(s.px, plasmon_get(s.px, chain, out, sizeof(out), WAIT_MS));
+    ASSERT_TRUE(out[0] == 11 && out[SAMPLE - 1] == 11);
+    PX_OK(s.px, plasmon_get(s.px, joined, out, sizeof(out), WAIT_MS));
+    ASSERT_TRUE(out[0] == 1101 && out[SAMPLE - 1] == 1101);
+    plasmon_finish(s.px);
+}
+
 TEST_MAIN()

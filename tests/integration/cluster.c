@@ -61,6 +61,7 @@ struct plasmon_client *cluster_start_sized(uint32_t devices, uint64_t device_mem
     options.spill_memory       = device_memory != 0 ? PLASMON_NO_SPILL : 0;
     options.connect_timeout_ms = 2 * CLUSTER_WAIT_MS;
     CLUSTER_OK(plasmon_init(&options, &client));
+    cluster_watch(client);
     return client;
 }
 
@@ -352,11 +353,54 @@ void cluster_expect_nameless(void)
 
 /* ------------------------------------------------------------------------------------------------ calls */
 
+/* ------------------------------------------------------------------------------------------------ what hangs */
+
+enum { WATCHED_MAX = 16 };
+static struct plasmon_client *watched[WATCHED_MAX]; /* by the thread that runs the test */
+
+void cluster_watch(struct plasmon_client *client)
+{
+    for (unsigned i = 0; i < WATCHED_MAX; i++) {
+        if (watched[i] == NULL) {
+            watched[i] = client;
+            return;
+        }
+    }
+}
+
+void cluster_finish(struct plasmon_client *client)
+{
+    for (unsigned i = 0; i < WATCHED_MAX; i++) {
+        if (watched[i] == client) {
+            watched[i] = NULL;
+        }
+    }
+    (plasmon_finish)(client);
+}
+
+static void tell_who_waits(void)
+{
+    for (unsigned i = 0; i < WATCHED_MAX; i++) {
+        char *text;
+
+        if (watched[i] != NULL && plasmon_doctor(watched[i], 0, &text) == PLASMON_OK) {
+            printf("# who waits for what:\n%s", text);
+            (void)fflush(stdout);
+            free(text);
+        }
+    }
+}
+
 void cluster_ok(plasmon_status_t status, const char *what, const char *file, int line)
 {
     if (status != PLASMON_OK) {
-        test_fail(file, line, "%s: %s: %s", what, plasmon_status_name(status),
-                  plasmon_error(NULL));
+        char why[512];
+
+        (void)snprintf(why, sizeof(why), "%s", plasmon_error(NULL));
+        if (status == PLASMON_ETIMEDOUT) {
+            tell_who_waits();
+        }
+        test_fail(file, line, "%s: %s: %s", what, plasmon_status_name(status), why);
     }
 }
 

@@ -51,6 +51,13 @@ void cluster_expect_nameless(void);
 
 /* ------------------------------------------------------------------------------------------------ calls */
 
+/*
+ * When something that CLUSTER_OK waits for does not come in time, it prints who waits for what (plasmon_doctor()), as the clients see it that
+ * cluster_start() or started_join() made and that are not finished.
+ */
+void cluster_watch(struct plasmon_client *client);
+void cluster_finish(struct plasmon_client *client);
+#define plasmon_finish(client) cluster_finish(client)
 void cluster_ok(plasmon_status_t status, const char *what, const char *file, int line);
 #define CLUSTER_OK(x) cluster_ok(x, #x, __FILE__, __LINE__)
 

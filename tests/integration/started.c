@@ -208,6 +208,7 @@ struct plasmon_client *started_join(void)
     struct plasmon_client *client;
 
     CLUSTER_OK(started_try_join(address, getenv("PLASMON_TOKEN"), &client));
+    cluster_watch(client);
     return client;
 }
 

@@ -53,6 +53,10 @@ static void *ask_status(void *user)
         printf("# %s\n", text);
         free(text);
     }
+    if (plasmon_doctor(run->client, 0, &text) == PLASMON_OK) {
+        printf("%s", text);
+        free(text);
+    }
     return NULL;
 }
 

@@ -498,6 +498,21 @@ static const Plasmon__V1__WorkerFrame worker_begun = {
                       .n_unfinished = 2, .unfinished = RANGES, .n_untouched = 2,
                       .untouched = RANGES),
 };
+static const Plasmon__V1__WorkerFrame worker_waits = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(6),
+    .stats  = MESSAGE(
+         WorkerStats, worker_stats, .request = 1, .n_waits = 2,
+         .waits =
+             LIST(Plasmon__V1__LaunchWait *,
+                  MESSAGE(LaunchWait, launch_wait, .seq = 12, .stream = 0,
+                          .why = PLASMON__V1__WAIT_WHY__WAIT_MEMORY, .since_ms = 1200,
+                          .function = TEXT("gemm"), .label = TEXT("step 3"), .client = 7,
+                          .task = 17, .text = TEXT("it needs 4 MiB"), .behind = 3),
+                  MESSAGE(LaunchWait, launch_wait, .seq = 11, .stream = 2,
+                          .why = PLASMON__V1__WAIT_WHY__WAIT_HALF, .function = TEXT("send"),
+                          .point = 1ull << 48 | 5, .peer = 2))),
+};
 static const Plasmon__V1__WorkerCommand worker_function = {
     .base            = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
     .header          = HEADER(7),
@@ -650,6 +665,7 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"head_bulk", &head_bulk.base, sample_head_frame},
     {"worker_bulk_tls_hello", &worker_bulk_tls_hello.base, sample_worker_frame},
     {"worker_begun", &worker_begun.base, sample_worker_frame},
+    {"worker_waits", &worker_waits.base, sample_worker_frame},
 };
 
 const struct wire_sample *wire_samples(void)

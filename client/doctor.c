@@ -1,0 +1,213 @@
+/*
+ * Who waits for what in a cluster, put together from what the head and its workers say (the status with waits). doctor_say.c says it.
+ *
+ * For each of the oldest tasks of clients the chain of what it waits for is followed to its end: from a launch to one that it comes after and
+ * that is not done, from one that its worker has not come to yet to what that worker is at. Numbers fall along the chain, so it
+ * ends, and there is the cause: something runs, or waits for memory, for a reader, for code, or nobody answers. For each cause there is a
+ * sentence about what to do.
+ */
+#include "client/doctor.h"
+
+#include "wire/wire.h"
+
+enum { CHAIN_MAX = 64 }; /* steps; they end before */
+
+/* ------------------------------------------------------------------------------------------------ looking things up */
+
+static const Plasmon__V1__LaunchWait *launch_at(const Plasmon__V1__Waits *waits,
+                                                uint32_t device, uint64_t seq)
+{
+    for (size_t i = 0; i < waits->n_launches; i++) {
+        if (waits->launches[i]->device == device && waits->launches[i]->seq == seq) {
+            return waits->launches[i];
+        }
+    }
+    return NULL;
+}
+
+/* What the worker of that device is at: its oldest launch before this one. */
+static const Plasmon__V1__LaunchWait *launch_before(const Plasmon__V1__Waits *waits,
+                                                    uint32_t device, uint64_t seq)
+{
+    const Plasmon__V1__LaunchWait *oldest = NULL;
+
+    for (size_t i = 0; i < waits->n_launches; i++) {
+        const Plasmon__V1__LaunchWait *launch = waits->launches[i];
+
+        if (launch->device == device && launch->seq < seq &&
+            (oldest == NULL || launch->seq < oldest->seq)) {
+            oldest = launch;
+        }
+    }
+    return oldest;
+}
+
+static const Plasmon__V1__TaskWait *task_at(const Plasmon__V1__Waits *waits,
+                                            uint32_t device, uint64_t seq)
+{
+    for (size_t i = 0; i < waits->n_tasks; i++) {
+        if (waits->tasks[i]->device == device && waits->tasks[i]->seq == seq) {
+            return waits->tasks[i];
+        }
+    }
+    return NULL;
+}
+
+static const Plasmon__V1__Device *device_at(const Plasmon__V1__StatusReply *reply,
+                                            uint32_t index)
+{
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        if (reply->devices[i]->index == index) {
+            return reply->devices[i];
+        }
+    }
+    return NULL;
+}
+
+bool doctor_silent(const Plasmon__V1__Waits *waits, uint32_t device)
+{
+    for (size_t i = 0; i < waits->n_silent; i++) {
+        if (waits->silent[i] == device) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------------ following a chain */
+
+static struct doctor_step step_at(const Plasmon__V1__Waits *waits, uint32_t device,
+                                  uint64_t seq)
+{
+    return (struct doctor_step){.device = device,
+                                .seq    = seq,
+                                .task   = task_at(waits, device, seq),
+                                .launch = launch_at(waits, device, seq)};
+}
+
+/* Does it wait for another launch? Then that is the next step. */
+static bool step_next(const Plasmon__V1__Waits *waits, struct doctor_step *io_step)
+{
+    const Plasmon__V1__LaunchWait *before;
+    uint64_t point = 0;
+
+    if (doctor_silent(waits, io_step->device)) {
+        return false; /* what it said is old */
+    }
+    if (io_step->launch != NULL && io_step->launch->point != 0) {
+        point = io_step->launch->point;
+    } else if (io_step->launch == NULL && io_step->task != NULL &&
+               io_step->task->n_after > 0) {
+        point = io_step->task->after[0];
+    }
+    if (point != 0) {
+        *io_step = step_at(waits, wire_point_device(point), wire_point_seq(point));
+        return true;
+    }
+    if (io_step->launch != NULL &&
+        io_step->launch->why != PLASMON__V1__WAIT_WHY__WAIT_ROOM &&
+        io_step->launch->why != PLASMON__V1__WAIT_WHY__WAIT_QUIET &&
+        io_step->launch->why != PLASMON__V1__WAIT_WHY__WAIT_CODE &&
+        io_step->launch->why != PLASMON__V1__WAIT_WHY__WAIT_ENDING) {
+        return false;
+    }
+    before = launch_before(waits, io_step->device, io_step->seq);
+    if (before == NULL) {
+        return false;
+    }
+    *io_step = step_at(waits, io_step->device, before->seq);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------------------ causes */
+
+static const struct doctor_cause causes[] = {
+    [PLASMON__V1__WAIT_WHY__WAIT_NONE] = {"soon", "is about to go", ""},
+    [PLASMON__V1__WAIT_WHY__WAIT_RUNS] =
+        {"runs", "runs",
+         "a kernel that does not end? plasmon_cancel_force(), or time_limit_ms in the "
+         "call, "
+         "ends it"},
+    [PLASMON__V1__WAIT_WHY__WAIT_POINT] = {"point", "waits for another launch", ""},
+    [PLASMON__V1__WAIT_WHY__WAIT_HALF] =
+        {"transfer", "moves bytes",
+         "the other side has not come to its half, or the network is slow: `plasmon "
+         "transfers` shows rates and stalls; what is stuck is ended and goes another way"},
+    [PLASMON__V1__WAIT_WHY__WAIT_PUBLISH] = {"publish",
+                                             "waits for another device to come to a launch",
+                                             ""},
+    [PLASMON__V1__WAIT_WHY__WAIT_ROOM]    = {"room", "waits until fewer are on its device",
+                                             ""},
+    [PLASMON__V1__WAIT_WHY__WAIT_MEMORY] =
+        {"memory", "waits for device memory",
+         "release refs and end mappings (plasmon_map) that are not needed, or use smaller "
+         "blocks or more devices; it fails with EDEVMEM when nothing is left that could "
+         "free some"},
+    [PLASMON__V1__WAIT_WHY__WAIT_READERS] =
+        {"readers", "waits for clients that read what it overwrites",
+         "end the mapping (plasmon_unmap)"},
+    [PLASMON__V1__WAIT_WHY__WAIT_CODE] =
+        {"code", "waits for its function to be compiled and loaded, or prepared",
+         "that happens when what is on the device is over"},
+    [PLASMON__V1__WAIT_WHY__WAIT_QUIET] = {"quiet",
+                                           "waits until nothing is on its device: a "
+                                           "recorded graph is made ready, or a map is new",
+                                           "that happens when what runs there is over"},
+    [PLASMON__V1__WAIT_WHY__WAIT_PAIR] =
+        {"pair", "waits for its communicator (NCCL)",
+         "it is opened or ended; what is stuck goes by the host route"},
+    [PLASMON__V1__WAIT_WHY__WAIT_ENDING] = {"ending",
+                                            "waits for a launch that is being ended",
+                                            "its worker is replaced within seconds"},
+    [PLASMON__V1__WAIT_WHY__WAIT_BEHIND] = {"behind",
+                                            "its worker has not come to, and has nothing "
+                                            "else to do",
+                                            "ask again"},
+};
+static const struct doctor_cause cause_down = {
+    "worker", "has no worker now",
+    "its store starts another one; `plasmon status` shows "
+    "its restarts, its log why it died"};
+static const struct doctor_cause cause_gone   = {"gone", "is on a device that is gone", ""};
+static const struct doctor_cause cause_silent = {
+    "silent", "is on a device whose worker does not answer",
+    "it is stopped, or stuck in a call of the driver; its store ends it when its lease is "
+    "over (--worker-lease, 30 s), and another one goes on"};
+static const struct doctor_cause cause_sent = {
+    "worker", "its worker has not said anything about",
+    "if it stays so, look at the log of its worker"};
+
+static const struct doctor_cause *cause_of(const Plasmon__V1__StatusReply *reply,
+                                           const struct doctor_step *end)
+{
+    const Plasmon__V1__Device *device = device_at(reply, end->device);
+
+    if (doctor_silent(reply->waits, end->device)) {
+        return &cause_silent;
+    }
+    if (device != NULL && device->state == PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE) {
+        return &cause_gone;
+    }
+    if (device != NULL && !device->alive) {
+        return &cause_down;
+    }
+    if (end->launch == NULL) {
+        return end->task == NULL ? &cause_sent
+                                 : &causes[PLASMON__V1__WAIT_WHY__WAIT_BEHIND];
+    }
+    return (unsigned)end->launch->why < PL_COUNT(causes) ? &causes[end->launch->why]
+                                                         : &causes[0];
+}
+
+struct doctor_finding doctor_find(const Plasmon__V1__StatusReply *reply,
+                                  const Plasmon__V1__TaskWait *task)
+{
+    struct doctor_finding out = {.task = step_at(reply->waits, task->device, task->seq)};
+
+    out.end = out.task;
+    while (out.steps < CHAIN_MAX && step_next(reply->waits, &out.end)) {
+        out.steps++;
+    }
+    out.cause = cause_of(reply, &out.end);
+    return out;
+}

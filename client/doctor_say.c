@@ -1,0 +1,397 @@
+/* What doctor.c found, in words for people and as one JSON object for scripts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client_int.h"
+#include "client/doctor.h"
+#include "kernels/kernels.h"
+
+enum {
+    TOLD_MAX = 8, /* tasks in words */
+    SILENT_TOLD_MS =
+        1000, /* a client that acknowledges nothing for so long does not read */
+};
+
+/* ------------------------------------------------------------------------------------------------ words */
+
+static void say_seconds(struct pl_str *out, uint64_t ms)
+{
+    pl_str_append(out, "%llu.%llu s", (unsigned long long)(ms / 1000),
+                  (unsigned long long)(ms % 1000 / 100));
+}
+
+static const char *function_of(const struct doctor_step *step)
+{
+    const struct kernel_function *function = step->task != NULL && step->task->function != 0
+                                                 ? kernel_by_id(step->task->function)
+                                                 : NULL;
+
+    if (function != NULL) {
+        return function->name;
+    }
+    if (step->launch != NULL) {
+        return step->launch->function;
+    }
+    return step->task != NULL ? step->task->what : "launch";
+}
+
+static const char *label_of(const struct doctor_step *step)
+{
+    if (step->task != NULL && step->task->label[0] != '\0') {
+        return step->task->label;
+    }
+    return step->launch != NULL ? step->launch->label : "";
+}
+
+static uint64_t task_of(const struct doctor_step *step)
+{
+    return step->task != NULL     ? step->task->task
+           : step->launch != NULL ? step->launch->task
+                                  : 0;
+}
+
+/* "task 17 gemm 'step 3' on device 1" */
+static void say_step(struct pl_str *out, const struct doctor_step *step)
+{
+    const char *label = label_of(step);
+
+    if (task_of(step) != 0) {
+        pl_str_append(out, "task %llu ", (unsigned long long)task_of(step));
+    } else {
+        pl_str_append(out, "launch %llu ", (unsigned long long)step->seq);
+    }
+    pl_str_append(out, "%s", function_of(step));
+    if (label[0] != '\0') {
+        pl_str_append(out, " '%s'", label);
+    }
+    pl_str_append(out, " on device %u", step->device);
+}
+
+/* "runs for 12.2 s" */
+static void say_cause(const Plasmon__V1__StatusReply *reply, struct pl_str *out,
+                      const struct doctor_finding *finding)
+{
+    const Plasmon__V1__LaunchWait *launch = finding->end.launch;
+
+    pl_str_append(out, "%s", finding->cause->why);
+    if (launch != NULL && !doctor_silent(reply->waits, finding->end.device)) {
+        pl_str_append(out, ", for ");
+        say_seconds(out, launch->since_ms);
+        if (launch->text[0] != '\0') {
+            pl_str_append(out, " (%s)", launch->text);
+        }
+    }
+}
+
+static void say_finding(const Plasmon__V1__StatusReply *reply, struct pl_str *out,
+                        const struct doctor_finding *finding)
+{
+    pl_str_append(out, "  ");
+    say_step(out, &finding->task);
+    if (finding->steps == 0) {
+        pl_str_append(out, " ");
+    } else {
+        pl_str_append(out, " has waited ");
+        say_seconds(out, finding->task.task->age_ms);
+        pl_str_append(out, " for ");
+        say_step(out, &finding->end);
+        pl_str_append(out, ", which ");
+    }
+    say_cause(reply, out, finding);
+    if (finding->cause->remedy[0] != '\0') {
+        pl_str_append(out, ": %s", finding->cause->remedy);
+    }
+    pl_str_append(out, "\n");
+}
+
+static void say_tasks(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    const Plasmon__V1__Waits *waits = reply->waits;
+    uint32_t told                   = 0;
+
+    pl_str_append(out, "tasks\n");
+    for (size_t i = 0; i < waits->n_tasks && told < TOLD_MAX; i++) {
+        if (waits->tasks[i]->task != 0) {
+            struct doctor_finding finding = doctor_find(reply, waits->tasks[i]);
+
+            say_finding(reply, out, &finding);
+            told++;
+        }
+    }
+    if (told == 0) {
+        pl_str_append(out, "  none is unfinished\n");
+    } else if (reply->tasks_queued > told) {
+        pl_str_append(out, "  these are the oldest; %llu launches are unfinished in all\n",
+                      (unsigned long long)reply->tasks_queued);
+    }
+}
+
+static void say_device(const Plasmon__V1__StatusReply *reply, struct pl_str *out,
+                       const Plasmon__V1__Device *device)
+{
+    bool any = false;
+
+    pl_str_append(out, "  %u %s%s%s", device->index, status_device_state(device),
+                  device->queued == 0 ? ", nothing to do" : "",
+                  doctor_silent(reply->waits, device->index)
+                      ? ", its worker does not answer: stopped, or stuck in a call of the "
+                        "driver"
+                      : "");
+    for (size_t i = 0; i < reply->waits->n_launches; i++) {
+        const Plasmon__V1__LaunchWait *launch = reply->waits->launches[i];
+        struct doctor_step step               = {
+                          .device = launch->device, .seq = launch->seq, .launch = launch};
+
+        if (launch->device != device->index) {
+            continue;
+        }
+        pl_str_append(out, "%s\n    %s: launch %llu, ", any ? "" : "",
+                      launch->stream == 0 ? "front of its queue" : "on the device",
+                      (unsigned long long)launch->seq);
+        say_step(out, &step);
+        pl_str_append(out, ", for ");
+        say_seconds(out, launch->since_ms);
+        if (launch->point != 0) {
+            pl_str_append(out, ", after launch %llu of device %u",
+                          (unsigned long long)wire_point_seq(launch->point),
+                          wire_point_device(launch->point));
+        }
+        if (launch->peer != 0) {
+            pl_str_append(out, ", with device %u", launch->peer - 1);
+        }
+        pl_str_append(out, "; %u behind it", launch->behind);
+        any = true;
+    }
+    pl_str_append(out, "\n");
+}
+
+static void say_peer(struct pl_str *out, const Plasmon__V1__PeerWait *peer)
+{
+    char bytes[32];
+
+    if (peer->client != 0) {
+        if (peer->silent_ms < SILENT_TOLD_MS) {
+            return;
+        }
+        pl_str_append(out, "  client %016llx (%s) has not read for ",
+                      (unsigned long long)peer->client, peer->name);
+        say_seconds(out, peer->silent_ms);
+        pl_str_append(out,
+                      ", %s are kept for it: is it stopped, or busy in a callback? Others "
+                      "do not wait for it\n",
+                      pl_format_bytes(peer->bytes, bytes));
+        return;
+    }
+    if (!peer->connected) {
+        pl_str_append(out, "  node %s is away for ", peer->name);
+        say_seconds(out, peer->silent_ms);
+        pl_str_append(out, "; it is given up with its devices after ");
+        say_seconds(out, peer->lease_ms);
+        pl_str_append(out, " (--node-lease): is its store up, and the network?\n");
+    }
+    if (peer->drain[0] != '\0') {
+        pl_str_append(out,
+                      "  node %s is drained: %s; `plasmon drain --undo %s` ends that\n",
+                      peer->name, peer->drain, peer->name);
+    }
+}
+
+static void say_peers(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    size_t before;
+
+    pl_str_append(out, "\nclients and nodes\n");
+    before = out->length;
+    for (size_t i = 0; i < reply->waits->n_peers; i++) {
+        say_peer(out, reply->waits->peers[i]);
+    }
+    if (out->length == before) {
+        pl_str_append(out, "  all answer\n");
+    }
+}
+
+static void say_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    if (reply->waits->n_routes == 0) {
+        return;
+    }
+    pl_str_append(out, "\nroutes between devices (transfer %s)\n", reply->transfer);
+    for (size_t i = 0; i < reply->waits->n_routes; i++) {
+        const Plasmon__V1__RoutePlan *plan = reply->waits->routes[i];
+
+        pl_str_append(out, "  %u to %u: %s, because: %s\n", plan->from, plan->to,
+                      status_route_name(plan->route), plan->why);
+    }
+}
+
+void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    say_tasks(reply, out);
+    pl_str_append(out, "\ndevices\n");
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        say_device(reply, out, reply->devices[i]);
+    }
+    if (reply->n_devices == 0) {
+        pl_str_append(out, "  none: no store has joined\n");
+    }
+    say_peers(reply, out);
+    say_routes(reply, out);
+}
+
+/* ------------------------------------------------------------------------------------------------ JSON */
+
+static void put_text(struct pl_str *out, const char *name, const char *value)
+{
+    pl_str_append(out, ",\"%s\":", name);
+    pl_str_append_json(out, value);
+}
+
+static void put_number(struct pl_str *out, const char *name, uint64_t value)
+{
+    pl_str_append(out, ",\"%s\":%llu", name, (unsigned long long)value);
+}
+
+static void put_step(struct pl_str *out, const struct doctor_step *step)
+{
+    pl_str_append(out, "{\"device\":%u", step->device);
+    put_number(out, "launch", step->seq);
+    put_number(out, "task", task_of(step));
+    put_text(out, "function", function_of(step));
+    put_text(out, "label", label_of(step));
+    if (step->task != NULL) {
+        put_number(out, "age_ms", step->task->age_ms);
+        pl_str_append(out, ",\"client\":\"%016llx\"",
+                      (unsigned long long)step->task->client);
+    }
+    if (step->launch != NULL) {
+        put_number(out, "since_ms", step->launch->since_ms);
+        put_number(out, "behind", step->launch->behind);
+        put_text(out, "text", step->launch->text);
+        pl_str_append(out, ",\"on_device\":%s",
+                      step->launch->stream != 0 ? "true" : "false");
+    }
+    pl_str_append(out, "}");
+}
+
+static void put_tasks(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    const char *comma = "";
+
+    for (size_t i = 0; i < reply->waits->n_tasks; i++) {
+        struct doctor_finding finding = doctor_find(reply, reply->waits->tasks[i]);
+
+        pl_str_append(out, "%s{\"steps\":%u,\"task\":", comma, finding.steps);
+        put_step(out, &finding.task);
+        pl_str_append(out, ",\"waits_for\":");
+        put_step(out, &finding.end);
+        put_text(out, "cause", finding.cause->name);
+        put_text(out, "why", finding.cause->why);
+        put_text(out, "remedy", finding.cause->remedy);
+        pl_str_append(out, "}");
+        comma = ",";
+    }
+}
+
+static void put_devices(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        const Plasmon__V1__Device *device = reply->devices[i];
+        const char *comma                 = "";
+
+        pl_str_append(out, "%s{\"index\":%u", i > 0 ? "," : "", device->index);
+        put_text(out, "state", status_device_state(device));
+        put_number(out, "queued", device->queued);
+        pl_str_append(out, ",\"answers\":%s,\"launches\":[",
+                      doctor_silent(reply->waits, device->index) ? "false" : "true");
+        for (size_t k = 0; k < reply->waits->n_launches; k++) {
+            const Plasmon__V1__LaunchWait *launch = reply->waits->launches[k];
+            struct doctor_step step               = {
+                              .device = launch->device, .seq = launch->seq, .launch = launch};
+
+            if (launch->device == device->index) {
+                pl_str_append(out, "%s", comma);
+                put_step(out, &step);
+                comma = ",";
+            }
+        }
+        pl_str_append(out, "]}");
+    }
+}
+
+static void put_peers(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    for (size_t i = 0; i < reply->waits->n_peers; i++) {
+        const Plasmon__V1__PeerWait *peer = reply->waits->peers[i];
+
+        pl_str_append(out, "%s{\"kind\":\"%s\"", i > 0 ? "," : "",
+                      peer->client != 0 ? "client" : "node");
+        put_text(out, "name", peer->name);
+        pl_str_append(out, ",\"connected\":%s", peer->connected ? "true" : "false");
+        put_number(out, "silent_ms", peer->silent_ms);
+        put_number(out, "bytes", peer->bytes);
+        put_text(out, "drain", peer->drain);
+        pl_str_append(out, "}");
+    }
+}
+
+static void put_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    for (size_t i = 0; i < reply->waits->n_routes; i++) {
+        const Plasmon__V1__RoutePlan *plan = reply->waits->routes[i];
+
+        pl_str_append(out, "%s{\"from\":%u,\"to\":%u", i > 0 ? "," : "", plan->from,
+                      plan->to);
+        put_text(out, "route", status_route_name(plan->route));
+        put_text(out, "why", plan->why);
+        pl_str_append(out, "}");
+    }
+}
+
+void doctor_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    pl_str_append(out, "{\"tasks\":[");
+    put_tasks(reply, out);
+    pl_str_append(out, "],\"devices\":[");
+    put_devices(reply, out);
+    pl_str_append(out, "],\"peers\":[");
+    put_peers(reply, out);
+    pl_str_append(out, "],\"routes\":[");
+    put_routes(reply, out);
+    pl_str_append(out, "]}");
+}
+
+/* ------------------------------------------------------------------------------------------------ the call */
+
+plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **out_text)
+{
+    Plasmon__V1__StatusReply *reply;
+    struct wire_arena arena;
+    struct pl_str out;
+    char *text;
+    plasmon_status_t status = client_enter(client);
+
+    if (status == PLASMON_OK && out_text == NULL) {
+        status = error_set(PLASMON_EINVAL, "out_text is NULL");
+    }
+    if (status == PLASMON_OK) {
+        status = client_status(client, CLIENT_STATUS_WAITS, &arena, &reply);
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (reply->waits == NULL) {
+        wire_arena_finish(&arena);
+        return error_set(PLASMON_EVERSION, "the head is older than this program, and does "
+                                           "not say who waits for what");
+    }
+    pl_str_init(&out);
+    (json ? doctor_json : doctor_text)(reply, &out);
+    text = out.failed ? NULL : strdup(pl_str_text(&out)); /* the caller has free() */
+    pl_str_finish(&out);
+    wire_arena_finish(&arena);
+    if (text == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    *out_text = text;
+    return PLASMON_OK;
+}

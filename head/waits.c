@@ -1,0 +1,289 @@
+/*
+ * Who waits for what: the oldest unfinished launches and what each still waits for, what the workers said of the fronts of their queues, and
+ * how bytes would go between two devices. Reads only; `plasmon doctor` puts it together.
+ *
+ * The oldest are enough. What a launch waits for has a smaller number (docs/ordering.md), so among the first TASKS_MAX in order is
+ * everything that these wait for, down to what holds up all of them.
+ */
+#include "head/core_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TASKS_MAX         = 64,
+    AFTER_MAX         = 4,
+    ROUTE_DEVICES_MAX = 16, /* a table of more than that nobody reads */
+};
+
+static char *dup_text(struct wire_arena *arena, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy   = wire_arena_alloc(arena, bytes);
+
+    if (copy != NULL) {
+        memcpy(copy, text, bytes);
+    }
+    return copy;
+}
+
+/* ------------------------------------------------------------------------------------------------ what workers said */
+
+static void text_take(char *out, size_t bytes, const char *text)
+{
+    (void)snprintf(out, bytes, "%s", text);
+}
+
+void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats *stats)
+{
+    device->wait_count = 0;
+    for (size_t i = 0; i < stats->n_waits && device->wait_count < PL_COUNT(device->waits);
+         i++) {
+        struct head_launch_wait *to         = &device->waits[device->wait_count++];
+        const Plasmon__V1__LaunchWait *from = stats->waits[i];
+
+        to->row                       = *from;
+        to->row.base.n_unknown_fields = 0;
+        to->row.base.unknown_fields   = NULL;
+        text_take(to->function, sizeof(to->function), from->function);
+        text_take(to->label, sizeof(to->label), from->label);
+        text_take(to->text, sizeof(to->text), from->text);
+        to->row.device   = device->index;
+        to->row.function = to->function;
+        to->row.label    = to->label;
+        to->row.text     = to->text;
+    }
+}
+
+static plasmon_status_t launches_tell(struct head_core *core, struct wire_arena *arena,
+                                      Plasmon__V1__Waits *out)
+{
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        count += head_device_at(core, i)->wait_count;
+    }
+    out->launches = wire_arena_alloc(arena, (count + 1) * sizeof(*out->launches));
+    if (out->launches == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        for (uint32_t k = 0; k < device->wait_count && !device->gone; k++) {
+            out->launches[out->n_launches++] = &device->waits[k].row;
+        }
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ tasks */
+
+static const char *kind_of(const struct head_task *task)
+{
+    static const char *const kinds[] = {
+        "task", "copy", "send",  "receive", "put", "read",        "put",
+        "put",  "skip", "graph", "put",     "get", "open a pair", "close a pair"};
+
+    if (task->spilled != NULL) {
+        return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ? "spill"
+                                                                       : "restore";
+    }
+    return task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
+}
+
+/* What it names in `after`, as it was encoded, and is not done. */
+static plasmon_status_t after_tell(struct head_core *core, struct wire_arena *arena,
+                                   const struct head_task *task, Plasmon__V1__TaskWait *out)
+{
+    Plasmon__V1__Launch *launch =
+        task->bytes == NULL ? NULL
+                            : plasmon__v1__launch__unpack(&arena->allocator,
+                                                          task->bytes_length, task->bytes);
+
+    out->after = wire_arena_alloc(arena, AFTER_MAX * sizeof(*out->after));
+    if (out->after == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (size_t i = 0; launch != NULL && i < launch->n_after && out->n_after < AFTER_MAX;
+         i++) {
+        struct head_device *device =
+            head_device_at(core, wire_point_device(launch->after[i]));
+        const struct head_task *before =
+            device == NULL ? NULL
+                           : head_device_task(device, wire_point_seq(launch->after[i]));
+
+        if (before != NULL && !before->ended) {
+            out->after[out->n_after++] = launch->after[i];
+        }
+    }
+    return PLASMON_OK;
+}
+
+static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_arena *arena,
+                                        const struct head_task *task)
+{
+    Plasmon__V1__TaskWait *out = wire_arena_alloc(arena, sizeof(*out));
+
+    if (out == NULL) {
+        return NULL;
+    }
+    plasmon__v1__task_wait__init(out);
+    out->client   = task->client != NULL ? task->client->id : 0;
+    out->task     = task->id;
+    out->what     = dup_text(arena, kind_of(task));
+    out->label    = dup_text(arena, task->label != NULL ? task->label : "");
+    out->function = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ? task->function : 0;
+    out->device   = task->device->index;
+    out->seq      = task->seq;
+    out->age_ms   = core->now_ms - pl_min_u64(core->now_ms, task->since_ms);
+    out->sent     = task->seq <= task->device->seq_sent;
+    if (out->what == NULL || out->label == NULL ||
+        after_tell(core, arena, task, out) != PLASMON_OK) {
+        return NULL;
+    }
+    return out;
+}
+
+static plasmon_status_t tasks_tell(struct head_core *core, struct wire_arena *arena,
+                                   Plasmon__V1__Waits *out)
+{
+    struct pl_list *pos;
+
+    out->tasks = wire_arena_alloc(arena, TASKS_MAX * sizeof(*out->tasks));
+    if (out->tasks == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    pl_list_for_each(pos, &core->unfinished) {
+        const struct head_task *task = pl_container_of(pos, struct head_task, order_link);
+
+        if (out->n_tasks == TASKS_MAX) {
+            break;
+        }
+        if (task->ended) {
+            continue; /* it waits for reports alone */
+        }
+        out->tasks[out->n_tasks] = task_tell(core, arena, task);
+        if (out->tasks[out->n_tasks] == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        out->n_tasks++;
+    }
+    return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ routes */
+
+enum { ROUTE_PEER = 1, ROUTE_HOST = 2, ROUTE_NCCL = 3 }; /* as in RouteStats */
+
+/* Why not by NCCL, between hosts; NULL: it can. */
+static const char *pair_missing(const struct head_device *from,
+                                const struct head_device *to)
+{
+    if (from->kind != 2 || to->kind != 2) {
+        return "`auto` takes NCCL between GPUs alone";
+    }
+    if (from->comm_version == 0 || to->comm_version == 0) {
+        return from->comm_version == 0 ? from->comm_missing : to->comm_missing;
+    }
+    if (from->comm_version != to->comm_version) {
+        return "the two have different versions of NCCL";
+    }
+    return from->comm_plain && to->comm_plain
+               ? NULL
+               : "the hosts encrypt what goes between them, and NCCL does not";
+}
+
+static uint32_t route_of(const struct head_core *core, const struct head_device *from,
+                         const struct head_device *to, char out_why[512])
+{
+    bool same_host = strcmp(from->host, to->host) == 0;
+    bool automatic = core->config.transfer == HEAD_TRANSFER_AUTO;
+    const char *missing;
+
+    if (core->config.transfer == HEAD_TRANSFER_HOST) {
+        text_take(out_why, 512, "--transfer host");
+        return ROUTE_HOST;
+    }
+    if (core->config.transfer == HEAD_TRANSFER_NCCL) {
+        text_take(out_why, 512,
+                  head_pair_possible(from, to) ? "--transfer nccl"
+                                               : "no pair can be made of the two");
+        return head_pair_possible(from, to) ? ROUTE_NCCL : ROUTE_HOST;
+    }
+    if (same_host) {
+        bool peer = from->kind == to->kind && from->peer_capable && to->peer_capable;
+
+        text_take(out_why, 512,
+                  peer                     ? "one host, and each can map the other's memory"
+                  : from->kind != to->kind ? "they are of different kinds"
+                                           : "their memory cannot be mapped by the other");
+        return peer ? ROUTE_PEER : ROUTE_HOST;
+    }
+    missing = pair_missing(from, to);
+    if (automatic && missing == NULL) {
+        text_take(out_why, 512,
+                  "two hosts with NCCL: once enough was moved to pay for a pair, by "
+                  "staged copies until then");
+        return ROUTE_NCCL;
+    }
+    (void)snprintf(out_why, 512, "two hosts, over TCP: %s",
+                   missing != NULL ? missing : "--transfer peer");
+    return ROUTE_HOST;
+}
+
+static plasmon_status_t routes_tell(struct head_core *core, struct wire_arena *arena,
+                                    Plasmon__V1__Waits *out)
+{
+    uint32_t count = (uint32_t)pl_min_u64(core->devices.count, ROUTE_DEVICES_MAX);
+    char why[512];
+
+    out->routes = wire_arena_alloc(arena, (count * count + 1) * sizeof(*out->routes));
+    if (out->routes == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; i < count * count; i++) {
+        const struct head_device *from = head_device_at(core, i / count);
+        const struct head_device *to   = head_device_at(core, i % count);
+        Plasmon__V1__RoutePlan *plan;
+
+        if (from == to || from->gone || to->gone || !from->joined || !to->joined) {
+            continue;
+        }
+        plan = wire_arena_alloc(arena, sizeof(*plan));
+        if (plan == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        plasmon__v1__route_plan__init(plan);
+        plan->from  = from->index;
+        plan->to    = to->index;
+        plan->route = route_of(core, from, to, why);
+        plan->why   = dup_text(arena, why);
+        if (plan->why == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        out->routes[out->n_routes++] = plan;
+    }
+    return PLASMON_OK;
+}
+
+void head_core_client_name(struct head_core *core, uint64_t session, uint64_t *out_id,
+                           char **out_label)
+{
+    const struct head_client *client = pl_map_get(&core->sessions, session);
+
+    *out_id = client != NULL ? client->id : 0;
+    *out_label =
+        client != NULL && client->label != NULL ? client->label : (char *)(uintptr_t) "";
+}
+
+plasmon_status_t head_core_waits(struct head_core *core, struct wire_arena *arena,
+                                 Plasmon__V1__Waits *out)
+{
+    plasmon_status_t status = launches_tell(core, arena, out);
+
+    if (status == PLASMON_OK) {
+        status = tasks_tell(core, arena, out);
+    }
+    return status == PLASMON_OK ? routes_tell(core, arena, out) : status;
+}

@@ -1,0 +1,157 @@
+/*
+ * `plasmon doctor` of a cluster: each cause of a standstill is made on CPU devices, and found in the text with what to do about it. Asked
+ * again and again until it says so, or a deadline of a minute is over: what it tells depends on how far the others have come.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tests/integration/started.h"
+
+enum { DEADLINE_S = 60, COUNT = 1024, LARGE = 10 << 20 /* floats: 40 MiB */ };
+
+#define LONG_US 300000000 /* longer than any test; what runs so long is ended */
+
+static bool says_all(const char *text, const char *const *wanted)
+{
+    for (size_t i = 0; wanted[i] != NULL; i++) {
+        if (strstr(text, wanted[i]) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void expect(struct plasmon_client *client, const char *const *wanted)
+{
+    uint64_t deadline_ns = pl_now_ns() + (uint64_t)DEADLINE_S * 1000000000u;
+    char *text;
+
+    for (;;) {
+        CLUSTER_OK(plasmon_doctor(client, 0, &text));
+        if (says_all(text, wanted)) {
+            free(text);
+            return;
+        }
+        if (pl_now_ns() >= deadline_ns) {
+            printf("%s", text);
+            for (size_t i = 0; wanted[i] != NULL; i++) {
+                ASSERT_CONTAINS(text, wanted[i]);
+            }
+        }
+        free(text);
+        (void)poll(NULL, 0, 50);
+    }
+}
+#define EXPECT(client, ...) expect(client, (const char *const[]){__VA_ARGS__, NULL})
+
+static void end_by_force(struct plasmon_client *client, struct plasmon_ref *task)
+{
+    CLUSTER_OK(plasmon_cancel_force(client, task));
+    CLUSTER_OK(plasmon_wait(client, &task, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+}
+
+TEST(a_kernel_that_does_not_end_is_named_by_who_waits_for_it)
+{
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *x         = cluster_fill(client, COUNT, 1, 1);
+    struct plasmon_ref *task, *after;
+    char *json;
+
+    test_set_timeout(120);
+    CLUSTER_OK(plasmon_wait(client, &x, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    cluster_spin(client, x, LONG_US, 1, &task);
+    after = cluster_copy(client, x, 0);
+    CLUSTER_OK(plasmon_flush(client));
+    EXPECT(client, "copy on device 0 has waited", "spin 'spinning' on device 1, which runs",
+           "plasmon_cancel_force()", "routes between devices", "0 to 1: peer, because:");
+    CLUSTER_OK(plasmon_doctor(client, 1, &json));
+    ASSERT_CONTAINS(json, "\"cause\":\"runs\"");
+    ASSERT_CONTAINS(json, "\"function\":\"spin\"");
+    ASSERT_CONTAINS(json, "\"route\":\"peer\"");
+    free(json);
+    end_by_force(client, task);
+    CLUSTER_OK(plasmon_wait(client, &after, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    EXPECT(client, "none is unfinished", "nothing to do", "all answer");
+    plasmon_finish(client);
+}
+
+/* It could still be served by what runs before it, so it waits and does not fail. */
+TEST(a_device_that_is_full_of_what_a_mapping_holds_is_said_to_be)
+{
+    struct plasmon_client *client = cluster_start_sized(1, 64 << 20);
+    struct plasmon_ref *x         = cluster_fill(client, COUNT, 1, 0);
+    struct plasmon_ref *large     = cluster_fill(client, LARGE, 2, 0);
+    struct plasmon_mapping *mapping;
+    struct plasmon_ref *task, *more;
+
+    test_set_timeout(120);
+    CLUSTER_OK(plasmon_wait(client, (struct plasmon_ref *[]){x, large}, 2, 2,
+                            CLUSTER_WAIT_MS, NULL, NULL));
+    CLUSTER_OK(plasmon_map(client, large, CLUSTER_WAIT_MS, &mapping));
+    CLUSTER_OK(plasmon_release(client, large));
+    cluster_spin(client, x, LONG_US, 0, &task);
+    CLUSTER_OK(cluster_try_fill(client, LARGE, 3, 0, &more));
+    CLUSTER_OK(plasmon_flush(client));
+    EXPECT(client, "fill on device 0 waits for device memory", "of new device memory",
+           "in use are 40.0 MiB", "end mappings");
+    plasmon_unmap(mapping);
+    CLUSTER_OK(plasmon_wait(client, &more, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    CLUSTER_OK(plasmon_state(client, more));
+    end_by_force(client, task);
+    plasmon_finish(client);
+}
+
+/* Its store would end it and start another one; it is stopped first, so that it does not. */
+TEST(a_worker_that_is_stopped_does_not_answer)
+{
+    struct plasmon_client *client = cluster_start(1);
+    pid_t worker                  = cluster_worker(client, 0);
+    pid_t store                   = cluster_find("plasmon-store", -1);
+    struct plasmon_ref *x;
+
+    test_set_timeout(120);
+    ASSERT_EQ(kill(store, SIGSTOP), 0);
+    ASSERT_EQ(kill(worker, SIGSTOP), 0);
+    x = cluster_fill(client, COUNT, 1, 0);
+    CLUSTER_OK(plasmon_flush(client));
+    EXPECT(client, "fill on device 0 is on a device whose worker does not answer",
+           "its worker does not answer: stopped", "--worker-lease");
+    ASSERT_EQ(kill(worker, SIGCONT), 0);
+    ASSERT_EQ(kill(store, SIGCONT), 0);
+    cluster_expect_all(client, x, COUNT, 1);
+    plasmon_finish(client);
+}
+
+TEST(the_command_line_says_the_same_and_a_node_that_is_away_is_named)
+{
+    char text[16384];
+
+    started_cluster(2);
+    test_set_timeout(180);
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--address",
+                          started_address()),
+              0);
+    ASSERT_CONTAINS(text, "none is unfinished");
+    ASSERT_CONTAINS(text, "0 to 1: peer, because: one host");
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--json", "--address",
+                          started_address()),
+              0);
+    ASSERT_CONTAINS(text, "{\"tasks\":[],\"devices\":[{\"index\":0");
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--json"), 2);
+    ASSERT_CONTAINS(text, "--cluster");
+    {
+        struct plasmon_client *client = started_join();
+
+        cluster_kill(cluster_find("plasmon-store", -1));
+        EXPECT(client, "is away for", "--node-lease");
+        plasmon_finish(client);
+    }
+    (void)STARTED_RUN(NULL, 0, "plasmon", "stop");
+}
+
+TEST_MAIN()
