@@ -234,15 +234,19 @@ static void *hammer_read(void *user)
 TEST(threads_never_read_a_buffer_that_was_reused)
 {
     pthread_t threads[HAMMER_READERS];
-    uint64_t deadline = pl_now_ns() + 100ull * 1000000000u;
+    const uint64_t second = 1000000000u, began = pl_now_ns(),
+                   deadline = began + 100 * second;
 
+    test_set_timeout(120);
     hammer.table = table_create();
     for (uint32_t i = 0; i < HAMMER_READERS; i++) {
         hammer.pages[i] = pins_create();
         ASSERT_EQ(pthread_create(&threads[i], NULL, hammer_read, hammer.pages[i]), 0);
     }
 
-    for (uint32_t generation = 1; generation < 20000 || hammer.reads < 1000; generation++) {
+    for (uint32_t generation = 1;
+         hammer.reads < 1000 || (generation < 20000 && pl_now_ns() - began < 10 * second);
+         generation++) {
         store_table_alloc(hammer.table, 3, generation, 0, &frame, 0, generation);
         for (uint32_t i = 0; i < HAMMER_WORDS; i++) {
             hammer.bytes[i] = generation;
