@@ -188,21 +188,12 @@ static void save_slots(struct saving *saving, const struct head_device *device)
 static void save_device(struct saving *saving, const struct head_device *device)
 {
     struct head_bytes *out   = saving->out;
-    const uint64_t numbers[] = {device->comm_version,
-                                device->kind,
-                                device->ordinal,
-                                device->host_device,
-                                device->incarnation,
-                                device->restarts,
-                                device->bytes_total,
-                                device->seq_last,
-                                device->stage_next,
-                                device->alone_until,
-                                device->runs,
-                                (uint32_t)device->death_status,
-                                device->bulk_tls,
-                                device->bulk_clock_ms,
-                                device->bulk_heard_ms};
+    const uint64_t numbers[] = {
+        device->comm_version, device->kind,          device->ordinal,
+        device->host_device,  device->incarnation,   device->restarts,
+        device->bytes_total,  device->seq_last,      device->stage_next,
+        device->alone_until,  device->runs,          (uint32_t)device->death_status,
+        device->bulk_tls,     device->bulk_clock_ms, device->bulk_heard_ms};
     struct pl_list *pos;
     uint64_t count = 0;
 

@@ -14,7 +14,7 @@ struct head_peer {
     bool connected;
     bool overflown; /* it acknowledges nothing: a frame was not kept */
     uint64_t credit_told;
-    uint64_t acked; /* of a client's link, when it last moved, or nothing was owed ... */
+    uint64_t acked;    /* of a client's link, when it last moved, or nothing was owed ... */
     uint64_t acked_ms; /* ... then; 0: nobody has looked */
 };
 

@@ -94,11 +94,10 @@ static plasmon_status_t node_tell(const struct head_machine *machine,
     }
     told->name      = node->name;
     told->connected = node->connected;
-    told->silent_ms = node->connected
-                          ? 0
-                          : machine->now_ms - pl_min_u64(machine->now_ms, node->lost_ms);
-    told->lease_ms  = machine->settings.node_lease_ms;
-    told->drain     = drain != NULL ? drain : told->drain;
+    told->silent_ms =
+        node->connected ? 0 : machine->now_ms - pl_min_u64(machine->now_ms, node->lost_ms);
+    told->lease_ms = machine->settings.node_lease_ms;
+    told->drain    = drain != NULL ? drain : told->drain;
     return PLASMON_OK;
 }
 
@@ -117,8 +116,8 @@ static plasmon_status_t silent_tell(const struct head_machine *machine, uint64_t
 {
     struct pl_list *pos;
 
-    out->silent = wire_arena_alloc(arena, (list_count(&machine->workers) + 1) *
-                                              sizeof(*out->silent));
+    out->silent =
+        wire_arena_alloc(arena, (list_count(&machine->workers) + 1) * sizeof(*out->silent));
     if (out->silent == NULL) {
         return PLASMON_ENOMEM;
     }
@@ -147,15 +146,15 @@ plasmon_status_t head_machine_waits(const struct head_machine *machine,
     }
     pl_list_for_each(pos, &machine->clients) {
         if (status == PLASMON_OK) {
-            status = client_tell(machine,
-                                 pl_container_of(pos, struct head_machine_client, link),
-                                 arena, out);
+            status =
+                client_tell(machine, pl_container_of(pos, struct head_machine_client, link),
+                            arena, out);
         }
     }
     pl_list_for_each(pos, &machine->nodes) {
         if (status == PLASMON_OK) {
-            status = node_tell(machine, pl_container_of(pos, struct head_machine_node, link),
-                               arena, out);
+            status = node_tell(
+                machine, pl_container_of(pos, struct head_machine_node, link), arena, out);
         }
     }
     return status == PLASMON_OK ? head_core_waits(machine->core, arena, out) : status;

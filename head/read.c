@@ -163,8 +163,8 @@ static bool bring_back(struct head_core *core, struct head_array *hold,
     if (device == NULL) {
         head_failure_release(*out_failure);
         *out_failure = NULL;
-        want.host = NULL;
-        device    = head_place(core, &want, 1, 0, out_failure);
+        want.host    = NULL;
+        device       = head_place(core, &want, 1, 0, out_failure);
     }
     if (device == NULL) {
         return false;

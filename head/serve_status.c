@@ -26,7 +26,7 @@ static void answer(struct serve *serve, struct serve_status *status)
 {
     Plasmon__V1__StatusReply out = PLASMON__V1__STATUS_REPLY__INIT;
     struct head_figures figures;
-    Plasmon__V1__Waits waits     = PLASMON__V1__WAITS__INIT;
+    Plasmon__V1__Waits waits = PLASMON__V1__WAITS__INIT;
     struct pl_list *pos;
 
     wire_arena_reset(&serve->arena);
@@ -34,8 +34,8 @@ static void answer(struct serve *serve, struct serve_status *status)
         (!status->detail ||
          (head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK &&
           head_core_status_memory(serve->core, &serve->arena, &out) == PLASMON_OK)) &&
-        (!status->waits || head_machine_waits(serve->machine, &serve->arena, status->request,
-                                              &waits) == PLASMON_OK)) {
+        (!status->waits || head_machine_waits(serve->machine, &serve->arena,
+                                              status->request, &waits) == PLASMON_OK)) {
         head_machine_figures(serve->machine, &figures);
         out.waits   = status->waits ? &waits : NULL;
         out.core_ns = figures.core_ns;

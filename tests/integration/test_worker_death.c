@@ -203,7 +203,8 @@ TEST(updates_in_place_that_had_not_begun_survive_their_workers_death)
         cluster_expect_all(client, x, COUNT, LINKS + 100);
         cluster_expect_all(client, ones, COUNT, 1);
     } else {
-        printf("# the gate opened before the last worker died: on a machine as slow as this nothing can be told\n");
+        printf("# the gate opened before the last worker died: on a machine as slow as "
+               "this nothing can be told\n");
     }
     plasmon_finish(client);
 }

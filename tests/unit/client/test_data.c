@@ -75,7 +75,7 @@ static void on_frame(void *user, struct fake_head *head,
         }
     }
     for (size_t i = 0; i < frame->n_read; i++) {
-        world->read_ref  = frame->read[i]->ref;
+        world->read_ref = frame->read[i]->ref;
         /* What is read ahead of the caller is read as a whole. */
         world->read_view = pl_max_u64(world->read_view, frame->read[i]->n_view);
     }

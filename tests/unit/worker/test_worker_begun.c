@@ -5,7 +5,7 @@
 
 /* Overwrites slot 1 (made by launch 1) in place, after these launches; device: of the first. */
 static void update_after(struct fake *fake, uint64_t seq, uint32_t device, uint64_t first,
-                        uint64_t second)
+                         uint64_t second)
 {
     struct fake_launch launch;
 
@@ -170,7 +170,7 @@ TEST(what_failed_before_it_had_work_has_not_begun)
     fake_fill(fake, 1, 1, 4);
     fake->refuse = "run";
     update(fake,
-          2); /* the device refuses the kernel: its begin is on the device all the same */
+           2); /* the device refuses the kernel: its begin is on the device all the same */
     ASSERT_STR(die(fake), "2+1");
     fake_destroy(fake);
 }
