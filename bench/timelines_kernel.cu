@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define PATTERN(role, round, i) \
-    ((round)*0x9e3779b97f4a7c15ull + ((role) + 1) * 0xc2b2ae3d27d4eb4full + (i))
+    ((round) * 0x9e3779b97f4a7c15ull + ((role) + 1) * 0xc2b2ae3d27d4eb4full + (i))
 
 extern "C" __global__ void timelines_spin(uint64_t cycles)
 {
@@ -21,8 +21,7 @@ extern "C" __global__ void timelines_spin(uint64_t cycles)
 
 extern "C" __global__ void timelines_exchange(const uint64_t *landing, uint64_t *payload,
                                               unsigned long long *wrong, uint64_t words,
-                                              uint64_t expect, uint64_t round,
-                                              uint64_t role)
+                                              uint64_t expect, uint64_t round, uint64_t role)
 {
     const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
     const uint64_t at   = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

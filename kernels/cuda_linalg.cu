@@ -22,14 +22,13 @@ KERNEL_FN void tiles(const cuda_product &p, T (*a_tile)[EDGE + 1], T (*b_tile)[E
     int ty         = threadIdx.x / 16;
 
     for (int64_t t = blockIdx.x; t < count; t += gridDim.x) {
-        int64_t first_row    = t / across * EDGE;
-        int64_t first_column = t % across * EDGE;
-        U sum[SMALL][SMALL]  = {};
+        int64_t first_row      = t / across * EDGE;
+        int64_t first_column   = t % across * EDGE;
+        U sum[SMALL][SMALL] = {};
 
         for (int64_t first = 0; first < p.k; first += STEP) {
             for (int i = threadIdx.x; i < EDGE * STEP; i += 256) {
-                int inner =
-                    i % STEP; /* a's rows and b's columns are often the dense ones */
+                int inner      = i % STEP; /* a's rows and b's columns are often the dense ones */
                 int outer      = i / STEP;
                 int64_t q      = first + inner;
                 int64_t row    = first_row + outer;
@@ -88,24 +87,24 @@ KERNEL_FN void tiles(const cuda_product &p, T (*a_tile)[EDGE + 1], T (*b_tile)[E
     }
 }
 
-#define PRODUCT_KERNEL(T, suffix)            \
-    KERNEL(product_##suffix, cuda_product)   \
-    {                                        \
-        __shared__ T a_tile[STEP][EDGE + 1]; \
-        __shared__ T b_tile[STEP][EDGE + 1]; \
-                                             \
-        tiles<T, false>(p, a_tile, b_tile);  \
+#define PRODUCT_KERNEL(T, suffix)                                                            \
+    KERNEL(product_##suffix, cuda_product)                                                   \
+    {                                                                                        \
+        __shared__ T a_tile[STEP][EDGE + 1];                                                 \
+        __shared__ T b_tile[STEP][EDGE + 1];                                                 \
+                                                                                             \
+        tiles<T, false>(p, a_tile, b_tile);                                                  \
     }
 PRODUCT_KERNEL(int32_t, i32)
 PRODUCT_KERNEL(int64_t, i64)
 
-#define DISTANCE_KERNEL(T, suffix)           \
-    KERNEL(distance_##suffix, cuda_product)  \
-    {                                        \
-        __shared__ T a_tile[STEP][EDGE + 1]; \
-        __shared__ T b_tile[STEP][EDGE + 1]; \
-                                             \
-        tiles<T, true>(p, a_tile, b_tile);   \
+#define DISTANCE_KERNEL(T, suffix)                                                           \
+    KERNEL(distance_##suffix, cuda_product)                                                  \
+    {                                                                                        \
+        __shared__ T a_tile[STEP][EDGE + 1];                                                 \
+        __shared__ T b_tile[STEP][EDGE + 1];                                                 \
+                                                                                             \
+        tiles<T, true>(p, a_tile, b_tile);                                                   \
     }
 DISTANCE_KERNEL(float, f32)
 DISTANCE_KERNEL(double, f64)
@@ -123,8 +122,7 @@ template <typename T> KERNEL_FN void norms(const cuda_norms &p)
         double sum = 0;
 
         for (int64_t i = lane; i < p.columns; i += 32) {
-            double value =
-                (double)*pointer<const T>(p.x, row * p.stride[0] + i * p.stride[1]);
+            double value = (double)*pointer<const T>(p.x, row * p.stride[0] + i * p.stride[1]);
 
             sum += value * value;
         }

@@ -116,8 +116,7 @@ template <typename T> KERNEL_FN void pivots_product(const cuda_pivots &p, scaled
     scaled mine = {1, 0};
 
     for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x) {
-        double pivot =
-            (double)*pointer<const T>(p.factor, i * (p.n + 1) * (int64_t)sizeof(T));
+        double pivot = (double)*pointer<const T>(p.factor, i * (p.n + 1) * (int64_t)sizeof(T));
 
         if (*pointer<const int>(p.pivots, i * (int64_t)sizeof(int)) != i + 1) {
             pivot = -pivot;
@@ -131,10 +130,11 @@ template <typename T> KERNEL_FN void pivots_product(const cuda_pivots &p, scaled
             mine = scaled_product(mine, part[i].value);
             mine.exponent += part[i].exponent;
         }
-        mine.exponent            = max(min(mine.exponent, 10000ll), -10000ll);
-        *pointer<T>(p.result, 0) = *pointer<const int>(p.info, 0) > 0
-                                       ? (T)0
-                                       : (T)ldexp(mine.value, (int)mine.exponent);
+        mine.exponent = max(min(mine.exponent, 10000ll), -10000ll);
+        *pointer<T>(p.result, 0) =
+            *pointer<const int>(p.info, 0) > 0
+                ? (T)0
+                : (T)ldexp(mine.value, (int)mine.exponent);
     }
 }
 

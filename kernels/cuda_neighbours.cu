@@ -160,10 +160,8 @@ template <typename T> KERNEL_FN void merge(const cuda_merge &p)
                     head[i].index = *at<const int64_t>(p.from_indices[i], row, taken[i]);
                 }
             }
-            from                                = taken[0] < p.size[0] &&
-                           (taken[1] >= p.size[1] || !ordered(head[1], head[0]))
-                                                      ? 0
-                                                      : 1;
+            from = taken[0] < p.size[0] &&
+                   (taken[1] >= p.size[1] || !ordered(head[1], head[0])) ? 0 : 1;
             *at<T>(p.values, row, found)        = head[from].value;
             *at<int64_t>(p.indices, row, found) = head[from].index;
             taken[from]++;
@@ -171,16 +169,16 @@ template <typename T> KERNEL_FN void merge(const cuda_merge &p)
     }
 }
 
-#define NEIGHBOUR_KERNELS(T, suffix)   \
-    KERNEL(topk_##suffix, cuda_topk)   \
-    {                                  \
-        __shared__ entry<T> shared[8]; \
-                                       \
-        topk<T>(p, shared);            \
-    }                                  \
-    KERNEL(merge_##suffix, cuda_merge) \
-    {                                  \
-        merge<T>(p);                   \
+#define NEIGHBOUR_KERNELS(T, suffix)                                                         \
+    KERNEL(topk_##suffix, cuda_topk)                                                         \
+    {                                                                                        \
+        __shared__ entry<T> shared[8];                                                       \
+                                                                                             \
+        topk<T>(p, shared);                                                                  \
+    }                                                                                        \
+    KERNEL(merge_##suffix, cuda_merge)                                                       \
+    {                                                                                        \
+        merge<T>(p);                                                                         \
     }
 NEIGHBOUR_KERNELS(float, f32)
 NEIGHBOUR_KERNELS(double, f64)

@@ -12,9 +12,8 @@ extern "C" __global__ void bs_price(double *out, const double *in, i64 n, double
     if (i < n) {
         double x      = in[i];
         double spread = volatility * sqrt(years);
-        double d1 =
-            (log(x / strike) + (rate + 0.5 * volatility * volatility) * years) / spread;
-        double d2 = d1 - spread;
+        double d1     = (log(x / strike) + (rate + 0.5 * volatility * volatility) * years) / spread;
+        double d2     = d1 - spread;
 
         out[i] = x * normal_cdf(d1) - strike * exp(-rate * years) * normal_cdf(d2);
     }

@@ -5,13 +5,10 @@
 extern "C" __global__ void dense_matrix(float *a, i64 rows, i64 n, i64 first, i64 seed)
 {
     for (i64 row = blockIdx.y; row < rows; row += gridDim.y) {
-        for (i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x; column < n;
-             column += (i64)gridDim.x * blockDim.x) {
-            i64 i = first + row, low = i < column ? i : column,
-                high = i < column ? column : i;
+        for (i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x; column < n; column += (i64)gridDim.x * blockDim.x) {
+            i64 i = first + row, low = i < column ? i : column, high = i < column ? column : i;
 
-            a[row * n + column] =
-                centred_at(seed, low * n + high) / 512 + (i == column ? 2 : 0);
+            a[row * n + column] = centred_at(seed, low * n + high) / 512 + (i == column ? 2 : 0);
         }
     }
 }
@@ -22,8 +19,7 @@ extern "C" __global__ void dense_matrix(float *a, i64 rows, i64 n, i64 first, i6
  */
 #define DENSE_ROWS 4
 
-extern "C" __global__ void dense_matvec(float *y, const float4 *a, const float4 *x,
-                                        i64 rows, i64 n)
+extern "C" __global__ void dense_matvec(float *y, const float4 *a, const float4 *x, i64 rows, i64 n)
 {
     const i64 quads = n / 4, first = (i64)blockIdx.x * DENSE_ROWS;
     float sum[DENSE_ROWS] = {0};
@@ -33,8 +29,7 @@ extern "C" __global__ void dense_matvec(float *y, const float4 *a, const float4 
 
 #pragma unroll
         for (int k = 0; k < DENSE_ROWS; k++) {
-            i64 row  = first + k < rows ? first + k
-                                        : rows - 1; /* the last once more: not stored */
+            i64 row  = first + k < rows ? first + k : rows - 1; /* the last once more: not stored */
             float4 w = __ldcs(&a[row * quads + i]);
 
             sum[k] += (w.x * v.x + w.y * v.y) + (w.z * v.z + w.w * v.w);
@@ -53,15 +48,13 @@ extern "C" __global__ void dense_matvec(float *y, const float4 *a, const float4 
 /* MUL: part of the vector, before all of it is wanted everywhere. */
 extern "C" __global__ void dense_double(float *y, const float *x, i64 n)
 {
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += (i64)gridDim.x * blockDim.x) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
         y[i] = 2 * x[i];
     }
 }
 
 /* CG's vector work: a few hundred KB, one device. */
-extern "C" __global__ void cg_start(float *x, float *r, float *p, const float *b,
-                                    const float *ax, i64 n)
+extern "C" __global__ void cg_start(float *x, float *r, float *p, const float *b, const float *ax, i64 n)
 {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
 
@@ -81,13 +74,11 @@ extern "C" __global__ void cg_zero(float *x, i64 n)
     }
 }
 
-extern "C" __global__ void cg_dot(float *out, const float *a, const float *b,
-                                  float *partial, unsigned *ticket, i64 n)
+extern "C" __global__ void cg_dot(float *out, const float *a, const float *b, float *partial, unsigned *ticket, i64 n)
 {
     float sum = 0;
 
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += (i64)gridDim.x * blockDim.x) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
         sum += a[i] * b[i];
     }
     grid_reduce<add_op>(sum, out, partial, ticket);
@@ -100,8 +91,7 @@ static __device__ float quotient(float a, float b)
 }
 
 /* x += (rr / pap) p; the next r -= (rr / pap) A p */
-extern "C" __global__ void cg_advance(float *x, const float *p, const float *rr,
-                                      const float *pap, i64 n, float sign)
+extern "C" __global__ void cg_advance(float *x, const float *p, const float *rr, const float *pap, i64 n, float sign)
 {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
 
@@ -111,8 +101,7 @@ extern "C" __global__ void cg_advance(float *x, const float *p, const float *rr,
 }
 
 /* p = r + (rr_next / rr) p */
-extern "C" __global__ void cg_direction(float *p, const float *r, const float *next,
-                                        const float *rr, i64 n)
+extern "C" __global__ void cg_direction(float *p, const float *r, const float *next, const float *rr, i64 n)
 {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
 

@@ -4,16 +4,14 @@
  */
 static __device__ float at(const float *in, i64 n, i64 row, i64 column)
 {
-    return row >= 0 && row < n && column >= 0 && column < n ? __ldg(&in[row * n + column])
-                                                            : 0.0f;
+    return row >= 0 && row < n && column >= 0 && column < n ? __ldg(&in[row * n + column]) : 0.0f;
 }
 
 /*
  * One plane of n x n becomes eight of m x m, n = 2 m, with ReLU. A thread makes two neighbours of all eight planes from the 3 x 5
  * pixels that it loads once. m is even.
  */
-extern "C" __global__ void dl_conv1(float *out, const float *in, const float *weights,
-                                    i64 m)
+extern "C" __global__ void dl_conv1(float *out, const float *in, const float *weights, i64 m)
 {
     __shared__ float4 weight[8][3]; /* nine, padded to twelve */
     const i64 n = 2 * m, column = 2 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);
@@ -53,8 +51,7 @@ extern "C" __global__ void dl_conv1(float *out, const float *in, const float *we
             one += w[k] * v[k / 3][k % 3];
             two += w[k] * v[k / 3][k % 3 + 2];
         }
-        *(float2 *)&out[(plane * m + row) * m + column] =
-            make_float2(fmaxf(one, 0.0f), fmaxf(two, 0.0f));
+        *(float2 *)&out[(plane * m + row) * m + column] = make_float2(fmaxf(one, 0.0f), fmaxf(two, 0.0f));
     }
 }
 
@@ -62,9 +59,8 @@ extern "C" __global__ void dl_conv1(float *out, const float *in, const float *we
 extern "C" __global__ void dl_pool(float *out, const float *in, i64 m)
 {
     const i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    const i64 row = (i64)blockIdx.y * blockDim.y + threadIdx.y, plane = blockIdx.z,
-              n = 5 * m;
-    float sum   = 0;
+    const i64 row    = (i64)blockIdx.y * blockDim.y + threadIdx.y, plane = blockIdx.z, n = 5 * m;
+    float sum = 0;
 
     if (row >= m || column >= m) {
         return;
@@ -80,15 +76,13 @@ extern "C" __global__ void dl_pool(float *out, const float *in, i64 m)
 }
 
 /* Eight planes of 2 m x 2 m become sixteen of m x m, with ReLU. A thread has one pixel of all sixteen. */
-extern "C" __global__ void dl_conv2(float *out, const float *in, const float *weights,
-                                    i64 m)
+extern "C" __global__ void dl_conv2(float *out, const float *in, const float *weights, i64 m)
 {
     __shared__ float weight[8 * 9][16];
     const i64 n = 2 * m, column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    const i64 row     = (i64)blockIdx.y * blockDim.y + threadIdx.y;
-    const int thread  = threadIdx.y * blockDim.x + threadIdx.x,
-              threads = blockDim.x * blockDim.y;
-    float sum[16]     = {0};
+    const i64 row    = (i64)blockIdx.y * blockDim.y + threadIdx.y;
+    const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+    float sum[16] = {0};
 
     for (int i = thread; i < 16 * 8 * 9; i += threads) {
         weight[i % 72][i / 72] = weights[i]; /* from [16][8][9] */
@@ -99,9 +93,8 @@ extern "C" __global__ void dl_conv2(float *out, const float *in, const float *we
     }
     for (int plane = 0; plane < 8; plane++) {
         for (int k = 0; k < 9; k++) {
-            const float value =
-                at(&in[plane * n * n], n, 2 * row + k / 3 - 1, 2 * column + k % 3 - 1);
-            const float4 *w = (const float4 *)weight[plane * 9 + k];
+            const float value = at(&in[plane * n * n], n, 2 * row + k / 3 - 1, 2 * column + k % 3 - 1);
+            const float4 *w   = (const float4 *)weight[plane * 9 + k];
 
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -130,8 +123,8 @@ extern "C" __global__ void dl_concat(float4 *out, const float4 *a, const float4 
     }
 }
 
-extern "C" __global__ void dl_dense(float *out, const float4 *x, const float4 *weights,
-                                    float *partial, unsigned *ticket, i64 m)
+extern "C" __global__ void dl_dense(float *out, const float4 *x, const float4 *weights, float *partial,
+                                    unsigned *ticket, i64 m)
 {
     const i64 quads = 32 * m * m / 4, threads = (i64)gridDim.x * blockDim.x;
     float sum = 0;

@@ -2,8 +2,8 @@
  * HITS: hubs and authorities of a graph. Matrices are CSR with 32-bit indices; rows are short (three entries on average), so a row is a
  * thread's: neighbouring threads read neighbouring pieces of `column` and `value`, and the gathers from x are what it costs.
  */
-extern "C" __global__ void hits_spmv(float *y, const int *row, const int *column,
-                                     const float *value, const float *x, i64 n)
+extern "C" __global__ void hits_spmv(float *y, const int *row, const int *column, const float *value,
+                                     const float *x, i64 n)
 {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
 
@@ -18,8 +18,7 @@ extern "C" __global__ void hits_spmv(float *y, const int *row, const int *column
     }
 }
 
-extern "C" __global__ void hits_sum(float *out, const float4 *x, float *partial,
-                                    unsigned *ticket, i64 n)
+extern "C" __global__ void hits_sum(float *out, const float4 *x, float *partial, unsigned *ticket, i64 n)
 {
     i64 threads = (i64)gridDim.x * blockDim.x;
     float sum   = 0;

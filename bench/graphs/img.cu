@@ -8,8 +8,7 @@
 
 static __device__ float pixel(const float *in, i64 n, i64 row, i64 column)
 {
-    return row >= 0 && row < n && column >= 0 && column < n ? __ldg(&in[row * n + column])
-                                                            : 0.0f;
+    return row >= 0 && row < n && column >= 0 && column < n ? __ldg(&in[row * n + column]) : 0.0f;
 }
 
 template <int width>
@@ -48,14 +47,12 @@ static __device__ void blur(float *out, const float *in, const float *weights, i
     }
 }
 
-extern "C" __global__ void img_blur3(float *out, const float *in, const float *weights,
-                                     i64 n)
+extern "C" __global__ void img_blur3(float *out, const float *in, const float *weights, i64 n)
 {
     blur<3>(out, in, weights, n);
 }
 
-extern "C" __global__ void img_blur5(float *out, const float *in, const float *weights,
-                                     i64 n)
+extern "C" __global__ void img_blur5(float *out, const float *in, const float *weights, i64 n)
 {
     blur<5>(out, in, weights, n);
 }
@@ -91,8 +88,7 @@ extern "C" __global__ void img_sobel(float *out, const float *in, i64 n)
 }
 
 template <class op>
-static __device__ void extreme(float *out, const float4 *in, float *partial,
-                               unsigned *ticket, i64 quads)
+static __device__ void extreme(float *out, const float4 *in, float *partial, unsigned *ticket, i64 quads)
 {
     i64 threads = (i64)gridDim.x * blockDim.x;
     float value = op::identity();
@@ -101,8 +97,7 @@ static __device__ void extreme(float *out, const float4 *in, float *partial,
         float4 v[4];
 
 #pragma unroll
-        for (int k = 0; k < 4;
-             k++) { /* past the end: the first again, which changes nothing */
+        for (int k = 0; k < 4; k++) { /* past the end: the first again, which changes nothing */
             v[k] = in[i + k * threads < quads ? i + k * threads : i];
         }
 #pragma unroll
@@ -113,14 +108,12 @@ static __device__ void extreme(float *out, const float4 *in, float *partial,
     grid_reduce<op>(value, out, partial, ticket);
 }
 
-extern "C" __global__ void img_max(float *out, const float4 *in, float *partial,
-                                   unsigned *ticket, i64 n)
+extern "C" __global__ void img_max(float *out, const float4 *in, float *partial, unsigned *ticket, i64 n)
 {
     extreme<max_op>(out, in, partial, ticket, n * n / 4);
 }
 
-extern "C" __global__ void img_min(float *out, const float4 *in, float *partial,
-                                   unsigned *ticket, i64 n)
+extern "C" __global__ void img_min(float *out, const float4 *in, float *partial, unsigned *ticket, i64 n)
 {
     extreme<min_op>(out, in, partial, ticket, n * n / 4);
 }
@@ -136,8 +129,7 @@ static __device__ float extended(float mask, float low, float scale)
     return fminf(1.0f, (mask - low) * scale);
 }
 
-extern "C" __global__ void img_extend(float4 *mask, const float *low, const float *high,
-                                      i64 n)
+extern "C" __global__ void img_extend(float4 *mask, const float *low, const float *high, i64 n)
 {
     i64 i = quad();
 
@@ -155,8 +147,8 @@ static __device__ float sharpened(float pixel_value, float blurred, float amount
     return fminf(1.0f, fmaxf(0.0f, (1 + amount) * pixel_value - amount * blurred));
 }
 
-extern "C" __global__ void img_unsharpen(float4 *out, const float4 *in,
-                                         const float4 *blurred, i64 n, float amount)
+extern "C" __global__ void img_unsharpen(float4 *out, const float4 *in, const float4 *blurred, i64 n,
+                                         float amount)
 {
     i64 i = quad();
 
@@ -173,15 +165,14 @@ static __device__ float mixed(float a, float b, float mask)
     return a * mask + b * (1 - mask);
 }
 
-extern "C" __global__ void img_combine(float4 *out, const float4 *a, const float4 *b,
-                                       const float4 *mask, i64 n)
+extern "C" __global__ void img_combine(float4 *out, const float4 *a, const float4 *b, const float4 *mask, i64 n)
 {
     i64 i = quad();
 
     if (i < n * n / 4) {
         float4 p = a[i], q = b[i], m = mask[i];
 
-        out[i] = make_float4(mixed(p.x, q.x, m.x), mixed(p.y, q.y, m.y),
-                             mixed(p.z, q.z, m.z), mixed(p.w, q.w, m.w));
+        out[i] = make_float4(mixed(p.x, q.x, m.x), mixed(p.y, q.y, m.y), mixed(p.z, q.z, m.z),
+                             mixed(p.w, q.w, m.w));
     }
 }

@@ -9,20 +9,17 @@
  * mean[f] and 1 / deviation[f] of every feature. Blocks add what they have to `sums` ([2][f], fp64: counts above 2^24 are no
  * trouble); the last one writes the figures and leaves zeros. Shared memory: blockDim.y * 2 * f floats.
  */
-extern "C" __global__ void ml_stats(float *stats, const float4 *x, double *sums,
-                                    unsigned *ticket, i64 n, i64 f)
+extern "C" __global__ void ml_stats(float *stats, const float4 *x, double *sums, unsigned *ticket, i64 n, i64 f)
 {
     extern __shared__ float4 shared[];
     const i64 quads = f / 4;
     float4 sum = make_float4(0, 0, 0, 0), squares = sum;
 
-    for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < n;
-         row += (i64)gridDim.x * blockDim.y) {
+    for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < n; row += (i64)gridDim.x * blockDim.y) {
         float4 v = x[row * quads + threadIdx.x];
 
         sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-        squares.x += v.x * v.x, squares.y += v.y * v.y, squares.z += v.z * v.z,
-            squares.w += v.w * v.w;
+        squares.x += v.x * v.x, squares.y += v.y * v.y, squares.z += v.z * v.z, squares.w += v.w * v.w;
     }
     shared[threadIdx.y * 2 * quads + threadIdx.x]         = sum;
     shared[threadIdx.y * 2 * quads + quads + threadIdx.x] = squares;
@@ -54,19 +51,16 @@ extern "C" __global__ void ml_stats(float *stats, const float4 *x, double *sums,
     }
 }
 
-extern "C" __global__ void ml_standardise(float4 *z, const float4 *x, const float4 *stats,
-                                          i64 n, i64 f)
+extern "C" __global__ void ml_standardise(float4 *z, const float4 *x, const float4 *stats, i64 n, i64 f)
 {
-    const i64 quads   = f / 4;
+    const i64 quads  = f / 4;
     const float4 mean = stats[threadIdx.x], by = stats[quads + threadIdx.x];
 
-    for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < n;
-         row += (i64)gridDim.x * blockDim.y) {
+    for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < n; row += (i64)gridDim.x * blockDim.y) {
         float4 v = x[row * quads + threadIdx.x];
 
-        z[row * quads + threadIdx.x] =
-            make_float4((v.x - mean.x) * by.x, (v.y - mean.y) * by.y, (v.z - mean.z) * by.z,
-                        (v.w - mean.w) * by.w);
+        z[row * quads + threadIdx.x] = make_float4((v.x - mean.x) * by.x, (v.y - mean.y) * by.y,
+                                                   (v.z - mean.z) * by.z, (v.w - mean.w) * by.w);
     }
 }
 
@@ -78,8 +72,7 @@ extern "C" __global__ void ml_standardise(float4 *z, const float4 *x, const floa
 #define ML_TILE 32
 
 template <int classes>
-static __device__ void product(float *r, const float4 *x, const float *weights,
-                               const float *bias, i64 n, i64 f)
+static __device__ void product(float *r, const float4 *x, const float *weights, const float *bias, i64 n, i64 f)
 {
     __shared__ float tile[ML_ROWS][ML_TILE + 1];
     __shared__ float4 weight[classes][ML_TILE / 4];
@@ -94,22 +87,19 @@ static __device__ void product(float *r, const float4 *x, const float *weights,
         for (int k = 0; k < ML_TILE / 4; k++) {
             i64 r_in = first + threadIdx.x / (ML_TILE / 4) + k * (ML_ROWS / (ML_TILE / 4));
 
-            v[k] = r_in < n && from + quad * 4 < f ? __ldg(&x[(r_in * f + from) / 4 + quad])
-                                                   : make_float4(0, 0, 0, 0);
+            v[k] = r_in < n && from + quad * 4 < f ? __ldg(&x[(r_in * f + from) / 4 + quad]) : make_float4(0, 0, 0, 0);
         }
         __syncthreads(); /* the last tile was read */
 #pragma unroll
         for (int k = 0; k < ML_TILE / 4; k++) {
-            float *to = &tile[threadIdx.x / (ML_TILE / 4) + k * (ML_ROWS / (ML_TILE / 4))]
-                             [quad * 4];
+            float *to = &tile[threadIdx.x / (ML_TILE / 4) + k * (ML_ROWS / (ML_TILE / 4))][quad * 4];
 
             to[0] = v[k].x, to[1] = v[k].y, to[2] = v[k].z, to[3] = v[k].w;
         }
         for (int i = threadIdx.x; i < classes * ML_TILE; i += ML_ROWS) {
             i64 feature = from + i % ML_TILE;
 
-            ((float *)weight[i / ML_TILE])[i % ML_TILE] =
-                feature < f ? __ldg(&weights[i / ML_TILE * f + feature]) : 0.0f;
+            ((float *)weight[i / ML_TILE])[i % ML_TILE] = feature < f ? __ldg(&weights[i / ML_TILE * f + feature]) : 0.0f;
         }
         __syncthreads();
 #pragma unroll
@@ -128,22 +118,19 @@ static __device__ void product(float *r, const float4 *x, const float *weights,
     if (row < n) {
 #pragma unroll
         for (int j = 0; j < classes; j += 2) {
-            *(float2 *)&r[row * classes + j] =
-                make_float2(sum[j] + bias[j], sum[j + 1] + bias[j + 1]);
+            *(float2 *)&r[row * classes + j] = make_float2(sum[j] + bias[j], sum[j + 1] + bias[j + 1]);
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(ML_ROWS)
-    ml_product10(float *r, const float4 *x, const float *weights, const float *bias, i64 n,
-                 i64 f)
+extern "C" __global__ void __launch_bounds__(ML_ROWS) ml_product10(float *r, const float4 *x, const float *weights,
+                                                                   const float *bias, i64 n, i64 f)
 {
     product<10>(r, x, weights, bias, n, f);
 }
 
-extern "C" __global__ void __launch_bounds__(ML_ROWS)
-    ml_product16(float *r, const float4 *x, const float *weights, const float *bias, i64 n,
-                 i64 f)
+extern "C" __global__ void __launch_bounds__(ML_ROWS) ml_product16(float *r, const float4 *x, const float *weights,
+                                                                   const float *bias, i64 n, i64 f)
 {
     product<16>(r, x, weights, bias, n, f);
 }
@@ -190,8 +177,7 @@ extern "C" __global__ void ml_row_max(float *most, const float *r, i64 n, i64 cl
 }
 
 /* log of the row's sum of exponentials, from its maximum so that nothing overflows */
-extern "C" __global__ void ml_row_lse(float *lse, const float *r, const float *most, i64 n,
-                                      i64 classes)
+extern "C" __global__ void ml_row_lse(float *lse, const float *r, const float *most, i64 n, i64 classes)
 {
     i64 row = row_of_thread();
 
@@ -216,8 +202,7 @@ extern "C" __global__ void ml_exp(float *r, const float *lse, i64 n, i64 classes
     }
 }
 
-extern "C" __global__ void ml_argmax(int *best, const float *r1, const float *r2, i64 n,
-                                     i64 classes)
+extern "C" __global__ void ml_argmax(int *best, const float *r1, const float *r2, i64 n, i64 classes)
 {
     i64 row = row_of_thread();
 

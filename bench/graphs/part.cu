@@ -4,8 +4,7 @@
  */
 static __device__ unsigned long long random_at(i64 seed, i64 index)
 {
-    unsigned long long z =
-        (unsigned long long)seed + (unsigned long long)(index + 1) * 0x9e3779b97f4a7c15ull;
+    unsigned long long z = (unsigned long long)seed + (unsigned long long)(index + 1) * 0x9e3779b97f4a7c15ull;
 
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -21,8 +20,7 @@ static __device__ float centred_at(i64 seed, i64 index)
 /* y[i] = number first + i of the series */
 extern "C" __global__ void part_centred(float *y, i64 n, i64 first, i64 seed)
 {
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += (i64)gridDim.x * blockDim.x) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
         y[i] = centred_at(seed, first + i);
     }
 }
@@ -30,8 +28,7 @@ extern "C" __global__ void part_centred(float *y, i64 n, i64 first, i64 seed)
 /* Prices about 60 in fp64. */
 extern "C" __global__ void part_prices(double *y, i64 n, i64 first, i64 seed)
 {
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += (i64)gridDim.x * blockDim.x) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
         y[i] = 59.5 + (double)(random_at(seed, first + i) >> 40) * 0x1p-24;
     }
 }
@@ -39,8 +36,8 @@ extern "C" __global__ void part_prices(double *y, i64 n, i64 first, i64 seed)
 /* Integers below 10, in rows of f. */
 extern "C" __global__ void part_levels(float *y, i64 n, i64 f, i64 first, i64 seed)
 {
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n * f;
-         i += (i64)gridDim.x * blockDim.x) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n * f; i += (i64)gridDim.x * blockDim.x) {
         y[i] = (float)(random_at(seed, first + i) % 10);
     }
 }
+

@@ -9,34 +9,16 @@
 typedef long long i64;
 
 struct add_op {
-    static __device__ float identity(void)
-    {
-        return 0.0f;
-    }
-    static __device__ float of(float a, float b)
-    {
-        return a + b;
-    }
+    static __device__ float identity(void) { return 0.0f; }
+    static __device__ float of(float a, float b) { return a + b; }
 };
 struct max_op {
-    static __device__ float identity(void)
-    {
-        return -3.4e38f;
-    }
-    static __device__ float of(float a, float b)
-    {
-        return fmaxf(a, b);
-    }
+    static __device__ float identity(void) { return -3.4e38f; }
+    static __device__ float of(float a, float b) { return fmaxf(a, b); }
 };
 struct min_op {
-    static __device__ float identity(void)
-    {
-        return 3.4e38f;
-    }
-    static __device__ float of(float a, float b)
-    {
-        return fminf(a, b);
-    }
+    static __device__ float identity(void) { return 3.4e38f; }
+    static __device__ float of(float a, float b) { return fminf(a, b); }
 };
 
 /* Valid in thread 0. */
@@ -96,3 +78,4 @@ static __device__ void grid_reduce(float mine, float *out, float *partial, unsig
         *out = value;
     }
 }
+

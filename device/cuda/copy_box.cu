@@ -21,9 +21,9 @@ static __device__ void copy_words(const struct device_copy_box_args &args)
 
     for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
          i < args.words; i += step) {
-        Index run = static_cast<Index>(i) / per_run;
-        uint64_t dst_offset =
-            static_cast<uint64_t>(static_cast<Index>(i) - run * per_run) * sizeof(Word);
+        Index run           = static_cast<Index>(i) / per_run;
+        uint64_t dst_offset = static_cast<uint64_t>(static_cast<Index>(i) - run * per_run) *
+                              sizeof(Word);
         uint64_t src_offset = dst_offset;
 
         for (uint32_t d = 0; d < args.plan.loop_count; d++) {
@@ -40,8 +40,7 @@ static __device__ void copy_words(const struct device_copy_box_args &args)
     }
 }
 
-template <typename Word>
-static __device__ void copy_box(const struct device_copy_box_args &args)
+template <typename Word> static __device__ void copy_box(const struct device_copy_box_args &args)
 {
     if (args.words <= 0xffffffffu) {
         copy_words<Word, uint32_t>(args);
@@ -50,11 +49,11 @@ static __device__ void copy_box(const struct device_copy_box_args &args)
     }
 }
 
-#define COPY_BOX(bytes, type)                                           \
-    extern "C" __global__ void __launch_bounds__(256)                   \
-        device_copy_box_##bytes(const struct device_copy_box_args args) \
-    {                                                                   \
-        copy_box<type>(args);                                           \
+#define COPY_BOX(bytes, type)                                                                \
+    extern "C" __global__ void __launch_bounds__(256)                                        \
+        device_copy_box_##bytes(const struct device_copy_box_args args)                      \
+    {                                                                                        \
+        copy_box<type>(args);                                                                \
     }
 
 COPY_BOX(1, uint8_t)
