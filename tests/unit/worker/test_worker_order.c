@@ -169,7 +169,7 @@ TEST(who_waits_for_what_is_said_in_words)
     ASSERT_OK(fake_send(fake, &launch));
     pl_str_init(&text);
     worker_core_describe(fake->core, &text);
-    ASSERT_CONTAINS(pl_str_text(&text), "1 queued, the first, launch 2 (run");
+    ASSERT_CONTAINS(pl_str_text(&text), "1 queued, the first, launch 2 (fill");
     ASSERT_CONTAINS(pl_str_text(&text),
                     "waits for a launch of another device to be published, after launch 7 "
                     "of host device 0 (not enqueued)");
