@@ -20,6 +20,7 @@ void rpc_init(void)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     gpr_set_log_function(init_log);
+    trust_init();
     grpc_init();
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

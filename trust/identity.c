@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -15,6 +16,11 @@ static const struct {
 } roles[] = {{"head", TRUST_ROLE_HEAD},
              {"host", TRUST_ROLE_HOST},
              {"client", TRUST_ROLE_CLIENT}};
+
+void trust_init(void)
+{
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL); /* else it cleans up there */
+}
 
 const char *trust_reason(char out[160])
 {

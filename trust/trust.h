@@ -38,6 +38,9 @@ struct trust_files {
 };
 bool trust_files_given(const struct trust_files *files); /* any of them */
 
+/* Before anything else of OpenSSL in this process: threads of gRPC may be in a handshake when it ends, and must find OpenSSL as it was. */
+void trust_init(void);
+
 /* ---- identity.c: what a certificate says */
 struct trust_identity {
     uint32_t roles;                            /* TRUST_ROLE_ */
