@@ -235,11 +235,23 @@ static plasmon_status_t copy_options(struct plasmon_client *client,
 {
     const char *address = option_or_env(options->address, "PLASMON_ADDRESS");
     const char *token   = option_or_env(options->token, "PLASMON_TOKEN");
+    const char *file    = token == NULL ? option_or_env(NULL, "PLASMON_TOKEN_FILE") : NULL;
+    const char *space   = option_or_env(options->name_space, "PLASMON_NAMESPACE");
+    char from_file[TRUST_TOKEN_BYTES_MAX + 1];
+    struct pl_err err = {0};
     plasmon_status_t status;
+
+    if (file != NULL) {
+        status = trust_secret_read("token file", file, from_file, &err);
+        if (status != PLASMON_OK) {
+            return error_from(&err, status);
+        }
+        token = from_file;
+    }
 
     client->address    = address != NULL ? pl_strdup(address) : NULL;
     client->token      = pl_strdup(token != NULL ? token : "");
-    client->name_space = pl_strdup(options->name_space != NULL ? options->name_space : "");
+    client->name_space = pl_strdup(space != NULL ? space : "");
     client->label =
         pl_strdup(options->label != NULL ? options->label : program_invocation_short_name);
     if ((address != NULL && client->address == NULL) || client->token == NULL ||

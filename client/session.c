@@ -245,8 +245,6 @@ static plasmon_status_t send_hello_locked(struct plasmon_client *client)
     session_header_locked(session, 0, &header);
     hello.protocol_min   = WIRE_PROTOCOL;
     hello.protocol_max   = WIRE_PROTOCOL;
-    hello.token.data     = (uint8_t *)client->token;
-    hello.token.len      = strlen(client->token);
     hello.namespace_     = client->name_space;
     hello.resume_session = session->session;
     hello.resume_ack     = session->link.in_seq;

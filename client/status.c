@@ -179,6 +179,22 @@ static void put_lineage(struct pl_str *out, const Plasmon__V1__Lineage *lineage)
     pl_str_append(out, "}");
 }
 
+static void put_namespace(struct pl_str *out, const Plasmon__V1__NamespaceStats *space)
+{
+    pl_str_append(out, "{\"name\":");
+    pl_str_append_json(out, space->name);
+    put_number(out, "device_bytes", space->bytes);
+    put_number(out, "tasks", space->tasks);
+    put_number(out, "sessions", space->sessions);
+    put_number(out, "refused", space->refused);
+    pl_str_append(out, ",\"quota\":{\"device_bytes\":%llu",
+                  (unsigned long long)space->bytes_quota);
+    put_number(out, "tasks", space->tasks_quota);
+    put_number(out, "sessions", space->sessions_quota);
+    put_number(out, "message_bytes", space->message_bytes_quota);
+    pl_str_append(out, "}}");
+}
+
 static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
 {
     pl_str_append(out, "{\"version\":");
@@ -211,6 +227,11 @@ static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
     for (size_t i = 0; i < reply->n_routes; i++) {
         pl_str_append(out, "%s", i > 0 ? "," : "");
         put_route(out, reply->routes[i]);
+    }
+    pl_str_append(out, "],\"namespaces\":[");
+    for (size_t i = 0; i < reply->n_namespaces; i++) {
+        pl_str_append(out, "%s", i > 0 ? "," : "");
+        put_namespace(out, reply->namespaces[i]);
     }
     pl_str_append(out, "]}");
 }

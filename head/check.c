@@ -105,6 +105,7 @@ void head_core_check(const struct head_core *core)
     }
     PL_CHECK(tasks == core->counts.tasks);
     head_lineage_check(core);
+    head_spaces_check(core);
     pl_list_for_each(pos, &core->clients) {
         const struct head_client *client = pl_container_of(pos, struct head_client, link);
         uint64_t key;

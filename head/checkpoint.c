@@ -1,4 +1,5 @@
-/* Saving and loading the core; see checkpoint.h. Sections: counters, devices with their buffers, tiles, arrays, sessions, names, hosts. */
+/* Saving and loading the core; see checkpoint.h. Sections: counters, devices with their buffers, tiles, arrays, sessions, names, hosts,
+ * namespaces. */
 #include <string.h>
 
 #include "head/checkpoint.h"
@@ -151,7 +152,7 @@ static void numbering_finish(struct numbering *numbering)
 struct saving {
     struct head_core *core;
     struct head_bytes *out;
-    struct numbering buffers, tiles, arrays;
+    struct numbering buffers, tiles, arrays, spaces;
 };
 
 static void save_number(struct saving *saving, uint64_t number)
@@ -227,6 +228,9 @@ static void save_array(struct saving *saving, const struct head_array *array)
 {
     struct pl_list *pos;
 
+    PL_CHECK(array->space !=
+             NULL); /* the head's own are there while something is made again */
+    save_number(saving, number_of(&saving->spaces, array->space));
     head_save_shape(saving->out, &array->shape);
     head_save_box(saving->out, &array->extent);
     save_number(saving, array->mapped);
@@ -292,7 +296,7 @@ static void save_client(struct saving *saving, const struct head_client *client)
 
     save_number(saving, client->session);
     save_number(saving, client->id);
-    head_save_text(saving->out, client->name_space);
+    head_save_text(saving->out, client->space->name);
     head_save_text(saving->out, client->label);
     head_save_text(saving->out, client->host);
     save_number(saving, client->lost);
@@ -302,6 +306,34 @@ static void save_client(struct saving *saving, const struct head_client *client)
     for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
         save_number(saving, key);
         save_ref(saving, value);
+    }
+}
+
+static void save_space(struct saving *saving, struct head_space *space)
+{
+    const uint64_t numbers[] = {space->configured,     space->quota.bytes,
+                                space->quota.tasks,    space->quota.message_bytes,
+                                space->quota.sessions, space->refused};
+
+    (void)number_of(&saving->spaces, space);
+    head_save_text(saving->out, space->name);
+    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
+        save_number(saving, numbers[i]);
+    }
+}
+
+static void save_spaces(struct saving *saving)
+{
+    struct pl_list *pos;
+    uint64_t count = 0;
+
+    save_number(saving, saving->core->namespaces_closed);
+    pl_list_for_each(pos, &saving->core->spaces) {
+        count++;
+    }
+    save_number(saving, count);
+    pl_list_for_each(pos, &saving->core->spaces) {
+        save_space(saving, pl_container_of(pos, struct head_space, link));
     }
 }
 
@@ -403,7 +435,9 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     numbering_init(&saving.buffers);
     numbering_init(&saving.tiles);
     numbering_init(&saving.arrays);
+    numbering_init(&saving.spaces);
     save_counters(&saving);
+    save_spaces(&saving);
     save_number(&saving, core->devices.count);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         save_device(&saving, head_device_at(core, i));
@@ -421,6 +455,7 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     numbering_finish(&saving.buffers);
     numbering_finish(&saving.tiles);
     numbering_finish(&saving.arrays);
+    numbering_finish(&saving.spaces);
 }
 
 /* ------------------------------------------------------------------------------------------ loading */
@@ -431,6 +466,7 @@ struct loading {
     struct pl_vec buffers; /* struct head_buffer *; each held once, for the load */
     struct pl_vec arrays;  /* struct head_array *; likewise */
     struct pl_vec tiles;   /* struct head_tile *; likewise */
+    struct pl_vec spaces;  /* struct head_space *; likewise */
     struct pl_vec
         wanted; /* struct wanted: fragments and partials, until the tiles are there */
 };
@@ -458,6 +494,15 @@ static void item_add(struct pl_vec *items, void *item)
 
     PL_CHECK(place != NULL);
     *place = item;
+}
+
+static void times(struct loading *loading, void (*load)(struct loading *loading))
+{
+    size_t count = head_load_count(loading->in);
+
+    for (size_t i = 0; i < count && !loading->in->bad; i++) {
+        load(loading);
+    }
 }
 
 static void load_buffer(struct loading *loading, struct head_device *device)
@@ -609,6 +654,44 @@ static struct owed *owe(struct pl_vec *owed)
     return place;
 }
 
+static void load_space(struct loading *loading)
+{
+    struct head_reader *in = loading->in;
+    char *name             = head_load_text(in);
+    uint64_t numbers[6];
+    struct head_space *space;
+
+    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
+        numbers[i] = head_load_number(in);
+    }
+    if (!in->bad &&
+        (name[0] == '\0' || strlen(name) > WIRE_NAME_BYTES_MAX || numbers[0] > 1)) {
+        in->bad = true;
+    }
+    if (!in->bad) {
+        const struct head_quota quota = {.bytes         = numbers[1],
+                                         .tasks         = numbers[2],
+                                         .message_bytes = numbers[3],
+                                         .sessions      = numbers[4]};
+
+        space = head_space_take(loading->core, name);
+        item_add(&loading->spaces, space);
+        space->refused = numbers[5];
+        if (numbers[0] != 0) {
+            head_core_namespace_set(loading->core, name, &quota);
+        }
+    }
+    pl_free(name);
+}
+
+static void load_spaces(struct loading *loading)
+{
+    bool closed = head_load_flag(loading->in);
+
+    times(loading, load_space);
+    loading->core->namespaces_closed = closed;
+}
+
 static void load_client(struct loading *loading, struct pl_vec *owed)
 {
     struct head_reader *in = loading->in;
@@ -682,14 +765,16 @@ static void load_array(struct loading *loading)
 {
     struct head_reader *in = loading->in;
     struct head_array *array;
+    struct head_space *space = item_at(loading, &loading->spaces, head_load_number(in));
     struct pl_shape shape;
     struct pl_box whole;
 
     head_load_shape(in, &shape);
-    if (in->bad) {
+    if (in->bad || space == NULL) {
+        in->bad = true;
         return;
     }
-    array = head_array_create(loading->core, &shape);
+    array = head_array_create(loading->core, space, &shape);
     item_add(&loading->arrays, array);
     whole = array->extent;
     head_load_box(in, &array->extent);
@@ -754,7 +839,8 @@ static void load_wanted(struct loading *loading)
 
         if (tile == NULL || tile->box.ndim != wanted->box.ndim ||
             wanted->array->extent.ndim != wanted->box.ndim ||
-            !pl_box_contains(&tile->box, &wanted->box)) {
+            !pl_box_contains(&tile->box, &wanted->box) ||
+            (tile->space != NULL && tile->space != wanted->array->space)) {
             loading->in->bad = true;
         } else if (wanted->partial) {
             struct head_partial *partial = pl_vec_push(&wanted->array->partials);
@@ -762,6 +848,9 @@ static void load_wanted(struct loading *loading)
             PL_CHECK(partial != NULL);
             *partial = (struct head_partial){.box = wanted->box, .tile = tile};
             tile->refs++;
+            head_space_show(wanted->array, tile,
+                            (uint64_t)pl_box_elements(&wanted->box) *
+                                pl_dtype_bytes(wanted->array->shape.dtype));
         } else {
             head_array_set(loading->core, wanted->array, &wanted->box, tile);
         }
@@ -871,15 +960,6 @@ static void load_counters(struct loading *loading)
     core->plan                = numbers[14];
 }
 
-static void times(struct loading *loading, void (*load)(struct loading *loading))
-{
-    size_t count = head_load_count(loading->in);
-
-    for (size_t i = 0; i < count && !loading->in->bad; i++) {
-        load(loading);
-    }
-}
-
 /* Each is held by what names it now; what nothing names goes. */
 static void let_go(struct loading *loading)
 {
@@ -894,6 +974,10 @@ static void let_go(struct loading *loading)
     for (size_t i = 0; i < loading->buffers.count; i++) {
         head_buffer_release(core, *(struct head_buffer **)pl_vec_at(&loading->buffers, i));
     }
+    for (size_t i = 0; i < loading->spaces.count; i++) {
+        head_space_release(*(struct head_space **)pl_vec_at(&loading->spaces, i));
+    }
+    pl_vec_finish(&loading->spaces);
     pl_vec_finish(&loading->arrays);
     pl_vec_finish(&loading->tiles);
     pl_vec_finish(&loading->buffers);
@@ -935,11 +1019,13 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
                               .buffers = PL_VEC_INIT(struct head_buffer *),
                               .arrays  = PL_VEC_INIT(struct head_array *),
                               .tiles   = PL_VEC_INIT(struct head_tile *),
+                              .spaces  = PL_VEC_INIT(struct head_space *),
                               .wanted  = PL_VEC_INIT(struct wanted)};
     struct pl_vec owed     = PL_VEC_INIT(struct owed);
     size_t count;
 
     load_counters(&loading);
+    load_spaces(&loading);
     times(&loading, load_device);
     count = head_load_count(in);
     for (size_t i = 0; i < count && !in->bad; i++) {

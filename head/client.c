@@ -142,12 +142,13 @@ struct head_client *head_client_restore(struct head_core *core, uint64_t session
     if (pl_map_get(&core->sessions, session) != NULL) {
         return NULL;
     }
-    client             = head_alloc(sizeof(*client));
-    client->session    = session;
-    client->id         = id;
-    client->name_space = head_strdup(name_space);
-    client->label      = head_strdup(label);
-    client->host       = head_strdup(host);
+    client          = head_alloc(sizeof(*client));
+    client->session = session;
+    client->id      = id;
+    client->space   = head_space_take(core, name_space);
+    client->label   = head_strdup(label);
+    client->host    = head_strdup(host);
+    client->space->sessions++;
     pl_map_init(&client->refs);
     pl_map_init(&client->tasks);
     pl_map_init(&client->graphs);
@@ -168,7 +169,9 @@ plasmon_status_t head_core_client_open(struct head_core *core,
                                        uint64_t *out_session, struct pl_err *err)
 {
     struct head_client *client;
+    struct head_space *space;
     uint64_t session, id;
+    plasmon_status_t status;
 
     if (hello->protocol_min > WIRE_PROTOCOL || hello->protocol_max < WIRE_PROTOCOL) {
         return pl_err_set(err, PLASMON_EVERSION,
@@ -176,15 +179,24 @@ plasmon_status_t head_core_client_open(struct head_core *core,
                           "of one release",
                           WIRE_PROTOCOL, hello->protocol_min, hello->protocol_max);
     }
+    status = head_space_open(core, hello->namespace_, &space, err);
+    if (status == PLASMON_OK) {
+        status = head_space_admit_session(space, err);
+        if (status != PLASMON_OK) {
+            head_space_release(space);
+        }
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
     do {
         session = core->config.ops->random64(core->config.user);
     } while (session == 0 || pl_map_get(&core->sessions, session) != NULL);
     do {
         id = core->config.ops->random64(core->config.user);
     } while (id == 0);
-    client = head_client_restore(
-        core, session, id, hello->namespace_[0] == '\0' ? "default" : hello->namespace_,
-        hello->label, hello->host);
+    client = head_client_restore(core, session, id, space->name, hello->label, hello->host);
+    head_space_release(space); /* the client holds it */
     core->numbers_told = true; /* by the welcome that follows */
     pl_debug("head", "client %016llx ('%s') opened a session",
              (unsigned long long)client->id, client->label);
@@ -195,6 +207,25 @@ plasmon_status_t head_core_client_open(struct head_core *core,
 bool head_core_client_known(const struct head_core *core, uint64_t session)
 {
     return pl_map_get(&core->sessions, session) != NULL;
+}
+
+const char *head_core_client_namespace(const struct head_core *core, uint64_t session)
+{
+    const struct head_client *client = pl_map_get(&core->sessions, session);
+
+    return client != NULL ? client->space->name : NULL;
+}
+
+plasmon_status_t head_core_client_message(struct head_core *core, uint64_t session,
+                                          size_t bytes, struct pl_err *err)
+{
+    const struct head_client *client = pl_map_get(&core->sessions, session);
+
+    /* Small operations travel together; one that is larger begins a frame of its own, or ends one. */
+    return client == NULL || bytes <= HEAD_TOGETHER_BYTES
+               ? PLASMON_OK
+               : head_space_admit_message(client->space, bytes - HEAD_TOGETHER_BYTES,
+                                          "a frame", err);
 }
 
 plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t session,
@@ -405,7 +436,9 @@ void head_client_destroy(struct head_core *core, struct head_client *client)
     pl_map_finish(&client->groups);
     pl_map_finish(&client->functions);
     pl_free(client->out.data);
-    pl_free(client->name_space);
+    client->space->tasks -= client->tasks_open; /* they go on, and nobody's */
+    client->space->sessions--;
+    head_space_release(client->space);
     pl_free(client->label);
     pl_free(client->host);
     pl_free(client);
@@ -413,6 +446,19 @@ void head_client_destroy(struct head_core *core, struct head_client *client)
 }
 
 /* --------------------------------------------------------------------------------------------- outbox */
+
+void head_client_task_begun(struct head_client *client)
+{
+    client->tasks_open++;
+    client->space->tasks++;
+}
+
+void head_client_task_over(struct head_client *client)
+{
+    PL_CHECK(client->tasks_open > 0 && client->space->tasks > 0);
+    client->tasks_open--;
+    client->space->tasks--;
+}
 
 void head_client_dirty(struct head_core *core, struct head_client *client)
 {

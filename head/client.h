@@ -12,7 +12,7 @@ struct head_wait;
 struct head_client {
     uint64_t session;
     uint64_t id;
-    char *name_space;
+    struct head_space *space; /* held */
     char *label;
     char *host;
     bool lost;
@@ -72,6 +72,9 @@ plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client 
 /* What a view given by a client shows, in root coordinates. */
 plasmon_status_t head_ref_view(const struct head_ref *ref, size_t n, const int64_t *numbers,
                                struct pl_view *out, struct pl_err *err);
+/* A task of it, or a group, is submitted; is resolved. */
+void head_client_task_begun(struct head_client *client);
+void head_client_task_over(struct head_client *client);
 void head_client_dirty(struct head_core *core, struct head_client *client);
 void head_client_done(struct head_core *core, struct head_client *client, uint64_t task);
 void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,

@@ -196,7 +196,7 @@ static bool chunk_reduce(struct collective *c, struct chunk *chunk,
         }
         sum->box = collective_at_zero(part);
         memcpy(shape.dim, sum->box.count, sizeof(shape.dim));
-        sum->array = head_array_create(c->core, &shape);
+        sum->array = head_array_create(c->core, c->ins[0].array->space, &shape);
         chunk->count++;
         ok = collective_reduce(c, owners[i], i, part, sum);
     }
@@ -626,7 +626,7 @@ static void open_result(struct collective *c, struct collective_out *out)
         shape         = pl_view_shape(&arg->view, arg->dtype);
         out->made.box = pl_box_of_shape(&shape);
     }
-    out->made.array         = head_array_create(c->core, &shape);
+    out->made.array         = head_array_create(c->core, arg->array->space, &shape);
     out->made.array->extent = out->made.box;
 }
 
@@ -730,13 +730,15 @@ plasmon_status_t head_collective(struct head_core *core, struct head_client *cli
                                  const Plasmon__V1__Task *task, struct pl_err *err)
 {
     struct head_arg *args = head_alloc(task->n_args * sizeof(*args));
-    struct collective c   = {.core      = core,
-                             .client    = client,
-                             .task      = task,
-                             .group     = head_group_create(client, task->id),
-                             .op        = task->collective->op,
-                             .out_count = (uint32_t)task->collective->n_place};
-    struct head_run outs  = {.args = args, .arg_count = task->n_args};
+    /* Before the group, which counts. */
+    const plasmon_status_t admitted = head_space_admit_task(client->space, err);
+    struct collective c             = {.core      = core,
+                                       .client    = client,
+                                       .task      = task,
+                                       .group     = head_group_create(client, task->id),
+                                       .op        = task->collective->op,
+                                       .out_count = (uint32_t)task->collective->n_place};
+    struct head_run outs = {.client = client, .args = args, .arg_count = task->n_args};
     plasmon_status_t status;
 
     c.group->whole = true;
@@ -746,6 +748,12 @@ plasmon_status_t head_collective(struct head_core *core, struct head_client *cli
     status         = resolve(core, client, task, args, err);
     if (status == PLASMON_OK) {
         status = check(task, args, c.count, err);
+    }
+    if (status == PLASMON_OK) {
+        status = admitted;
+    }
+    if (status == PLASMON_OK) {
+        status = head_space_admit_run(&outs, err);
     }
     if (status != PLASMON_OK) {
         c.failure =

@@ -128,6 +128,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     core->ready       = PL_VEC_INIT(struct head_task *);
     core->trace_waits = PL_VEC_INIT(struct head_trace_wait);
     pl_list_init(&core->clients);
+    pl_list_init(&core->spaces);
     pl_list_init(&core->drains);
     pl_list_init(&core->spill_hosts);
     pl_list_init(&core->dirty_clients);
@@ -170,6 +171,7 @@ void head_core_destroy(struct head_core *core)
     }
     head_lineage_finish(core);
     head_functions_destroy(core);
+    head_spaces_finish(core);
     head_spill_hosts_finish(core);
     pl_vec_finish(&core->devices);
     pl_vec_finish(&core->ready);
@@ -398,6 +400,46 @@ plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_aren
         qsort(out->pairs, out->n_pairs, sizeof(Plasmon__V1__PairStats *), compare_pairs);
     }
     return status;
+}
+
+plasmon_status_t head_core_status_namespaces(struct head_core *core, const char *only,
+                                             struct wire_arena *arena,
+                                             Plasmon__V1__StatusReply *out)
+{
+    struct pl_list *pos;
+    size_t count = 0;
+
+    pl_list_for_each(pos, &core->spaces) {
+        count++;
+    }
+    out->namespaces = wire_arena_alloc(arena, (count + 1) * sizeof(*out->namespaces));
+    if (out->namespaces == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    pl_list_for_each(pos, &core->spaces) {
+        struct head_space *space = pl_container_of(pos, struct head_space, link);
+        Plasmon__V1__NamespaceStats *one;
+
+        if (only != NULL && strcmp(only, space->name) != 0) {
+            continue;
+        }
+        one = wire_arena_alloc(arena, sizeof(*one));
+        if (one == NULL) {
+            return PLASMON_ENOMEM;
+        }
+        plasmon__v1__namespace_stats__init(one);
+        one->name                            = space->name;
+        one->bytes                           = space->bytes;
+        one->tasks                           = space->tasks;
+        one->sessions                        = space->sessions;
+        one->refused                         = space->refused;
+        one->bytes_quota                     = space->quota.bytes;
+        one->tasks_quota                     = space->quota.tasks;
+        one->sessions_quota                  = space->quota.sessions;
+        one->message_bytes_quota             = space->quota.message_bytes;
+        out->namespaces[out->n_namespaces++] = one;
+    }
+    return PLASMON_OK;
 }
 
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,

@@ -65,6 +65,13 @@ enum head_transfer {
     HEAD_TRANSFER_NCCL
 };
 
+/* What all sessions of a namespace together may have; 0: as much as there is. */
+struct head_quota {
+    uint64_t bytes;         /* of values */
+    uint64_t tasks;         /* in flight */
+    uint64_t message_bytes; /* that a put, a read or a definition carries */
+    uint64_t sessions;
+};
 struct head_config {
     const struct head_ops *ops;
     void *user;
@@ -99,6 +106,18 @@ plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t sessi
                                           struct wire_arena *arena,
                                           Plasmon__V1__Welcome *out) PL_MUST_CHECK;
 bool head_core_client_known(const struct head_core *core, uint64_t session);
+/*
+ * Which namespaces there are. Cleared: any may be named, without quotas. From the first one that is added on: only these, and "default". What is
+ * in use stays, and counts against the quotas that are set now.
+ */
+void head_core_namespaces_clear(struct head_core *core);
+void head_core_namespace_set(struct head_core *core, const char *name,
+                             const struct head_quota *quota);
+/* Which namespace it is in; NULL: not known. */
+const char *head_core_client_namespace(const struct head_core *core, uint64_t session);
+/* A frame of so many bytes came. EQUOTA */
+plasmon_status_t head_core_client_message(struct head_core *core, uint64_t session,
+                                          size_t bytes, struct pl_err *err) PL_MUST_CHECK;
 /* A frame that the link took over (in order, once). EMALFORMED, EAUTH ..: the session must be closed with this text. */
 plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session,
                                         const Plasmon__V1__ClientFrame *frame,
@@ -215,6 +234,10 @@ plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_aren
 /* And who holds the memory. ENOMEM. */
 plasmon_status_t head_core_status_memory(struct head_core *core, struct wire_arena *arena,
                                          Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
+/* Besides head_core_status(): use and quotas of one namespace, or (NULL) of all. */
+plasmon_status_t head_core_status_namespaces(struct head_core *core, const char *only,
+                                             struct wire_arena *arena,
+                                             Plasmon__V1__StatusReply *out);
 /* For StatusReply; strings and arrays live in the arena. */
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;

@@ -32,6 +32,7 @@
  *     host_copy.c put from and get into memory of the client's host
  *     collective.h  all-reduce and the like: collective.c who does what, collective_step.c by which launches
  *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_nodes.c, graph_launch.c
+ *   space.h     namespaces and their quotas: space.c; namespaces.c reads their file
  *   client.h    sessions, and what they ask for besides tasks
  *     client.c    sessions, refs, what clients are told
  *     name.c      published names
@@ -54,6 +55,7 @@
 #include "head/lineage.h"
 #include "head/pair.h"
 #include "head/run.h"
+#include "head/space.h"
 #include "head/spill.h"
 
 enum {
@@ -61,9 +63,11 @@ enum {
     HEAD_SLOTS_MAX      = 1 << 18, /* entries of an object table (STORE_TABLE_SLOTS) */
     HEAD_SLOTS_RESTING_MIN =
         4096, /* freed slots rest that long before they are given out again */
-    HEAD_BODY_BYTES_MAX   = 1 << 20, /* a frame is sent when it grows past this */
-    HEAD_FOLD_MAX         = 64,      /* partials one fold takes */
-    HEAD_STAGE_SLOT_BYTES = 8 << 20  /* STORE_STAGE_SLOT_BYTES */
+    HEAD_BODY_BYTES_MAX = 1 << 20, /* a frame is sent when it grows past this */
+    /* A client cuts its frames before that (client/frame.h): small operations, and a put, which is looked at by itself. */
+    HEAD_TOGETHER_BYTES   = (128 << 10) + (1 << 20),
+    HEAD_FOLD_MAX         = 64,     /* partials one fold takes */
+    HEAD_STAGE_SLOT_BYTES = 8 << 20 /* STORE_STAGE_SLOT_BYTES */
 };
 
 struct head_memory {
@@ -94,6 +98,8 @@ struct head_core {
     bool numbers_told;     /* of devices, to anybody: they are final */
     struct pl_list clients;
     struct pl_map sessions; /* session -> head_client */
+    struct pl_list spaces;  /* head_space.link */
+    bool namespaces_closed; /* there are only those that are configured */
     struct pl_list dirty_clients;
     struct pl_list unfinished; /* head_task.order_link, in order */
     uint32_t maps;             /* mapped arrays */

@@ -315,7 +315,8 @@ static void shared_take(struct start_graph *start, const struct head_plan *plan)
         struct graph_slot *slot = graph_slot_at(start->graph, index);
 
         if (slot->array == NULL) {
-            slot->array = head_array_create(start->core, &slot->shape);
+            slot->array =
+                head_array_create(start->core, start->client->space, &slot->shape);
         }
         start->arrays[index] = slot->array;
     }
@@ -365,7 +366,8 @@ static void start_plain(struct start_graph *start)
         if (slot->kind == GRAPH_TEMPORARY && slot->ref != 0) {
             place = pl_vec_push(&start->own);
             PL_CHECK(place != NULL);
-            *place = start->arrays[i] = head_array_create(start->core, &slot->shape);
+            *place = start->arrays[i] =
+                head_array_create(start->core, start->client->space, &slot->shape);
         }
     }
     for (uint32_t i = 0; i < start->graph->tasks.count; i++) {
@@ -453,6 +455,9 @@ plasmon_status_t head_graph_launch(struct head_core *core, struct head_client *c
     start.arrays = head_alloc((start.graph->slots.count + 1) * sizeof(void *));
     start.refs   = head_alloc((start.graph->slots.count + 1) * sizeof(void *));
     status       = take_refs(&start, err);
+    if (status == PLASMON_OK) {
+        status = head_space_admit_task(client->space, err);
+    }
     if (status == PLASMON_OK) {
         start_all(&start);
     } else {

@@ -250,7 +250,7 @@ static plasmon_status_t output_keep(struct head_core *core, struct head_client *
                           (unsigned long long)wire->ref);
     }
     slot->kind    = GRAPH_OUTPUT;
-    array         = head_array_create(core, &slot->shape);
+    array         = head_array_create(core, client->space, &slot->shape);
     tile          = head_tile_create(core, &array->extent);
     tile->failure = head_failure_create(PLASMON_EGRAPH, 0, client->id,
                                         "the ref is made by a recorded graph that was not "

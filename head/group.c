@@ -20,7 +20,7 @@ struct head_group *head_group_create(struct head_client *client, uint64_t id)
     group->id     = id;
     pl_list_init(&group->tasks);
     PL_CHECK(pl_map_set(&client->groups, id, group) == PLASMON_OK);
-    client->tasks_open++;
+    head_client_task_begun(client);
     return group;
 }
 
@@ -75,7 +75,7 @@ static void tell(struct head_core *core, struct head_group *group)
         return;
     }
     (void)pl_map_remove(&client->groups, group->id); /* was put in when it was created */
-    client->tasks_open--;
+    head_client_task_over(client);
     group->client = NULL;
     if (group->failure != NULL) {
         head_client_failed(core, client, group->id, group->failure);

@@ -50,7 +50,7 @@ static plasmon_status_t outputs_create(struct head_core *core, struct head_clien
         failure       = head_failure_create(PLASMON_EINVAL, task->id, client->id,
                                             "no instance of the index launch wrote this part "
                                                   "of the array: let the views cover all of it");
-        array         = head_array_create(core, &shape);
+        array         = head_array_create(core, client->space, &shape);
         tile          = head_tile_create(core, &array->extent);
         tile->failure = failure;
         head_array_set(core, array, &array->extent, tile);

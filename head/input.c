@@ -32,6 +32,8 @@ static const struct input_shape {
     [HEAD_INPUT_WORKER_DOWN]   = {"worker down", 4, 2},
     [HEAD_INPUT_SPILL_UP]      = {"spill up", 4, 1},
     [HEAD_INPUT_SPILL_DONE]    = {"spill done", 3, 2},
+    [HEAD_INPUT_NAMESPACES]    = {"namespaces", 0, 0},
+    [HEAD_INPUT_NAMESPACE]     = {"namespace", 4, 1},
 };
 
 const char *head_input_name(enum head_input_type type)

@@ -205,6 +205,24 @@ static void spill(struct head_machine *machine, const struct head_input *input)
     pl_free(text);
 }
 
+static plasmon_status_t namespace_set(struct head_machine *machine,
+                                      const struct head_input *input, struct pl_err *err)
+{
+    const uint64_t *n             = input->numbers;
+    const struct head_quota quota = {
+        .bytes = n[0], .tasks = n[1], .message_bytes = n[2], .sessions = n[3]};
+    char *name;
+
+    if (input->strings[0].length == 0 || input->strings[0].length > WIRE_NAME_BYTES_MAX) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "journal: a record 'namespace' that makes no sense");
+    }
+    name = head_string_copy(input->strings[0]);
+    head_core_namespace_set(machine->core, name, &quota);
+    pl_free(name);
+    return PLASMON_OK;
+}
+
 static void tick(struct head_machine *machine, uint64_t now_ms)
 {
     machine->now_ms = pl_max_u64(machine->now_ms, now_ms);
@@ -266,6 +284,11 @@ static plasmon_status_t apply(struct head_machine *machine, const struct head_in
     case HEAD_INPUT_SPILL_DONE:
         spill(machine, input);
         return PLASMON_OK;
+    case HEAD_INPUT_NAMESPACES:
+        head_core_namespaces_clear(machine->core);
+        return PLASMON_OK;
+    case HEAD_INPUT_NAMESPACE:
+        return namespace_set(machine, input, err);
     case HEAD_INPUT_RANDOM:
     case HEAD_INPUT_TYPES:
         break;

@@ -323,7 +323,11 @@ static plasmon_status_t client_take(struct head_machine *machine,
 
     wire_arena_reset(&machine->arena);
     status =
-        wire_decode_client_frame(&machine->arena, bytes.bytes, bytes.length, &frame, err);
+        head_core_client_message(machine->core, client->peer.session, bytes.length, err);
+    if (status == PLASMON_OK) {
+        status = wire_decode_client_frame(&machine->arena, bytes.bytes, bytes.length,
+                                          &frame, err);
+    }
     if (status == PLASMON_OK && frame->hello != NULL) {
         status = pl_err_set(err, PLASMON_EMALFORMED, "a second hello on one stream");
     }

@@ -19,6 +19,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "head/namespaces.h"
 #include "head/serve.h"
 #include "plasmon/version.h"
 #include "store/control.h"
@@ -26,7 +27,6 @@
 #define ADDRESS_WAIT_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 enum {
     ADDRESS_MAX           = 16,
-    TOKEN_BYTES_MAX       = 4096,
     EXIT_JOURNAL          = 3,
     EXIT_REPLACED         = 4,
     LINEAGE_BYTES_DEFAULT = 0,
@@ -44,6 +44,9 @@ static const struct option_text options[] = {
      "serve here: unix:/path or host:port; may be given several times"},
     {"token-file", "FILE",
      "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
+    {"namespaces", "FILE",
+     "which namespaces there are, with their quotas and tokens (docs/security.md); "
+     "without: any"},
     {"tls-ca", "FILE",
      "mutual TLS on every TCP address: certificate (PEM) of the CA that all others' are "
      "of"},
@@ -81,12 +84,13 @@ static const struct option_text options[] = {
 struct settings {
     const char *addresses[ADDRESS_MAX + 1];
     size_t address_count;
-    char token[TOKEN_BYTES_MAX];
+    char token[TRUST_TOKEN_BYTES_MAX + 1];
+    struct head_namespaces namespaces;
     struct trust_files tls;
     struct trust_source *trust; /* NULL: TCP is in the clear */
     struct serve_config config;
     struct head_journal_config journal; /* url NULL: none */
-    char password[TOKEN_BYTES_MAX];
+    char password[TRUST_TOKEN_BYTES_MAX + 1];
     bool standby;
     int control_fd;
 };
@@ -107,29 +111,10 @@ static void print_help(FILE *out)
     }
 }
 
-/* The first line of a file. */
-static int read_secret(const char *what, const char *path, char out[TOKEN_BYTES_MAX])
+static int complain(const struct pl_err *err)
 {
-    FILE *file = fopen(path, "re");
-
-    if (file == NULL) {
-        fprintf(stderr, "plasmon-head: cannot read the %s file %s: %s\n", what, path,
-                strerror(errno));
-        return 0;
-    }
-    if (fgets(out, TOKEN_BYTES_MAX, file) == NULL) {
-        out[0] = '\0';
-    }
-    fclose(file);
-    out[strcspn(out, "\r\n")] = '\0';
-    if (out[0] == '\0') {
-        fprintf(stderr,
-                "plasmon-head: the %s file %s is empty; write a secret into its first "
-                "line\n",
-                what, path);
-        return 0;
-    }
-    return 1;
+    fprintf(stderr, "plasmon-head: %s\n", err->text);
+    return 0;
 }
 
 static int parse_transfer(const char *text, enum head_transfer *out)
@@ -183,6 +168,7 @@ static int parse_bytes(const char *text, uint64_t *out_bytes)
 static int apply(struct settings *settings, const char *name, char *value)
 {
     enum pl_log_level level;
+    struct pl_err err = {0};
 
     if (strcmp(name, "listen") == 0) {
         if (settings->address_count == ADDRESS_MAX) {
@@ -191,7 +177,12 @@ static int apply(struct settings *settings, const char *name, char *value)
         }
         settings->addresses[settings->address_count++] = value;
     } else if (strcmp(name, "token-file") == 0) {
-        return read_secret("token", value, settings->token);
+        return trust_secret_read("token file", value, settings->token, &err) ==
+                   PLASMON_OK ||
+               complain(&err);
+    } else if (strcmp(name, "namespaces") == 0) {
+        return head_namespaces_read(value, &settings->namespaces, &err) == PLASMON_OK ||
+               complain(&err);
     } else if (strcmp(name, "tls-ca") == 0) {
         settings->tls.ca = value;
     } else if (strcmp(name, "tls-cert") == 0) {
@@ -214,7 +205,9 @@ static int apply(struct settings *settings, const char *name, char *value)
     } else if (strcmp(name, "journal") == 0) {
         settings->journal.url = value;
     } else if (strcmp(name, "journal-password-file") == 0) {
-        return read_secret("password", value, settings->password);
+        return trust_secret_read("password file", value, settings->password, &err) ==
+                   PLASMON_OK ||
+               complain(&err);
     } else if (strcmp(name, "journal-lease") == 0) {
         return parse_seconds(name, value, &settings->journal.lease_ms);
     } else if (strcmp(name, "journal-wait") == 0) {
@@ -249,7 +242,7 @@ static int apply(struct settings *settings, const char *name, char *value)
 static int parse(int argc, char **argv, struct settings *settings)
 {
     struct option longs[PL_COUNT(options) + 1];
-    const char *token = getenv("PLASMON_TOKEN");
+    struct pl_err err = {0};
     int index         = 0;
     int c;
 
@@ -258,8 +251,9 @@ static int parse(int argc, char **argv, struct settings *settings)
         longs[i].name    = options[i].name;
         longs[i].has_arg = options[i].argument != NULL ? required_argument : no_argument;
     }
-    if (token != NULL) {
-        (void)snprintf(settings->token, sizeof(settings->token), "%s", token);
+    if (trust_token_take(settings->token, &err) != PLASMON_OK) {
+        (void)complain(&err);
+        return 2;
     }
     while ((c = getopt_long(argc, argv, "", longs, &index)) != -1) {
         if (c != 0) {
@@ -547,9 +541,10 @@ static int run(struct settings *settings)
     }
 
     rpc_init();
-    settings->config.addresses = settings->addresses;
-    settings->config.token     = settings->token;
-    settings->config.trust     = settings->trust;
+    settings->config.addresses  = settings->addresses;
+    settings->config.token      = settings->token;
+    settings->config.trust      = settings->trust;
+    settings->config.namespaces = &settings->namespaces;
     if (begin(settings, &runner, &err) != PLASMON_OK) {
         fprintf(stderr, "plasmon-head: %s\n", err.text);
         head_journal_close(settings->config.journal);
@@ -585,6 +580,7 @@ static int run(struct settings *settings)
     rpc_loop_destroy(runner.loop);
     rpc_finish();
     trust_source_destroy(settings->trust);
+    head_namespaces_finish(&settings->namespaces);
     return 0;
 }
 

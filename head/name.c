@@ -9,10 +9,10 @@
 static size_t name_key(const struct head_client *client, const char *name,
                        char out[2 * WIRE_NAME_BYTES_MAX + 2])
 {
-    size_t space  = strnlen(client->name_space, WIRE_NAME_BYTES_MAX);
+    size_t space  = strnlen(client->space->name, WIRE_NAME_BYTES_MAX);
     size_t length = strnlen(name, WIRE_NAME_BYTES_MAX);
 
-    memcpy(out, client->name_space, space);
+    memcpy(out, client->space->name, space);
     out[space] = '\0';
     memcpy(out + space + 1, name, length);
     return space + 1 + length;

@@ -253,6 +253,7 @@ struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *
     tile->box  = *box;
     pl_list_init(&tile->instances);
     pl_list_init(&tile->fragments);
+    pl_list_init(&tile->space_link);
     core->counts.tiles++;
     return tile;
 }
@@ -326,6 +327,11 @@ bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_ar
 
 /* --------------------------------------------------------------------------------------------- arrays */
 
+static uint64_t bytes_of(const struct head_array *array, const struct pl_box *box)
+{
+    return (uint64_t)pl_box_elements(box) * pl_dtype_bytes(array->shape.dtype);
+}
+
 static void fragment_add(struct head_core *core, struct head_array *array,
                          const struct pl_box *box, struct head_tile *tile)
 {
@@ -340,6 +346,7 @@ static void fragment_add(struct head_core *core, struct head_array *array,
     pl_list_add_tail(&array->fragments, &fragment->array_link);
     pl_list_add_tail(&tile->fragments, &fragment->tile_link);
     head_tile_hold(core, tile);
+    head_space_show(array, tile, bytes_of(array, box));
     array->fragment_count++;
     core->counts.fragments++;
 }
@@ -351,16 +358,19 @@ static void fragment_remove(struct head_core *core, struct head_fragment *fragme
     pl_list_remove(&fragment->array_link);
     pl_list_remove(&fragment->tile_link);
     fragment->array->fragment_count--;
+    head_space_hide(fragment->array, tile, bytes_of(fragment->array, &fragment->box));
     pl_free(fragment);
     core->counts.fragments--;
     head_tile_release(core, tile);
 }
 
-struct head_array *head_array_create(struct head_core *core, const struct pl_shape *shape)
+struct head_array *head_array_create(struct head_core *core, struct head_space *space,
+                                     const struct pl_shape *shape)
 {
     struct head_array *array = head_alloc(sizeof(*array));
 
     array->refs       = 1;
+    array->space      = space != NULL ? head_space_hold(space) : NULL;
     array->shape      = *shape;
     array->extent     = pl_box_of_shape(shape);
     array->partials   = PL_VEC_INIT(struct head_partial);
@@ -424,12 +434,16 @@ void head_array_release(struct head_core *core, struct head_array *array)
     for (size_t i = 0; i < array->partials.count; i++) {
         const struct head_partial *partial = pl_vec_at(&array->partials, i);
 
+        head_space_hide(array, partial->tile, bytes_of(array, &partial->box));
         head_tile_release(core, partial->tile);
     }
     pl_vec_finish(&array->partials);
     while (!pl_list_empty(&array->fragments)) {
         fragment_remove(core,
                         pl_list_first(&array->fragments, struct head_fragment, array_link));
+    }
+    if (array->space != NULL) {
+        head_space_release(array->space);
     }
     pl_free(array);
     core->counts.arrays--;
@@ -470,7 +484,7 @@ void head_array_set(struct head_core *core, struct head_array *array,
 struct head_array *head_array_snapshot(struct head_core *core, struct head_array *array,
                                        const struct pl_box *box)
 {
-    struct head_array *copy = head_array_create(core, &array->shape);
+    struct head_array *copy = head_array_create(core, array->space, &array->shape);
     struct pl_list *pos;
 
     copy->extent = *box;

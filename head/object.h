@@ -15,6 +15,7 @@ struct head_core;
 struct head_device;
 struct head_rebuilt;
 struct head_record;
+struct head_space;
 struct head_task;
 
 /* Why something failed; shared by everything that failed because of it. */
@@ -85,6 +86,13 @@ struct head_tile {
     struct head_failure *failure; /* it will never be right */
     struct pl_list instances;     /* head_instance.tile_link */
     struct pl_list fragments;     /* head_fragment.tile_link */
+    /* space.c */
+    struct head_space *space; /* that arrays which show it are in; NULL: none does */
+    struct pl_list space_link;
+    uint32_t showing; /* fragments and partial results */
+    uint64_t shown;   /* bytes of these */
+    uint64_t bytes;   /* of all of it */
+    uint64_t charged;
 };
 
 struct head_fragment {
@@ -104,7 +112,8 @@ struct head_partial {
 /* A version: disjoint fragments that cover `extent`. refs: refs of clients, names, requests in progress. */
 struct head_array {
     uint32_t refs;
-    struct pl_shape shape; /* of the root coordinates */
+    struct head_space *space; /* held; NULL: the head's own, of nobody's account */
+    struct pl_shape shape;    /* of the root coordinates */
     struct pl_box extent; /* what of it exists (a snapshot of a view keeps only its hull) */
     struct pl_list fragments;
     uint32_t fragment_count;
@@ -178,7 +187,7 @@ bool head_buffer_mapped(const struct head_buffer *buffer);
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
                               const struct pl_box *box);
 struct head_array *
-head_array_create(struct head_core *core,
+head_array_create(struct head_core *core, struct head_space *space,
                   const struct pl_shape *shape); /* refs 1, no fragments */
 void head_array_release(struct head_core *core, struct head_array *array);
 /* From now on `box` of the array is `tile` (which takes a reference of its own). */

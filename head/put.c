@@ -15,14 +15,27 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
 {
     struct pl_box box        = pl_box_of_shape(shape);
     struct head_want want    = {.host = host, .box = box, .bytes = pl_shape_bytes(shape)};
-    struct head_array *array = head_array_create(core, shape);
+    struct head_array *array = head_array_create(core, client->space, shape);
     struct head_failure *failure = NULL;
     struct head_tile *tile       = head_tile_create(core, &box);
     struct head_device *device;
     struct head_buffer *buffer = NULL;
     plasmon_status_t status;
 
+    status = head_space_admit_task(client->space, err);
+    if (status == PLASMON_OK) {
+        status = head_space_admit_bytes(client->space, want.bytes, err);
+    }
+    if (status != PLASMON_OK) { /* before it is shown: what has failed is not charged */
+        tile->failure = head_failure_create(status, 0, client->id, "%s", err->text);
+    }
     head_array_set(core, array, &box, tile);
+    if (status != PLASMON_OK) {
+        plasmon_status_t added = head_client_ref_add(core, client, ref, array, NULL, NULL);
+
+        head_tile_release(core, tile);
+        return added == PLASMON_OK ? status : added;
+    }
     status = head_client_ref_add(core, client, ref, array, NULL, err);
     if (status != PLASMON_OK) {
         head_tile_release(core, tile);
@@ -145,6 +158,11 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
 
     if (task->n_args != 1 || task->args[0]->mode != PLASMON__V1__MODE__MODE_OUT) {
         return pl_err_set(err, PLASMON_EMALFORMED, "a put has one argument, OUT");
+    }
+    status =
+        head_space_admit_message(client->space, task->data.len, "a piece of a put", err);
+    if (status != PLASMON_OK) {
+        return status;
     }
     if (task->put_offset == 0) {
         struct pl_shape shape;

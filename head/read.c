@@ -12,7 +12,7 @@ struct head_array *head_read_compact(struct head_core *core, struct head_array *
                                      struct head_failure **out_failure)
 {
     struct pl_shape shape    = pl_view_shape(view, array->shape.dtype);
-    struct head_array *dense = head_array_create(core, &shape);
+    struct head_array *dense = head_array_create(core, array->space, &shape);
     struct head_arg args[2]  = {
          {.mode  = PLASMON__V1__MODE__MODE_OUT,
           .array = dense,
@@ -405,6 +405,9 @@ plasmon_status_t head_read(struct head_core *core, struct head_client *client,
                                 (unsigned long long)read->offset,
                                 (unsigned long long)wait->total, WIRE_DATA_BYTES_MAX);
         }
+    }
+    if (status == PLASMON_OK) {
+        status = head_space_admit_message(client->space, read->length, "a read", &why);
     }
     if (status != PLASMON_OK) {
         wait->failure = head_failure_create(status, 0, 0, "%s", why.text);

@@ -152,7 +152,7 @@ static void take_client(struct head_core *core, struct head_task *task,
     } else {
         again->client = task->client;
         (void)pl_map_remove(&task->client->tasks, task->id); /* put in by its start */
-        task->client->tasks_open--;
+        head_client_task_over(task->client);
     }
     again->id   = task->id;
     task->group = NULL;
@@ -500,7 +500,7 @@ static struct head_array *array_of(struct head_core *core, const struct pl_box *
     for (uint32_t d = 0; d < hull->ndim; d++) {
         shape.dim[d] = hull->start[d] + hull->count[d];
     }
-    array         = head_array_create(core, &shape);
+    array         = head_array_create(core, NULL, &shape);
     array->extent = *hull;
     return array;
 }

@@ -22,6 +22,8 @@ void head_reduce_add(struct head_core *core, struct head_array *array,
     struct head_partial *partial = pl_vec_push(&array->partials);
 
     (void)core;
+    head_space_show(array, tile,
+                    (uint64_t)pl_box_elements(box) * pl_dtype_bytes(array->shape.dtype));
     PL_CHECK(partial != NULL);
     partial->box  = *box;
     partial->tile = tile;
@@ -124,7 +126,7 @@ void head_reduce_fold(struct head_core *core, struct head_array *array)
                 continue;
             }
             taken[j]               = true;
-            members[count]         = head_array_create(core, &array->shape);
+            members[count]         = head_array_create(core, array->space, &array->shape);
             members[count]->extent = partial->box;
             head_array_set(core, members[count], &partial->box, partial->tile);
             count++;
@@ -135,7 +137,12 @@ void head_reduce_fold(struct head_core *core, struct head_array *array)
         }
     }
     for (size_t i = 0; i < partials.count; i++) {
-        head_tile_release(core, ((struct head_partial *)pl_vec_at(&partials, i))->tile);
+        const struct head_partial *partial = pl_vec_at(&partials, i);
+
+        head_space_hide(array, partial->tile,
+                        (uint64_t)pl_box_elements(&partial->box) *
+                            pl_dtype_bytes(array->shape.dtype));
+        head_tile_release(core, partial->tile);
     }
     pl_vec_finish(&partials);
     pl_free(members);

@@ -329,6 +329,7 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     static _Thread_local struct pl_vec operands = {.item_bytes =
                                                        sizeof(struct head_operand)};
     struct head_record *record                  = run->record;
+    struct pl_err err                           = {0};
     struct head_task *task;
     bool ok = true;
 
@@ -345,6 +346,10 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     *out_failure = head_run_unknown(run);
     if (*out_failure == NULL) {
         *out_failure = failed_input(run);
+    }
+    if (*out_failure == NULL && head_space_admit_run(run, &err) != PLASMON_OK) {
+        *out_failure = head_failure_create(err.status, run->id, 0, "task %llu refused: %s",
+                                           (unsigned long long)run->id, err.text);
     }
     if (*out_failure != NULL) {
         return false;

@@ -24,6 +24,28 @@ plasmon_status_t serve_input(struct serve *serve, const struct head_input *input
     return head_machine_input(serve->machine, input, out, err);
 }
 
+plasmon_status_t serve_confined(const struct serve *serve, int token_index,
+                                const struct trust_identity *identity, const char **out,
+                                struct pl_err *err)
+{
+    const char *by_token =
+        token_index >= 0 ? head_namespaces_token_name(serve->config.namespaces, token_index)
+                         : NULL;
+    const char *by_certificate =
+        identity != NULL && identity->name_space[0] != '\0' ? identity->name_space : NULL;
+
+    if (by_token != NULL && by_certificate != NULL &&
+        strcmp(by_token, by_certificate) != 0) {
+        return pl_err_set(err, PLASMON_EAUTH,
+                          "the token is of namespace '%s' and the certificate of '%s': use "
+                          "two that belong "
+                          "together",
+                          by_token, by_certificate);
+    }
+    *out = by_token != NULL ? by_token : by_certificate;
+    return PLASMON_OK;
+}
+
 void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint8_t *bytes,
                       size_t length)
 {
@@ -203,6 +225,7 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         .addresses         = config->addresses,
         .token             = config->token,
         .tls               = config->trust,
+        .tokens            = config->namespaces != NULL ? config->namespaces->tokens : NULL,
         .methods           = methods,
         .method_count      = PL_COUNT(methods),
         .user              = serve,

@@ -20,6 +20,7 @@
 #include "base/map.h"
 #include "head/journal.h"
 #include "head/machine.h"
+#include "head/namespaces.h"
 #include "rpc/rpc.h"
 #include "wire/wire.h"
 
@@ -82,13 +83,15 @@ struct serve_status {
     uint32_t missing;
     bool detail;
     bool waits;
+    const char *only; /* the namespace that the caller is confined to; NULL: none */
     struct pl_list link;
 };
 
 struct serve_config {
     const char *const *addresses; /* NULL-terminated; may be NULL */
     const char *token;
-    struct trust_source *trust; /* NULL: TCP in the clear; lent */
+    struct trust_source *trust;               /* NULL: TCP in the clear; lent */
+    const struct head_namespaces *namespaces; /* none in it: any are taken; lent */
     const char *policy;
     enum head_transfer transfer;
     bool embedded;
@@ -217,6 +220,12 @@ void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint
                       size_t length);
 void serve_client_take(struct serve_client *client, const uint8_t *bytes,
                        size_t length); /* a frame of its session; it may be freed */
+/*
+ * Which namespace a caller's token and certificate confine him to. *out NULL: to none. EAUTH: they name different ones. Lent by the two.
+ */
+plasmon_status_t serve_confined(const struct serve *serve, int token_index,
+                                const struct trust_identity *identity, const char **out,
+                                struct pl_err *err);
 void serve_client_free(struct serve_client *client);
 void serve_worker_free(struct serve_worker *worker);
 void serve_node_free(struct serve_node *node);

@@ -102,24 +102,73 @@ static void resume(struct serve_client *client, const Plasmon__V1__Hello *hello,
     head_machine_client_welcome(serve->machine, client->session, hello->host);
 }
 
-/* The frame is in the arena. The client may be freed. */
-static void take_hello(struct serve_client *client, const Plasmon__V1__ClientFrame *frame,
-                       const uint8_t *bytes, size_t length)
+/* The namespace that the stream may be in becomes that of the hello. */
+static plasmon_status_t confine(struct serve_client *client, Plasmon__V1__Hello *hello,
+                                struct pl_err *err)
 {
-    const Plasmon__V1__Hello *hello = frame->hello;
-    struct serve *serve             = client->serve;
-    struct head_input input         = {.type    = HEAD_INPUT_CLIENT_OPEN,
-                                       .strings = {{bytes, length}}};
-    struct pl_err err               = {0};
-    struct head_outcome outcome;
+    struct serve *serve = client->serve;
+    const char *only    = NULL;
+    plasmon_status_t status =
+        serve_confined(serve, rpc_stream_token_index(client->stream),
+                       rpc_stream_identity(client->stream), &only, err);
+    const char *wanted = hello->namespace_;
 
-    if (hello->resume_session != 0) {
-        resume(client, hello, frame->header->epoch);
-    } else if (serve_input(serve, &input, &outcome, &err) != PLASMON_OK) {
+    if (status == PLASMON_OK && hello->resume_session != 0) {
+        wanted = head_core_client_namespace(serve->core, hello->resume_session);
+        wanted = wanted != NULL ? wanted : "";
+    }
+    if (status != PLASMON_OK || only == NULL) {
+        return status;
+    }
+    if (wanted[0] != '\0' && strcmp(wanted, only) != 0) {
+        return pl_err_set(err, PLASMON_EAUTH,
+                          "the token or the certificate is of namespace '%s', and the "
+                          "session wants to be in "
+                          "'%.64s'",
+                          only, wanted);
+    }
+    hello->namespace_ = (char *)(uintptr_t)only; /* lent: used before the stream ends */
+    return PLASMON_OK;
+}
+
+/* What is recorded is the hello as it was taken: without the token, which has done its work. */
+static void open_session(struct serve_client *client, Plasmon__V1__ClientFrame *frame)
+{
+    struct serve *serve     = client->serve;
+    struct head_input input = {.type = HEAD_INPUT_CLIENT_OPEN};
+    struct pl_err err       = {0};
+    struct head_outcome outcome;
+    plasmon_status_t status;
+    uint8_t *bytes;
+    size_t length;
+
+    frame->hello->token = (ProtobufCBinaryData){.len = 0};
+    length              = plasmon__v1__client_frame__get_packed_size(frame);
+    bytes               = pl_alloc(length);
+    PL_CHECK(bytes != NULL);
+    (void)plasmon__v1__client_frame__pack(frame, bytes); /* its size was just computed */
+    input.strings[0] = (struct head_string){.bytes = bytes, .length = length};
+    status           = serve_input(serve, &input, &outcome, &err);
+    pl_free(bytes);
+    if (status != PLASMON_OK) {
         refuse(client, err.status, err.text);
+        return;
+    }
+    client->session = outcome.session;
+    head_machine_client_welcome(serve->machine, client->session, frame->hello->host);
+}
+
+/* The frame is in the arena. The client may be freed. */
+static void take_hello(struct serve_client *client, Plasmon__V1__ClientFrame *frame)
+{
+    struct pl_err err = {0};
+
+    if (confine(client, frame->hello, &err) != PLASMON_OK) {
+        refuse(client, err.status, err.text);
+    } else if (frame->hello->resume_session != 0) {
+        resume(client, frame->hello, frame->header->epoch);
     } else {
-        client->session = outcome.session;
-        head_machine_client_welcome(serve->machine, client->session, hello->host);
+        open_session(client, frame);
     }
 }
 
@@ -150,7 +199,7 @@ static void first_frame(struct serve_client *client, const uint8_t *bytes, size_
     } else if (client->hello.bytes != NULL) {
         refuse(client, PLASMON_EMALFORMED, "a frame came before the welcome");
     } else if (frame->hello->resume_session != 0 || serve_devices_ready(serve)) {
-        take_hello(client, frame, bytes, length);
+        take_hello(client, frame);
     } else {
         serve_hello_keep(serve, &client->hello, bytes, length);
     }
@@ -173,7 +222,7 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
         }
         client->hello = (struct serve_hello){.bytes = NULL};
         if (decode_hello(serve, hello.bytes, hello.length, &frame, &err) == PLASMON_OK) {
-            take_hello(client, frame, hello.bytes, hello.length);
+            take_hello(client, frame);
         }
         pl_free(hello.bytes);
     }

@@ -63,6 +63,15 @@ static plasmon_status_t go_on(struct serve *serve, struct pl_err *err)
     return serve_input(serve, &restart, NULL, err);
 }
 
+/* The namespaces hold as they are in the file now: what is in the journal was of its time. */
+static void tell(void *user, const struct head_input *input)
+{
+    struct serve *serve = user;
+    struct pl_err err;
+
+    PL_CHECK(head_machine_input(serve->machine, input, NULL, &err) == PLASMON_OK);
+}
+
 plasmon_status_t serve_recover(struct serve *serve,
                                const struct head_machine_config *config, struct pl_err *err)
 {
@@ -96,6 +105,9 @@ plasmon_status_t serve_recover(struct serve *serve,
         head_machine_destroy(serve->machine);
         serve->machine = NULL;
         return status;
+    }
+    if (serve->config.namespaces != NULL) {
+        head_namespaces_tell(serve->config.namespaces, tell, serve);
     }
     head_machine_tick(serve->machine, serve_now_ms(serve));
     return PLASMON_OK;

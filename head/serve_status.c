@@ -31,7 +31,9 @@ static void answer(struct serve *serve, struct serve_status *status)
 
     wire_arena_reset(&serve->arena);
     if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK &&
-        (!status->detail ||
+        head_core_status_namespaces(serve->core, status->only, &serve->arena, &out) ==
+            PLASMON_OK &&
+        (!status->detail || status->only != NULL || /* others' labels are in the details */
          (head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK &&
           head_core_status_memory(serve->core, &serve->arena, &out) == PLASMON_OK)) &&
         (!status->waits || head_machine_waits(serve->machine, &serve->arena,
@@ -57,16 +59,24 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     struct serve_status *status = PL_NEW(struct serve_status);
     Plasmon__V1__StatusRequest *request;
     uint8_t body[16];
-    size_t at = 0;
+    size_t at         = 0;
+    struct pl_err err = {0};
 
     if (status == NULL) {
         rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
         return;
     }
+    /* Lent by the call's certificate or the configuration, which are there until it is answered. */
+    if (serve_confined(serve, rpc_unary_token_index(call), rpc_unary_identity(call),
+                       &status->only, &err) != PLASMON_OK) {
+        rpc_unary_fail(call, err.status, err.text);
+        pl_free(status);
+        return;
+    }
     wire_arena_reset(&serve->arena);
     request = plasmon__v1__status_request__unpack(&serve->arena.allocator, length, bytes);
     status->detail      = request != NULL && request->detail;
-    status->waits       = request != NULL && request->waits;
+    status->waits       = request != NULL && request->waits && status->only == NULL;
     status->call        = call;
     status->request     = ++serve->stats_request;
     status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;

@@ -26,7 +26,7 @@ static plasmon_status_t resolve_new(struct head_core *core, struct head_client *
     if (wire->mode == PLASMON__V1__MODE__MODE_SCRATCH) {
         return PLASMON_OK;
     }
-    arg->array = head_array_create(core, &shape);
+    arg->array = head_array_create(core, client->space, &shape);
     return head_client_ref_add(core, client, wire->ref, arg->array, NULL, err);
 }
 
@@ -183,6 +183,9 @@ static plasmon_status_t submit_run(struct head_core *core, struct head_client *c
     if (status == PLASMON_OK) {
         status = check_aliasing(&run, err);
     }
+    if (status == PLASMON_OK) {
+        status = head_space_admit_task(client->space, err);
+    }
     if (status != PLASMON_OK) {
         failure = head_failure_create(status, task->id, client->id, "task %llu refused: %s",
                                       (unsigned long long)task->id, err->text);
@@ -228,7 +231,10 @@ plasmon_status_t head_submit(struct head_core *core, struct head_client *client,
         status = head_host_put(core, client, task, err);
         break;
     case PLASMON__V1__TASK_KIND__TASK_GET_HOST:
-        status = head_host_get(core, client, task, err);
+        status = head_space_admit_task(client->space, err);
+        if (status == PLASMON_OK) {
+            status = head_host_get(core, client, task, err);
+        }
         break;
     case PLASMON__V1__TASK_KIND__TASK_COLLECTIVE:
         return head_collective(core, client, task, err);

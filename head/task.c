@@ -225,7 +225,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         head_group_add(launch->group, task);
     } else if (task->client != NULL && task->id != 0) {
         PL_CHECK(pl_map_set(&task->client->tasks, task->id, task) == PLASMON_OK);
-        task->client->tasks_open++;
+        head_client_task_begun(task->client);
     }
 
     /* A producer that is doomed already (and still drains) dooms this one too. */
@@ -428,10 +428,11 @@ static void finish_one(struct head_core *core, struct head_task *task,
     core->counts.tasks--;
     head_memory_forget(core, task);
 
-    if (task->group == NULL && task->client != NULL && task->id != 0) {
-        (void)pl_map_remove(&task->client->tasks,
-                            task->id); /* was put in by head_task_start */
-        task->client->tasks_open--;
+    /* Unless it is made again under this id: then it is no longer this launch that its client waits for (rebuild.c). */
+    if (task->group == NULL && task->client != NULL && task->id != 0 &&
+        pl_map_get(&task->client->tasks, task->id) == task) {
+        (void)pl_map_remove(&task->client->tasks, task->id);
+        head_client_task_over(task->client);
     }
     pl_list_remove(&task->order_link);
     task->device->load_ns -= task->cost_ns;

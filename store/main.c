@@ -19,37 +19,14 @@
 #include "store/process.h"
 #include "store/spill.h"
 
-#define TOKEN_BYTES_MAX 1024
-
-static plasmon_status_t token_read(const char *path, char out[TOKEN_BYTES_MAX],
-                                   struct pl_err *err)
+static plasmon_status_t token_get(const char *path, char out[TRUST_TOKEN_BYTES_MAX + 1],
+                                  struct pl_err *err)
 {
-    const char *from_environ = getenv("PLASMON_TOKEN");
-    ssize_t length;
-    int fd;
+    plasmon_status_t status = trust_token_take(out, err); /* it is wiped in any case */
 
-    out[0] = '\0';
-    if (path == NULL) {
-        if (from_environ != NULL && strlen(from_environ) < TOKEN_BYTES_MAX) {
-            memcpy(out, from_environ, strlen(from_environ) + 1);
-        }
-        return PLASMON_OK;
-    }
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return pl_err_set(err, pl_status_from_errno(errno), "token file %s: %s", path,
-                          strerror(errno));
-    }
-    length = read(fd, out, TOKEN_BYTES_MAX - 1);
-    (void)close(fd);
-    if (length <= 0 || length == TOKEN_BYTES_MAX - 1) {
-        return pl_err_set(err, PLASMON_EINVAL,
-                          "token file %s must have one line of at most %d bytes", path,
-                          TOKEN_BYTES_MAX - 2);
-    }
-    out[length]               = '\0';
-    out[strcspn(out, "\r\n")] = '\0';
-    return PLASMON_OK;
+    return status == PLASMON_OK && path != NULL
+               ? trust_secret_read("token file", path, out, err)
+               : status;
 }
 
 static plasmon_status_t log_open(const struct store_options *options, struct pl_err *err)
@@ -126,7 +103,7 @@ static plasmon_status_t trust_open(const struct store_options *options,
 
 int main(int argc, char **argv)
 {
-    static char token[TOKEN_BYTES_MAX];
+    static char token[TRUST_TOKEN_BYTES_MAX + 1];
     struct trust_source *trust;
     int exit_status;
     struct store_options options;
@@ -145,7 +122,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (log_open(&options, &err) != PLASMON_OK ||
-        token_read(options.token_file, token, &err) != PLASMON_OK ||
+        token_get(options.token_file, token, &err) != PLASMON_OK ||
         store_bulk_check(&options, &err) != PLASMON_OK ||
         trust_open(&options, &trust, &err) != PLASMON_OK) {
         (void)fprintf(stderr, "plasmon-store: %s\n", err.text);

@@ -280,8 +280,6 @@ static void node_send_hello(struct store_node *node)
     Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
     Plasmon__V1__NodeHello hello = PLASMON__V1__NODE_HELLO__INIT;
 
-    hello.token.data     = (uint8_t *)(uintptr_t)node->token;
-    hello.token.len      = strlen(node->token);
     hello.host           = node->host_id;
     hello.node           = node->name;
     hello.store_socket   = node->store_socket;

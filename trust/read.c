@@ -45,26 +45,22 @@ void trust_pems_release(struct trust_pems *pems)
     pl_free(pems);
 }
 
-/*
- * Ours alone; or, of a key that the system's administrator put there for us, at most readable by a group that we are in (as secrets of
- * Kubernetes are).
- */
-static plasmon_status_t check_private(int fd, const char *path, struct pl_err *err)
+/* Secrets of Kubernetes are root's, and readable by a group that we are in. */
+plasmon_status_t trust_file_private(int fd, const char *what, const char *path,
+                                    struct pl_err *err)
 {
     struct stat about;
     mode_t forbidden;
 
     if (fstat(fd, &about) != 0) {
-        return pl_err_set(err, pl_status_from_errno(errno),
-                          "the key %s (--tls-key, PLASMON_TLS_KEY): %s", path,
+        return pl_err_set(err, pl_status_from_errno(errno), "the %s %s: %s", what, path,
                           strerror(errno));
     }
     forbidden = about.st_uid == 0 && geteuid() != 0 ? S_IRWXO | S_IWGRP : S_IRWXO | S_IRWXG;
-    if ((about.st_mode & forbidden) != 0) {
+    if (S_ISREG(about.st_mode) && (about.st_mode & forbidden) != 0) {
         return pl_err_set(
             err, PLASMON_EPERM,
-            "the key %s (--tls-key, PLASMON_TLS_KEY) can be read or written by "
-            "others (mode %04o): chmod 600 %s",
+            "the %s %s can be read or written by others (mode %04o): chmod 600 %s", what,
             path, (unsigned)(about.st_mode & 07777), path);
     }
     return PLASMON_OK;
@@ -89,7 +85,7 @@ static plasmon_status_t file_read(const char *path, const char *what, const char
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     if (secret) {
-        status = check_private(fd, path, err);
+        status = trust_file_private(fd, "key (--tls-key, PLASMON_TLS_KEY)", path, err);
     }
     while (status == PLASMON_OK && got > 0 && length < TRUST_FILE_BYTES_MAX) {
         got = read(fd, text + length, TRUST_FILE_BYTES_MAX - length);

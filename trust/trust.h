@@ -87,6 +87,20 @@ struct ssl_ctx_st;
 bool trust_pems_load(const struct trust_pems *pems,
                      struct ssl_ctx_st *context) PL_MUST_CHECK;
 
+/* Only ours; or, if it is root's and we are not, at most readable by a group. EPERM: others may, and the text says what to do. */
+plasmon_status_t trust_file_private(int fd, const char *what, const char *path,
+                                    struct pl_err *err) PL_MUST_CHECK;
+
+/* ---- token.c */
+#define TRUST_TOKEN_BYTES_MAX 1024u
+/* The first line of a file that is private; what: "token file". */
+plasmon_status_t trust_secret_read(const char *what, const char *path,
+                                   char out[TRUST_TOKEN_BYTES_MAX + 1],
+                                   struct pl_err *err) PL_MUST_CHECK;
+/* $PLASMON_TOKEN, or "". It is wiped from our environment, where the user's other processes, and our children, would see it. For main(). */
+plasmon_status_t trust_token_take(char out[TRUST_TOKEN_BYTES_MAX + 1],
+                                  struct pl_err *err) PL_MUST_CHECK;
+
 /* ---- source.c: files that may be replaced while we run */
 struct trust_source;
 plasmon_status_t trust_source_create(const struct trust_files *files, uint32_t roles,

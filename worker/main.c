@@ -185,19 +185,24 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
 
 static plasmon_status_t uplink_start(struct worker_daemon *daemon, struct pl_err *err)
 {
+    static char token[TRUST_TOKEN_BYTES_MAX + 1]; /* as long as the process */
     struct worker_uplink_config config = {.ops    = &worker_daemon_uplink_ops,
                                           .user   = daemon,
                                           .lock   = &daemon->lock,
                                           .target = daemon->options.head,
                                           .fd     = daemon->options.head_fd,
-                                          .token  = getenv("PLASMON_TOKEN"),
+                                          .token  = token,
                                           .hello  = &daemon->hello};
     struct store_control ready         = {.type = STORE_CONTROL_READY};
     struct trust_files files           = {.ca   = daemon->options.tls_ca,
                                           .cert = daemon->options.tls_cert,
                                           .key  = daemon->options.tls_key};
-    plasmon_status_t status            = hello_fill(daemon);
+    plasmon_status_t status            = trust_token_take(token, err);
 
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = hello_fill(daemon);
     if (status == PLASMON_OK && trust_files_given(&files)) {
         status = trust_source_create(&files, TRUST_ROLE_HOST, &config.trust, err);
         if (status != PLASMON_OK) {

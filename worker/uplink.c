@@ -105,10 +105,6 @@ static void hello_send(struct worker_uplink *uplink)
     hello.bulk_clock_ms  = pl_now_ns() / 1000000;
     hello.resume_ack     = uplink->link.in_seq;
     hello.received       = uplink->config.ops->received(uplink->config.user);
-    if (uplink->config.token != NULL) {
-        hello.token.data = (uint8_t *)(uintptr_t)uplink->config.token;
-        hello.token.len  = strlen(uplink->config.token);
-    }
     frame_send(uplink, &frame);
 }
 

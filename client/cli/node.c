@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "client/cli/cli.h"
+#include "trust/trust.h"
 
 #define RECORD "node"
 
@@ -196,24 +197,15 @@ bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms)
 
 char *cli_token_read(const struct cli_command *command, const char *path)
 {
-    FILE *file   = fopen(path, "re");
-    char *line   = NULL;
-    size_t bytes = 0;
+    char *token       = calloc(1, TRUST_TOKEN_BYTES_MAX + 1);
+    struct pl_err err = {0};
 
-    if (file == NULL) {
-        (void)cli_fail(command, "cannot read the token from %s: %s", path, strerror(errno));
-        return NULL;
+    if (token == NULL || trust_secret_read("token file", path, token, &err) != PLASMON_OK) {
+        (void)cli_fail(command, "%s", token == NULL ? "out of memory" : err.text);
+        free(token);
+        token = NULL;
     }
-    if (getline(&line, &bytes, file) <= 0 || line[strcspn(line, "\r\n")] == line[0]) {
-        (void)cli_fail(command, "%s holds no token: put one line of random text there",
-                       path);
-        free(line);
-        line = NULL;
-    } else {
-        line[strcspn(line, "\r\n")] = '\0';
-    }
-    (void)fclose(file);
-    return line;
+    return token;
 }
 
 struct plasmon_client *cli_connect(const struct cli_command *command,

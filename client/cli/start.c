@@ -30,6 +30,7 @@ struct start {
     uint32_t port;
     struct cli_texts listen;
     const char *token_file;
+    const char *namespaces;
     const char *cpu_devices;
     const char *gpus;
     const char *device_memory;
@@ -63,6 +64,10 @@ static const struct cli_option options[] = {
      "with --head: listen there too (host:port or unix:/path); repeatable"},
     {"--token-file", "FILE", CLI_TEXT, AT(token_file),
      "file with the cluster's token [$PLASMON_TOKEN]"},
+    {"--namespaces", "FILE", CLI_TEXT, AT(namespaces),
+     "with --head: which namespaces there are, their quotas and tokens (docs/security.md) "
+     "[any, "
+     "without]"},
     {"--cpu-devices", "N", CLI_TEXT, AT(cpu_devices),
      "CPU devices of this machine [2; none if there is a GPU]"},
     {"--gpus", "N|auto|none", CLI_TEXT, AT(gpus), "GPUs of this machine [auto]"},
@@ -267,6 +272,7 @@ static int start_head(const struct start *start, struct cli_node *node)
     add(&arguments, "--tls-cert", start->tls_cert);
     add(&arguments, "--tls-key", start->tls_key);
     add(&arguments, "--tls-ca", start->tls_ca);
+    add(&arguments, "--namespaces", start->namespaces);
     add(&arguments, "--transfer", start->transfer);
     add(&arguments, "--policy", start->policy);
     add(&arguments, "--log", start->log);
@@ -528,10 +534,12 @@ static int run(int argc, char **argv)
     if (start.head == (start.address != NULL)) {
         return cli_usage(&cli_start, "give either --head or --address");
     }
-    if (!start.head && (start.port != 0 || start.listen.count > 0 ||
-                        start.transfer != NULL || start.policy != NULL)) {
-        return cli_usage(&cli_start,
-                         "--port, --listen, --transfer and --policy belong to --head");
+    if (!start.head &&
+        (start.port != 0 || start.listen.count > 0 || start.transfer != NULL ||
+         start.policy != NULL || start.namespaces != NULL)) {
+        return cli_usage(
+            &cli_start,
+            "--port, --listen, --transfer, --policy and --namespaces belong to --head");
     }
     if (start.port > 65535) {
         return cli_usage(&cli_start, "there is no port %u", start.port);

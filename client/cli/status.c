@@ -1,5 +1,6 @@
 /* `plasmon status`: what the head says about the cluster, for people or (--json) for scripts. */
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 #include "client/cli/cli.h"
@@ -88,6 +89,44 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+/* "3 of 8", or "3" where there is no quota. */
+static const char *of_quota(uint64_t used, uint64_t quota, bool bytes, char out[64])
+{
+    char have[32], may[32];
+
+    if (bytes) {
+        (void)pl_format_bytes(used, have);
+        (void)pl_format_bytes(quota, may);
+    } else {
+        (void)snprintf(have, sizeof(have), "%llu", (unsigned long long)used);
+        (void)snprintf(may, sizeof(may), "%llu", (unsigned long long)quota);
+    }
+    (void)snprintf(out, 64, quota != 0 ? "%s of %s" : "%s", have, may);
+    return out;
+}
+
+/* Nobody uses more than one as a rule, and then nobody wants to know. */
+static void print_namespaces(const Plasmon__V1__StatusReply *reply)
+{
+    char bytes[64], tasks[64], sessions[64];
+
+    if (reply->n_namespaces < 2 &&
+        (reply->n_namespaces == 0 || strcmp(reply->namespaces[0]->name, "default") == 0)) {
+        return;
+    }
+    printf("\n  %-20s %-24s %-20s %-16s %s\n", "namespace", "used", "tasks", "sessions",
+           "refused");
+    for (size_t i = 0; i < reply->n_namespaces; i++) {
+        const Plasmon__V1__NamespaceStats *space = reply->namespaces[i];
+
+        printf("  %-20s %-24s %-20s %-16s %llu\n", space->name,
+               of_quota(space->bytes, space->bytes_quota, true, bytes),
+               of_quota(space->tasks, space->tasks_quota, false, tasks),
+               of_quota(space->sessions, space->sessions_quota, false, sessions),
+               (unsigned long long)space->refused);
+    }
+}
+
 static void print_reply(const Plasmon__V1__StatusReply *reply)
 {
     char bytes[32];
@@ -109,6 +148,7 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
         printf("\n  no devices: start a store with `plasmon start --address HOST:PORT`\n");
     }
     print_routes(reply);
+    print_namespaces(reply);
 }
 
 static int print_json(struct plasmon_client *client)

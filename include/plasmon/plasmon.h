@@ -101,9 +101,11 @@ struct plasmon_options {
     size_t size; /* sizeof(struct plasmon_options): set by PLASMON_OPTIONS_INIT */
     const char *
         address; /* "host:port" or "unix:/path"; NULL: $PLASMON_ADDRESS, else a private cluster */
-    const char *token;      /* cluster token; NULL: $PLASMON_TOKEN */
-    const char *name_space; /* NULL: "default" */
-    const char *label;      /* shown in `plasmon status`; NULL: program name */
+    const char *
+        token; /* the cluster's, or a namespace's; NULL: $PLASMON_TOKEN, or the first line of $PLASMON_TOKEN_FILE */
+    const char *
+        name_space; /* NULL: $PLASMON_NAMESPACE, else that of the token or certificate, else "default" */
+    const char *label; /* shown in `plasmon status`; NULL: program name */
     uint32_t
         cpu_devices; /* private cluster: CPU devices where there is no GPU, or gpus is "none"; 0: 2 (1 with "none") */
     const char *gpus; /* private cluster: "auto" (NULL), "none", or a number */

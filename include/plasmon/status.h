@@ -51,7 +51,8 @@
     XX(ETIMELIMIT, -41, "ran longer than its time limit")                         \
     XX(ESINGULAR, -42, "matrix is singular or not positive definite")             \
     XX(EBUSY, -43, "memory is in use by a copy on its way")                       \
-    XX(ENOTREBUILDABLE, -44, "lost, and it cannot be made again")
+    XX(ENOTREBUILDABLE, -44, "lost, and it cannot be made again")                 \
+    XX(EQUOTA, -45, "over the namespace's quota")
 
 typedef enum {
 #define XX(name, value, text) PLASMON_##name = (value),

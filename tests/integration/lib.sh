@@ -4,6 +4,7 @@
 # PLASMON_BIN_DIR is where the programs are. Processes of the test are known by PLASMON_TEST_TAG in their environment.
 
 plasmon=$PLASMON_BIN_DIR/plasmon
+umask 077 # a secret that others may read is refused
 XDG_RUNTIME_DIR=$(mktemp -d /tmp/plit-XXXXXX) # short: socket paths have 107 bytes
 PLASMON_TEST_TAG=$(basename "$XDG_RUNTIME_DIR")
 export PLASMON_BIN_DIR XDG_RUNTIME_DIR PLASMON_TEST_TAG

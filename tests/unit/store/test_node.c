@@ -87,8 +87,7 @@ static void head_take_hello(const Plasmon__V1__NodeHello *hello)
     (void)snprintf(head.host, sizeof(head.host), "%s", hello->host);
     (void)snprintf(head.node, sizeof(head.node), "%s", hello->node);
     (void)snprintf(head.socket, sizeof(head.socket), "%s", hello->store_socket);
-    (void)snprintf(head.token, sizeof(head.token), "%.*s", (int)hello->token.len,
-                   (const char *)hello->token.data);
+    PL_CHECK(hello->token.len == 0); /* a hello is written down, in the head's journal */
 }
 
 static void head_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
@@ -111,6 +110,7 @@ static void head_message(void *user, struct rpc_stream *stream, const uint8_t *b
     head.acked_by_store = frame->header->ack;
     if (frame->hello != NULL) {
         head_take_hello(frame->hello);
+        (void)snprintf(head.token, sizeof(head.token), "%s", rpc_stream_token(stream));
         if (head.refuses == PLASMON_OK) {
             head_welcome();
         } else {
