@@ -75,9 +75,8 @@ static void on_frame(void *user, struct fake_head *head,
         }
     }
     for (size_t i = 0; i < frame->n_read; i++) {
-        world->read_ref = frame->read[i]->ref;
-        /* What is read ahead of the caller is read as a whole. */
-        world->read_view = pl_max_u64(world->read_view, frame->read[i]->n_view);
+        world->read_ref  = frame->read[i]->ref;
+        world->read_view = frame->read[i]->n_view;
     }
     for (size_t i = 0; i < frame->n_publish; i++) {
         world->published = frame->publish[i]->ref;
@@ -172,16 +171,17 @@ TEST(a_get_of_many_chunks_reads_one_version)
 
 TEST(a_view_is_read_as_a_view)
 {
-    struct fixture f = begin();
+    struct plasmon_shape shape = {.dtype = PLASMON_F32, .ndim = 1, .dim = {1000}};
+    struct fixture f           = begin();
     struct plasmon_ref *ref;
-    float data[100];
+    float data[1000] = {0}; /* more than what a client keeps: it has to ask */
 
-    CALL_OK(plasmon_put(f.client, data, &call_vector, NULL, &ref));
+    CALL_OK(plasmon_put(f.client, data, &shape, NULL, &ref));
     CALL_OK(
         plasmon_get(f.client, call_part(f.client, ref, 10, 20), data, sizeof(data), 10000));
     ASSERT_EQ(f.world->read_view, 3);
-    ASSERT_STATUS(plasmon_get(f.client, ref, data, 399, 10000), PLASMON_ESHAPE);
-    ASSERT_CONTAINS(plasmon_error(f.client), "f32[100]");
+    ASSERT_STATUS(plasmon_get(f.client, ref, data, 3999, 10000), PLASMON_ESHAPE);
+    ASSERT_CONTAINS(plasmon_error(f.client), "f32[1000]");
     end(&f);
 }
 
