@@ -12,7 +12,7 @@
 #define LINE         34.0 /* of a cost */
 #define LINE_LEFT    430.0
 #define LINE_PIXELS  300.0 /* of the yardstick */
-#define LINE_MAX     2.2
+#define LINE_MOST    2.2
 
 static const struct bench_row *find(const struct graphs_table *table, const char *name,
                                     double x)
@@ -155,7 +155,7 @@ static const struct {
 static void put_cost(struct pl_str *out, const struct bench_row *row, size_t number,
                      double y)
 {
-    double length = LINE_PIXELS * fmin(row->ratio, LINE_MAX);
+    double length = LINE_PIXELS * fmin(row->ratio, LINE_MOST);
     double right  = LINE_LEFT + fmax(length, LINE_PIXELS * fmax(1, row->target));
     char text[128];
 

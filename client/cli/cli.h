@@ -11,6 +11,7 @@
 
 #include "base/str.h"
 #include "plasmon/plasmon.h"
+#include "wire/wire.h"
 
 #define CLI_OK    0
 #define CLI_FAIL  1
@@ -50,6 +51,15 @@ struct cli_cluster {
         "--token-file", "FILE", CLI_TEXT, offsetof(type, cluster.token_file), \
             "file with the cluster's token [$PLASMON_TOKEN]"                  \
     }
+
+/* The options of a command that only asks a cluster: `struct cli_asks` is its struct. */
+struct cli_asks {
+    bool json;
+    struct cli_cluster cluster;
+};
+#define CLI_ASKS_OPTIONS                                                            \
+    {"--json", NULL, CLI_FLAG, offsetof(struct cli_asks, json), "one JSON object"}, \
+        CLI_CLUSTER_OPTIONS(struct cli_asks)
 
 struct cli_command {
     const char *name;
@@ -114,6 +124,10 @@ bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms);
 /* Connect to --address, $PLASMON_ADDRESS, or what runs here. Prints why not. */
 struct plasmon_client *cli_connect(const struct cli_command *command,
                                    const struct cli_cluster *cluster);
+/* All of such a command: the status, with what moved between devices, printed for people or as JSON. The exit status. */
+int cli_show_status(const struct cli_command *command, int argc, char **argv,
+                    void (*text)(const Plasmon__V1__StatusReply *reply),
+                    void (*json)(const Plasmon__V1__StatusReply *reply));
 /* The first line of a file; NULL and a message if there is none. free() it. */
 char *cli_token_read(const struct cli_command *command, const char *path);
 

@@ -6,14 +6,8 @@
 #include "client/cli/cli.h"
 #include "client/client_int.h"
 
-struct memory {
-    bool json;
-    struct cli_cluster cluster;
-};
-
 static const struct cli_option options[] = {
-    {"--json", NULL, CLI_FLAG, offsetof(struct memory, json), "one JSON object"},
-    CLI_CLUSTER_OPTIONS(struct memory),
+    CLI_ASKS_OPTIONS,
 };
 
 static int run(int argc, char **argv);
@@ -178,36 +172,21 @@ static void json_holders(const Plasmon__V1__StatusReply *reply)
     printf("],\"holders_left\":%llu}\n", (unsigned long long)reply->holders_left);
 }
 
+static void print_text(const Plasmon__V1__StatusReply *reply)
+{
+    print_devices(reply);
+    print_hosts(reply);
+    print_holders(reply);
+}
+
+static void print_json(const Plasmon__V1__StatusReply *reply)
+{
+    json_devices(reply);
+    json_hosts(reply);
+    json_holders(reply);
+}
+
 static int run(int argc, char **argv)
 {
-    struct memory memory     = {.json = false};
-    struct cli_parsed parsed = cli_parse(&cli_memory, argc, argv, &memory);
-    Plasmon__V1__StatusReply *reply;
-    struct plasmon_client *client;
-    struct wire_arena arena;
-    int result = CLI_OK;
-
-    if (parsed.exit >= 0) {
-        return parsed.exit;
-    }
-    client = cli_connect(&cli_memory, &memory.cluster);
-    if (client == NULL) {
-        return CLI_FAIL;
-    }
-    if (client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply) != PLASMON_OK) {
-        result = cli_fail(&cli_memory, "%s", plasmon_error(client));
-    } else {
-        if (memory.json) {
-            json_devices(reply);
-            json_hosts(reply);
-            json_holders(reply);
-        } else {
-            print_devices(reply);
-            print_hosts(reply);
-            print_holders(reply);
-        }
-        wire_arena_finish(&arena);
-    }
-    plasmon_finish(client);
-    return result;
+    return cli_show_status(&cli_memory, argc, argv, print_text, print_json);
 }

@@ -6,14 +6,8 @@
 #include "client/cli/cli.h"
 #include "client/client_int.h"
 
-struct status {
-    bool json;
-    struct cli_cluster cluster;
-};
-
 static const struct cli_option options[] = {
-    {"--json", NULL, CLI_FLAG, offsetof(struct status, json), "one JSON object"},
-    CLI_CLUSTER_OPTIONS(struct status),
+    CLI_ASKS_OPTIONS,
 };
 
 static int run(int argc, char **argv);
@@ -165,7 +159,7 @@ static int print_json(struct plasmon_client *client)
 
 static int run(int argc, char **argv)
 {
-    struct status status     = {.json = false};
+    struct cli_asks status   = {.json = false};
     struct cli_parsed parsed = cli_parse(&cli_status, argc, argv, &status);
     Plasmon__V1__StatusReply *reply;
     struct plasmon_client *client;

@@ -7,14 +7,8 @@
 #include "client/cli/cli.h"
 #include "client/client_int.h"
 
-struct transfers {
-    bool json;
-    struct cli_cluster cluster;
-};
-
 static const struct cli_option options[] = {
-    {"--json", NULL, CLI_FLAG, offsetof(struct transfers, json), "one JSON object"},
-    CLI_CLUSTER_OPTIONS(struct transfers),
+    CLI_ASKS_OPTIONS,
 };
 
 static int run(int argc, char **argv);
@@ -171,30 +165,5 @@ static void print_json(const Plasmon__V1__StatusReply *reply)
 
 static int run(int argc, char **argv)
 {
-    struct transfers transfers = {.json = false};
-    struct cli_parsed parsed   = cli_parse(&cli_transfers, argc, argv, &transfers);
-    Plasmon__V1__StatusReply *reply;
-    struct plasmon_client *client;
-    struct wire_arena arena;
-    int result = CLI_OK;
-
-    if (parsed.exit >= 0) {
-        return parsed.exit;
-    }
-    client = cli_connect(&cli_transfers, &transfers.cluster);
-    if (client == NULL) {
-        return CLI_FAIL;
-    }
-    if (client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply) != PLASMON_OK) {
-        result = cli_fail(&cli_transfers, "%s", plasmon_error(client));
-    } else {
-        if (transfers.json) {
-            print_json(reply);
-        } else {
-            print_reply(reply);
-        }
-        wire_arena_finish(&arena);
-    }
-    plasmon_finish(client);
-    return result;
+    return cli_show_status(&cli_transfers, argc, argv, print_reply, print_json);
 }
