@@ -367,7 +367,6 @@ plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
     struct pl_str out;
-    char *text;
     plasmon_status_t status = client_enter(client);
 
     if (status == PLASMON_OK && out_text == NULL) {
@@ -386,12 +385,6 @@ plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **
     }
     pl_str_init(&out);
     (json ? doctor_json : doctor_text)(reply, &out);
-    text = out.failed ? NULL : strdup(pl_str_text(&out)); /* the caller has free() */
-    pl_str_finish(&out);
     wire_arena_finish(&arena);
-    if (text == NULL) {
-        return error_set(PLASMON_ENOMEM, "out of host memory");
-    }
-    *out_text = text;
-    return PLASMON_OK;
+    return client_text_give(&out, out_text);
 }

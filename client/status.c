@@ -236,12 +236,24 @@ static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
     pl_str_append(out, "]}");
 }
 
+plasmon_status_t client_text_give(struct pl_str *text, char **out_text)
+{
+    /* malloc'ed: the caller has free(), not pl_free() */
+    char *copy = text->failed ? NULL : strdup(pl_str_text(text));
+
+    pl_str_finish(text);
+    if (copy == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    *out_text = copy;
+    return PLASMON_OK;
+}
+
 plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_text)
 {
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
     struct pl_str out;
-    char *text;
     plasmon_status_t status = client_enter(client);
 
     if (status == PLASMON_OK && out_text == NULL) {
@@ -257,15 +269,7 @@ plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_t
     pl_str_init(&out);
     put_reply(&out, reply);
     wire_arena_finish(&arena);
-    text = out.failed ? NULL
-                      : strdup(pl_str_text(
-                            &out)); /* malloc'ed: the caller has free(), not pl_free() */
-    pl_str_finish(&out);
-    if (text == NULL) {
-        return error_set(PLASMON_ENOMEM, "out of host memory");
-    }
-    *out_text = text;
-    return PLASMON_OK;
+    return client_text_give(&out, out_text);
 }
 
 plasmon_status_t plasmon_function_at(uint32_t index, struct plasmon_function_info *out_info)
