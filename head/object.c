@@ -216,8 +216,10 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
     head_buffer_release(core, buffer);
 }
 
-bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer,
-                       const struct pl_box *box)
+bool head_tile_covered_by(const struct head_tile *tile,
+                          bool (*counts)(const struct head_buffer *buffer,
+                                         const void *user),
+                          const void *user, const struct pl_box *box)
 {
     struct pl_list *pos;
 
@@ -227,20 +229,30 @@ bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *b
         struct pl_box rest[2 * PL_DIM_MAX];
         unsigned count;
 
-        if ((buffer != NULL && instance->buffer != buffer) ||
-            !pl_box_intersects(&instance->box, box)) {
+        if (!counts(instance->buffer, user) || !pl_box_intersects(&instance->box, box)) {
             continue;
         }
         /* Any instance will do: what it leaves over must be covered whichever is taken first. */
         count = pl_box_subtract(box, &instance->box, rest);
         for (unsigned i = 0; i < count; i++) {
-            if (!head_tile_covered(tile, buffer, &rest[i])) {
+            if (!head_tile_covered_by(tile, counts, user, &rest[i])) {
                 return false;
             }
         }
         return true;
     }
     return false;
+}
+
+static bool is_wanted(const struct head_buffer *buffer, const void *user)
+{
+    return user == NULL || buffer == user;
+}
+
+bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer,
+                       const struct pl_box *box)
+{
+    return head_tile_covered_by(tile, is_wanted, buffer, box);
 }
 
 /* ---------------------------------------------------------------------------------------------- tiles */

@@ -177,7 +177,12 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
 /* Something else is about to be written over `box` of the buffer: no tile whose task has an order before `before` may be found there any more. */
 void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
                         const struct pl_box *box, uint64_t before);
-/* Is every element of `box` of the tile in this buffer (NULL: in some buffer)? */
+/* Is every element of `box` of the tile in buffers that count? */
+bool head_tile_covered_by(const struct head_tile *tile,
+                          bool (*counts)(const struct head_buffer *buffer,
+                                         const void *user),
+                          const void *user, const struct pl_box *box);
+/* In this buffer (NULL: in some buffer)? */
 bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer,
                        const struct pl_box *box);
 /* From now on, until it is released, no buffer that it lies in is written in place. */

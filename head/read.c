@@ -156,7 +156,7 @@ static bool bring_back(struct head_core *core, struct head_array *hold,
                              .host = client->host};
     struct head_device *device;
 
-    if (!head_spill_missing(core, hold, box)) {
+    if (!head_spill_missing(hold, box)) {
         return true;
     }
     device = head_place(core, &want, 1, 0, out_failure);

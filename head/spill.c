@@ -36,29 +36,15 @@ uint64_t head_spill_rounded(uint64_t bytes)
 
 /* ------------------------------------------------------------------------------------------ what is where */
 
-bool head_spill_on_devices(const struct head_core *core, const struct head_tile *tile,
-                           const struct pl_box *box)
+static bool is_on_a_device(const struct head_buffer *buffer, const void *user)
 {
-    struct pl_list *pos;
+    (void)user;
+    return buffer->spilled == NULL;
+}
 
-    pl_list_for_each(pos, &tile->instances) {
-        const struct head_instance *instance =
-            pl_container_of(pos, struct head_instance, tile_link);
-        struct pl_box rest[2 * PL_DIM_MAX];
-        unsigned count;
-
-        if (instance->buffer->spilled != NULL || !pl_box_intersects(&instance->box, box)) {
-            continue;
-        }
-        count = pl_box_subtract(box, &instance->box, rest);
-        for (unsigned i = 0; i < count; i++) {
-            if (!head_spill_on_devices(core, tile, &rest[i])) {
-                return false;
-            }
-        }
-        return true;
-    }
-    return false;
+bool head_spill_on_devices(const struct head_tile *tile, const struct pl_box *box)
+{
+    return head_tile_covered_by(tile, is_on_a_device, NULL, box);
 }
 
 /* Is all of what it holds of the tile in one copy in host memory? */
@@ -384,13 +370,12 @@ static bool restore(struct head_core *core, struct head_buffer *copy,
 }
 
 /* A copy that has some of the box, where no device has it. NULL: none is needed. */
-static struct head_buffer *copy_needed(const struct head_core *core,
-                                       const struct head_tile *tile,
+static struct head_buffer *copy_needed(const struct head_tile *tile,
                                        const struct pl_box *box)
 {
     struct pl_list *pos;
 
-    if (tile->failure != NULL || head_spill_on_devices(core, tile, box)) {
+    if (tile->failure != NULL || head_spill_on_devices(tile, box)) {
         return NULL;
     }
     pl_list_for_each(pos, &tile->instances) {
@@ -400,15 +385,14 @@ static struct head_buffer *copy_needed(const struct head_core *core,
 
         if (instance->buffer->spilled != NULL &&
             pl_box_intersection(&instance->box, box, &part) &&
-            !head_spill_on_devices(core, tile, &part)) {
+            !head_spill_on_devices(tile, &part)) {
             return instance->buffer;
         }
     }
     return NULL;
 }
 
-bool head_spill_missing(const struct head_core *core, struct head_array *array,
-                        const struct pl_box *box)
+bool head_spill_missing(struct head_array *array, const struct pl_box *box)
 {
     struct pl_list *pos;
 
@@ -418,7 +402,7 @@ bool head_spill_missing(const struct head_core *core, struct head_array *array,
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part) &&
-            copy_needed(core, fragment->tile, &part) != NULL) {
+            copy_needed(fragment->tile, &part) != NULL) {
             return true;
         }
     }
@@ -443,7 +427,7 @@ bool head_spill_bring(struct head_core *core, struct head_array *array,
         if (!pl_box_intersection(&fragment->box, box, &part)) {
             continue;
         }
-        while ((copy = copy_needed(core, fragment->tile, &part)) != NULL) {
+        while ((copy = copy_needed(fragment->tile, &part)) != NULL) {
             if (!restore(core, copy, device, out_failure)) {
                 return false;
             }
@@ -476,7 +460,7 @@ static uint64_t bytes_back(struct head_core *core, struct head_array *array,
         struct pl_box part;
 
         if (!pl_box_intersection(&fragment->box, box, &part) ||
-            copy_needed(core, fragment->tile, &part) == NULL) {
+            copy_needed(fragment->tile, &part) == NULL) {
             continue;
         }
         pl_list_for_each(it, &fragment->tile->instances) {

@@ -98,14 +98,12 @@ bool head_spill_bring(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_device *device,
                       struct head_failure **out_failure);
 /* Is some of the box on no device, but in host memory? */
-bool head_spill_missing(const struct head_core *core, struct head_array *array,
-                        const struct pl_box *box);
+bool head_spill_missing(struct head_array *array, const struct pl_box *box);
 /* Room for all that the run makes and brings, then bring what is spilled. false: it can never fit, or a copy is lost; *out_failure. */
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure);
 /* Is every element of the box in memory of some device? */
-bool head_spill_on_devices(const struct head_core *core, const struct head_tile *tile,
-                           const struct pl_box *box);
+bool head_spill_on_devices(const struct head_tile *tile, const struct pl_box *box);
 /* It goes, and other buffers with the same values may be the only ones then: not to be dropped as replicas any more. */
 void head_spill_keep_others(struct head_buffer *buffer);
 /* Instances of it can be had without a launch: they lie in memory of the host, too, or are a replica. */

@@ -275,7 +275,7 @@ static bool drop_copies(struct head_core *core, struct head_spill_host *spill,
             const struct head_instance *instance =
                 pl_container_of(it, struct head_instance, buffer_link);
 
-            elsewhere &= head_spill_on_devices(core, instance->tile, &instance->box);
+            elsewhere &= head_spill_on_devices(instance->tile, &instance->box);
         }
         if (elsewhere && !buffer->leaving) {
             dropped += size;
