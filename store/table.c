@@ -325,37 +325,6 @@ static plasmon_status_t entry_examine(const struct store_entry *entry, uint32_t 
     return PLASMON_OK;
 }
 
-plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot,
-                                 uint32_t generation, struct store_pins *mine,
-                                 struct store_entry *out_entry, uint32_t *out_pin)
-{
-    uint64_t value = pin_key(table, slot) << 24 | (generation & GENERATION_MASK);
-    plasmon_status_t status;
-    uint32_t pin;
-
-    if (slot >= STORE_TABLE_SLOTS) {
-        return PLASMON_ELOST; /* from the wire */
-    }
-
-    if (pl_bug("store.pin_after_check")) {
-        status = entry_examine(&table->entries[slot], generation, out_entry);
-        return status == PLASMON_OK ? pin_set(mine, value, out_pin) : status;
-    }
-
-    status = pin_set(mine, value, &pin);
-    if (status != PLASMON_OK) {
-        return status;
-    }
-    status = entry_examine(&table->entries[slot], generation, out_entry);
-    if (status != PLASMON_OK) {
-        store_table_unpin(mine, pin);
-        return status;
-    }
-
-    *out_pin = pin;
-    return PLASMON_OK;
-}
-
 static plasmon_status_t entry_examine_writing(const struct store_entry *entry,
                                               uint32_t generation,
                                               struct store_entry *out_entry)
@@ -373,9 +342,14 @@ static plasmon_status_t entry_examine_writing(const struct store_entry *entry,
     return PLASMON_OK;
 }
 
-plasmon_status_t store_table_pin_writing(const struct store_table *table, uint32_t slot,
-                                         uint32_t generation, struct store_pins *mine,
-                                         struct store_entry *out_entry, uint32_t *out_pin)
+typedef plasmon_status_t (*examine_fn)(const struct store_entry *entry, uint32_t generation,
+                                       struct store_entry *out_entry);
+
+/* Pin, then look: the order that the writer relies on. */
+static plasmon_status_t pin_examined(const struct store_table *table, uint32_t slot,
+                                     uint32_t generation, struct store_pins *mine,
+                                     examine_fn examine, struct store_entry *out_entry,
+                                     uint32_t *out_pin)
 {
     uint64_t value = pin_key(table, slot) << 24 | (generation & GENERATION_MASK);
     plasmon_status_t status;
@@ -384,17 +358,36 @@ plasmon_status_t store_table_pin_writing(const struct store_table *table, uint32
     if (slot >= STORE_TABLE_SLOTS) {
         return PLASMON_ELOST; /* from the wire */
     }
+    if (examine == entry_examine && pl_bug("store.pin_after_check")) {
+        status = examine(&table->entries[slot], generation, out_entry);
+        return status == PLASMON_OK ? pin_set(mine, value, out_pin) : status;
+    }
     status = pin_set(mine, value, &pin);
     if (status != PLASMON_OK) {
         return status;
     }
-    status = entry_examine_writing(&table->entries[slot], generation, out_entry);
+    status = examine(&table->entries[slot], generation, out_entry);
     if (status != PLASMON_OK) {
         store_table_unpin(mine, pin);
         return status;
     }
     *out_pin = pin;
     return PLASMON_OK;
+}
+
+plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot,
+                                 uint32_t generation, struct store_pins *mine,
+                                 struct store_entry *out_entry, uint32_t *out_pin)
+{
+    return pin_examined(table, slot, generation, mine, entry_examine, out_entry, out_pin);
+}
+
+plasmon_status_t store_table_pin_writing(const struct store_table *table, uint32_t slot,
+                                         uint32_t generation, struct store_pins *mine,
+                                         struct store_entry *out_entry, uint32_t *out_pin)
+{
+    return pin_examined(table, slot, generation, mine, entry_examine_writing, out_entry,
+                        out_pin);
 }
 
 void store_table_unpin(struct store_pins *mine, uint32_t pin)
