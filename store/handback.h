@@ -52,8 +52,8 @@ plasmon_status_t store_handback_begin(struct store_handback *handback,
 plasmon_status_t store_handback_message(struct store_handback *handback, uint32_t device,
                                         const struct store_control *message, int fd,
                                         struct pl_err *err) PL_MUST_CHECK;
-/* It ended before it was through: what it gave stays, and it counts as one that did not come. */
-bool store_handback_complete(const struct store_handback *handback); /* all are done */
+/* Are all done? What one gave that ended before it was through stays, but it counts as one that did not come. */
+bool store_handback_complete(const struct store_handback *handback);
 /*
  * The host that they describe, into an empty one. Everything is used up. Not OK: something is missing or contradicts itself, and `host` is
  * empty again.
