@@ -41,10 +41,15 @@ void head_load_box(struct head_reader *in, struct pl_box *out);
 void head_load_shape(struct head_reader *in, struct pl_shape *out);
 void head_load_view(struct head_reader *in, struct pl_view *out);
 
-/* ---- checkpoint.c */
+/* ---- checkpoint_quiet.c */
 /* Why no checkpoint can be made now; NULL: one can. */
 const char *head_core_unquiet(struct head_core *core);
+
+/* ---- checkpoint_save.c */
+enum { HEAD_SECTION_END = 0x5a }; /* the last number of all */
 void head_core_save(struct head_core *core, struct head_bytes *out);
+
+/* ---- checkpoint_load.c */
 /* Into a core that was just created. EMALFORMED: then it is only good for head_core_destroy(). */
 plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
                                 struct pl_err *err) PL_MUST_CHECK;

@@ -7,7 +7,7 @@
  *       older one it is refused, there where the batches lie. A head whose append is refused ends at once and lets nothing out that was held.
  *   (3) What was read back is what was stored, up to some batch, which is not before the last one that was said to be stored.
  *
- * There is one implementation, for Redis (journal_redis.c). A head without a journal has none of this, and no cost of it.
+ * There is one implementation, for Redis (journal_int.h has its parts). A head without a journal has none of this, and no cost of it.
  */
 #ifndef HEAD_JOURNAL_H
 #define HEAD_JOURNAL_H

@@ -1,0 +1,354 @@
+/*
+ * Saving the core; see checkpoint.h. Sections: counters, namespaces, devices with their buffers, sessions, names, arrays, tiles, hosts. What is
+ * named by several things is numbered in the order in which it was met; each section is followed by those that it names.
+ */
+#include "head/checkpoint.h"
+#include "head/core_int.h"
+
+/* Things in the order in which they were met, and their numbers, from 1. */
+struct numbering {
+    struct pl_map numbers; /* address -> number */
+    struct pl_vec items;   /* void * */
+};
+
+static uint64_t number_of(struct numbering *numbering, void *item)
+{
+    uint64_t number = (uint64_t)(uintptr_t)pl_map_get(&numbering->numbers, (uintptr_t)item);
+    void **place;
+
+    if (number == 0) {
+        place = pl_vec_push(&numbering->items);
+        PL_CHECK(place != NULL);
+        *place = item;
+        number = numbering->items.count;
+        PL_CHECK(pl_map_set(&numbering->numbers, (uintptr_t)item,
+                            (void *)(uintptr_t)number) == PLASMON_OK);
+    }
+    return number;
+}
+
+static void *numbered(const struct numbering *numbering, size_t index)
+{
+    return *(void **)pl_vec_at(&numbering->items, index);
+}
+
+static void numbering_init(struct numbering *numbering)
+{
+    pl_map_init(&numbering->numbers);
+    numbering->items = PL_VEC_INIT(void *);
+}
+
+static void numbering_finish(struct numbering *numbering)
+{
+    pl_map_finish(&numbering->numbers);
+    pl_vec_finish(&numbering->items);
+}
+
+struct saving {
+    struct head_core *core;
+    struct head_bytes *out;
+    struct numbering buffers, tiles, arrays, spaces;
+};
+
+static void save_number(struct saving *saving, uint64_t number)
+{
+    head_bytes_varint(saving->out, number);
+}
+
+static void save_buffer(struct saving *saving, struct head_buffer *buffer)
+{
+    (void)number_of(&saving->buffers, buffer);
+    save_number(saving, wire_buffer_slot(buffer->id));
+    save_number(saving, wire_buffer_generation(buffer->id));
+    head_save_box(saving->out, &buffer->frame);
+    save_number(saving, buffer->dtype);
+    save_number(saving, buffer->seq_last);
+    save_number(saving, (uint64_t)buffer->ends | (uint64_t)buffer->retired << 1 |
+                            (uint64_t)buffer->donatable << 2 |
+                            (uint64_t)buffer->replica << 3);
+}
+
+static void save_slots(struct saving *saving, const struct head_device *device)
+{
+    save_number(saving, device->slot_next);
+    save_number(saving, device->generations.count);
+    for (size_t i = 0; i < device->generations.count; i++) {
+        save_number(saving, *(uint32_t *)pl_vec_at(&device->generations, i));
+    }
+    save_number(saving, device->resting.count - device->resting_first);
+    for (size_t i = device->resting_first; i < device->resting.count; i++) {
+        save_number(saving, *(uint32_t *)pl_vec_at(&device->resting, i));
+    }
+}
+
+static void save_device(struct saving *saving, const struct head_device *device)
+{
+    struct head_bytes *out   = saving->out;
+    const uint64_t numbers[] = {
+        device->comm_version, device->kind,          device->ordinal,
+        device->host_device,  device->incarnation,   device->restarts,
+        device->bytes_total,  device->seq_last,      device->stage_next,
+        device->alone_until,  device->runs,          (uint32_t)device->death_status,
+        device->bulk_tls,     device->bulk_clock_ms, device->bulk_heard_ms};
+    struct pl_list *pos;
+    uint64_t count = 0;
+
+    save_number(saving, (uint64_t)device->joined | (uint64_t)device->connected << 1 |
+                            (uint64_t)device->gone << 2 |
+                            (uint64_t)device->peer_capable << 3 |
+                            (uint64_t)device->comm_plain << 4 |
+                            (uint64_t)(device->death != NULL) << 5 |
+                            (uint64_t)(device->comm_missing != NULL) << 6);
+    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
+        save_number(saving, numbers[i]);
+    }
+    head_save_text(out, device->host);
+    head_save_text(out, device->node);
+    head_save_text(out, device->name);
+    head_save_text(out, device->bulk_address);
+    head_save_text(out, device->death);
+    head_save_text(out, device->comm_missing);
+    head_save_bytes(out, device->bulk_secret, sizeof(device->bulk_secret));
+    save_slots(saving, device);
+    pl_list_for_each(pos, &device->recent) {
+        count++;
+    }
+    save_number(saving, count);
+    pl_list_for_each(pos, &device->recent) {
+        save_buffer(saving, pl_container_of(pos, struct head_buffer, recent_link));
+    }
+}
+
+static void save_array(struct saving *saving, const struct head_array *array)
+{
+    struct pl_list *pos;
+
+    PL_CHECK(array->space !=
+             NULL); /* the head's own are there while something is made again */
+    save_number(saving, number_of(&saving->spaces, array->space));
+    head_save_shape(saving->out, &array->shape);
+    head_save_box(saving->out, &array->extent);
+    save_number(saving, array->mapped);
+    save_number(saving, array->partial_op);
+    save_number(saving, array->fragment_count);
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        save_number(saving, number_of(&saving->tiles, fragment->tile));
+        head_save_box(saving->out, &fragment->box);
+    }
+    save_number(saving, array->partials.count);
+    for (size_t i = 0; i < array->partials.count; i++) {
+        const struct head_partial *partial = pl_vec_at(&array->partials, i);
+
+        save_number(saving, number_of(&saving->tiles, partial->tile));
+        head_save_box(saving->out, &partial->box);
+    }
+}
+
+static void save_tile(struct saving *saving, const struct head_tile *tile)
+{
+    const struct head_failure *failure = tile->failure;
+    struct pl_list *pos;
+    uint64_t count = 0;
+
+    head_save_box(saving->out, &tile->box);
+    save_number(saving, tile->order);
+    save_number(saving, failure != NULL);
+    if (failure != NULL) {
+        save_number(saving, (uint32_t)failure->status);
+        save_number(saving, failure->first_task);
+        save_number(saving, failure->first_client);
+        head_save_text(saving->out, failure->text);
+    }
+    pl_list_for_each(pos, &tile->instances) {
+        count++;
+    }
+    save_number(saving, count);
+    pl_list_for_each(pos, &tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+
+        save_number(saving, number_of(&saving->buffers, instance->buffer));
+        head_save_box(saving->out, &instance->box);
+    }
+}
+
+static void save_ref(struct saving *saving, const struct head_ref *ref)
+{
+    save_number(saving, number_of(&saving->arrays, ref->array));
+    save_number(saving, ref->based);
+    if (ref->based) {
+        head_save_view(saving->out, &ref->base);
+    }
+}
+
+static void save_client(struct saving *saving, const struct head_client *client)
+{
+    uint64_t key;
+    void *value;
+
+    save_number(saving, client->session);
+    save_number(saving, client->id);
+    head_save_text(saving->out, client->space->name);
+    head_save_text(saving->out, client->label);
+    head_save_text(saving->out, client->host);
+    save_number(saving, client->lost);
+    save_number(saving, client->lost_ms);
+    save_number(saving, client->ops_taken);
+    save_number(saving, client->refs.count);
+    for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
+        save_number(saving, key);
+        save_ref(saving, value);
+    }
+}
+
+static void save_space(struct saving *saving, struct head_space *space)
+{
+    const uint64_t numbers[] = {space->configured,     space->quota.bytes,
+                                space->quota.tasks,    space->quota.message_bytes,
+                                space->quota.sessions, space->refused};
+
+    (void)number_of(&saving->spaces, space);
+    head_save_text(saving->out, space->name);
+    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
+        save_number(saving, numbers[i]);
+    }
+}
+
+static void save_spaces(struct saving *saving)
+{
+    struct pl_list *pos;
+    uint64_t count = 0;
+
+    save_number(saving, saving->core->namespaces_closed);
+    pl_list_for_each(pos, &saving->core->spaces) {
+        count++;
+    }
+    save_number(saving, count);
+    pl_list_for_each(pos, &saving->core->spaces) {
+        save_space(saving, pl_container_of(pos, struct head_space, link));
+    }
+}
+
+static void save_host(struct saving *saving, const struct head_spill_host *spill)
+{
+    const uint64_t numbers[] = {spill->config.memory_bytes,
+                                spill->config.file_bytes,
+                                spill->slab,
+                                spill->slab_buffer,
+                                spill->files_full,
+                                spill->op_last,
+                                spill->spills,
+                                spill->spill_bytes,
+                                spill->restores,
+                                spill->restore_bytes,
+                                spill->writes,
+                                spill->write_bytes,
+                                spill->reads,
+                                spill->read_bytes,
+                                spill->config.life};
+
+    head_save_text(saving->out, spill->home.host);
+    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
+        save_number(saving, numbers[i]);
+    }
+    head_save_text(saving->out, spill->slab_why);
+    head_save_text(saving->out, spill->files_why);
+}
+
+static void save_counters(struct saving *saving)
+{
+    const struct head_core *core = saving->core;
+    const uint64_t numbers[]     = {core->now_ms,
+                                    core->started_ms,
+                                    core->order_last,
+                                    core->request_last,
+                                    core->round_robin,
+                                    core->numbers_told,
+                                    core->step_last,
+                                    core->trace_last,
+                                    core->function_last,
+                                    core->tasks_done,
+                                    core->tasks_failed,
+                                    core->memory.most,
+                                    core->memory.bytes_a_task,
+                                    core->pair_uses,
+                                    core->plan};
+
+    save_number(saving, PL_COUNT(numbers));
+    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
+        save_number(saving, numbers[i]);
+    }
+}
+
+static uint64_t list_count(const struct pl_list *list)
+{
+    const struct pl_list *pos;
+    uint64_t count = 0;
+
+    pl_list_for_each(pos, list) {
+        count++;
+    }
+    return count;
+}
+
+/* Sessions and names, which find the arrays; arrays, which find the tiles. */
+static void save_objects(struct saving *saving)
+{
+    struct head_core *core = saving->core;
+    struct pl_list *pos;
+
+    save_number(saving, list_count(&core->clients));
+    pl_list_for_each(pos, &core->clients) {
+        save_client(saving, pl_container_of(pos, struct head_client, link));
+    }
+    save_number(saving, list_count(&core->names));
+    pl_list_for_each(pos, &core->names) {
+        const struct head_name *name = pl_container_of(pos, struct head_name, link);
+
+        head_save_bytes(saving->out, name->key, name->key_length);
+        save_ref(saving, &name->ref);
+    }
+    save_number(saving, saving->arrays.items.count);
+    for (size_t i = 0; i < saving->arrays.items.count; i++) {
+        save_array(saving, numbered(&saving->arrays, i));
+    }
+    save_number(saving, saving->tiles.items.count);
+    for (size_t i = 0; i < saving->tiles.items.count; i++) {
+        save_tile(saving, numbered(&saving->tiles, i));
+    }
+}
+
+void head_core_save(struct head_core *core, struct head_bytes *out)
+{
+    struct saving saving = {.core = core, .out = out};
+    struct pl_list *pos;
+
+    PL_CHECK(head_core_unquiet(core) == NULL);
+    numbering_init(&saving.buffers);
+    numbering_init(&saving.tiles);
+    numbering_init(&saving.arrays);
+    numbering_init(&saving.spaces);
+    save_counters(&saving);
+    save_spaces(&saving);
+    save_number(&saving, core->devices.count);
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        save_device(&saving, head_device_at(core, i));
+    }
+    PL_CHECK(saving.buffers.items.count == core->counts.buffers);
+    save_objects(&saving);
+    PL_CHECK(saving.buffers.items.count == core->counts.buffers &&
+             saving.tiles.items.count == core->counts.tiles &&
+             saving.arrays.items.count == core->counts.arrays);
+    save_number(&saving, list_count(&core->spill_hosts));
+    pl_list_for_each(pos, &core->spill_hosts) {
+        save_host(&saving, pl_container_of(pos, struct head_spill_host, link));
+    }
+    save_number(&saving, HEAD_SECTION_END);
+    numbering_finish(&saving.buffers);
+    numbering_finish(&saving.tiles);
+    numbering_finish(&saving.arrays);
+    numbering_finish(&saving.spaces);
+}
