@@ -223,6 +223,10 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
 
 void head_core_flush(struct head_core *core)
 {
+    if (core->ready.count > 0) {
+        head_tasks_ready_finish(core);
+        head_rebuild(core);
+    }
     head_memory_note(core);
     head_device_relieve(core);
     head_functions_reap(core);

@@ -209,6 +209,10 @@ static bool reads_from(const struct head_task *task, const struct head_device *d
     return false;
 }
 
+/*
+ * What it reads from another device is not there, for one of two reasons, and its end waits for the news: the device is gone (head_rebuild_readers),
+ * or the launch that was to make it there has failed, which dooms this one (task.c).
+ */
 bool head_rebuild_strand(struct head_core *core, struct head_task *task)
 {
     if (core->config.lineage_bytes == 0 || task->failure != NULL ||

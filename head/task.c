@@ -334,12 +334,26 @@ static bool is_host_copy(const struct head_task *task)
            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST;
 }
 
+/* To be finished when what is being done is done. */
+static void make_ready(struct head_core *core, struct head_task *task)
+{
+    struct head_task **ready = pl_vec_push(&core->ready);
+
+    PL_CHECK(ready != NULL);
+    *ready = task;
+    task->refs++;
+}
+
 static void doom_one(struct head_core *core, struct head_task *task,
                      struct head_failure *failure)
 {
     bool again = failure->loss && head_rebuild_task(core, task, failure);
 
     task->failure = head_failure_hold(failure);
+    if (task->stranded) {
+        make_ready(core,
+                   task); /* its worker is through with it: this is what was waited for */
+    }
     forget_replica(core, task);
     if ((is_function(task) || is_host_copy(task)) && task->seq > task->device->seq_sent &&
         task->bytes != NULL) {
@@ -488,6 +502,11 @@ void head_task_finish(struct head_core *core, struct head_task *task,
                       struct head_failure *failure)
 {
     finish_one(core, task, failure);
+    head_tasks_ready_finish(core);
+}
+
+void head_tasks_ready_finish(struct head_core *core)
+{
     if (core->finishing) {
         return;
     }

@@ -40,7 +40,7 @@ struct head_task {
     bool cancelled;
     bool forced; /* cancelled by force */
     bool
-        stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (rebuild.c) */
+        stranded; /* its worker says that what it reads from another device is not there; why not, we have not heard yet (rebuild.c) */
     uint32_t time_limit_ms;
     uint64_t request; /* READ, ALLOC: whom to answer */
     uint64_t pair;    /* OPEN, CLOSE, SEND, RECV: epoch of the pair; 0: none */
@@ -159,6 +159,8 @@ void head_task_ended(struct head_core *core, struct head_task *task);
 /* It ended: failure NULL is success. */
 void head_task_finish(struct head_core *core, struct head_task *task,
                       struct head_failure *failure);
+/* Those that became ready to finish while something else was done. */
+void head_tasks_ready_finish(struct head_core *core);
 /* It will fail, whatever its launch does: tell the client, and everybody who reads what it makes. */
 void head_task_doom(struct head_core *core, struct head_task *task,
                     struct head_failure *failure);

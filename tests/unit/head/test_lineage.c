@@ -41,7 +41,7 @@ static const struct head_ops ops = {.client_frame   = take_frame,
                                     .session_ended  = core_drop_end,
                                     .random64       = core_count_up};
 
-static uint32_t join(struct head_core *core, const char *host)
+static uint32_t join(struct head_core *core, const char *host, uint32_t host_device)
 {
     Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
     uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
@@ -52,6 +52,7 @@ static uint32_t join(struct head_core *core, const char *host)
     hello.node             = (char *)(uintptr_t)host;
     hello.name             = (char *)(uintptr_t) "test";
     hello.kind             = 1;
+    hello.host_device      = host_device;
     hello.bytes_total      = 1 << 20;
     hello.incarnation      = 1;
     hello.peer_capable     = true;
@@ -62,8 +63,7 @@ static uint32_t join(struct head_core *core, const char *host)
     return device;
 }
 
-/* Two hosts with a device each, 0 on "a" and 1 on "b", that reach each other. */
-static struct head_core *cluster(uint64_t lineage_bytes, uint64_t *out_session)
+static struct head_core *begin(uint64_t lineage_bytes)
 {
     struct head_config config = {
         .ops = &ops, .retries = UINT32_MAX, .epoch = 1, .lineage_bytes = lineage_bytes};
@@ -73,8 +73,16 @@ static struct head_core *cluster(uint64_t lineage_bytes, uint64_t *out_session)
     ASSERT_OK(wire_arena_init(&told.arena, WIRE_ARENA_BYTES_MAX));
     ASSERT_OK(head_core_create(&config, &core));
     head_core_tick(core, 1);
-    ASSERT_EQ(join(core, "a"), 0);
-    ASSERT_EQ(join(core, "b"), 1);
+    return core;
+}
+
+/* Two hosts with a device each, 0 on "a" and 1 on "b", that reach each other. */
+static struct head_core *cluster(uint64_t lineage_bytes, uint64_t *out_session)
+{
+    struct head_core *core = begin(lineage_bytes);
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, "b", 0), 1);
     *out_session = core_client(core);
     return core;
 }
@@ -174,6 +182,25 @@ static void done(struct head_core *core, uint32_t device, uint64_t seq)
     range.count  = seq;
     frame.done   = ranges;
     frame.n_done = 1;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* The worker says that this launch has failed. */
+static void fails(struct head_core *core, uint32_t device, uint64_t seq,
+                  plasmon_status_t status)
+{
+    Plasmon__V1__WorkerFrame frame      = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failure  = PLASMON__V1__LAUNCH_FAILURE__INIT;
+    Plasmon__V1__LaunchFailure *list[1] = {&failure};
+    struct pl_err err                   = {0};
+
+    failure.seq    = seq;
+    failure.status = (int32_t)status;
+    failure.text   = (char *)(uintptr_t) "no";
+    frame.failed   = list;
+    frame.n_failed = 1;
     ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
     head_core_flush(core);
     head_core_check(core);
@@ -396,7 +423,7 @@ TEST(what_is_lost_again_and_again_is_given_up)
     lose(core, "a");
     for (uint32_t i = 0; i < 20 && told.failed == 0; i++) {
         (void)snprintf(host[1], sizeof(host[1]), "c%u", i);
-        (void)join(core, host[1]);
+        (void)join(core, host[1], 0);
         lose(core, host[0]);
         memcpy(host[0], host[1], sizeof(host[0]));
     }
@@ -477,23 +504,36 @@ TEST(a_function_that_fails_is_run_again_as_often_as_its_call_says)
     ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
     head_core_flush(core);
     for (uint64_t seq = 1; seq <= 3; seq++) {
-        Plasmon__V1__WorkerFrame report     = PLASMON__V1__WORKER_FRAME__INIT;
-        Plasmon__V1__LaunchFailure failure  = PLASMON__V1__LAUNCH_FAILURE__INIT;
-        Plasmon__V1__LaunchFailure *list[1] = {&failure};
-
         ASSERT_EQ(told.failed, 0);
-        failure.seq     = seq;
-        failure.status  = PLASMON_EFUNCTION;
-        failure.text    = (char *)(uintptr_t) "no";
-        report.failed   = list;
-        report.n_failed = 1;
-        ASSERT_OK(head_core_worker_frame(core, 0, &report, &err));
-        head_core_flush(core);
-        head_core_check(core);
+        fails(core, 0, seq, PLASMON_EFUNCTION);
     }
     ASSERT_EQ(told.failed, 1);
     ASSERT_STATUS(told.status, PLASMON_EFUNCTION);
     ASSERT_EQ(figures(core).rebuilt_tasks, 2);
+    finish(core);
+}
+
+TEST(
+    a_reader_that_heard_first_that_its_source_is_not_there_ends_when_the_source_is_told_to_have_failed)
+{
+    struct head_core *core = begin(PLENTY);
+    struct head_core_counts counts;
+    uint64_t session;
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, "a", 1), 1);
+    session = core_client(core);
+    make(core, session, 1, 0);
+    derive(core, session, 2, 1, 1, 5); /* a copy, and the task itself */
+    fails(core, 1, 1, PLASMON_ELOST);
+    done(core, 1, 1);
+    ASSERT_EQ(told.failed, 0); /* why is not known */
+    fails(core, 0, 1, PLASMON_EDEVMEM);
+    ASSERT_EQ(told.failed, 2);
+    done(core, 0, 1);
+    done(core, 1, 2);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.tasks, 0);
     finish(core);
 }
 
