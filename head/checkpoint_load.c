@@ -587,6 +587,7 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
     load_wanted(&loading);
     settle(&loading, &owed);
     times(&loading, load_host);
+    head_rates_load(core, in);
     in->bad |=
         head_load_number(in) != HEAD_SECTION_END || (!in->bad && !makes_sense(&loading));
     pl_vec_finish(&owed);

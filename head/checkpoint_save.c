@@ -346,6 +346,7 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     pl_list_for_each(pos, &core->spill_hosts) {
         save_host(&saving, pl_container_of(pos, struct head_spill_host, link));
     }
+    head_rates_save(core, out);
     save_number(&saving, HEAD_SECTION_END);
     numbering_finish(&saving.buffers);
     numbering_finish(&saving.tiles);

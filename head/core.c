@@ -139,6 +139,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->functions_by_id);
     pl_map_init(&core->sessions);
     pl_map_init(&core->pairs);
+    pl_map_init(&core->ways);
     pl_map_init(&core->requests);
     head_lineage_init(core);
     *out_core = core;
@@ -178,6 +179,7 @@ void head_core_destroy(struct head_core *core)
     pl_vec_finish(&core->trace_waits);
     pl_map_finish(&core->sessions);
     pl_map_finish(&core->pairs);
+    head_rates_destroy(core);
     wire_arena_finish(&core->arena);
     pl_free(core);
 }
@@ -243,6 +245,11 @@ void head_core_flush(struct head_core *core)
         head_client_flush(
             core, pl_list_first(&core->dirty_clients, struct head_client, dirty_link));
     }
+}
+
+uint64_t head_core_order(const struct head_core *core)
+{
+    return core->order_last;
 }
 
 bool head_core_idle(const struct head_core *core)
@@ -403,7 +410,7 @@ plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_aren
     if (out->n_pairs > 1) {
         qsort(out->pairs, out->n_pairs, sizeof(Plasmon__V1__PairStats *), compare_pairs);
     }
-    return status;
+    return status == PLASMON_OK ? head_rates_status(core, arena, out) : status;
 }
 
 plasmon_status_t head_core_status_namespaces(struct head_core *core, const char *only,

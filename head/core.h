@@ -253,6 +253,7 @@ void head_core_lineage(const struct head_core *core, struct head_lineage_counts 
 /* Walks everything and aborts on a broken invariant (reference counts, disjoint fragments, accounting, orders). Slow. */
 void head_core_check(const struct head_core *core);
 /* Nothing in flight anywhere. */
+uint64_t head_core_order(const struct head_core *core); /* number of the last launch */
 bool head_core_idle(const struct head_core *core);
 struct head_core_counts {
     uint64_t clients, refs, arrays, fragments, tiles, instances, buffers, tasks;

@@ -13,6 +13,7 @@
  *   drain.c     what lies only on a node that is to leave is moved
  *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c
  *     bulk.c      where workers take objects of other hosts
+ *     rates.c     how fast transfers between devices are, measured
  *     pair.c      pairs: which transfers go by NCCL, and what when that breaks
  *   task.h      tasks and launches
  *     launch.c    what a worker is told of a launch
@@ -54,6 +55,7 @@
 #include "head/device.h"
 #include "head/lineage.h"
 #include "head/pair.h"
+#include "head/rates.h"
 #include "head/run.h"
 #include "head/space.h"
 #include "head/spill.h"
@@ -126,6 +128,7 @@ struct head_core {
     uint64_t object_bytes;
     struct pl_list spill_hosts; /* head_spill_host.link */
     uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
+    struct pl_map ways;  /* from and to -> head_way */
     struct pl_map pairs; /* src and dst -> head_pair */
     uint64_t pair_uses;
     struct head_lineage lineage;

@@ -381,6 +381,9 @@ uint64_t head_pair_route(struct head_core *core, struct head_device *from,
         (!forced && (core->config.transfer != HEAD_TRANSFER_AUTO || from->kind != 2))) {
         return 0;
     }
+    if (!forced && !head_rates_nccl(core, from, to, bytes)) {
+        return 0;
+    }
     pair = pair_of(core, from, to);
     if (pair->state == HEAD_PAIR_CLOSED) {
         pair->wanted += bytes;

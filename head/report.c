@@ -37,7 +37,8 @@ static void worker_failed(struct head_core *core, struct head_device *device,
     head_failure_release(failure);
 }
 
-static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerStats *stats)
+static void worker_stats(struct head_core *core, struct head_device *device,
+                         const Plasmon__V1__WorkerStats *stats)
 {
     memset(device->routes, 0, sizeof(device->routes));
     for (size_t i = 0; i < stats->n_routes && i < PL_COUNT(device->routes); i++) {
@@ -58,6 +59,7 @@ static void worker_stats(struct head_device *device, const Plasmon__V1__WorkerSt
         PL_CHECK(pair != NULL);
         *pair                                   = *stats->pairs[i];
         *(pair->sent ? &pair->from : &pair->to) = device->index;
+        head_rates_take(core, pair);
     }
 }
 
@@ -116,7 +118,7 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
         head_pair_report(core, device, frame->pairs[i]);
     }
     if (frame->stats != NULL) {
-        worker_stats(device, frame->stats);
+        worker_stats(core, device, frame->stats);
     }
     head_rebuild(core);
     head_device_pump(core, device);

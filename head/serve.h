@@ -34,6 +34,8 @@ enum {
         4096, /* tasks; less credit than this waits for a frame or a tick to carry it */
     SERVE_DEVICES_WAIT_MS =
         30000, /* how long a client's welcome waits for devices that are starting */
+    SERVE_RATES_MS =
+        1000, /* between questions for what transfers did, while there is work */
     SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
     SERVE_NODE_LEASE_MS = 10000,
     SERVE_STORE_WAIT_MS = 10000, /* how long a worker's hello waits for that of its store */
@@ -137,6 +139,8 @@ struct serve {
     uint64_t time_offset_ms; /* the machine's time goes on where another process left it */
     uint64_t ticked_ms;
     uint64_t stats_request;
+    uint64_t rates_asked_ms;
+    uint64_t rates_order; /* the last launch's number then */
 };
 
 /* Listens; nobody is served before serve_begin() and the loop's run. */

@@ -52,14 +52,28 @@ static void answer(struct serve *serve, struct serve_status *status)
     pl_free(status);
 }
 
+/* How many workers were asked for their figures. */
+static uint32_t stats_ask(struct serve *serve, uint64_t request)
+{
+    uint8_t body[16];
+    size_t at = 0;
+
+    body[at++] = 7 << 3; /* stats_request */
+    for (uint64_t value = request;; value >>= 7) {
+        body[at++] = (uint8_t)(value >= 0x80 ? value | 0x80 : value);
+        if (value < 0x80) {
+            break;
+        }
+    }
+    return head_machine_ask_workers(serve->machine, body, at);
+}
+
 void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                        size_t length)
 {
     struct serve *serve         = user;
     struct serve_status *status = PL_NEW(struct serve_status);
     Plasmon__V1__StatusRequest *request;
-    uint8_t body[16];
-    size_t at         = 0;
     struct pl_err err = {0};
 
     if (status == NULL) {
@@ -82,14 +96,7 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;
     pl_list_init(&status->link);
     pl_list_add_tail(&serve->statuses, &status->link);
-    body[at++] = 7 << 3; /* stats_request */
-    for (uint64_t value = status->request;; value >>= 7) {
-        body[at++] = (uint8_t)(value >= 0x80 ? value | 0x80 : value);
-        if (value < 0x80) {
-            break;
-        }
-    }
-    status->missing = head_machine_ask_workers(serve->machine, body, at);
+    status->missing = stats_ask(serve, status->request);
     if (status->missing == 0) {
         answer(serve, status);
     }
@@ -108,10 +115,23 @@ void serve_status_stats(struct serve *serve, uint64_t request)
     }
 }
 
+/* While something is going on: what transfers did, for who chooses routes and places (rates.h). Nobody waits for the answers. */
+static void rates_ask(struct serve *serve, uint64_t now_ms)
+{
+    uint64_t order = head_core_order(serve->core);
+
+    if (now_ms - serve->rates_asked_ms >= SERVE_RATES_MS && order != serve->rates_order) {
+        serve->rates_asked_ms = now_ms;
+        serve->rates_order    = order;
+        (void)stats_ask(serve, ++serve->stats_request);
+    }
+}
+
 void serve_status_tick(struct serve *serve, uint64_t now_ms)
 {
     struct pl_list *pos, *tmp;
 
+    rates_ask(serve, now_ms);
     pl_list_for_each_safe(pos, tmp, &serve->statuses) {
         struct serve_status *status = pl_container_of(pos, struct serve_status, link);
 

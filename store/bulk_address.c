@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/ports.h"
+
 /* Stands for "any machine elsewhere": a documentation address, which nobody has. */
 #define ELSEWHERE "192.0.2.1"
 
@@ -71,13 +73,36 @@ const char *store_bulk_address(const char *option, const char *head, char *out)
     return address_towards(host, out) && !is_loopback(out) ? out : "none";
 }
 
+plasmon_status_t store_bulk_check_ports(const struct store_options *options,
+                                        uint32_t devices, struct pl_err *err)
+{
+    uint16_t first, last;
+
+    if (!pl_parse_ports(options->bulk_ports, &first, &last)) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--bulk-ports is A-B, each from 1 to 65535, and not \"%s\"",
+                          options->bulk_ports);
+    }
+    if (options->bulk_ports != NULL && last - first + 1u < devices) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--bulk-ports %s: the worker of each device listens on a port of "
+                          "its own, and this machine brings %u",
+                          options->bulk_ports, devices);
+    }
+    return PLASMON_OK;
+}
+
 plasmon_status_t store_bulk_check(const struct store_options *options, struct pl_err *err)
 {
     bool tls =
         options->tls_cert != NULL || options->tls_key != NULL || options->tls_ca != NULL;
     char room[STORE_BULK_ADDRESS_BYTES];
     const char *address;
+    plasmon_status_t status = store_bulk_check_ports(options, 1, err);
 
+    if (status != PLASMON_OK) {
+        return status;
+    }
     if (tls || options->embedded || options->bulk_plain) {
         return PLASMON_OK;
     }

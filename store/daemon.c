@@ -6,6 +6,7 @@
  * later SIGKILL, and when all are reaped the loop ends. What a child holds beyond that (a process that cannot be reaped) does not
  * keep the store for more than ten seconds.
  */
+#include "store/bulk_address.h"
 #include "store/daemon_int.h"
 
 #include <errno.h>
@@ -366,7 +367,8 @@ static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *
     if (cpus + gpus == 0) {
         return pl_err_set(err, PLASMON_EINVAL, "no device to serve: give --cpu-devices");
     }
-    return cpus_add(daemon, cpus, err);
+    status = store_bulk_check_ports(daemon->options, cpus + gpus, err);
+    return status == PLASMON_OK ? cpus_add(daemon, cpus, err) : status;
 }
 
 static plasmon_status_t uplink_start(struct store_daemon *daemon, struct pl_err *err)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/ports.h"
 
 void worker_bulk_init(struct worker_bulk *bulk)
 {
@@ -41,7 +42,7 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
     if (listen == NULL || strcmp(listen, "none") == 0) {
         return PLASMON_OK;
     }
-    if (!worker_bulk_parse_ports(ports, &config.port_first, &config.port_last)) {
+    if (!pl_parse_ports(ports, &config.port_first, &config.port_last)) {
         return pl_err_set(err, PLASMON_EINVAL,
                           "--bulk-ports is FIRST-LAST, each from 1 to 65535, and not "
                           "\"%s\"",
@@ -63,20 +64,6 @@ void worker_bulk_identify(struct worker_bulk *bulk, uint64_t epoch, uint32_t dev
         transfer_bulk_identify(bulk->channel, device);
         worker_bulk_clients_identify(&bulk->clients, epoch, device);
     }
-}
-
-bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *out_last)
-{
-    unsigned first = 0, last = 0;
-    char rest;
-
-    if (text != NULL && (sscanf(text, "%5u-%5u%c", &first, &last, &rest) != 2 ||
-                         first == 0 || first > last || last > UINT16_MAX)) {
-        return false;
-    }
-    *out_first = (uint16_t)first;
-    *out_last  = (uint16_t)last;
-    return true;
 }
 
 void worker_bulk_finish(struct worker_bulk *bulk)

@@ -20,7 +20,6 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
                                    struct worker_memory *memory, struct worker_lanes *lanes,
                                    const struct worker_options *options,
                                    struct pl_err *err) PL_MUST_CHECK;
-bool worker_bulk_parse_ports(const char *text, uint16_t *out_first, uint16_t *out_last);
 void worker_bulk_finish(struct worker_bulk *bulk);
 
 /* What the head calls us, and which head. */

@@ -397,6 +397,7 @@ static bool pairs_sent(struct worker_daemon *daemon, struct wire_arena *arena,
         stats->stalls  = sent.stalls;
         stats->retries = sent.retries;
         stats->relays  = sent.relays;
+        stats->rate    = sent.rate;
     }
     return true;
 }

@@ -128,6 +128,10 @@ struct plasmon_client *cli_connect(const struct cli_command *command,
 int cli_show_status(const struct cli_command *command, int argc, char **argv,
                     void (*text)(const Plasmon__V1__StatusReply *reply),
                     void (*json)(const Plasmon__V1__StatusReply *reply));
+/* The same for a command that has options of its own and has parsed them. */
+int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
+                   void (*text)(const Plasmon__V1__StatusReply *reply),
+                   void (*json)(const Plasmon__V1__StatusReply *reply));
 /* The first line of a file; NULL and a message if there is none. free() it. */
 char *cli_token_read(const struct cli_command *command, const char *path);
 

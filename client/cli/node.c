@@ -247,30 +247,34 @@ struct plasmon_client *cli_connect(const struct cli_command *command,
     return client;
 }
 
-int cli_show_status(const struct cli_command *command, int argc, char **argv,
-                    void (*text)(const Plasmon__V1__StatusReply *reply),
-                    void (*json)(const Plasmon__V1__StatusReply *reply))
+int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
+                   void (*text)(const Plasmon__V1__StatusReply *reply),
+                   void (*json)(const Plasmon__V1__StatusReply *reply))
 {
-    struct cli_asks asks     = {.json = false};
-    struct cli_parsed parsed = cli_parse(command, argc, argv, &asks);
+    struct plasmon_client *client = cli_connect(command, &asks->cluster);
     Plasmon__V1__StatusReply *reply;
-    struct plasmon_client *client;
     struct wire_arena arena;
     int result = CLI_OK;
 
-    if (parsed.exit >= 0) {
-        return parsed.exit;
-    }
-    client = cli_connect(command, &asks.cluster);
     if (client == NULL) {
         return CLI_FAIL;
     }
     if (client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply) != PLASMON_OK) {
         result = cli_fail(command, "%s", plasmon_error(client));
     } else {
-        (asks.json ? json : text)(reply);
+        (asks->json ? json : text)(reply);
         wire_arena_finish(&arena);
     }
     plasmon_finish(client);
     return result;
+}
+
+int cli_show_status(const struct cli_command *command, int argc, char **argv,
+                    void (*text)(const Plasmon__V1__StatusReply *reply),
+                    void (*json)(const Plasmon__V1__StatusReply *reply))
+{
+    struct cli_asks asks     = {.json = false};
+    struct cli_parsed parsed = cli_parse(command, argc, argv, &asks);
+
+    return parsed.exit >= 0 ? parsed.exit : cli_show_asked(command, &asks, text, json);
 }

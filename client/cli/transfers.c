@@ -7,8 +7,15 @@
 #include "client/cli/cli.h"
 #include "client/client_int.h"
 
+struct transfers {
+    struct cli_asks asks;
+    bool routes;
+};
+
 static const struct cli_option options[] = {
     CLI_ASKS_OPTIONS,
+    {"--routes", NULL, CLI_FLAG, offsetof(struct transfers, routes),
+     "by which route large transfers go now, what was measured, and why"},
 };
 
 static int run(int argc, char **argv);
@@ -16,11 +23,14 @@ const struct cli_command cli_transfers = {
     .name    = "transfers",
     .summary = "what moved between devices, on which route, and what stalled",
     .usage   = "[options]",
-    .text = "Counted at the call that copies, since the workers were started. in flight: "
-            "enqueued, not yet done.\n"
-            "stalls: deadlines that were over; retries: chunks that went again over a new "
-            "connection;\n"
-            "relays: connections through a third worker. See docs/transfers.md.\n",
+    .text =
+        "Counted at the call that copies, since the workers were started. in flight: "
+        "enqueued, not yet done.\n"
+        "stalls: deadlines that were over; retries: chunks that went again over a new "
+        "connection;\n"
+        "relays: connections through a third worker. See docs/transfers.md.\n"
+        "--routes: samples are reports of a worker, one a second while something moves; "
+        "latency is of small\nobjects, bandwidth of those from 1 MiB on.\n",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run,
@@ -163,7 +173,85 @@ static void print_json(const Plasmon__V1__StatusReply *reply)
     printf("]}\n");
 }
 
+/* ------------------------------------------------------------------------------------------------ --routes */
+
+static void print_rate(const Plasmon__V1__RouteRate *rate)
+{
+    char bytes[32], bandwidth[40] = "-", latency[32] = "-";
+
+    if (rate->samples > 0) {
+        (void)snprintf(bandwidth, sizeof(bandwidth), "%s/s",
+                       pl_format_bytes(rate->bytes_per_second, bytes));
+    }
+    if (rate->latency_samples > 0) {
+        (void)snprintf(latency, sizeof(latency), "%.1f us", (double)rate->latency_ns / 1e3);
+    }
+    printf("  %11s %-6s %14s %12s %8llu\n", "", status_route_name(rate->route), bandwidth,
+           latency, (unsigned long long)(rate->samples + rate->latency_samples));
+}
+
+static void print_choices(const Plasmon__V1__StatusReply *reply)
+{
+    printf("  %5s %5s %-6s %14s %12s %8s  %s\n", "from", "to", "route", "bandwidth",
+           "latency", "samples", "why");
+    for (size_t i = 0; i < reply->n_choices; i++) {
+        const Plasmon__V1__RouteChoice *choice = reply->choices[i];
+
+        printf("  %5u %5u %-6s %14s %12s %8s  %s", choice->from, choice->to,
+               status_route_name(choice->route), "", "", "", choice->why);
+        if (choice->explored > 0) {
+            printf("; %llu went the other way to measure it",
+                   (unsigned long long)choice->explored);
+        }
+        printf("\n");
+        for (size_t r = 0; r < choice->n_rates; r++) {
+            print_rate(choice->rates[r]);
+        }
+    }
+    if (reply->n_choices == 0) {
+        printf("  nothing that was measured has moved between devices yet\n");
+    }
+}
+
+static void json_choices(const Plasmon__V1__StatusReply *reply)
+{
+    struct pl_str why;
+
+    printf("{\"choices\":[");
+    for (size_t i = 0; i < reply->n_choices; i++) {
+        const Plasmon__V1__RouteChoice *choice = reply->choices[i];
+
+        pl_str_init(&why);
+        pl_str_append_json(&why, choice->why);
+        printf("%s{\"from\":%u,\"to\":%u,\"route\":\"%s\",\"why\":%s,\"explored\":%llu,"
+               "\"rates\":[",
+               i > 0 ? "," : "", choice->from, choice->to, status_route_name(choice->route),
+               pl_str_text(&why), (unsigned long long)choice->explored);
+        pl_str_finish(&why);
+        for (size_t r = 0; r < choice->n_rates; r++) {
+            const Plasmon__V1__RouteRate *rate = choice->rates[r];
+
+            printf("%s{\"route\":\"%s\",\"bytes_per_second\":%llu,\"samples\":%llu,"
+                   "\"latency_ns\":%llu,\"latency_samples\":%llu}",
+                   r > 0 ? "," : "", status_route_name(rate->route),
+                   (unsigned long long)rate->bytes_per_second,
+                   (unsigned long long)rate->samples, (unsigned long long)rate->latency_ns,
+                   (unsigned long long)rate->latency_samples);
+        }
+        printf("]}");
+    }
+    printf("]}\n");
+}
+
 static int run(int argc, char **argv)
 {
-    return cli_show_status(&cli_transfers, argc, argv, print_reply, print_json);
+    struct transfers transfers = {.routes = false};
+    struct cli_parsed parsed   = cli_parse(&cli_transfers, argc, argv, &transfers);
+
+    if (parsed.exit >= 0) {
+        return parsed.exit;
+    }
+    return transfers.routes
+               ? cli_show_asked(&cli_transfers, &transfers.asks, print_choices, json_choices)
+               : cli_show_asked(&cli_transfers, &transfers.asks, print_reply, print_json);
 }

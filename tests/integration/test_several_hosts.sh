@@ -15,6 +15,9 @@ on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070 --node-lease 2 "${for
 refused=$(ip netns exec "$tag-1" "$bin/plasmon-store" --head 10.97.0.1:7070 --gpus none --socket-dir "$dir/s0" 2>&1) &&
   fail "a store would send objects in the clear over a network that nobody called private"
 echo "$refused" | grep -q -- '--bulk-plain' || fail "the remedy was not said: $refused"
+refused=$(ip netns exec "$tag-1" "$bin/plasmon-store" --head 10.97.0.1:7070 --gpus none --cpu-devices 3 --bulk-ports 7100-7101 \
+  "${bulk[@]}" --socket-dir "$dir/s0" 2>&1) && fail "a store starts with fewer ports than devices"
+echo "$refused" | grep -q "this machine brings 3" || fail "too few ports were not said: $refused"
 for i in 1 2 3; do start_store $i; done
 
 in_host1 "$program" move 6 || fail "moving objects between hosts"
@@ -25,6 +28,8 @@ pairs=$(in_host1 "$bin/plasmon" transfers --json) || fail "plasmon transfers"
 echo "$pairs" | grep -q "\"route\":\"$route\",\"from\":0,\"to\":2,\"objects\":[1-9][0-9]*,\"bytes\":[1-9]" || fail "the pair 0, 2 has no transfers: $pairs"
 echo "$pairs" | grep -q '"in_flight":[1-9]' && fail "something is under way when all is done: $pairs"
 in_host1 "$bin/plasmon" transfers | grep -q "^  $route  *all " || fail "no sum of the $route route"
+
+in_host1 "$bin/plasmon" transfers --routes --json | grep -q '^{"choices":\[.*\]}$' || fail "plasmon transfers --routes"
 
 mkfifo "$dir/go"
 in_host1 "$program" loss 6 "$dir/go" >"$dir/program.log" 2>&1 &

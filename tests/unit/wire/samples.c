@@ -458,6 +458,14 @@ static const Plasmon__V1__WorkerFrame worker_bulk_tls_hello = {
                       .bulk_secret = BYTES("sixteen bytes !!"), .bulk_tls = 1,
                       .bulk_clock_ms = 123456789),
 };
+static const Plasmon__V1__WorkerFrame worker_rates = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(9),
+    .stats  = MESSAGE(WorkerStats, worker_stats, .request = 7, .n_pairs = 1,
+                      .pairs = LIST(Plasmon__V1__PairStats *,
+                                    MESSAGE(PairStats, pair_stats, .route = 2, .to = 3,
+                                            .retries = 1, .sent = 1, .rate = 1200000000))),
+};
 static const Plasmon__V1__ClientFrame client_bulk = {
     .base     = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
     .header   = HEADER(7),
@@ -663,6 +671,7 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"worker_pair_reports", &worker_pair_reports.base, sample_worker_frame},
     {"client_bulk", &client_bulk.base, sample_client_frame},
     {"head_bulk", &head_bulk.base, sample_head_frame},
+    {"worker_rates", &worker_rates.base, sample_worker_frame},
     {"worker_bulk_tls_hello", &worker_bulk_tls_hello.base, sample_worker_frame},
     {"worker_begun", &worker_begun.base, sample_worker_frame},
     {"worker_waits", &worker_waits.base, sample_worker_frame},

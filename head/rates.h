@@ -1,0 +1,69 @@
+/*
+ * How fast transfers are, measured: bandwidth and latency from one device to another on one route, from what workers report of transfers
+ * that are over (PairStats). Used by `auto` to choose a route (pair.c), which cannot change a result.
+ *
+ * A SAMPLE is the difference of two reports of a worker: so many bytes and transfers more, in so much time in which some were under way. It says
+ * something of bandwidth when its transfers were large, of latency when they were small. A worker's time begins when a transfer is
+ * enqueued, so it may hold waiting for what makes the bytes; no sample is too good. Therefore the average follows better figures by half at once
+ * and worse ones by a sixteenth: it is an upper envelope that decays, and a network that became slow is known after some dozens of samples.
+ * Between hosts the sending worker also reports what its connection was measured to do while it was busy, which holds no waiting.
+ *
+ * Under HEAD_RATE_SAMPLES samples a figure counts for nothing, and round figures for the kind of way take its place.
+ *
+ * A function of the inputs of the head, like everything of the core: whole numbers, no clock.
+ */
+#ifndef HEAD_RATES_H
+#define HEAD_RATES_H
+
+#include "head/checkpoint.h"
+#include "head/device.h"
+
+#define HEAD_RATE_SAMPLES 3u   /* before a figure is used */
+enum { HEAD_RATE_ROUTES = 4 }; /* local, peer, host, nccl: as RouteStats.route */
+
+struct head_rate {
+    uint64_t bytes_per_s;
+    uint64_t latency_ns;
+    uint32_t rate_samples;
+    uint32_t latency_samples;
+    uint64_t connection; /* of the sender's last report: what its connection does */
+    /* Of the receiver's report that was looked at last. */
+    uint64_t bytes;
+    uint64_t transfers;
+    uint64_t busy_ns;
+};
+
+/* From one device to one other. */
+struct head_way {
+    uint32_t from;
+    uint32_t to;
+    struct head_rate rates[HEAD_RATE_ROUTES];
+    uint32_t chosen; /* between hosts: host or nccl; 0: neither was measured enough yet */
+    uint32_t other_after; /* transfers by it since the other one was tried */
+    uint64_t other_bytes; /* and their bytes */
+    uint64_t explored;    /* transfers that went the other way to measure it */
+};
+
+/* What one worker reports of one pair. */
+void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair);
+/* NULL: nothing was measured. */
+const struct head_way *head_rates_way(const struct head_core *core, uint32_t from,
+                                      uint32_t to);
+/* How long so many bytes will take, by the route that they would go. */
+uint64_t head_rates_ns(const struct head_core *core, const struct head_device *from,
+                       const struct head_device *to, uint64_t bytes);
+/*
+ * Between hosts, where both could be: may a transfer that begins now go by NCCL? No: it is measured to be slower than the host route, or
+ * the host route is to be measured again. Changes what it counts: once for each transfer.
+ */
+bool head_rates_nccl(struct head_core *core, const struct head_device *from,
+                     const struct head_device *to, uint64_t bytes);
+/* For people: each way that was measured, in order. In the arena. */
+plasmon_status_t head_rates_status(struct head_core *core, struct wire_arena *arena,
+                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
+/* Into a checkpoint, and out of one: what is read is checked. */
+void head_rates_save(const struct head_core *core, struct head_bytes *out);
+void head_rates_load(struct head_core *core, struct head_reader *in);
+void head_rates_destroy(struct head_core *core);
+
+#endif
