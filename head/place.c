@@ -8,8 +8,9 @@
  *   round-robin  the next device
  *   pinned       device 0 (the first that will do), so that only hints place anything elsewhere
  *
- * Bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer copies within a GPU host, the staged route,
- * host memory.
+ * Within a host bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer copies within a GPU host, the staged route,
+ * host memory. What workers measure there holds the wait for who makes the bytes, and would say that copies behind long work are slow. Between
+ * hosts the time is that of rates.h: connections are measured while they are busy, and networks differ by a hundred.
  */
 #include "head/core_int.h"
 
@@ -22,42 +23,85 @@ static bool is_input(const struct head_want *want)
     return want->array != NULL || want->at != NULL;
 }
 
-static uint64_t missing_bytes(const struct head_want *want,
-                              const struct head_device *device)
+/* What has to be brought to a device for a task: copies within its host go one behind the other, those from elsewhere each take their time. */
+struct missing {
+    uint64_t near_bytes;
+    uint64_t far_ns;
+};
+
+static bool is_near(const struct head_device *from, const struct head_device *to)
 {
-    uint64_t missing = 0;
+    return strcmp(from->host, to->host) == 0;
+}
+
+static void missing_add(const struct head_core *core, struct missing *missing,
+                        const struct head_device *from, const struct head_device *to,
+                        uint64_t bytes)
+{
+    if (is_near(from, to)) {
+        missing->near_bytes += bytes;
+    } else {
+        missing->far_ns += head_rates_ns(core, from, to, bytes);
+    }
+}
+
+/* Where it would come from: a device of the same host if there is one, else the one from which it takes least. NULL: it is there. */
+static const struct head_device *source_of(const struct head_core *core,
+                                           const struct head_tile *tile,
+                                           const struct pl_box *part, uint64_t bytes,
+                                           const struct head_device *to)
+{
+    const struct head_device *best = to; /* no copy yet: nobody knows better */
+    uint64_t best_ns               = UINT64_MAX;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+        const struct head_device *from = instance->buffer->device;
+        uint64_t ns;
+
+        if (from == to && pl_box_intersects(&instance->box, part)) {
+            return NULL;
+        }
+        ns = is_near(from, to) ? 0 : head_rates_ns(core, from, to, bytes);
+        if (ns < best_ns) {
+            best    = from;
+            best_ns = ns;
+        }
+    }
+    return best;
+}
+
+static void missing_of(const struct head_core *core, const struct head_want *want,
+                       const struct head_device *device, struct missing *io_missing)
+{
     uint64_t element;
     struct pl_list *pos;
 
     if (want->at != NULL) {
-        return want->at == device ? 0 : want->bytes;
+        if (want->at != device) {
+            missing_add(core, io_missing, want->at, device, want->bytes);
+        }
+        return;
     }
     element = pl_dtype_bytes(want->array->shape.dtype);
     pl_list_for_each(pos, &want->array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
+        const struct head_device *from;
         struct pl_box part;
-        struct pl_list *it;
-        bool there = false;
+        uint64_t bytes;
 
         if (!pl_box_intersection(&fragment->box, &want->box, &part)) {
             continue;
         }
-        pl_list_for_each(it, &fragment->tile->instances) {
-            const struct head_instance *instance =
-                pl_container_of(it, struct head_instance, tile_link);
-
-            if (instance->buffer->device == device &&
-                pl_box_intersects(&instance->box, &part)) {
-                there = true;
-                break;
-            }
-        }
-        if (!there) {
-            missing += (uint64_t)pl_box_elements(&part) * element;
+        bytes = (uint64_t)pl_box_elements(&part) * element;
+        from  = source_of(core, fragment->tile, &part, bytes, device);
+        if (from != NULL) {
+            missing_add(core, io_missing, from, device, bytes);
         }
     }
-    return missing;
 }
 
 static bool reachable(const struct head_want *want, const struct head_device *device)
@@ -106,20 +150,19 @@ static bool feasible(const struct head_device *device, const struct head_functio
 static uint64_t transfer_ns(const struct head_core *core, const struct head_device *device,
                             const struct head_want *wants, size_t count)
 {
-    uint64_t rate    = device->kind == 1                             ? CPU_BYTES_PER_NS
-                       : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_BYTES_PER_NS
-                                                                     : PEER_BYTES_PER_NS;
-    uint64_t missing = 0;
+    uint64_t rate          = device->kind == 1 ? CPU_BYTES_PER_NS
+                             : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_BYTES_PER_NS
+                                                                           : PEER_BYTES_PER_NS;
+    struct missing missing = {0};
 
     for (size_t i = 0; i < count; i++) {
         if (is_input(&wants[i])) {
-            missing += missing_bytes(&wants[i], device);
+            missing_of(core, &wants[i], device, &missing);
         }
     }
-    return missing == 0
-               ? 0
-               : 10000 +
-                     missing / rate; /* 10 us: what a copy costs before its first byte */
+    /* 10 us: what a copy costs before its first byte */
+    return missing.far_ns +
+           (missing.near_bytes == 0 ? 0 : 10000 + missing.near_bytes / rate);
 }
 
 static uint64_t memory_ns(const struct head_device *device, const struct head_want *wants,

@@ -252,6 +252,7 @@ static int run(int argc, char **argv)
         return parsed.exit;
     }
     return transfers.routes
-               ? cli_show_asked(&cli_transfers, &transfers.asks, print_choices, json_choices)
+               ? cli_show_asked(&cli_transfers, &transfers.asks, print_choices,
+                                json_choices)
                : cli_show_asked(&cli_transfers, &transfers.asks, print_reply, print_json);
 }

@@ -295,6 +295,34 @@ TEST(within_a_host_nothing_is_chosen)
     end();
 }
 
+/* 64 MiB lie on either host: where does the task go that needs both? */
+static uint32_t placed(void)
+{
+    struct head_want wants[2]    = {{.at = head_device_at(core, 0), .bytes = 64 * MIB},
+                                    {.at = head_device_at(core, 2), .bytes = 64 * MIB}};
+    struct head_failure *failure = NULL;
+    struct head_device *device   = head_place(core, wants, 2, 0, &failure);
+
+    ASSERT_TRUE(device != NULL);
+    return device->index;
+}
+
+TEST(a_task_goes_where_the_network_brings_its_inputs_sooner)
+{
+    begin();
+    measure(0, 2, HOST, 20 * GB);
+    measure(2, 0, HOST, GB);
+    ASSERT_EQ(placed(), 2);
+    ASSERT_EQ(placed(), 2);
+    end();
+    begin();
+    measure(0, 2, HOST, GB);
+    measure(2, 0, HOST, 20 * GB);
+    ASSERT_EQ(placed(), 0);
+    ASSERT_EQ(placed(), 0);
+    end();
+}
+
 TEST(the_status_says_what_was_measured_and_why)
 {
     Plasmon__V1__StatusReply reply = PLASMON__V1__STATUS_REPLY__INIT;
