@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "base/fault.h"
+
 void store_proc_init(struct store_proc *proc)
 {
     *proc = (struct store_proc){.due_ns = UINT64_MAX};
@@ -88,6 +90,9 @@ static unsigned running_step(struct store_proc *proc, enum store_proc_event even
         return proc_died(proc, now_ns);
     case STORE_PROC_FENCE:
     case STORE_PROC_END:
+        if (pl_bug("store.spawn_before_reap")) {
+            return STORE_PROC_KILL | proc_died(proc, now_ns);
+        }
         proc->state     = STORE_PROC_FENCING;
         proc->blameless = event == STORE_PROC_END;
         proc->due_ns    = now_ns + STORE_PROC_REAP_TIMEOUT_NS;
@@ -114,7 +119,7 @@ static unsigned fencing_step(struct store_proc *proc, enum store_proc_event even
 bool store_proc_beat(struct store_proc *proc, uint64_t beat, uint64_t now_ns,
                      uint64_t lease_ns)
 {
-    uint64_t gone_ns = pl_min_u64(now_ns - proc->beat_ns, lease_ns / 4);
+    uint64_t gone_ns = now_ns - proc->beat_ns;
 
     proc->beat_ns = now_ns;
     if (proc->state != STORE_PROC_RUNNING || beat == 0 || beat != proc->beat) {
@@ -122,7 +127,8 @@ bool store_proc_beat(struct store_proc *proc, uint64_t beat, uint64_t now_ns,
         proc->silence_ns = 0;
         return false;
     }
-    proc->silence_ns += gone_ns;
+    proc->silence_ns +=
+        pl_bug("store.own_silence") ? gone_ns : pl_min_u64(gone_ns, lease_ns / 4);
     return proc->silence_ns >= lease_ns;
 }
 

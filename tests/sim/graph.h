@@ -151,6 +151,12 @@ struct graph_profile {
     bool no_puts;            /* so that everything can be made again */
     uint32_t crashes_most;   /* in one graph; 0: 3 */
     uint32_t breaks_most;    /* 0: 4 */
+    uint32_t cut_permille;   /* the network is cut now and then */
+    uint32_t cuts_most;
+    uint32_t
+        stop_permille; /* workers stand still; their stores watch, fence and start them */
+    uint32_t stops_most;
+    bool no_lineage; /* what is lost is not made again */
     uint32_t check_every;
 };
 
@@ -162,6 +168,7 @@ struct graph_coverage {
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
         launches, replayed, over_limit, ended_by_force, fences, head_crashes,
         inputs_replayed, checkpoints, gone, rebuilt;
+    uint64_t met[SIM_CELL_COUNT];
 };
 
 struct graph *graph_make(uint64_t seed, const struct graph_profile *profile);

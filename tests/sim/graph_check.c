@@ -609,6 +609,9 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->breaks += sim->break_count;
     coverage->fences += sim->fence_count;
     coverage->gone += sim->gone_count;
+    for (uint32_t i = 0; i < SIM_CELL_COUNT; i++) {
+        coverage->met[i] += sim->met[i];
+    }
     head_core_lineage(sim->head, &lineage);
     coverage->rebuilt += lineage.rebuilt_tasks;
     head_core_spill_count(sim->head, &spilled);

@@ -305,9 +305,24 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         graph->no_puts         = profile->no_puts;
         graph->names_none      = graph_chance(graph, 700);
     }
+    if (profile->cut_permille > 0 && graph_chance(graph, profile->cut_permille)) {
+        config->cuts_max      = (uint32_t)graph_between(graph, 1, profile->cuts_most);
+        config->cut_millionth = 6000;
+    }
+    if (profile->stop_permille > 0) { /* no draw without */
+        config->stores = true;
+        if (graph_chance(graph, profile->stop_permille)) {
+            config->stops_max      = (uint32_t)graph_between(graph, 1, profile->stops_most);
+            config->stop_millionth = 6000;
+        }
+    }
+    if (profile->no_lineage) {
+        config->lineage_bytes = 0;
+    }
     /* By no draw, so that other seeds make what they made before. */
     graph->replays = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
-                     config->crashes_max == 0 && config->gone_max == 0;
+                     config->crashes_max == 0 && config->gone_max == 0 &&
+                     config->stops_max == 0;
     if (graph->replays) {
         graph->cancel_weight = 0;
     }

@@ -4,12 +4,14 @@
  *
  *   sim_queue.c    events in virtual time, random numbers, what a failed run says
  *   sim_link.c     connections: bytes in order, delays, everything in flight lost when they break; frames with headers
+ *   sim_net.c      cuts: nothing gets through to or from the head, and nobody is told
  *   sim_memory.c   arenas: fresh memory is noise, freed memory is poison, a use of either is an error at once
  *   sim_stream.c   in-order streams of a simulated device
  *   sim_ops.c      struct worker_ops on top of them
  *   sim_pairs.c    pairs: communicators, and what looks after them
  *   sim_worker.c   a worker process: core, link; crash and restart
  *   sim_reports.c  what it reports
+ *   sim_store.c    the store's part of its life: stopped, fenced, reaped, started again
  *   sim_limits.c   launches that do not end, and what ending them may cost
  *   sim_begun.c    what a worker says of launches that had not begun when it died
  *   sim_head.c     the head process: the machine, and what it puts out
@@ -38,6 +40,7 @@
 #include "kernels/kernels.h"
 #include "store/table.h"
 #include "store/timeline.h"
+#include "store/worker_proc.h"
 #include "transfer/lane.h"
 #include "wire/wire.h"
 #include "worker/core.h"
@@ -92,6 +95,8 @@ struct sim_pipe {
     uint64_t life; /* a break starts a new one; what is in flight of an older one is lost */
     uint64_t last_ns;
     bool up;
+    uint32_t holds;        /* reasons why nothing is delivered now */
+    struct pl_vec waiting; /* struct sim_bytes *: arrived meanwhile; owned */
 };
 void sim_pipe_init(struct sim_pipe *pipe, struct sim *sim,
                    void (*deliver)(void *user, const uint8_t *data, size_t length),
@@ -99,6 +104,9 @@ void sim_pipe_init(struct sim_pipe *pipe, struct sim *sim,
 void sim_pipe_open(struct sim_pipe *pipe);
 void sim_pipe_break(struct sim_pipe *pipe);
 void sim_pipe_send(struct sim_pipe *pipe, const uint8_t *data, size_t length);
+void sim_pipe_hold(struct sim_pipe *pipe); /* counted */
+void sim_pipe_release(struct sim_pipe *pipe);
+void sim_pipe_finish(struct sim_pipe *pipe);
 
 /* Header + body as one message, from pl_alloc. */
 uint8_t *sim_frame(const Plasmon__V1__Header *header, const uint8_t *body,
@@ -111,6 +119,67 @@ void sim_link_send(struct sim *sim, struct wire_link *link, struct sim_pipe *pip
 void sim_link_send_plain(struct sim *sim, struct wire_link *link, struct sim_pipe *pipe,
                          uint64_t session, uint64_t credit, const uint8_t *body,
                          size_t body_length);
+
+/* ------------------------------------------------------------------------------------------------ cuts */
+
+struct sim_cut_ops {
+    void (*peer_gives_up)(
+        void *user); /* its end of the connection breaks; it makes another */
+    void (*head_gives_up)(void *user); /* the head takes it for lost */
+    void (*head_notices)(void *user);  /* that the peer had given up, some time from now */
+    /* What a process said that is dead by now; NULL: nobody would know. */
+    void (*late)(void *user, const uint8_t *bytes, size_t length);
+};
+/* Between the head and one peer. Belongs to the host of the peer's process, not to the process. */
+struct sim_cut {
+    struct sim *sim;
+    struct sim_pipe *to_head;
+    struct sim_pipe *from_head;
+    const struct sim_cut_ops *ops;
+    void *user;
+    bool on;
+    bool peer_gave_up;
+    bool unnoticed; /* the peer's end broke, and the head could not see it */
+    bool believed;  /* the head takes the peer's last connection for a living one */
+    uint64_t serial;
+    uint64_t life_before; /* of to_head, when it began */
+    uint64_t head_closed; /* of to_head: the connection that the head has given up */
+    struct pl_vec late;   /* struct sim_bytes *; owned */
+};
+void sim_cut_init(struct sim_cut *cut, struct sim *sim, struct sim_pipe *to_head,
+                  struct sim_pipe *from_head, const struct sim_cut_ops *ops, void *user);
+void sim_cut_finish(struct sim_cut *cut);
+bool sim_cut_begin(struct sim_cut *cut,
+                   uint64_t at_least_ns); /* false: it is cut already */
+bool sim_cut_hides(struct sim_cut *cut); /* the head cannot see that the peer's end broke */
+void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection breaks */
+
+/* ------------------------------------------------------------------------------------------------ what was met */
+
+/* Interleavings that a run is to prove it has met. */
+#define SIM_CELLS(XX)                                                                     \
+    XX(CUT_NOBODY, "a cut that only made things late")                                    \
+    XX(CUT_PEER, "a cut that only the peer gave up in")                                   \
+    XX(CUT_HEAD, "a cut that only the head gave up in")                                   \
+    XX(CUT_BOTH, "a cut that both sides gave up in")                                      \
+    XX(CUT_DEATH, "a worker that died behind a cut")                                      \
+    XX(HALF_OPEN, "a hello over a connection for whose predecessor the head still holds") \
+    XX(LATE_HELLO, "a hello of a dead incarnation, refused")                              \
+    XX(LATE_DOWN, "news of a death that its successor had overtaken")                     \
+    XX(STOP_CONT, "a stopped worker that went on within its lease")                       \
+    XX(STOP_SIGNAL, "a stopped worker, fenced because it was seen to stop")               \
+    XX(STOP_LEASE, "a stopped worker, fenced when its lease was over")                    \
+    XX(STOP_WORK, "a device that wrote for a stopped worker")                             \
+    XX(KILL_WORK, "a device that wrote for a worker between its end and the reaping")     \
+    XX(KILL_CONT, "a worker that went on after it was given up, before it ended")         \
+    XX(PAUSE, "a whole host that stood still for longer than a lease")
+enum sim_cell {
+#define XX(name, text) SIM_CELL_##name,
+    SIM_CELLS(XX)
+#undef XX
+        SIM_CELL_COUNT,
+};
+void sim_cover(struct sim *sim, enum sim_cell cell);
 
 /* ------------------------------------------------------------------------------------------------ devices */
 
@@ -138,6 +207,7 @@ struct sim_touch {
 struct sim_op {
     enum sim_op_kind kind;
     struct pl_list link;
+    uint32_t incarnation;                        /* of the worker that enqueued it */
     struct sim_touch touches[SIM_ARGS_MAX + 66]; /* a fold takes 65 arguments */
     uint32_t touch_count;
     /* WAIT, JOIN, SIGNAL */
@@ -232,6 +302,17 @@ struct sim_limits {
     bool fenced;
 };
 
+/* What the store of its host knows and does about a worker (sim_store.c). */
+struct sim_process {
+    struct store_proc proc;
+    bool stopped;
+    bool doomed;            /* killed, and not reaped yet */
+    bool connect_due;       /* it would have connected meanwhile */
+    uint64_t seen_ns;       /* the store last looked at its beat */
+    uint64_t seen_still_ns; /* for so long the store has seen it stand still */
+    uint64_t due_scheduled_ns;
+};
+
 /* What half `number` of a lane moves, as it was when the half was enqueued: it may be staged much later. */
 struct sim_half_touch {
     uint64_t number;
@@ -307,6 +388,9 @@ struct sim_worker {
     struct pl_vec pair_reports; /* struct sim_pair_report */
     struct sim_pairs pairs;
     struct sim_limits limits;
+    struct sim_cut cut;
+    struct sim_process process;
+    uint32_t greeted; /* the last incarnation whose hello the head took */
     bool kick_pending;
     bool flush_pending;
     bool wake_pending;
@@ -414,6 +498,7 @@ struct sim_client {
     struct wire_link link;
     struct sim_pipe to_head;
     struct sim_pipe from_head;
+    struct sim_cut cut;
     uint64_t credit;
     uint64_t ops_sent;
     struct pl_list outbox; /* struct sim_body: encoded, not yet numbered */
@@ -516,6 +601,20 @@ void sim_worker_crash(struct sim_worker *worker, const char *why); /* and restar
 void sim_worker_gone(
     struct sim_worker *worker); /* it crashes, and nobody takes its place */
 const char *sim_worker_host(const struct sim_worker *worker);
+void sim_worker_end(
+    struct sim_worker *worker); /* the process, and all that it had on the device */
+/* Another one takes its place, which is a mistake as long as the device works for it. */
+void sim_worker_supplant(struct sim_worker *worker);
+void sim_worker_spawn(struct sim_worker *worker); /* the next incarnation, now */
+void sim_worker_stop(struct sim_worker *worker);  /* SIGSTOP: its device goes on */
+void sim_worker_continue(struct sim_worker *worker);
+
+/* sim_store.c */
+void sim_store_init(struct sim_worker *worker);
+void sim_store_exited(struct sim_worker *worker); /* it died by itself */
+void sim_store_maybe_stop(struct sim *sim);       /* a worker, or a whole host */
+/* Something of what the worker enqueued is about to be written: may it be? */
+void sim_store_writes(struct sim_worker *worker, const struct sim_op *op);
 void sim_worker_break(struct sim_worker *worker);
 void sim_worker_wake(struct sim_worker *worker); /* completions */
 void sim_worker_doorbell(
@@ -614,7 +713,12 @@ void sim_head_from_client(void *user, const uint8_t *data, size_t length);
 void sim_head_from_worker(void *user, const uint8_t *data, size_t length);
 void sim_head_client_lost(struct sim_client *client);
 void sim_head_worker_lost(struct sim_worker *worker);
-void sim_head_worker_down(struct sim_worker *worker, const char *why);
+/* At once, of a connection that says nothing any more. */
+void sim_head_client_silent(struct sim_client *client);
+void sim_head_worker_silent(struct sim_worker *worker);
+/* A hello that was on its way for too long. */
+void sim_head_late_hello(struct sim_worker *worker, const uint8_t *data, size_t length);
+void sim_head_worker_down(struct sim_worker *worker, uint32_t incarnation);
 /* Its store gives it up. */
 void sim_head_worker_gone(struct sim_worker *worker);
 
@@ -705,6 +809,12 @@ struct sim_config {
     bool
         second_host; /* the upper half of the devices; when one of these does not come back, none does */
     bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
+    uint32_t cuts_max; /* of the network between the head and somebody */
+    uint32_t cut_millionth;
+    bool
+        stores; /* they start, watch and fence their workers; else a crash is all there is */
+    uint32_t stops_max; /* of workers and whole hosts that stand still */
+    uint32_t stop_millionth;
     uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
 };
 
@@ -743,6 +853,11 @@ struct sim {
     uint32_t gone_count;
     uint32_t break_count;
     uint32_t fence_count;
+    uint32_t cut_count;
+    uint32_t stop_count;
+    bool beats_watched; /* a look at the beats is due */
+    bool paused;        /* the store stands still, with all its workers */
+    uint64_t met[SIM_CELL_COUNT];
     struct pl_vec crash_times; /* uint64_t; of fences too */
     struct pl_map lasting;     /* task key -> microseconds that its kernel takes */
     struct pl_map losses;      /* sim_losses.c: task -> what crashes may have cost it */

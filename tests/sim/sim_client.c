@@ -284,6 +284,25 @@ void sim_client_crash(struct sim_client *client)
     store_pins_init(client->pins, 0);
 }
 
+static void cut_peer_gives_up(void *user)
+{
+    sim_client_break(user);
+}
+
+static void cut_head_gives_up(void *user)
+{
+    sim_head_client_silent(user);
+}
+
+static void cut_head_notices(void *user)
+{
+    sim_head_client_lost(user);
+}
+
+static const struct sim_cut_ops cut_ops = {.peer_gives_up = cut_peer_gives_up,
+                                           .head_gives_up = cut_head_gives_up,
+                                           .head_notices  = cut_head_notices};
+
 void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index)
 {
     *client = (struct sim_client){.sim            = sim,
@@ -311,6 +330,7 @@ void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index
     sim_frame_clear(client);
     sim_pipe_init(&client->to_head, sim, sim_head_from_client, client);
     sim_pipe_init(&client->from_head, sim, client_deliver, client);
+    sim_cut_init(&client->cut, sim, &client->to_head, &client->from_head, &cut_ops, client);
     sim_after(sim, sim_below(sim, RECONNECT_MAX_NS), client_connect, client, client->life,
               NULL);
 }
@@ -347,5 +367,8 @@ void sim_client_finish(struct sim_client *client)
     }
     wire_arena_finish(&client->arena);
     wire_link_finish(&client->link);
+    sim_pipe_finish(&client->to_head);
+    sim_pipe_finish(&client->from_head);
+    sim_cut_finish(&client->cut);
     pl_free(client->pins);
 }

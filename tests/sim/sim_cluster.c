@@ -17,6 +17,7 @@ enum {
     TICK_NS      = 20000000,
     IDLE_TICKS   = 1000, /* 20 s of virtual time: a lease is half of that */
     SEALED_EVERY = 64,   /* steps between looks at sealed bytes */
+    CUT_DEATH_NS = 4000000,
 };
 
 struct sim_worker *sim_worker_of(struct sim *sim, uint32_t device)
@@ -32,6 +33,11 @@ struct sim_worker *sim_worker_of(struct sim *sim, uint32_t device)
 uint64_t sim_task_key(const struct sim_client *client, uint64_t task)
 {
     return task << 4 | (client->index + 1);
+}
+
+void sim_cover(struct sim *sim, enum sim_cell cell)
+{
+    sim->met[cell]++;
 }
 
 /* ------------------------------------------------------------------------------------------ steps */
@@ -53,19 +59,70 @@ static void maybe_break(struct sim *sim)
     }
 }
 
+static void crash_one(struct sim *sim, struct sim_worker *worker)
+{
+    uint64_t *at = pl_vec_push(&sim->crash_times);
+
+    PL_CHECK(at != NULL);
+    *at = sim->now_ns;
+    sim->crash_count++;
+    sim_worker_crash(worker, "crash");
+}
+
+static void crash_behind_cut(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)arg;
+    (void)data;
+    if (worker->cut.on && worker->sim->crash_count < worker->sim->config.crashes_max) {
+        crash_one(worker->sim, worker);
+    }
+}
+
+/* It says hello once more, dies, and the next one says hello, all of it before anybody hears of any of it. */
+static bool cut_and_crash(struct sim_worker *worker)
+{
+    struct sim *sim = worker->sim;
+
+    if (!sim_cut_begin(&worker->cut, CUT_DEATH_NS)) {
+        return false;
+    }
+    sim_worker_break(worker);
+    sim_after(sim, sim_between(sim, 100000, 1000000), crash_behind_cut, worker, 0, NULL);
+    return true;
+}
+
+static bool cut_worker(struct sim_worker *worker)
+{
+    return worker->sim->crash_count < worker->sim->config.crashes_max &&
+                   sim_chance(worker->sim, 200)
+               ? cut_and_crash(worker)
+               : sim_cut_begin(&worker->cut, 0);
+}
+
+static void maybe_cut(struct sim *sim)
+{
+    uint32_t which;
+
+    if (sim->cut_count >= sim->config.cuts_max ||
+        sim_below(sim, 1000000) >= sim->config.cut_millionth) {
+        return;
+    }
+    which = (uint32_t)sim_below(sim, sim->config.devices + sim->config.clients);
+    sim->cut_count +=
+        which < sim->config.devices
+            ? cut_worker(&sim->workers[which])
+            : sim_cut_begin(&sim->clients[which - sim->config.devices].cut, 0);
+}
+
 static void maybe_crash(struct sim *sim)
 {
-    uint64_t *at;
-
     if (sim->crash_count >= sim->config.crashes_max ||
         sim_below(sim, 1000000) >= sim->config.crash_millionth) {
         return;
     }
-    sim->crash_count++;
-    at = pl_vec_push(&sim->crash_times);
-    PL_CHECK(at != NULL);
-    *at = sim->now_ns;
-    sim_worker_crash(&sim->workers[sim_below(sim, sim->config.devices)], "crash");
+    crash_one(sim, &sim->workers[sim_below(sim, sim->config.devices)]);
 }
 
 static void maybe_crash_head(struct sim *sim)
@@ -132,6 +189,8 @@ bool sim_step(struct sim *sim)
     sim->steps++;
     tick(sim);
     maybe_break(sim);
+    maybe_cut(sim);
+    sim_store_maybe_stop(sim);
     maybe_crash(sim);
     maybe_crash_head(sim);
     maybe_lose(sim);

@@ -148,6 +148,10 @@ static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *he
     struct head_outcome outcome = {0};
     struct pl_err err           = {0};
 
+    if (client->cut.believed) {
+        sim_cover(sim, SIM_CELL_HALF_OPEN);
+    }
+    client->cut.believed = true;
     sim_pipe_open(
         &client->from_head); /* what was sent before belongs to the old connection */
     if (hello->resume_session != 0) {
@@ -198,19 +202,28 @@ void sim_head_from_client(void *user, const uint8_t *data, size_t length)
     }
 }
 
+void sim_head_client_silent(struct sim_client *client)
+{
+    struct sim *sim         = client->sim;
+    struct head_input input = {
+        .type    = HEAD_INPUT_CLIENT_LOST,
+        .numbers = {sim->head_process.sessions[client->index], sim->now_ns / 1000000}};
+    struct pl_err err;
+
+    client->cut.believed = false;
+    if (head_machine_client_known(sim->head_process.machine, input.numbers[0])) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    }
+}
+
 static void client_noticed(void *user, uint64_t arg, void *data)
 {
     struct sim_client *client = user;
-    struct sim *sim           = client->sim;
-    struct head_input input   = {
-          .type    = HEAD_INPUT_CLIENT_LOST,
-          .numbers = {sim->head_process.sessions[client->index], sim->now_ns / 1000000}};
-    struct pl_err err;
 
     (void)data;
-    if (arg == client->to_head.life && !sim_head_down(sim) &&
-        head_machine_client_known(sim->head_process.machine, input.numbers[0])) {
-        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    if (arg == client->to_head.life && !sim_head_down(client->sim) &&
+        !sim_cut_hides(&client->cut)) {
+        sim_head_client_silent(client);
     }
 }
 
@@ -228,6 +241,11 @@ static void worker_hello(struct sim_worker *worker, const struct head_input *inp
     struct head_outcome outcome = {0};
     struct pl_err err           = {0};
 
+    if (worker->cut.believed) {
+        sim_cover(sim, SIM_CELL_HALF_OPEN);
+    }
+    worker->cut.believed = true;
+    worker->greeted      = worker->incarnation;
     sim_pipe_open(
         &worker->from_head); /* what was sent before belongs to the old connection */
     if (tell(sim, input, &outcome, &err) != PLASMON_OK) {
@@ -273,17 +291,54 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
     }
 }
 
-static void worker_noticed(void *user, uint64_t arg, void *data)
+void sim_head_worker_silent(struct sim_worker *worker)
 {
-    struct sim_worker *worker = user;
-    struct sim *sim           = worker->sim;
     struct head_input input = {.type = HEAD_INPUT_WORKER_LOST, .numbers = {worker->device}};
     struct pl_err err;
 
+    worker->cut.believed = false;
+    if (worker->device != UINT32_MAX) {
+        PL_CHECK(tell(worker->sim, &input, NULL, &err) == PLASMON_OK || worker->gone);
+    }
+}
+
+static void worker_noticed(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
     (void)data;
-    if (arg == worker->to_head.life && worker->device != UINT32_MAX &&
-        !sim_head_down(sim)) {
-        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK || worker->gone);
+    if (arg == worker->to_head.life && !sim_head_down(worker->sim) &&
+        !sim_cut_hides(&worker->cut)) {
+        sim_head_worker_silent(worker);
+    }
+}
+
+void sim_head_late_hello(struct sim_worker *worker, const uint8_t *data, size_t length)
+{
+    struct sim *sim         = worker->sim;
+    struct head_input input = {.type = HEAD_INPUT_WORKER_UP, .strings = {{data, length}}};
+    Plasmon__V1__WorkerFrame *frame = NULL;
+    struct pl_err err               = {0};
+    struct head_outcome outcome;
+    uint32_t incarnation;
+
+    wire_arena_reset(&sim->head_arena);
+    if (wire_decode_worker_frame(&sim->head_arena, data, length, &frame, &err) !=
+        PLASMON_OK) {
+        sim_fail(sim, "a late frame of device %u is broken: %s", worker->host_device,
+                 err.text);
+        return;
+    }
+    if (frame->hello == NULL || frame->hello->incarnation >= worker->greeted) {
+        return; /* of a connection that has been replaced; or nobody is there yet to take its place */
+    }
+    incarnation = frame->hello->incarnation;
+    if (tell(sim, &input, &outcome, &err) == PLASMON_OK) {
+        sim_fail(sim,
+                 "the head welcomes incarnation %u of device %u, which is dead; %u lives",
+                 incarnation, worker->host_device, worker->greeted);
+    } else {
+        sim_cover(sim, SIM_CELL_LATE_HELLO);
     }
 }
 
@@ -305,6 +360,9 @@ static void worker_downed(void *user, uint64_t arg, void *data)
 
     (void)data;
     /* The store names the incarnation that died; a newer one has said hello when this comes too late. */
+    if (worker->greeted > arg) {
+        sim_cover(sim, SIM_CELL_LATE_DOWN);
+    }
     if (!sim_head_down(sim)) {
         PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
     } else { /* the store says it again */
@@ -312,11 +370,10 @@ static void worker_downed(void *user, uint64_t arg, void *data)
     }
 }
 
-void sim_head_worker_down(struct sim_worker *worker, const char *why)
+void sim_head_worker_down(struct sim_worker *worker, uint32_t incarnation)
 {
-    (void)why;
     sim_after(worker->sim, sim_below(worker->sim, NOTICE_MAX_NS), worker_downed, worker,
-              worker->incarnation, NULL);
+              incarnation, NULL);
 }
 
 /* The store writes the words of the dead worker before it tells; who waits for them goes on with what is there. */

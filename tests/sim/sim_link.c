@@ -1,6 +1,9 @@
 /*
  * Connections. A pipe delivers bytes in order with random delays; when it breaks, what is in flight is lost, always from the
  * end, as with a stream of gRPC. Frames get their header here and their copy in the link, as in the daemons.
+ *
+ * A pipe that is HELD delivers nothing: the network is cut (sim_net.c), or who should read does not run (sim_store.c). What arrives
+ * meanwhile waits, and comes in order when nobody holds it any more; a break loses it.
  */
 #include "tests/sim/sim.h"
 
@@ -19,35 +22,107 @@ void sim_pipe_init(struct sim_pipe *pipe, struct sim *sim,
                    void (*deliver)(void *user, const uint8_t *data, size_t length),
                    void *user)
 {
-    *pipe = (struct sim_pipe){.sim = sim, .deliver = deliver, .user = user};
+    *pipe = (struct sim_pipe){.sim     = sim,
+                              .deliver = deliver,
+                              .user    = user,
+                              .waiting = PL_VEC_INIT(struct sim_bytes *)};
+}
+
+static void pipe_forget(struct sim_pipe *pipe)
+{
+    for (size_t i = 0; i < pipe->waiting.count; i++) {
+        pl_free(*(struct sim_bytes **)pl_vec_at(&pipe->waiting, i));
+    }
+    pl_vec_clear(&pipe->waiting);
+}
+
+void sim_pipe_finish(struct sim_pipe *pipe)
+{
+    pipe_forget(pipe);
+    pl_vec_finish(&pipe->waiting);
 }
 
 void sim_pipe_open(struct sim_pipe *pipe)
 {
+    pipe_forget(pipe);
     pipe->life++;
     pipe->up = true;
 }
 
 void sim_pipe_break(struct sim_pipe *pipe)
 {
+    pipe_forget(pipe);
     pipe->life++;
     pipe->up = false;
+}
+
+static struct sim_bytes *bytes_copy(const uint8_t *data, size_t length)
+{
+    struct sim_bytes *bytes = sim_alloc(sizeof(*bytes) + length);
+
+    bytes->length = length;
+    memcpy(bytes->data, data, length);
+    return bytes;
 }
 
 static void pipe_deliver(void *user, uint64_t arg, void *data)
 {
     struct sim_pipe *pipe         = user;
     const struct sim_bytes *bytes = data;
+    struct sim_bytes **place;
 
-    if (arg == pipe->life) {
+    if (arg != pipe->life) {
+        return;
+    }
+    if (pipe->holds == 0 && pipe->waiting.count == 0) {
         pipe->deliver(pipe->user, bytes->data, bytes->length);
+        return;
+    }
+    place = pl_vec_push(&pipe->waiting); /* behind what waits already */
+    PL_CHECK(place != NULL);
+    *place = bytes_copy(bytes->data, bytes->length);
+}
+
+static void pipe_drain(void *user, uint64_t arg, void *data)
+{
+    struct sim_pipe *pipe = user;
+    struct pl_vec waiting = pipe->waiting;
+
+    (void)data;
+    if (pipe->holds > 0 || arg != pipe->life) {
+        return;
+    }
+    pipe->waiting = PL_VEC_INIT(struct sim_bytes *);
+    for (size_t i = 0; i < waiting.count; i++) {
+        struct sim_bytes *bytes = *(struct sim_bytes **)pl_vec_at(&waiting, i);
+
+        if (arg == pipe->life) { /* taking one may break it */
+            pipe->deliver(pipe->user, bytes->data, bytes->length);
+        }
+        pl_free(bytes);
+    }
+    pl_vec_finish(&waiting);
+}
+
+void sim_pipe_hold(struct sim_pipe *pipe)
+{
+    pipe->holds++;
+}
+
+void sim_pipe_release(struct sim_pipe *pipe)
+{
+    PL_CHECK(pipe->holds > 0);
+    pipe->holds--;
+    if (pipe->holds == 0 && pipe->waiting.count > 0) {
+        sim_after(pipe->sim, sim_between(pipe->sim, DELAY_MIN_NS, DELAY_MAX_NS), pipe_drain,
+                  pipe, pipe->life, NULL);
     }
 }
 
 void sim_pipe_send(struct sim_pipe *pipe, const uint8_t *data, size_t length)
 {
     struct sim *sim         = pipe->sim;
-    struct sim_bytes *bytes = sim_alloc(sizeof(*bytes) + length);
+    struct sim_bytes *bytes = bytes_copy(data, length);
     uint64_t delay          = sim_between(sim, DELAY_MIN_NS, DELAY_MAX_NS);
     uint64_t at;
 
@@ -56,8 +131,6 @@ void sim_pipe_send(struct sim_pipe *pipe, const uint8_t *data, size_t length)
     }
     at            = pl_max_u64(sim->now_ns + delay, pipe->last_ns + 1);
     pipe->last_ns = at;
-    bytes->length = length;
-    memcpy(bytes->data, data, length);
     if (!pipe->up) {
         pl_free(bytes);
         return;

@@ -160,7 +160,7 @@ static void worker_flush(void *user, uint64_t arg, void *data)
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
 
     (void)data;
-    if (arg != worker->life) {
+    if (arg != worker->life || worker->process.stopped) {
         return;
     }
     worker->flush_pending = false;

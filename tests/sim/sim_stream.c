@@ -68,6 +68,7 @@ void sim_streams_drop(struct sim_worker *worker, bool half)
 
         if (half && stream->running && sim_chance(worker->sim, 500) &&
             touches_live(worker, pl_list_first(&stream->ops, struct sim_op, link))) {
+            sim_store_writes(worker, pl_list_first(&stream->ops, struct sim_op, link));
             sim_op_do(stream, pl_list_first(&stream->ops, struct sim_op, link));
         }
         while (!pl_list_empty(&stream->ops)) {
@@ -99,6 +100,7 @@ static void op_finish(void *user, uint64_t arg, void *data)
                   stream->index, pl_str_text(&what));
         pl_str_finish(&what);
     }
+    sim_store_writes(worker, op);
     if (touches_live(worker, op)) {
         sim_op_do(stream, op);
     }
@@ -178,7 +180,8 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_o
     struct sim_op *op = sim_alloc(sizeof(*op));
 
     PL_CHECK(stream < SIM_STREAMS);
-    op->kind = kind;
+    op->kind        = kind;
+    op->incarnation = worker->incarnation;
     pl_list_init(&op->link);
     pl_list_add_tail(&worker->streams[stream].ops, &op->link);
     worker->streams[stream].enqueued++;

@@ -6,6 +6,9 @@
  * head never saw: the hello of the new incarnation tells the head what it must know.
  *
  * A broken connection alone loses nothing: both sides keep what was not acknowledged and resume.
+ *
+ * A process that is stopped does nothing, and takes nothing over; what it is to do meanwhile it does when it goes on. Its device
+ * does not stop with it (sim_store.c).
  */
 #include "tests/sim/sim.h"
 
@@ -48,6 +51,12 @@ static void *map_zero(size_t bytes)
 
 static void worker_poll(void *user, uint64_t arg, void *data);
 
+/* Is this for the process that is there, and does it run? */
+static bool runs(const struct sim_worker *worker, uint64_t life)
+{
+    return life == worker->life && worker->alive && !worker->process.stopped;
+}
+
 void sim_worker_advance(struct sim_worker *worker)
 {
     bool gone = worker->sim->config.gone_max != 0 || worker->sim->gone_count != 0;
@@ -76,7 +85,7 @@ static void worker_poll(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (arg == worker->life && worker->alive) {
+    if (runs(worker, arg)) {
         worker->poll_pending = false;
         sim_worker_wake(worker);
     }
@@ -87,7 +96,7 @@ static void worker_woken(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (arg == worker->life && worker->alive) {
+    if (runs(worker, arg)) {
         worker->wake_pending = false;
         sim_memory_enter(worker);
         worker_core_complete(worker->core);
@@ -110,7 +119,7 @@ static void worker_rung(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (arg == worker->life && worker->alive) {
+    if (runs(worker, arg)) {
         worker->doorbell_pending = false;
         sim_worker_advance(worker);
     }
@@ -306,6 +315,7 @@ static void core_create(struct sim_worker *worker)
     };
 
     worker->timeline->incarnation = ++worker->incarnation;
+    worker->timeline->beat        = 1;
     sim_memory_enter(worker);
     if (worker_core_create(&config, &worker->core) != PLASMON_OK) {
         sim_fail(sim, "device %u: no core", worker->host_device);
@@ -327,19 +337,15 @@ static void worker_connect(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (arg == worker->life && worker->alive) {
+    if (runs(worker, arg)) {
         sim_worker_hello(worker);
+    } else if (arg == worker->life && worker->alive) {
+        worker->process.connect_due = true;
     }
 }
 
-static void worker_restart(void *user, uint64_t arg, void *data)
+void sim_worker_spawn(struct sim_worker *worker)
 {
-    struct sim_worker *worker = user;
-
-    (void)data;
-    if (arg != worker->life || worker->alive) {
-        return;
-    }
     wire_ranges_clear(&worker->recovered_open);
     wire_ranges_clear(&worker->recovered_untouched);
     worker->alive = true;
@@ -355,8 +361,19 @@ static void worker_restart(void *user, uint64_t arg, void *data)
     sim_worker_hello(worker);
 }
 
+static void worker_restart(void *user, uint64_t arg, void *data)
+{
+    struct sim_worker *worker = user;
+
+    (void)data;
+    if (arg == worker->life && !worker->alive) {
+        sim_worker_spawn(worker);
+    }
+}
+
 void sim_worker_start(struct sim_worker *worker)
 {
+    sim_store_init(worker);
     worker->alive = true;
     core_create(worker);
     sim_after(worker->sim, sim_below(worker->sim, RECONNECT_MAX_NS), worker_connect, worker,
@@ -381,18 +398,19 @@ void sim_worker_break(struct sim_worker *worker)
               worker->life, NULL);
 }
 
-static void worker_die(struct sim_worker *worker)
+/* Nothing is left of the process but its number. */
+static void process_end(struct sim_worker *worker)
 {
-    struct sim *sim = worker->sim;
-
-    sim_trace(sim, "device %u crashes", worker->host_device);
-    sim_streams_drop(worker, true);
-    sim_pairs_crash(worker);
-    sim_losses_crash(worker);
-    sim_limits_forget(worker);
-    sim_streams_kick(sim); /* the last thing that it did may have been to write a word */
-    worker->alive = false;
-    worker->life++;
+    if (worker->process.stopped) {
+        worker->process.stopped = false;
+        sim_pipe_release(&worker->from_head);
+    }
+    if (worker->cut.on) {
+        sim_cover(worker->sim, SIM_CELL_CUT_DEATH);
+    }
+    sim_cut_died(&worker->cut);
+    worker->process.connect_due = false;
+    worker->alive               = false;
     worker->crashes++;
     worker->wake_pending = worker->flush_pending = worker->doorbell_pending =
         worker->poll_pending                     = false;
@@ -406,6 +424,52 @@ static void worker_die(struct sim_worker *worker)
     worker->session = 0;
 }
 
+void sim_worker_end(struct sim_worker *worker)
+{
+    struct sim *sim = worker->sim;
+
+    sim_trace(sim, "device %u crashes", worker->host_device);
+    sim_streams_drop(worker, true);
+    sim_pairs_crash(worker);
+    sim_losses_crash(worker);
+    sim_limits_forget(worker);
+    sim_streams_kick(sim); /* the last thing that it did may have been to write a word */
+    worker->life++;
+    process_end(worker);
+}
+
+void sim_worker_supplant(struct sim_worker *worker)
+{
+    sim_trace(worker->sim, "device %u gets another worker beside the one it has",
+              worker->host_device);
+    process_end(worker);
+}
+
+/* ------------------------------------------------------------------------------------------ standing still */
+
+void sim_worker_stop(struct sim_worker *worker)
+{
+    sim_trace(worker->sim, "device %u: its worker is stopped", worker->host_device);
+    worker->process.stopped = true;
+    sim_pipe_hold(&worker->from_head);
+}
+
+void sim_worker_continue(struct sim_worker *worker)
+{
+    sim_trace(worker->sim, "device %u: its worker goes on", worker->host_device);
+    worker->process.stopped = false;
+    sim_pipe_release(&worker->from_head);
+    worker->wake_pending = worker->flush_pending = worker->doorbell_pending =
+        worker->poll_pending                     = false;
+    sim_worker_wake(worker);
+    sim_worker_flush_soon(worker);
+    if (worker->process.connect_due) {
+        worker->process.connect_due = false;
+        sim_after(worker->sim, sim_below(worker->sim, RECONNECT_MAX_NS), worker_connect,
+                  worker, worker->life, NULL);
+    }
+}
+
 void sim_worker_gone(struct sim_worker *worker)
 {
     if (worker->gone) {
@@ -413,7 +477,7 @@ void sim_worker_gone(struct sim_worker *worker)
     }
     worker->gone = true;
     if (worker->alive) {
-        worker_die(worker);
+        sim_worker_end(worker);
     }
     worker->life++; /* nor does one that is being started */
     sim_head_worker_gone(worker);
@@ -426,13 +490,45 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
     if (!worker->alive) {
         return;
     }
-    worker_die(worker);
+    sim_trace(sim, "device %u: %s", worker->host_device, why);
+    sim_worker_end(worker);
+    if (sim->config.stores) {
+        sim_store_exited(worker);
+        return;
+    }
     if (sim_chance(sim, 700)) {
-        sim_head_worker_down(worker, why);
+        sim_head_worker_down(worker, worker->incarnation);
     } /* else the hello of the next one is faster than the store's word */
     sim_after(sim, sim_between(sim, 1000, RESTART_MAX_NS), worker_restart, worker,
               worker->life, NULL);
 }
+
+/* ------------------------------------------------------------------------------------------ cut off */
+
+static void cut_peer_gives_up(void *user)
+{
+    sim_worker_break(user);
+}
+
+static void cut_head_gives_up(void *user)
+{
+    sim_head_worker_silent(user);
+}
+
+static void cut_head_notices(void *user)
+{
+    sim_head_worker_lost(user);
+}
+
+static void cut_late(void *user, const uint8_t *bytes, size_t length)
+{
+    sim_head_late_hello(user, bytes, length);
+}
+
+static const struct sim_cut_ops cut_ops = {.peer_gives_up = cut_peer_gives_up,
+                                           .head_gives_up = cut_head_gives_up,
+                                           .head_notices  = cut_head_notices,
+                                           .late          = cut_late};
 
 void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_device)
 {
@@ -473,6 +569,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
     sim_streams_init(worker);
     sim_pipe_init(&worker->to_head, sim, sim_head_from_worker, worker);
     sim_pipe_init(&worker->from_head, sim, worker_deliver, worker);
+    sim_cut_init(&worker->cut, sim, &worker->to_head, &worker->from_head, &cut_ops, worker);
     sim->tables[host_device]    = worker->table;
     sim->timelines[host_device] = worker->timeline;
     sim->readers[host_device]   = worker->pins;
@@ -492,6 +589,9 @@ void sim_worker_finish(struct sim_worker *worker)
     wire_ranges_finish(&worker->recovered_untouched);
     pl_map_finish(&worker->begun);
     wire_link_finish(&worker->link);
+    sim_pipe_finish(&worker->to_head);
+    sim_pipe_finish(&worker->from_head);
+    sim_cut_finish(&worker->cut);
     pl_vec_finish(&worker->uses);
     pl_vec_finish(&worker->chunks);
     pl_vec_finish(&worker->fresh);
@@ -520,6 +620,8 @@ void sim_worker_describe(const struct sim_worker *worker, struct pl_str *out)
         pl_str_append(out, "dead\n");
         return;
     }
+    pl_str_append(out, "%s%s", worker->process.stopped ? "stopped, " : "",
+                  worker->cut.on ? "cut off, " : "");
     pl_str_append(out, "%s, received %llu, enqueued %llu, %s\n",
                   worker->connected ? "connected" : "not connected",
                   (unsigned long long)worker_core_received(worker->core),

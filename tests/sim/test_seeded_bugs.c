@@ -62,6 +62,26 @@ static const struct graph_profile with_losses = {.devices_min   = 2,
                                                  .no_puts       = true,
                                                  .check_every   = 200};
 
+/* Workers that stand still, and stores that fence them. */
+static const struct graph_profile standing_still = {.devices_min   = 1,
+                                                    .devices_max   = 3,
+                                                    .steps_min     = 40,
+                                                    .steps_max     = 90,
+                                                    .stop_permille = 1000,
+                                                    .stops_most    = 4,
+                                                    .check_every   = 200};
+
+/* Workers that die while the network is cut. */
+static const struct graph_profile cut_off = {.devices_min    = 1,
+                                             .devices_max    = 3,
+                                             .steps_min      = 40,
+                                             .steps_max      = 90,
+                                             .cut_permille   = 1000,
+                                             .cuts_most      = 20,
+                                             .crash_permille = 1000,
+                                             .crashes_most   = 6,
+                                             .check_every    = 200};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
 static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
@@ -204,6 +224,21 @@ TEST(random_programs_notice_host_memory_that_is_given_away_in_use)
     assert_found("spill.place_held", &spilling, 2 * GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_worker_that_is_replaced_before_it_was_reaped)
+{
+    assert_found("store.spawn_before_reap", &standing_still, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_lease_that_ends_while_its_store_stands_still)
+{
+    assert_found("store.own_silence", &standing_still, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_dead_worker_that_is_welcomed)
+{
+    assert_found("head.serve_the_dead", &cut_off, GRAPHS_MAX);
+}
+
 TEST(programs_without_a_bug_pass_with_little_memory)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
@@ -228,6 +263,10 @@ TEST(the_same_programs_pass_without_a_bug)
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX; seed++) {
         ASSERT_TRUE(graph_run(seed, &profile, coverage, true));
         ASSERT_TRUE(graph_run(seed, &with_limits, coverage, true));
+    }
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + 20; seed++) {
+        ASSERT_TRUE(graph_run(seed, &standing_still, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &cut_off, coverage, true));
     }
     pl_free(coverage);
 }

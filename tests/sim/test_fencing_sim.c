@@ -1,0 +1,172 @@
+/*
+ * Workers that stand still, are fenced, and go on when they should not; and a network that is cut between the head and everybody else.
+ *
+ * What tests/sim checks in every run (test_cluster_sim.c) holds here too, and besides: no device writes for a worker whose memory another
+ * one has got (sim_store.c); no worker is fenced that stood still for less than its lease, or for as long as its store did;
+ * the head serves no incarnation that is dead (sim_net.c). SIM_CELLS lists what must have been met on the way.
+ *
+ * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
+ */
+#include "tests/sim/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+enum { SEEDS_DEFAULT = 40 };
+
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+static const char *const cell_texts[] = {
+#define XX(name, text) [SIM_CELL_##name] = text,
+    SIM_CELLS(XX)
+#undef XX
+};
+
+static void run_seeds(const struct graph_profile *profile)
+{
+    const char *text  = getenv("PLASMON_SEEDS");
+    uint64_t count    = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
+    uint64_t first    = test_seed();
+    uint64_t began_ns = pl_now_ns();
+    double seconds;
+
+    test_set_timeout(600);
+    test_expect_log();
+    pl_log_set_sink(print_errors, NULL);
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        if (!graph_run(seed, profile, &sum, true)) {
+            test_fail(__FILE__, __LINE__,
+                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
+                      (unsigned long long)seed, (unsigned long long)seed);
+        }
+    }
+    seconds = (double)(pl_now_ns() - began_ns) / 1e9;
+    printf("# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
+           "fenced\n",
+           (unsigned long long)sum.graphs, (double)sum.graphs / seconds,
+           (unsigned long long)sum.tasks_done, (unsigned long long)sum.tasks_failed,
+           (unsigned long long)sum.crashes, (unsigned long long)sum.fences);
+}
+
+/* Those from `first` to `last`, each at least once. */
+static void assert_met(enum sim_cell first, enum sim_cell last)
+{
+    for (uint32_t i = first; i <= (uint32_t)last; i++) {
+        printf("# %8llu  %s\n", (unsigned long long)sum.met[i], cell_texts[i]);
+    }
+    (void)fflush(stdout);
+    for (uint32_t i = first; sum.graphs >= SEEDS_DEFAULT && i <= (uint32_t)last; i++) {
+        if (sum.met[i] == 0) {
+            test_fail(__FILE__, __LINE__, "never met: %s", cell_texts[i]);
+        }
+    }
+}
+
+TEST(cuts_of_the_network_change_nothing)
+{
+    static const struct graph_profile profile = {.devices_min  = 1,
+                                                 .devices_max  = 4,
+                                                 .steps_min    = 40,
+                                                 .steps_max    = 120,
+                                                 .cut_permille = 1000,
+                                                 .cuts_most    = 20,
+                                                 .check_every  = 100};
+
+    run_seeds(&profile);
+    assert_met(SIM_CELL_CUT_NOBODY, SIM_CELL_CUT_BOTH);
+}
+
+TEST(nobody_writes_who_is_fenced)
+{
+    static const struct graph_profile profile = {.devices_min   = 1,
+                                                 .devices_max   = 4,
+                                                 .steps_min     = 40,
+                                                 .steps_max     = 120,
+                                                 .stop_permille = 1000,
+                                                 .stops_most    = 6,
+                                                 .check_every   = 100};
+
+    run_seeds(&profile);
+    assert_met(SIM_CELL_STOP_CONT, SIM_CELL_PAUSE);
+}
+
+TEST(cuts_crashes_and_workers_that_stand_still_together)
+{
+    static const struct graph_profile profile = {.devices_min           = 2,
+                                                 .devices_max           = 4,
+                                                 .steps_min             = 40,
+                                                 .steps_max             = 160,
+                                                 .cut_permille          = 900,
+                                                 .cuts_most             = 12,
+                                                 .stop_permille         = 700,
+                                                 .stops_most            = 3,
+                                                 .crash_permille        = 700,
+                                                 .crashes_most          = 4,
+                                                 .break_permille        = 500,
+                                                 .breaks_most           = 10,
+                                                 .client_crash_permille = 200,
+                                                 .scarce_permille       = 150,
+                                                 .check_every           = 50};
+
+    run_seeds(&profile);
+    assert_met(SIM_CELL_CUT_NOBODY, SIM_CELL_LATE_DOWN);
+}
+
+TEST(beside_a_head_that_is_killed)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .cut_permille        = 900,
+                                                 .cuts_most           = 12,
+                                                 .stop_permille       = 700,
+                                                 .stops_most          = 3,
+                                                 .crash_permille      = 300,
+                                                 .head_crash_permille = 1000,
+                                                 .no_lineage          = true,
+                                                 .check_every         = 100};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.head_crashes > sum.graphs / 2);
+}
+
+/* The same, and what is lost is made again. */
+TEST(a_loss_costs_nothing_that_was_not_lost)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .cut_permille        = 900,
+                                                 .cuts_most           = 12,
+                                                 .stop_permille       = 700,
+                                                 .stops_most          = 3,
+                                                 .crash_permille      = 300,
+                                                 .head_crash_permille = 1000,
+                                                 .check_every         = 100};
+
+    if (getenv("PLASMON_KNOWN_BUGS") == NULL) {
+        test_skip(
+            "seed 35: to make a lost task again, the head gives up an unfinished fold that "
+            "had lost nothing, and then cannot make that again (docs/lineage.md)");
+    }
+    run_seeds(&profile);
+}
+
+TEST_MAIN()
