@@ -155,3 +155,17 @@ int pl_map_next(const struct pl_map *map, size_t *io_index, uint64_t *out_key,
     }
     return 0;
 }
+
+void *pl_map_some(const struct pl_map *map, size_t *io_index, uint64_t *out_key)
+{
+    for (size_t i = 0; i < map->capacity; i++) {
+        size_t at = (*io_index + i) & (map->capacity - 1);
+
+        if (map->slots[at].key != 0) {
+            *io_index = at;
+            *out_key  = map->slots[at].key;
+            return map->slots[at].value;
+        }
+    }
+    return NULL;
+}

@@ -23,5 +23,10 @@ void *pl_map_remove(struct pl_map *map, uint64_t key);  /* what was there, or NU
 /* for (size_t i = 0; pl_map_next(map, &i, &key, &value);) ; the map must not change inside. */
 int pl_map_next(const struct pl_map *map, size_t *io_index, uint64_t *out_key,
                 void **out_value);
+/*
+ * Some entry; NULL: there is none. *io_index says where to look first, and where it was found: who begins with 0 and removes all, one after the other,
+ * passes over the map once.
+ */
+void *pl_map_some(const struct pl_map *map, size_t *io_index, uint64_t *out_key);
 
 #endif

@@ -395,19 +395,14 @@ void head_core_client_close(struct head_core *core, uint64_t session)
 {
     struct head_client *client = pl_map_get(&core->sessions, session);
     uint64_t key;
-    void *value;
+    size_t at = 0;
 
     if (client == NULL) {
         return;
     }
     pl_debug("head", "client %016llx ('%s') ended", (unsigned long long)client->id,
              client->label);
-    for (;;) {
-        size_t index = 0;
-
-        if (!pl_map_next(&client->refs, &index, &key, &value)) {
-            break;
-        }
+    while (pl_map_some(&client->refs, &at, &key) != NULL) {
         ref_remove(core, client, key);
     }
     head_graphs_release(core, client);

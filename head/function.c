@@ -385,17 +385,12 @@ plasmon_status_t head_function_define(struct head_core *core, struct head_client
 
 void head_functions_release(struct head_core *core, struct head_client *client)
 {
+    struct head_function *function;
     uint64_t number;
-    void *value;
+    size_t at = 0;
 
-    for (;;) {
-        struct head_function *function;
-        size_t index = 0;
-
-        if (!pl_map_next(&client->functions, &index, &number, &value)) {
-            break;
-        }
-        function = pl_map_remove(&client->functions, number);
+    while ((function = pl_map_some(&client->functions, &at, &number)) != NULL) {
+        (void)pl_map_remove(&client->functions, number);
         function->sessions--;
         retire(core, function);
     }

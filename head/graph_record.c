@@ -57,9 +57,9 @@ void head_graph_release(struct head_core *core, struct head_client *client, uint
 void head_graphs_release(struct head_core *core, struct head_client *client)
 {
     uint64_t key;
-    void *value;
+    size_t at = 0;
 
-    for (size_t i = 0; pl_map_next(&client->graphs, &i, &key, &value); i = 0) {
+    while (pl_map_some(&client->graphs, &at, &key) != NULL) {
         head_graph_release(core, client, key);
     }
 }

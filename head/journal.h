@@ -60,7 +60,7 @@ head_journal_read(struct head_journal *journal,
 plasmon_status_t head_journal_start(struct head_journal *journal,
                                     const struct head_journal_ops *ops, void *user,
                                     struct pl_err *err) PL_MUST_CHECK;
-/* The bytes are copied. */
+/* The bytes are copied. It may be stored when this returns: then head_journal_stored() has it, and `stored` is not called for it. */
 void head_journal_append(struct head_journal *journal, const uint8_t *bytes, size_t length);
 /* Instead of all that was appended so far there is this, once it is stored. Counts as a batch. */
 void head_journal_checkpoint(struct head_journal *journal, const uint8_t *bytes,

@@ -45,6 +45,9 @@ enum head_script {
     HEAD_SCRIPTS
 };
 
+/* Who has the connection and what belongs to it. */
+enum head_turn { HEAD_TURN_NOBODY, HEAD_TURN_LOOP, HEAD_TURN_THREAD };
+
 struct head_journal {
     /* Constant after open. */
     char host[HEAD_JOURNAL_TEXT_MAX];
@@ -61,21 +64,28 @@ struct head_journal {
     struct head_journal_ops ops;
     void *user_data;
 
-    /* The thread's, or main's before start. */
+    /* Whose turn it is: the thread's or the loop's; main's before start. */
     redisContext *redis;
+    bool
+        asked; /* a call's answer is still to come: that for the first batches that are not stored */
     char sha[HEAD_SCRIPTS][48];
     uint64_t term;
+    bool renewing; /* the call that was sent renews the lease */
     uint64_t renewed_ns;
     uint64_t began_ns;   /* of trouble; 0: none */
     struct pl_list kept; /* struct head_batch: stored a short while ago */
     uint64_t kept_bytes;
+
+    /* The loop's, or main's before start. */
     uint64_t number_last; /* of batches that came in so far */
+    uint64_t patient_at;  /* the loop waits for no answer before this number of a batch */
 
     pthread_t thread;
     bool started;
     struct pl_mutex lock; /* rank PL_RANK_LEAF */
     struct pl_cond changed;
     /* Guarded by `lock`. */
+    enum head_turn turn;
     struct pl_list waiting; /* struct head_batch */
     bool closing;
 
@@ -108,5 +118,11 @@ redisReply *head_redis_call(struct head_journal *journal, int argc, const char *
 redisReply *head_redis_run(struct head_journal *journal, enum head_script script,
                            size_t count, const char **arguments, const size_t *lengths,
                            struct pl_err *err);
+/* The same in halves. false: the connection broke, and is closed. */
+bool head_redis_ask(struct head_journal *journal, enum head_script script, size_t count,
+                    const char **arguments, const size_t *lengths);
+redisReply *head_redis_answer(struct head_journal *journal, struct pl_err *err);
+/* Waits so long for the first of an answer. */
+bool head_redis_answers(struct head_journal *journal, uint64_t wait_ns);
 
 #endif

@@ -11,7 +11,9 @@
  */
 #include "head/journal_int.h"
 
-enum { CONNECT_MS = 5000, ANSWER_MS = 30000 };
+#include <poll.h>
+
+enum { CONNECT_MS = 5000, ANSWER_MS = 30000, KEYS = 5 };
 
 /* KEYS: term lease log first checkpoint. */
 static const char *const scripts[HEAD_SCRIPTS] = {
@@ -22,15 +24,18 @@ static const char *const scripts[HEAD_SCRIPTS] = {
     "local term = redis.call('INCR', KEYS[1]) "
     "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
     "return {term, owner or ''}",
-    [HEAD_SCRIPT_APPEND] = /* owner, lease_ms, term, first number, batches -> end of the list */
-    "if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') end "
-    "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
-    "local have = tonumber(redis.call('GET', KEYS[4]) or '0') + redis.call('LLEN', "
-    "KEYS[3]) "
-    "local first = tonumber(ARGV[4]) "
-    "if have < first then return have end "
-    "for i = 5 + have - first, #ARGV do redis.call('RPUSH', KEYS[3], ARGV[i]) end "
-    "return math.max(have, first + #ARGV - 4)",
+    /* owner, lease_ms (0: the lease is not renewed), term, first number, batches -> end of the list */
+    [HEAD_SCRIPT_APPEND] =
+        "if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') "
+        "end "
+        "if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) end "
+        "local have = tonumber(redis.call('GET', KEYS[4]) or '0') + redis.call('LLEN', "
+        "KEYS[3]) "
+        "local first = tonumber(ARGV[4]) "
+        "local at = 5 + have - first "
+        "if have < first or at > #ARGV then return have end "
+        "redis.call('RPUSH', KEYS[3], unpack(ARGV, at)) "
+        "return first + #ARGV - 4",
     [HEAD_SCRIPT_CHECKPOINT] = /* owner, lease_ms, term, number that it has, bytes */
     "if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') end "
     "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
@@ -61,6 +66,7 @@ void head_redis_disconnect(struct head_journal *journal)
     if (journal->redis != NULL) {
         redisFree(journal->redis);
         journal->redis = NULL;
+        journal->asked = false;
     }
 }
 
@@ -234,32 +240,71 @@ plasmon_status_t head_redis_connect(struct head_journal *journal, struct pl_err 
 }
 
 /* EVALSHA with our keys and the arguments. */
-redisReply *head_redis_run(struct head_journal *journal, enum head_script script,
-                           size_t count, const char **arguments, const size_t *lengths,
-                           struct pl_err *err)
+bool head_redis_ask(struct head_journal *journal, enum head_script script, size_t count,
+                    const char **arguments, const size_t *lengths)
 {
-    size_t argc       = 3 + 5 + count;
+    size_t argc       = 3 + KEYS + count;
     const char **argv = PL_NEW_N(const char *, argc);
     size_t *bytes     = PL_NEW_N(size_t, argc);
-    redisReply *reply;
+    int done          = 0;
 
     PL_CHECK(argv != NULL && bytes != NULL);
     argv[0] = "EVALSHA";
     argv[1] = journal->sha[script];
     argv[2] = "5";
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < KEYS; i++) {
         argv[3 + i] = journal->keys[i];
     }
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 3 + KEYS; i++) {
         bytes[i] = strlen(argv[i]);
     }
     for (size_t i = 0; i < count; i++) {
-        argv[8 + i] = arguments[i];
-        bytes[8 + i] =
+        argv[3 + KEYS + i] = arguments[i];
+        bytes[3 + KEYS + i] =
             lengths != NULL && lengths[i] != 0 ? lengths[i] : strlen(arguments[i]);
     }
-    reply = head_redis_call(journal, (int)argc, argv, bytes, err);
+    if (redisAppendCommandArgv(journal->redis, (int)argc, argv, bytes) == REDIS_OK) {
+        while (done == 0 && redisBufferWrite(journal->redis, &done) == REDIS_OK) {
+        }
+    }
     pl_free(argv);
     pl_free(bytes);
-    return reply;
+    journal->asked = done != 0;
+    if (done == 0) {
+        head_redis_disconnect(journal);
+    }
+    return done != 0;
+}
+
+redisReply *head_redis_answer(struct head_journal *journal, struct pl_err *err)
+{
+    void *reply = NULL;
+
+    journal->asked = false;
+    if (redisGetReply(journal->redis, &reply) != REDIS_OK) {
+        reply = NULL;
+    }
+    return answer_check(journal, reply, err);
+}
+
+bool head_redis_answers(struct head_journal *journal, uint64_t wait_ns)
+{
+    struct pollfd fd      = {.fd = journal->redis->fd, .events = POLLIN};
+    struct timespec limit = {.tv_nsec = (long)wait_ns};
+
+    return ppoll(&fd, 1, &limit, NULL) == 1;
+}
+
+redisReply *head_redis_run(struct head_journal *journal, enum head_script script,
+                           size_t count, const char **arguments, const size_t *lengths,
+                           struct pl_err *err)
+{
+    char at[HEAD_JOURNAL_AT_MAX];
+
+    if (!head_redis_ask(journal, script, count, arguments, lengths)) {
+        (void)pl_err_set(err, PLASMON_EAGAIN, "the connection to Redis at %s broke",
+                         head_redis_where(journal, at));
+        return NULL;
+    }
+    return head_redis_answer(journal, err);
 }

@@ -15,8 +15,9 @@
 #include "head/serve.h"
 
 enum {
-    DUE_PART      = 8, /* of the limit */
-    DUE_FACTOR    = 4, /* of what the last one took: writing them costs less than the log */
+    DUE_PART = 8, /* of the limit */
+    DUE_FACTOR =
+        2, /* of what the last one took: it is written for twice as much of the log */
     HOLD_MS       = 3000,
     HOLD_PAUSE_MS = 60000,
     SAY_MS        = 60000,

@@ -224,6 +224,7 @@ void serve_gate_commit(struct serve *serve)
     if (head_machine_batch_take(serve->machine, &bytes, &length)) {
         gate->open++;
         head_journal_append(serve->config.journal, bytes, length);
+        serve_stored(serve); /* it may be already */
         serve_log_grew(serve, length);
         serve_checkpoint_look(serve);
         return;

@@ -286,15 +286,12 @@ void head_wait_to_map(struct head_wait *wait, struct head_buffer *buffer,
 
 void head_waits_destroy(struct head_core *core)
 {
-    for (;;) {
-        size_t index = 0;
-        uint64_t key;
-        void *value;
+    struct head_wait *wait;
+    uint64_t key;
+    size_t at = 0;
 
-        if (!pl_map_next(&core->requests, &index, &key, &value)) {
-            break;
-        }
-        head_wait_free(core, value);
+    while ((wait = pl_map_some(&core->requests, &at, &key)) != NULL) {
+        head_wait_free(core, wait);
     }
     pl_map_finish(&core->requests);
 }

@@ -369,6 +369,34 @@ TEST(a_redis_that_is_killed_and_comes_back_costs_a_pause)
     program_end(&program);
 }
 
+/* Whether the head's loop or its thread waits for the answer to a batch when Redis stops is left to chance, so it stops often. */
+TEST(a_redis_that_is_stopped_in_the_middle_of_an_answer_costs_a_pause)
+{
+    struct program program;
+    pid_t redis, head;
+
+    begin();
+    redis = start_redis(NULL, NULL);
+    head  = start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    for (int i = 0; i < 40; i++) {
+        program_steps(&program, 1 + draw(&program, 20));
+        if (i % 2 == 0) {
+            program_compare(&program); /* so that batches come alone */
+        }
+        ASSERT_EQ(kill(redis, SIGSTOP), 0);
+        program_steps(&program, 1 + draw(&program, 3));
+        (void)poll(NULL, 0, (int)draw(&program, 4));
+        ASSERT_EQ(kill(redis, SIGCONT), 0);
+    }
+    program_compare(&program);
+    kill_now(head);
+    (void)start_head("head.log", NULL);
+    program_steps(&program, 100);
+    program_end(&program);
+}
+
 TEST(what_is_wrong_with_a_redis_is_said)
 {
     static const char secret[] = "right\n";

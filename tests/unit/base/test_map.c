@@ -79,6 +79,35 @@ TEST(large_sparse_keys_are_kept_apart)
     pl_map_finish(&map);
 }
 
+TEST(what_is_taken_out_one_after_the_other_is_each_there_once)
+{
+    uint64_t rng   = test_seed();
+    int seen[KEYS] = {0};
+    struct pl_map map;
+    uint64_t key;
+    size_t at = 0, count;
+    void *value;
+
+    pl_map_init(&map);
+    ASSERT_TRUE(pl_map_some(&map, &at, &key) == NULL);
+    for (size_t i = 0; i < KEYS; i++) {
+        rng = rng * 6364136223846793005u + 1;
+        key = 1 + (rng >> 33) % (KEYS - 1);
+        ASSERT_OK(pl_map_set(&map, key, &values[key]));
+    }
+    count = map.count;
+    while ((value = pl_map_some(&map, &at, &key)) != NULL) {
+        ASSERT_TRUE(value == &values[key]);
+        ASSERT_EQ(seen[key], 0);
+        seen[key] = 1;
+        ASSERT_TRUE(pl_map_remove(&map, key) == value);
+        count--;
+    }
+    ASSERT_EQ(count, 0);
+    ASSERT_EQ(map.count, 0);
+    pl_map_finish(&map);
+}
+
 TEST(an_empty_map_finds_nothing)
 {
     size_t index = 0;
