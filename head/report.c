@@ -32,8 +32,13 @@ static void worker_failed(struct head_core *core, struct head_device *device,
                                   task->client != NULL ? task->client->id : 0,
                                         "%s failed: %s", what, report->text);
     failure->loss = report->status == PLASMON_ELOST ||
+                    report->status == PLASMON_EDEPENDENCY ||
                     (report->status == PLASMON_EFUNCTION && may_fail_again(task));
-    head_task_finish(core, task, failure);
+    if (report->status == PLASMON_EDEPENDENCY) {
+        head_task_unmade(core, task, failure);
+    } else {
+        head_task_finish(core, task, failure);
+    }
     head_failure_release(failure);
 }
 

@@ -265,6 +265,7 @@ void head_task_release(struct head_task *task)
     }
     PL_CHECK(task->finished);
     head_failure_release(task->failure);
+    head_failure_release(task->unmade);
     pl_vec_finish(&task->dependents);
     pl_vec_finish(&task->outputs);
     pl_vec_finish(&task->waits);
@@ -517,11 +518,31 @@ void head_tasks_ready_finish(struct head_core *core)
 
         pl_vec_pop(&core->ready);
         if (!ready->finished) {
-            finish_one(core, ready, NULL);
+            finish_one(core, ready, ready->unmade);
         }
         head_task_release(ready);
     }
     core->finishing = false;
+}
+
+/* Its worker is through with it; it finishes when all that it read from have. */
+static void end_behind_producers(struct head_core *core, struct head_task *task)
+{
+    task->ended = true;
+    if (task->pair != 0) {
+        head_pair_task_over(core, task); /* what it read from waits for this */
+    }
+}
+
+void head_task_unmade(struct head_core *core, struct head_task *task,
+                      struct head_failure *failure)
+{
+    if (task->producers_open > 0 && task->failure == NULL) {
+        task->unmade = head_failure_hold(failure);
+        end_behind_producers(core, task);
+    } else {
+        head_task_finish(core, task, failure);
+    }
 }
 
 void head_task_ended(struct head_core *core, struct head_task *task)
@@ -530,10 +551,7 @@ void head_task_ended(struct head_core *core, struct head_task *task)
         return; /* a worker that began anew counts it as over; what it was to do, it has not done */
     }
     if (task->producers_open > 0 && task->failure == NULL && !pl_bug("head.done_early")) {
-        task->ended = true;
-        if (task->pair != 0) {
-            head_pair_task_over(core, task); /* what it read from waits for this */
-        }
+        end_behind_producers(core, task);
         return;
     }
     head_task_finish(core, task, NULL);

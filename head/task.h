@@ -40,7 +40,9 @@ struct head_task {
     bool cancelled;
     bool forced; /* cancelled by force */
     bool
-        stranded; /* its worker says that what it reads from another device is not there; why not, we have not heard yet (rebuild.c) */
+        stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (rebuild.c) */
+    struct head_failure
+        *unmade; /* held: what it ends with if what it reads from ends well; NULL: well, too */
     uint32_t time_limit_ms;
     uint64_t request; /* READ, ALLOC: whom to answer */
     uint64_t pair;    /* OPEN, CLOSE, SEND, RECV: epoch of the pair; 0: none */
@@ -156,6 +158,12 @@ void head_task_makes(struct head_core *core, struct head_task *task,
 void head_task_release(struct head_task *task);
 /* Its worker is done with it. It finishes now, or when the last task finishes whose result it read. */
 void head_task_ended(struct head_core *core, struct head_task *task);
+/*
+ * Its worker found memory missing that another launch was to make, on a device that is well. The news why comes from there, perhaps later: it finishes
+ * with that, or with this failure when all that it reads from has finished.
+ */
+void head_task_unmade(struct head_core *core, struct head_task *task,
+                      struct head_failure *failure);
 /* It ended: failure NULL is success. */
 void head_task_finish(struct head_core *core, struct head_task *task,
                       struct head_failure *failure);

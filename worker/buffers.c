@@ -279,10 +279,10 @@ static plasmon_status_t existing_place(struct worker_core *core,
         core, core->config.host_device, operand->slot, operand->generation);
 
     if (entry == NULL || entry->bytes < operand->bytes) {
-        worker_launch_fail(launch, PLASMON_ELOST, "buffer %u.%u is not on this device%s",
-                           operand->slot, operand->generation,
-                           entry == NULL ? "" : " in that size");
-        return PLASMON_ELOST;
+        worker_launch_fail(launch, PLASMON_EDEPENDENCY,
+                           "buffer %u.%u is not on this device%s", operand->slot,
+                           operand->generation, entry == NULL ? "" : " in that size");
+        return PLASMON_EDEPENDENCY;
     }
     operand->offset = entry->offset;
     operand->placed = true;
@@ -377,7 +377,7 @@ static bool operand_mark(struct worker_core *core, struct worker_launch *launch,
 {
     if (worker_buffer_find(core, core->config.host_device, operand->slot,
                            operand->generation) == NULL) {
-        worker_launch_fail(launch, PLASMON_ELOST, "buffer %u.%u was freed before it",
+        worker_launch_fail(launch, PLASMON_EDEPENDENCY, "buffer %u.%u was freed before it",
                            operand->slot, operand->generation);
         return false;
     }

@@ -185,14 +185,17 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
                     launch->scratch_bytes, launch->seq, err);
 }
 
-/* The store may have told us of the end of a device before it told the head. */
-static plasmon_status_t source_lost(const struct worker_core *core, uint64_t buffer,
-                                    uint32_t host_device, struct pl_err *err)
+/*
+ * ELOST: its device is gone, and the store may have told us before it told the head. EDEPENDENCY: its device is well, so the launch that was to make it
+ * there has failed, and the head hears of that from there.
+ */
+static plasmon_status_t source_missing(const struct worker_core *core, uint64_t buffer,
+                                       uint32_t host_device, struct pl_err *err)
 {
     const struct store_timeline *timeline = core->config.timelines[host_device];
     bool gone = timeline != NULL && store_timeline_is_released(timeline);
 
-    return pl_err_set(err, PLASMON_ELOST,
+    return pl_err_set(err, gone ? PLASMON_ELOST : PLASMON_EDEPENDENCY,
                       gone ? "buffer %#llx was on device %u, which is gone"
                            : "buffer %#llx is not on device %u any more",
                       (unsigned long long)buffer, wire_buffer_device(buffer));
@@ -218,7 +221,7 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
     from = worker_buffer_find(core, host_device, wire_buffer_slot(piece->src),
                               wire_buffer_generation(piece->src));
     if (from == NULL || from->bytes < bytes) {
-        return source_lost(core, piece->src, host_device, err);
+        return source_missing(core, piece->src, host_device, err);
     }
     status = core->config.ops->copy(core->config.user, stream, &piece->box,
                                     pl_dtype_bytes(to->arg.dtype), to->offset, &to->frame,

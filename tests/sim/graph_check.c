@@ -191,7 +191,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_ETIMELIMIT:
         return step->time_limit_ms != 0 && step->lasts_us > step->time_limit_ms * 1000;
     case PLASMON_ECONSUMED:
-        return (losses & SIM_LOSS_CONSUMED) != 0 && cut_off(check, step);
+        return (losses & SIM_LOSS_CONSUMED) != 0 &&
+               (cut_off(check, step) || step->cancel_asked);
     case PLASMON_EWORKER:
         return (losses & SIM_LOSS_BEGUN) != 0 ||
                (answer->kind == SIM_ANSWER_DATA && crashed_meanwhile(sim, answer));

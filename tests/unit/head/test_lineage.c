@@ -525,7 +525,7 @@ TEST(
     session = core_client(core);
     make(core, session, 1, 0);
     derive(core, session, 2, 1, 1, 5); /* a copy, and the task itself */
-    fails(core, 1, 1, PLASMON_ELOST);
+    fails(core, 1, 1, PLASMON_EDEPENDENCY);
     done(core, 1, 1);
     ASSERT_EQ(told.failed, 0); /* why is not known */
     fails(core, 0, 1, PLASMON_EDEVMEM);

@@ -479,7 +479,7 @@ TEST(input_that_is_gone_fails_the_launch)
     add_into(&launch, 2, 1, 5);
     ASSERT_OK(fake_send(fake, &launch));
     fake_finish(fake, 0, 2);
-    ASSERT_STR(fake_reports(fake), "done:1+1 failed:2:ELOST");
+    ASSERT_STR(fake_reports(fake), "done:1+1 failed:2:EDEPENDENCY");
     ASSERT_EQ(fake_state(fake, 1), STORE_SEALED); /* not consumed */
     fake_destroy(fake);
 }

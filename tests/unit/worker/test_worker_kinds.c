@@ -94,7 +94,7 @@ TEST(copy_of_a_buffer_that_is_gone_fails)
     fake_launch_piece(&launch, FAKE_BASE + 2, 30, 8);
     ASSERT_OK(fake_send(fake, &launch));
     fake_finish(fake, 2, 1);
-    ASSERT_STR(fake_reports(fake), "failed:1:ELOST");
+    ASSERT_STR(fake_reports(fake), "failed:1:EDEPENDENCY");
     ASSERT_TRUE(fake_state(fake, 2) != STORE_SEALED);
     fake_destroy(fake);
 }
@@ -190,7 +190,7 @@ TEST(failed_half_still_moves_the_rings_words)
     ASSERT_STR(fake_calls(fake), "recv:4:2:#0:nowhere+16 signal:4:2");
     fake_finish(fake, 3, 1);
     fake_finish(fake, 4, 2);
-    ASSERT_STR(fake_reports(fake), "starved:2 failed:1:ELOST failed:2:EDEVMEM");
+    ASSERT_STR(fake_reports(fake), "starved:2 failed:1:EDEPENDENCY failed:2:EDEVMEM");
     fake_destroy(fake);
 }
 
