@@ -209,10 +209,6 @@ static bool reads_from(const struct head_task *task, const struct head_device *d
     return false;
 }
 
-/*
- * What it reads from another device is not there, for one of two reasons, and its end waits for the news: the device is gone (head_rebuild_readers),
- * or the launch that was to make it there has failed, which dooms this one (task.c).
- */
 bool head_rebuild_strand(struct head_core *core, struct head_task *task)
 {
     if (core->config.lineage_bytes == 0 || task->failure != NULL ||
@@ -303,8 +299,11 @@ static bool shown_part_missing(const struct head_tile *tile)
            && !head_tile_covered(tile, NULL, &tile->box);
 }
 
-/* Memory that its worker may use for something else already, because nobody was going to look there again. */
-static void drop_retired(struct head_core *core, struct head_tile *tile)
+/*
+ * Memory that was given up because nobody was going to look there again: its worker may use it for something else already, and the plan counts on
+ * that. (Not only what is retired: what leaves is retired once its last launch is sent, whatever we find here.)
+ */
+static void drop_leaving(struct head_core *core, struct head_tile *tile)
 {
     struct pl_list *pos, *tmp;
 
@@ -315,7 +314,7 @@ static void drop_retired(struct head_core *core, struct head_tile *tile)
         struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
 
-        if (instance->buffer->retired) {
+        if (instance->buffer->leaving) {
             head_instance_remove(core, instance);
         }
     }
@@ -452,7 +451,7 @@ static void close_over(struct rebuild *rebuild)
                     &record->inputs[arg->input_first + i];
                 struct pl_box box = head_record_box(record, arg, input);
 
-                drop_retired(rebuild->core, input->tile);
+                drop_leaving(rebuild->core, input->tile);
                 if (!head_tile_covered(input->tile, NULL, &box)) {
                     need(rebuild, input->tile, NULL);
                 }

@@ -207,6 +207,26 @@ static bool in_use_outside(const struct head_buffer *buffer)
     return false;
 }
 
+/*
+ * A spill reads all of the buffer, so it depends on whoever still writes any of it, and so does who reads a value when it is back. Is that no more than who
+ * reads the value here depends on? Nothing is being written, or one value is there and one launch makes it, which has not failed. What else lies in
+ * such a buffer, of values that have gone or failed, would take this one with it: it is spilled when it is there.
+ */
+static bool writers_are_its_own(const struct head_buffer *buffer)
+{
+    const struct head_instance *instance =
+        pl_list_first(&buffer->instances, struct head_instance, buffer_link);
+    const struct head_use *use;
+
+    if (pl_list_empty(&buffer->writers)) {
+        return true;
+    }
+    use = pl_list_first(&buffer->writers, struct head_use, link);
+    return instance->buffer_link.next == &buffer->instances &&
+           use->link.next == &buffer->writers && use->task->failure == NULL &&
+           pl_box_intersects(&use->box, &instance->box);
+}
+
 static bool may_go(const struct head_core *core, struct head_buffer *buffer)
 {
     const struct pl_list *pos;
@@ -218,12 +238,8 @@ static bool may_go(const struct head_core *core, struct head_buffer *buffer)
     pl_list_for_each(pos, &buffer->instances) {
         instances++;
     }
-    /*
-     * A spill depends on whoever writes the buffer, and so does who reads the value when it is back. If parts of several values lie in it, one
-     * that fails would take the others with it: they are spilled when they are there.
-     */
     return instances > 0 && buffer->refs == buffer->uses + instances &&
-           (instances == 1 || pl_list_empty(&buffer->writers)) && !in_use_outside(buffer);
+           !in_use_outside(buffer);
 }
 
 static struct head_launch launch_between(struct head_buffer *spilled,
@@ -290,7 +306,8 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
             break;
         }
         if (may_go(core, buffer) &&
-            (head_spill_droppable(buffer) || spill_out(core, buffer))) {
+            (head_spill_droppable(buffer) ||
+             (writers_are_its_own(buffer) && spill_out(core, buffer)))) {
             head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
         }
     }

@@ -290,9 +290,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->spill_memory        = graph_between(graph, 3, 10) * 1024;
         config->spill_files         = graph_chance(graph, 700) ? UINT64_C(1) << 30 : 0;
         config->spill_full_permille = graph_chance(graph, 100) ? 100 : 0;
-        /* A reader of what was spilled and is not there is waited for in vain (rebuild.c, `stranded`): together they are not tested yet. */
-        config->lineage_bytes = 0;
-        scarce                = true;
+        scarce                      = true;
     }
     if (profile->gone_permille > 0 && config->devices > 1 &&
         graph_chance(graph, profile->gone_permille)) {
