@@ -11,7 +11,7 @@
  *   - after a crash (sim_losses.c says of which launches): ECONSUMED a task whose input a begun launch of the dead worker had written
  *     over; EWORKER one that had begun, or a read whose bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the head's own copies and
  *     folds, if one of those had begun
- *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY. Which tasks depend on a copy of the head that found no room cannot be
+ *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY; EWORKER if it died before it told one of these. Which tasks depend on a copy of the head that found no room cannot be
  *     told from outside; but what is answered as done must be right in any case.
  * Everything else is an error, and so is a task that ends well on a failed input.
  */
@@ -195,7 +195,9 @@ static bool explained(const struct check *check, const struct graph_step *step,
                (cut_off(check, step) || step->cancel_asked);
     case PLASMON_EWORKER:
         return (losses & SIM_LOSS_BEGUN) != 0 ||
-               (answer->kind == SIM_ANSWER_DATA && crashed_meanwhile(sim, answer));
+               ((answer->kind == SIM_ANSWER_DATA ||
+                 scarce) && /* what it had failed of, too */
+                crashed_meanwhile(sim, answer));
     case PLASMON_EDEVMEM:
         check->coverage->no_room++;
         return scarce;

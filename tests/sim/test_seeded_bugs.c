@@ -45,6 +45,16 @@ static const struct graph_profile scarce = {.devices_min     = 1,
                                             .scarce_permille = 700,
                                             .check_every     = 200};
 
+/* .. and one device has all of it, and dies over and over. */
+static const struct graph_profile scarce_and_dying = {.devices_min     = 1,
+                                                      .devices_max     = 1,
+                                                      .steps_min       = 60,
+                                                      .steps_max       = 160,
+                                                      .crash_permille  = 1000,
+                                                      .crashes_most    = 8,
+                                                      .scarce_permille = 1000,
+                                                      .check_every     = 200};
+
 /* What does not fit goes to host memory and files. */
 static const struct graph_profile spilling = {.devices_min    = 1,
                                               .devices_max    = 3,
@@ -196,7 +206,7 @@ TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_are_ov
 /* It takes a crash between a reader's end and its word, when what it read has been overwritten. */
 TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_word)
 {
-    assert_found("worker.reuse_unsaid", &scarce, 10 * GRAPHS_MAX);
+    assert_found("worker.reuse_unsaid", &scarce_and_dying, 10 * GRAPHS_MAX);
 }
 
 TEST(random_programs_notice_memory_that_another_device_still_reads)
