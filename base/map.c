@@ -69,8 +69,7 @@ void pl_map_finish(struct pl_map *map)
 
 void *pl_map_get(const struct pl_map *map, uint64_t key)
 {
-    assert(key != 0);
-    return map->count > 0 ? map_find(map, key)->value : NULL;
+    return map->count > 0 && key != 0 ? map_find(map, key)->value : NULL;
 }
 
 plasmon_status_t pl_map_set(struct pl_map *map, uint64_t key, void *value)
@@ -125,8 +124,7 @@ void *pl_map_remove(struct pl_map *map, uint64_t key)
     struct pl_map_slot *slot;
     void *value;
 
-    assert(key != 0);
-    if (map->count == 0) {
+    if (map->count == 0 || key == 0) {
         return NULL;
     }
     slot = map_find(map, key);

@@ -1,4 +1,7 @@
-/* Hash map from a non-zero uint64_t to a pointer: open addressing, linear probing, backward-shift deletion. */
+/*
+ * Hash map from a non-zero uint64_t to a pointer: open addressing, linear probing, backward-shift deletion. Under 0 nothing is ever found:
+ * keys may come from others.
+ */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 

@@ -58,7 +58,8 @@ struct head_machine_config {
     void *user;
     bool record;
     bool digest; /* of everything numbered that was put out, for head_machine_digest() */
-    uint64_t kept_bytes_max; /* unacknowledged, to one peer */
+    uint64_t kept_bytes_max;        /* unacknowledged, to one peer */
+    uint64_t client_kept_bytes_max; /* to a client; 0: as to any peer */
 };
 
 plasmon_status_t head_machine_create(const struct head_machine_config *config,

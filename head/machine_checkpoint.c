@@ -176,7 +176,7 @@ static void load_client(struct head_machine *machine, struct head_reader *in)
     struct head_peer peer = {0};
     struct head_machine_client *client;
 
-    wire_link_init(&peer.link, machine->config.kept_bytes_max);
+    wire_link_init(&peer.link, head_machine_client_kept_max(machine));
     load_peer(in, &peer);
     if (in->bad || peer.session == 0 ||
         head_machine_client_of(machine, peer.session) != NULL) {

@@ -79,6 +79,7 @@ plasmon_status_t head_machine_core_create(struct head_machine *machine,
                                           struct head_core **out_core, struct pl_err *err);
 
 /* ---- machine_peers.c */
+uint64_t head_machine_client_kept_max(const struct head_machine *machine);
 struct head_machine_client *head_machine_client_create(struct head_machine *machine,
                                                        uint64_t session);
 struct head_machine_worker *head_machine_worker_create(struct head_machine *machine,

@@ -246,6 +246,14 @@ void head_machine_clients_reap(struct head_machine *machine)
     machine->some_ended = false;
 }
 
+uint64_t head_machine_client_kept_max(const struct head_machine *machine)
+{
+    const struct head_machine_config *config = &machine->config;
+
+    return config->client_kept_bytes_max != 0 ? config->client_kept_bytes_max
+                                              : config->kept_bytes_max;
+}
+
 struct head_machine_client *head_machine_client_create(struct head_machine *machine,
                                                        uint64_t session)
 {
@@ -253,7 +261,7 @@ struct head_machine_client *head_machine_client_create(struct head_machine *mach
 
     client->peer.session   = session;
     client->peer.connected = true;
-    wire_link_init(&client->peer.link, machine->config.kept_bytes_max);
+    wire_link_init(&client->peer.link, head_machine_client_kept_max(machine));
     pl_list_init(&client->link);
     pl_list_add_tail(&machine->clients, &client->link);
     PL_CHECK(pl_map_set(&machine->sessions, session, client) == PLASMON_OK);

@@ -56,6 +56,21 @@ void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint
     hello->since_ms = serve_now_ms(serve);
 }
 
+bool serve_hello_late(const struct serve *serve, uint64_t since_ms, uint64_t now_ms,
+                      struct pl_err *err)
+{
+    uint32_t most_ms =
+        serve->config.hello_wait_ms != 0 ? serve->config.hello_wait_ms : SERVE_HELLO_MS;
+
+    if (now_ms - since_ms < most_ms) {
+        return false;
+    }
+    (void)pl_err_set(err, PLASMON_ETIMEDOUT,
+                     "no hello came within %u ms: a stream begins with one (--hello-wait)",
+                     most_ms);
+    return true;
+}
+
 /* ------------------------------------------------------------------------------------------ ops of the machine */
 
 static void op_client_send(void *user, uint64_t session, const uint8_t *bytes,
@@ -168,6 +183,7 @@ static void tick(void *user)
     }
     serve_workers_tick(serve, now_ms);
     serve_clients_tick(serve, now_ms);
+    serve_nodes_tick(serve, now_ms);
     serve_status_tick(serve, now_ms);
     serve_drain_tick(serve);
     head_machine_flush(serve->machine);
@@ -230,6 +246,7 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
         .method_count      = PL_COUNT(methods),
         .user              = serve,
         .message_bytes_max = WIRE_MESSAGE_BYTES_MAX,
+        .handshake_ms      = config->hello_wait_ms,
     };
     plasmon_status_t status;
 
@@ -267,10 +284,11 @@ plasmon_status_t serve_begin(struct serve *serve, struct head_journal *journal,
                              struct pl_err *err)
 {
     struct head_machine_config machine = {
-        .ops            = &machine_ops,
-        .user           = serve,
-        .record         = journal != NULL,
-        .kept_bytes_max = SERVE_KEPT_BYTES_MAX,
+        .ops                   = &machine_ops,
+        .user                  = serve,
+        .record                = journal != NULL,
+        .kept_bytes_max        = SERVE_KEPT_BYTES_MAX,
+        .client_kept_bytes_max = SERVE_CLIENT_KEPT_BYTES_MAX,
     };
     plasmon_status_t status;
 

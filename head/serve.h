@@ -25,18 +25,21 @@
 #include "wire/wire.h"
 
 enum {
-    SERVE_KEPT_BYTES_MAX = 1 << 30,  /* unacknowledged bytes to one peer */
-    SERVE_LOG_BYTES_MAX  = 32 << 20, /* replayed in a second */
-    SERVE_TICK_MS        = 100,
-    SERVE_TICK_IDLE_MS   = 1000,  /* with a journal */
-    SERVE_GRACE_MS       = 60000, /* after a restart, before leases run */
+    SERVE_KEPT_BYTES_MAX        = 1 << 30, /* unacknowledged bytes to one worker */
+    SERVE_CLIENT_KEPT_BYTES_MAX = 256
+                                  << 20, /* to one client: 16 gets by messages at a time */
+    SERVE_LOG_BYTES_MAX = 32 << 20,      /* replayed in a second */
+    SERVE_TICK_MS       = 100,
+    SERVE_TICK_IDLE_MS  = 1000,  /* with a journal */
+    SERVE_GRACE_MS      = 60000, /* after a restart, before leases run */
     SERVE_CREDIT_STEP =
         4096, /* tasks; less credit than this waits for a frame or a tick to carry it */
     SERVE_DEVICES_WAIT_MS =
         30000, /* how long a client's welcome waits for devices that are starting */
     SERVE_RATES_MS =
         1000, /* between questions for what transfers did, while there is work */
-    SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
+    SERVE_STATS_WAIT_MS = 500,   /* how long a status waits for figures of the workers */
+    SERVE_HELLO_MS      = 10000, /* how long a stream may be there without its hello */
     SERVE_NODE_LEASE_MS = 10000,
     SERVE_STORE_WAIT_MS = 10000, /* how long a worker's hello waits for that of its store */
 };
@@ -51,8 +54,9 @@ struct serve_hello {
 struct serve_client {
     struct serve *serve;
     struct rpc_stream *stream;
-    uint64_t session; /* 0: has not said hello, or that one waits */
-    bool ended;       /* close it when what was sent is out */
+    uint64_t session;  /* 0: has not said hello, or that one waits */
+    uint64_t since_ms; /* it is there */
+    bool ended;        /* close it when what was sent is out */
     struct pl_list link;
     struct pl_list late;      /* frames that wait for a checkpoint (serve_checkpoint.c) */
     struct serve_hello hello; /* waits for devices */
@@ -63,6 +67,7 @@ struct serve_worker {
     struct rpc_stream *stream;
     struct pl_list link;
     uint32_t device;          /* UINT32_MAX: has not said hello, or that one waits */
+    uint64_t since_ms;        /* it is there */
     struct serve_hello hello; /* waits for that of its store, which gives the numbers */
 };
 
@@ -70,7 +75,8 @@ struct serve_node {
     struct serve *serve;
     struct rpc_stream *stream;
     struct pl_list link;
-    char *host; /* NULL: has not said hello */
+    char *host;        /* NULL: has not said hello */
+    uint64_t since_ms; /* it is there */
     char *name;
     uint64_t in_seq; /* of this connection */
     uint64_t out_seq;
@@ -98,8 +104,9 @@ struct serve_config {
     enum head_transfer transfer;
     bool embedded;
     uint32_t window;
-    uint64_t lineage_bytes;       /* head/lineage.h */
-    uint32_t node_lease_ms;       /* a store that is away for longer is given up */
+    uint64_t lineage_bytes; /* head/lineage.h */
+    uint32_t node_lease_ms; /* a store that is away for longer is given up */
+    uint32_t hello_wait_ms; /* how long a stream may be there without its hello; 0: 10 s */
     struct head_journal *journal; /* of serve_begin(); NULL: none */
     uint64_t log_bytes_max;       /* of the journal, between two checkpoints; 0: 32 MiB */
 };
@@ -152,6 +159,9 @@ plasmon_status_t serve_begin(struct serve *serve, struct head_journal *journal,
 void serve_destroy(struct serve *serve); /* after the loop stopped */
 plasmon_status_t serve_add_fd(struct serve *serve, int fd) PL_MUST_CHECK; /* takes fd */
 uint64_t serve_now_ms(const struct serve *serve);
+/* A stream that came at since_ms should have said hello by now; the text says so. */
+bool serve_hello_late(const struct serve *serve, uint64_t since_ms, uint64_t now_ms,
+                      struct pl_err *err);
 /* Something happened, as head_machine_input(). */
 plasmon_status_t serve_input(struct serve *serve, const struct head_input *input,
                              struct head_outcome *out, struct pl_err *err) PL_MUST_CHECK;
@@ -219,6 +229,7 @@ bool serve_devices_ready(const struct serve *serve);
 void serve_worker_drop(struct serve *serve, uint32_t device, const char *why);
 void serve_node_drop(struct serve *serve, const char *host, const char *why);
 void serve_workers_tick(struct serve *serve, uint64_t now_ms); /* hellos that waited */
+void serve_nodes_tick(struct serve *serve, uint64_t now_ms);   /* or did not come */
 /* A first frame is put aside, and taken out again (the caller frees the bytes). */
 void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint8_t *bytes,
                       size_t length);

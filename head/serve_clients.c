@@ -216,6 +216,11 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
         struct pl_err err        = {0};
         struct serve_hello hello = client->hello;
 
+        if (client->session == 0 && hello.bytes == NULL &&
+            serve_hello_late(serve, client->since_ms, now_ms, &err)) {
+            refuse(client, err.status, err.text);
+            continue;
+        }
         if (hello.bytes == NULL ||
             (!ready && now_ms - hello.since_ms < SERVE_DEVICES_WAIT_MS)) {
             continue;
@@ -295,8 +300,9 @@ plasmon_status_t serve_client_accept(void *user, struct rpc_stream *stream,
     if (client == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "the head is out of memory");
     }
-    client->serve  = serve;
-    client->stream = stream;
+    client->serve    = serve;
+    client->stream   = stream;
+    client->since_ms = serve_now_ms(serve);
     pl_list_init(&client->link);
     pl_list_init(&client->late);
     pl_list_add_tail(&serve->clients, &client->link);

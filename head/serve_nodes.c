@@ -228,6 +228,20 @@ static void node_frame(struct serve_node *node, const Plasmon__V1__NodeFrame *fr
     }
 }
 
+void serve_nodes_tick(struct serve *serve, uint64_t now_ms)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->nodes) {
+        struct serve_node *node = pl_container_of(pos, struct serve_node, link);
+        struct pl_err err       = {0};
+
+        if (node->host == NULL && serve_hello_late(serve, node->since_ms, now_ms, &err)) {
+            refuse(node, err.status, err.text);
+        }
+    }
+}
+
 static void node_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                          size_t length)
 {
@@ -287,8 +301,9 @@ plasmon_status_t serve_node_accept(void *user, struct rpc_stream *stream,
     if (node == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "the head is out of memory");
     }
-    node->serve  = serve;
-    node->stream = stream;
+    node->serve    = serve;
+    node->stream   = stream;
+    node->since_ms = serve_now_ms(serve);
     pl_list_init(&node->link);
     pl_list_add_tail(&serve->nodes, &node->link);
     rpc_stream_set_user(stream, &node_ops, node);

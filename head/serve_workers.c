@@ -117,7 +117,12 @@ void serve_workers_tick(struct serve *serve, uint64_t now_ms)
         struct serve_hello hello    = worker->hello;
         const Plasmon__V1__WorkerFrame *frame =
             hello.bytes != NULL ? decode_kept(serve, &hello) : NULL;
+        struct pl_err err = {0};
 
+        if (worker->device == UINT32_MAX && hello.bytes == NULL &&
+            serve_hello_late(serve, worker->since_ms, now_ms, &err)) {
+            refuse(worker, err.status, err.text);
+        }
         if (frame == NULL) {
             continue;
         }
@@ -210,9 +215,10 @@ plasmon_status_t serve_worker_accept(void *user, struct rpc_stream *stream,
     if (worker == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "the head is out of memory");
     }
-    worker->serve  = serve;
-    worker->device = UINT32_MAX;
-    worker->stream = stream;
+    worker->serve    = serve;
+    worker->device   = UINT32_MAX;
+    worker->stream   = stream;
+    worker->since_ms = serve_now_ms(serve);
     pl_list_init(&worker->link);
     pl_list_add_tail(&serve->workers, &worker->link);
     rpc_stream_set_user(stream, &worker_ops, worker);

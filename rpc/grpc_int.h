@@ -128,6 +128,8 @@ struct rpc_stream_grpc {
 
     /* Server only. */
     int cancelled;
+    bool
+        open_to_all; /* counted apart: who has no token cannot take the streams of others */
     struct rpc_server *owner;
     struct pl_list link; /* in owner->streams */
 };
@@ -225,6 +227,8 @@ struct rpc_server {
     struct trust_source *tls;  /* lent; NULL: in the clear */
     size_t message_bytes_max;
     uint32_t streams_max;
+    uint32_t handshake_ms;
+    bool by_descriptor;                /* it listens nowhere: connections are given to it */
     struct rpc_server_method *methods; /* the user's, then health */
     size_t method_count;
     struct rpc_address *addresses;
@@ -234,6 +238,8 @@ struct rpc_server {
     struct pl_list streams;
     struct pl_list unaries;
     uint32_t stream_count;
+    uint32_t health_count; /* streams that need no token */
+    uint32_t unary_count;
     size_t slot_count; /* posted requests */
     bool shut_down;    /* the core is done with it */
     bool closing;

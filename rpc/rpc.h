@@ -109,6 +109,7 @@ struct rpc_server_config {
     void *user;
     size_t message_bytes_max; /* 0: 8 MiB */
     uint32_t streams_max;     /* 0: 4096 */
+    uint32_t handshake_ms;    /* for TLS and the first frames of HTTP/2; 0: 10 s */
 };
 /* EADDRINUSE names the address. Serves grpc.health.v1 too; unknown methods get UNIMPLEMENTED at once. */
 plasmon_status_t rpc_server_create(struct rpc_loop *loop,

@@ -21,6 +21,14 @@
 #define RPC_LINGER_MS \
     2000u /* how long a close waits for what is queued, and for the peer's answer */
 #define RPC_NEVER_NS UINT64_MAX
+/* Of a process that serves. As many streams as there may be with a connection of their own, and as many strangers. */
+#define RPC_DESCRIPTORS_MAX    8192u
+#define RPC_DESCRIPTORS_SPARE  128u
+#define RPC_HEALTH_STREAMS_MAX 64u
+#define RPC_UNARIES_MAX        1024u  /* calls that wait for their answer */
+#define RPC_HANDSHAKE_MS       10000u /* for TLS and the first frames of HTTP/2 */
+#define RPC_CONNECTION_IDLE_MS \
+    30000u /* how long a connection may be there without a call; those given as a descriptor: for ever */
 
 /* ------------------------------------------------------------------------------------------ loops */
 
@@ -118,5 +126,10 @@ struct rpc_queue {
 void rpc_queue_push(struct rpc_queue *queue, struct rpc_buffer *buffer);
 struct rpc_buffer *rpc_queue_pop(struct rpc_queue *queue); /* NULL: empty */
 void rpc_queue_drop(struct rpc_queue *queue);
+
+/* ------------------------------------------------------------------------------------------ accept.c */
+
+/* From now on connections leave descriptors for everything else; raises the process's soft limit. */
+void rpc_accept_guard(void);
 
 #endif

@@ -34,6 +34,12 @@ struct server_slot {
     grpc_byte_buffer *payload; /* unary */
 };
 
+/* Who came over a descriptor cannot come again. */
+static uint32_t server_idle_ms(const struct rpc_server *server)
+{
+    return server->by_descriptor ? INT32_MAX : RPC_CONNECTION_IDLE_MS;
+}
+
 static grpc_server *server_create_core(const struct rpc_server *server)
 {
     struct {
@@ -47,6 +53,8 @@ static grpc_server *server_create_core(const struct rpc_server *server)
         {"grpc.http2.max_pings_without_data", 0},
         {"grpc.http2.min_ping_interval_without_data_ms",
          5000}, /* else our own clients' pings are too many */
+        {"grpc.server_handshake_timeout_ms", (int)server->handshake_ms},
+        {"grpc.max_connection_idle_ms", (int)server_idle_ms(server)},
         {"grpc.enable_channelz", 0},
         {"grpc.max_channel_trace_event_memory_per_node", 0},
         {"grpc.per_message_compression", 0},
@@ -377,6 +385,9 @@ plasmon_status_t rpc_server_create(struct rpc_loop *loop,
                                                                : RPC_MESSAGE_BYTES_DEFAULT;
     server->streams_max =
         config->streams_max != 0 ? config->streams_max : RPC_STREAMS_DEFAULT;
+    server->handshake_ms =
+        config->handshake_ms != 0 ? config->handshake_ms : RPC_HANDSHAKE_MS;
+    server->by_descriptor   = config->addresses == NULL || config->addresses[0] == NULL;
     server->shutdown_tag.fn = server_shut_down;
     rpc_timer_init(&server->patience, server_impatient);
     pl_list_init(&server->streams);
@@ -387,6 +398,7 @@ plasmon_status_t rpc_server_create(struct rpc_loop *loop,
         goto err_destroy;
     }
 
+    rpc_accept_guard();
     server->server = server_create_core(server);
     status         = server_register(server, err);
     if (status != PLASMON_OK) {

@@ -49,6 +49,7 @@ static void unary_batch_done(struct rpc_unary *call)
         return;
     }
     pl_list_remove(&call->link);
+    call->server->unary_count--;
     grpc_call_unref(call->call);
     pl_free(call->token);
     pl_free(call->identity);
@@ -128,6 +129,11 @@ static void unary_dispatch(struct rpc_server_method *method, struct rpc_unary *c
         rpc_unary_fail(call, PLASMON_ECLOSED, "the server is shutting down");
         return;
     }
+    if (method->server->unary_count > RPC_UNARIES_MAX && !method->open_to_all) {
+        rpc_unary_fail(call, PLASMON_ELIMIT,
+                       "too many calls wait for their answer here: try again later");
+        return;
+    }
     if (payload == NULL || !rpc_received_open(&received, payload)) {
         rpc_unary_fail(call, PLASMON_EMALFORMED, "the call carries no message");
         return;
@@ -157,6 +163,7 @@ void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *core,
     call->batches       = 2;
     pl_list_init(&call->link);
     pl_list_add_tail(&method->server->unaries, &call->link);
+    method->server->unary_count++;
 
     end.data.recv_close_on_server.cancelled = &call->cancelled;
     error = grpc_call_start_batch(core, &end, 1, &call->end_tag, NULL);

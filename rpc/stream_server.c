@@ -59,10 +59,16 @@ void rpc_stream_server_send_status_locked(struct rpc_stream_grpc *stream)
     rpc_status_storage_finish(&storage);
 }
 
+static uint32_t *server_count_of(const struct rpc_stream_grpc *stream)
+{
+    return stream->open_to_all ? &stream->owner->health_count
+                               : &stream->owner->stream_count;
+}
+
 void rpc_stream_server_finish(struct rpc_stream_grpc *stream)
 {
     pl_list_remove(&stream->link);
-    stream->owner->stream_count--;
+    --*server_count_of(stream);
 }
 
 static void server_refuse_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
@@ -103,6 +109,7 @@ static plasmon_status_t server_admit(struct rpc_stream_grpc *stream,
     plasmon_status_t status =
         rpc_server_check(method, stream->call, stream->base.token,
                          &stream->base.token_index, &stream->base.identity, err);
+    uint32_t max;
 
     if (status != PLASMON_OK) {
         return status;
@@ -110,9 +117,9 @@ static plasmon_status_t server_admit(struct rpc_stream_grpc *stream,
     if (stream->owner->closing) {
         return pl_err_set(err, PLASMON_ECLOSED, "the server is shutting down");
     }
-    if (stream->owner->stream_count > stream->owner->streams_max) {
-        return pl_err_set(err, PLASMON_ELIMIT, "the server has %u streams, its limit",
-                          stream->owner->streams_max);
+    max = stream->open_to_all ? RPC_HEALTH_STREAMS_MAX : stream->owner->streams_max;
+    if (*server_count_of(stream) > max) {
+        return pl_err_set(err, PLASMON_ELIMIT, "the server has %u streams, its limit", max);
     }
 
     *err   = (struct pl_err){.status = PLASMON_OK};
@@ -121,11 +128,12 @@ static plasmon_status_t server_admit(struct rpc_stream_grpc *stream,
     return status;
 }
 
-static struct rpc_stream_grpc *server_stream_create(struct rpc_server *server,
+static struct rpc_stream_grpc *server_stream_create(const struct rpc_server_method *method,
                                                     grpc_call *call,
                                                     const grpc_metadata_array *metadata)
 {
     struct rpc_stream_grpc *stream = PL_NEW(struct rpc_stream_grpc);
+    struct rpc_server *server      = method->server;
     char *peer;
 
     if (stream == NULL) {
@@ -146,16 +154,17 @@ static struct rpc_stream_grpc *server_stream_create(struct rpc_server *server,
     stream->end_tag.fn   = server_ended;
     stream->last_tag.fn  = server_last;
     stream->owner        = server;
+    stream->open_to_all  = method->open_to_all;
     pl_list_init(&stream->link);
     pl_list_add_tail(&server->streams, &stream->link);
-    server->stream_count++;
+    ++*server_count_of(stream);
     return stream;
 }
 
 void rpc_server_accept_stream(struct rpc_server_method *method, grpc_call *call,
                               const grpc_metadata_array *metadata)
 {
-    struct rpc_stream_grpc *stream = server_stream_create(method->server, call, metadata);
+    struct rpc_stream_grpc *stream = server_stream_create(method, call, metadata);
     grpc_op end                    = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
     plasmon_status_t status;
     struct pl_err err;

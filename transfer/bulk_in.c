@@ -316,10 +316,11 @@ static void *in_run(void *user)
                 in->bulk->tls != NULL ? " (this worker speaks TLS)"
                                       : " (this worker speaks without TLS)");
     }
-    (void)shutdown(in->link.fd, SHUT_RDWR); /* the acceptor closes it some time */
+    (void)shutdown(in->link.fd, SHUT_RDWR); /* the acceptor closes it: ins_tidy() */
     pl_mutex_lock(&bulk->lock);
     in->registered = false;
     in->ended      = true;
+    in->ended_ns   = pl_now_ns();
     pl_cond_broadcast(&bulk->changed);
     pl_mutex_unlock(&bulk->lock);
     return NULL;
@@ -334,9 +335,13 @@ static void in_free(struct bulk_in *in)
     pl_free(in);
 }
 
-/* Those that are over; how many have not said who they are. */
+/*
+ * Those that are over go, a moment later: closing a socket with something unread takes back what we said last, which is why. How many are
+ * there that have not said who they are?
+ */
 static uint32_t ins_tidy(struct transfer_bulk *bulk)
 {
+    uint64_t now_ns    = pl_now_ns();
     uint32_t strangers = 0;
     size_t kept        = 0;
 
@@ -345,16 +350,37 @@ static uint32_t ins_tidy(struct transfer_bulk *bulk)
         struct bulk_in **place = pl_vec_at(&bulk->ins, i);
         struct bulk_in *in     = *place;
 
-        if (in->ended) {
+        if (in->ended && (now_ns - in->ended_ns >= BULK_LINGER_MS * UINT64_C(1000000) ||
+                          bulk->ins.count > BULK_LINGERING_MAX)) {
             in_free(in); /* its thread has nothing left to do but to return */
             continue;
         }
-        strangers += !in->registered && !in->relay && !in->client;
+        strangers += !in->ended && !in->registered && !in->relay && !in->client;
         *(struct bulk_in **)pl_vec_at(&bulk->ins, kept++) = in;
     }
     bulk->ins.count = kept;
     pl_mutex_unlock(&bulk->lock);
     return strangers;
+}
+
+/*
+ * Too many have not said who they are: the one that has been there longest is hung up on. So a flood of strangers does not keep out those
+ * that say it at once.
+ */
+static void stranger_end(struct transfer_bulk *bulk)
+{
+    pl_mutex_lock(&bulk->lock);
+    for (size_t i = 0; i < bulk->ins.count; i++) { /* in the order in which they came */
+        struct bulk_in *in = *(struct bulk_in **)pl_vec_at(&bulk->ins, i);
+
+        if (!in->ended && !in->registered && !in->relay && !in->client &&
+            !atomic_load(&in->closed)) {
+            atomic_store(&in->closed, true);
+            (void)shutdown(in->link.fd, SHUT_RDWR);
+            break;
+        }
+    }
+    pl_mutex_unlock(&bulk->lock);
 }
 
 static void in_start(struct transfer_bulk *bulk, int fd)
@@ -389,10 +415,10 @@ void *bulk_accept_run(void *user)
     while (!atomic_load(&bulk->stop)) {
         int fd;
 
-        (void)poll(fds, 2, -1);
+        (void)poll(fds, 2, bulk->ins.count > 0 ? (int)BULK_LINGER_MS : -1);
         if (ins_tidy(bulk) >= BULK_HANDSHAKE_MAX) {
-            (void)poll(&fds[1], 1,
-                       100); /* strangers have BULK_HANDSHAKE_NS to say who they are */
+            stranger_end(bulk);
+            (void)poll(&fds[1], 1, 1); /* for its thread to see it */
             continue;
         }
         fd = accept4(bulk->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

@@ -13,8 +13,10 @@
 
 #define BULK_CHUNKS_AHEAD  (1u << 20) /* a number further ahead of the ring is nonsense */
 #define BULK_HANDSHAKE_MAX 64u        /* connections that have not said who they are */
-#define BULK_RELAY_MAX     16u        /* connections that are passed on for others */
-#define BULK_CLIENTS_MAX   32u        /* connections of clients */
+#define BULK_LINGER_MS     500u /* what is over is closed so much later, at the earliest */
+#define BULK_LINGERING_MAX 256u /* .. unless there are so many connections */
+#define BULK_RELAY_MAX     16u  /* connections that are passed on for others */
+#define BULK_CLIENTS_MAX   32u  /* connections of clients */
 
 /* One chunk that is to be sent. */
 struct bulk_item {
@@ -59,6 +61,7 @@ struct bulk_in {
     bool relay;         /* bulk->lock: it is passed on */
     bool client;        /* bulk->lock: it is a client's, which had a ticket */
     bool ended;         /* bulk->lock: its thread does nothing more */
+    uint64_t ended_ns;  /* bulk->lock: since then */
     uint64_t spoken_ns; /* its thread's: the last answer went then */
 };
 

@@ -32,6 +32,20 @@ static void check_against_model(const struct pl_map *map, void *const model[KEYS
     ASSERT_EQ(count, 0);
 }
 
+TEST(nothing_is_ever_found_under_0)
+{
+    struct pl_map map;
+    int value = 1;
+
+    pl_map_init(&map);
+    ASSERT_NULL(pl_map_get(&map, 0));
+    ASSERT_OK(pl_map_set(&map, 1, &value));
+    ASSERT_NULL(pl_map_get(&map, 0));
+    ASSERT_NULL(pl_map_remove(&map, 0));
+    ASSERT_EQ(map.count, 1);
+    pl_map_finish(&map);
+}
+
 TEST(random_sets_and_removes_agree_with_a_model)
 {
     void *model[KEYS] = {0};

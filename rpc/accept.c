@@ -1,0 +1,88 @@
+/*
+ * accept4() of a process that serves, in front of libc's: connections never take the last descriptors.
+ *
+ * WHY  When accept4() fails for want of descriptors the core (1.51, and later ones) never listens at that address again: one flood
+ * of connections would make a head deaf for good. The core has no limit of connections, and hands TLS only to those
+ * that it has accepted itself. But its call goes through the dynamic linker, which finds this function first.
+ *
+ * HOW  The kernel gives out the lowest free number. So a connection whose number is accept_fd_max or more says that so many
+ * descriptors are in use: it is closed at once, and the next one is looked at. Descriptors below stay as they were, above there are
+ * RPC_DESCRIPTORS_SPARE for everything else that the process opens. If that uses these up, too, nobody is there to
+ * be accepted, and the listener goes on with the next who comes.
+ *
+ * Only programs that make a server have this function: it comes with rpc_accept_guard().
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/rpc_int.h"
+
+static _Atomic int accept_fd_max = INT32_MAX;
+static _Atomic uint64_t accept_refused; /* connections */
+static _Atomic uint64_t accept_said_ns;
+
+void rpc_accept_guard(void)
+{
+    struct rlimit limit;
+    rlim_t most;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return;
+    }
+    most = limit.rlim_max < RPC_DESCRIPTORS_MAX ? limit.rlim_max : RPC_DESCRIPTORS_MAX;
+    if (limit.rlim_cur < most) {
+        limit.rlim_cur = most;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* refused: fewer connections */
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    most = limit.rlim_cur < RPC_DESCRIPTORS_MAX ? limit.rlim_cur : RPC_DESCRIPTORS_MAX;
+    atomic_store(&accept_fd_max, (int)(most - pl_min_u64(most / 2, RPC_DESCRIPTORS_SPARE)));
+}
+
+/* In the log once a second: whoever knocks all the time must not fill it. */
+static void say_refused(const char *why)
+{
+    uint64_t now_ns  = pl_now_ns();
+    uint64_t said_ns = atomic_load(&accept_said_ns);
+    uint64_t count   = atomic_fetch_add(&accept_refused, 1) + 1;
+
+    if (now_ns - said_ns >= UINT64_C(1000000000) &&
+        atomic_compare_exchange_strong(&accept_said_ns, &said_ns, now_ns)) {
+        pl_warn(
+            "rpc",
+            "a connection is refused: %s (%llu so far); what is connected goes on. More "
+            "descriptors (ulimit -n, LimitNOFILE=) are more connections, at most %u",
+            why, (unsigned long long)count, RPC_DESCRIPTORS_MAX);
+    }
+}
+
+/* Declared by sys/socket.h. Exported, so that the core finds it. */
+__attribute__((visibility("default"))) int accept4(int listener, struct sockaddr *address,
+                                                   socklen_t *length, int flags)
+{
+    socklen_t capacity = length != NULL ? *length : 0;
+
+    for (;;) {
+        int fd = (int)syscall(SYS_accept4, listener, address, length, flags);
+
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            say_refused("no descriptor is left");
+            errno = EAGAIN;
+            return -1;
+        }
+        if (fd < atomic_load(&accept_fd_max)) {
+            return fd;
+        }
+        (void)close(fd);
+        say_refused("so many descriptors are in use");
+        if (length != NULL) {
+            *length = capacity;
+        }
+    }
+}
