@@ -32,6 +32,7 @@ struct call {
 };
 
 static_assert(PLASMON_COLLECTIVE_MAX == WIRE_COLLECTIVE_MAX, "one limit, two names");
+static_assert(PLASMON_WAY_COPIES + 1 == WIRE_COLLECTIVE_WAYS, "the same");
 
 /* ------------------------------------------------------------------------------------------------ look */
 
@@ -102,6 +103,11 @@ static plasmon_status_t check_call(const struct call *call,
                              "%s: options.devices[%u] is %d; it is a device's index",
                              call->name, i, devices[i]);
         }
+    }
+    if (call->options.way > PLASMON_WAY_COPIES) {
+        return error_set(PLASMON_EINVAL,
+                         "%s: options.way is %u; it is 0 (auto), 1 (direct) or 2 (copies)",
+                         call->name, call->options.way);
     }
     if (call->options.into == NULL && out_refs == NULL) {
         return error_set(PLASMON_EINVAL,
@@ -360,6 +366,7 @@ static plasmon_status_t add_to_frame(struct call *call)
     struct frame_collective collective             = {.kind        = call->kind,
                                                       .op          = reduces(call) ? call->op : 0,
                                                       .root        = call->root,
+                                                      .way         = call->options.way,
                                                       .place_count = call->result_count};
     struct frame_task task                         = {.id         = call->submit.id,
                                                       .kind       = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE,

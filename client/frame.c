@@ -56,6 +56,7 @@ enum {
     TAG_COLLECTIVE_OP   = 2 << 3 | 0,
     TAG_COLLECTIVE_AT   = 3 << 3 | 2,
     TAG_COLLECTIVE_ROOT = 4 << 3 | 0,
+    TAG_COLLECTIVE_WAY  = 5 << 3 | 0,
     TAG_ARG_MODE        = 1 << 3 | 0,
     TAG_ARG_REF         = 2 << 3 | 0,
     TAG_ARG_VIEW        = 4 << 3 | 2,
@@ -339,6 +340,7 @@ static uint8_t *put_collective(uint8_t *at, const struct frame_collective *colle
     }
     at = close_nested(places_at, places, at);
     at = put_number(at, TAG_COLLECTIVE_ROOT, collective->root);
+    at = put_number(at, TAG_COLLECTIVE_WAY, collective->way);
     return close_nested(tag_at, body, at);
 }
 

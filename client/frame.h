@@ -85,6 +85,7 @@ struct frame_collective {
     uint32_t kind; /* Plasmon__V1__CollectiveKind */
     uint32_t op;
     uint32_t root;
+    uint32_t way;
     uint32_t place_count; /* results */
     uint32_t place[WIRE_COLLECTIVE_MAX];
 };

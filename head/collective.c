@@ -27,6 +27,8 @@
 enum {
     CHUNKS      = 4,  /* at most so many of a segment .. */
     CHUNK_SHOTS = 64, /* .. and none below this many times what goes in one step */
+    SHOT_EXTRA  = 16, /* see is_little() */
+    KIND_CPU    = 1,  /* of a device */
     PARTS       = 16, /* of a broadcast, as in move.c */
     ALIGNED_ROWS =
         64 /* segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two share a line */
@@ -260,10 +262,36 @@ static bool reduce_in_segments(struct collective *c, struct head_device *const *
     return ok;
 }
 
+static bool all_reached(const struct collective *c)
+{
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        for (uint32_t k = 0; k < c->count; k++) {
+            if (head_move_reach(c->core, c->ins[k].array, &c->ins[k].box,
+                                c->outs[i].device) == NULL) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/*
+ * Is it done sooner in one step? Then each result's device reads n - 1 members, in segments 2 (n - 1) / n of one. GPUs read what the second
+ * step takes: SHOT_EXTRA times one_shot_bytes. CPU devices share their cores, and all would do the same work.
+ */
 static bool is_little(const struct collective *c)
 {
-    return c->ins[0].box.ndim == 0 ||
-           collective_bytes(&c->ins[0]) <= c->core->config.one_shot_bytes;
+    const struct head_config *config = &c->core->config;
+    uint64_t bytes                   = collective_bytes(&c->ins[0]);
+
+    if (c->ins[0].box.ndim == 0 || bytes <= config->one_shot_bytes) {
+        return true;
+    }
+    return c->direct && c->outs[0].device->kind != KIND_CPU &&
+           bytes <= config->direct_bytes &&
+           bytes * (c->count - 1) / c->count * (c->count - 2) <=
+               SHOT_EXTRA * config->one_shot_bytes &&
+           all_reached(c);
 }
 
 static bool all_reduce(struct collective *c)
@@ -419,6 +447,22 @@ static bool broadcast(struct collective *c)
     return ok;
 }
 
+/*
+ * Does who reduces read the members where they lie? Engines that copy bring much faster than multiprocessors read, and reducing hides behind that;
+ * of less, starting one thing after the other is what takes the time.
+ */
+static bool reads_directly(const struct collective *c)
+{
+    switch (c->task->collective->way) {
+    case COLLECTIVE_DIRECT:
+        return true;
+    case COLLECTIVE_COPIES:
+        return false;
+    default:
+        return collective_bytes(&c->ins[0]) / c->count <= c->core->config.direct_bytes;
+    }
+}
+
 static bool run(struct collective *c)
 {
     enum _Plasmon__V1__CollectiveKind kind = c->task->collective->kind;
@@ -426,6 +470,7 @@ static bool run(struct collective *c)
     if (c->count == 1 && kind != PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
         kind = PLASMON__V1__COLLECTIVE_KIND__BROADCAST; /* of one member all are that */
     }
+    c->direct = reads_directly(c);
     switch (kind) {
     case PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE:
         return all_reduce(c);

@@ -6,7 +6,8 @@
 
 #include "head/core_int.h"
 
-enum { COLLECTIVE_SUM = 1, COLLECTIVE_AVG = 5 }; /* of enum plasmon_reduce */
+enum { COLLECTIVE_SUM = 1, COLLECTIVE_AVG = 5 };       /* of enum plasmon_reduce */
+enum { COLLECTIVE_DIRECT = 1, COLLECTIVE_COPIES = 2 }; /* of enum plasmon_collective_way */
 
 /* A dense part of an array: what a member gives, an intermediate result, or what is to be written. */
 struct collective_part {
@@ -28,6 +29,7 @@ struct collective {
     const Plasmon__V1__Task *task;
     struct head_group *group;
     uint32_t op;
+    bool direct; /* members may be read where they lie, by the launch that reduces them */
     bool
         in_place; /* results may be made where what they replace is: no launch reads that any more */
     uint32_t count;              /* members: inputs */

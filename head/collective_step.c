@@ -5,6 +5,9 @@
  * and one `fold` of what is here. So the functions of other tasks never wait in a stream behind bytes of a slow member. What is little
  * (config.one_shot_bytes) comes as pieces of the fold itself, each into memory of its own: one launch instead of two.
  *
+ * DIRECTLY. If all members can be reached from the device (in mapped memory of others), a reduction is one launch: a COPY whose pieces the
+ * function `combine` reads where they lie (worker/combine.c). No memory to land in, no second launch; the bits are those of `fold`.
+ *
  * Bytes change their coordinates on the way: a piece's `shift` is where its box of the source comes to lie in what is filled.
  *
  * Each launch that fills something begins from sources that it does not write, so it can be done again after a crash.
@@ -122,13 +125,15 @@ static bool step_pieces(struct collective *c, const struct collective_part *from
     return true;
 }
 
+/* copies: a COPY, of the pieces or by the function; else a RUN. */
 static struct head_task *step_start(struct collective *c, struct head_device *device,
-                                    const char *function, const uint64_t *scalar)
+                                    bool copies, const char *function,
+                                    const uint64_t *scalar)
 {
     const Plasmon__V1__Task *task = c->task;
     struct head_launch launch     = {
-            .kind          = function == NULL ? PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY
-                                              : PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
+            .kind          = copies ? PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY
+                                    : PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
             .device        = device,
             .client        = c->client,
             .id            = task->id,
@@ -140,7 +145,7 @@ static struct head_task *step_start(struct collective *c, struct head_device *de
             .piece_count   = step.pieces.count,
             .scalars       = scalar,
             .scalar_count  = function == NULL ? 0 : 1,
-            .retries_max   = function == NULL     ? 250
+            .retries_max   = copies               ? 250
                              : task->retries == 0 ? c->core->config.retries
                                                   : task->retries - 1,
             .submit_ns     = task->submit_ns != 0    ? task->submit_ns
@@ -225,7 +230,7 @@ bool collective_copy(struct collective *c, struct collective_out *out,
         ok = step_pieces(c, &from[i], &boxes[i], out->buffer, 0);
     }
     if (ok) {
-        task = step_start(c, out->device, NULL, NULL);
+        task = step_start(c, out->device, true, NULL, NULL);
         if (!fresh) {
             head_buffer_forget(c->core, out->buffer, cover, UINT64_MAX);
             out->buffer->replica = false;
@@ -242,9 +247,11 @@ struct reduction {
     struct collective *c;
     struct head_device *device;
     uint32_t first;
-    bool direct;
+    bool in_shot; /* members come as pieces of the fold */
+    bool direct;  /* all are read where they lie */
     const struct collective_part *to;
     struct collective_part from[WIRE_COLLECTIVE_MAX];
+    struct head_buffer *source[WIRE_COLLECTIVE_MAX]; /* direct: where that is */
     struct head_buffer
         *local[WIRE_COLLECTIVE_MAX];         /* in which it lies here; NULL: elsewhere */
     struct pl_box slot[WIRE_COLLECTIVE_MAX]; /* of the landing, if not local */
@@ -290,7 +297,7 @@ static bool land(struct reduction *r)
         ok = r->local[i] != NULL || step_pieces(c, &r->from[i], &r->slot[i], r->landing, 0);
     }
     if (ok) {
-        (void)step_start(c, r->device, NULL, NULL); /* the core owns it */
+        (void)step_start(c, r->device, true, NULL, NULL); /* the core owns it */
     }
     step_end(c);
     return ok;
@@ -313,7 +320,7 @@ static bool add_member(struct reduction *r, uint32_t i)
 
     if (r->local[i] != NULL) {
         operand = reads(r->local[i], &r->from[i].box);
-    } else if (!r->direct) {
+    } else if (!r->in_shot) {
         operand = reads(r->landing, &r->slot[i]);
     } else {
         struct head_buffer *own =
@@ -334,7 +341,7 @@ static bool fill_accumulator(struct reduction *r, struct head_buffer *accumulato
 {
     struct head_piece *piece;
 
-    if (r->direct || r->local[0] != NULL) {
+    if (r->in_shot || r->local[0] != NULL) {
         return step_pieces(r->c, &r->from[0], &r->to->box, accumulator, 0);
     }
     piece = pl_vec_push(&step.pieces);
@@ -360,7 +367,7 @@ static bool add_members(struct reduction *r, struct head_buffer *accumulator)
 
         if (i == 0) {
             ok = fill_accumulator(r, accumulator);
-        } else if (r->direct && r->local[i] == NULL) {
+        } else if (r->in_shot && r->local[i] == NULL) {
             struct head_operand *own = pl_vec_at(&step.operands, i);
 
             ok = step_pieces(r->c, &r->from[i], &r->to->box, own->buffer, i);
@@ -369,15 +376,41 @@ static bool add_members(struct reduction *r, struct head_buffer *accumulator)
     return ok;
 }
 
+static uint64_t operation(const struct reduction *r)
+{
+    return r->c->op == COLLECTIVE_AVG ? COLLECTIVE_SUM : r->c->op;
+}
+
 static struct head_task *fold(struct reduction *r, struct head_buffer *accumulator)
 {
-    uint64_t op            = r->c->op == COLLECTIVE_AVG ? COLLECTIVE_SUM : r->c->op;
+    uint64_t op            = operation(r);
     struct head_task *task = NULL;
 
     step_begin();
     if (add_members(r, accumulator)) {
-        task = step_start(r->c, r->device, "fold", &op);
+        task = step_start(r->c, r->device, false, "fold", &op);
     }
+    step_end(r->c);
+    return task;
+}
+
+/* The members where they lie, in their order. */
+static struct head_task *combine(struct reduction *r, struct head_buffer *out)
+{
+    struct head_operand operand = head_operand_whole(out, true, true);
+    uint64_t op                 = operation(r);
+    struct head_task *task;
+
+    step_begin();
+    (void)step_operand(&operand);
+    for (uint32_t i = 0; i < r->c->count; i++) {
+        struct head_piece *piece = pl_vec_push(&step.pieces);
+
+        PL_CHECK(piece != NULL);
+        *piece = (struct head_piece){.src = r->source[i], .box = r->from[i].box};
+        shift_to(piece, &r->from[i].box, &r->to->box);
+    }
+    task = step_start(r->c, r->device, true, "combine", &op);
     step_end(r->c);
     return task;
 }
@@ -396,12 +429,12 @@ static struct head_task *divide(struct reduction *r, struct head_buffer *sum,
     step_begin();
     (void)step_operand(&out);
     (void)step_operand(&in);
-    task = step_start(r->c, r->device, "multiply_scalar", &bits);
+    task = step_start(r->c, r->device, false, "multiply_scalar", &bits);
     step_end(r->c);
     return task;
 }
 
-/* The fold, and what follows it, into new memory. */
+/* What joins them, and what follows it, into new memory. */
 static bool reduce_landed(struct reduction *r)
 {
     struct collective *c = r->c;
@@ -414,7 +447,7 @@ static bool reduce_landed(struct reduction *r)
     if (accumulator == NULL) {
         return false;
     }
-    task = fold(r, accumulator);
+    task = r->direct ? combine(r, accumulator) : fold(r, accumulator);
     if (task == NULL) {
         goto out_release;
     }
@@ -450,6 +483,19 @@ static bool find_member(struct reduction *r, uint32_t i, const struct pl_box *pa
     return true;
 }
 
+/* When all of them have been found, and nothing is brought any more. */
+static bool all_reached(struct reduction *r)
+{
+    for (uint32_t i = 0; i < r->c->count; i++) {
+        r->source[i] =
+            head_move_reach(r->c->core, r->from[i].array, &r->from[i].box, r->device);
+        if (r->source[i] == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
                        const struct pl_box *part, const struct collective_part *to)
 {
@@ -458,7 +504,8 @@ bool collective_reduce(struct collective *c, struct head_device *device, uint32_
         .device = device,
         .first  = first,
         .to     = to,
-        .direct = part->ndim == 0 || collective_bytes(to) <= c->core->config.one_shot_bytes,
+        .in_shot =
+            part->ndim == 0 || collective_bytes(to) <= c->core->config.one_shot_bytes,
     };
     bool ok = true;
 
@@ -466,7 +513,8 @@ bool collective_reduce(struct collective *c, struct head_device *device, uint32_
     for (uint32_t i = 0; ok && i < c->count; i++) {
         ok = find_member(&r, i, part);
     }
-    ok = ok && (r.direct || land(&r)) && reduce_landed(&r);
+    r.direct = ok && c->direct && all_reached(&r);
+    ok       = ok && (r.direct || r.in_shot || land(&r)) && reduce_landed(&r);
     if (r.landing != NULL) {
         head_buffer_release(c->core, r.landing); /* the launches use it */
     }

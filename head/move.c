@@ -89,31 +89,87 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
     return true;
 }
 
-struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
-                                     struct head_device *device, bool exclusive)
+/* Whatever serves must serve the first fragment that meets the box: its instances are the candidates. */
+static struct head_tile *first_tile(struct head_array *array, const struct pl_box *box)
 {
-    struct pl_list *pos, *it;
+    struct pl_list *pos;
 
     pl_list_for_each(pos, &array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
 
-        if (!pl_box_intersects(&fragment->box, box)) {
-            continue;
+        if (pl_box_intersects(&fragment->box, box)) {
+            return fragment->tile;
         }
-        /* Whatever serves must serve this first fragment: its instances are the candidates. */
-        pl_list_for_each(it, &fragment->tile->instances) {
-            struct head_instance *instance =
-                pl_container_of(it, struct head_instance, tile_link);
-
-            if (instance->buffer->device == device &&
-                buffer_serves(array, box, instance->buffer, exclusive)) {
-                return instance->buffer;
-            }
-        }
-        return NULL;
     }
     return NULL;
+}
+
+struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
+                                     struct head_device *device, bool exclusive)
+{
+    struct head_tile *tile = first_tile(array, box);
+    struct pl_list *pos;
+
+    if (tile == NULL) {
+        return NULL;
+    }
+    pl_list_for_each(pos, &tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+
+        if (instance->buffer->device == device &&
+            buffer_serves(array, box, instance->buffer, exclusive)) {
+            return instance->buffer;
+        }
+    }
+    return NULL;
+}
+
+/* In C order, side by side. */
+static bool box_dense(const struct pl_box *frame, const struct pl_box *box)
+{
+    uint32_t first = 0;
+
+    while (first < box->ndim && box->count[first] == 1) {
+        first++;
+    }
+    for (uint32_t i = first + 1; i < box->ndim; i++) {
+        if (box->count[i] != frame->count[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct head_buffer *head_move_reach(const struct head_core *core, struct head_array *array,
+                                    const struct pl_box *box,
+                                    const struct head_device *device)
+{
+    struct head_tile *tile   = first_tile(array, box);
+    struct head_buffer *best = NULL;
+    struct pl_list *pos;
+
+    if (tile == NULL) {
+        return NULL;
+    }
+    pl_list_for_each(pos, &tile->instances) {
+        struct head_buffer *buffer =
+            pl_container_of(pos, struct head_instance, tile_link)->buffer;
+        bool here = buffer->device == device;
+
+        if (buffer->spilled != NULL || (best != NULL && !here) ||
+            (!here && (buffer->device->gone || !buffer->device->connected ||
+                       in_halves(core, buffer->device, device))) ||
+            !box_dense(&buffer->frame, box) || !buffer_serves(array, box, buffer, false)) {
+            continue;
+        }
+        best = buffer;
+        if (here) {
+            break;
+        }
+    }
+    return best;
 }
 
 /* -------------------------------------------------------------------------------------------- filling */

@@ -224,6 +224,10 @@ void head_use_remove(struct head_core *core, struct head_use *use);
 struct head_buffer *head_move_read(struct head_core *core, struct head_array *array,
                                    const struct pl_box *box, struct head_device *device,
                                    bool exact, struct head_failure **out_failure);
+/* A buffer, there or on a device whose memory it has mapped, with all of the box side by side: a launch of the device can read it where it is. */
+struct head_buffer *head_move_reach(const struct head_core *core, struct head_array *array,
+                                    const struct pl_box *box,
+                                    const struct head_device *device);
 /* A buffer on `device` that already holds the whole box of the array; NULL. exclusive: nobody else may need that part of it. */
 struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
                                      struct head_device *device, bool exclusive);

@@ -229,6 +229,7 @@ struct overwritten {
     struct pl_box box;
     uint64_t seq;
     bool copy;
+    bool combines;
 };
 
 static int compare_overwritten(const void *a, const void *b)
@@ -237,6 +238,12 @@ static int compare_overwritten(const void *a, const void *b)
     uintptr_t y = (uintptr_t)((const struct overwritten *)b)->buffer;
 
     return x < y ? -1 : x > y;
+}
+
+/* A copy by a function that reads (worker/combine.c), in a stream of its own kind. */
+static bool combines(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY && task->function != 0;
 }
 
 static void collect_overwritten(struct head_device *device,
@@ -263,7 +270,8 @@ static void collect_overwritten(struct head_device *device,
                                           .box    = task->uses[i].box,
                                           .seq    = seq,
                                           .copy   = task->kind ==
-                                                  PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY};
+                                                  PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
+                                          .combines = combines(task)};
         }
     }
     if (out->count > 1) {
@@ -278,10 +286,15 @@ static bool is_run(const struct head_task *task)
 }
 
 /*
- * Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. (A copy in place has
- * not begun while a function that reads the bytes is unfinished: the two are never in one stream, and who overwrites waits for the
- * other stream's word; worker/streams.c.)
+ * A copy in place has not begun while a function that reads the bytes is unfinished: the two are never in one stream, and who overwrites waits
+ * for the other stream's word (worker/streams.c).
  */
+static bool had_to_wait(const struct overwritten *later, const struct head_task *task)
+{
+    return later->copy && (is_run(task) || (combines(task) && !later->combines));
+}
+
+/* Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. */
 static bool input_overwritten(const struct head_task *task,
                               const struct pl_vec *overwritten)
 {
@@ -303,7 +316,7 @@ static bool input_overwritten(const struct head_task *task,
              at--) {
         }
         for (; at < overwritten->count && items[at].buffer == use->buffer; at++) {
-            if (items[at].seq > task->seq && !(items[at].copy && is_run(task)) &&
+            if (items[at].seq > task->seq && !had_to_wait(&items[at], task) &&
                 pl_box_intersects(&items[at].box, &use->box)) {
                 return true;
             }

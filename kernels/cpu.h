@@ -85,6 +85,7 @@ void cpu_half_narrow(uint32_t dtype, const float *x, int64_t n, char *y, int64_t
     XX(compare)           \
     XX(into)              \
     XX(fold)              \
+    XX(combine)           \
     XX(reduce)            \
     XX(norm)              \
     XX(softmax)           \

@@ -1,6 +1,6 @@
 /*
  * CPU variants of the elementwise functions: unary, binary with broadcasting, comparisons, and those that update their
- * first argument (axpy, add_into, accumulate), which are binary functions with y as first operand. And fold.
+ * first argument (axpy, add_into, accumulate), which are binary functions with y as first operand. And fold and combine.
  *
  * 16-bit floats are widened to f32 a block at a time, and take the loops of f32; complex numbers have loops of their own
  * (cpu_complex.c).
@@ -335,7 +335,7 @@ plasmon_status_t cpu_logical(const struct kernel_call *call, int op, struct pl_e
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ fold */
+/* ------------------------------------------------------------------------------------------------ fold, combine */
 
 /*
  * The tree joins neighbours level by level; the last of an odd level goes up alone:
@@ -343,16 +343,31 @@ plasmon_status_t cpu_logical(const struct kernel_call *call, int op, struct pl_e
  *   x0 x1 x2 x3 x4  ->  (x0 x1) (x2 x3) x4  ->  ((x0 x1)(x2 x3)) x4  ->  (((x0 x1)(x2 x3)) x4)
  *
  * Which values meet depends only on how many there are, so the result is the same to the bit wherever it is computed.
- * It is done for FOLD_BLOCK elements at a time: 64 partials of 32 elements of 16 bytes are 32 KiB of stack. Each step rounds
- * to the dtype, also for 16-bit floats: that is what separate folds would do.
+ * It is done for as many elements at a time as 32 KiB of stack hold of all arrays; an array whose elements lie side by side is read where it
+ * is. Each step rounds to the dtype, also for 16-bit floats: that is what separate folds would do.
  */
-#define FOLD_BLOCK 32
+#define FOLD_ROOM 32768
 
 struct fold {
     struct elementwise e;
     const struct kernel_call *call;
     uint32_t bytes; /* of an element */
+    bool combines;  /* the first x stands for what y held */
+    bool dense[KERNEL_FOLD_MAX];
 };
+
+static bool arg_dense(const struct kernel_arg *x)
+{
+    int64_t want = 1;
+
+    for (uint32_t d = x->ndim; d-- > 0;) {
+        if (x->dim[d] != 1 && x->stride[d] != want) {
+            return false;
+        }
+        want *= x->dim[d];
+    }
+    return true;
+}
 
 /* Elements first .. first + n of x, in C order, into `out`. */
 static void gather(const struct kernel_arg *x, uint32_t bytes, int64_t first, int64_t n,
@@ -381,48 +396,99 @@ static void gather(const struct kernel_arg *x, uint32_t bytes, int64_t first, in
     }
 }
 
+/* The same elements where they are, or in `own`. */
+static char *fold_values(const struct fold *fold, uint32_t i, int64_t first, int64_t n,
+                         char *own)
+{
+    const struct kernel_arg *x = kernel_call_arg(fold->call, i + 1);
+
+    if (fold->dense[i]) {
+        return cpu_data(x) + first * fold->bytes;
+    }
+    gather(x, fold->bytes, first, n, own);
+    return own;
+}
+
+static void fold_block(const struct fold *fold, char *y, int64_t y_stride, int64_t first,
+                       int64_t n, char *room)
+{
+    uint32_t count               = fold->call->arg_count - 1;
+    int64_t bytes                = fold->bytes;
+    char *value[KERNEL_FOLD_MAX] = {NULL};
+    uint32_t tree                = fold->combines ? 1 : 0; /* the first that is in it */
+    char *y0                     = y;
+    int64_t y0_stride            = y_stride;
+
+    for (uint32_t i = 0; i < count; i++) {
+        value[i] = fold_values(fold, i, first, n, room + i * n * bytes);
+    }
+    if (fold->combines) {
+        y0        = value[0];
+        y0_stride = bytes;
+    }
+    if (tree == count) {
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(y + i * y_stride, y0 + i * bytes, (size_t)bytes);
+        }
+        return;
+    }
+    for (uint32_t width = count - tree; width > 1; width = (width + 1) / 2) {
+        for (uint32_t i = 0; i < width / 2; i++) {
+            char *out = room + (tree + i) * n * bytes;
+
+            binary_inner(&fold->e, out, bytes, value[tree + 2 * i], bytes,
+                         value[tree + 2 * i + 1], bytes, n);
+            value[tree + i] = out;
+        }
+        if (width % 2 != 0) {
+            value[tree + width / 2] = value[tree + width - 1];
+        }
+    }
+    binary_inner(&fold->e, y, y_stride, y0, y0_stride, value[tree], bytes, n);
+}
+
 static void fold_run(void *user, char *const ptr[], const int64_t stride[], int64_t first,
                      int64_t n)
 {
     const struct fold *fold = user;
-    uint32_t count          = fold->call->arg_count - 1;
-    int64_t bytes           = fold->bytes;
-    _Alignas(64) char level[KERNEL_FOLD_MAX][FOLD_BLOCK * 16];
+    int64_t most = FOLD_ROOM / ((int64_t)fold->bytes * (fold->call->arg_count - 1));
+    _Alignas(64) char room[FOLD_ROOM];
 
-    for (int64_t done = 0; done < n; done += FOLD_BLOCK) {
-        int64_t block = n - done < FOLD_BLOCK ? n - done : FOLD_BLOCK;
-        char *y       = ptr[0] + done * stride[0];
-
-        for (uint32_t i = 0; i < count; i++) {
-            gather(kernel_call_arg(fold->call, i + 1), fold->bytes, first + done, block,
-                   level[i]);
-        }
-        for (uint32_t width = count; width > 1; width = (width + 1) / 2) {
-            for (uint32_t i = 0; i < width / 2; i++) {
-                binary_inner(&fold->e, level[i], bytes, level[2 * i], bytes,
-                             level[2 * i + 1], bytes, block);
-            }
-            if (width % 2 != 0) {
-                memcpy(level[width / 2], level[width - 1], sizeof(level[0]));
-            }
-        }
-        binary_inner(&fold->e, y, stride[0], y, stride[0], level[0], bytes, block);
+    for (int64_t done = 0; done < n; done += most) {
+        fold_block(fold, ptr[0] + done * stride[0], stride[0], first + done,
+                   n - done < most ? n - done : most, room);
     }
+}
+
+static plasmon_status_t fold_all(const struct kernel_call *call, bool combines)
+{
+    const struct kernel_arg *y = kernel_call_arg(call, 0);
+    struct fold fold           = {
+                  .e        = {.op = kernel_op_of_reduce(call->scalar[0].i), .dtype = y->dtype},
+                  .call     = call,
+                  .bytes    = pl_dtype_bytes(y->dtype),
+                  .combines = combines,
+    };
+    struct kernel_walk walk;
+
+    for (uint32_t i = 0; i + 1 < call->arg_count; i++) {
+        fold.dense[i] = arg_dense(kernel_call_arg(call, i + 1));
+    }
+    kernel_walk_init(&walk, y);
+    kernel_walk_run(&walk, fold_run, &fold);
+    return PLASMON_OK;
 }
 
 plasmon_status_t cpu_fold(const struct kernel_call *call, int op, struct pl_err *err)
 {
-    const struct kernel_arg *y = kernel_call_arg(call, 0);
-    struct fold fold           = {
-                  .e     = {.op = kernel_op_of_reduce(call->scalar[0].i), .dtype = y->dtype},
-                  .call  = call,
-                  .bytes = pl_dtype_bytes(y->dtype),
-    };
-    struct kernel_walk walk;
-
     (void)op;
     (void)err;
-    kernel_walk_init(&walk, y);
-    kernel_walk_run(&walk, fold_run, &fold);
-    return PLASMON_OK;
+    return fold_all(call, false);
+}
+
+plasmon_status_t cpu_combine(const struct kernel_call *call, int op, struct pl_err *err)
+{
+    (void)op;
+    (void)err;
+    return fold_all(call, true);
 }

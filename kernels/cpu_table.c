@@ -96,6 +96,7 @@ const struct kernel_cpu_variant kernel_cpu_table[KERNEL_ID_COUNT] = {
     ROW(add_into, into, KERNEL_OP_ADD),
     ROW(accumulate, into, 0),
     ROW(fold, fold, 0),
+    ROW(combine, combine, 0),
     REDUCTION(sum, SUM),
     REDUCTION(prod, PROD),
     REDUCTION(min, MIN),

@@ -275,6 +275,7 @@ plasmon_status_t cuda_products(const struct cuda_call *call, uint32_t dtype, dou
     XX(compare)            \
     XX(into)               \
     XX(fold)               \
+    XX(combine)            \
     XX(reduce)             \
     XX(norm)               \
     XX(softmax)            \
@@ -315,6 +316,7 @@ CUDA_FUNCTIONS(XX)
 
 #define CUDA_SCRATCH_FUNCTIONS(XX) \
     XX(fold)                       \
+    XX(combine)                    \
     XX(reduce)                     \
     XX(arg_reduce)                 \
     XX(norm)                       \

@@ -1,5 +1,5 @@
 /*
- * Launching copies of every kind, fold, checksum, and the functions for tests; see cuda_move.cu.
+ * Launching copies of every kind, fold, combine, checksum, and the functions for tests; see cuda_move.cu.
  */
 #include "kernels/cuda_int.h"
 
@@ -127,7 +127,7 @@ plasmon_status_t cuda_concatenate(const struct cuda_call *call)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ fold */
+/* ------------------------------------------------------------------------------------------------ fold, combine */
 
 /* The kernel takes one layout for all partials; accumulators that the runtime made have one. */
 static bool same_layouts(const struct kernel_arg *args, uint32_t arg_count)
@@ -156,37 +156,92 @@ uint64_t cuda_fold_scratch(const struct kernel_function *function,
     return same_layouts(args, arg_count) ? 0 : (arg_count - 1) * partial_bytes(&args[1]);
 }
 
-plasmon_status_t cuda_fold(const struct cuda_call *call)
+uint64_t cuda_combine_scratch(const struct kernel_function *function,
+                              const struct kernel_arg *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars)
 {
-    const struct kernel_arg *y = &call->args[0];
-    bool pack                  = !same_layouts(call->args, call->arg_count);
-    struct cuda_fold params    = {.partials = call->arg_count - 1,
-                                  .op       = kernel_op_of_reduce(call->scalars[0].i)};
-    struct kernel_arg layout   = call->args[1];
-    struct device_ptr next     = call->scratch;
-    struct kernel_walk walk;
+    return cuda_fold_scratch(function, args, arg_count, scalars);
+}
 
-    for (uint32_t i = 0; i < params.partials; i++) {
+/* Where the x's are, all in the layout that *io_layout becomes: as they come, or packed in scratch. */
+static plasmon_status_t fold_sources(const struct cuda_call *call,
+                                     struct kernel_arg *io_layout, uint64_t *out_addr)
+{
+    bool pack              = !same_layouts(call->args, call->arg_count);
+    struct device_ptr next = call->scratch;
+
+    for (uint32_t i = 0; i + 1 < call->arg_count; i++) {
         const struct kernel_arg *x = &call->args[i + 1];
 
         if (pack) {
             plasmon_status_t status;
 
-            layout = kernel_arg_compact(x, next);
-            next   = device_ptr_add(next, partial_bytes(x));
-            status = cuda_copy(call, &layout, x);
+            *io_layout = kernel_arg_compact(x, next);
+            next       = device_ptr_add(next, partial_bytes(x));
+            status     = cuda_copy(call, io_layout, x);
             if (status != PLASMON_OK) {
                 return status;
             }
-            x = &layout;
+            x = io_layout;
         }
-        params.partial[i] = x->data.addr;
+        out_addr[i] = x->data.addr;
     }
+    return PLASMON_OK;
+}
+
+/*
+ * Blocks for a combine: it may read from other devices, which many threads do no faster than some, and runs beside functions of other tasks. Four
+ * blocks a multiprocessor have several MiB on their way.
+ */
+#define COMBINE_BLOCKS_SM 4
+
+static int64_t fold_blocks(const struct cuda_call *call, const struct cuda_walk *walk,
+                           uint32_t element_bytes, bool combines)
+{
+    int64_t most = (int64_t)call->cuda->multiprocessors * COMBINE_BLOCKS_SM;
+    int64_t items =
+        walk->dense != 0 ? walk->count / (16 / (int64_t)element_bytes) + 1 : walk->count;
+    int64_t blocks = cuda_blocks(call, items);
+
+    return combines && blocks > most ? most : blocks;
+}
+
+static plasmon_status_t fold_all(const struct cuda_call *call, bool combines)
+{
+    const struct kernel_arg *y   = &call->args[0];
+    const uint32_t element_bytes = pl_dtype_bytes(y->dtype);
+    struct cuda_fold params      = {.op = kernel_op_of_reduce(call->scalars[0].i)};
+    struct kernel_arg layout     = call->args[1];
+    uint32_t count               = call->arg_count - 1;
+    uint64_t addr[CUDA_FOLD_MAX];
+    plasmon_status_t status = fold_sources(call, &layout, addr);
+    struct kernel_walk walk;
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    params.first    = combines ? addr[0] : 0;
+    params.partials = combines ? count - 1 : count;
+    memcpy(params.partial, addr + (combines ? 1 : 0), params.partials * sizeof(addr[0]));
     kernel_walk_init(&walk, y);
     kernel_walk_add(&walk, &layout);
-    params.walk = cuda_walk_of(&walk, 0);
+    params.walk = cuda_walk_of(&walk, element_bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        params.walk.dense &= addr[i] % 16 == 0;
+    }
     return cuda_launch(call, CUDA_fold_f32 + cuda_type_index(y->dtype),
-                       cuda_blocks(call, params.walk.count), 256, 1, &params);
+                       fold_blocks(call, &params.walk, element_bytes, combines), 256, 1,
+                       &params);
+}
+
+plasmon_status_t cuda_fold(const struct cuda_call *call)
+{
+    return fold_all(call, false);
+}
+
+plasmon_status_t cuda_combine(const struct cuda_call *call)
+{
+    return fold_all(call, true);
 }
 
 /* ------------------------------------------------------------------------------------------------ checksum, tests */

@@ -1,5 +1,5 @@
 /*
- * CUDA variants that move elements without looking at them, fold, checksum, and the functions for tests.
+ * CUDA variants that move elements without looking at them, fold and combine, checksum, and the functions for tests.
  */
 #include "kernels/cuda_common.cuh"
 
@@ -103,7 +103,7 @@ TRANSPOSE_KERNEL(uint32_t, 4)
 TRANSPOSE_KERNEL(uint64_t, 8)
 TRANSPOSE_KERNEL(word16, 16)
 
-/* ------------------------------------------------------------------------------------------------ fold */
+/* ------------------------------------------------------------------------------------------------ fold, combine */
 
 template <typename T> KERNEL_FN T fold_join(int op, T a, T b)
 {
@@ -174,17 +174,84 @@ template <typename T> KERNEL_FN T fold_tree(const cuda_fold &p, int64_t at)
     return stack[0];
 }
 
-#define FOLD_KERNEL(T, suffix)                                                    \
-    KERNEL(fold_##suffix, cuda_fold)                                              \
-    {                                                                             \
-        for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) { \
-            int64_t at[2];                                                        \
-            T *y;                                                                 \
-                                                                                  \
-            walk_at<2>(p.walk, i, at);                                            \
-            y  = pointer<T>(p.walk.base[0], at[0]);                               \
-            *y = fold_join<T>(p.op, *y, fold_tree<T>(p, at[1]));                  \
-        }                                                                         \
+/* Of few partials the tree is joined in registers: x[i] with x[i + step], which are the pairs of fold_tree. */
+#define FOLD_FEW 7
+
+template <typename T, int step>
+KERNEL_FN void fold_level(const cuda_fold &p, pack<T> (&x)[FOLD_FEW])
+{
+#pragma unroll
+    for (int i = 0; i + step < FOLD_FEW; i += 2 * step) {
+        if ((uint32_t)(i + step) < p.partials) {
+#pragma unroll
+            for (int k = 0; k < pack<T>::count; k++) {
+                x[i].value[k] = fold_join(p.op, x[i].value[k], x[i + step].value[k]);
+            }
+        }
+    }
+}
+
+/*
+ * Contiguous arrays, 16 bytes a thread at once. All loads are on their way before the first is used: where an array is another device's
+ * memory they take a microsecond or two, one like many.
+ */
+template <typename T> KERNEL_FN void fold_packs(const cuda_fold &p)
+{
+    const int64_t packs  = p.walk.count / pack<T>::count;
+    const uint64_t first = p.first != 0 ? p.first : p.walk.base[0];
+
+    for (int64_t i = thread_index(); i < packs; i += thread_count()) {
+        pack<T> y = *pointer<const pack<T>>(first, i * (int64_t)sizeof(pack<T>));
+        pack<T> x[FOLD_FEW];
+
+#pragma unroll
+        for (uint32_t j = 0; j < FOLD_FEW; j++) {
+            if (j < p.partials) {
+                x[j] = *pointer<const pack<T>>(p.partial[j], i * (int64_t)sizeof(pack<T>));
+            }
+        }
+        fold_level<T, 1>(p, x);
+        fold_level<T, 2>(p, x);
+        fold_level<T, 4>(p, x);
+#pragma unroll
+        for (int k = 0; k < pack<T>::count; k++) {
+            if (p.partials > 0) {
+                y.value[k] = fold_join(p.op, y.value[k], x[0].value[k]);
+            }
+        }
+        *pointer<pack<T>>(p.walk.base[0], i * (int64_t)sizeof(pack<T>)) = y;
+    }
+}
+
+template <typename T>
+KERNEL_FN void fold_one(const cuda_fold &p, int64_t y_at, int64_t x_at)
+{
+    T *y    = pointer<T>(p.walk.base[0], y_at);
+    T value = p.first != 0 ? *pointer<const T>(p.first, x_at) : *y;
+
+    *y = p.partials > 0 ? fold_join<T>(p.op, value, fold_tree<T>(p, x_at)) : value;
+}
+
+template <typename T> KERNEL_FN void fold_all(const cuda_fold &p)
+{
+    const bool packs    = p.walk.dense != 0 && p.partials <= FOLD_FEW;
+    const int64_t first = packs ? p.walk.count / pack<T>::count * pack<T>::count : 0;
+
+    if (packs) {
+        fold_packs<T>(p);
+    }
+    for (int64_t i = first + thread_index(); i < p.walk.count; i += thread_count()) {
+        int64_t at[2];
+
+        walk_at<2>(p.walk, i, at);
+        fold_one<T>(p, at[0], at[1]);
+    }
+}
+
+#define FOLD_KERNEL(T, suffix)       \
+    KERNEL(fold_##suffix, cuda_fold) \
+    {                                \
+        fold_all<T>(p);              \
     }
 FOLD_KERNEL(float, f32)
 FOLD_KERNEL(double, f64)

@@ -64,8 +64,10 @@ struct cuda_transpose {
     uint64_t x;
 };
 
+/* fold: y = y op tree; combine: y = *first op tree. walk.dense: and on 16-byte addresses, all of them. */
 struct cuda_fold {
-    struct cuda_walk walk; /* y, and the layout that all partials have */
+    struct cuda_walk walk; /* y, and the layout that all others have */
+    uint64_t first;        /* 0: y itself */
     uint64_t partial[CUDA_FOLD_MAX];
     uint32_t partials;
     int32_t op;

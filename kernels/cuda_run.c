@@ -86,6 +86,7 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW(add_into, into),
     ROW(accumulate, into),
     ROW_SCRATCH(fold, fold),
+    ROW_SCRATCH(combine, combine),
     ROW_SCRATCH(sum, reduce),
     ROW_SCRATCH(prod, reduce),
     ROW_SCRATCH(min, reduce),

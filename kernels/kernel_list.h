@@ -54,6 +54,7 @@
     XX(add_into)          \
     XX(accumulate)        \
     XX(fold)              \
+    XX(combine)           \
     XX(sum)               \
     XX(prod)              \
     XX(min)               \
@@ -109,7 +110,7 @@ enum kernel_id {
         KERNEL_ID_COUNT
 };
 
-/* Partials that one fold takes; the caller folds more in rounds of its own. */
+/* Partials that one fold takes, and arrays that one combine takes; the caller folds more in rounds of its own. */
 #define KERNEL_FOLD_MAX 64
 
 #endif

@@ -188,6 +188,9 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
              "y = y op tree, the tree joining neighbours of x pairwise, level by level, in "
              "the order given. At most 64.",
              INOUT(y, N), IN_MANY(x, N), I64(op)),
+    FUNCTION(combine, "(out N[...] y, in N[...]... x, i64 op)", combine,
+             "y = x[0] op tree, the tree as fold joins the others. At most 64.", OUT(y, N),
+             IN_MANY(x, N), I64(op)),
 
     REDUCTION(sum, N,
               "Sum over an axis; -1: over all. With keepdims the axis stays, of length 1."),

@@ -291,12 +291,15 @@ RULE(into)
     return status;
 }
 
-RULE(fold)
+/* The arrays from `like` + 1 on are as that one is, and the operation is one for them. */
+static plasmon_status_t folds(const struct kernel_function *self,
+                              const struct kernel_arg_shape *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t like,
+                              struct pl_err *err)
 {
     plasmon_status_t status;
     char shape[128];
 
-    RULE_UNUSED();
     if (scalars[0].i < KERNEL_SUM || scalars[0].i > KERNEL_MAX) {
         return pl_err_set(err, PLASMON_EINVAL,
                           "%s: op is %lld, needs 1 (sum), 2 (product), 3 (min) or 4 (max)",
@@ -306,22 +309,37 @@ RULE(fold)
         return pl_err_set(err, PLASMON_EARITY, "%s: got %u partials, takes at most %u",
                           self->name, arg_count - 1, KERNEL_FOLD_MAX);
     }
-    status = needs_order(self, args, 0, scalars[0].i, err);
+    status = needs_order(self, args, like, scalars[0].i, err);
     if (status != PLASMON_OK) {
         return status;
     }
-    for (uint32_t i = 1; i < arg_count; i++) {
-        status = rule_same_dtype(self, args, 0, i, err);
+    for (uint32_t i = like + 1; i < arg_count; i++) {
+        status = rule_same_dtype(self, args, like, i, err);
         if (status != PLASMON_OK) {
             return status;
         }
-        if (!pl_shape_equal(&args[0].shape, &args[i].shape)) {
-            return pl_err_set(err, PLASMON_ESHAPE, "%s, needs the shape of y, %s",
-                              rule_is(self, args, i).text,
-                              pl_shape_format(&args[0].shape, shape));
+        if (!pl_shape_equal(&args[like].shape, &args[i].shape)) {
+            return pl_err_set(err, PLASMON_ESHAPE, "%s, needs the shape of %s, %s",
+                              rule_is(self, args, i).text, like == 0 ? "y" : "x[0]",
+                              pl_shape_format(&args[like].shape, shape));
         }
     }
     return PLASMON_OK;
+}
+
+RULE(fold)
+{
+    RULE_UNUSED();
+    return folds(self, args, arg_count, scalars, 0, err);
+}
+
+RULE(combine)
+{
+    plasmon_status_t status;
+
+    RULE_UNUSED();
+    status = folds(self, args, arg_count, scalars, 1, err);
+    return status == PLASMON_OK ? rule_output(self, args, 0, &args[1].shape, err) : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ reductions */

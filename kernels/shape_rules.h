@@ -27,6 +27,7 @@ typedef plasmon_status_t (*kernel_rule_fn)(const struct kernel_function *self,
     XX(compare)    /* the same, bool */                               \
     XX(into)       /* x broadcasts to y */                            \
     XX(fold)       /* every x is like y; op is a kernel_reduce_op */  \
+    XX(combine)    /* the same; y is like x[0] */                     \
     XX(reduce)     /* x without the axis */                           \
     XX(mean)       /* the same, f64 for integers */                   \
     XX(arg_reduce) /* the same, i64 */                                \

@@ -188,7 +188,7 @@ static plasmon_status_t check_collective(const Plasmon__V1__Task *task, struct p
 
     if (collective == NULL ||
         (unsigned)collective->kind > PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL ||
-        collective->n_place > task->n_args) {
+        collective->n_place > task->n_args || collective->way >= WIRE_COLLECTIVE_WAYS) {
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "no collective, or none of a known kind");
     }

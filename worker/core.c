@@ -51,6 +51,7 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     core->waits   = PL_VEC_INIT(struct worker_wait);
     core->args    = PL_VEC_INIT(struct kernel_arg);
     core->shapes  = PL_VEC_INIT(struct kernel_arg_shape);
+    core->sources = PL_VEC_INIT(struct worker_source);
     wire_ranges_init(&core->unfinished);
     pl_map_init(&core->graphs);
     pl_map_init(&core->pairs);
@@ -99,6 +100,7 @@ void worker_core_destroy(struct worker_core *core)
     pl_vec_finish(&core->waits);
     pl_vec_finish(&core->args);
     pl_vec_finish(&core->shapes);
+    pl_vec_finish(&core->sources);
     worker_reuse_destroy(core);
     pl_free(core->writers);
     pl_free(core->followed);

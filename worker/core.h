@@ -145,6 +145,13 @@ struct worker_span {
 };
 
 /* What the core needs of the world. Addresses are offsets in arenas: (host device, offset). */
+/* A buffer of this or another device of the host. */
+struct worker_source {
+    uint32_t host_device;
+    uint64_t offset; /* in that device's arena */
+    uint64_t bytes;
+};
+
 struct worker_ops {
     /* Grow the arena by a chunk of at least `bytes` at the growing end of this pool (store/arena.h); the implementation calls
      * worker_core_chunk_added() (now or before it returns). EDEVMEM: the device is full. */
@@ -230,6 +237,16 @@ struct worker_ops {
                             const union kernel_scalar *scalars, uint32_t scalar_count,
                             uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag,
                             struct pl_err *err);
+    /*
+     * Enqueue a catalogue function that reads its arguments where they are: args[i].data.addr is a place in sources[i]. args[0] is written, and
+     * ours. It needs no scratch. tag as for run. Counts the route of what it reads elsewhere.
+     */
+    plasmon_status_t (*combine)(void *user, uint32_t stream,
+                                const struct kernel_function *function,
+                                const struct kernel_arg *args,
+                                const struct worker_source *sources, uint32_t arg_count,
+                                const union kernel_scalar *scalars, uint32_t scalar_count,
+                                uint64_t tag, struct pl_err *err);
     /*
      * Functions that clients define; all three or none. function: NULL with err's status EAGAIN while it is compiled and loaded
      * (then wake whoever calls advance), or why there is none. quiet: nothing is enqueued on the device; code is loaded only

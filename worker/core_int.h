@@ -276,9 +276,10 @@ struct worker_core {
     uint64_t behind
         [STORE_STREAM_MAX]; /* the front's memory is right once launches of stream i up to this one are over */
 
-    struct pl_vec waits;  /* struct worker_wait: of the launch being enqueued */
-    struct pl_vec args;   /* struct kernel_arg */
-    struct pl_vec shapes; /* struct kernel_arg_shape */
+    struct pl_vec waits;   /* struct worker_wait: of the launch being enqueued */
+    struct pl_vec args;    /* struct kernel_arg */
+    struct pl_vec shapes;  /* struct kernel_arg_shape */
+    struct pl_vec sources; /* struct worker_source */
     struct worker_launch *spare[WORKER_SIZE_CLASSES];
     uint64_t launch_count;
     struct pl_map graphs; /* id -> struct worker_graph */
@@ -290,6 +291,14 @@ struct worker_core {
     struct worker_watched watched_front;
     struct worker_watched watched[STORE_STREAM_MAX];
 };
+
+/* combine.c: a COPY whose pieces a function reads where they are */
+bool worker_launch_combines(const struct worker_launch *launch);
+plasmon_status_t worker_combine_check(struct worker_core *core,
+                                      struct worker_launch *launch, struct pl_err *err);
+plasmon_status_t worker_combine_enqueue(struct worker_core *core,
+                                        struct worker_launch *launch, uint32_t stream,
+                                        struct pl_err *err);
 
 /* launch.c */
 /* A node: operands as a GraphNode has them, nothing but a function. */
@@ -444,6 +453,10 @@ plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch
                                   bool keep, uint64_t *out_scratch, struct pl_err *err);
 plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t stream, struct pl_err *err);
+/* The buffer that a piece is taken from, if it is on this host. */
+plasmon_status_t worker_piece_source(const struct worker_core *core,
+                                     const struct worker_piece *piece, uint32_t dtype,
+                                     struct worker_source *out, struct pl_err *err);
 /*
  * The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. false: a function is not
  * loaded yet; again later.

@@ -122,10 +122,14 @@ bool worker_launch_check(struct worker_core *core, struct worker_launch *launch)
     if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) {
         return worker_graph_check(core, launch);
     }
-    if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN || launch->without_work) {
+    if (worker_launch_combines(launch)) {
+        status = worker_combine_check(core, launch, &err);
+    } else if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
+               launch->without_work) {
         return true;
+    } else {
+        status = worker_run_check(core, launch, false, &launch->scratch_wanted, &err);
     }
-    status = worker_run_check(core, launch, false, &launch->scratch_wanted, &err);
     if (status == PLASMON_EAGAIN) {
         return false;
     }
@@ -201,18 +205,14 @@ static plasmon_status_t source_missing(const struct worker_core *core, uint64_t 
                       (unsigned long long)buffer, wire_buffer_device(buffer));
 }
 
-static plasmon_status_t piece_enqueue(struct worker_core *core,
-                                      struct worker_launch *launch,
-                                      const struct worker_piece *piece, uint32_t stream,
-                                      struct pl_err *err)
+plasmon_status_t worker_piece_source(const struct worker_core *core,
+                                     const struct worker_piece *piece, uint32_t dtype,
+                                     struct worker_source *out, struct pl_err *err)
 {
-    const struct worker_operand *to = &launch->operands[piece->operand];
-    uint32_t device                 = wire_buffer_device(piece->src);
-    uint32_t host_device            = worker_host_device_of(core, device);
-    uint64_t bytes =
-        (uint64_t)pl_box_elements(&piece->src_frame) * pl_dtype_bytes(to->arg.dtype);
+    uint32_t device      = wire_buffer_device(piece->src);
+    uint32_t host_device = worker_host_device_of(core, device);
+    uint64_t bytes = (uint64_t)pl_box_elements(&piece->src_frame) * pl_dtype_bytes(dtype);
     const struct store_entry *from;
-    plasmon_status_t status;
 
     if (host_device >= core->config.host_device_count) {
         return pl_err_set(err, PLASMON_ENOTSUP,
@@ -223,13 +223,30 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
     if (from == NULL || from->bytes < bytes) {
         return source_missing(core, piece->src, host_device, err);
     }
+    *out = (struct worker_source){
+        .host_device = host_device, .offset = from->offset, .bytes = bytes};
+    return PLASMON_OK;
+}
+
+static plasmon_status_t piece_enqueue(struct worker_core *core,
+                                      struct worker_launch *launch,
+                                      const struct worker_piece *piece, uint32_t stream,
+                                      struct pl_err *err)
+{
+    const struct worker_operand *to = &launch->operands[piece->operand];
+    struct worker_source from;
+    plasmon_status_t status = worker_piece_source(core, piece, to->arg.dtype, &from, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
     status = core->config.ops->copy(core->config.user, stream, &piece->box,
                                     pl_dtype_bytes(to->arg.dtype), to->offset, &to->frame,
-                                    host_device, from->offset, &piece->src_frame);
-    if (status == PLASMON_OK && host_device != core->config.host_device) {
-        worker_traffic_count(core, launch, device, WORKER_ROUTE_PEER,
-                             (uint64_t)pl_box_elements(&piece->box) *
-                                 pl_dtype_bytes(to->arg.dtype));
+                                    from.host_device, from.offset, &piece->src_frame);
+    if (status == PLASMON_OK && from.host_device != core->config.host_device) {
+        worker_traffic_count(
+            core, launch, wire_buffer_device(piece->src), WORKER_ROUTE_PEER,
+            (uint64_t)pl_box_elements(&piece->box) * pl_dtype_bytes(to->arg.dtype));
     }
     return status;
 }
@@ -335,7 +352,9 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
         return status == PLASMON_OK ? worker_graph_enqueue(core, launch, stream, err)
                                     : status;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
-        return pieces_enqueue(core, launch, stream, err);
+        return worker_launch_combines(launch)
+                   ? worker_combine_enqueue(core, launch, stream, err)
+                   : pieces_enqueue(core, launch, stream, err);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
         return stage_enqueue(core, launch, stream, operands[0].offset, err);

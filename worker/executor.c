@@ -448,6 +448,65 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     return run_put(&run, stream, scratch_offset, err);
 }
 
+static uint64_t arg_bytes(const struct kernel_arg *arg)
+{
+    uint64_t bytes = pl_dtype_bytes(arg->dtype);
+
+    for (uint32_t i = 0; i < arg->ndim; i++) {
+        bytes *= (uint64_t)arg->dim[i];
+    }
+    return bytes;
+}
+
+static plasmon_status_t source_address(struct worker_executor *executor,
+                                       const struct worker_source *source,
+                                       struct device_ptr *out)
+{
+    if (source->host_device == executor->shared->host_device) {
+        *out = worker_memory_own(executor->memory, source->offset);
+        return PLASMON_OK;
+    }
+    return worker_memory_peer(executor->memory, source->host_device, source->offset,
+                              source->bytes, out);
+}
+
+static plasmon_status_t op_combine(void *user, uint32_t stream,
+                                   const struct kernel_function *function,
+                                   const struct kernel_arg *args,
+                                   const struct worker_source *sources, uint32_t arg_count,
+                                   const union kernel_scalar *scalars,
+                                   uint32_t scalar_count, uint64_t tag, struct pl_err *err)
+{
+    struct worker_executor *executor = user;
+    struct device_ptr none           = {0};
+    struct kernel_arg *at            = PL_NEW_N(struct kernel_arg, arg_count);
+    plasmon_status_t status          = at == NULL ? PLASMON_ENOMEM : PLASMON_OK;
+
+    if (pl_fault_point("transfer.copy")) {
+        status = PLASMON_EDEVICE;
+    }
+    for (uint32_t i = 0; status == PLASMON_OK && i < arg_count; i++) {
+        struct device_ptr base;
+
+        status = source_address(executor, &sources[i], &base);
+        if (status == PLASMON_OK) {
+            at[i]      = args[i];
+            at[i].data = device_ptr_add(base, args[i].data.addr);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = kernel_run(executor->kernels, executor->streams[stream], function, at,
+                            arg_count, scalars, scalar_count, none, 0, tag, err);
+    }
+    for (uint32_t i = 1; status == PLASMON_OK && i < arg_count; i++) {
+        if (sources[i].host_device != executor->shared->host_device) {
+            transfer_count(&executor->counters, TRANSFER_PEER, arg_bytes(&at[i]));
+        }
+    }
+    pl_free(at);
+    return status;
+}
+
 static plasmon_status_t op_prepare(void *user, const struct kernel_function *function,
                                    const struct kernel_arg *args, uint32_t arg_count,
                                    const union kernel_scalar *scalars,
@@ -711,6 +770,7 @@ const struct worker_ops worker_executor_ops = {
     .prepare          = op_prepare,
     .prepared_release = op_prepared_release,
     .run              = op_run,
+    .combine          = op_combine,
     .function         = op_function,
     .function_text    = op_function_text,
     .run_defined      = op_run_defined,

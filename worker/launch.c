@@ -564,6 +564,20 @@ static uint64_t piece_bytes(const struct worker_launch *launch)
     return bytes;
 }
 
+/* The first device but ours that it takes from; ours if there is none. */
+static uint32_t foreign_source(const struct worker_core *core,
+                               const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->piece_count; i++) {
+        uint32_t device = wire_buffer_device(launch->pieces[i].src);
+
+        if (worker_host_device_of(core, device) != core->config.host_device) {
+            return device;
+        }
+    }
+    return wire_buffer_device(launch->pieces[0].src);
+}
+
 /* Bytes that it moved, how, and from or to where; a function: what its operands have. */
 static void facts_of_bytes(const struct worker_core *core,
                            const struct worker_launch *launch, struct worker_span *facts)
@@ -592,7 +606,7 @@ static void facts_of_bytes(const struct worker_core *core,
         break;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
         facts->bytes = piece_bytes(launch); /* perhaps a part of its buffer */
-        facts->peer  = wire_buffer_device(launch->pieces[0].src);
+        facts->peer  = foreign_source(core, launch);
         facts->route = worker_host_device_of(core, facts->peer) == core->config.host_device
                            ? WORKER_ROUTE_LOCAL
                            : WORKER_ROUTE_PEER;

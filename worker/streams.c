@@ -163,6 +163,10 @@ static uint32_t choose(struct worker_core *core, const struct worker_launch *lau
         return store_ring_stream(named);
     }
 
+    if (worker_launch_combines(
+            launch)) { /* never in one stream with what writes over its sources: head/worker.c */
+        return stream_of_role(core, WORKER_STREAM_RECV);
+    }
     switch (launch->kind) {
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:

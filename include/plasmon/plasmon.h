@@ -552,16 +552,25 @@ plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
  */
 #define PLASMON_COLLECTIVE_MAX 64
 
+/* How a reduction gets the members of other devices. Neither is an order: where a way cannot be gone, the other one is. */
+typedef enum plasmon_collective_way {
+    PLASMON_WAY_AUTO = 0,
+    PLASMON_WAY_DIRECT =
+        1, /* the function that reduces reads their memory: soonest for what is small */
+    PLASMON_WAY_COPIES = 2 /* copy engines bring them: fastest for what is large */
+} plasmon_collective_way_t;
+
 struct plasmon_collective_options {
     size_t size;
     const int *devices; /* one a result; NULL: see above */
     struct plasmon_ref *const
         *into; /* one a result, and out_refs may be NULL; NULL: new refs */
     const char *label;
+    uint32_t way; /* enum plasmon_collective_way; the bits are the same */
 };
-#define PLASMON_COLLECTIVE_INIT                            \
-    {                                                      \
-        sizeof(struct plasmon_collective_options), 0, 0, 0 \
+#define PLASMON_COLLECTIVE_INIT                               \
+    {                                                         \
+        sizeof(struct plasmon_collective_options), 0, 0, 0, 0 \
     }
 
 /** Every result is the reduction of all members. `count` results, of the members' shape. */

@@ -73,10 +73,11 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_index_view, count, 64);
     EXPECT_AT(plasmon_index_view, step, 128);
     EXPECT_AT(plasmon_index_view, step_of, 192);
-    ASSERT_EQ(sizeof(struct plasmon_collective_options), 32);
+    ASSERT_EQ(sizeof(struct plasmon_collective_options), 40);
     EXPECT_AT(plasmon_collective_options, devices, 8);
     EXPECT_AT(plasmon_collective_options, into, 16);
     EXPECT_AT(plasmon_collective_options, label, 24);
+    EXPECT_AT(plasmon_collective_options, way, 32);
     ASSERT_EQ(sizeof(struct plasmon_index_space), 48);
     EXPECT_AT(plasmon_index_space, ndim, 8);
     EXPECT_AT(plasmon_index_space, count, 12);

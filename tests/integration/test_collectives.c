@@ -242,8 +242,10 @@ static void expect_and_release(const struct set *set, struct plasmon_ref **refs,
 
 /* ------------------------------------------------------------------------------------------------ kinds */
 
-static void check_reductions(const struct set *set, plasmon_reduce_t op)
+static void check_reductions(const struct set *set, plasmon_reduce_t op,
+                             plasmon_collective_way_t way)
 {
+    struct plasmon_collective_options options = PLASMON_COLLECTIVE_INIT;
     struct plasmon_ref *out[MEMBERS_MAX], *task;
     float *want = malloc((size_t)set->elements * sizeof(float));
 
@@ -251,18 +253,19 @@ static void check_reductions(const struct set *set, plasmon_reduce_t op)
     for (int64_t i = 0; i < set->elements; i++) {
         want[i] = reduced(set, op, i);
     }
+    options.way = way;
     CLUSTER_OK(
-        plasmon_all_reduce(set->client, op, set->refs, set->count, NULL, out, &task));
+        plasmon_all_reduce(set->client, op, set->refs, set->count, &options, out, &task));
     expect_and_release(set, out, set->count, want, set->elements, 0, "all_reduce");
     CLUSTER_OK(plasmon_wait(set->client, &task, 1, 1, WAIT_MS, NULL, NULL));
     CLUSTER_OK(plasmon_state(set->client, task));
     CLUSTER_OK(plasmon_release(set->client, task));
-    CLUSTER_OK(plasmon_reduce(set->client, op, set->refs, set->count, set->count - 1, NULL,
-                              out, NULL));
+    CLUSTER_OK(plasmon_reduce(set->client, op, set->refs, set->count, set->count - 1,
+                              &options, out, NULL));
     expect_and_release(set, out, 1, want, set->elements, 0, "reduce");
     if (set->shape.ndim > 0 && set->shape.dim[0] % set->count == 0) {
-        CLUSTER_OK(plasmon_reduce_scatter(set->client, op, set->refs, set->count, NULL, out,
-                                          NULL));
+        CLUSTER_OK(plasmon_reduce_scatter(set->client, op, set->refs, set->count, &options,
+                                          out, NULL));
         expect_and_release(set, out, set->count, want, set->elements / set->count,
                            set->elements / set->count, "reduce_scatter");
     }
@@ -326,7 +329,8 @@ TEST(every_collective_is_its_loop_on_one_to_four_devices)
                     i == 0 ? devices : 1 + (uint32_t)(s + devices) % MEMBERS_MAX;
                 struct set set = set_make(client, devices, count, shapes[s]);
 
-                check_reductions(&set, (plasmon_reduce_t)(1 + (s + count) % 5));
+                check_reductions(&set, (plasmon_reduce_t)(1 + (s + count) % 5),
+                                 (plasmon_collective_way_t)((s + i) % 3));
                 check_moves(&set);
                 set_finish(&set);
             }
@@ -342,7 +346,7 @@ TEST(large_arrays_go_in_several_chunks)
     struct plasmon_shape shape    = cluster_vector(PLASMON_F32, 17000001); /* 65 MiB */
     struct set set                = set_make(client, 2, 2, shape);
 
-    check_reductions(&set, PLASMON_REDUCE_SUM);
+    check_reductions(&set, PLASMON_REDUCE_SUM, PLASMON_WAY_AUTO);
     set_finish(&set);
     plasmon_finish(client);
     cluster_expect_gone(GONE_MS);
@@ -727,6 +731,11 @@ TEST(wrong_calls_say_what_is_wrong)
         PLASMON_EINVAL, client, "overlap");
     expect_refused(plasmon_all_gather(client, pair, 2, &options, NULL, NULL),
                    PLASMON_ESHAPE, client, "into[0]");
+    options.into = NULL;
+    options.way  = 3;
+    expect_refused(
+        plasmon_all_reduce(client, PLASMON_REDUCE_SUM, pair, 2, &options, out, NULL),
+        PLASMON_EINVAL, client, "options.way is 3");
     options.size = 3;
     expect_refused(plasmon_all_gather(client, pair, 2, &options, NULL, NULL),
                    PLASMON_EINVAL, client, "PLASMON_COLLECTIVE_INIT");
@@ -782,11 +791,12 @@ static void check_deaths(bool in_place)
         }
         CLUSTER_OK(plasmon_put(client, data, &shape, &put, &refs[i]));
     }
-    options.into = refs;
+    options.into = in_place ? refs : NULL;
     for (int round = 0; round < ROUNDS; round++) {
         factor *= round > 0 ? COUNT : 1;
-        CLUSTER_OK(plasmon_all_reduce(client, PLASMON_REDUCE_SUM, refs, COUNT,
-                                      in_place ? &options : NULL, out, NULL));
+        options.way = (uint32_t)round % 3;
+        CLUSTER_OK(plasmon_all_reduce(client, PLASMON_REDUCE_SUM, refs, COUNT, &options,
+                                      out, NULL));
         CLUSTER_OK(plasmon_flush(client));
         for (int i = 0; !in_place && i < COUNT; i++) {
             CLUSTER_OK(plasmon_release(client, refs[i]));

@@ -850,6 +850,7 @@ struct sim {
         arena; /* of whoever decodes just now on the workers' and clients' side */
 
     uint32_t crash_count;
+    uint64_t combined; /* functions that read where their arguments lie */
     uint32_t gone_count;
     uint32_t break_count;
     uint32_t fence_count;

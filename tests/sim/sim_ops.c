@@ -254,6 +254,45 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     return PLASMON_OK;
 }
 
+/* Reads where its arguments are when it runs, as a device does. Addresses are distances from our own arena. */
+static plasmon_status_t op_combine(void *user, uint32_t stream,
+                                   const struct kernel_function *function,
+                                   const struct kernel_arg *args,
+                                   const struct worker_source *sources, uint32_t arg_count,
+                                   const union kernel_scalar *scalars,
+                                   uint32_t scalar_count, uint64_t tag, struct pl_err *err)
+{
+    struct sim_worker *worker = user;
+    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_RUN);
+
+    (void)err;
+    PL_CHECK(scalar_count <= KERNEL_SCALARS_MAX);
+    op->function     = function;
+    op->args         = sim_alloc(arg_count * sizeof(*args));
+    op->arg_count    = arg_count;
+    op->scalar_count = scalar_count;
+    op->tag          = tag;
+    worker->sim->combined++;
+    memcpy(op->scalars, scalars, scalar_count * sizeof(*scalars));
+    for (uint32_t i = 0; i < arg_count; i++) {
+        struct sim_worker *owner = peer_of(worker, sources[i].host_device);
+
+        op->args[i]           = args[i];
+        op->args[i].data.addr = args[i].data.addr + sources[i].offset +
+                                (uint64_t)(uintptr_t)owner->arena -
+                                (uint64_t)(uintptr_t)worker->arena;
+        sim_op_touch(op, owner, sources[i].offset);
+        if (owner != worker && (i == 0 || !worker->sim->config.peer_capable ||
+                                worker->sim->config.transfer == HEAD_TRANSFER_HOST ||
+                                worker->sim->config.transfer == HEAD_TRANSFER_NCCL)) {
+            sim_fail(worker->sim, "device %u reaches into device %u, which it cannot map",
+                     worker->host_device, sources[i].host_device);
+        }
+    }
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
 static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
                                          const struct kernel_arg *arg, uint64_t tag)
 {
@@ -655,6 +694,7 @@ const struct worker_ops sim_worker_ops = {
     .get_host         = op_get_host,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
+    .combine          = op_combine,
     .fill_identity    = op_fill_identity,
     .begin            = op_begin,
     .signal           = op_signal,

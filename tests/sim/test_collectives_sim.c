@@ -374,7 +374,7 @@ static void draw_program(struct program *p, uint64_t seed, struct sim_config *co
     }
 }
 
-static uint64_t crashes, failures;
+static uint64_t crashes, failures, combined;
 
 static bool program_run(uint64_t seed)
 {
@@ -386,6 +386,7 @@ static bool program_run(uint64_t seed)
     ASSERT_OK(sim_create(&config, &p->sim));
     p->client                           = &p->sim->clients[0];
     p->sim->head->config.one_shot_bytes = draw(3) == 0 ? 4096 : 1 + draw(64);
+    p->sim->head->config.direct_bytes   = draw(2) == 0 ? 1 : 1 + draw(4096);
     for (uint32_t i = 0; i < p->count; i++) {
         put(p, i);
     }
@@ -411,6 +412,7 @@ static bool program_run(uint64_t seed)
                (unsigned long long)p->sim->head->config.one_shot_bytes, p->sim->failure);
     }
     crashes += p->sim->crash_count;
+    combined += p->sim->combined;
     failures += p->tasks_failed;
     sim_destroy(p->sim);
     pl_free(p);
@@ -443,11 +445,13 @@ TEST(collectives_mean_their_loops_whoever_crashes)
                       (unsigned long long)seed, (unsigned long long)seed);
         }
     }
-    printf("# %llu programs: %llu crashes; %llu collectives failed with ECONSUMED\n",
+    printf("# %llu programs: %llu crashes; %llu reductions where members lay; %llu "
+           "collectives failed with ECONSUMED\n",
            (unsigned long long)count, (unsigned long long)crashes,
-           (unsigned long long)failures);
+           (unsigned long long)combined, (unsigned long long)failures);
     if (count >= SEEDS_DEFAULT) {
         ASSERT_TRUE(crashes > count / 4);
+        ASSERT_TRUE(combined > count);
     }
 }
 

@@ -11,12 +11,15 @@ enum { COPY = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY };
 
 static struct head_core *core;
 static uint64_t session;
+static uint32_t way; /* of the next collectives */
 
 static void begin(void)
 {
     core                        = core_make();
     core->config.chain_bytes    = 4096;
     core->config.one_shot_bytes = 256;
+    core->config.direct_bytes   = 1;
+    way                         = 0;
     core_announce(core, "a", DEVICES);
     for (uint32_t i = 0; i < DEVICES; i++) {
         ASSERT_EQ(core_join(core, "a", i), i);
@@ -66,6 +69,7 @@ static void collective(uint32_t kind, uint32_t op, uint32_t members, uint32_t re
     }
     collective.kind    = (Plasmon__V1__CollectiveKind)kind;
     collective.op      = op;
+    collective.way     = way;
     collective.n_place = results;
     collective.place   = (uint32_t *)(uintptr_t)(places != NULL ? places : nowhere);
     task.id            = 50;
@@ -163,12 +167,103 @@ TEST(much_is_reduced_in_segments_and_gathered)
     end();
 }
 
-TEST(all_reading_launches_have_smaller_numbers_than_those_that_write_the_members)
+static bool combines(const struct head_task *task)
+{
+    return task->kind == COPY && task->function == pl_hash_name("combine");
+}
+
+/* One launch reads four segments where they are, one gathers. */
+static void check_direct_segments(void)
+{
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 3);
+        ASSERT_TRUE(combines(task_of(i, 2)));
+        ASSERT_EQ(task_of(i, 2)->use_count, 1 + DEVICES);
+        ASSERT_EQ(foreign_sources(task_of(i, 2)), DEVICES - 1);
+        ASSERT_EQ(written(task_of(i, 2)), 250);
+        ASSERT_EQ(task_of(i, 3)->kind, COPY);
+        ASSERT_EQ(task_of(i, 3)->function, 0);
+        ASSERT_EQ(written(task_of(i, 3)), 1000);
+        ASSERT_TRUE(!task_of(i, 2)->consumes && !task_of(i, 3)->consumes);
+    }
+}
+
+TEST(members_within_reach_are_reduced_where_they_lie)
+{
+    begin();
+    core->config.direct_bytes = 1000; /* a segment of 4000 bytes */
+    make_members(DEVICES, 1000);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 1000, NULL);
+    check_direct_segments();
+    end();
+}
+
+TEST(the_client_may_choose_how_members_are_read)
+{
+    begin();
+    way = 1; /* directly, however large */
+    make_members(DEVICES, 1000);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 1000, NULL);
+    check_direct_segments();
+    end();
+    begin();
+    way                       = 2; /* by copies, however small */
+    core->config.direct_bytes = 1 << 20;
+    make_members(DEVICES, 1000);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 1000, NULL);
+    ASSERT_EQ(head_device_at(core, 0)->seq_last, 4);
+    ASSERT_EQ(task_of(0, 3)->kind, RUN);
+    end();
+}
+
+TEST(members_out_of_reach_are_brought)
+{
+    static const uint32_t places[] = {1, 1, 1, 1};
+
+    begin();
+    core->config.direct_bytes = 1 << 20;
+    core->config.transfer     = HEAD_TRANSFER_HOST; /* no device maps another's memory */
+    make_members(2, 60);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, 2, 2, 60, places);
+    for (uint64_t seq = 1; seq <= head_device_at(core, 0)->seq_last; seq++) {
+        ASSERT_TRUE(!combines(task_of(0, seq)));
+    }
+    end();
+}
+
+TEST(gpus_read_all_of_it_at_once_if_that_is_less_than_a_second_step)
+{
+    begin();
+    core->config.direct_bytes = 1 << 20;
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        head_device_at(core, i)->kind = 2;
+    }
+    make_members(DEVICES, 600); /* 6 x 600 bytes more than in two steps; 16 x 256 may be */
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 600, NULL);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 2);
+        ASSERT_TRUE(combines(task_of(i, 2)));
+        ASSERT_EQ(written(task_of(i, 2)), 600);
+    }
+    end();
+    begin();
+    core->config.direct_bytes = 1 << 20;
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        head_device_at(core, i)->kind = 2;
+    }
+    make_members(DEVICES, 1000);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 1000, NULL);
+    check_direct_segments();
+    end();
+}
+
+static void check_reads_before_writes(uint64_t direct_bytes)
 {
     uint64_t last_read = 0, first_write = UINT64_MAX;
     const struct head_buffer *buffer[DEVICES];
 
     begin();
+    core->config.direct_bytes = direct_bytes;
     make_members(DEVICES, 1000);
     for (uint32_t i = 0; i < DEVICES; i++) {
         buffer[i] = head_move_common(array_of(101 + i), &array_of(101 + i)->extent,
@@ -197,6 +292,12 @@ TEST(all_reading_launches_have_smaller_numbers_than_those_that_write_the_members
     ASSERT_TRUE(first_write != UINT64_MAX);
     ASSERT_TRUE(last_read < first_write);
     end();
+}
+
+TEST(all_reading_launches_have_smaller_numbers_than_those_that_write_the_members)
+{
+    check_reads_before_writes(1);
+    check_reads_before_writes(1 << 20);
 }
 
 TEST(large_segments_go_in_chunks)

@@ -113,6 +113,7 @@ static const struct kernel_case cases[] = {
     {"add_into", NUMBERS, CASE_SAME_BITS, case_build_into, case_expect_into},
     {"accumulate", NUMBERS, CASE_SAME_BITS, case_build_into, case_expect_into},
     {"fold", NUMBERS, CASE_SAME_BITS, case_build_fold, case_expect_fold},
+    {"combine", NUMBERS, CASE_SAME_BITS, case_build_combine, case_expect_combine},
     {"sum", NUMBERS, 0, case_build_reduce, case_expect_sum},
     {"prod", NUMBERS, 0, case_build_prod, case_expect_prod},
     {"min", REALS, CASE_SAME_BITS, case_build_reduce, case_expect_extreme},

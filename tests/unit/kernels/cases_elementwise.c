@@ -1,5 +1,5 @@
 /*
- * Cases of the elementwise functions and of fold.
+ * Cases of the elementwise functions, of fold and of combine.
  */
 #include "cases_int.h"
 
@@ -431,14 +431,14 @@ void case_expect_into(struct trial *trial)
     }
 }
 
-void case_build_fold(struct trial *trial)
+static void build_fold(struct trial *trial, uint32_t mode)
 {
     int64_t partials = trial_int(trial, 1, trial->large ? KERNEL_FOLD_MAX : 9);
     uint32_t ndim    = (uint32_t)trial_int(trial, 0, 3);
     int64_t dim[PL_DIM_MAX];
 
     trial_dims(trial, ndim, dim);
-    (void)trial_array(trial, KERNEL_INOUT, trial->dtype, ndim, dim, -3, 3);
+    (void)trial_array(trial, mode, trial->dtype, ndim, dim, -3, 3);
     for (int64_t i = 0; i < partials; i++) {
         (void)trial_array(trial, KERNEL_IN, trial->dtype, ndim, dim, -3, 3);
     }
@@ -447,13 +447,24 @@ void case_build_fold(struct trial *trial)
     trial_prepare(trial);
 }
 
+void case_build_fold(struct trial *trial)
+{
+    build_fold(trial, KERNEL_INOUT);
+}
+
+void case_build_combine(struct trial *trial)
+{
+    build_fold(trial, KERNEL_OUT);
+}
+
 /* In the dtype itself: the result must be this to the bit. */
 static double fold_join(uint32_t dtype, const char *name, double a, double b)
 {
     return trial_rounded(dtype, binary_float(name, a, b));
 }
 
-void case_expect_fold(struct trial *trial)
+/* Array `first` joined with the tree of those behind it. */
+static void expect_fold(struct trial *trial, uint32_t first)
 {
     static const char *const names[] = {"", "add", "multiply", "minimum", "maximum"};
     const char *name                 = names[trial->scalar[0].i];
@@ -463,13 +474,18 @@ void case_expect_fold(struct trial *trial)
         double f[KERNEL_FOLD_MAX];
         double im[KERNEL_FOLD_MAX];
         int64_t v[KERNEL_FOLD_MAX];
-        uint32_t width = trial->count - 1;
+        uint32_t width = trial->count - 1 - first;
 
         for (uint32_t j = 0; j < width; j++) {
-            f[j]  = trial_get(trial, j + 1, i);
-            im[j] = cimag(
-                trial_get_z(trial, j + 1, i)); /* of complex numbers only sums: by parts */
-            v[j] = trial_get_int(trial, j + 1, i);
+            f[j]  = trial_get(trial, first + j + 1, i);
+            im[j] = cimag(trial_get_z(trial, first + j + 1,
+                                      i)); /* of complex numbers only sums: by parts */
+            v[j]  = trial_get_int(trial, first + j + 1, i);
+        }
+        if (width == 0) {
+            trial_want_z(trial, 0, i, trial_get_z(trial, first, i), 0);
+            trial_want_int(trial, 0, i, trial_get_int(trial, first, i));
+            continue;
         }
         while (width > 1) {
             uint32_t next = 0;
@@ -488,10 +504,20 @@ void case_expect_fold(struct trial *trial)
         }
         trial_want_z(
             trial, 0, i,
-            trial_z(fold_join(dtype, name, trial_get(trial, 0, i), f[0]),
-                    fold_join(dtype, name, cimag(trial_get_z(trial, 0, i)), im[0])),
+            trial_z(fold_join(dtype, name, trial_get(trial, first, i), f[0]),
+                    fold_join(dtype, name, cimag(trial_get_z(trial, first, i)), im[0])),
             0);
         trial_want_int(trial, 0, i,
-                       binary_int(name, dtype, trial_get_int(trial, 0, i), v[0]));
+                       binary_int(name, dtype, trial_get_int(trial, first, i), v[0]));
     }
+}
+
+void case_expect_fold(struct trial *trial)
+{
+    expect_fold(trial, 0);
+}
+
+void case_expect_combine(struct trial *trial)
+{
+    expect_fold(trial, 1);
 }

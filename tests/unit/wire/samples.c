@@ -548,13 +548,13 @@ static const Plasmon__V1__WorkerFrame worker_report = {
 #define PAIR_ID                                                              \
     BYTES("an id of a pair is whatever NCCL makes of it; this one fills its" \
           " 128 bytes with words: .........................................")
-#define TASK_COLLECTIVE                                                                  \
-    MESSAGE(Task, task, .id = 306, .kind = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE,      \
-            .n_args = 3, .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_IN, ARG_OUT),      \
-            .label      = TEXT("sum"),                                                   \
-            .collective = MESSAGE(Collective, collective,                                \
-                                  .kind = PLASMON__V1__COLLECTIVE_KIND__REDUCE, .op = 5, \
-                                  .n_place = 1, .place = LIST(uint32_t, 3), .root = 1))
+#define TASK_COLLECTIVE                                                               \
+    MESSAGE(Task, task, .id = 306, .kind = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE,   \
+            .n_args = 3, .args = LIST(Plasmon__V1__Arg *, ARG_IN, ARG_IN, ARG_OUT),   \
+            .label      = TEXT("sum"),                                                \
+            .collective = MESSAGE(                                                    \
+                Collective, collective, .kind = PLASMON__V1__COLLECTIVE_KIND__REDUCE, \
+                .op = 5, .way = 1, .n_place = 1, .place = LIST(uint32_t, 3), .root = 1))
 static const Plasmon__V1__ClientFrame client_collective = {
     .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
     .header  = HEADER(4),

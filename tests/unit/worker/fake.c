@@ -183,6 +183,24 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     return PLASMON_OK;
 }
 
+static plasmon_status_t op_combine(void *user, uint32_t stream,
+                                   const struct kernel_function *function,
+                                   const struct kernel_arg *args,
+                                   const struct worker_source *sources, uint32_t arg_count,
+                                   const union kernel_scalar *scalars,
+                                   uint32_t scalar_count, uint64_t tag, struct pl_err *err)
+{
+    struct fake *fake = user;
+
+    (void)scalars, (void)scalar_count, (void)tag, (void)err;
+    ASSERT_TRUE(arg_count <= 8);
+    memcpy(fake->args, args, arg_count * sizeof(*args));
+    memcpy(fake->sources, sources, arg_count * sizeof(*sources));
+    fake->arg_count = arg_count;
+    CALL("combine", ":%u:%s", stream, function->name);
+    return refuse(fake, "combine");
+}
+
 static const struct kernel_function *op_function(void *user, uint32_t id, bool quiet,
                                                  struct pl_err *err)
 {
@@ -433,6 +451,7 @@ static const struct worker_ops fake_ops = {
     .read             = op_read,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
+    .combine          = op_combine,
     .prepare          = op_prepare,
     .prepared_release = op_prepared_release,
     .function         = op_function,

@@ -36,13 +36,14 @@ struct fake {
     char untouched[256]; /* of the last restart: "3+2 7+1" */
     struct pl_str calls;
     struct pl_str reports;
-    char last_text[512];       /* of the last failure */
-    uint64_t grow_bytes;       /* the device has this much left */
-    uint64_t arena_end;        /* of what results go to; */
-    uint64_t arena_top;        /* of what clients write, downwards from FAKE_ARENA */
-    uint64_t scratch;          /* what every function wants */
-    const char *refuse;        /* a call by this name fails */
-    struct kernel_arg args[8]; /* of the last run */
+    char last_text[512];             /* of the last failure */
+    uint64_t grow_bytes;             /* the device has this much left */
+    uint64_t arena_end;              /* of what results go to; */
+    uint64_t arena_top;              /* of what clients write, downwards from FAKE_ARENA */
+    uint64_t scratch;                /* what every function wants */
+    const char *refuse;              /* a call by this name fails */
+    struct kernel_arg args[8];       /* of the last run */
+    struct worker_source sources[8]; /* of the last combine */
     uint32_t arg_count;
     uint64_t starved_bytes;
     uint32_t doorbells;

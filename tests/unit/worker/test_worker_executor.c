@@ -279,6 +279,34 @@ TEST(peer_copy_waits_for_its_producer_and_pulls)
     host_stop();
 }
 
+/* 1 + 2 + 4, of which device 0 has two. */
+TEST(a_function_reads_where_its_arguments_lie_on_another_device)
+{
+    struct fake_launch launch;
+
+    host_start();
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_function(&launch, "combine");
+    fake_launch_fresh(&launch, 7, 100000)->buffer = buffer_of(&workers[1], 7);
+    fake_launch_piece(&launch, 0, 1, 100000);
+    fake_launch_piece(&launch, 1, 1, 100000);
+    fake_launch_piece(&launch, 0, 2, 100000);
+    fake_launch_after(&launch, 0, 2);
+    fake_launch_after(&launch, 1, 1);
+    launch.scalar[0]         = KERNEL_SUM;
+    launch.message.n_scalars = 1;
+    give_fill(&workers[1], 1, 100000, 2.0);
+    give(&workers[1], &launch); /* before two of its sources are even enqueued */
+    ASSERT_EQ(worker_core_waits_for(workers[1].core), 1);
+    give_fill(&workers[0], 1, 100000, 1.0);
+    give_fill(&workers[0], 2, 100000, 4.0);
+    ASSERT_TRUE(element(&workers[1], 7, 100000, 0) == 7.0f);
+    ASSERT_TRUE(element(&workers[1], 7, 100000, 99999) == 7.0f);
+    ASSERT_EQ(workers[1].executor.counters.copies[TRANSFER_PEER], 2);
+    ASSERT_EQ(workers[1].executor.counters.bytes[TRANSFER_PEER], 800000);
+    host_stop();
+}
+
 TEST(host_route_takes_the_bytes_through_the_slab)
 {
     int64_t count = 3 * (STORE_STAGE_SLOT_BYTES / 4) + 17;

@@ -99,6 +99,77 @@ TEST(copy_of_a_buffer_that_is_gone_fails)
     fake_destroy(fake);
 }
 
+/* COPY by `combine` into 8 elements of slot 3, of the last so many of slot 1 and of all of slot 2. */
+static void combine_init(struct fake_launch *launch, uint64_t seq, int64_t count)
+{
+    fake_launch_init(launch, seq, KIND(COPY));
+    fake_launch_function(launch, "combine");
+    fake_launch_fresh(launch, 3, 8);
+    fake_launch_piece(launch, FAKE_BASE + FAKE_US, 1, 10);
+    fake_launch_piece(launch, FAKE_BASE + FAKE_US, 2, 8);
+    launch->src_frame[0][0]   = -2; /* its element 2 comes to lie at 0 */
+    launch->box[0][1]         = count;
+    launch->scalar[0]         = KERNEL_SUM;
+    launch->message.n_scalars = 1;
+}
+
+TEST(a_copy_with_a_function_reads_its_pieces_where_they_lie)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 10);
+    fake_fill(fake, 2, 2, 8);
+    (void)fake_calls(fake);
+    combine_init(&launch, 3, 8);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "combine:4:combine signal:4:3"); /* beside all copies */
+    ASSERT_EQ(fake->arg_count, 3);
+    ASSERT_EQ(fake->args[0].mode, KERNEL_OUT);
+    ASSERT_EQ(fake->args[1].data.addr, 2 * sizeof(float));
+    ASSERT_EQ(fake->args[2].data.addr, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        ASSERT_EQ(fake->sources[i].host_device, FAKE_US);
+        ASSERT_EQ(fake->args[i].dim[0], 8);
+        ASSERT_EQ(fake->sources[i].bytes, (i == 1 ? 10 : 8) * sizeof(float));
+    }
+    ASSERT_EQ(fake->sources[1].offset, fake->tables[FAKE_US]->entries[1].offset);
+    fake_finish(fake, 4, 3);
+    ASSERT_TRUE(fake_state(fake, 3) == STORE_SEALED);
+    fake_destroy(fake);
+}
+
+TEST(a_copy_with_a_function_that_cannot_be_fails)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 10);
+    fake_fill(fake, 2, 2, 8);
+    combine_init(&launch, 3, 7);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 4, 3);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:3:ESHAPE");
+    combine_init(&launch, 4, 8);
+    launch.message.function = 12345;
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 4, 4);
+    ASSERT_STR(fake_reports(fake), "failed:4:ENOFUNCTION");
+    combine_init(&launch, 5, 8);
+    fake->scratch = 256;
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 4, 5);
+    ASSERT_STR(fake_reports(fake), "failed:5:ENOTSUP");
+    ASSERT_CONTAINS(fake->last_text, "cannot read them where they are");
+    fake->scratch = 0;
+    combine_init(&launch, 6, 8);
+    launch.piece[1].src = wire_buffer(FAKE_BASE + 2, 30, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 4, 6);
+    ASSERT_STR(fake_reports(fake), "failed:6:ELOST");
+    fake_destroy(fake);
+}
+
 TEST(work_on_another_host_is_not_supported)
 {
     struct fake *fake = fake_create();
