@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "client/client_int.h"
 
@@ -183,7 +184,8 @@ static void on_writable(void *user, struct rpc_stream *stream)
     pl_mutex_lock(&client->lock);
     if (session->stream == stream) {
         session->writing = false;
-        if (session->state == SESSION_OPEN && session->stuck_from != SESSION_NOT_STUCK) {
+        if (session->state == SESSION_OPEN && session->stuck_from != SESSION_NOT_STUCK &&
+            !pl_bug("client.stuck_forgotten")) {
             session_resend_locked(session, session->stuck_from);
         }
         session_kick_locked(client);

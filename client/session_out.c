@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "client/client_int.h"
 
@@ -136,7 +137,8 @@ void session_resend_locked(struct session *session, uint64_t from)
 {
     struct resend resend = {.session = session, .seq = from};
 
-    wire_link_resend(&session->link, from, resend_one, &resend);
+    wire_link_resend(&session->link, from + (uint64_t)pl_bug("client.resend_skips"),
+                     resend_one, &resend);
     session->stuck_from = resend.refused ? resend.seq : SESSION_NOT_STUCK;
 }
 

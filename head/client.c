@@ -5,6 +5,7 @@
  * within a namespace. A session that lost its connection keeps everything for a lease, then ends as if it had said bye: its refs go, and
  * its tasks that have not been sent to a worker and whose results nobody else can see are skipped.
  */
+#include "base/fault.h"
 #include "head/core_int.h"
 
 #include <stdlib.h>
@@ -410,6 +411,9 @@ void head_core_client_close(struct head_core *core, uint64_t session)
     head_trace_forget(core, client);
     head_groups_forget(client);
     head_functions_release(core, client);
+    if (pl_bug("head.name_dies")) {
+        head_names_destroy(core);
+    }
     (void)pl_map_remove(&core->sessions, session);
     head_client_destroy(core, client);
     core->config.ops->session_ended(core->config.user, session);

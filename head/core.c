@@ -1,4 +1,5 @@
 /* The head's state machine: making it, ending it, time, output, status, and the check of its invariants. */
+#include "base/fault.h"
 #include "head/core_int.h"
 
 #include <stdlib.h>
@@ -204,6 +205,15 @@ uint32_t head_core_device_count(const struct head_core *core)
     return (uint32_t)core->devices.count;
 }
 
+static bool lease_over(const struct head_core *core, const struct head_client *client)
+{
+    uint64_t lease_ms =
+        pl_bug("head.lease_short") ? core->config.lease_ms / 2 : core->config.lease_ms;
+
+    return client->lost && core->now_ms >= client->lost_ms + lease_ms &&
+           !pl_bug("head.lease_forgotten");
+}
+
 void head_core_tick(struct head_core *core, uint64_t now_ms)
 {
     struct pl_list *pos, *tmp;
@@ -218,7 +228,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 
-        if (client->lost && now_ms >= client->lost_ms + core->config.lease_ms) {
+        if (lease_over(core, client)) {
             pl_info("head", "client '%s' did not come back within its lease of %llu ms",
                     client->label, (unsigned long long)core->config.lease_ms);
             head_core_client_close(core, client->session);

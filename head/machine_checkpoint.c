@@ -19,14 +19,14 @@ static void save_one(void *user, const uint8_t *bytes, size_t length)
 
 static void save_peer(struct head_bytes *out, const struct head_peer *peer)
 {
-    struct wire_link link = peer->link; /* looked at: nothing is acknowledged */
+    const struct wire_link *link = &peer->link;
 
     head_bytes_varint(out, peer->session);
     head_bytes_varint(out, peer->connected);
-    head_bytes_varint(out, link.in_seq);
-    head_bytes_varint(out, link.out_acked);
-    head_bytes_varint(out, link.out_seq - link.out_acked); /* so many are kept */
-    wire_link_resend(&link, link.out_acked, save_one, out);
+    head_bytes_varint(out, link->in_seq);
+    head_bytes_varint(out, link->out_acked);
+    head_bytes_varint(out, link->out_seq - link->out_acked); /* so many are kept */
+    wire_link_resend(link, link->out_acked, save_one, out);
 }
 
 static void save_settings(const struct head_machine *machine, struct head_bytes *out)

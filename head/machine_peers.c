@@ -729,14 +729,14 @@ static void mix_kept(void *user, const uint8_t *bytes, size_t length)
 
 static uint64_t mix_peer(uint64_t digest, const struct head_peer *peer)
 {
-    struct wire_link link = peer->link; /* looked at: nothing is acknowledged */
+    const struct wire_link *link = &peer->link;
 
     digest = head_digest_mix(digest, peer->session);
-    digest = head_digest_mix(digest, link.in_seq);
-    digest = head_digest_mix(digest, link.out_seq);
-    digest = head_digest_mix(digest, link.out_acked);
+    digest = head_digest_mix(digest, link->in_seq);
+    digest = head_digest_mix(digest, link->out_seq);
+    digest = head_digest_mix(digest, link->out_acked);
     digest = head_digest_mix(digest, (uint64_t)peer->connected << 1 | peer->overflown);
-    wire_link_resend(&link, link.out_acked, mix_kept, &digest);
+    wire_link_resend(link, link->out_acked, mix_kept, &digest);
     return digest;
 }
 

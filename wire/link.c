@@ -123,11 +123,10 @@ void wire_link_acked(struct wire_link *link, uint64_t ack)
     }
 }
 
-void wire_link_resend(struct wire_link *link, uint64_t from,
+void wire_link_resend(const struct wire_link *link, uint64_t from,
                       void (*fn)(void *user, const uint8_t *bytes, size_t length),
                       void *user)
 {
-    wire_link_acked(link, from);
     for (struct wire_kept *kept = link->kept_first; kept != NULL; kept = kept->next) {
         if (kept->seq > from) {
             fn(user, kept->bytes, kept->length);

@@ -216,8 +216,8 @@ wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
 uint8_t *wire_link_keep(struct wire_link *link, uint64_t seq, size_t length) PL_MUST_CHECK;
 int wire_link_receive(struct wire_link *link, uint64_t seq);
 void wire_link_acked(struct wire_link *link, uint64_t ack);
-/* The other side has everything up to `from`: calls fn for each kept frame after it, oldest first. */
-void wire_link_resend(struct wire_link *link, uint64_t from,
+/* Calls fn for each kept frame after `from`, oldest first. They stay kept: what was sent up to `from` need not have arrived. */
+void wire_link_resend(const struct wire_link *link, uint64_t from,
                       void (*fn)(void *user, const uint8_t *bytes, size_t length),
                       void *user);
 /*

@@ -12,6 +12,7 @@
  *   sim_worker.c   a worker process: core, link; crash and restart
  *   sim_reports.c  what it reports
  *   sim_store.c    the store's part of its life: stopped, fenced, reaped, started again
+ *   sim_rpc.c      the real libplasmon in the place of a client (in test_clients_sim alone)
  *   sim_limits.c   launches that do not end, and what ending them may cost
  *   sim_begun.c    what a worker says of launches that had not begun when it died
  *   sim_head.c     the head process: the machine, and what it puts out
@@ -172,7 +173,15 @@ void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection b
     XX(STOP_WORK, "a device that wrote for a stopped worker")                             \
     XX(KILL_WORK, "a device that wrote for a worker between its end and the reaping")     \
     XX(KILL_CONT, "a worker that went on after it was given up, before it ended")         \
-    XX(PAUSE, "a whole host that stood still for longer than a lease")
+    XX(PAUSE, "a whole host that stood still for longer than a lease")                    \
+    XX(CLIENT_RESUMED, "a session that went on over another connection")                  \
+    XX(CLIENT_RESENT, "a frame that was sent again over another connection")              \
+    XX(CLIENT_REFUSED, "a frame that could not be sent at once")                          \
+    XX(CLIENT_WAITING, "a connection that broke while a program waited in a call")        \
+    XX(CLIENT_KILLED, "a client killed while tasks of it were unfinished")                \
+    XX(CLIENT_EXPIRED, "a session whose lease was over, and whose client came back")      \
+    XX(CLIENT_NAMES, "a name that was found when its publisher was dead")                 \
+    XX(CLIENT_NEW_HEAD, "a session that went on with a head made from its journal")
 enum sim_cell {
 #define XX(name, text) SIM_CELL_##name,
     SIM_CELLS(XX)
@@ -484,10 +493,22 @@ struct sim_body {
     uint8_t data[];
 };
 
+/* The real libplasmon in the place of a client (sim_rpc.c). */
+struct sim_library {
+    void (*message)(struct sim_client *place, const uint8_t *data, size_t length);
+    /* Its connection has ended. */
+    void (*closed)(struct sim_client *place, plasmon_status_t status, const char *why);
+};
+
 struct sim_client {
     struct sim *sim;
     uint32_t index;
-    bool dead; /* crashed: it does nothing any more */
+    const struct sim_library *library; /* NULL: frames are made by hand */
+    void *library_user;                /* its connection; NULL: there is none */
+    uint64_t seq_sent;                 /* the last frame of the session, so far */
+    uint64_t lost_ns; /* when the head was told that the connection is gone; 0: it is not */
+    uint32_t head_crashes; /* of the head that welcomed it last */
+    bool dead;             /* crashed: it does nothing any more */
     bool said_bye;
     bool welcomed;
     bool connected;
@@ -715,6 +736,8 @@ void sim_head_client_lost(struct sim_client *client);
 void sim_head_worker_lost(struct sim_worker *worker);
 /* At once, of a connection that says nothing any more. */
 void sim_head_client_silent(struct sim_client *client);
+void sim_head_client_forget(
+    struct sim_client *client); /* the process is dead, its place is free */
 void sim_head_worker_silent(struct sim_worker *worker);
 /* A hello that was on its way for too long. */
 void sim_head_late_hello(struct sim_worker *worker, const uint8_t *data, size_t length);
@@ -797,7 +820,9 @@ struct sim_config {
     uint32_t crash_millionth;
     uint32_t breaks_max;
     uint32_t break_millionth;
-    bool journal; /* the head writes one, and may crash */
+    bool library; /* clients are processes with the real libplasmon, which a test makes */
+    uint32_t cut_lease_permille; /* of the cuts last longer than the lease of a session */
+    bool journal;                /* the head writes one, and may crash */
     uint32_t head_crashes_max;
     uint32_t head_crash_millionth;
     uint64_t spill_memory; /* of the host; 0: nothing is spilled */

@@ -177,6 +177,7 @@ static void take_welcome(struct sim_client *client, const Plasmon__V1__Welcome *
     client->id        = welcome->client;
     client->welcomed  = true;
     client->connected = true;
+    wire_link_acked(&client->link, welcome->resumed_seq);
     wire_link_resend(&client->link, welcome->resumed_seq, resend, client);
 }
 
@@ -200,6 +201,10 @@ static void client_deliver(void *user, const uint8_t *data, size_t length)
     struct pl_err err             = {0};
     int taken;
 
+    if (client->library != NULL) {
+        client->library->message(client, data, length);
+        return;
+    }
     wire_arena_reset(&sim->arena);
     if (wire_decode_head_frame(&sim->arena, data, length, &frame, &err) != PLASMON_OK) {
         sim_fail(sim, "client %u cannot decode a frame: %s", client->index, err.text);
@@ -264,6 +269,10 @@ void sim_client_break(struct sim_client *client)
     sim_pipe_break(&client->from_head);
     client->connected = false;
     sim_head_client_lost(client);
+    if (client->library != NULL) {
+        client->library->closed(client, PLASMON_ECONNECT, "the connection broke");
+        return;
+    }
     sim_after(client->sim, sim_below(client->sim, RECONNECT_MAX_NS), client_connect, client,
               client->life, NULL);
 }
@@ -331,8 +340,10 @@ void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index
     sim_pipe_init(&client->to_head, sim, sim_head_from_client, client);
     sim_pipe_init(&client->from_head, sim, client_deliver, client);
     sim_cut_init(&client->cut, sim, &client->to_head, &client->from_head, &cut_ops, client);
-    sim_after(sim, sim_below(sim, RECONNECT_MAX_NS), client_connect, client, client->life,
-              NULL);
+    if (!sim->config.library) {
+        sim_after(sim, sim_below(sim, RECONNECT_MAX_NS), client_connect, client,
+                  client->life, NULL);
+    }
 }
 
 void sim_client_finish(struct sim_client *client)

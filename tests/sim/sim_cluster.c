@@ -334,7 +334,7 @@ static bool all_up(void *user)
             return false;
         }
     }
-    for (uint32_t i = 0; i < sim->config.clients; i++) {
+    for (uint32_t i = 0; i < sim->config.clients && !sim->config.library; i++) {
         if (!sim->clients[i].connected) {
             return false;
         }

@@ -46,13 +46,35 @@ static void op_fence(void *user, const char *host, uint32_t host_device,
     sim_journal_fence(sim, &sim->workers[host_device], incarnation);
 }
 
+/* A session is given up when its client has been away for a lease, and not before. */
+static void check_lease(struct sim_client *client)
+{
+    struct sim *sim  = client->sim;
+    uint64_t away_ns = sim->now_ns - client->lost_ns;
+
+    if (client->library != NULL && client->lost_ns != 0 &&
+        away_ns + 2000000 < LEASE_MS * UINT64_C(1000000)) {
+        sim_fail(sim, "the session of client %u is given up after %llu ms", client->index,
+                 (unsigned long long)away_ns / 1000000);
+    }
+}
+
 static void op_session_ended(void *user, uint64_t session)
 {
     struct sim *sim = user;
 
     for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
-        if (sim->head_process.sessions[i] == session) {
-            sim->head_process.sessions[i] = 0;
+        struct sim_client *client = &sim->clients[i];
+
+        if (sim->head_process.sessions[i] != session) {
+            continue;
+        }
+        sim->head_process.sessions[i] = 0;
+        if (client->sim != NULL) {
+            check_lease(client);
+        }
+        if (client->library != NULL) {
+            client->library->closed(client, PLASMON_OK, "bye");
         }
     }
 }
@@ -138,6 +160,45 @@ void sim_head_tick(struct sim *sim)
 
 /* ------------------------------------------------------------------------------------------ clients */
 
+/* Who has been welcomed before under another session: nobody will ever ask for that again. */
+static void session_leave(struct sim_client *client, uint64_t session)
+{
+    struct sim *sim         = client->sim;
+    struct head_input input = {.type    = client->library != NULL ? HEAD_INPUT_CLIENT_LOST
+                                                                  : HEAD_INPUT_CLIENT_CLOSE,
+                               .numbers = {session, sim->now_ns / 1000000}};
+    struct pl_err err       = {0};
+
+    if (head_machine_client_known(sim->head_process.machine, session)) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    }
+}
+
+static void client_refused(struct sim_client *client, const struct pl_err *err)
+{
+    struct sim *sim = client->sim;
+
+    if (client->library == NULL || err->status != PLASMON_EHEADLOST) {
+        sim_fail(sim, "client %u is refused: %s", client->index, err->text);
+        return;
+    }
+    sim->head_process.sessions[client->index] = 0;
+    sim_cover(sim, SIM_CELL_CLIENT_EXPIRED);
+    sim_pipe_break(&client->to_head);
+    sim_pipe_break(&client->from_head);
+    client->library->closed(client, PLASMON_EHEADLOST, err->text);
+}
+
+static void cover_resumed(struct sim_client *client)
+{
+    struct sim *sim = client->sim;
+
+    sim_cover(sim, SIM_CELL_CLIENT_RESUMED);
+    if (client->head_crashes != sim->head_process.crashes) {
+        sim_cover(sim, SIM_CELL_CLIENT_NEW_HEAD);
+    }
+}
+
 static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *hello,
                          struct head_string bytes)
 {
@@ -158,20 +219,21 @@ static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *he
         input    = (struct head_input){.type    = HEAD_INPUT_CLIENT_RESUME,
                                        .numbers = {hello->resume_session, hello->resume_ack}};
         *session = hello->resume_session;
-    } else if (head_machine_client_known(head, *session)) {
-        /* The welcome was lost: this client never learned of its session. */
-        struct head_input close = {.type = HEAD_INPUT_CLIENT_CLOSE, .numbers = {*session}};
-
-        PL_CHECK(tell(sim, &close, NULL, &err) == PLASMON_OK);
+    } else {
+        session_leave(client, *session); /* the welcome was lost */
     }
     if (tell(sim, &input, &outcome, &err) != PLASMON_OK) {
-        sim_fail(sim, "client %u is refused: %s", client->index, err.text);
+        client_refused(client, &err);
         return;
     }
     if (hello->resume_session == 0) {
         *session = outcome.session;
+    } else {
+        cover_resumed(client);
     }
-    head_machine_client_welcome(head, *session, "simhost");
+    client->lost_ns      = 0;
+    client->head_crashes = sim->head_process.crashes;
+    head_machine_client_welcome(head, *session, hello->host);
 }
 
 void sim_head_from_client(void *user, const uint8_t *data, size_t length)
@@ -197,7 +259,9 @@ void sim_head_from_client(void *user, const uint8_t *data, size_t length)
     }
     if (frame->hello != NULL) {
         client_hello(client, frame->hello, input.strings[0]);
-    } else if (session != 0 && tell(sim, &input, NULL, &err) != PLASMON_OK) {
+        return;
+    }
+    if (session != 0 && tell(sim, &input, NULL, &err) != PLASMON_OK) {
         sim_fail(sim, "the head closes client %u: %s", client->index, err.text);
     }
 }
@@ -211,9 +275,20 @@ void sim_head_client_silent(struct sim_client *client)
     struct pl_err err;
 
     client->cut.believed = false;
+    client->lost_ns      = sim->now_ns;
     if (head_machine_client_known(sim->head_process.machine, input.numbers[0])) {
         PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
     }
+}
+
+void sim_head_client_forget(struct sim_client *client)
+{
+    if (!sim_head_down(client->sim)) { /* else the next one finds all connections gone */
+        sim_head_client_silent(client);
+    }
+    client->sim->head_process.sessions[client->index] = 0;
+    client->lost_ns                                   = 0;
+    client->cut.believed                              = false;
 }
 
 static void client_noticed(void *user, uint64_t arg, void *data)

@@ -21,7 +21,9 @@ enum {
     LATE_MIN_NS       = 60000, /* what living ones say is faster */
     LATE_MAX_NS       = 2000000,
 };
-#define CUT_LONG_MAX_NS UINT64_C(4000000000) /* no lease ends by it */
+#define CUT_LONG_MAX_NS  UINT64_C(4000000000) /* no lease ends by it */
+#define CUT_LEASE_MIN_NS UINT64_C(8000000000) /* a lease may */
+#define CUT_LEASE_MAX_NS UINT64_C(14000000000)
 
 void sim_cut_init(struct sim_cut *cut, struct sim *sim, struct sim_pipe *to_head,
                   struct sim_pipe *from_head, const struct sim_cut_ops *ops, void *user)
@@ -160,6 +162,10 @@ static uint64_t draw_length(struct sim *sim)
 {
     uint64_t roll = sim_below(sim, 100);
 
+    if (sim->config.cut_lease_permille != 0 &&
+        sim_chance(sim, sim->config.cut_lease_permille)) {
+        return sim_between(sim, CUT_LEASE_MIN_NS, CUT_LEASE_MAX_NS);
+    }
     return roll < 50   ? sim_between(sim, 1000, CUT_SHORT_MAX_NS)
            : roll < 95 ? sim_between(sim, CUT_SHORT_MAX_NS, CUT_MIDDLE_MAX_NS)
                        : sim_between(sim, CUT_MIDDLE_MAX_NS, CUT_LONG_MAX_NS);
@@ -184,8 +190,9 @@ bool sim_cut_begin(struct sim_cut *cut, uint64_t at_least_ns)
     for (uint64_t i = 0; i < tries; i++) {
         sim_after(sim, sim_below(sim, length), peer_gives_up, cut, cut->serial, NULL);
     }
-    if (cut->to_head->up && sim_chance(sim, 500)) {
-        sim_after(sim, sim_below(sim, length), head_gives_up, cut, cut->serial, NULL);
+    if (cut->to_head->up && (length >= CUT_LEASE_MIN_NS || sim_chance(sim, 500))) {
+        sim_after(sim, sim_below(sim, pl_min_u64(length, CUT_LEASE_MIN_NS / 4)),
+                  head_gives_up, cut, cut->serial, NULL);
     }
     sim_after(sim, length, healed, cut, cut->serial, NULL);
     return true;

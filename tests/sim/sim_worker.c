@@ -186,6 +186,7 @@ static void take_welcome(struct sim_worker *worker,
     worker->device                               = welcome->device;
     worker->connected                            = true;
     worker->sim->host_device_of[welcome->device] = worker->host_device;
+    wire_link_acked(&worker->link, welcome->resumed_seq);
     wire_link_resend(&worker->link, welcome->resumed_seq, resend, worker);
     for (uint32_t i = 0; i < worker->sim->config.devices; i++) {
         sim_worker_doorbell(&worker->sim->workers[i]); /* a device has a name now */

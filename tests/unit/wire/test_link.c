@@ -58,6 +58,8 @@ static void reconnect(struct side *a, struct side *b)
 {
     a->wire_head = a->wire_tail = 0;
     b->wire_head = b->wire_tail = 0;
+    wire_link_acked(&a->link, b->link.in_seq);
+    wire_link_acked(&b->link, a->link.in_seq);
     wire_link_resend(&a->link, b->link.in_seq, side_put, a);
     wire_link_resend(&b->link, a->link.in_seq, side_put, b);
 }
@@ -121,6 +123,27 @@ TEST(frames_arrive_exactly_once_in_order_over_broken_connections)
     for (int round = 0; round < 20; round++) {
         simulate(test_random(&seed));
     }
+}
+
+/* A connection takes some frames and no more for now; then it breaks, and the other side has none of them. */
+TEST(frames_that_were_sent_stay_kept_until_they_are_acknowledged)
+{
+    struct side *me = calloc(1, sizeof(*me));
+
+    wire_link_init(&me->link, WINDOW * sizeof(struct frame));
+    for (int i = 0; i < 5; i++) {
+        side_send(me);
+    }
+    me->wire_tail = 0;
+    wire_link_resend(&me->link, 3, side_put, me); /* the rest of what it had not taken */
+    ASSERT_EQ(me->wire_tail, 2);
+    ASSERT_EQ(me->wire[0].seq, 4);
+    me->wire_tail = 0;
+    wire_link_resend(&me->link, 0, side_put, me);
+    ASSERT_EQ(me->wire_tail, 5);
+    ASSERT_EQ(me->wire[0].seq, 1);
+    wire_link_finish(&me->link);
+    free(me);
 }
 
 TEST(a_gap_is_seen)
