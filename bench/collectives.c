@@ -1,12 +1,14 @@
 /*
- * `plasmon bench collectives`: all-reduce (sum of f32) over all devices, new results and in place, by size; beside it a ring by hand on threads,
- * one a device: memcpy of a neighbour's segment and an addition, with a barrier between steps. Bytes per second are those of NCCL's tests: a
- * member's bytes over the time (algorithm bandwidth).
+ * `plasmon bench collectives`: all-reduce (sum of f32) over all devices, by size and by way (plasmon_collective_options.way): one at a time, with new
+ * results and in place, and many in a row, each on the results of the one before. Beside it, in the same run, on GPUs bare NCCL
+ * (raw_all_reduce.c); on CPU devices a ring by hand on threads, one a device: memcpy of a neighbour's segment and an addition, with a barrier
+ * between steps. Bytes per second are those of NCCL's tests: a member's bytes over the time (algorithm bandwidth).
  *
  * Each size is checked on every device before it is timed: members of device i are all i + 1.
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -14,9 +16,12 @@
 
 #define ROUNDS      5u
 #define DEVICES_MAX 64u
+#define ROW_NS      UINT64_C(200000000) /* of a series in a row .. */
+#define ROW_MAX     100u                /* .. and all-reduces in it */
 
 struct collectives_options {
     const char *sizes;
+    const char *ways;
     const char *gpus;
     uint32_t cpu_devices;
     const char *json;
@@ -26,7 +31,9 @@ struct collectives_options {
 #define OPTION(field) offsetof(struct collectives_options, field)
 static const struct cli_option options[] = {
     {"--sizes", "LIST", CLI_TEXT, OPTION(sizes),
-     "bytes of a member, with K, M or G [4,4K,64K,1M,16M,64M]"},
+     "bytes of a member, with K, M or G [4,4K,64K,1M,16M,64M; GPUs: 4K to 1G]"},
+    {"--ways", "LIST", CLI_TEXT, OPTION(ways),
+     "how members are read: auto, direct, copies [all three; CPU devices: auto]"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: a number or none [all]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices where there is no GPU [2]"},
@@ -37,10 +44,11 @@ static const struct cli_option options[] = {
 static int run_collectives(int argc, char **argv);
 const struct cli_command bench_collectives = {
     .name    = "bench collectives",
-    .summary = "all-reduce over all devices; beside it a ring by hand on CPU threads",
+    .summary = "all-reduce over all devices; beside it NCCL, or a ring by hand on threads",
     .usage   = "[options]",
-    .text = "Uses the cluster of PLASMON_ADDRESS, or a private one; the ring runs on this "
-            "machine. With GPUs there is no yardstick yet: compare with nccl-tests.",
+    .text =
+        "Uses the cluster of PLASMON_ADDRESS, or a private one; NCCL (without multicast) "
+        "and the ring run on this machine, before it.",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run_collectives,
@@ -158,9 +166,21 @@ static double ring_median(uint32_t count, uint64_t elements)
 
 /* ------------------------------------------------------------------------------------------------ by Plasmon */
 
+static const char *const way_names[] = {[PLASMON_WAY_AUTO]   = "auto",
+                                        [PLASMON_WAY_DIRECT] = "direct",
+                                        [PLASMON_WAY_COPIES] = "copies"};
+
 struct collectives {
     struct bench_cluster cluster;
     struct bench_report report;
+    bool ways[PL_COUNT(way_names)];
+};
+
+/* What it is held against: seconds of one; 0: nothing. */
+struct yardstick {
+    const char *name;
+    double in_a_row;
+    double one;
 };
 
 static void make_members(struct collectives *c, uint64_t elements, struct plasmon_ref **out)
@@ -176,79 +196,125 @@ static void make_members(struct collectives *c, uint64_t elements, struct plasmo
     bench_must_wait(&c->cluster, out, c->cluster.devices);
 }
 
-static void check(struct collectives *c, struct plasmon_ref **refs, uint64_t elements)
+/* Its smallest or largest element, found where it is. */
+static float extreme(struct collectives *c, struct plasmon_ref *ref, const char *function)
 {
-    uint32_t n = c->cluster.devices;
-    float want = (float)(n * (n + 1)) / 2;
-    float *got = bench_must_alloc(elements * sizeof(float));
+    const struct plasmon_arg args[]   = {{.mode = PLASMON_OUT},
+                                         {.mode = PLASMON_IN, .ref = ref}};
+    const plasmon_scalar_t over_all[] = {{.i = -1}, {.i = 0}};
+    struct plasmon_call call          = PLASMON_CALL_INIT;
+    struct plasmon_ref *out;
+    float value;
 
-    for (uint32_t i = 0; i < n; i++) {
-        bench_must(&c->cluster,
-                   plasmon_get(c->cluster.client, refs[i], got, elements * sizeof(float),
-                               PLASMON_FOREVER),
-                   "getting a result");
-        for (uint64_t k = 0; k < elements; k++) {
-            if (got[k] != want) {
-                bench_die("result %u is %g at %llu, and should be %g", i, (double)got[k],
-                          (unsigned long long)k, (double)want);
-            }
-        }
-    }
-    pl_free(got);
+    call.function     = function;
+    call.args         = args;
+    call.arg_count    = 2;
+    call.scalars      = over_all;
+    call.scalar_count = 2;
+    bench_must(&c->cluster, plasmon_submit(c->cluster.client, &call, &out, NULL), function);
+    bench_must(&c->cluster,
+               plasmon_get(c->cluster.client, out, &value, sizeof(value), PLASMON_FOREVER),
+               "getting an extreme");
+    bench_must_release(&c->cluster, &out, 1);
+    return value;
 }
 
-static double all_reduce(struct collectives *c, uint64_t elements, bool in_place,
-                         bool checked)
+/* All elements are what they should be if the smallest and the largest are. */
+static void check(struct collectives *c, struct plasmon_ref **refs)
+{
+    const uint32_t n = c->cluster.devices;
+    const float want = (float)(n * (n + 1)) / 2;
+
+    for (uint32_t i = 0; i < n; i++) {
+        float low = extreme(c, refs[i], "min"), high = extreme(c, refs[i], "max");
+
+        if (low != want || high != want) {
+            bench_die("result %u is between %g and %g, and should be %g", i, (double)low,
+                      (double)high, (double)want);
+        }
+    }
+}
+
+/* `count` all-reduces on the members, or one into new results. */
+static double all_reduce(struct collectives *c, uint64_t elements, uint32_t way,
+                         bool in_place, uint32_t count, bool checked)
 {
     struct plasmon_collective_options given = PLASMON_COLLECTIVE_INIT;
     struct plasmon_ref *members[DEVICES_MAX], *out[DEVICES_MAX];
-    uint32_t n = c->cluster.devices;
+    struct plasmon_ref **results = in_place ? members : out;
+    uint32_t n                   = c->cluster.devices;
     uint64_t began;
 
     make_members(c, elements, members);
     given.into = in_place ? members : NULL;
+    given.way  = way;
     began      = pl_now_ns();
-    bench_must(&c->cluster,
-               plasmon_all_reduce(c->cluster.client, PLASMON_REDUCE_SUM, members, n, &given,
-                                  in_place ? NULL : out, NULL),
-               "all-reduce");
-    bench_must_wait(&c->cluster, in_place ? members : out, n);
+    for (uint32_t i = 0; i < count; i++) {
+        bench_must(&c->cluster,
+                   plasmon_all_reduce(c->cluster.client, PLASMON_REDUCE_SUM, members, n,
+                                      &given, in_place ? NULL : out, NULL),
+                   "all-reduce");
+    }
+    bench_must_wait(&c->cluster, results, n);
     began = pl_now_ns() - began;
     if (checked) {
-        check(c, in_place ? members : out, elements);
+        check(c, results);
     }
     bench_must_release(&c->cluster, members, n);
     if (!in_place) {
         bench_must_release(&c->cluster, out, n);
     }
-    return (double)began * 1e-9;
+    return (double)began * 1e-9 / count;
 }
 
-static void measure(struct collectives *c, uint64_t bytes, double ring)
+static double all_reduce_median(struct collectives *c, uint64_t elements, uint32_t way,
+                                bool in_place, uint32_t count)
+{
+    double seconds[ROUNDS];
+
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        seconds[i] = all_reduce(c, elements, way, in_place, count, false);
+    }
+    return bench_percentile(seconds, ROUNDS, 0.5);
+}
+
+static void add(struct collectives *c, uint64_t elements, const char *way, const char *how,
+                double seconds, const char *limit_name, double limit_seconds)
+{
+    const double bytes   = (double)(elements * sizeof(float));
+    struct bench_row row = {
+        .name = "all_reduce", .x = bytes, .unit = "GB/s", .value = bytes * 1e-9 / seconds};
+
+    if (limit_seconds > 0) {
+        row.limit      = bytes * 1e-9 / limit_seconds;
+        row.limit_name = limit_name;
+    }
+    (void)snprintf(row.series, sizeof(row.series), "%u devices, %s, %s", c->cluster.devices,
+                   way, how);
+    bench_report_add(&c->report, &row);
+}
+
+static void measure(struct collectives *c, uint64_t bytes, uint32_t way,
+                    const struct yardstick *than)
 {
     uint64_t elements = pl_max_u64(bytes / sizeof(float), 1);
-    double gigabytes  = (double)(elements * sizeof(float)) * 1e-9;
+    double seconds    = 0;
+    uint32_t count;
 
     for (int in_place = 0; in_place <= 1; in_place++) {
-        struct bench_row row = {.name = "all_reduce", .x = (double)bytes, .unit = "GB/s"};
-        double seconds[ROUNDS];
-
-        (void)all_reduce(c, elements, in_place != 0, true);
-        for (uint32_t i = 0; i < ROUNDS; i++) {
-            seconds[i] = all_reduce(c, elements, in_place != 0, false);
-        }
-        row.value = gigabytes / bench_percentile(seconds, ROUNDS, 0.5);
-        if (ring > 0) {
-            row.limit      = gigabytes / ring;
-            row.limit_name = "a ring by hand, on threads";
-        }
-        (void)snprintf(row.series, sizeof(row.series), "%u devices, %s", c->cluster.devices,
-                       in_place != 0 ? "in place" : "new results");
-        bench_report_add(&c->report, &row);
+        (void)all_reduce(c, elements, way, in_place != 0, 1, true);
+        seconds = all_reduce_median(c, elements, way, in_place != 0, 1);
+        add(c, elements, way_names[way], in_place != 0 ? "in place" : "new results",
+            seconds, than->name, than->one);
     }
+    count = (uint32_t)pl_min_u64(
+        pl_max_u64((uint64_t)((double)ROW_NS / (seconds * 1e9 + 1)), 2), ROW_MAX);
+    add(c, elements, way_names[way], "in a row",
+        all_reduce_median(c, elements, way, true, count), than->name, than->in_a_row);
 }
 
-static void measure_all(struct collectives *c, const uint64_t *sizes, uint32_t count)
+static void measure_all(struct collectives *c, const uint64_t *sizes, uint32_t count,
+                        const double *nccl)
 {
     bool cpu = c->cluster.info[0].kind == 1;
     char text[32];
@@ -257,19 +323,80 @@ static void measure_all(struct collectives *c, const uint64_t *sizes, uint32_t c
         bench_die("a collective needs two devices; the cluster has one");
     }
     for (uint32_t i = 0; i < count; i++) {
+        struct yardstick than = {.name = "a ring by hand, on threads"};
+
         if (sizes[i] > c->cluster.info[0].bytes_total / 8) {
             bench_report_remark(&c->report, "%s is more than an eighth of a device",
                                 pl_format_bytes(sizes[i], text));
             continue;
         }
-        measure(
-            c, sizes[i],
-            cpu ? ring_median(c->cluster.devices, pl_max_u64(sizes[i] / sizeof(float), 1))
-                : 0);
+        if (nccl != NULL) {
+            than = (struct yardstick){.name     = "NCCL, without multicast",
+                                      .in_a_row = nccl[2 * i],
+                                      .one      = nccl[2 * i + 1]};
+        } else if (cpu) {
+            than.one = than.in_a_row =
+                ring_median(c->cluster.devices, pl_max_u64(sizes[i] / sizeof(float), 1));
+        }
+        for (uint32_t way = 0; way < PL_COUNT(c->ways); way++) {
+            if (c->ways[way]) {
+                measure(c, sizes[i], way, &than);
+            }
+        }
     }
-    if (!cpu) {
-        bench_report_remark(&c->report, "no yardstick on GPUs: compare with nccl-tests");
+}
+
+/* Before the cluster is there, and by a process of its own. NULL: not possible here, and the report says why. */
+static const double *measure_nccl(struct collectives *c, uint32_t gpus,
+                                  const uint64_t *sizes, uint32_t count, double *result)
+{
+    struct bench_raw_all_reduce config = {.devices = gpus, .size_count = count};
+    struct pl_err err                  = {0};
+
+    memcpy(config.size, sizes, count * sizeof(*sizes));
+    if (bench_run_raw(bench_raw_all_reduce_run, &config, result, 2 * (size_t)count, &err) !=
+        PLASMON_OK) {
+        bench_report_remark(&c->report, "no yardstick: %s", err.text);
+        return NULL;
     }
+    return result;
+}
+
+static bool ways_parse(const char *text, bool *out)
+{
+    while (*text != '\0') {
+        size_t length = strcspn(text, ",");
+        uint32_t way  = 0;
+
+        while (way < PL_COUNT(way_names) && (strlen(way_names[way]) != length ||
+                                             memcmp(way_names[way], text, length) != 0)) {
+            way++;
+        }
+        if (way == PL_COUNT(way_names)) {
+            return false;
+        }
+        out[way] = true;
+        text += length + (text[length] == ',');
+    }
+    return true;
+}
+
+/* How many GPUs the private cluster gets; 0: it has CPU devices. */
+static uint32_t choose_devices(const struct collectives_options *given,
+                               struct bench_cluster_config *out)
+{
+    uint32_t gpus        = bench_machine_gpus();
+    unsigned long wanted = given->gpus == NULL || strcmp(given->gpus, "all") == 0
+                               ? gpus
+                               : strtoul(given->gpus, NULL, 10); /* none: 0 */
+
+    if (gpus >= 2 && wanted >= 2) {
+        out->gpus = given->gpus;
+        return wanted < gpus ? (uint32_t)wanted : gpus;
+    }
+    out->gpus        = "none";
+    out->cpu_devices = given->cpu_devices > 0 ? given->cpu_devices : 2;
+    return 0;
 }
 
 static int run_collectives(int argc, char **argv)
@@ -278,30 +405,42 @@ static int run_collectives(int argc, char **argv)
                                            .x_label    = "bytes of a member",
                                            .y_label    = "GB/s",
                                            .x_is_bytes = true};
-    struct collectives_options given    = {.sizes = "4,4K,64K,1M,16M,64M"};
+    struct collectives_options given    = {0};
     struct cli_parsed parsed            = cli_parse(&bench_collectives, argc, argv, &given);
     struct bench_cluster_config config  = {0};
+    const double *nccl                  = NULL;
+    double seconds[2 * BENCH_SIZES_MAX];
     struct collectives *c;
     uint64_t sizes[BENCH_SIZES_MAX];
-    uint32_t count;
+    uint32_t count, gpus;
     bool ok;
 
     if (parsed.exit >= 0) {
         return parsed.exit;
     }
+    gpus = choose_devices(&given, &config);
+    if (given.sizes == NULL) {
+        given.sizes =
+            gpus > 0 ? "4K,64K,256K,1M,4M,16M,64M,256M,1G" : "4,4K,64K,1M,16M,64M";
+    }
+    if (given.ways == NULL) {
+        given.ways = gpus > 0 ? "auto,direct,copies" : "auto";
+    }
     count = bench_parse_sizes(given.sizes, sizes);
     if (count == 0) {
         return cli_usage(&bench_collectives, "--sizes is a list such as 4,64K,16M");
     }
-    config.gpus = bench_machine_gpus() >= 2 ? given.gpus : "none";
-    if (config.gpus != NULL && strcmp(config.gpus, "none") == 0) {
-        config.cpu_devices = given.cpu_devices > 0 ? given.cpu_devices : 2;
-    }
     c = bench_must_alloc(sizeof(*c));
+    if (!ways_parse(given.ways, c->ways)) {
+        return cli_usage(&bench_collectives, "--ways is a list such as auto,direct,copies");
+    }
     bench_report_init(&c->report, "Plasmon: collectives");
     c->report.x_title = "bytes";
+    if (gpus > 0) {
+        nccl = measure_nccl(c, gpus, sizes, count, seconds);
+    }
     bench_must_start(&c->cluster, &config);
-    measure_all(c, sizes, count);
+    measure_all(c, sizes, count, nccl);
     bench_cluster_finish(&c->cluster);
 
     bench_report_print(&c->report);
