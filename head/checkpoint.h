@@ -1,9 +1,9 @@
 /*
  * Checkpoints: the state of the core at a moment when nothing is under way, as bytes.
  *
- * WHEN. Tasks, waits, recorded graphs, defined functions, pairs, drains, timelines, lineage and what lies in host memory are not in a checkpoint, so
- * none is made while there are any (head_core_unquiet says which). What is left is what exists: devices with their numbers, arrays with their
- * tiles and buffers, names, sessions.
+ * WHEN. Tasks, waits, recorded graphs, drains, timelines and lineage are not in a checkpoint, so none is made while there are any
+ * (head_core_unquiet says which). What is left is what exists: devices with their numbers, arrays with their tiles and buffers, what lies in memory of
+ * the hosts, names, sessions, functions, pairs.
  *
  * WHO GOES ON. Maps and lists come back in another order than they were in, and the order of what is put out may depend on it. So the head that
  * wrote a checkpoint goes on from it, too: it loads what it saved. Then it is the same as any head that is made from the bytes later.
@@ -53,5 +53,9 @@ void head_core_save(struct head_core *core, struct head_bytes *out);
 /* Into a core that was just created. EMALFORMED: then it is only good for head_core_destroy(). */
 plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
                                 struct pl_err *err) PL_MUST_CHECK;
+
+/* ---- memory.c */
+/* Figures for people, which depend on the allocator and so are in no checkpoint: those of the core that it was made from. */
+void head_core_figures_take(struct head_core *core, const struct head_core *before);
 
 #endif

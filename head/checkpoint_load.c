@@ -4,19 +4,7 @@
  */
 #include <string.h>
 
-#include "head/checkpoint.h"
-#include "head/core_int.h"
-
-struct loading {
-    struct head_core *core;
-    struct head_reader *in;
-    struct pl_vec buffers; /* struct head_buffer *; each held once, for the load */
-    struct pl_vec arrays;  /* struct head_array *; likewise */
-    struct pl_vec tiles;   /* struct head_tile *; likewise */
-    struct pl_vec spaces;  /* struct head_space *; likewise */
-    struct pl_vec
-        wanted; /* struct wanted: fragments and partials, until the tiles are there */
-};
+#include "head/checkpoint_int.h"
 
 /* A part of an array that a tile will be. */
 struct wanted {
@@ -26,7 +14,8 @@ struct wanted {
     bool partial;
 };
 
-static void *item_at(struct loading *loading, const struct pl_vec *items, uint64_t number)
+void *head_loading_item(struct head_loading *loading, const struct pl_vec *items,
+                        uint64_t number)
 {
     if (number == 0 || number > items->count) {
         loading->in->bad = true;
@@ -35,7 +24,7 @@ static void *item_at(struct loading *loading, const struct pl_vec *items, uint64
     return *(void **)pl_vec_at(items, number - 1);
 }
 
-static void item_add(struct pl_vec *items, void *item)
+void head_loading_add(struct pl_vec *items, void *item)
 {
     void **place = pl_vec_push(items);
 
@@ -43,7 +32,7 @@ static void item_add(struct pl_vec *items, void *item)
     *place = item;
 }
 
-static void times(struct loading *loading, void (*load)(struct loading *loading))
+static void times(struct head_loading *loading, void (*load)(struct head_loading *loading))
 {
     size_t count = head_load_count(loading->in);
 
@@ -52,7 +41,7 @@ static void times(struct loading *loading, void (*load)(struct loading *loading)
     }
 }
 
-static void load_buffer(struct loading *loading, struct head_device *device)
+static void load_buffer(struct head_loading *loading, struct head_device *device)
 {
     struct head_reader *in = loading->in;
     uint64_t slot          = head_load_below(in, HEAD_SLOTS_MAX - 1);
@@ -71,7 +60,7 @@ static void load_buffer(struct loading *loading, struct head_device *device)
     buffer = head_buffer_restore(
         loading->core, device,
         wire_buffer(device->index, (uint32_t)slot, (uint32_t)generation), &frame, dtype);
-    item_add(&loading->buffers, buffer);
+    head_loading_add(&loading->buffers, buffer);
     buffer->seq_last  = head_load_below(in, device->seq_last);
     flags             = head_load_below(in, 15);
     buffer->ends      = (flags & 1) != 0;
@@ -103,7 +92,7 @@ static void load_slots(struct head_reader *in, struct head_device *device)
     }
 }
 
-static void load_device(struct loading *loading)
+static void load_device(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     uint64_t flags         = head_load_below(in, 127);
@@ -169,13 +158,15 @@ static void load_device(struct loading *loading)
     device->bulk_clock_ms               = numbers[13];
     device->bulk_heard_ms               = numbers[14];
     load_slots(in, device);
+    head_functions_load_told(loading->core, device, in);
     count = head_load_count(in);
     for (size_t i = 0; i < count && !in->bad; i++) {
         load_buffer(loading, device);
     }
 }
 
-static void load_ref(struct loading *loading, uint64_t *out_array, struct head_ref *out)
+static void load_ref(struct head_loading *loading, uint64_t *out_array,
+                     struct head_ref *out)
 {
     *out_array = head_load_number(loading->in);
     *out       = (struct head_ref){.based = head_load_flag(loading->in)};
@@ -193,15 +184,15 @@ struct owed {
     struct head_ref ref;
 };
 
-static struct owed *owe(struct pl_vec *owed)
+static struct owed *owe(struct head_loading *loading)
 {
-    struct owed *place = pl_vec_push(owed);
+    struct owed *place = pl_vec_push(&loading->owed);
 
     PL_CHECK(place != NULL);
     return place;
 }
 
-static void load_space(struct loading *loading)
+static void load_space(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     char *name             = head_load_text(in);
@@ -222,7 +213,7 @@ static void load_space(struct loading *loading)
                                          .sessions      = numbers[4]};
 
         space = head_space_take(loading->core, name);
-        item_add(&loading->spaces, space);
+        head_loading_add(&loading->spaces, space);
         space->refused = numbers[5];
         if (numbers[0] != 0) {
             head_core_namespace_set(loading->core, name, &quota);
@@ -231,7 +222,7 @@ static void load_space(struct loading *loading)
     pl_free(name);
 }
 
-static void load_spaces(struct loading *loading)
+static void load_spaces(struct head_loading *loading)
 {
     bool closed = head_load_flag(loading->in);
 
@@ -239,7 +230,7 @@ static void load_spaces(struct loading *loading)
     loading->core->namespaces_closed = closed;
 }
 
-static void load_client(struct loading *loading, struct pl_vec *owed)
+static void load_client(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     uint64_t session       = head_load_number(in);
@@ -267,18 +258,19 @@ static void load_client(struct loading *loading, struct pl_vec *owed)
     client->ops_taken = head_load_number(in);
     count             = head_load_count(in);
     for (size_t i = 0; i < count && !in->bad; i++) {
-        struct owed *ref = owe(owed);
+        struct owed *ref = owe(loading);
 
         ref->client = client;
         ref->id     = head_load_number(in);
         load_ref(loading, &ref->array, &ref->ref);
     }
+    head_functions_load_client(loading->core, client, in);
 }
 
-static void load_name(struct loading *loading, struct pl_vec *owed)
+static void load_name(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
-    struct owed *ref       = owe(owed);
+    struct owed *ref       = owe(loading);
     size_t length;
     const uint8_t *key = head_load_bytes(in, &length);
 
@@ -292,7 +284,7 @@ static void load_name(struct loading *loading, struct pl_vec *owed)
     load_ref(loading, &ref->array, &ref->ref);
 }
 
-static void load_parts(struct loading *loading, struct head_array *array, bool partial)
+static void load_parts(struct head_loading *loading, struct head_array *array, bool partial)
 {
     struct head_reader *in = loading->in;
     size_t count           = head_load_count(in);
@@ -308,11 +300,12 @@ static void load_parts(struct loading *loading, struct head_array *array, bool p
     }
 }
 
-static void load_array(struct loading *loading)
+static void load_array(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     struct head_array *array;
-    struct head_space *space = item_at(loading, &loading->spaces, head_load_number(in));
+    struct head_space *space =
+        head_loading_item(loading, &loading->spaces, head_load_number(in));
     struct pl_shape shape;
     struct pl_box whole;
 
@@ -322,7 +315,7 @@ static void load_array(struct loading *loading)
         return;
     }
     array = head_array_create(loading->core, space, &shape);
-    item_add(&loading->arrays, array);
+    head_loading_add(&loading->arrays, array);
     whole = array->extent;
     head_load_box(in, &array->extent);
     if (in->bad || array->extent.ndim != whole.ndim ||
@@ -338,7 +331,26 @@ static void load_array(struct loading *loading)
     load_parts(loading, array, true);
 }
 
-static void load_tile(struct loading *loading)
+struct head_failure *head_load_failure(struct head_reader *in)
+{
+    uint64_t status = head_load_below(in, UINT32_MAX);
+    bool loss       = head_load_flag(in);
+    uint64_t task   = head_load_number(in);
+    uint64_t client = head_load_number(in);
+    char *text      = head_load_text(in);
+    struct head_failure *failure =
+        in->bad ? NULL
+                : head_failure_create((plasmon_status_t)(int32_t)status, task, client, "%s",
+                                      text);
+
+    if (failure != NULL) {
+        failure->loss = loss;
+    }
+    pl_free(text);
+    return failure;
+}
+
+static void load_tile(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     struct head_tile *tile;
@@ -350,23 +362,16 @@ static void load_tile(struct loading *loading)
         return;
     }
     tile = head_tile_create(loading->core, &box);
-    item_add(&loading->tiles, tile);
+    head_loading_add(&loading->tiles, tile);
     tile->order = head_load_number(in);
     tile->cut   = HEAD_CUT_CHECKPOINT;
     if (head_load_flag(in)) {
-        uint64_t status = head_load_below(in, UINT32_MAX);
-        uint64_t task   = head_load_number(in);
-        uint64_t client = head_load_number(in);
-        char *text      = head_load_text(in);
-
-        tile->failure = head_failure_create((plasmon_status_t)(int32_t)status, task, client,
-                                            "%s", text);
-        pl_free(text);
+        tile->failure = head_load_failure(in);
     }
     count = head_load_count(in);
     for (size_t i = 0; i < count && !in->bad; i++) {
         struct head_buffer *buffer =
-            item_at(loading, &loading->buffers, head_load_number(in));
+            head_loading_item(loading, &loading->buffers, head_load_number(in));
 
         head_load_box(in, &box);
         if (in->bad || box.ndim != tile->box.ndim || box.ndim != buffer->frame.ndim ||
@@ -378,11 +383,11 @@ static void load_tile(struct loading *loading)
     }
 }
 
-static void load_wanted(struct loading *loading)
+static void load_wanted(struct head_loading *loading)
 {
     for (size_t i = 0; i < loading->wanted.count && !loading->in->bad; i++) {
         const struct wanted *wanted = pl_vec_at(&loading->wanted, i);
-        struct head_tile *tile      = item_at(loading, &loading->tiles, wanted->tile);
+        struct head_tile *tile = head_loading_item(loading, &loading->tiles, wanted->tile);
 
         if (tile == NULL || tile->box.ndim != wanted->box.ndim ||
             wanted->array->extent.ndim != wanted->box.ndim ||
@@ -405,12 +410,13 @@ static void load_wanted(struct loading *loading)
 }
 
 /* What was owed an array gets it; a name that gets none goes. */
-static void settle(struct loading *loading, struct pl_vec *owed)
+static void settle(struct head_loading *loading)
 {
-    for (size_t i = 0; i < owed->count; i++) {
-        struct owed *ref = pl_vec_at(owed, i);
+    for (size_t i = 0; i < loading->owed.count; i++) {
+        struct owed *ref = pl_vec_at(&loading->owed, i);
         struct head_array *array =
-            loading->in->bad ? NULL : item_at(loading, &loading->arrays, ref->array);
+            loading->in->bad ? NULL
+                             : head_loading_item(loading, &loading->arrays, ref->array);
         struct pl_err err;
 
         if (array != NULL && ref->ref.based &&
@@ -438,77 +444,32 @@ static void settle(struct loading *loading, struct pl_vec *owed)
     }
 }
 
-static void load_host(struct loading *loading)
-{
-    struct head_reader *in = loading->in;
-    char *host             = head_load_text(in);
-    uint64_t numbers[15];
-    char *slab_why, *files_why;
-    struct head_spill_host *spill = NULL;
-
-    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
-        numbers[i] = head_load_number(in);
-    }
-    slab_why  = head_load_text(in);
-    files_why = head_load_text(in);
-    if (!in->bad && numbers[0] != 0 && head_spill_host_of(loading->core, host) == NULL) {
-        head_core_spill_up(loading->core, host,
-                           &(struct head_spill_config){.memory_bytes = numbers[0],
-                                                       .file_bytes   = numbers[1],
-                                                       .life         = numbers[14]});
-        spill = head_spill_host_of(loading->core, host);
-    }
-    pl_free(host);
-    if (spill == NULL || numbers[2] > HEAD_SLAB_FAILED || numbers[2] == HEAD_SLAB_ASKED) {
-        in->bad = true;
-        pl_free(slab_why);
-        pl_free(files_why);
-        return;
-    }
-    spill->slab          = (enum head_slab_state)numbers[2];
-    spill->slab_buffer   = numbers[3];
-    spill->files_full    = numbers[4] != 0;
-    spill->op_last       = numbers[5];
-    spill->spills        = numbers[6];
-    spill->spill_bytes   = numbers[7];
-    spill->restores      = numbers[8];
-    spill->restore_bytes = numbers[9];
-    spill->writes        = numbers[10];
-    spill->write_bytes   = numbers[11];
-    spill->reads         = numbers[12];
-    spill->read_bytes    = numbers[13];
-    spill->slab_why      = slab_why;
-    spill->files_why     = files_why;
-}
-
-static void load_counters(struct loading *loading)
+static void load_counters(struct head_loading *loading)
 {
     struct head_core *core = loading->core;
-    uint64_t numbers[15];
+    uint64_t numbers[13];
 
     loading->in->bad |= head_load_number(loading->in) != PL_COUNT(numbers);
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
         numbers[i] = head_load_number(loading->in);
     }
-    core->now_ms              = numbers[0];
-    core->started_ms          = numbers[1];
-    core->order_last          = numbers[2];
-    core->request_last        = numbers[3];
-    core->round_robin         = (uint32_t)numbers[4];
-    core->numbers_told        = numbers[5] != 0;
-    core->step_last           = numbers[6];
-    core->trace_last          = numbers[7];
-    core->function_last       = (uint32_t)numbers[8];
-    core->tasks_done          = numbers[9];
-    core->tasks_failed        = numbers[10];
-    core->memory.most         = numbers[11];
-    core->memory.bytes_a_task = numbers[12];
-    core->pair_uses           = numbers[13];
-    core->plan                = numbers[14];
+    core->now_ms        = numbers[0];
+    core->started_ms    = numbers[1];
+    core->order_last    = numbers[2];
+    core->request_last  = numbers[3];
+    core->round_robin   = (uint32_t)numbers[4];
+    core->numbers_told  = numbers[5] != 0;
+    core->step_last     = numbers[6];
+    core->trace_last    = numbers[7];
+    core->function_last = (uint32_t)numbers[8];
+    core->tasks_done    = numbers[9];
+    core->tasks_failed  = numbers[10];
+    core->pair_uses     = numbers[11];
+    core->plan          = numbers[12];
 }
 
 /* Each is held by what names it now; what nothing names goes. */
-static void let_go(struct loading *loading)
+static void let_go(struct head_loading *loading)
 {
     struct head_core *core = loading->core;
 
@@ -529,10 +490,11 @@ static void let_go(struct loading *loading)
     pl_vec_finish(&loading->tiles);
     pl_vec_finish(&loading->buffers);
     pl_vec_finish(&loading->wanted);
+    pl_vec_finish(&loading->owed);
 }
 
 /* Every array is covered by its parts, and what it shows is somewhere or has failed. */
-static bool makes_sense(const struct loading *loading)
+static bool makes_sense(const struct head_loading *loading)
 {
     for (size_t i = 0; i < loading->arrays.count; i++) {
         const struct head_array *array =
@@ -561,37 +523,32 @@ static bool makes_sense(const struct loading *loading)
 plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
                                 struct pl_err *err)
 {
-    struct loading loading = {.core    = core,
-                              .in      = in,
-                              .buffers = PL_VEC_INIT(struct head_buffer *),
-                              .arrays  = PL_VEC_INIT(struct head_array *),
-                              .tiles   = PL_VEC_INIT(struct head_tile *),
-                              .spaces  = PL_VEC_INIT(struct head_space *),
-                              .wanted  = PL_VEC_INIT(struct wanted)};
-    struct pl_vec owed     = PL_VEC_INIT(struct owed);
-    size_t count;
+    struct head_loading loading = {.core    = core,
+                                   .in      = in,
+                                   .buffers = PL_VEC_INIT(struct head_buffer *),
+                                   .arrays  = PL_VEC_INIT(struct head_array *),
+                                   .tiles   = PL_VEC_INIT(struct head_tile *),
+                                   .spaces  = PL_VEC_INIT(struct head_space *),
+                                   .wanted  = PL_VEC_INIT(struct wanted),
+                                   .owed    = PL_VEC_INIT(struct owed)};
 
     load_counters(&loading);
     load_spaces(&loading);
+    head_functions_load(core, in);
     times(&loading, load_device);
-    count = head_load_count(in);
-    for (size_t i = 0; i < count && !in->bad; i++) {
-        load_client(&loading, &owed);
-    }
-    count = head_load_count(in);
-    for (size_t i = 0; i < count && !in->bad; i++) {
-        load_name(&loading, &owed);
-    }
+    head_spill_load(&loading);
+    times(&loading, load_client);
+    times(&loading, load_name);
     times(&loading, load_array);
     times(&loading, load_tile);
     load_wanted(&loading);
-    settle(&loading, &owed);
-    times(&loading, load_host);
+    settle(&loading);
+    head_pairs_load(core, in);
     head_rates_load(core, in);
     in->bad |=
         head_load_number(in) != HEAD_SECTION_END || (!in->bad && !makes_sense(&loading));
-    pl_vec_finish(&owed);
     let_go(&loading);
+    head_functions_settle(core);
     return in->bad ? pl_err_set(err, PLASMON_EMALFORMED,
                                 "journal: the checkpoint is damaged or of another release")
                    : PLASMON_OK;

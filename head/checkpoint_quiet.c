@@ -1,14 +1,10 @@
 /* Can a checkpoint be made now, and if not, why? What checkpoint_save.c knows nothing of must not be there. */
-#include "head/checkpoint.h"
-#include "head/core_int.h"
+#include "head/checkpoint_int.h"
 
 static const char *unquiet_client(const struct head_client *client)
 {
     if (client->graphs.count != 0) {
         return "a client has recorded graphs";
-    }
-    if (client->functions.count != 0) {
-        return "a client has defined functions";
     }
     if (client->tasks.count != 0 || client->groups.count != 0 || client->tasks_open != 0) {
         return "tasks are not done";
@@ -39,9 +35,6 @@ static const char *unquiet_device(const struct head_device *device)
         device->draining) {
         return "a device is being changed";
     }
-    if (device->told.count != 0 || device->bytes_graphs != 0) {
-        return "a worker has recorded graphs or defined functions";
-    }
     return device->out.length != 0 || device->early.count != 0 ||
                    device->out_free.count != 0 || device->out_retire.count != 0 ||
                    device->out_graph_free.count != 0 ||
@@ -53,11 +46,10 @@ static const char *unquiet_device(const struct head_device *device)
 
 static const char *unquiet_host(const struct head_spill_host *spill)
 {
-    return pl_list_empty(&spill->home.buffers) && pl_list_empty(&spill->requests) &&
-                   pl_list_empty(&spill->queue) && spill->bound == 0 &&
-                   spill->slab != HEAD_SLAB_ASKED && spill->file_bytes == 0
+    return pl_list_empty(&spill->requests) && pl_list_empty(&spill->queue) &&
+                   spill->bound == 0 && spill->slab != HEAD_SLAB_ASKED
                ? NULL
-               : "objects lie in host memory or files";
+               : "a store writes or reads what does not fit on its devices";
 }
 
 const char *head_core_unquiet(struct head_core *core)
@@ -71,8 +63,8 @@ const char *head_core_unquiet(struct head_core *core)
     if (!pl_list_empty(&core->plans)) {
         return "a recorded graph is there";
     }
-    if (!pl_list_empty(&core->functions)) {
-        return "a defined function is there";
+    if (head_functions_waited_for(core)) {
+        return "a client waits for a function to be compiled";
     }
     if (!pl_list_empty(&core->drains)) {
         return "a node is drained";
@@ -80,8 +72,8 @@ const char *head_core_unquiet(struct head_core *core)
     if (core->tracing != 0 || core->trace_waits.count != 0) {
         return "a timeline is recorded";
     }
-    if (core->pairs.count != 0) {
-        return "devices are paired";
+    if (head_pairs_change(core)) {
+        return "a pair of devices is opened or closed";
     }
     if (core->lineage.records != 0 || core->lineage.descriptors != 0) {
         return "lineage is kept (--lineage-bytes)";

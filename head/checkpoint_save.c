@@ -1,17 +1,10 @@
 /*
- * Saving the core; see checkpoint.h. Sections: counters, namespaces, devices with their buffers, sessions, names, arrays, tiles, hosts. What is
- * named by several things is numbered in the order in which it was met; each section is followed by those that it names.
+ * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, tiles, pairs,
+ * rates. Each section is followed by those of what it numbers.
  */
-#include "head/checkpoint.h"
-#include "head/core_int.h"
+#include "head/checkpoint_int.h"
 
-/* Things in the order in which they were met, and their numbers, from 1. */
-struct numbering {
-    struct pl_map numbers; /* address -> number */
-    struct pl_vec items;   /* void * */
-};
-
-static uint64_t number_of(struct numbering *numbering, void *item)
+uint64_t head_numbering_of(struct head_numbering *numbering, void *item)
 {
     uint64_t number = (uint64_t)(uintptr_t)pl_map_get(&numbering->numbers, (uintptr_t)item);
     void **place;
@@ -27,37 +20,31 @@ static uint64_t number_of(struct numbering *numbering, void *item)
     return number;
 }
 
-static void *numbered(const struct numbering *numbering, size_t index)
+static void *numbered(const struct head_numbering *numbering, size_t index)
 {
     return *(void **)pl_vec_at(&numbering->items, index);
 }
 
-static void numbering_init(struct numbering *numbering)
+static void numbering_init(struct head_numbering *numbering)
 {
     pl_map_init(&numbering->numbers);
     numbering->items = PL_VEC_INIT(void *);
 }
 
-static void numbering_finish(struct numbering *numbering)
+static void numbering_finish(struct head_numbering *numbering)
 {
     pl_map_finish(&numbering->numbers);
     pl_vec_finish(&numbering->items);
 }
 
-struct saving {
-    struct head_core *core;
-    struct head_bytes *out;
-    struct numbering buffers, tiles, arrays, spaces;
-};
-
-static void save_number(struct saving *saving, uint64_t number)
+static void save_number(struct head_saving *saving, uint64_t number)
 {
     head_bytes_varint(saving->out, number);
 }
 
-static void save_buffer(struct saving *saving, struct head_buffer *buffer)
+static void save_buffer(struct head_saving *saving, struct head_buffer *buffer)
 {
-    (void)number_of(&saving->buffers, buffer);
+    (void)head_numbering_of(&saving->buffers, buffer);
     save_number(saving, wire_buffer_slot(buffer->id));
     save_number(saving, wire_buffer_generation(buffer->id));
     head_save_box(saving->out, &buffer->frame);
@@ -68,7 +55,7 @@ static void save_buffer(struct saving *saving, struct head_buffer *buffer)
                             (uint64_t)buffer->replica << 3);
 }
 
-static void save_slots(struct saving *saving, const struct head_device *device)
+static void save_slots(struct head_saving *saving, const struct head_device *device)
 {
     save_number(saving, device->slot_next);
     save_number(saving, device->generations.count);
@@ -81,7 +68,7 @@ static void save_slots(struct saving *saving, const struct head_device *device)
     }
 }
 
-static void save_device(struct saving *saving, const struct head_device *device)
+static void save_device(struct head_saving *saving, const struct head_device *device)
 {
     struct head_bytes *out   = saving->out;
     const uint64_t numbers[] = {
@@ -110,6 +97,7 @@ static void save_device(struct saving *saving, const struct head_device *device)
     head_save_text(out, device->comm_missing);
     head_save_bytes(out, device->bulk_secret, sizeof(device->bulk_secret));
     save_slots(saving, device);
+    head_functions_save_told(device, out);
     pl_list_for_each(pos, &device->recent) {
         count++;
     }
@@ -119,13 +107,13 @@ static void save_device(struct saving *saving, const struct head_device *device)
     }
 }
 
-static void save_array(struct saving *saving, const struct head_array *array)
+static void save_array(struct head_saving *saving, const struct head_array *array)
 {
     struct pl_list *pos;
 
     PL_CHECK(array->space !=
              NULL); /* the head's own are there while something is made again */
-    save_number(saving, number_of(&saving->spaces, array->space));
+    save_number(saving, head_numbering_of(&saving->spaces, array->space));
     head_save_shape(saving->out, &array->shape);
     head_save_box(saving->out, &array->extent);
     save_number(saving, array->mapped);
@@ -135,19 +123,28 @@ static void save_array(struct saving *saving, const struct head_array *array)
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
 
-        save_number(saving, number_of(&saving->tiles, fragment->tile));
+        save_number(saving, head_numbering_of(&saving->tiles, fragment->tile));
         head_save_box(saving->out, &fragment->box);
     }
     save_number(saving, array->partials.count);
     for (size_t i = 0; i < array->partials.count; i++) {
         const struct head_partial *partial = pl_vec_at(&array->partials, i);
 
-        save_number(saving, number_of(&saving->tiles, partial->tile));
+        save_number(saving, head_numbering_of(&saving->tiles, partial->tile));
         head_save_box(saving->out, &partial->box);
     }
 }
 
-static void save_tile(struct saving *saving, const struct head_tile *tile)
+void head_save_failure(struct head_bytes *out, const struct head_failure *failure)
+{
+    head_bytes_varint(out, (uint32_t)failure->status);
+    head_bytes_varint(out, failure->loss);
+    head_bytes_varint(out, failure->first_task);
+    head_bytes_varint(out, failure->first_client);
+    head_save_text(out, failure->text);
+}
+
+static void save_tile(struct head_saving *saving, const struct head_tile *tile)
 {
     const struct head_failure *failure = tile->failure;
     struct pl_list *pos;
@@ -157,10 +154,7 @@ static void save_tile(struct saving *saving, const struct head_tile *tile)
     save_number(saving, tile->order);
     save_number(saving, failure != NULL);
     if (failure != NULL) {
-        save_number(saving, (uint32_t)failure->status);
-        save_number(saving, failure->first_task);
-        save_number(saving, failure->first_client);
-        head_save_text(saving->out, failure->text);
+        head_save_failure(saving->out, failure);
     }
     pl_list_for_each(pos, &tile->instances) {
         count++;
@@ -170,21 +164,21 @@ static void save_tile(struct saving *saving, const struct head_tile *tile)
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
 
-        save_number(saving, number_of(&saving->buffers, instance->buffer));
+        save_number(saving, head_numbering_of(&saving->buffers, instance->buffer));
         head_save_box(saving->out, &instance->box);
     }
 }
 
-static void save_ref(struct saving *saving, const struct head_ref *ref)
+static void save_ref(struct head_saving *saving, const struct head_ref *ref)
 {
-    save_number(saving, number_of(&saving->arrays, ref->array));
+    save_number(saving, head_numbering_of(&saving->arrays, ref->array));
     save_number(saving, ref->based);
     if (ref->based) {
         head_save_view(saving->out, &ref->base);
     }
 }
 
-static void save_client(struct saving *saving, const struct head_client *client)
+static void save_client(struct head_saving *saving, const struct head_client *client)
 {
     uint64_t key;
     void *value;
@@ -202,22 +196,23 @@ static void save_client(struct saving *saving, const struct head_client *client)
         save_number(saving, key);
         save_ref(saving, value);
     }
+    head_functions_save_client(client, saving->out);
 }
 
-static void save_space(struct saving *saving, struct head_space *space)
+static void save_space(struct head_saving *saving, struct head_space *space)
 {
     const uint64_t numbers[] = {space->configured,     space->quota.bytes,
                                 space->quota.tasks,    space->quota.message_bytes,
                                 space->quota.sessions, space->refused};
 
-    (void)number_of(&saving->spaces, space);
+    (void)head_numbering_of(&saving->spaces, space);
     head_save_text(saving->out, space->name);
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
         save_number(saving, numbers[i]);
     }
 }
 
-static void save_spaces(struct saving *saving)
+static void save_spaces(struct head_saving *saving)
 {
     struct pl_list *pos;
     uint64_t count = 0;
@@ -232,50 +227,14 @@ static void save_spaces(struct saving *saving)
     }
 }
 
-static void save_host(struct saving *saving, const struct head_spill_host *spill)
-{
-    const uint64_t numbers[] = {spill->config.memory_bytes,
-                                spill->config.file_bytes,
-                                spill->slab,
-                                spill->slab_buffer,
-                                spill->files_full,
-                                spill->op_last,
-                                spill->spills,
-                                spill->spill_bytes,
-                                spill->restores,
-                                spill->restore_bytes,
-                                spill->writes,
-                                spill->write_bytes,
-                                spill->reads,
-                                spill->read_bytes,
-                                spill->config.life};
-
-    head_save_text(saving->out, spill->home.host);
-    for (size_t i = 0; i < PL_COUNT(numbers); i++) {
-        save_number(saving, numbers[i]);
-    }
-    head_save_text(saving->out, spill->slab_why);
-    head_save_text(saving->out, spill->files_why);
-}
-
-static void save_counters(struct saving *saving)
+static void save_counters(struct head_saving *saving)
 {
     const struct head_core *core = saving->core;
-    const uint64_t numbers[]     = {core->now_ms,
-                                    core->started_ms,
-                                    core->order_last,
-                                    core->request_last,
-                                    core->round_robin,
-                                    core->numbers_told,
-                                    core->step_last,
-                                    core->trace_last,
-                                    core->function_last,
-                                    core->tasks_done,
-                                    core->tasks_failed,
-                                    core->memory.most,
-                                    core->memory.bytes_a_task,
-                                    core->pair_uses,
-                                    core->plan};
+    const uint64_t numbers[] = {core->now_ms,       core->started_ms,   core->order_last,
+                                core->request_last, core->round_robin,  core->numbers_told,
+                                core->step_last,    core->trace_last,   core->function_last,
+                                core->tasks_done,   core->tasks_failed, core->pair_uses,
+                                core->plan};
 
     save_number(saving, PL_COUNT(numbers));
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
@@ -283,7 +242,7 @@ static void save_counters(struct saving *saving)
     }
 }
 
-static uint64_t list_count(const struct pl_list *list)
+uint64_t head_list_count(const struct pl_list *list)
 {
     const struct pl_list *pos;
     uint64_t count = 0;
@@ -295,16 +254,16 @@ static uint64_t list_count(const struct pl_list *list)
 }
 
 /* Sessions and names, which find the arrays; arrays, which find the tiles. */
-static void save_objects(struct saving *saving)
+static void save_objects(struct head_saving *saving)
 {
     struct head_core *core = saving->core;
     struct pl_list *pos;
 
-    save_number(saving, list_count(&core->clients));
+    save_number(saving, head_list_count(&core->clients));
     pl_list_for_each(pos, &core->clients) {
         save_client(saving, pl_container_of(pos, struct head_client, link));
     }
-    save_number(saving, list_count(&core->names));
+    save_number(saving, head_list_count(&core->names));
     pl_list_for_each(pos, &core->names) {
         const struct head_name *name = pl_container_of(pos, struct head_name, link);
 
@@ -323,8 +282,7 @@ static void save_objects(struct saving *saving)
 
 void head_core_save(struct head_core *core, struct head_bytes *out)
 {
-    struct saving saving = {.core = core, .out = out};
-    struct pl_list *pos;
+    struct head_saving saving = {.core = core, .out = out};
 
     PL_CHECK(head_core_unquiet(core) == NULL);
     numbering_init(&saving.buffers);
@@ -333,19 +291,18 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     numbering_init(&saving.spaces);
     save_counters(&saving);
     save_spaces(&saving);
+    head_functions_save(core, out);
     save_number(&saving, core->devices.count);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         save_device(&saving, head_device_at(core, i));
     }
+    head_spill_save(&saving);
     PL_CHECK(saving.buffers.items.count == core->counts.buffers);
     save_objects(&saving);
     PL_CHECK(saving.buffers.items.count == core->counts.buffers &&
              saving.tiles.items.count == core->counts.tiles &&
              saving.arrays.items.count == core->counts.arrays);
-    save_number(&saving, list_count(&core->spill_hosts));
-    pl_list_for_each(pos, &core->spill_hosts) {
-        save_host(&saving, pl_container_of(pos, struct head_spill_host, link));
-    }
+    head_pairs_save(core, out);
     head_rates_save(core, out);
     save_number(&saving, HEAD_SECTION_END);
     numbering_finish(&saving.buffers);

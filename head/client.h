@@ -165,6 +165,7 @@ void head_functions_look_again(struct head_core *core); /* devices came or went 
 void head_functions_release(struct head_core *core, struct head_client *client);
 void head_functions_reap(struct head_core *core);
 void head_functions_destroy(struct head_core *core);
+struct head_function *head_function_by_id(struct head_core *core, uint32_t id);
 
 /* ---- trace.c */
 void head_trace_switch(struct head_core *core, struct head_client *client,

@@ -13,41 +13,13 @@
  * it goes when the oldest unfinished launch is a later one, and the workers are told with their next message, after the
  * graphs that it was in.
  */
+#include "head/function.h"
+
 #include "head/core_int.h"
 
 #include <string.h>
 
 enum { FIELD_FUNCTIONS = 11, FIELD_FUNCTION_FREE = 12 };
-enum { KIND_COUNT = 2 }; /* of devices: 1 CPU, 2 CUDA */
-
-/* What devices of one kind made of it: the first that told. */
-struct verdict {
-    bool known;
-    plasmon_status_t status;
-    char *text;
-};
-
-struct waiter {
-    uint64_t session;
-    uint64_t request;
-};
-
-struct head_function {
-    uint32_t id;
-    uint32_t sessions; /* that defined it; 0: retired, once it was used .. */
-    uint32_t
-        records; /* .. and none of these, of calls that may be run again (lineage.c), is left */
-    bool used;
-    uint64_t retired; /* order of the last launch that may need it, once retired */
-    uint32_t needs;   /* WIRE_RUNS_*: what a device must run to be of use */
-    uint8_t hash[WIRE_HASH_BYTES];
-    char *name;
-    struct head_bytes define; /* an encoded FunctionDefine, with our id */
-    struct verdict verdict[KIND_COUNT];
-    struct pl_vec waiters; /* struct waiter */
-    struct pl_list link;
-};
-
 /* ---------------------------------------------------------------------------------------------- one of them */
 
 static struct head_function *find_content(struct head_core *core, const uint8_t *hash)
@@ -64,7 +36,7 @@ static struct head_function *find_content(struct head_core *core, const uint8_t 
     return NULL;
 }
 
-static struct head_function *find_id(struct head_core *core, uint32_t id)
+struct head_function *head_function_by_id(struct head_core *core, uint32_t id)
 {
     return pl_map_get(&core->functions_by_id, id);
 }
@@ -76,7 +48,7 @@ static uint32_t id_draw(struct head_core *core)
     do {
         id = WIRE_FUNCTION_FIRST +
              core->function_last++ % (UINT32_MAX - WIRE_FUNCTION_FIRST);
-    } while (find_id(core, id) != NULL);
+    } while (head_function_by_id(core, id) != NULL);
     return id;
 }
 
@@ -93,7 +65,7 @@ static struct head_function *function_create(struct head_core *core,
                       (define->library[0] != '\0' ? WIRE_RUNS_LIBRARY : 0u);
     memcpy(function->hash, define->hash.data,
            WIRE_HASH_BYTES); /* wire/ saw to its length */
-    function->waiters = PL_VEC_INIT(struct waiter);
+    function->waiters = PL_VEC_INIT(struct head_function_waiter);
     pl_list_init(&function->link);
 
     told.id = function->id;
@@ -107,7 +79,7 @@ static void function_destroy(struct head_core *core, struct head_function *funct
 {
     pl_list_remove(&function->link);
     (void)pl_map_remove(&core->functions_by_id, function->id);
-    for (uint32_t i = 0; i < KIND_COUNT; i++) {
+    for (uint32_t i = 0; i < HEAD_FUNCTION_KINDS; i++) {
         pl_free(function->verdict[i].text);
     }
     pl_vec_finish(&function->waiters);
@@ -193,7 +165,7 @@ void head_function_tell(struct head_core *core, struct head_device *device,
 
 void head_function_tell_id(struct head_core *core, struct head_device *device, uint32_t id)
 {
-    const struct head_function *function = find_id(core, id);
+    const struct head_function *function = head_function_by_id(core, id);
 
     PL_CHECK(function != NULL); /* it stays while a launch is unfinished */
     head_function_tell(core, device, function);
@@ -207,7 +179,7 @@ void head_functions_tell_again(struct head_core *core, struct head_device *devic
 
     pl_vec_clear(&device->out_function_free); /* it knows none */
     while (pl_map_next(&device->told, &index, &id, &value)) {
-        const struct head_function *function = find_id(core, (uint32_t)id);
+        const struct head_function *function = head_function_by_id(core, (uint32_t)id);
 
         PL_CHECK(function != NULL); /* both go together */
         head_bytes_append(&device->out, function->define.data, function->define.length);
@@ -245,14 +217,14 @@ device_to_ask(struct head_core *core, const struct head_function *function, uint
 
 /* Is everything known that there is to know? Then *out_worst is what to answer. What is not is asked for. */
 static bool judged(struct head_core *core, struct head_function *function,
-                   const struct verdict **out_worst)
+                   const struct head_verdict **out_worst)
 {
     bool all = true;
 
     *out_worst = NULL;
-    for (uint32_t kind = 1; kind <= KIND_COUNT; kind++) {
-        const struct verdict *verdict = &function->verdict[kind - 1];
-        struct head_device *device    = device_to_ask(core, function, kind);
+    for (uint32_t kind = 1; kind <= HEAD_FUNCTION_KINDS; kind++) {
+        const struct head_verdict *verdict = &function->verdict[kind - 1];
+        struct head_device *device         = device_to_ask(core, function, kind);
 
         if (device == NULL) {
             continue; /* no such device: nothing runs there either */
@@ -270,7 +242,7 @@ static bool judged(struct head_core *core, struct head_function *function,
 static void answer(struct head_core *core, struct head_function *function)
 {
     struct head_failure *nowhere = NULL;
-    const struct verdict *worst;
+    const struct head_verdict *worst;
     plasmon_status_t status;
     const char *text;
 
@@ -283,8 +255,8 @@ static void answer(struct head_core *core, struct head_function *function)
     status = worst != NULL ? worst->status : nowhere != NULL ? nowhere->status : PLASMON_OK;
     text   = worst != NULL ? worst->text : nowhere != NULL ? nowhere->text : "";
     for (size_t i = 0; i < function->waiters.count; i++) {
-        const struct waiter *waiter = pl_vec_at(&function->waiters, i);
-        struct head_client *client  = pl_map_get(&core->sessions, waiter->session);
+        const struct head_function_waiter *waiter = pl_vec_at(&function->waiters, i);
+        struct head_client *client = pl_map_get(&core->sessions, waiter->session);
 
         if (client != NULL) {
             head_reply(core, client, waiter->request, status, text);
@@ -298,7 +270,7 @@ void head_function_wait(struct head_core *core, struct head_client *client,
                         const Plasmon__V1__FunctionWait *wire)
 {
     struct head_function *function = head_function_of(client, wire->function);
-    struct waiter *waiter;
+    struct head_function_waiter *waiter;
 
     if (function == NULL) {
         head_reply(core, client, wire->request, PLASMON_ENOFUNCTION,
@@ -307,26 +279,27 @@ void head_function_wait(struct head_core *core, struct head_client *client,
     }
     waiter = pl_vec_push(&function->waiters);
     PL_CHECK(waiter != NULL);
-    *waiter = (struct waiter){.session = client->session, .request = wire->request};
+    *waiter =
+        (struct head_function_waiter){.session = client->session, .request = wire->request};
     answer(core, function);
 }
 
 void head_function_report(struct head_core *core, struct head_device *device,
                           const Plasmon__V1__FunctionReport *report)
 {
-    struct head_function *function = find_id(core, report->id);
-    struct verdict *verdict;
+    struct head_function *function = head_function_by_id(core, report->id);
+    struct head_verdict *verdict;
 
-    if (function == NULL || device->kind < 1 || device->kind > KIND_COUNT) {
+    if (function == NULL || device->kind < 1 || device->kind > HEAD_FUNCTION_KINDS) {
         return; /* it was freed meanwhile */
     }
     verdict = &function->verdict[device->kind - 1];
     pl_free(verdict->text);
-    *verdict =
-        (struct verdict){.known  = true,
-                         .status = report->status <= 0 ? (plasmon_status_t)report->status
-                                                       : PLASMON_EINTERNAL,
-                         .text   = head_strdup(report->text)};
+    *verdict = (struct head_verdict){.known  = true,
+                                     .status = report->status <= 0
+                                                   ? (plasmon_status_t)report->status
+                                                   : PLASMON_EINTERNAL,
+                                     .text   = head_strdup(report->text)};
     answer(core, function);
 }
 
@@ -341,7 +314,7 @@ void head_functions_look_again(struct head_core *core)
 
 /* ---------------------------------------------------------------------------------------------- sessions */
 
-static bool retired(const struct head_function *function)
+bool head_function_retired(const struct head_function *function)
 {
     return function->sessions == 0 && function->records == 0 && function->used;
 }
@@ -349,7 +322,7 @@ static bool retired(const struct head_function *function)
 /* One who could call it is gone. */
 static void retire(struct head_core *core, struct head_function *function)
 {
-    if (retired(function)) {
+    if (head_function_retired(function)) {
         core->functions_retired++;
         function->retired = core->order_last;
     }
@@ -376,7 +349,7 @@ plasmon_status_t head_function_define(struct head_core *core, struct head_client
     if (function == NULL) {
         function = function_create(core, define);
     }
-    core->functions_retired -= retired(function);
+    core->functions_retired -= head_function_retired(function);
     function->used = true;
     function->sessions++;
     PL_CHECK(pl_map_set(&client->functions, define->id, function) == PLASMON_OK);
@@ -438,7 +411,7 @@ void head_functions_reap(struct head_core *core)
     pl_list_for_each_safe(pos, tmp, &core->functions) {
         struct head_function *function = pl_container_of(pos, struct head_function, link);
 
-        if (retired(function) && function->retired < oldest) {
+        if (head_function_retired(function) && function->retired < oldest) {
             core->functions_retired--;
             function_free(core, function);
         }

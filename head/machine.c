@@ -30,7 +30,7 @@ static void op_fence(void *user, uint32_t device)
     }
 }
 
-/* While the core is replaced by what was saved of it, its sessions do not end. */
+/* While the core is replaced by what was saved of it, its sessions do not end, and nothing of it is forgotten. */
 static void op_session_ended(void *user, uint64_t session)
 {
     struct head_machine *machine       = user;
@@ -70,7 +70,7 @@ static void op_spill(void *user, const char *host, const struct head_spill_op *o
 {
     struct head_machine *machine = user;
 
-    if (machine->config.ops->spill != NULL) {
+    if (machine->config.ops->spill != NULL && !machine->replacing) {
         machine->config.ops->spill(machine->config.user, host, op);
     }
 }

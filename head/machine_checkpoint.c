@@ -118,6 +118,7 @@ static void go_on_from(struct head_machine *machine, size_t core_at)
     PL_CHECK(!in.bad);
     head_core_count(fresh, &after);
     PL_CHECK(memcmp(&before, &after, sizeof(before)) == 0);
+    head_core_figures_take(fresh, machine->core);
     machine->replacing = true;
     head_core_destroy(machine->core);
     machine->replacing = false;

@@ -4,6 +4,7 @@
  * launches, a client's ids) are added when somebody asks. They never shrink, so a figure a task only means something while there are
  * many: it is taken whenever there are more than there ever were.
  */
+#include "head/checkpoint.h"
 #include "head/core_int.h"
 
 #include <malloc.h>
@@ -51,6 +52,12 @@ static uint64_t tables_bytes(struct head_core *core)
         bytes += block_bytes(pl_container_of(pos, struct head_client, link)->tasks.slots);
     }
     return bytes;
+}
+
+void head_core_figures_take(struct head_core *core, const struct head_core *before)
+{
+    core->memory.most         = before->memory.most;
+    core->memory.bytes_a_task = before->memory.bytes_a_task;
 }
 
 void head_memory_note(struct head_core *core)

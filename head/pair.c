@@ -17,6 +17,7 @@
  * SENT. A sender's launch is over when the receiver's is, and hears of that from here: NCCL says that bytes are sent while they lie in
  * buffers that die with the receiver.
  */
+#include "head/checkpoint.h"
 #include "head/core_int.h"
 
 #include <string.h>
@@ -400,4 +401,76 @@ uint64_t head_pair_route(struct head_core *core, struct head_device *from,
     }
     pair->used = ++core->pair_uses;
     return pair->epoch;
+}
+
+/* ---------------------------------------------------------------------------------------- checkpoints */
+
+bool head_pairs_change(const struct head_core *core)
+{
+    uint64_t key;
+    void *item;
+
+    for (size_t i = 0; pl_map_next(&core->pairs, &i, &key, &item);) {
+        const struct head_pair *pair = item;
+
+        if (pair->state != HEAD_PAIR_OPEN && pair->state != HEAD_PAIR_CLOSED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void head_pairs_save(const struct head_core *core, struct head_bytes *out)
+{
+    uint64_t key;
+    void *item;
+
+    head_bytes_varint(out, core->pairs.count);
+    for (size_t i = 0; pl_map_next(&core->pairs, &i, &key, &item);) {
+        const struct head_pair *pair = item;
+        const uint64_t numbers[]     = {
+                pair->src->index, pair->dst->index, pair->state == HEAD_PAIR_OPEN,
+                pair->epoch,      pair->ends,       pair->used,
+                pair->bytes[0],   pair->bytes[1],   pair->stalled[0],
+                pair->stalled[1], pair->wanted,     pair->failures};
+
+        for (size_t n = 0; n < PL_COUNT(numbers); n++) {
+            head_bytes_varint(out, numbers[n]);
+        }
+    }
+}
+
+static void pair_load(struct head_core *core, struct head_reader *in)
+{
+    struct head_device *src =
+        head_device_at(core, (uint32_t)head_load_below(in, UINT32_MAX));
+    struct head_device *dst =
+        head_device_at(core, (uint32_t)head_load_below(in, UINT32_MAX));
+    struct head_pair *pair;
+
+    if (in->bad || src == NULL || dst == NULL || src == dst ||
+        pair_find(core, src, dst) != NULL) {
+        in->bad = true;
+        return;
+    }
+    pair             = pair_of(core, src, dst);
+    pair->state      = head_load_flag(in) ? HEAD_PAIR_OPEN : HEAD_PAIR_CLOSED;
+    pair->epoch      = head_load_number(in);
+    pair->ends       = (uint32_t)head_load_below(in, 3);
+    pair->used       = head_load_below(in, core->pair_uses);
+    pair->bytes[0]   = head_load_number(in);
+    pair->bytes[1]   = head_load_number(in);
+    pair->stalled[0] = head_load_number(in);
+    pair->stalled[1] = head_load_number(in);
+    pair->wanted     = head_load_number(in);
+    pair->failures   = (uint32_t)head_load_below(in, UINT32_MAX);
+}
+
+void head_pairs_load(struct head_core *core, struct head_reader *in)
+{
+    size_t count = head_load_count(in);
+
+    for (size_t i = 0; i < count && !in->bad; i++) {
+        pair_load(core, in);
+    }
 }

@@ -7,6 +7,7 @@
 
 #include "head/device.h"
 
+struct head_reader;
 struct head_task;
 
 enum head_pair_state {
@@ -46,6 +47,11 @@ void head_pair_report(struct head_core *core, struct head_device *device,
 /* Its worker is another one, which has none; what it must know goes into its outbox. Or it will not come back. */
 void head_pairs_restarted(struct head_core *core, struct head_device *device);
 void head_pairs_gone(struct head_core *core, struct head_device *device);
+/* Is one of them being opened, closed, or looked at after it broke? */
+bool head_pairs_change(const struct head_core *core);
+/* Into a checkpoint, while none does, and out of one: what is read is checked. */
+void head_pairs_save(const struct head_core *core, struct head_bytes *out);
+void head_pairs_load(struct head_core *core, struct head_reader *in);
 void head_pairs_destroy(struct head_core *core);
 
 #endif

@@ -626,6 +626,9 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->head_crashes += sim->head_process.crashes;
     coverage->inputs_replayed += sim->head_process.replayed;
     coverage->checkpoints += sim->head_process.checkpoints;
+    coverage->checkpoints_spilled += sim->head_process.checkpoints_spilled;
+    coverage->checkpoints_graphs += sim->head_process.checkpoints_graphs;
+    coverage->checkpoints_lineage += sim->head_process.checkpoints_lineage;
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         coverage->starvations += sim->workers[i].starvations;
         coverage->launches += sim->workers[i].launches_run;

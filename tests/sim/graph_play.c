@@ -422,6 +422,28 @@ static bool at_rest(void *user)
            counts.clients <= sessions;
 }
 
+/* Nothing is under way, or nothing more will happen. */
+static bool is_quiet(void *user)
+{
+    const struct sim *sim = user;
+
+    return sim->events.count == 0 || sim_journal_quiet(sim);
+}
+
+/*
+ * A head that goes on from a checkpoint of all that the program made, and from nothing else: everything can be read once more. Without this most
+ * checkpoints would be made at the beginning, when there is little.
+ */
+static void go_on_from_checkpoint(struct graph *graph, struct sim *sim)
+{
+    (void)sim_run_until(sim, is_quiet, sim);
+    if (!sim->failed && sim_journal_checkpoint(sim)) {
+        sim_head_crash(sim);
+        read_everything(graph, sim);
+        (void)sim_run_until(sim, all_answered, sim);
+    }
+}
+
 bool graph_play(struct graph *graph, struct sim *sim)
 {
     uint32_t steps = graph->step_count;
@@ -444,6 +466,9 @@ bool graph_play(struct graph *graph, struct sim *sim)
     }
     read_everything(graph, sim);
     (void)sim_run_until(sim, all_answered, sim);
+    if (sim->config.journal && !sim->failed) {
+        go_on_from_checkpoint(graph, sim);
+    }
 
     /* From here on nothing breaks any more: what is left must go. */
     sim->config.crashes_max = sim->config.breaks_max = sim->config.head_crashes_max = 0;

@@ -776,6 +776,9 @@ struct sim_head {
     uint32_t crashes;
     uint64_t replayed; /* inputs */
     uint64_t checkpoints;
+    /* Of these, with things that only some programs have. */
+    uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage,
+        checkpoints_pairs;
 };
 
 /* sim_journal.c */
@@ -789,6 +792,9 @@ void sim_journal_flushed(struct sim *sim); /* the input ran dry: store it */
 /* The process is killed; another one has the journal. */
 void sim_head_crash(struct sim *sim);
 /* A second machine, made from all records, is the same as this one. */
+bool sim_journal_quiet(const struct sim *sim); /* a checkpoint can be made */
+/* All that was is in it, and stored; false: none can be made now. */
+bool sim_journal_checkpoint(struct sim *sim);
 void sim_journal_check(struct sim *sim);
 void sim_journal_finish(struct sim *sim);
 /* sim_head.c */

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "head/checkpoint.h"
+#include "head/core_int.h"
 
 enum {
     STORE_MAX_NS        = 20000,
@@ -156,23 +158,63 @@ static void store_last(struct sim *sim)
     sim_after(sim, at - sim->now_ns, stored, sim, head->life, NULL);
 }
 
-/* Now and then, at moments that allow it. The head goes on from what it saved. */
-static void maybe_checkpoint(struct sim *sim)
+/* What is in it besides arrays. */
+static void count_checkpoint(struct sim_head *head, const struct head_core *core)
+{
+    const struct pl_list *pos;
+    bool spilled = false;
+
+    pl_list_for_each(pos, &core->spill_hosts) {
+        spilled |= !pl_list_empty(
+            &pl_container_of(pos, struct head_spill_host, link)->home.buffers);
+    }
+    head->checkpoints++;
+    head->checkpoints_spilled += spilled;
+    head->checkpoints_graphs += !pl_list_empty(&core->plans);
+    head->checkpoints_lineage += core->lineage.records > 0;
+    head->checkpoints_pairs += core->pairs.count > 0;
+}
+
+bool sim_journal_quiet(const struct sim *sim)
+{
+    return head_core_unquiet(sim->head) == NULL;
+}
+
+/* The head goes on from what it saved. */
+static bool checkpoint(struct sim *sim)
 {
     struct sim_head *head = &sim->head_process;
     const uint8_t *bytes;
     const char *why;
     size_t length;
 
-    if (!sim_chance(sim, CHECKPOINT_PERMILLE)) {
-        return;
-    }
     bytes = head_machine_checkpoint(head->machine, &length, &why);
-    if (bytes != NULL) {
-        sim->head = head_machine_core(head->machine);
-        head_core_check(sim->head);
-        head->checkpoints++;
-        batch_add(sim, true, bytes, length);
+    if (bytes == NULL) {
+        return false;
+    }
+    sim->head = head_machine_core(head->machine);
+    head_core_check(sim->head);
+    count_checkpoint(head, sim->head);
+    batch_add(sim, true, bytes, length);
+    return true;
+}
+
+bool sim_journal_checkpoint(struct sim *sim)
+{
+    head_machine_flush(sim->head_process.machine);
+    (void)batch_close(sim);
+    if (!checkpoint(sim)) {
+        return false;
+    }
+    sim->head_process.stored = sim->head_process.batches.count;
+    release(sim);
+    return true;
+}
+
+/* Now and then, at moments that allow it. */
+static void maybe_checkpoint(struct sim *sim)
+{
+    if (sim_chance(sim, CHECKPOINT_PERMILLE) && checkpoint(sim)) {
         store_last(sim);
     }
 }
@@ -241,6 +283,22 @@ static bool same_counts(struct head_machine *a, struct head_machine *b)
     return memcmp(&x, &y, sizeof(x)) == 0;
 }
 
+/* When nothing is under way, a checkpoint of the one is that of the other, byte by byte. Neither is kept. */
+static bool same_state(struct head_core *a, struct head_core *b)
+{
+    struct head_bytes x = {0}, y = {0};
+    bool same = (head_core_unquiet(a) == NULL) == (head_core_unquiet(b) == NULL);
+
+    if (same && head_core_unquiet(a) == NULL) {
+        head_core_save(a, &x);
+        head_core_save(b, &y);
+        same = x.length == y.length && memcmp(x.data, y.data, x.length) == 0;
+    }
+    pl_free(x.data);
+    pl_free(y.data);
+    return same;
+}
+
 /* What a replayed machine puts out goes nowhere. */
 static void held_drop(struct sim_head *head, size_t from)
 {
@@ -266,7 +324,8 @@ void sim_journal_check(struct sim *sim)
     if (!sim->failed) {
         head_core_check(head_machine_core(twin));
         if (head_machine_digest(twin) != head_machine_digest(head->machine) ||
-            !same_counts(twin, head->machine)) {
+            !same_counts(twin, head->machine) ||
+            !same_state(head_machine_core(twin), head_machine_core(head->machine))) {
             sim_fail(sim,
                      "a head made from %zu batches differs from the one that wrote "
                      "them",

@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "tests/harness/test.h"
 
-enum { SEEDS_DEFAULT = 100, FOUND = 3 };
+enum { SEEDS_DEFAULT = 80, FOUND = 3 };
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
@@ -52,12 +52,17 @@ static void run_seeds(const struct graph_profile *profile)
                       (unsigned long long)seed, (unsigned long long)seed);
         }
     }
-    printf("# %llu runs: %llu tasks done, %llu failed; %llu heads killed, %llu inputs "
-           "replayed, %llu checkpoints; %llu crashes of workers, %llu broken connections\n",
-           (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
-           (unsigned long long)sum.tasks_failed, (unsigned long long)sum.head_crashes,
-           (unsigned long long)sum.inputs_replayed, (unsigned long long)sum.checkpoints,
-           (unsigned long long)sum.crashes, (unsigned long long)sum.breaks);
+    printf(
+        "# %llu runs: %llu tasks done, %llu failed; %llu heads killed, %llu inputs "
+        "replayed, %llu checkpoints (%llu with spilled values, %llu with recorded graphs, "
+        "%llu with lineage); %llu crashes of workers, %llu broken connections\n",
+        (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
+        (unsigned long long)sum.tasks_failed, (unsigned long long)sum.head_crashes,
+        (unsigned long long)sum.inputs_replayed, (unsigned long long)sum.checkpoints,
+        (unsigned long long)sum.checkpoints_spilled,
+        (unsigned long long)sum.checkpoints_graphs,
+        (unsigned long long)sum.checkpoints_lineage, (unsigned long long)sum.crashes,
+        (unsigned long long)sum.breaks);
 }
 
 TEST(a_head_that_is_killed_goes_on_from_its_journal)
@@ -106,6 +111,22 @@ TEST(with_little_memory_limits_and_clients_that_die)
 
     run_seeds(&profile);
     ASSERT_TRUE(sum.head_crashes > sum.graphs / 2);
+}
+
+TEST(what_lies_in_memory_of_the_host_and_in_files_is_in_checkpoints)
+{
+    static const struct graph_profile profile = {.devices_min         = 1,
+                                                 .devices_max         = 3,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .head_crash_permille = 1000,
+                                                 .crash_permille      = 200,
+                                                 .spill_permille      = 1000,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.head_crashes > sum.graphs / 2 && sum.spills > 0 &&
+                sum.checkpoints_spilled > 0);
 }
 
 /* Would it be noticed? In a process of its own, since a broken invariant ends it. */

@@ -255,4 +255,65 @@ TEST(a_reader_whose_source_is_gone_takes_another_copy)
     }
 }
 
+/* ------------------------------------------------------------------------------------------------ a head that is killed */
+
+static bool quiet(void *user)
+{
+    return sim_journal_quiet(user);
+}
+
+/* Pairs that were open when a checkpoint was made carry on for the head that is made from it. */
+static bool pairs_go_on(uint64_t seed)
+{
+    const struct sim_config config = {.seed        = seed * 0x9e3779b97f4a7c15u + 1,
+                                      .devices     = DEVICES,
+                                      .clients     = 1,
+                                      .run_streams = 2,
+                                      .policy      = "locality",
+                                      .transfer    = HEAD_TRANSFER_NCCL,
+                                      .retries     = 20,
+                                      .journal     = true,
+                                      .check_every = 20};
+    struct play it                 = {.answers = PL_VEC_INIT(struct sim_answer *)};
+    bool well                      = sim_create(&config, &it.sim) == PLASMON_OK;
+    uint64_t made[4];
+
+    it.client = &it.sim->clients[0];
+    for (uint32_t i = 0; i < 4; i++) {
+        made[i] = run(&it, i, 0);
+        (void)run(&it, (i + 1) % 4, made[i]);
+    }
+    well = well && finish(&it) && sim_run_until(it.sim, quiet, it.sim) &&
+           sim_journal_checkpoint(it.sim) && it.sim->head_process.checkpoints_pairs > 0;
+    if (well) {
+        sim_head_crash(it.sim);
+        for (uint32_t i = 0; i < 4; i++) {
+            (void)run(&it, (i + 1) % 4, made[i]); /* lies there already */
+            (void)run(&it, (i + 1) % 4, run(&it, i, 0));
+            (void)run(&it, (i + 2) % 4, made[i]);
+        }
+        well = finish(&it);
+    }
+    if (well) {
+        sim_journal_check(it.sim);
+        well = !it.sim->failed;
+    }
+    if (!well) {
+        printf("# seed %llu: %s\n", (unsigned long long)seed, it.sim->failure);
+    }
+    sim_destroy(it.sim);
+    pl_vec_finish(&it.answers);
+    return well;
+}
+
+TEST(pairs_are_in_checkpoints)
+{
+    test_set_timeout(300);
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        ASSERT_TRUE(pairs_go_on(seed));
+    }
+}
+
 TEST_MAIN()

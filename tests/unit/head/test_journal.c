@@ -114,6 +114,38 @@ static uint64_t open_client(struct head_machine *machine, const char *label)
     return outcome.session;
 }
 
+/* A frame of that session, with the next number. */
+static void define(struct head_machine *machine, uint64_t session, const char *name)
+{
+    Plasmon__V1__ClientFrame frame         = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Header header             = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__FunctionDefine function   = PLASMON__V1__FUNCTION_DEFINE__INIT;
+    Plasmon__V1__FunctionDefine *defines[] = {&function};
+    uint8_t hash[WIRE_HASH_BYTES], bytes[1024];
+    struct head_input input = {.type = HEAD_INPUT_CLIENT_FRAME, .numbers = {session}};
+    struct pl_err err       = {0};
+
+    header.protocol      = WIRE_PROTOCOL;
+    header.session       = session;
+    header.seq           = 1;
+    function.id          = WIRE_FUNCTION_FIRST + 3;
+    function.name        = (char *)(uintptr_t)name;
+    function.signature   = (char *)(uintptr_t) "out: float32[n]";
+    function.c_text.data = (uint8_t *)(uintptr_t) "void f(void) {}";
+    function.c_text.len  = 15;
+    wire_function_hash(&function, hash);
+    function.hash.data      = hash;
+    function.hash.len       = sizeof(hash);
+    frame.header            = &header;
+    frame.define            = defines;
+    frame.n_define          = 1;
+    input.strings[0].bytes  = bytes;
+    input.strings[0].length = plasmon__v1__client_frame__pack(&frame, bytes);
+    if (head_machine_input(machine, &input, NULL, &err) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s", err.text);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ records */
 
 TEST(a_record_of_each_type_is_read_as_it_was_written)
@@ -274,6 +306,53 @@ TEST(a_checkpoint_stands_for_all_that_was_before_it)
     head_machine_destroy(other);
 }
 
+/* Byte by byte, as a checkpoint would have it. */
+static void expect_same_core(struct head_machine *a, struct head_machine *b)
+{
+    struct head_bytes x = {0}, y = {0};
+
+    head_core_save(head_machine_core(a), &x);
+    head_core_save(head_machine_core(b), &y);
+    ASSERT_EQ(x.length, y.length);
+    ASSERT_TRUE(memcmp(x.data, y.data, x.length) == 0);
+    pl_free(x.data);
+    pl_free(y.data);
+}
+
+TEST(functions_that_clients_defined_are_in_a_checkpoint)
+{
+    struct head_machine *machine = machine_begin();
+    struct head_machine *other   = machine_create();
+    uint64_t one                 = open_client(machine, "one");
+    uint64_t two                 = open_client(machine, "two");
+    struct head_input close      = {.type = HEAD_INPUT_CLIENT_CLOSE, .numbers = {one}};
+    struct pl_err err            = {0};
+    const uint8_t *bytes;
+    size_t length, first;
+
+    (void)checkpoint(machine, &first);
+    define(machine, one, "scale");
+    define(machine, two, "scale"); /* one content, two sessions */
+    bytes = checkpoint(machine, &length);
+    ASSERT_TRUE(length > first + 100);
+    ASSERT_OK(head_machine_load(other, bytes, length, &err));
+    expect_same_core(machine, other);
+    ASSERT_EQ(head_machine_digest(machine), head_machine_digest(other));
+
+    /* It goes with the last session that has it. */
+    ASSERT_OK(head_machine_input(machine, &close, NULL, &err));
+    close.numbers[0] = two;
+    ASSERT_OK(head_machine_input(machine, &close, NULL, &err));
+    head_machine_flush(machine);
+    ASSERT_TRUE(head_machine_batch_take(machine, &bytes, &length));
+    ASSERT_OK(head_machine_replay(other, bytes, length, &err));
+    expect_same_core(machine, other);
+    (void)checkpoint(machine, &length);
+    ASSERT_TRUE(length < first);
+    head_machine_destroy(machine);
+    head_machine_destroy(other);
+}
+
 TEST(a_checkpoint_with_any_byte_changed_is_taken_or_refused)
 {
     struct head_machine *machine = machine_begin();
@@ -285,7 +364,7 @@ TEST(a_checkpoint_with_any_byte_changed_is_taken_or_refused)
 
     test_expect_log();
     pl_log_set_sink(NULL, NULL);
-    (void)open_client(machine, "one");
+    define(machine, open_client(machine, "one"), "scale");
     bytes = checkpoint(machine, &length);
     head_bytes_append(&saved, bytes, length);
     for (size_t i = 12; i < length; i++) {
