@@ -173,10 +173,16 @@ static void take_outputs(struct head_core *core, struct head_task *task,
     pl_vec_clear(&task->outputs);
 }
 
+/* Part of a collective, which has no record and fails as a whole: its client is to hear that. */
+static bool fails_as_part(const struct head_task *task)
+{
+    return task->group != NULL && task->group->whole;
+}
+
 bool head_rebuild_task(struct head_core *core, struct head_task *task,
                        struct head_failure *failure)
 {
-    if (core->config.lineage_bytes == 0 || task->cancelled ||
+    if (core->config.lineage_bytes == 0 || task->cancelled || fails_as_part(task) ||
         (!is_mover(task) &&
          (task->record == NULL || task->record->runs >= HEAD_RUNS_AGAIN_MAX))) {
         return false;

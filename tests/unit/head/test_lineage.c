@@ -537,4 +537,92 @@ TEST(
     finish(core);
 }
 
+/* Task 50: refs 3 and 4 are the sums of refs 1 and 2, of which device 0 has one and device 1 the other. */
+static void all_reduce(struct head_core *core, uint64_t session)
+{
+    Plasmon__V1__ClientFrame frame     = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Collective collective = PLASMON__V1__COLLECTIVE__INIT;
+    Plasmon__V1__Task task             = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Shape shape           = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Task *tasks[1]        = {&task};
+    Plasmon__V1__Arg wire[4], *list[4];
+    uint32_t nowhere[2] = {0};
+    uint64_t dim        = 4;
+    struct pl_err err   = {0};
+
+    shape.dtype = PL_F32;
+    shape.n_dim = 1;
+    shape.dim   = &dim;
+    for (uint32_t i = 0; i < 4; i++) {
+        plasmon__v1__arg__init(&wire[i]);
+        list[i]       = &wire[i];
+        wire[i].mode  = i < 2 ? PLASMON__V1__MODE__MODE_IN : PLASMON__V1__MODE__MODE_OUT;
+        wire[i].ref   = 1 + i;
+        wire[i].shape = i < 2 ? NULL : &shape;
+    }
+    collective.kind    = PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE;
+    collective.op      = 1;
+    collective.n_place = 2;
+    collective.place   = nowhere;
+    task.id            = 50;
+    task.kind          = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE;
+    task.collective    = &collective;
+    task.args          = list;
+    task.n_args        = 4;
+    frame.tasks        = tasks;
+    frame.n_tasks      = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static void collective_of_a_lost_device(const char *other)
+{
+    bool near              = strcmp(other, "a") == 0;
+    struct head_core *core = begin(PLENTY);
+    uint64_t session;
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, other, near ? 1 : 0), 1);
+    ASSERT_EQ(join(core, "c", 0), 2);
+    session = core_client(core);
+    make(core, session, 1, 0);
+    make(core, session, 2, 1);
+    all_reduce(core, session);
+    lose(core, "a");
+    ASSERT_EQ(told.failed, 1); /* the collective; its members are made again */
+    ASSERT_EQ(figures(core).rebuilt_tasks, near ? 2 : 1);
+    finish(core);
+}
+
+TEST(results_of_a_collective_that_are_lost_stay_lost)
+{
+    struct head_core *core = begin(PLENTY);
+    uint64_t session;
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, "a", 1), 1);
+    ASSERT_EQ(join(core, "c", 0), 2);
+    session = core_client(core);
+    make(core, session, 1, 0);
+    make(core, session, 2, 1);
+    all_reduce(core, session);
+    for (uint32_t device = 0; device < 2; device++) {
+        done(core, device, 2);
+    }
+    lose(core, "a");
+    ASSERT_EQ(told.failed, 0); /* it had ended well */
+    ASSERT_EQ(figures(core).rebuilt_tasks, 2);
+    derive(core, session, 5, 3, 2, 60);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_STATUS(told.status, PLASMON_EDEPENDENCY);
+    finish(core);
+}
+
+TEST(a_collective_whose_device_is_lost_fails_and_its_client_hears_it)
+{
+    collective_of_a_lost_device("b");
+    collective_of_a_lost_device("a"); /* who reads where members lie is lost with them */
+}
+
 TEST_MAIN()
