@@ -28,7 +28,7 @@ struct head_numbering {
 struct head_saving {
     struct head_core *core;
     struct head_bytes *out;
-    struct head_numbering buffers, tiles, arrays, spaces;
+    struct head_numbering buffers, tiles, arrays, spaces, records;
 };
 
 struct head_loading {
@@ -38,6 +38,7 @@ struct head_loading {
     struct pl_vec arrays;  /* struct head_array *; likewise */
     struct pl_vec tiles;   /* struct head_tile *; likewise */
     struct pl_vec spaces;  /* struct head_space *; likewise */
+    struct pl_vec records; /* struct head_record *; likewise */
     struct pl_vec
         wanted; /* struct wanted: fragments and partials, until the tiles are there */
     struct pl_vec owed; /* struct owed: refs, names and slots, until the arrays are there */
@@ -71,5 +72,10 @@ void head_functions_settle(struct head_core *core); /* all who may call them are
 /* ---- checkpoint_spill.c */
 void head_spill_save(struct head_saving *saving);
 void head_spill_load(struct head_loading *loading);
+
+/* ---- checkpoint_lineage.c */
+void head_lineage_number(struct head_saving *saving); /* the tiles that records read */
+void head_lineage_save(struct head_saving *saving);
+void head_lineage_load(struct head_loading *loading); /* the tiles are there */
 
 #endif

@@ -364,7 +364,7 @@ static void load_tile(struct head_loading *loading)
     tile = head_tile_create(loading->core, &box);
     head_loading_add(&loading->tiles, tile);
     tile->order = head_load_number(in);
-    tile->cut   = HEAD_CUT_CHECKPOINT;
+    tile->cut   = (uint32_t)head_load_below(in, HEAD_CUT_COLLECTIVE);
     if (head_load_flag(in)) {
         tile->failure = head_load_failure(in);
     }
@@ -482,10 +482,14 @@ static void let_go(struct head_loading *loading)
     for (size_t i = 0; i < loading->buffers.count; i++) {
         head_buffer_release(core, *(struct head_buffer **)pl_vec_at(&loading->buffers, i));
     }
+    for (size_t i = 0; i < loading->records.count; i++) {
+        head_record_release(core, *(struct head_record **)pl_vec_at(&loading->records, i));
+    }
     for (size_t i = 0; i < loading->spaces.count; i++) {
         head_space_release(*(struct head_space **)pl_vec_at(&loading->spaces, i));
     }
     pl_vec_finish(&loading->spaces);
+    pl_vec_finish(&loading->records);
     pl_vec_finish(&loading->arrays);
     pl_vec_finish(&loading->tiles);
     pl_vec_finish(&loading->buffers);
@@ -529,6 +533,7 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
                                    .arrays  = PL_VEC_INIT(struct head_array *),
                                    .tiles   = PL_VEC_INIT(struct head_tile *),
                                    .spaces  = PL_VEC_INIT(struct head_space *),
+                                   .records = PL_VEC_INIT(struct head_record *),
                                    .wanted  = PL_VEC_INIT(struct wanted),
                                    .owed    = PL_VEC_INIT(struct owed)};
 
@@ -543,6 +548,9 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
     times(&loading, load_tile);
     load_wanted(&loading);
     settle(&loading);
+    if (!in->bad) {
+        head_lineage_load(&loading);
+    }
     head_pairs_load(core, in);
     head_rates_load(core, in);
     in->bad |=

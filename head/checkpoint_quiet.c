@@ -75,9 +75,6 @@ const char *head_core_unquiet(struct head_core *core)
     if (head_pairs_change(core)) {
         return "a pair of devices is opened or closed";
     }
-    if (core->lineage.records != 0 || core->lineage.descriptors != 0) {
-        return "lineage is kept (--lineage-bytes)";
-    }
     pl_list_for_each(pos, &core->clients) {
         why = why != NULL ? why
                           : unquiet_client(pl_container_of(pos, struct head_client, link));

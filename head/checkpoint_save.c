@@ -1,6 +1,6 @@
 /*
- * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, tiles, pairs,
- * rates. Each section is followed by those of what it numbers.
+ * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, tiles, records,
+ * pairs, rates. Each section is followed by those of what it numbers.
  */
 #include "head/checkpoint_int.h"
 
@@ -152,6 +152,7 @@ static void save_tile(struct head_saving *saving, const struct head_tile *tile)
 
     head_save_box(saving->out, &tile->box);
     save_number(saving, tile->order);
+    save_number(saving, tile->cut);
     save_number(saving, failure != NULL);
     if (failure != NULL) {
         head_save_failure(saving->out, failure);
@@ -274,6 +275,7 @@ static void save_objects(struct head_saving *saving)
     for (size_t i = 0; i < saving->arrays.items.count; i++) {
         save_array(saving, numbered(&saving->arrays, i));
     }
+    head_lineage_number(saving);
     save_number(saving, saving->tiles.items.count);
     for (size_t i = 0; i < saving->tiles.items.count; i++) {
         save_tile(saving, numbered(&saving->tiles, i));
@@ -289,6 +291,7 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     numbering_init(&saving.tiles);
     numbering_init(&saving.arrays);
     numbering_init(&saving.spaces);
+    numbering_init(&saving.records);
     save_counters(&saving);
     save_spaces(&saving);
     head_functions_save(core, out);
@@ -300,8 +303,9 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     PL_CHECK(saving.buffers.items.count == core->counts.buffers);
     save_objects(&saving);
     PL_CHECK(saving.buffers.items.count == core->counts.buffers &&
-             saving.tiles.items.count == core->counts.tiles &&
+             saving.tiles.items.count == core->counts.tiles + core->lineage.descriptors &&
              saving.arrays.items.count == core->counts.arrays);
+    head_lineage_save(&saving);
     head_pairs_save(core, out);
     head_rates_save(core, out);
     save_number(&saving, HEAD_SECTION_END);
@@ -309,4 +313,5 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     numbering_finish(&saving.tiles);
     numbering_finish(&saving.arrays);
     numbering_finish(&saving.spaces);
+    numbering_finish(&saving.records);
 }

@@ -126,16 +126,13 @@ static bool reads(const struct head_arg *arg)
             (arg->mode == PLASMON__V1__MODE__MODE_OUT && !pl_view_dense(&arg->view)));
 }
 
-/* How many of each the block has to have room for. */
-struct sizes {
-    size_t inputs;
-    size_t numbers;
-    size_t label;
-};
-
-static struct sizes measure(const struct head_run *run)
+static struct head_record_sizes measure(const struct head_run *run)
 {
-    struct sizes sizes = {.label = run->label != NULL ? strlen(run->label) + 1 : (size_t)0};
+    struct head_record_sizes sizes = {.args    = run->arg_count,
+                                      .scalars = run->scalar_count,
+                                      .label   = run->label != NULL ? strlen(run->label) + 1
+                                                                    : (size_t)0,
+                                      .shaped  = run->shaped};
 
     for (size_t i = 0; i < run->arg_count; i++) {
         const struct head_arg *arg = &run->args[i];
@@ -157,15 +154,14 @@ static struct sizes measure(const struct head_run *run)
     return sizes;
 }
 
-static struct head_record *block_create(const struct head_run *run,
-                                        const struct sizes *sizes)
+struct head_record *head_record_block(const struct head_record_sizes *sizes)
 {
-    size_t shape  = run->shaped ? sizeof(run->launch_shape) : 0;
+    size_t shape  = sizes->shaped ? WIRE_LAUNCH_SHAPE_COUNT * sizeof(uint32_t) : 0;
     size_t at     = sizeof(struct head_record);
-    size_t args   = run->arg_count * sizeof(struct head_record_arg);
+    size_t args   = sizes->args * sizeof(struct head_record_arg);
     size_t inputs = sizes->inputs * sizeof(struct head_record_input);
     size_t bytes  = at + args + inputs + sizes->numbers * sizeof(int64_t) +
-                   run->scalar_count * sizeof(uint64_t) + shape + sizes->label;
+                   sizes->scalars * sizeof(uint64_t) + shape + sizes->label;
     struct head_record *record = head_alloc(bytes);
     uint8_t *block             = (uint8_t *)record;
 
@@ -173,6 +169,7 @@ static struct head_record *block_create(const struct head_run *run,
                       sizeof(struct head_record_arg) % 8 == 0 &&
                       sizeof(struct head_record_input) % 8 == 0,
                   "what lies behind each other in the block is aligned");
+    record->refs  = 1;
     record->bytes = bytes;
     record->args  = (struct head_record_arg *)(void *)(block + at);
     at += args;
@@ -181,21 +178,42 @@ static struct head_record *block_create(const struct head_run *run,
     record->numbers = (int64_t *)(void *)(block + at);
     at += sizes->numbers * sizeof(int64_t);
     record->scalars = (uint64_t *)(void *)(block + at);
-    at += run->scalar_count * sizeof(uint64_t);
-    if (run->shaped) {
+    at += sizes->scalars * sizeof(uint64_t);
+    if (sizes->shaped) {
         record->launch_shape = (uint32_t *)(void *)(block + at);
-        memcpy(record->launch_shape, run->launch_shape, shape);
         at += shape;
     }
     if (sizes->label > 0) {
         record->label = (char *)(block + at);
-        memcpy(record->label, run->label, sizes->label);
+    }
+    record->arg_count    = (uint32_t)sizes->args;
+    record->scalar_count = (uint32_t)sizes->scalars;
+    pl_list_init(&record->link);
+    pl_list_init(&record->all_link);
+    return record;
+}
+
+void head_record_add(struct head_core *core, struct head_record *record)
+{
+    if (record->defined != NULL) {
+        head_function_hold(record->defined);
+    }
+    pl_list_add_tail(&core->lineage.all, &record->all_link);
+    core->lineage.bytes += record->bytes;
+    core->lineage.records++;
+}
+
+static void take_texts(struct head_record *record, const struct head_run *run)
+{
+    if (run->shaped) {
+        memcpy(record->launch_shape, run->launch_shape, sizeof(run->launch_shape));
+    }
+    if (run->label != NULL) {
+        memcpy(record->label, run->label, strlen(run->label) + 1);
     }
     if (run->scalar_count > 0) {
         memcpy(record->scalars, run->scalars, run->scalar_count * sizeof(uint64_t));
     }
-    record->scalar_count = (uint32_t)run->scalar_count;
-    return record;
 }
 
 static uint32_t put_numbers(int64_t *numbers, uint32_t at, const int64_t *from,
@@ -236,16 +254,15 @@ struct head_record *head_record_create(struct head_core *core, const struct head
                                        uint32_t kind)
 {
     struct head_record *record;
-    struct sizes sizes;
+    struct head_record_sizes sizes;
     uint32_t at = 0;
 
     if (core->config.lineage_bytes == 0) {
         return NULL;
     }
     sizes                    = measure(run);
-    record                   = block_create(run, &sizes);
+    record                   = head_record_block(&sizes);
     record->serial           = ++core->lineage.serial_last;
-    record->refs             = 1;
     record->kind             = kind;
     record->function         = run->function;
     record->defined          = run->defined;
@@ -254,9 +271,7 @@ struct head_record *head_record_create(struct head_core *core, const struct head
     record->function_retries = run->function_retries;
     record->time_limit_ms    = run->time_limit_ms;
     record->priority         = run->priority;
-    record->arg_count        = (uint32_t)run->arg_count;
-    pl_list_init(&record->link);
-    pl_list_init(&record->all_link);
+    take_texts(record, run);
     for (size_t i = 0; i < run->arg_count; i++) {
         const struct head_arg *arg = &run->args[i];
         struct head_record_arg *to = &record->args[i];
@@ -278,12 +293,7 @@ struct head_record *head_record_create(struct head_core *core, const struct head
             (uint64_t)pl_box_elements(&arg->hull) * pl_dtype_bytes(arg->dtype);
     }
     PL_CHECK(at == sizes.numbers && record->input_count == sizes.inputs);
-    if (record->defined != NULL) {
-        head_function_hold(record->defined);
-    }
-    pl_list_add_tail(&core->lineage.all, &record->all_link);
-    core->lineage.bytes += record->bytes;
-    core->lineage.records++;
+    head_record_add(core, record);
     return record;
 }
 

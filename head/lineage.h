@@ -29,7 +29,6 @@ enum head_cut {
     HEAD_CUT_OFF,        /* the head keeps no lineage (--lineage-bytes 0) */
     HEAD_CUT_OLD,        /* its record was dropped for newer ones */
     HEAD_CUT_GRAPH,      /* it was made inside of a recorded graph */
-    HEAD_CUT_CHECKPOINT, /* the head went on from a checkpoint, which has objects and no calls */
     HEAD_CUT_COLLECTIVE, /* several devices made it together */
 };
 
@@ -121,6 +120,18 @@ void head_lineage_finish(struct head_core *core);
 /* What is about to be started, before it changes anything: refs 1, the caller's. NULL: no lineage is kept. */
 struct head_record *head_record_create(struct head_core *core, const struct head_run *run,
                                        uint32_t kind);
+/* How much of each a record's block has room for. */
+struct head_record_sizes {
+    size_t args;
+    size_t inputs;
+    size_t numbers;
+    size_t scalars;
+    size_t label; /* with its NUL; 0: none */
+    bool shaped;
+};
+/* Refs 1, the caller's; zero but for where its parts lie. head_record_add() puts it to the others when it is complete. */
+struct head_record *head_record_block(const struct head_record_sizes *sizes);
+void head_record_add(struct head_core *core, struct head_record *record);
 void head_record_hold(struct head_record *record);
 void head_record_release(struct head_core *core, struct head_record *record);
 /* The launch is one of it, until it finishes. */

@@ -351,11 +351,6 @@ static struct head_failure *never(const struct head_tile *tile,
                                    "%s; it was made inside of a recorded graph, which is "
                                    "not run again in parts",
                                    text);
-    case HEAD_CUT_CHECKPOINT:
-        return head_failure_create(PLASMON_ENOTREBUILDABLE, task, client,
-                                   "%s; it was made before the head's last checkpoint, "
-                                   "which has no records of calls",
-                                   text);
     case HEAD_CUT_COLLECTIVE:
         return head_failure_create(PLASMON_ENOTREBUILDABLE, task, client,
                                    "%s; it was made by a collective, which is not run "

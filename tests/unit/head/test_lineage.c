@@ -1,7 +1,7 @@
 /* What a host took with it is made again, as far as the head knows how; and what that knowledge may cost. */
 #include <string.h>
 
-#include "head/core.h"
+#include "head/checkpoint.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 
@@ -510,6 +510,58 @@ TEST(a_function_that_fails_is_run_again_as_often_as_its_call_says)
     ASSERT_EQ(told.failed, 1);
     ASSERT_STATUS(told.status, PLASMON_EFUNCTION);
     ASSERT_EQ(figures(core).rebuilt_tasks, 2);
+    finish(core);
+}
+
+/* Another head goes on from all that this one had. */
+static struct head_core *go_on_from_checkpoint(struct head_core *core)
+{
+    struct head_core *next;
+    struct head_bytes saved = {0}, again = {0};
+    struct head_reader in;
+    struct pl_err err = {0};
+
+    if (head_core_unquiet(core) != NULL) {
+        test_fail(__FILE__, __LINE__, "%s", head_core_unquiet(core));
+    }
+    head_core_save(core, &saved);
+    wire_arena_finish(&told.arena);
+    next = begin(PLENTY);
+    in   = (struct head_reader){.at = saved.data, .end = saved.data + saved.length};
+    ASSERT_OK(head_core_load(next, &in, &err));
+    head_core_check(next);
+    head_core_save(next, &again);
+    ASSERT_EQ(again.length, saved.length);
+    pl_free(saved.data);
+    pl_free(again.data);
+    head_core_destroy(core);
+    return next;
+}
+
+TEST(what_was_made_before_a_checkpoint_is_made_again_after_it)
+{
+    struct head_core_counts counts;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    make(core, session, 1, 0);
+    derive(core, session, 2, 1, 0, 5);
+    derive(core, session, 2, 0, 0, 6); /* in place */
+    derive(core, session, 3, 2, 0, 7);
+    release(core, session, 1);
+    release(core, session, 2);
+    done(core, 0, 4);
+    ASSERT_EQ(figures(core).records, 4);
+    core = go_on_from_checkpoint(core);
+    ASSERT_EQ(figures(core).records, 4);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 4);
+    done(core, 1, 4);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.tiles, 1);
+    ASSERT_EQ(told.failed, 0);
+    release(core, session, 3);
+    ASSERT_EQ(figures(core).records, 0);
     finish(core);
 }
 
