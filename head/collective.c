@@ -169,6 +169,7 @@ static bool reduce_directly(struct collective *c)
 /* One chunk of all segments, on its way. */
 struct chunk {
     struct pl_box box; /* in coordinates that begin at 0 */
+    uint32_t axis;     /* along which it is cut */
     uint32_t count;    /* of segments that are not empty */
     struct pl_box part[WIRE_COLLECTIVE_MAX];
     struct collective_part sum[WIRE_COLLECTIVE_MAX]; /* owned arrays */
@@ -188,6 +189,7 @@ static bool chunk_reduce(struct collective *c, struct chunk *chunk,
     bool ok = true;
 
     chunk->count = 0;
+    chunk->axis  = cut_dimension(&chunk->box, c->count);
     for (uint32_t i = 0; ok && i < c->count; i++) {
         struct collective_part *sum = &chunk->sum[chunk->count];
         struct pl_box *part         = &chunk->part[chunk->count];
@@ -205,9 +207,17 @@ static bool chunk_reduce(struct collective *c, struct chunk *chunk,
     return ok;
 }
 
+/* Little, and read directly: then so are the reduced segments, by one launch instead of a copy each. */
+static bool joins(const struct collective *c, const struct chunk *chunk)
+{
+    return c->direct && chunk->count > 1 &&
+           collective_bytes(&chunk->sum[0]) <= SHOT_EXTRA * c->core->config.one_shot_bytes;
+}
+
 static bool chunk_gather(struct collective *c, const struct chunk *chunk)
 {
-    bool ok = true;
+    bool together = joins(c, chunk);
+    bool ok       = true;
 
     for (uint32_t i = 0; ok && i < c->out_count; i++) {
         struct collective_part from[WIRE_COLLECTIVE_MAX];
@@ -215,12 +225,14 @@ static bool chunk_gather(struct collective *c, const struct chunk *chunk)
         struct pl_box cover = in_out(&c->outs[i], &chunk->box);
 
         for (uint32_t k = 0; k < chunk->count; k++) {
-            uint32_t at = (i + k) % chunk->count;
+            uint32_t at = together ? k : (i + k) % chunk->count;
 
             from[k]  = chunk->sum[at];
             boxes[k] = in_out(&c->outs[i], &chunk->part[at]);
         }
-        ok = collective_copy(c, &c->outs[i], &cover, from, boxes, chunk->count);
+        ok = together ? collective_join(c, &c->outs[i], &cover, from, boxes, chunk->count,
+                                        chunk->axis)
+                      : collective_copy(c, &c->outs[i], &cover, from, boxes, chunk->count);
     }
     return ok;
 }

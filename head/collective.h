@@ -65,6 +65,13 @@ bool collective_copy(struct collective *c, struct collective_out *out,
                      const struct pl_box *cover, const struct collective_part *from,
                      const struct pl_box *boxes, uint32_t count);
 /*
+ * The same where from[0], from[1], .. lie one behind the other in `cover` along the axis, by one function that reads them where they are
+ * (`concatenate`); as above if it cannot.
+ */
+bool collective_join(struct collective *c, struct collective_out *out,
+                     const struct pl_box *cover, const struct collective_part *from,
+                     const struct pl_box *boxes, uint32_t count, uint32_t axis);
+/*
  * `part` of all members, reduced in their order on the device, becomes to->box of to->array. first: the member whose bytes are asked for
  * first, so that not all devices ask the same one. false: c->failure.
  */

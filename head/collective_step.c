@@ -208,29 +208,57 @@ static bool out_open(struct collective *c, struct collective_out *out, bool *out
     return out->buffer != NULL;
 }
 
-bool collective_copy(struct collective *c, struct collective_out *out,
+/* One piece each, read where it lies. false: one cannot be. */
+static bool pieces_in_reach(struct collective *c, const struct head_device *device,
+                            const struct collective_part *from, const struct pl_box *boxes,
+                            uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct head_buffer *source =
+            head_move_reach(c->core, from[i].array, &from[i].box, device);
+        struct head_piece *piece;
+
+        if (source == NULL) {
+            pl_vec_clear(&step.pieces);
+            return false;
+        }
+        piece = pl_vec_push(&step.pieces);
+        PL_CHECK(piece != NULL);
+        *piece = (struct head_piece){.src = source, .box = from[i].box};
+        shift_to(piece, &from[i].box, &boxes[i]);
+    }
+    return true;
+}
+
+/* axis NULL: copies. */
+static bool out_fill(struct collective *c, struct collective_out *out,
                      const struct pl_box *cover, const struct collective_part *from,
-                     const struct pl_box *boxes, uint32_t count)
+                     const struct pl_box *boxes, uint32_t count, const uint64_t *axis)
 {
     struct head_operand operand;
     struct head_task *task;
-    bool fresh;
+    bool fresh, together;
     bool ok = true;
 
     plan_begin(c);
     step_begin();
+    for (uint32_t i = 0; axis != NULL && i < count; i++) {
+        head_spill_keep(c->core, from[i].array, &from[i].box);
+    }
     if (!out_open(c, out, &fresh)) {
         return false;
     }
     operand         = head_operand_whole(out->buffer, fresh, true);
     operand.consume = !fresh;
     operand.box     = *cover;
+    operand.view    = pl_view_of_box(cover);
     (void)step_operand(&operand);
-    for (uint32_t i = 0; ok && i < count; i++) {
+    together = axis != NULL && pieces_in_reach(c, out->device, from, boxes, count);
+    for (uint32_t i = 0; ok && !together && i < count; i++) {
         ok = step_pieces(c, &from[i], &boxes[i], out->buffer, 0);
     }
     if (ok) {
-        task = step_start(c, out->device, true, NULL, NULL);
+        task = step_start(c, out->device, true, together ? "concatenate" : NULL, axis);
         if (!fresh) {
             head_buffer_forget(c->core, out->buffer, cover, UINT64_MAX);
             out->buffer->replica = false;
@@ -239,6 +267,22 @@ bool collective_copy(struct collective *c, struct collective_out *out,
     }
     step_end(c);
     return ok;
+}
+
+bool collective_copy(struct collective *c, struct collective_out *out,
+                     const struct pl_box *cover, const struct collective_part *from,
+                     const struct pl_box *boxes, uint32_t count)
+{
+    return out_fill(c, out, cover, from, boxes, count, NULL);
+}
+
+bool collective_join(struct collective *c, struct collective_out *out,
+                     const struct pl_box *cover, const struct collective_part *from,
+                     const struct pl_box *boxes, uint32_t count, uint32_t axis)
+{
+    const uint64_t scalar = axis;
+
+    return out_fill(c, out, cover, from, boxes, count, &scalar);
 }
 
 /* ------------------------------------------------------------------------------------------------ reductions */

@@ -76,6 +76,7 @@
     XX(convert, fill)                                                             \
     XX(convert, generate)                                                         \
     XX(move, copy)                                                                \
+    XX(move, parts)                                                               \
     XX(move, transpose_1)                                                         \
     XX(move, transpose_2)                                                         \
     XX(move, transpose_4)                                                         \

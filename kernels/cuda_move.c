@@ -109,11 +109,76 @@ plasmon_status_t cuda_permute(const struct cuda_call *call)
     return cuda_copy(call, &call->args[0], &x);
 }
 
+static bool dense(const struct kernel_arg *x)
+{
+    int64_t want = 1;
+
+    for (uint32_t d = x->ndim; d-- > 0;) {
+        if (x->dim[d] != 1 && x->stride[d] != want) {
+            return false;
+        }
+        want *= x->dim[d];
+    }
+    return true;
+}
+
+/* Of parts up to so much one launch is sooner done than a copy each. */
+#define PARTS_BYTES_MAX UINT64_C(4194304)
+/* Blocks for each multiprocessor: as for combine, the parts may be other devices'. */
+#define PARTS_BLOCKS_SM 4
+
+/* All of it by one launch, if it is little, contiguous and on addresses for words of 16 bytes. */
+static bool parts_fit(const struct cuda_call *call, struct cuda_parts *out)
+{
+    const struct kernel_arg *y = &call->args[0];
+    uint32_t axis              = (uint32_t)call->scalars[0].i;
+    int64_t start              = 0;
+
+    if (call->arg_count < 3 || call->arg_count - 1 > CUDA_FOLD_MAX) {
+        return false;
+    }
+    for (uint32_t i = 1; i < call->arg_count; i++) {
+        const struct kernel_arg *x = &call->args[i];
+        struct kernel_arg part     = kernel_arg_slab(y, axis, start, x);
+        uint64_t bytes = (uint64_t)kernel_arg_elements(x) * pl_dtype_bytes(x->dtype);
+
+        if (bytes > PARTS_BYTES_MAX || !dense(x) || !dense(&part) ||
+            x->data.addr % 16 != 0 || part.data.addr % 16 != 0) {
+            return false;
+        }
+        out->to[i - 1]    = part.data.addr;
+        out->from[i - 1]  = x->data.addr;
+        out->bytes[i - 1] = bytes;
+        start += x->dim[axis];
+    }
+    out->count = call->arg_count - 1;
+    return true;
+}
+
+static plasmon_status_t copy_parts(const struct cuda_call *call, struct cuda_parts *params)
+{
+    int64_t most  = call->cuda->multiprocessors * PARTS_BLOCKS_SM / (int64_t)params->count;
+    uint64_t part = 0;
+    int64_t each;
+
+    for (uint32_t i = 0; i < params->count; i++) {
+        part = params->bytes[i] > part ? params->bytes[i] : part;
+    }
+    each = (int64_t)(part / (256 * 16)) + 1;
+    each = each < most ? each : most;
+    return cuda_launch(call, CUDA_parts, (each > 1 ? each : 1) * (int64_t)params->count,
+                       256, 1, params);
+}
+
 plasmon_status_t cuda_concatenate(const struct cuda_call *call)
 {
-    uint32_t axis = (uint32_t)call->scalars[0].i;
-    int64_t start = 0;
+    uint32_t axis            = (uint32_t)call->scalars[0].i;
+    int64_t start            = 0;
+    struct cuda_parts params = {.count = 0};
 
+    if (parts_fit(call, &params)) {
+        return copy_parts(call, &params);
+    }
     for (uint32_t i = 1; i < call->arg_count; i++) {
         const struct kernel_arg *x = &call->args[i];
         struct kernel_arg part     = kernel_arg_slab(&call->args[0], axis, start, x);

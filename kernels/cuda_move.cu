@@ -45,6 +45,38 @@ KERNEL(copy, cuda_elementwise)
 }
 
 /*
+ * Parts side by side, each by the same number of blocks, so that all are on their way at once: they may come from several devices. A thread has four
+ * loads of 16 bytes on their way.
+ */
+KERNEL(parts, cuda_parts)
+{
+    const uint32_t part  = blockIdx.x % p.count;
+    const uint64_t packs = p.bytes[part] / sizeof(word16);
+    const uint64_t first = (uint64_t)(blockIdx.x / p.count) * blockDim.x + threadIdx.x;
+    const uint64_t step  = (uint64_t)(gridDim.x / p.count) * blockDim.x;
+    const word16 *from   = pointer<const word16>(p.from[part], 0);
+    word16 *to           = pointer<word16>(p.to[part], 0);
+    uint64_t i           = first;
+
+    for (; i + 3 * step < packs; i += 4 * step) {
+        const word16 a = from[i], b = from[i + step], c = from[i + 2 * step],
+                     d = from[i + 3 * step];
+
+        to[i]            = a;
+        to[i + step]     = b;
+        to[i + 2 * step] = c;
+        to[i + 3 * step] = d;
+    }
+    for (; i < packs; i += step) {
+        to[i] = from[i];
+    }
+    for (i = packs * sizeof(word16) + first; i < p.bytes[part]; i += step) {
+        *pointer<uint8_t>(p.to[part], (int64_t)i) =
+            *pointer<const uint8_t>(p.from[part], (int64_t)i);
+    }
+}
+
+/*
  * Copy between arrays that are dense in different dimensions. Tiles of 32 x 32 go through shared memory, so that both the
  * loads and the stores of a warp are 32 neighbours; the extra column keeps a tile's columns in different banks.
  * Blocks of 32 x 8 threads, a tile a block at a time.

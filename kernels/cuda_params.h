@@ -64,6 +64,15 @@ struct cuda_transpose {
     uint64_t x;
 };
 
+/* Contiguous parts that one launch copies; all addresses are multiples of 16. */
+struct cuda_parts {
+    uint64_t to[CUDA_FOLD_MAX];
+    uint64_t from[CUDA_FOLD_MAX];
+    uint64_t bytes[CUDA_FOLD_MAX];
+    uint32_t count;
+    uint32_t unused;
+};
+
 /* fold: y = y op tree; combine: y = *first op tree. walk.dense: and on 16-byte addresses, all of them. */
 struct cuda_fold {
     struct cuda_walk walk; /* y, and the layout that all others have */

@@ -163,8 +163,8 @@ static uint32_t choose(struct worker_core *core, const struct worker_launch *lau
         return store_ring_stream(named);
     }
 
-    if (worker_launch_combines(
-            launch)) { /* never in one stream with what writes over its sources: head/worker.c */
+    if (worker_launch_combines(launch) && !worker_launch_overwrites(launch)) {
+        /* Never in one stream with what writes over its sources: head/worker.c. */
         return stream_of_role(core, WORKER_STREAM_RECV);
     }
     switch (launch->kind) {

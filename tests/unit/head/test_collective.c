@@ -182,7 +182,8 @@ static void check_direct_segments(void)
         ASSERT_EQ(foreign_sources(task_of(i, 2)), DEVICES - 1);
         ASSERT_EQ(written(task_of(i, 2)), 250);
         ASSERT_EQ(task_of(i, 3)->kind, COPY);
-        ASSERT_EQ(task_of(i, 3)->function, 0);
+        ASSERT_EQ(task_of(i, 3)->function, pl_hash_name("concatenate"));
+        ASSERT_EQ(foreign_sources(task_of(i, 3)), DEVICES - 1);
         ASSERT_EQ(written(task_of(i, 3)), 1000);
         ASSERT_TRUE(!task_of(i, 2)->consumes && !task_of(i, 3)->consumes);
     }

@@ -139,6 +139,24 @@ TEST(a_copy_with_a_function_reads_its_pieces_where_they_lie)
     fake_destroy(fake);
 }
 
+TEST(a_copy_with_a_function_that_overwrites_is_in_the_streams_of_copies)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_fill(fake, 1, 1, 10);
+    fake_fill(fake, 2, 2, 8);
+    fake_fill(fake, 3, 3, 8);
+    (void)fake_calls(fake);
+    combine_init(&launch, 4, 8);
+    launch.operand[0].fresh   = 0;
+    launch.operand[0].consume = 1;
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 3);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_CONTAINS(fake_calls(fake), "combine:2:combine signal:2:4");
+    fake_destroy(fake);
+}
+
 TEST(a_copy_with_a_function_that_cannot_be_fails)
 {
     struct fake *fake = fake_create();
@@ -166,7 +184,7 @@ TEST(a_copy_with_a_function_that_cannot_be_fails)
     launch.piece[1].src = wire_buffer(FAKE_BASE + 2, 30, 1);
     ASSERT_OK(fake_send(fake, &launch));
     fake_finish(fake, 4, 6);
-    ASSERT_STR(fake_reports(fake), "failed:6:ELOST");
+    ASSERT_STR(fake_reports(fake), "failed:6:EDEPENDENCY");
     fake_destroy(fake);
 }
 
