@@ -2,6 +2,7 @@
 #ifndef BASE_FD_H
 #define BASE_FD_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base.h"
@@ -34,6 +35,8 @@ int pl_pidfd_open(pid_t pid); /* -1 and errno */
  * opening a pidfd, when the number cannot be given to another any more. ENOENT: there is none.
  */
 plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks) PL_MUST_CHECK;
+bool pl_pid_stopped(
+    pid_t pid); /* by a signal or a debugger; of one that is not our child, too */
 /* SIGKILL through the pidfd and wait until it has ended (ours: reaped). PLASMON_ETIMEDOUT: it cannot be reaped. */
 plasmon_status_t pl_pidfd_kill_wait(int pidfd, uint64_t timeout_ms) PL_MUST_CHECK;
 

@@ -28,30 +28,48 @@ int pl_pidfd_open(pid_t pid)
 }
 
 /* Field 22 of /proc/PID/stat, after the name, which may contain anything but is the last thing in parentheses. */
-plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks)
+/* What follows the name in /proc/PID/stat, which may have any byte in it. NULL: there is no such process. */
+static const char *read_stat(pid_t pid, char text[1024])
 {
-    char path[64], text[1024], *at;
+    char path[64], *at;
     ssize_t length;
     int fd;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return PLASMON_ENOENT;
+        return NULL;
     }
-    length = read(fd, text, sizeof(text) - 1);
+    length = read(fd, text, 1023);
     (void)close(fd);
     if (length <= 0) {
-        return PLASMON_ENOENT;
+        return NULL;
     }
     text[length] = '\0';
     at           = strrchr(text, ')');
-    return at != NULL && sscanf(at + 1,
-                                " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-                                "%*d %*d %*d %*d %*d %" SCNu64,
-                                out_ticks) == 1
+    return at != NULL ? at + 1 : NULL;
+}
+
+plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks)
+{
+    char text[1024];
+    const char *stat = read_stat(pid, text);
+
+    return stat != NULL && sscanf(stat,
+                                  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u "
+                                  "%*d %*d %*d %*d %*d %*d %" SCNu64,
+                                  out_ticks) == 1
                ? PLASMON_OK
                : PLASMON_ENOENT;
+}
+
+bool pl_pid_stopped(pid_t pid)
+{
+    char text[1024], state;
+    const char *stat = read_stat(pid, text);
+
+    return stat != NULL && sscanf(stat, " %c", &state) == 1 &&
+           (state == 'T' || state == 't');
 }
 
 /* Wait until `fd` is readable, over interruptions. */

@@ -19,12 +19,14 @@ void store_proc_adopt(struct store_proc *proc, uint32_t incarnation)
 {
     proc->state       = STORE_PROC_RUNNING;
     proc->incarnation = incarnation;
+    proc->started_ns  = 0; /* long ago */
 }
 
-static unsigned proc_spawn(struct store_proc *proc)
+static unsigned proc_spawn(struct store_proc *proc, uint64_t now_ns)
 {
-    proc->state  = STORE_PROC_RUNNING;
-    proc->due_ns = UINT64_MAX;
+    proc->state      = STORE_PROC_RUNNING;
+    proc->due_ns     = UINT64_MAX;
+    proc->started_ns = now_ns;
     proc->incarnation++;
     proc->beat       = 0;
     proc->silence_ns = 0;
@@ -49,14 +51,14 @@ static uint32_t proc_recent_deaths(const struct store_proc *proc, uint64_t now_n
     return count;
 }
 
-static uint64_t proc_pause(uint32_t deaths)
+static uint64_t proc_pause(uint32_t early)
 {
     uint64_t pause = STORE_PROC_PAUSE_MIN_NS;
 
-    if (deaths <= 1) {
+    if (early <= 1) {
         return 0;
     }
-    for (uint32_t i = 2; i < deaths; i++) {
+    for (uint32_t i = 2; i < early; i++) {
         pause = pl_min_u64(pause * 2, STORE_PROC_PAUSE_MAX_NS);
     }
     return pause;
@@ -68,16 +70,17 @@ static unsigned proc_died(struct store_proc *proc, uint64_t now_ns)
 
     proc->deaths_ns[proc->death_count % PL_COUNT(proc->deaths_ns)] = now_ns;
     proc->death_count++;
-    deaths = proc_recent_deaths(proc, now_ns);
+    deaths      = proc_recent_deaths(proc, now_ns);
+    proc->early = now_ns - proc->started_ns < STORE_PROC_SETTLED_NS ? proc->early + 1 : 0;
     if (deaths > STORE_PROC_DEATHS_MAX) {
         proc_quarantine(proc);
         return STORE_PROC_REPORT;
     }
-    if (proc_pause(deaths) == 0) {
-        return STORE_PROC_REPORT | proc_spawn(proc);
+    if (proc_pause(proc->early) == 0) {
+        return STORE_PROC_REPORT | proc_spawn(proc, now_ns);
     }
     proc->state  = STORE_PROC_WAITING;
-    proc->due_ns = now_ns + proc_pause(deaths);
+    proc->due_ns = now_ns + proc_pause(proc->early);
     return STORE_PROC_REPORT;
 }
 
@@ -106,7 +109,7 @@ static unsigned fencing_step(struct store_proc *proc, enum store_proc_event even
                              uint64_t now_ns)
 {
     if (event == STORE_PROC_EXITED) {
-        return proc->blameless ? STORE_PROC_REPORT | proc_spawn(proc)
+        return proc->blameless ? STORE_PROC_REPORT | proc_spawn(proc, now_ns)
                                : proc_died(proc, now_ns);
     }
     if (event == STORE_PROC_TICK && now_ns >= proc->due_ns) {
@@ -145,13 +148,14 @@ unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,
 
     switch (proc->state) {
     case STORE_PROC_IDLE:
-        return event == STORE_PROC_START ? proc_spawn(proc) : 0;
+        return event == STORE_PROC_START ? proc_spawn(proc, now_ns) : 0;
     case STORE_PROC_RUNNING:
         return running_step(proc, event, now_ns);
     case STORE_PROC_FENCING:
         return fencing_step(proc, event, now_ns);
     case STORE_PROC_WAITING:
-        return event == STORE_PROC_TICK && now_ns >= proc->due_ns ? proc_spawn(proc) : 0;
+        return event == STORE_PROC_TICK && now_ns >= proc->due_ns ? proc_spawn(proc, now_ns)
+                                                                  : 0;
     case STORE_PROC_QUARANTINED:
     case STORE_PROC_ENDING:
         return 0;

@@ -4,8 +4,8 @@
  *   IDLE -> RUNNING -> (FENCING ->) WAITING -> RUNNING with the next incarnation
  *                              \-> QUARANTINED: it could not be reaped, or died too often
  *
- * A death is reported to the head once. The first restart is immediate; then the pause is 0.1 s, doubling up to 5 s, by the number
- * of deaths in the last minute; more than 10 in a minute quarantine the device. A worker that stopped (SIGSTOP, a debugger), that
+ * A death is reported to the head once. A worker that had run for 3 s is replaced at once, and so is the first that had not; then the pause
+ * is 0.1 s, doubling up to 5 s, by how many in a row did not come that far. More than 10 deaths in a minute quarantine the device. A worker that stopped (SIGSTOP, a debugger), that
  * broke the control protocol, or that the head wants fenced, is killed; nothing replaces it before it was reaped, because its
  * kernels may write until then. 10 s without being reaped quarantine the device. What the head wants ended does not count as a death:
  * tasks may run into their time limits as often as they like.
@@ -26,6 +26,7 @@
 
 #define STORE_PROC_DEATHS_MAX      10u
 #define STORE_PROC_WINDOW_NS       (60ull * 1000000000u)
+#define STORE_PROC_SETTLED_NS      (3ull * 1000000000u)
 #define STORE_PROC_PAUSE_MIN_NS    (100ull * 1000000u)
 #define STORE_PROC_PAUSE_MAX_NS    (5ull * 1000000000u)
 #define STORE_PROC_REAP_TIMEOUT_NS (10ull * 1000000000u)
@@ -62,6 +63,8 @@ struct store_proc {
     uint64_t due_ns;      /* WAITING: start; FENCING: give up; otherwise UINT64_MAX */
     uint64_t deaths_ns[STORE_PROC_DEATHS_MAX + 1]; /* ring of the latest */
     uint64_t death_count;
+    uint64_t started_ns; /* of the running or last worker */
+    uint32_t early;      /* deaths in a row before it had settled */
     bool blameless;      /* FENCING: this death does not count */
     uint64_t beat;       /* last seen; 0: it is not up yet */
     uint64_t beat_ns;    /* when it was last looked at */

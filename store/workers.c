@@ -26,6 +26,10 @@
 #include "store/setup.h"
 #include "store/spawn.h"
 
+#define ADOPTED_LOOK_NS UINT64_C(50000000)
+
+static const char STOPPED[] = "it was stopped, but its kernels were not";
+
 static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
                        enum store_proc_event event, int wait_status);
 
@@ -611,10 +615,30 @@ static void worker_check_beat(struct store_daemon *daemon, struct store_worker *
     }
 }
 
+/* The kernel tells a parent of a child that was stopped, and nobody of another process: these are looked at. */
+static void check_adopted(struct store_daemon *daemon, uint64_t now_ns)
+{
+    daemon->adopted_due_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *worker = &daemon->workers[i];
+
+        if (worker->child.pid == 0 || !worker->child.adopted) {
+            continue;
+        }
+        daemon->adopted_due_ns = now_ns + ADOPTED_LOOK_NS;
+        if (worker->proc.state == STORE_PROC_RUNNING && pl_pid_stopped(worker->child.pid)) {
+            worker_fence(daemon, worker, STOPPED);
+        }
+    }
+}
+
 void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
 {
     if (daemon->workers == NULL) {
         return;
+    }
+    if (now_ns >= daemon->adopted_due_ns && !daemon->stopping) {
+        check_adopted(daemon, now_ns);
     }
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
         if (daemon->workers[i].proc.due_ns <= now_ns) {
@@ -632,7 +656,7 @@ void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
 
 uint64_t workers_due(const struct store_daemon *daemon)
 {
-    uint64_t due_ns = daemon->beats_due_ns;
+    uint64_t due_ns = pl_min_u64(daemon->beats_due_ns, daemon->adopted_due_ns);
 
     for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
         due_ns = pl_min_u64(due_ns, daemon->workers[i].proc.due_ns);
@@ -659,7 +683,7 @@ void workers_check_stopped(struct store_daemon *daemon)
         if (worker->child.pid != 0 &&
             waitid(P_PID, (id_t)worker->child.pid, &info, WSTOPPED | WNOHANG) == 0 &&
             info.si_pid == worker->child.pid) {
-            worker_fence(daemon, worker, "it was stopped, but its kernels were not");
+            worker_fence(daemon, worker, STOPPED);
         }
     }
 }

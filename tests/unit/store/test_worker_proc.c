@@ -53,6 +53,26 @@ TEST(pauses_double_from_a_tenth_of_a_second_to_five_seconds)
     ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, now + 3600 * S), 0);
 }
 
+TEST(a_worker_that_had_settled_is_replaced_at_once_however_many_died)
+{
+    struct store_proc proc = started();
+    uint64_t now           = 0;
+
+    for (unsigned i = 0; i < 3;
+         i++) { /* two in a row that do not settle, then one that does */
+        now += STORE_PROC_SETTLED_NS - 1;
+        ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, now),
+                  STORE_PROC_REPORT | STORE_PROC_SPAWN);
+        now += STORE_PROC_SETTLED_NS - 1;
+        ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, now), STORE_PROC_REPORT);
+        now = proc.due_ns;
+        ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, now), STORE_PROC_SPAWN);
+        now += STORE_PROC_SETTLED_NS;
+        ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, now),
+                  STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    }
+}
+
 TEST(deaths_a_minute_apart_never_quarantine)
 {
     struct store_proc proc = started();
