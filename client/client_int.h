@@ -43,6 +43,7 @@
 #define PUT_INLINE_BYTES \
     (256u << 10) /* up to here the bytes go with the task: no round trip */
 #define READ_CHUNK_BYTES   WIRE_DATA_BYTES_MAX
+#define READS_MAX          16u /* of one value, each ended by the death of a worker */
 #define READS_IN_FLIGHT    16u /* 16 MiB: what the head has of one get at a time */
 #define CONNECT_TIMEOUT_MS 20000u
 #define FINISH_GRACE_MS    1000u

@@ -269,9 +269,10 @@ static plasmon_status_t read_all_locked(struct plasmon_client *client,
     return status;
 }
 
-static plasmon_status_t get_by_messages(struct plasmon_client *client, uint64_t root_id,
-                                        const struct pl_view *view, void *data,
-                                        uint64_t bytes, uint64_t deadline_ns)
+static plasmon_status_t get_once_by_messages(struct plasmon_client *client,
+                                             uint64_t root_id, const struct pl_view *view,
+                                             void *data, uint64_t bytes,
+                                             uint64_t deadline_ns)
 {
     struct read_pipe pipe = {
         .root_id = root_id, .view = view, .data = data, .bytes = bytes};
@@ -285,6 +286,27 @@ static plasmon_status_t get_by_messages(struct plasmon_client *client, uint64_t 
     pl_mutex_unlock(&client->lock);
     pl_cond_finish(&pipe.cond);
     return status;
+}
+
+/*
+ * EAGAIN: its worker died between reading the bytes and sending them, and the head has let go of what was read. It is asked anew. A submit of
+ * another thread may have come between; then this get is one that was called after it.
+ */
+static plasmon_status_t get_by_messages(struct plasmon_client *client, uint64_t root_id,
+                                        const struct pl_view *view, void *data,
+                                        uint64_t bytes, uint64_t deadline_ns)
+{
+    plasmon_status_t status = PLASMON_EAGAIN;
+
+    for (unsigned i = 0; i < READS_MAX && status == PLASMON_EAGAIN; i++) {
+        status = get_once_by_messages(client, root_id, view, data, bytes, deadline_ns);
+    }
+    return status == PLASMON_EAGAIN
+               ? error_set(PLASMON_EWORKER,
+                           "%u workers died, one after the other, before "
+                           "they had sent the bytes",
+                           READS_MAX)
+               : status;
 }
 
 /*

@@ -108,10 +108,14 @@ static void say_tasks(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     const Plasmon__V1__Waits *waits = reply->waits;
     uint32_t told                   = 0;
+    bool named = false; /* else all that is oldest is the head's own: copies, reads */
 
     pl_str_append(out, "tasks\n");
+    for (size_t i = 0; i < waits->n_tasks; i++) {
+        named = named || waits->tasks[i]->task != 0;
+    }
     for (size_t i = 0; i < waits->n_tasks && told < TOLD_MAX; i++) {
-        if (waits->tasks[i]->task != 0) {
+        if (waits->tasks[i]->task != 0 || !named) {
             struct doctor_finding finding = doctor_find(reply, waits->tasks[i]);
 
             say_finding(reply, out, &finding);

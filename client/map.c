@@ -40,6 +40,13 @@ static plasmon_status_t map_place(struct plasmon_client *client, struct held_val
         return error_set(PLASMON_EAGAIN, "the object lies in several buffers");
     }
     status = data_pin(client, place, true, deadline_ns, &mapping->pin, &err);
+    if (status == PLASMON_ECLOSED && !client->embedded.active) {
+        /* The store that we came to is gone; the cluster is not (docs/failure.md). */
+        status =
+            pl_err_set(&err, PLASMON_EUNREACHABLE,
+                       "the plasmon-store that this program came to has died, and what was "
+                       "made since cannot be mapped: use plasmon_get()");
+    }
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }

@@ -187,7 +187,7 @@ static void answer_data(struct head_core *core, struct head_client *client,
     } else if (wait->arrived) {
         send_data(core, client, wait, &bytes, wait->bytes_status, wait->bytes_text);
     } else {
-        send_data(core, client, wait, NULL, PLASMON_EWORKER,
+        send_data(core, client, wait, NULL, PLASMON_EAGAIN, /* libplasmon does */
                   "the worker died after it had read the bytes and before it sent them; "
                   "read again");
     }

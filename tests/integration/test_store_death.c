@@ -74,6 +74,7 @@ static void expect_said(const char *log, const char *text)
 TEST(nothing_is_lost_with_a_store_that_another_one_follows)
 {
     struct plasmon_ref *put, *made[DEVICES], *large, *sum;
+    struct plasmon_mapping *mapping;
     struct plasmon_client *client;
     pid_t store, workers[DEVICES], again[DEVICES];
 
@@ -99,6 +100,8 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     CLUSTER_OK(cluster_axpy(client, sum, large, 1, 2));
 
     cluster_expect_all(client, sum, LARGE, 14);
+    ASSERT_EQ(plasmon_map(client, large, CLUSTER_WAIT_MS, &mapping),
+              PLASMON_EUNREACHABLE); /* its chunk came after our store */
     cluster_expect_ramp(client, put, COUNT, 5, 1);
     for (int i = 0; i < DEVICES; i++) {
         cluster_expect_all(client, made[i], COUNT, (float)(i + 1));

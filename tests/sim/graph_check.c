@@ -9,7 +9,7 @@
  *     or another
  *   - after a fence, what a crash may cost, but nobody runs out of retries, and not ECONSUMED what lay behind a launch over its limit
  *   - after a crash (sim_losses.c says of which launches): ECONSUMED a task whose input a begun launch of the dead worker had written
- *     over; EWORKER one that had begun, or a read whose bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the head's own copies and
+ *     over; EWORKER one that had begun; EAGAIN a read whose bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the head's own copies and
  *     folds, if one of those had begun
  *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY; EWORKER if it died before it told one of these. Which tasks depend on a copy of the head that found no room cannot be
  *     told from outside; but what is answered as done must be right in any case.
@@ -194,10 +194,10 @@ static bool explained(const struct check *check, const struct graph_step *step,
         return (losses & SIM_LOSS_CONSUMED) != 0 &&
                (cut_off(check, step) || step->cancel_asked);
     case PLASMON_EWORKER:
-        return (losses & SIM_LOSS_BEGUN) != 0 ||
-               ((answer->kind == SIM_ANSWER_DATA ||
-                 scarce) && /* what it had failed of, too */
-                crashed_meanwhile(sim, answer));
+        return (losses & SIM_LOSS_BEGUN) != 0 || (scarce && /* what it had failed of, too */
+                                                  crashed_meanwhile(sim, answer));
+    case PLASMON_EAGAIN: /* libplasmon reads again */
+        return answer->kind == SIM_ANSWER_DATA && crashed_meanwhile(sim, answer);
     case PLASMON_EDEVMEM:
         check->coverage->no_room++;
         return scarce;
