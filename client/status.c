@@ -139,6 +139,7 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
     put_number(out, "largest_hole", device->largest_hole);
     put_number(out, "launches", device->launches);
     put_number(out, "queued", device->queued);
+    put_number(out, "communicators", device->communicators);
     put_number(out, "restarts", device->restarts);
     put_text(out, "host", device->host);
     put_number(out, "host_device", device->host_device);
@@ -209,6 +210,7 @@ static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
     put_number(out, "tasks_queued", reply->tasks_queued);
     put_number(out, "tasks_done", reply->tasks_done);
     put_number(out, "tasks_failed", reply->tasks_failed);
+    put_number(out, "tasks_again", reply->tasks_again);
     put_number(out, "objects", reply->objects);
     put_number(out, "object_bytes", reply->object_bytes);
     put_number(out, "core_ns", reply->core_ns);

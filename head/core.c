@@ -277,7 +277,8 @@ void head_core_count(const struct head_core *core, struct head_core_counts *out)
 
 /* ---------------------------------------------------------------------------------------------- status */
 
-static Plasmon__V1__Device *status_device(const struct head_device *device,
+static Plasmon__V1__Device *status_device(const struct head_core *core,
+                                          const struct head_device *device,
                                           struct wire_arena *arena)
 {
     Plasmon__V1__Device *out = wire_arena_alloc(arena, sizeof(*out));
@@ -303,6 +304,7 @@ static Plasmon__V1__Device *status_device(const struct head_device *device,
     out->queued         = device->unfinished;
     out->restarts       = device->restarts;
     out->bulk           = head_bulk_access(device);
+    out->communicators  = head_pair_count(core, device);
     out->state          = !device->joined && !device->gone
                               ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
                           : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
@@ -479,6 +481,7 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
     out->tasks_queued = core->tasks_queued;
     out->tasks_done   = core->tasks_done;
     out->tasks_failed = core->tasks_failed;
+    out->tasks_again  = core->tasks_again;
     out->objects      = core->counts.buffers;
     out->object_bytes = core->object_bytes;
     out->task_bytes   = core->memory.bytes_a_task;
@@ -492,7 +495,7 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
         }
     }
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        out->devices[i] = status_device(head_device_at(core, i), arena);
+        out->devices[i] = status_device(core, head_device_at(core, i), arena);
         if (out->devices[i] == NULL) {
             return PLASMON_ENOMEM;
         }

@@ -508,6 +508,35 @@ static bool route_allowed(struct plan *plan, const struct head_device *from)
     return false;
 }
 
+/* Nothing of the tile is where it could be read from. */
+static struct head_failure *no_source(const struct head_tile *tile,
+                                      const struct head_device *to)
+{
+    struct pl_list *pos;
+
+    if (tile->failure != NULL) {
+        return head_failure_hold(tile->failure);
+    }
+    pl_list_for_each(pos, &tile->instances) {
+        if (pl_container_of(pos, struct head_instance, tile_link)->buffer->spilled !=
+            NULL) {
+            return head_failure_create(
+                PLASMON_EDEVMEM, 0, 0,
+                "an input was spilled, and there was no room to bring "
+                "it back to device %u: release refs, use smaller "
+                "blocks, or more devices",
+                to->index);
+        }
+    }
+    return head_failure_create(
+        PLASMON_ENOTSUP, 0, 0,
+        "an input lies on another host than device %u, and one of the "
+        "two takes no part in transfers between hosts: start their "
+        "stores with --bulk-address, or place the task where its "
+        "inputs are",
+        to->index);
+}
+
 /* All of `box` of the tile, from as many instances as it takes. */
 static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl_box *box)
 {
@@ -517,15 +546,7 @@ static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl
     unsigned count;
 
     if (source == NULL) {
-        plan->failure =
-            tile->failure != NULL
-                ? head_failure_hold(tile->failure)
-                : head_failure_create(PLASMON_ENOTSUP, 0, 0,
-                                      "an input lies on another host than device %u, and "
-                                      "one of the two takes no part in transfers between "
-                                      "hosts: start their stores with --bulk-address, or "
-                                      "place the task where its inputs are",
-                                      plan->dst->device->index);
+        plan->failure = no_source(tile, plan->dst->device);
         return false;
     }
     if (!route_allowed(plan, source->buffer->device)) {

@@ -78,6 +78,21 @@ static bool alive(const struct head_pair *pair)
     return pair->state != HEAD_PAIR_CLOSED && pair->state != HEAD_PAIR_BREAKING;
 }
 
+uint32_t head_pair_count(const struct head_core *core, const struct head_device *device)
+{
+    uint32_t count = 0;
+    size_t i       = 0;
+    uint64_t key;
+    void *item;
+
+    while (pl_map_next(&core->pairs, &i, &key, &item)) {
+        const struct head_pair *pair = item;
+
+        count += alive(pair) && (pair->src == device || pair->dst == device);
+    }
+    return count;
+}
+
 static void tell(const struct head_pair *pair, bool receives, Plasmon__V1__PairState state,
                  uint64_t epoch, const ProtobufCBinaryData *id)
 {

@@ -38,6 +38,8 @@ struct head_pair {
  */
 uint64_t head_pair_route(struct head_core *core, struct head_device *from,
                          struct head_device *to, uint64_t bytes);
+/* Communicators that the device has, or is about to have. */
+uint32_t head_pair_count(const struct head_core *core, const struct head_device *device);
 /* Could there be one at all? */
 bool head_pair_possible(const struct head_device *from, const struct head_device *to);
 /* An OPEN or CLOSE, or half of a transfer by a pair, is over. */

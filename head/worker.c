@@ -552,6 +552,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
             struct head_task *task = head_device_task(device, seq);
 
             if (task != NULL && !task->ended) {
+                core->tasks_again += restarted;
                 head_device_send(core, device, task);
             }
         }
