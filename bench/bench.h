@@ -11,6 +11,7 @@
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
  *   graphs/                                task graphs beside hand-written streams; parts in graphs/graph.h
+ *   chaos/                                 faults and long runs beside programs with known results (stress/); parts in chaos/chaos.h
  *   echo.c, raw*.c                         the yardsticks: the same machine without Plasmon
  *   report.c, report_json.c, plot.c        rows as a table, as JSON, as a picture
  *
@@ -40,7 +41,8 @@
 
 int bench_main(int argc, char **argv);
 extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, bench_gemm,
-    bench_timelines, bench_graphs, bench_remote, bench_collectives, bench_journal;
+    bench_timelines, bench_graphs, bench_remote, bench_collectives, bench_journal,
+    bench_chaos, bench_soak;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 
@@ -85,6 +87,8 @@ void bench_report_print(const struct bench_report *report);
  * that writes after each row and is killed leaves the rows that it has.
  */
 bool bench_report_write_json(const struct bench_report *report, const char *path);
+/* The same of a text. */
+bool bench_write_text(const struct pl_str *text, const char *path);
 
 /* ------------------------------------------------------------------------------------------------ pictures (plot.c) */
 

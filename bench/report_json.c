@@ -100,6 +100,15 @@ static bool replace_text(const char *path, const char *text)
     return false;
 }
 
+bool bench_write_text(const struct pl_str *text, const char *path)
+{
+    if (text->failed || !replace_text(path, pl_str_text(text))) {
+        fprintf(stderr, "plasmon bench: cannot write %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
 bool bench_report_write_json(const struct bench_report *report, const char *path)
 {
     struct pl_str out;
@@ -110,10 +119,7 @@ bool bench_report_write_json(const struct bench_report *report, const char *path
     }
     pl_str_init(&out);
     put_report(&out, report);
-    ok = !out.failed && replace_text(path, pl_str_text(&out));
-    if (!ok) {
-        fprintf(stderr, "plasmon bench: cannot write %s: %s\n", path, strerror(errno));
-    }
+    ok = bench_write_text(&out, path);
     pl_str_finish(&out);
     return ok;
 }

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "device/device.h"
 #include "tests/integration/cluster.h"
-#include "tests/stress/stress.h"
+#include "tests/stress/stress_test.h"
 
 enum { SKIP = 77, OPEN_S = 60, STEP_S = 30 };
 #define BYTES (UINT64_C(1) << 30)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/integration/cluster.h"
-#include "tests/stress/stress.h"
+#include "tests/stress/stress_test.h"
 
 /* How many a private cluster finds here; skips when there is none. */
 static uint32_t count_gpus(void)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/integration/started.h"
-#include "tests/stress/stress.h"
+#include "tests/stress/stress_test.h"
 
 #define HUNT_SECONDS 30
 

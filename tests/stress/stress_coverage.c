@@ -8,30 +8,10 @@
 
 #include "tests/harness/test.h"
 #include "tests/integration/cluster.h"
-#include "tests/stress/stress.h"
+#include "tests/stress/stress_test.h"
 
 #define LONG_STEPS \
     30000u /* floods and recordings come in some clusters only: minutes, not seconds */
-
-static const char *const kinds[STRESS_KINDS] = {
-    "fill",     "put",    "unary", "binary", "inout", "reduce",  "spin",  "source",
-    "snapshot", "record", "get",   "map",    "unmap", "release", "large", "flood"};
-
-const char *stress_kind_name(enum stress_kind kind)
-{
-    return kinds[kind];
-}
-
-void stress_cover_step(struct stress_run *run, const struct stress_step *step)
-{
-    struct stress_coverage *covered = &run->covered;
-
-    atomic_fetch_add(&covered->kind[step->kind], 1);
-    if ((step->kind == STRESS_SPIN || step->kind == STRESS_SOURCE) && step->delay_us > 0) {
-        atomic_fetch_add(&covered->delays, 1);
-        atomic_fetch_add(&covered->delayed_us, step->delay_us);
-    }
-}
 
 /* "peer" and "host" copies of the cluster that is about to end, as its head counted them. */
 static uint64_t copies_in(const char *json)
@@ -49,26 +29,28 @@ void stress_cover_cluster(struct stress_run *run)
 {
     char *json;
 
-    run->covered.clusters[run->devices]++;
-    run->covered.with_sources += run->sources;
-    CLUSTER_OK(plasmon_status_json(run->client, &json));
-    run->covered.copies += copies_in(json);
+    run->tally.clusters[run->ground.devices]++;
+    run->tally.with_sources += run->ground.sources;
+    CLUSTER_OK(plasmon_status_json(run->ground.client, &json));
+    run->tally.copies += copies_in(json);
     free(json);
 }
 
 /* ------------------------------------------------------------------------------------------------ what it comes to */
 
-static void print(const struct stress_coverage *covered, uint64_t deaths)
+static void print(const struct stress_coverage *covered, const struct stress_tally *tally,
+                  uint64_t deaths)
 {
     printf("# clusters by devices:");
     for (uint32_t i = 1; i <= STRESS_DEVICES_MAX; i++) {
-        if (covered->clusters[i] > 0) {
-            printf(" %u of %u,", covered->clusters[i], i);
+        if (tally->clusters[i] > 0) {
+            printf(" %u of %u,", tally->clusters[i], i);
         }
     }
-    printf(" %u of all with source functions\n# steps:", covered->with_sources);
+    printf(" %u of all with source functions\n# steps:", tally->with_sources);
     for (uint32_t i = 0; i < STRESS_KINDS; i++) {
-        printf(" %s %llu%s", kinds[i], (unsigned long long)atomic_load(&covered->kind[i]),
+        printf(" %s %llu%s", stress_kind_name((enum stress_kind)i),
+               (unsigned long long)atomic_load(&covered->kind[i]),
                i + 1 < STRESS_KINDS ? "," : "\n");
     }
     printf("# %llu delayed kernels (%.1f s), %llu modules loaded, %llu frees, %llu graph "
@@ -79,7 +61,7 @@ static void print(const struct stress_coverage *covered, uint64_t deaths)
            (unsigned long long)atomic_load(&covered->frees),
            (unsigned long long)atomic_load(&covered->launches),
            (unsigned long long)atomic_load(&covered->replays),
-           (unsigned long long)covered->copies, (unsigned long long)deaths);
+           (unsigned long long)tally->copies, (unsigned long long)deaths);
 }
 
 static void expect(uint64_t count, const char *what)
@@ -91,26 +73,26 @@ static void expect(uint64_t count, const char *what)
 
 void stress_cover_end(struct stress_run *run, uint64_t deaths)
 {
-    const struct stress_coverage *covered = &run->covered;
+    const struct stress_coverage *covered = &run->ground.covered;
+    const struct stress_tally *tally      = &run->tally;
     uint32_t several                      = 0;
 
-    print(covered, deaths);
+    print(covered, tally, deaths);
     if (run->steps < LONG_STEPS) {
         return;
     }
     for (uint32_t i = 0; i < STRESS_KINDS; i++) {
-        if (i != STRESS_SOURCE || covered->with_sources > 0) {
-            expect(atomic_load(&covered->kind[i]), kinds[i]);
+        if (i != STRESS_SOURCE || tally->with_sources > 0) {
+            expect(atomic_load(&covered->kind[i]), stress_kind_name((enum stress_kind)i));
         }
     }
     for (uint32_t i = 2; i <= STRESS_DEVICES_MAX; i++) {
-        several += covered->clusters[i];
+        several += tally->clusters[i];
     }
     expect(atomic_load(&covered->delays), "delayed kernel");
     expect(atomic_load(&covered->frees), "free");
     expect(atomic_load(&covered->replays), "replay of a graph");
-    expect(covered->with_sources == 0 || atomic_load(&covered->modules) > 0,
-           "module loaded");
-    expect(several == 0 || covered->copies > 0, "copy between devices");
+    expect(tally->with_sources == 0 || atomic_load(&covered->modules) > 0, "module loaded");
+    expect(several == 0 || tally->copies > 0, "copy between devices");
     expect(!run->profile->kills || deaths > 0, "killed worker");
 }

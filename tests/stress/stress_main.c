@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/harness/test.h"
-#include "tests/stress/stress.h"
+#include "tests/stress/stress_test.h"
 
 static uint64_t seconds_asked, graphs_asked, devices_asked;
 static const char *transfer_asked;

@@ -13,7 +13,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "tests/integration/cluster.h"
-#include "tests/stress/stress.h"
+#include "tests/stress/stress_test.h"
 
 #define STUCK_NS         20000000000ull
 #define REPORT_NS        5000000000ull /* how long the head may take to say its status then */
@@ -32,28 +31,16 @@
 
 /* ------------------------------------------------------------------------------------------------ reports */
 
-static void print_steps(struct stress_thread *thread, uint32_t most)
-{
-    uint32_t count = atomic_load(&thread->log_count);
-    uint32_t first = count > most ? count - most : 0;
-
-    printf("# thread %u, graph %016llx, %u steps done; the last ones submitted:\n",
-           thread->index, (unsigned long long)thread->graph, atomic_load(&thread->steps));
-    for (uint32_t i = first; i < count; i++) {
-        printf("#   %u: %s\n", i, thread->log[i % STRESS_LOG_LINES]);
-    }
-}
-
 static void *ask_status(void *user)
 {
     struct stress_run *run = user;
     char *text             = NULL;
 
-    if (plasmon_status_json(run->client, &text) == PLASMON_OK) {
+    if (plasmon_status_json(run->ground.client, &text) == PLASMON_OK) {
         printf("# %s\n", text);
         free(text);
     }
-    if (plasmon_doctor(run->client, 0, &text) == PLASMON_OK) {
+    if (plasmon_doctor(run->ground.client, 0, &text) == PLASMON_OK) {
         printf("%s", text);
         free(text);
     }
@@ -134,8 +121,8 @@ static void print_all(struct stress_run *run)
     struct timespec until;
 
     print_cluster(run);
-    for (uint32_t i = 0; i < run->thread_count; i++) {
-        print_steps(&run->thread[i], 12);
+    for (uint32_t i = 0; i < run->player_count; i++) {
+        stress_print_steps(&run->player[i].thread, 12);
     }
     ask_workers();
     (void)fflush(stdout);
@@ -150,66 +137,48 @@ static void print_all(struct stress_run *run)
     (void)fflush(stdout);
 }
 
-void stress_fail(struct stress_thread *thread, const char *format, ...)
-{
-    char text[STRESS_TEXT_BYTES];
-    va_list args;
+/* ------------------------------------------------------------------------------------------------ threads */
 
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    print_cluster(thread->run);
-    print_steps(thread, STRESS_LOG_LINES);
+static struct stress_player *player_of(struct stress_thread *thread)
+{
+    return pl_container_of(thread, struct stress_player, thread);
+}
+
+static void begins(struct stress_thread *thread)
+{
+    struct stress_player *player = player_of(thread);
+
+    player->deaths_before = atomic_load(&player->run->deaths_ended);
+}
+
+/* May this read have failed so? */
+static bool excuse(struct stress_thread *thread, plasmon_status_t status, bool consumable,
+                   uint64_t bytes)
+{
+    struct stress_player *player = player_of(thread);
+
+    (void)bytes;
+    return (status == PLASMON_ECONSUMED || status == PLASMON_EDEPENDENCY) && consumable &&
+           atomic_load(&player->run->deaths_begun) > player->deaths_before;
+}
+
+static _Noreturn void failed(struct stress_thread *thread, const char *text)
+{
+    print_cluster(player_of(thread)->run);
+    stress_print_steps(thread, STRESS_LOG_LINES);
     test_fail(__FILE__, __LINE__, "%s", text);
 }
 
-/* ------------------------------------------------------------------------------------------------ threads */
-
-void stress_log_step(struct stress_thread *thread, const struct stress_step *step)
-{
-    uint32_t count = atomic_load(&thread->log_count);
-
-    stress_describe(step, thread->log[count % STRESS_LOG_LINES]);
-    stress_cover_step(thread->run, step);
-    atomic_store(&thread->log_count, count + 1);
-}
-
-static void begin_graph(struct stress_thread *thread)
-{
-    thread->graph         = test_random(&thread->random);
-    thread->random        = thread->graph;
-    thread->deaths_before = atomic_load(&thread->run->deaths_ended);
-    thread->fresh_count   = 0;
-    thread->quiet         = stress_chance(thread, 40);
-    thread->consumable    = 0;
-    atomic_store(&thread->log_count, 0);
-}
-
-static void play_graph(struct stress_thread *thread)
-{
-    uint32_t steps;
-
-    begin_graph(thread);
-    steps = 20 + (uint32_t)stress_draw(thread, 120);
-    for (uint32_t i = 0; i < steps; i++) {
-        struct stress_step step;
-
-        stress_step_make(thread, &step);
-        stress_log_step(thread, &step);
-        stress_step_play(thread, &step);
-        stress_step_apply(thread, &step);
-        atomic_fetch_add(&thread->steps, 1);
-    }
-    stress_graph_end(thread);
-    atomic_fetch_add(&thread->graphs, 1);
-}
+static const struct stress_hooks hooks = {.begin  = begins,
+                                          .excuse = excuse,
+                                          .fail   = failed};
 
 /* Take one of the graphs that are left. */
 static bool may_begin(struct stress_run *run)
 {
     uint64_t left = atomic_load(&run->graphs_left);
 
-    if (atomic_load(&run->stop) || pl_now_ns() >= run->deadline_ns) {
+    if (pl_now_ns() >= run->deadline_ns) {
         return false;
     }
     while (left > 0) {
@@ -220,14 +189,14 @@ static bool may_begin(struct stress_run *run)
     return false;
 }
 
-static void *thread_main(void *user)
+static void *player_main(void *user)
 {
-    struct stress_thread *thread = user;
+    struct stress_player *player = user;
 
-    while (may_begin(thread->run)) {
-        play_graph(thread);
+    while (may_begin(player->run)) {
+        stress_graph_play(&player->thread);
     }
-    atomic_store(&thread->done, true);
+    atomic_store(&player->done, true);
     return NULL;
 }
 
@@ -235,8 +204,8 @@ static void *thread_main(void *user)
 
 static bool threads_done(const struct stress_run *run)
 {
-    for (uint32_t i = 0; i < run->thread_count; i++) {
-        if (!atomic_load(&run->thread[i].done)) {
+    for (uint32_t i = 0; i < run->player_count; i++) {
+        if (!atomic_load(&run->player[i].done)) {
             return false;
         }
     }
@@ -250,7 +219,7 @@ static void *killer_main(void *user)
     uint64_t random = run->profile->seed ^ run->cluster * 0x2545f4914f6cdd1dull;
 
     while (!threads_done(run) && pl_now_ns() < run->deadline_ns) {
-        uint32_t device = (uint32_t)(test_random(&random) % run->devices);
+        uint32_t device = (uint32_t)(test_random(&random) % run->ground.devices);
         uint64_t pause_ns =
             (30 + test_random(&random) % 500) * 1000000u * (run->profile->gpu ? 4 : 1);
         uint64_t until_ns = pl_now_ns() + pause_ns;
@@ -261,7 +230,7 @@ static void *killer_main(void *user)
             (void)poll(NULL, 0, 5);
         }
         if (!threads_done(run) && killed[device]++ < KILLS_PER_DEVICE) {
-            pid_t worker = cluster_worker(run->client, (int)device);
+            pid_t worker = cluster_worker(run->ground.client, (int)device);
 
             atomic_fetch_add(&run->deaths_begun, 1);
             cluster_kill(worker);
@@ -272,6 +241,18 @@ static void *killer_main(void *user)
 }
 
 /* ------------------------------------------------------------------------------------------------ a cluster */
+
+static bool can_compile(struct stress_run *run)
+{
+    plasmon_status_t status = stress_source_probe(&run->ground);
+
+    if (status == PLASMON_ENOTSUP || status == PLASMON_EPERM || status == PLASMON_ENOLIB) {
+        printf("# no source functions: %s\n", plasmon_error(run->ground.client));
+        return false;
+    }
+    CLUSTER_OK(status);
+    return true;
+}
 
 static void start_cluster(struct stress_run *run, uint64_t *random)
 {
@@ -296,46 +277,53 @@ static void start_cluster(struct stress_run *run, uint64_t *random)
     } else {
         options.gpus          = "none";
         options.cpu_devices   = devices;
-        run->scarce           = test_random(random) % 4 == 0;
-        options.device_memory = run->scarce ? SCARCE_BYTES : 0;
+        run->ground.scarce    = test_random(random) % 4 == 0;
+        options.device_memory = run->ground.scarce ? SCARCE_BYTES : 0;
     }
-    run->thread_count = 1 + (uint32_t)(test_random(random) % 3);
+    run->player_count = 1 + (uint32_t)(test_random(random) % 3);
     ASSERT_EQ(setenv("PLASMON_RUN_STREAMS", stream, 1), 0);
     ASSERT_EQ(setenv("PLASMON_LOG", "warn", 0), 0);
-    CLUSTER_OK(plasmon_init(&options, &run->client));
-    CLUSTER_OK(plasmon_devices(run->client, NULL, 0, &run->devices));
-    if (run->devices != devices || devices > STRESS_DEVICES_MAX) {
-        test_fail(__FILE__, __LINE__, "the cluster has %u devices, not %u", run->devices,
-                  devices);
+    CLUSTER_OK(plasmon_init(&options, &run->ground.client));
+    CLUSTER_OK(plasmon_devices(run->ground.client, NULL, 0, &run->ground.devices));
+    if (run->ground.devices != devices || devices > STRESS_DEVICES_MAX) {
+        test_fail(__FILE__, __LINE__, "the cluster has %u devices, not %u",
+                  run->ground.devices, devices);
     }
-    run->kills         = run->profile->kills;
-    run->sources_known = 0;
+    run->ground.sources_known = 0;
     /* A C compiler takes a while, and each restarted worker runs it again. */
-    run->sources =
-        (run->profile->gpu || test_random(random) % 3 == 0) && stress_source_probe(run);
+    run->ground.sources =
+        (run->profile->gpu || test_random(random) % 3 == 0) && can_compile(run);
     (void)snprintf(run->about, sizeof(run->about),
-                   "%u %s devices%s, %s run streams, transfer %s, %u threads", run->devices,
-                   run->profile->gpu ? "GPU" : "CPU",
-                   run->scarce ? " with little memory" : "", stream, options.transfer,
-                   run->thread_count);
+                   "%u %s devices%s, %s run streams, transfer %s, %u threads",
+                   run->ground.devices, run->profile->gpu ? "GPU" : "CPU",
+                   run->ground.scarce ? " with little memory" : "", stream,
+                   options.transfer, run->player_count);
 }
 
-static void start_threads(struct stress_run *run, uint64_t *random)
+static void start_players(struct stress_run *run, uint64_t *random)
 {
-    for (uint32_t i = 0; i < run->thread_count; i++) {
-        struct stress_thread *thread = &run->thread[i];
-        uint64_t *scratch = thread->scratch, *want = thread->want;
+    for (uint32_t i = 0; i < run->player_count; i++) {
+        struct stress_player *player = &run->player[i];
 
-        memset(thread, 0, sizeof(*thread));
-        thread->scratch = scratch;
-        thread->want    = want;
-        thread->run     = run;
-        thread->index   = i;
-        thread->random  = test_random(random);
+        *player = (struct stress_player){.run = run};
+        ASSERT_TRUE(
+            stress_thread_init(&player->thread, &run->ground, i, test_random(random)));
     }
-    for (uint32_t i = 0; i < run->thread_count; i++) {
-        ASSERT_EQ(pthread_create(&run->thread[i].id, NULL, thread_main, &run->thread[i]),
+    for (uint32_t i = 0; i < run->player_count; i++) {
+        ASSERT_EQ(pthread_create(&run->player[i].id, NULL, player_main, &run->player[i]),
                   0);
+    }
+}
+
+static void join_players(struct stress_run *run)
+{
+    for (uint32_t i = 0; i < run->player_count; i++) {
+        struct stress_player *player = &run->player[i];
+
+        ASSERT_EQ(pthread_join(player->id, NULL), 0);
+        run->graphs += atomic_load(&player->thread.graphs);
+        run->steps += atomic_load(&player->thread.steps);
+        stress_thread_finish(&player->thread);
     }
 }
 
@@ -343,8 +331,10 @@ static uint32_t steps_done(const struct stress_run *run)
 {
     uint32_t steps = 0;
 
-    for (uint32_t i = 0; i < run->thread_count; i++) {
-        steps += atomic_load(&run->thread[i].steps) + atomic_load(&run->thread[i].graphs);
+    for (uint32_t i = 0; i < run->player_count; i++) {
+        const struct stress_thread *thread = &run->player[i].thread;
+
+        steps += atomic_load(&thread->steps) + atomic_load(&thread->graphs);
     }
     return steps;
 }
@@ -377,7 +367,7 @@ static void check_restarts(struct stress_run *run)
     uint64_t restarts       = 0;
     char *text;
 
-    CLUSTER_OK(plasmon_status_json(run->client, &text));
+    CLUSTER_OK(plasmon_status_json(run->ground.client, &text));
     for (const char *at = strstr(text, key); at != NULL; at = strstr(at + 1, key)) {
         restarts += strtoull(at + strlen(key), NULL, 10);
     }
@@ -396,22 +386,18 @@ static void play_cluster(struct stress_run *run, uint64_t *random)
     pthread_t killer;
 
     start_cluster(run, random);
-    start_threads(run, random);
-    if (run->kills) {
+    start_players(run, random);
+    if (run->profile->kills) {
         ASSERT_EQ(pthread_create(&killer, NULL, killer_main, run), 0);
     }
     watch(run);
-    for (uint32_t i = 0; i < run->thread_count; i++) {
-        ASSERT_EQ(pthread_join(run->thread[i].id, NULL), 0);
-        run->graphs += atomic_load(&run->thread[i].graphs);
-        run->steps += atomic_load(&run->thread[i].steps);
-    }
-    if (run->kills) {
+    join_players(run);
+    if (run->profile->kills) {
         ASSERT_EQ(pthread_join(killer, NULL), 0);
     }
     check_restarts(run);
     stress_cover_cluster(run);
-    plasmon_finish(run->client);
+    plasmon_finish(run->ground.client);
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
@@ -421,25 +407,18 @@ static struct stress_run *run_create(const struct stress_profile *profile)
 
     ASSERT_NOT_NULL(run);
     run->profile = profile;
-    run->thread  = calloc(STRESS_THREADS_MAX, sizeof(*run->thread));
-    ASSERT_NOT_NULL(run->thread);
-    for (size_t i = 0; i < STRESS_THREADS_MAX; i++) {
-        run->thread[i].scratch = calloc(STRESS_ELEMENTS_MAX, sizeof(uint64_t));
-        run->thread[i].want    = calloc(STRESS_ELEMENTS_MAX, sizeof(uint64_t));
-        ASSERT_TRUE(run->thread[i].scratch != NULL && run->thread[i].want != NULL);
-    }
-    ASSERT_EQ(pthread_mutex_init(&run->source_lock, NULL), 0);
+    run->player  = calloc(STRESS_THREADS_MAX, sizeof(*run->player));
+    ASSERT_NOT_NULL(run->player);
+    stress_ground_init(&run->ground, &hooks, NULL, 0); /* clients come with clusters */
+    run->ground.gpu         = profile->gpu;
+    run->ground.large_bytes = profile->large_bytes;
     return run;
 }
 
 static void run_destroy(struct stress_run *run)
 {
-    for (size_t i = 0; i < STRESS_THREADS_MAX; i++) {
-        free(run->thread[i].scratch);
-        free(run->thread[i].want);
-    }
-    (void)pthread_mutex_destroy(&run->source_lock); /* nobody has it */
-    free(run->thread);
+    stress_ground_finish(&run->ground);
+    free(run->player);
     free(run);
 }
 
@@ -468,8 +447,9 @@ void stress_play(const struct stress_profile *profile)
            "elements "
            "compared, %llu reads excused\n",
            (unsigned long long)run->graphs, (unsigned long long)run->steps, run->cluster,
-           (unsigned long long)deaths, (unsigned long long)atomic_load(&run->compared),
-           (unsigned long long)atomic_load(&run->excused));
+           (unsigned long long)deaths,
+           (unsigned long long)atomic_load(&run->ground.compared),
+           (unsigned long long)atomic_load(&run->ground.excused));
     stress_cover_end(run, deaths);
     ASSERT_TRUE(run->graphs > 0);
     ASSERT_TRUE(!profile->kills || deaths > 0 || profile->graphs > 0);

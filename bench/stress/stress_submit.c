@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/test.h"
-#include "tests/stress/stress.h"
+#include "bench/stress/stress.h"
 
 static struct plasmon_shape shape_of(const struct stress_view *view)
 {
@@ -20,14 +19,6 @@ static struct plasmon_shape shape_of(const struct stress_view *view)
 static bool is_whole(const struct stress_array *array, const struct stress_view *view)
 {
     return view->count[0] == array->rows && view->count[1] == array->columns;
-}
-
-void stress_must(struct stress_thread *thread, plasmon_status_t status, const char *what)
-{
-    if (status != PLASMON_OK) {
-        stress_fail(thread, "%s: %s: %s", what, plasmon_status_name(status),
-                    plasmon_error(thread->run->client));
-    }
 }
 
 /* ------------------------------------------------------------------------------------------------ operands */
@@ -43,7 +34,7 @@ static struct plasmon_ref *begin_operand(struct stress_thread *thread, uint32_t 
         return array->ref;
     }
     stress_must(thread,
-                plasmon_view(thread->run->client, array->ref, view->start, view->count,
+                plasmon_view(thread->ground->client, array->ref, view->start, view->count,
                              view->step, &ref),
                 "plasmon_view");
     return ref;
@@ -53,7 +44,8 @@ static void end_operand(struct stress_thread *thread, uint32_t place,
                         struct plasmon_ref *ref)
 {
     if (ref != NULL && ref != thread->array[place].ref) {
-        stress_must(thread, plasmon_release(thread->run->client, ref), "plasmon_release");
+        stress_must(thread, plasmon_release(thread->ground->client, ref),
+                    "plasmon_release");
     }
 }
 
@@ -100,7 +92,7 @@ static plasmon_status_t submit_rows(struct stress_thread *thread,
     space.count[0] = (uint32_t)step->view[0].count[0];
     space.views    = views;
     space.spread   = (plasmon_spread_t)(step->number % 3);
-    return plasmon_submit_index(thread->run->client, call, &space,
+    return plasmon_submit_index(thread->ground->client, call, &space,
                                 step->fresh ? out_made : NULL, NULL);
 }
 
@@ -125,13 +117,13 @@ static void submit_once(struct stress_thread *thread, const struct stress_step *
     call.function  = function;
     call.args      = args;
     call.arg_count = step->operands;
-    call.device    = device;
+    call.device    = stress_device(thread, device);
     call.retries   = STRESS_RETRIES;
     call.priority  = step->priority;
     scalars_of(step, &call, &scalar);
     stress_must(thread,
                 step->by_rows ? submit_rows(thread, step, &call, &made)
-                              : plasmon_submit(thread->run->client, &call,
+                              : plasmon_submit(thread->ground->client, &call,
                                                step->fresh ? &made : NULL, NULL),
                 function);
     if (step->fresh) {
@@ -154,7 +146,7 @@ static void submit(struct stress_thread *thread, const struct stress_step *step)
     submit_once(thread, step, step->function, step->device);
     for (uint32_t i = 1; i < step->repeat; i++) {
         submit_once(thread, step, step->function,
-                    (step->device + (int)i) % (int)thread->run->devices);
+                    (step->device + (int)i) % (int)thread->ground->devices);
     }
 }
 
@@ -168,11 +160,11 @@ static void put(struct stress_thread *thread, const struct stress_step *step)
     for (uint64_t i = 0; i < count; i++) {
         thread->scratch[i] = (step->number + i) * 0x9e3779b97f4a7c15u;
     }
-    options.device    = step->device;
+    options.device    = stress_device(thread, step->device);
     options.donatable = step->donatable;
     stress_must(
         thread,
-        plasmon_put(thread->run->client, thread->scratch, &shape, &options, &array->ref),
+        plasmon_put(thread->ground->client, thread->scratch, &shape, &options, &array->ref),
         "plasmon_put");
     memset(thread->scratch, 0xa5, count * sizeof(uint64_t)); /* it may be changed at once */
 }
@@ -183,7 +175,7 @@ static void snapshot(struct stress_thread *thread, const struct stress_step *ste
 
     stress_must(
         thread,
-        plasmon_snapshot(thread->run->client, from, &thread->array[step->array[0]].ref),
+        plasmon_snapshot(thread->ground->client, from, &thread->array[step->array[0]].ref),
         "plasmon_snapshot");
     end_operand(thread, step->array[1], from);
 }
@@ -192,9 +184,9 @@ static void release(struct stress_thread *thread, uint32_t place)
 {
     struct stress_array *array = &thread->array[place];
 
-    stress_must(thread, plasmon_release(thread->run->client, array->ref),
+    stress_must(thread, plasmon_release(thread->ground->client, array->ref),
                 "plasmon_release");
-    atomic_fetch_add(&thread->run->covered.frees, 1);
+    atomic_fetch_add(&thread->ground->covered.frees, 1);
     stress_array_drop(array);
 }
 
@@ -202,20 +194,10 @@ static void release(struct stress_thread *thread, uint32_t place)
 
 /* May this read have failed so? */
 static void judge(struct stress_thread *thread, const struct stress_array *array,
-                  plasmon_status_t status, const char *what)
+                  const struct stress_view *view, plasmon_status_t status, const char *what)
 {
-    bool died = atomic_load(&thread->run->deaths_begun) > thread->deaths_before;
-    bool lost = (array->ancestors & thread->consumable) != 0;
-
-    if ((status == PLASMON_ECONSUMED || status == PLASMON_EDEPENDENCY) && died && lost) {
-        atomic_fetch_add(&thread->run->excused, 1);
-        return;
-    }
-    stress_fail(thread,
-                "%s: %s: %s (a worker died: %s; something it comes from is "
-                "overwritten in place: %s)",
-                what, plasmon_status_name(status), plasmon_error(thread->run->client),
-                died ? "yes" : "no", lost ? "yes" : "no");
+    stress_judge(thread, status, (array->ancestors & thread->consumable) != 0,
+                 (uint64_t)(view->count[0] * view->count[1]) * sizeof(uint64_t), what);
 }
 
 static void compare(struct stress_thread *thread, const char *what,
@@ -234,7 +216,8 @@ static void compare(struct stress_thread *thread, const char *what,
             want++;
         }
     }
-    atomic_fetch_add(&thread->run->compared, (uint64_t)(view->count[0] * view->count[1]));
+    atomic_fetch_add(&thread->ground->compared,
+                     (uint64_t)(view->count[0] * view->count[1]));
 }
 
 static void read_and_compare(struct stress_thread *thread, uint32_t place,
@@ -246,13 +229,13 @@ static void read_and_compare(struct stress_thread *thread, uint32_t place,
     struct plasmon_ref *ref = begin_operand(thread, place, view);
     plasmon_status_t status;
 
-    status = plasmon_get(thread->run->client, ref, thread->scratch, bytes,
+    status = plasmon_get(thread->ground->client, ref, thread->scratch, bytes,
                          STRESS_READ_TIMEOUT_MS);
     if (status == PLASMON_OK) {
         stress_show(array, view, thread->want);
         compare(thread, what, view, thread->want, thread->scratch, strides);
     } else {
-        judge(thread, array, status, what);
+        judge(thread, array, view, status, what);
     }
     end_operand(thread, place, ref);
 }
@@ -268,10 +251,10 @@ static void map(struct stress_thread *thread, const struct stress_step *step)
     plasmon_status_t status;
 
     status =
-        plasmon_map(thread->run->client, ref, STRESS_READ_TIMEOUT_MS, &mapping->mapping);
+        plasmon_map(thread->ground->client, ref, STRESS_READ_TIMEOUT_MS, &mapping->mapping);
     if (status != PLASMON_OK) {
         mapping->mapping = NULL;
-        judge(thread, array, status, "plasmon_map");
+        judge(thread, array, &step->view[0], status, "plasmon_map");
     } else {
         mapping->view  = step->view[0];
         mapping->value = calloc(count, sizeof(uint64_t));

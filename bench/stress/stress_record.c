@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "tests/stress/stress.h"
+#include "bench/stress/stress.h"
 
 struct recording {
     struct stress_step step[STRESS_RECORD_MAX];
@@ -66,7 +66,7 @@ static void record_steps(struct stress_thread *thread, struct recording *recordi
     for (uint32_t i = 0; i < recording->count; i++) {
         if (recording->step[i].fresh) {
             stress_must(thread,
-                        plasmon_release(thread->run->client,
+                        plasmon_release(thread->ground->client,
                                         thread->array[recording->step[i].array[0]].ref),
                         "release of a temporary");
         }
@@ -75,10 +75,10 @@ static void record_steps(struct stress_thread *thread, struct recording *recordi
 
 static void launch(struct stress_thread *thread, struct plasmon_graph *graph, bool again)
 {
-    atomic_fetch_add(&thread->run->covered.launches, 1);
-    atomic_fetch_add(&thread->run->covered.replays, again);
+    atomic_fetch_add(&thread->ground->covered.launches, 1);
+    atomic_fetch_add(&thread->ground->covered.replays, again);
     stress_must(thread,
-                plasmon_graph_launch(thread->run->client, graph, NULL, 0, NULL, 0, NULL),
+                plasmon_graph_launch(thread->ground->client, graph, NULL, 0, NULL, 0, NULL),
                 "plasmon_graph_launch");
 }
 
@@ -87,11 +87,11 @@ void stress_record_play(struct stress_thread *thread, const struct stress_step *
     struct recording recording = {.launches = step->repeat};
     struct plasmon_graph *graph;
 
-    stress_must(thread, plasmon_graph_begin(thread->run->client, &graph),
+    stress_must(thread, plasmon_graph_begin(thread->ground->client, &graph),
                 "plasmon_graph_begin");
     record_steps(thread, &recording);
     if (recording.count > 0) {
-        stress_must(thread, plasmon_graph_end(thread->run->client, graph),
+        stress_must(thread, plasmon_graph_end(thread->ground->client, graph),
                     "plasmon_graph_end");
         launch(thread, graph, false); /* its steps were applied while they were recorded */
         mix_ancestors(&recording, thread);
@@ -103,6 +103,6 @@ void stress_record_play(struct stress_thread *thread, const struct stress_step *
             drop_temporaries(&recording, thread);
         }
     }
-    stress_must(thread, plasmon_graph_release(thread->run->client, graph),
+    stress_must(thread, plasmon_graph_release(thread->ground->client, graph),
                 "plasmon_graph_release");
 }

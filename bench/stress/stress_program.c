@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/test.h"
-#include "tests/stress/stress.h"
+#include "bench/stress/stress.h"
 
 static const uint32_t weight[STRESS_KINDS] = {
     [STRESS_FILL] = 6,    [STRESS_PUT] = 6,       [STRESS_UNARY] = 14,
@@ -28,9 +27,19 @@ static const uint32_t weight[STRESS_KINDS] = {
 static const char *const unary[]  = {"copy", "negative", "square"};
 static const char *const binary[] = {"add", "subtract", "multiply", "minimum"};
 
+/* SplitMix64. */
+uint64_t stress_random(uint64_t *io_state)
+{
+    uint64_t z = (*io_state += 0x9e3779b97f4a7c15u);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
 uint64_t stress_draw(struct stress_thread *thread, uint64_t bound)
 {
-    return test_random(&thread->random) % bound;
+    return stress_random(&thread->random) % bound;
 }
 
 bool stress_chance(struct stress_thread *thread, uint32_t percent)
@@ -216,7 +225,7 @@ static bool make_destination(struct stress_thread *thread, struct stress_step *s
  * takes its time, and keeps nothing on disk. */
 static uint32_t draw_source(struct stress_thread *thread)
 {
-    bool gpu = thread->run->profile->gpu;
+    bool gpu = thread->ground->gpu;
 
     if (stress_chance(thread, gpu ? 10 : 2)) {
         return (uint32_t)stress_draw(thread, STRESS_SOURCES);
@@ -227,7 +236,7 @@ static uint32_t draw_source(struct stress_thread *thread)
 static bool make_source(struct stress_thread *thread, struct stress_step *step)
 {
     step->source = draw_source(thread);
-    return thread->run->sources && make_destination(thread, step) &&
+    return thread->ground->sources && make_destination(thread, step) &&
            add_sources(thread, step, 2);
 }
 
@@ -236,7 +245,7 @@ static bool make_map(struct stress_thread *thread, struct stress_step *step)
     for (uint32_t i = 0; i < STRESS_MAPPINGS_MAX; i++) {
         if (thread->mapping[i].mapping == NULL) {
             step->mapping = i;
-            return !thread->run->profile->gpu && make_target(thread, step);
+            return !thread->ground->gpu && make_target(thread, step);
         }
     }
     return false;
@@ -320,12 +329,12 @@ static bool make_kind(struct stress_thread *thread, struct stress_step *step)
         step->array[0] = pick_array(thread, 1, 1, STRESS_ARRAYS_MAX);
         return live_count(thread) > 3;
     case STRESS_LARGE:
-        step->number = (1u << 20) +
-                       stress_draw(thread, thread->run->profile->large_bytes - (1u << 20));
-        return !thread->run->scarce;
+        step->number =
+            (1u << 20) + stress_draw(thread, thread->ground->large_bytes - (1u << 20));
+        return !thread->ground->scarce;
     case STRESS_FLOOD:
         step->repeat = 4 + (uint32_t)stress_draw(thread, STRESS_FLOOD_MAX - 3);
-        return thread->run->scarce;
+        return thread->ground->scarce;
     case STRESS_KINDS:
         break;
     }
@@ -362,7 +371,7 @@ void stress_step_make(struct stress_thread *thread, struct stress_step *out_step
         memset(out_step, 0, sizeof(*out_step));
         out_step->kind     = live_count(thread) < 3 ? STRESS_PUT : draw_kind(thread);
         out_step->device   = stress_chance(thread, 80)
-                                 ? (int)stress_draw(thread, thread->run->devices)
+                                 ? (int)stress_draw(thread, thread->ground->devices)
                                  : PLASMON_ANYWHERE;
         out_step->delay_us = draw_delay(thread);
         out_step->priority =
@@ -379,7 +388,7 @@ bool stress_step_make_recorded(struct stress_thread *thread, struct stress_step 
     for (uint32_t attempts = 0; attempts < 20; attempts++) {
         memset(out_step, 0, sizeof(*out_step));
         out_step->kind     = kinds[stress_draw(thread, sizeof(kinds) / sizeof(kinds[0]))];
-        out_step->device   = (int)stress_draw(thread, thread->run->devices);
+        out_step->device   = (int)stress_draw(thread, thread->ground->devices);
         out_step->delay_us = draw_delay(thread) / 4;
         if (make_kind(thread, out_step)) {
             out_step->by_rows = false; /* is not recorded */

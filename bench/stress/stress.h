@@ -1,37 +1,26 @@
 /*
- * Random graphs on real clusters, compared to the bit with what they mean. For
- * docs/ordering.md: it looks for waits that are missing, and for waits that
- * never end.
+ * Random programs on real clusters, compared to the bit with what they mean. Shared by the stress tests (tests/stress), which look for
+ * waits that are missing or never end, and by `plasmon bench chaos`, which looks at what faults do to programs.
  *
- *   stress_program.c   a thread's program: one random step after another, and
- *                      what each means on plain arrays
+ *   stress_program.c   a thread's program: one random step after another, and what each means on plain arrays
+ *   stress_graph.c     a graph: a random number of steps, and all that it made read at the end
  *   stress_submit.c    the same step through the public API
  *   stress_record.c    steps that are recorded once and launched several times
- *   stress_large.c     objects that a device grows for, and more of them than
- *                      it can hold
- *   stress_source.c    functions in source text: delays of their own, and
- *                      modules that are loaded while streams wait
- *   stress_run.c       clusters of all kinds, threads, workers that are killed,
- *                      the watchdog
- *   stress_coverage.c  how often what makes trouble has happened
- *   stress_main.c      --seed, --graphs, --seconds, --devices
+ *   stress_large.c     objects that a device grows for, and more of them than it can hold
+ *   stress_source.c    functions in source text: delays of their own, and modules that are loaded while streams wait
  *
- * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows
- * what is in them: a step is applied to the model in the order of submission,
- * which is what the API promises. All functions are exact on integers, so
- * results are compared to the bit, whatever ran where. Threads share the
- * cluster, its devices and their memory, but no array.
+ * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows what is in them: a step is applied to the model in the
+ * order of submission, which is what the API promises. All functions are exact on integers, so results are compared to the bit,
+ * whatever ran where. Threads share the cluster, its devices and their memory, but no array.
  *
- * WHAT MAY FAIL. Nothing, unless a worker was killed since the graph began.
- * Then a read may fail with ECONSUMED, or with EDEPENDENCY of such a failure,
- * if an array from which its bytes come was ever overwritten in place (INOUT,
- * REDUCE, OUT through a view). A read that succeeds must be right in any case.
+ * WHAT MAY FAIL is for whoever plays: a read that failed is shown to `excuse` of struct stress_hooks, with whether an array from which its
+ * bytes come was ever overwritten in place (INOUT, REDUCE, OUT through a view), for these may be lost with a worker. A read that
+ * succeeds must be right in any case, and no other call may fail.
  *
- * A SEED gives the same programs and the same kinds of clusters; how threads
- * interleave and when a worker dies is the machine's.
+ * A SEED gives the same programs; how threads interleave is the machine's.
  */
-#ifndef TESTS_STRESS_STRESS_H
-#define TESTS_STRESS_STRESS_H
+#ifndef BENCH_STRESS_STRESS_H
+#define BENCH_STRESS_STRESS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -114,14 +103,13 @@ struct stress_mapping {
     uint64_t *value; /* what was there when it was mapped */
 };
 
-struct stress_run;
+struct stress_ground;
 struct stress_thread {
-    struct stress_run *run;
+    struct stress_ground *ground;
     uint32_t index;
     uint64_t random;
     pthread_t id;
-    uint64_t graph;         /* its seed */
-    uint64_t deaths_before; /* that had ended when the graph began */
+    uint64_t graph; /* its seed */
     struct stress_array array[STRESS_ARRAYS_MAX];
     uint32_t fresh_count;
     bool quiet;          /* nothing is read on the way: the whole graph is enqueued early */
@@ -135,14 +123,16 @@ struct stress_thread {
     _Atomic uint32_t log_count;
     _Atomic uint32_t steps;  /* finished */
     _Atomic uint32_t graphs; /* finished */
-    _Atomic bool done;
 };
 
 #define STRESS_ROWS_MAX     48
 #define STRESS_COLUMNS_MAX  512
 #define STRESS_ELEMENTS_MAX (STRESS_ROWS_MAX * STRESS_COLUMNS_MAX)
 
+uint64_t stress_random(uint64_t *io_state);
 uint64_t stress_draw(struct stress_thread *thread, uint64_t bound); /* 0 .. bound - 1 */
+/* The cluster's number of a step's device; PLASMON_ANYWHERE stays. */
+int stress_device(const struct stress_thread *thread, int device);
 bool stress_chance(struct stress_thread *thread, uint32_t percent);
 /* The next step of the thread's graph, which the arrays there are allow. */
 void stress_step_make(struct stress_thread *thread, struct stress_step *out_step);
@@ -161,9 +151,7 @@ void stress_array_drop(
 /* ------------------------------------------------------------------------------------------------ on the cluster */
 
 #define STRESS_READ_TIMEOUT_MS 120000u /* the watchdog comes first */
-#define STRESS_RETRIES \
-    1000 /* a task that was never at fault may not give up  \
-                             */
+#define STRESS_RETRIES         1000    /* a task that was never at fault may not give up */
 
 /* Submit, read, compare. Does not return when something is wrong. */
 void stress_step_play(struct stress_thread *thread, const struct stress_step *step);
@@ -181,81 +169,72 @@ void stress_graph_end(struct stress_thread *thread);
  * for each element. */
 #define STRESS_SOURCES 64u
 uint64_t stress_source_value(uint32_t number, uint64_t x, uint64_t z);
-/* Can the devices of this cluster compile? Says why not. */
-bool stress_source_probe(struct stress_run *run);
+/* Can the devices of this cluster compile? ENOTSUP, EPERM and ENOLIB: they cannot, and plasmon_error() has why. */
+plasmon_status_t stress_source_probe(struct stress_ground *ground);
 /* Make it known to the cluster if it is not. The name is for the call. */
 void stress_source_ready(struct stress_thread *thread, uint32_t number, char out_name[32]);
 
-/* ------------------------------------------------------------------------------------------------ runs */
-
-struct stress_profile {
-    bool gpu;
-    bool kills;       /* workers, on the way */
-    uint32_t seconds; /* 0: until `graphs` are done */
-    uint64_t graphs;  /* 0: until the time is over */
-    uint64_t seed;
-    uint32_t devices;     /* of every cluster; 0: 1, 2 or 4 */
-    uint32_t devices_max; /* CPU devices; on GPUs as many as there are, at most that */
-    uint64_t large_bytes; /* the most that one object has */
-    const char *transfer; /* NULL: any */
-};
-
-/* Of all clusters of a run. */
+/* Of all that is played. */
 struct stress_coverage {
     _Atomic uint64_t kind[STRESS_KINDS]; /* steps, recorded ones too */
     _Atomic uint64_t delays, delayed_us; /* kernels that wait before they read */
     _Atomic uint64_t modules;            /* loaded while others run */
     _Atomic uint64_t frees;              /* refs let go */
     _Atomic uint64_t launches, replays;  /* of recorded graphs; all but a graph's first */
-    /* By the run's own thread, between clusters. */
-    uint32_t clusters[STRESS_DEVICES_MAX + 1], with_sources;
-    uint64_t copies;
 };
 
-/* One cluster of some kind, and the threads on it. */
-struct stress_run {
-    const struct stress_profile *profile;
+/* Called by the threads that play. */
+struct stress_hooks {
+    /* A graph begins. NULL: nothing. */
+    void (*begin)(struct stress_thread *thread);
+    /* Reading so many bytes failed: may it have? consumable: see above. */
+    bool (*excuse)(struct stress_thread *thread, plasmon_status_t status, bool consumable,
+                   uint64_t bytes);
+    /* Something is wrong. Does not return. */
+    void (*fail)(struct stress_thread *thread, const char *text) __attribute__((noreturn));
+};
+
+/* Where programs are played: one cluster, and what the threads on it share. */
+struct stress_ground {
+    /* Constant while threads play, but for `number`. */
+    const struct stress_hooks *hooks;
     struct plasmon_client *client;
-    uint32_t devices;
-    uint32_t cluster; /* number of the cluster in this run */
-    char about[160];  /* "2 devices, 1 run stream, transfer host, 3 threads" */
-    bool kills;
+    uint32_t devices; /* as programs count them, from 0 */
+    bool gpu;
     bool scarce;          /* its devices have little memory */
     bool sources;         /* its devices can compile */
-    uint64_t deadline_ns; /* of this cluster */
-    uint32_t thread_count;
-    struct stress_thread *thread;
-    _Atomic uint64_t deaths_begun,
-        deaths_ended;                   /* of workers; a kill lies between the two */
+    uint64_t large_bytes; /* the most that one object has */
+
+    _Atomic int number
+        [STRESS_DEVICES_MAX]; /* of a device in the cluster: it changes when a host is replaced */
     _Atomic uint64_t compared, excused; /* elements; reads that failed as they may */
-    pthread_mutex_t source_lock;
-    uint64_t sources_known;       /* bits; guarded by source_lock */
-    uint64_t graphs, steps;       /* finished, of earlier clusters too */
-    _Atomic uint64_t graphs_left; /* may be begun; all threads */
-    _Atomic bool stop;
     struct stress_coverage covered;
+    pthread_mutex_t source_lock;
+    uint64_t sources_known; /* bits; guarded by source_lock */
 };
 
-/* stress_coverage.c. Any thread: */
-void stress_cover_step(struct stress_run *run, const struct stress_step *step);
-const char *stress_kind_name(enum stress_kind kind);
-/* The run's own thread: a cluster is about to end; the run has. The latter fails when a long run has not seen everything. */
-void stress_cover_cluster(struct stress_run *run);
-void stress_cover_end(struct stress_run *run, uint64_t deaths);
+/* Fresh: hooks, client and devices, which have the cluster's numbers. The rest is the caller's to set. */
+void stress_ground_init(struct stress_ground *ground, const struct stress_hooks *hooks,
+                        struct plasmon_client *client, uint32_t devices);
+void stress_ground_finish(struct stress_ground *ground);
+/* false: no memory. */
+bool stress_thread_init(struct stress_thread *thread, struct stress_ground *ground,
+                        uint32_t index, uint64_t seed);
+void stress_thread_finish(struct stress_thread *thread);
 
-/* Plays graphs on one cluster after another until time or graphs are over.
- * Fails the test with a report when something is wrong. */
-void stress_play(const struct stress_profile *profile);
-/* Something is wrong in this thread: prints the cluster, the last steps of the
- * thread, and fails the test. */
+/* The next graph of the thread, from its first step to the release of all that it made. */
+void stress_graph_play(struct stress_thread *thread);
+
+const char *stress_kind_name(enum stress_kind kind);
+/* Something is wrong in this thread. */
 _Noreturn void stress_fail(struct stress_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A call that must not fail. */
 void stress_must(struct stress_thread *thread, plasmon_status_t status, const char *what);
-
-/* stress_main.c: what was asked for on the command line, over these defaults.
- */
-struct stress_profile stress_profile_from(const struct stress_profile *defaults);
-int stress_main(int argc, char **argv);
+/* A read that failed: returns if that may be. */
+void stress_judge(struct stress_thread *thread, plasmon_status_t status, bool consumable,
+                  uint64_t bytes, const char *what);
+/* What the thread submitted last, a line a step, on stdout. */
+void stress_print_steps(const struct stress_thread *thread, uint32_t most);
 
 #endif

@@ -1,0 +1,498 @@
+/*
+ * The processes of a cluster: all of them children of ours, which the kernel kills with us; a worker is its store's child and ends when
+ * that was gone for its lease. Logs are in the folder.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "bench/chaos/chaos.h"
+#include "client/spawn.h"
+
+#define UP_NS          60000000000ull
+#define END_NS         60000000000ull
+#define ARGS_MAX       32
+#define LOG_INFO_LEVEL 2    /* of plasmon_set_log() */
+#define BOARD_FD       3    /* in a player */
+#define LEASE_S        "60" /* what is away is on its way, on a slow machine too */
+#define NAP_NS         2000000
+
+static void nap(void)
+{
+    const struct timespec pause = {.tv_nsec = NAP_NS};
+
+    (void)nanosleep(&pause, NULL);
+}
+
+static void path_in(const struct chaos_cluster *cluster, const char *name,
+                    char out[CHAOS_PATH_BYTES])
+{
+    (void)snprintf(out, CHAOS_PATH_BYTES, "%s/%s", cluster->dir, name);
+}
+
+static void log_line(void *user, int level, const char *module, const char *text)
+{
+    FILE *file      = user;
+    uint64_t now_ms = pl_realtime_ns() / 1000000;
+
+    (void)level;
+    fprintf(file, "%llu.%03llu %s: %s\n", (unsigned long long)(now_ms / 1000),
+            (unsigned long long)(now_ms % 1000), module, text);
+    (void)fflush(file);
+}
+
+void chaos_log_to(FILE *file)
+{
+    plasmon_set_log(log_line, file, LOG_INFO_LEVEL);
+}
+
+/* ------------------------------------------------------------------------------------------------ starting */
+
+/* Only calls that are allowed between fork() and exec() in a program with threads. fd: becomes BOARD_FD there; -1: none. */
+static _Noreturn void become(const char *path, char *const *argv, int log, int fd)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setsid(); /* an interrupt of the terminal is ours alone */
+    (void)dup2(log, 1);
+    (void)dup2(log, 2);
+    if (fd >= 0) {
+        (void)dup2(fd, BOARD_FD);
+    }
+    (void)execv(path, argv);
+    _exit(127);
+}
+
+/* argv[0] is the program's path; its output goes to the log. */
+static pid_t must_run(const struct chaos_cluster *cluster, const char *const *argv,
+                      const char *log, int fd)
+{
+    char path[CHAOS_PATH_BYTES];
+    pid_t pid;
+    int out;
+
+    path_in(cluster, log, path);
+    out = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (out < 0) {
+        bench_die("cannot write %s: %s", path, strerror(errno));
+    }
+    pid = fork();
+    if (pid < 0) {
+        bench_die("cannot start %s: %s", argv[0], strerror(errno));
+    }
+    if (pid == 0) {
+        become(argv[0], (char *const *)(uintptr_t)argv, out, fd);
+    }
+    (void)close(out);
+    return pid;
+}
+
+static const char *must_find(const char *name, char out[4096])
+{
+    struct pl_err err = {0};
+
+    if (spawn_find(name, NULL, out, 4096, &err) != PLASMON_OK) {
+        bench_die("%s", err.text);
+    }
+    return out;
+}
+
+static bool answers(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd                = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool there;
+
+    memcpy(to.sun_path, path, pl_min_u64(strlen(path), sizeof(to.sun_path) - 1));
+    there = fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0;
+    pl_fd_close(&fd);
+    return there;
+}
+
+static void must_answer(struct chaos_cluster *cluster, const char *name, pid_t pid)
+{
+    uint64_t deadline_ns = pl_now_ns() + UP_NS;
+    char path[CHAOS_PATH_BYTES];
+    int status;
+
+    path_in(cluster, name, path);
+    while (!answers(path)) {
+        if (chaos_has_ended(pid, &status) || pl_now_ns() > deadline_ns) {
+            bench_die("nobody listens at %s; the logs beside it say why", path);
+        }
+        nap();
+    }
+}
+
+/* In $PATH. */
+static bool find_redis(char out[4096])
+{
+    const char *list = getenv("PATH");
+
+    while (list != NULL && *list != '\0') {
+        int length = (int)strcspn(list, ":");
+
+        (void)snprintf(out, 4096, "%.*s/redis-server", length, list);
+        if (length > 0 && access(out, X_OK) == 0) {
+            return true;
+        }
+        list += length + (list[length] == ':');
+    }
+    return false;
+}
+
+bool chaos_has_redis(void)
+{
+    char path[4096];
+
+    return find_redis(path);
+}
+
+void chaos_start_redis(struct chaos_cluster *cluster)
+{
+    char path[4096], at[CHAOS_PATH_BYTES];
+    const char *argv[] = {
+        path,         "--port", "0", "--unixsocket", at,    "--dir",
+        cluster->dir, "--save", "",  "--appendonly", "yes", "--appendfsync",
+        "everysec",   NULL};
+
+    if (!find_redis(path)) {
+        bench_die("redis-server is gone from $PATH");
+    }
+    path_in(cluster, "redis.sock", at);
+    cluster->redis = must_run(cluster, argv, "redis.log", -1);
+}
+
+void chaos_start_head(struct chaos_cluster *cluster)
+{
+    char path[4096], journal[CHAOS_PATH_BYTES + 32], lineage[32];
+    const char *argv[ARGS_MAX] = {must_find("plasmon-head", path),
+                                  "--listen",
+                                  cluster->address,
+                                  "--lineage-bytes",
+                                  lineage,
+                                  "--node-lease",
+                                  LEASE_S};
+    uint32_t count             = 7;
+
+    (void)snprintf(lineage, sizeof(lineage), "%llu",
+                   (unsigned long long)cluster->config.lineage_mib << 20);
+    (void)snprintf(journal, sizeof(journal),
+                   "unix:%s/redis.sock?prefix=chaos:", cluster->dir);
+    if (cluster->config.journal) {
+        argv[count++] = "--journal";
+        argv[count++] = journal;
+    }
+    if (cluster->config.transfer != NULL) {
+        argv[count++] = "--transfer";
+        argv[count++] = cluster->config.transfer;
+    }
+    cluster->head = must_run(cluster, argv, "head.log", -1);
+}
+
+void chaos_start_store(struct chaos_cluster *cluster)
+{
+    char path[4096], sockets[CHAOS_PATH_BYTES], spill[CHAOS_PATH_BYTES + 8], count[16];
+    const char *argv[] = {must_find("plasmon-store", path),
+                          "--head",
+                          cluster->relayed,
+                          "--gpus",
+                          cluster->config.gpus,
+                          "--cpu-devices",
+                          count,
+                          "--device-memory",
+                          cluster->config.device_memory,
+                          "--spill-memory",
+                          "64M",
+                          "--spill-dir",
+                          spill,
+                          "--socket-dir",
+                          sockets,
+                          "--bulk-address",
+                          "none",
+                          "--worker-lease",
+                          "5000",
+                          "--store-lease",
+                          LEASE_S "000",
+                          "--drain-deadline",
+                          "0",
+                          "--allow-source",
+                          NULL};
+
+    path_in(cluster, "sockets", sockets);
+    (void)snprintf(spill, sizeof(spill), "%s/spill:64M", cluster->dir);
+    (void)snprintf(count, sizeof(count), "%u", cluster->config.cpu_devices);
+    cluster->store = must_run(cluster, argv, "store.log", -1);
+}
+
+void chaos_start_player(struct chaos_cluster *cluster, uint32_t slot)
+{
+    char number[16], log[32];
+    const char *argv[] = {"/proc/self/exe", "bench", "chaos", "--play", number, NULL};
+
+    (void)snprintf(number, sizeof(number), "%u", slot);
+    (void)snprintf(log, sizeof(log), "client%u.log", slot);
+    cluster->board->slot[slot].seed =
+        cluster->board->slot[slot].seed * 6364136223846793005u + 1442695040888963407u;
+    cluster->player[slot] = must_run(cluster, argv, log, cluster->board_fd);
+}
+
+/* ------------------------------------------------------------------------------------------------ the whole */
+
+bool chaos_complete(struct chaos_config *config)
+{
+    static char all[16];
+    uint32_t gpus = bench_machine_gpus();
+    char *end;
+
+    if (config->gpus == NULL) {
+        (void)snprintf(all, sizeof(all), "%u",
+                       gpus < STRESS_DEVICES_MAX ? gpus : (uint32_t)STRESS_DEVICES_MAX);
+        config->gpus = gpus > 0 ? all : "none";
+    }
+    if (config->clients == 0 || config->clients > CHAOS_CLIENTS_MAX ||
+        config->cpu_devices == 0 || config->cpu_devices > STRESS_DEVICES_MAX) {
+        return false;
+    }
+    if (strcmp(config->gpus, "none") != 0) {
+        unsigned long asked = strtoul(config->gpus, &end, 10);
+
+        if (asked == 0 || asked > STRESS_DEVICES_MAX || *end != '\0') {
+            return false;
+        }
+        config->cpu_devices = 0; /* one kind is enough */
+    }
+    if (config->device_memory == NULL) {
+        config->device_memory = config->cpu_devices == 0 ? "2G" : "128M";
+    }
+    return true;
+}
+
+bool chaos_take_seed(const char *text, uint64_t *out_seed)
+{
+    char *end;
+
+    if (text == NULL) {
+        *out_seed = pl_realtime_ns() / 1000 % 1000000007;
+        return true;
+    }
+    *out_seed = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && *end == '\0';
+}
+
+static void must_make_board(struct chaos_cluster *cluster)
+{
+    void *memory = NULL;
+    int low      = -1;
+
+    /* Not BOARD_FD, where it is to be in players. */
+    if (pl_memfd_create("plasmon-chaos", sizeof(struct chaos_board), &low) != PLASMON_OK ||
+        (cluster->board_fd = fcntl(low, F_DUPFD_CLOEXEC, 10)) < 0 ||
+        pl_fd_map(cluster->board_fd, sizeof(struct chaos_board), true, &memory) !=
+            PLASMON_OK) {
+        bench_die("no shared memory: %s", strerror(errno));
+    }
+    pl_fd_close(&low);
+    cluster->board              = memory;
+    cluster->board->devices     = cluster->devices;
+    cluster->board->gpu         = strcmp(cluster->config.gpus, "none") != 0;
+    cluster->board->large_bytes = cluster->board->gpu ? UINT64_C(256) << 20 : 16u << 20;
+    (void)snprintf(cluster->board->address, sizeof(cluster->board->address), "%s",
+                   cluster->address);
+}
+
+/* A client that knows all devices: one that came before them does not. */
+static void must_join(struct chaos_cluster *cluster)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    uint64_t deadline_ns           = pl_now_ns() + UP_NS;
+
+    options.address            = cluster->address;
+    options.label              = "chaos";
+    options.connect_timeout_ms = 60000;
+    for (;;) {
+        uint32_t count = 0;
+
+        if (plasmon_init(&options, &cluster->client) != PLASMON_OK) {
+            bench_die("joining the cluster: %s", plasmon_error(NULL));
+        }
+        if (plasmon_devices(cluster->client, NULL, 0, &count) == PLASMON_OK &&
+            count >= cluster->devices && chaos_watch_devices(cluster)) {
+            return;
+        }
+        if (pl_now_ns() > deadline_ns) {
+            bench_die("%u of %u devices came up; %s/store.log may say why", count,
+                      cluster->devices, cluster->dir);
+        }
+        plasmon_finish(cluster->client);
+        nap();
+    }
+}
+
+void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *config)
+{
+    const char *folder = getenv("TMPDIR");
+    FILE *log;
+    char from[CHAOS_PATH_BYTES], to[CHAOS_PATH_BYTES], path[CHAOS_PATH_BYTES];
+
+    *cluster         = (struct chaos_cluster){.config = *config, .board_fd = -1};
+    cluster->devices = strcmp(config->gpus, "none") != 0
+                           ? (uint32_t)strtoul(config->gpus, NULL, 10)
+                           : config->cpu_devices;
+    (void)snprintf(cluster->dir, sizeof(cluster->dir), "%.30s/plasmon-chaos.XXXXXX",
+                   folder != NULL && strlen(folder) <= 30 ? folder : "/tmp");
+    if (mkdtemp(cluster->dir) == NULL) {
+        bench_die("cannot make %s: %s", cluster->dir, strerror(errno));
+    }
+    path_in(cluster, "spill", path);
+    if (mkdir(path, 0700) != 0) {
+        bench_die("cannot make %s: %s", path, strerror(errno));
+    }
+    (void)snprintf(cluster->address, sizeof(cluster->address), "unix:%s/head.sock",
+                   cluster->dir);
+    (void)snprintf(cluster->relayed, sizeof(cluster->relayed), "unix:%s/relay.sock",
+                   cluster->dir);
+    path_in(cluster, "chaos.log", path);
+    log = fopen(path, "we");
+    if (log == NULL) {
+        bench_die("cannot write %s: %s", path, strerror(errno));
+    }
+    chaos_log_to(log); /* until this process ends */
+    must_make_board(cluster);
+    if (config->journal) {
+        chaos_start_redis(cluster);
+        must_answer(cluster, "redis.sock", cluster->redis);
+    }
+    chaos_start_head(cluster);
+    must_answer(cluster, "head.sock", cluster->head);
+    path_in(cluster, "relay.sock", from);
+    path_in(cluster, "head.sock", to);
+    cluster->relay = chaos_relay_create(from, to);
+    if (cluster->relay == NULL) {
+        bench_die("cannot listen at %s: %s", from, strerror(errno));
+    }
+    chaos_start_store(cluster);
+    must_join(cluster);
+}
+
+/* ------------------------------------------------------------------------------------------------ ending */
+
+bool chaos_has_ended(pid_t pid, int *out_status)
+{
+    return pid > 0 && waitpid(pid, out_status, WNOHANG) == pid;
+}
+
+void chaos_kill(pid_t *io_pid)
+{
+    int status;
+
+    if (*io_pid > 0) {
+        (void)kill(*io_pid, SIGKILL); /* it may have ended by itself */
+        (void)waitpid(*io_pid, &status, 0);
+        *io_pid = 0;
+    }
+}
+
+static const char *ended(pid_t *io_pid, const char *name, char text[128])
+{
+    int status;
+
+    if (!chaos_has_ended(*io_pid, &status)) {
+        return NULL;
+    }
+    *io_pid = 0;
+    (void)snprintf(text, 128, "%s %s %d", name,
+                   WIFSIGNALED(status) ? "was ended by signal"
+                                       : "ended by itself with status",
+                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return text;
+}
+
+const char *chaos_who_ended(struct chaos_cluster *cluster)
+{
+    static char text[128];
+    const char *who = ended(&cluster->redis, "redis-server", text);
+
+    who = who != NULL ? who : ended(&cluster->head, "plasmon-head", text);
+    return who != NULL ? who : ended(&cluster->store, "plasmon-store", text);
+}
+
+/* By SIGTERM, as an operator would. false: it did not end well. */
+static bool end_daemon(pid_t *io_pid, const char *name)
+{
+    uint64_t deadline_ns = pl_now_ns() + END_NS;
+    int status           = 0;
+
+    if (*io_pid <= 0) {
+        return true;
+    }
+    (void)kill(*io_pid, SIGTERM);
+    while (!chaos_has_ended(*io_pid, &status)) {
+        if (pl_now_ns() > deadline_ns) {
+            fprintf(stderr, "plasmon bench: %s does not end by SIGTERM\n", name);
+            chaos_kill(io_pid);
+            return false;
+        }
+        nap();
+    }
+    *io_pid = 0;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        fprintf(stderr, "plasmon bench: %s ended by SIGTERM with %s %d\n", name,
+                WIFEXITED(status) ? "status" : "signal",
+                WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+        return false;
+    }
+    return true;
+}
+
+static int remove_entry(const char *path, const struct stat *about, int kind,
+                        struct FTW *where)
+{
+    (void)about;
+    (void)kind;
+    (void)where;
+    (void)remove(path); /* what stays does not matter */
+    return 0;
+}
+
+bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
+{
+    bool good = true;
+
+    for (uint32_t i = 0; i < CHAOS_CLIENTS_MAX; i++) {
+        chaos_kill(&cluster->player[i]);
+    }
+    plasmon_finish(cluster->client);
+    good = end_daemon(&cluster->store, "plasmon-store");
+    good = end_daemon(&cluster->head, "plasmon-head") && good;
+    for (uint32_t i = 0; i < cluster->devices; i++) {
+        pid_t worker = chaos_worker(cluster, i);
+
+        if (!good && worker > 0) {
+            (void)kill(worker, SIGKILL); /* of a store that did not end it */
+        }
+    }
+    (void)end_daemon(&cluster->redis, "redis-server"); /* is not ours to judge */
+    chaos_unwatch_devices(cluster);
+    chaos_relay_destroy(cluster->relay);
+    pl_fd_unmap(cluster->board, sizeof(struct chaos_board));
+    pl_fd_close(&cluster->board_fd);
+    if (keep) {
+        fprintf(stderr, "plasmon bench: logs are in %s\n", cluster->dir);
+    } else {
+        (void)nftw(cluster->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    }
+    return good;
+}
