@@ -122,7 +122,7 @@ struct head_core {
     uint32_t function_last;
     uint32_t functions_retired; /* of no session, and not yet freed */
     uint64_t tasks_done, tasks_failed, tasks_queued;
-    uint64_t tasks_again; /* since this head runs */
+    uint64_t tasks_again;  /* since this head runs */
     struct pl_list drains; /* head_drain.link */
     struct head_memory memory;
     struct head_core_counts counts;

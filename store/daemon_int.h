@@ -70,7 +70,7 @@ struct store_daemon {
     struct store_host host;
     struct store_worker *workers; /* host.device_count of them */
     char worker_path[4096];
-    uint64_t beats_due_ns; /* look at their beats then */
+    uint64_t beats_due_ns;   /* look at their beats then */
     uint64_t adopted_due_ns; /* and whether one that is no child of ours was stopped */
 
     int epoll_fd;
