@@ -9,6 +9,9 @@ static const char *unquiet_client(const struct head_client *client)
     if (client->tasks.count != 0 || client->groups.count != 0 || client->tasks_open != 0) {
         return "tasks are not done";
     }
+    if (!pl_list_empty(&client->reads_late)) {
+        return "reads wait for a client that does not acknowledge";
+    }
     if (client->tracing) {
         return "a timeline is recorded";
     }

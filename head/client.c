@@ -159,6 +159,7 @@ struct head_client *head_client_restore(struct head_core *core, uint64_t session
     client->failed = PL_VEC_INIT(struct head_failed);
     pl_list_init(&client->link);
     pl_list_init(&client->dirty_link);
+    pl_list_init(&client->reads_late);
     pl_list_add_tail(&core->clients, &client->link);
     PL_CHECK(pl_map_set(&core->sessions, session, client) == PLASMON_OK);
     core->counts.clients++;
@@ -338,6 +339,8 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     }
     if (frame->bye) {
         head_core_client_close(core, session);
+    } else {
+        head_reads_resume(core, client); /* it may have acknowledged something */
     }
     return PLASMON_OK;
 }
@@ -358,6 +361,7 @@ void head_core_client_resumed(struct head_core *core, uint64_t session)
 
     if (client != NULL) {
         client->lost = false;
+        head_reads_resume(core, client);
     }
 }
 
@@ -407,6 +411,7 @@ void head_core_client_close(struct head_core *core, uint64_t session)
         ref_remove(core, client, key);
     }
     head_graphs_release(core, client);
+    head_reads_forget(core, client);
     skip_unwanted(core, client);
     head_trace_forget(core, client);
     head_groups_forget(client);

@@ -21,11 +21,13 @@ struct head_client {
     uint64_t lost_ms;
     uint64_t ops_taken;
     uint64_t tasks_open;
-    struct pl_map refs;      /* id -> head_ref */
-    struct pl_map tasks;     /* id -> head_task, unfinished */
-    struct pl_map graphs;    /* id -> head_graph */
-    struct pl_map groups;    /* id -> head_group, not resolved */
-    struct pl_map functions; /* the client's number -> head_function */
+    struct pl_map refs;        /* id -> head_ref */
+    struct pl_map tasks;       /* id -> head_task, unfinished */
+    struct pl_map graphs;      /* id -> head_graph */
+    struct pl_map groups;      /* id -> head_group, not resolved */
+    struct pl_map functions;   /* the client's number -> head_function */
+    struct pl_list reads_late; /* struct read_late, in order: wait for room (read.c) */
+    uint64_t reads_bytes;      /* of reads that are begun and not answered */
     /* Outbox. */
     struct wire_ranges done;
     struct pl_vec failed;  /* struct head_failed */
@@ -130,6 +132,9 @@ plasmon_status_t head_read_locate(struct head_core *core, struct head_client *cl
                                   const Plasmon__V1__Locate *locate, struct pl_err *err);
 plasmon_status_t head_read(struct head_core *core, struct head_client *client,
                            const Plasmon__V1__Read *read, struct pl_err *err);
+/* Reads that have waited begin, as many as there is room for. */
+void head_reads_resume(struct head_core *core, struct head_client *client);
+void head_reads_forget(struct head_core *core, struct head_client *client);
 void head_read_arrived(struct head_core *core, const Plasmon__V1__WorkerData *data);
 void head_wait_ended(struct head_core *core, struct head_wait *wait,
                      struct head_failure *failure); /* one of its tasks */

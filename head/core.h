@@ -54,6 +54,8 @@ struct head_ops {
     /* The session has ended on our side: drop it once what was sent is out. */
     void (*session_ended)(void *user, uint64_t session);
     uint64_t (*random64)(void *user); /* ids */
+    /* How many bytes of frames to this session it has not acknowledged. NULL: none. */
+    uint64_t (*client_owed)(void *user, uint64_t session);
     /* Ask the store of this host. It does what it is asked one after the other; see head_core_spill_done(). NULL: nothing is spilled. */
     void (*spill)(void *user, const char *host, const struct head_spill_op *op);
 };

@@ -66,6 +66,13 @@ static uint64_t op_random64(void *user)
     return drawn.numbers[0];
 }
 
+static uint64_t op_client_owed(void *user, uint64_t session)
+{
+    const struct head_machine_client *client = head_machine_client_of(user, session);
+
+    return client != NULL ? client->peer.link.kept_bytes : 0;
+}
+
 static void op_spill(void *user, const char *host, const struct head_spill_op *op)
 {
     struct head_machine *machine = user;
@@ -81,6 +88,7 @@ static const struct head_ops core_ops = {
     .fence          = op_fence,
     .session_ended  = op_session_ended,
     .random64       = op_random64,
+    .client_owed    = op_client_owed,
     .spill          = op_spill,
 };
 

@@ -298,6 +298,17 @@ static struct head_record *read_record(struct head_core *core, struct head_array
     return record;
 }
 
+/* It is under way for its client, until it is answered. */
+static void reads_count(struct head_core *core, struct head_wait *wait, uint64_t bytes)
+{
+    struct head_client *client = pl_map_get(&core->sessions, wait->session);
+
+    if (client != NULL) {
+        wait->read_bytes = bytes;
+        client->reads_bytes += bytes;
+    }
+}
+
 /* record: of what is read again; NULL: it is read for the first time. */
 static bool read_start(struct head_core *core, struct head_array *array,
                        const struct pl_box *box, const struct span *span,
@@ -345,6 +356,9 @@ static bool read_start(struct head_core *core, struct head_array *array,
     if (first && record != NULL) {
         head_record_release(core, record); /* its launch has it */
     }
+    if (first) {
+        reads_count(core, wait, span->length);
+    }
     head_wait_for(wait, task, false);
     head_buffer_release(core, buffer);
     return true;
@@ -367,6 +381,77 @@ bool head_read_again(struct head_core *core, struct head_record *record,
         wait->arrived    = false;
     }
     return read_start(core, array, &array->extent, &span, record, wait, out_failure);
+}
+
+/* ------------------------------------------------------------------------------------- reads that wait for room */
+
+/*
+ * What a client asks for is bounded by messages, what comes of it is a thousand times as much. So reads begin while less than
+ * READS_BYTES_MAX of their bytes are under way to the client, which counts what it has not acknowledged; the others wait in their order, each with
+ * a snapshot of what it will read. They go on when the client says something, for an acknowledgement is in every frame, and one that
+ * lives sends one within 100 ms. A client that takes nothing in gets no more.
+ */
+#define READS_BYTES_MAX ((uint64_t)64 << 20)
+
+struct read_late {
+    struct pl_list link; /* in client->reads_late */
+    struct head_wait *wait;
+    struct head_array *array; /* held */
+    struct pl_box box;
+    struct span span;
+};
+
+static bool reads_full(const struct head_core *core, const struct head_client *client)
+{
+    const struct head_ops *ops = core->config.ops;
+    uint64_t owed =
+        ops->client_owed != NULL ? ops->client_owed(core->config.user, client->session) : 0;
+
+    return client->reads_bytes + owed >= READS_BYTES_MAX;
+}
+
+/* Takes the array. */
+static void read_keep(struct head_client *client, struct head_wait *wait,
+                      struct head_array *array, const struct pl_box *box,
+                      const struct span *span)
+{
+    struct read_late *late = head_alloc(sizeof(*late));
+
+    *late = (struct read_late){.wait = wait, .array = array, .box = *box, .span = *span};
+    pl_list_init(&late->link);
+    pl_list_add_tail(&client->reads_late, &late->link);
+}
+
+static void late_free(struct head_core *core, struct read_late *late)
+{
+    pl_list_remove(&late->link);
+    head_array_release(core, late->array);
+    pl_free(late);
+}
+
+void head_reads_resume(struct head_core *core, struct head_client *client)
+{
+    while (!pl_list_empty(&client->reads_late) && !reads_full(core, client)) {
+        struct read_late *late = pl_list_first(&client->reads_late, struct read_late, link);
+        struct head_wait *wait = late->wait;
+        struct head_failure *failure = NULL;
+
+        if (!read_start(core, late->array, &late->box, &late->span, NULL, wait, &failure)) {
+            wait->failure = failure;
+        }
+        late_free(core, late); /* its buffer is in use by the read */
+        head_wait_ended(core, wait, NULL);
+    }
+}
+
+void head_reads_forget(struct head_core *core, struct head_client *client)
+{
+    while (!pl_list_empty(&client->reads_late)) {
+        struct read_late *late = pl_list_first(&client->reads_late, struct read_late, link);
+
+        head_wait_free(core, late->wait);
+        late_free(core, late);
+    }
 }
 
 plasmon_status_t head_read(struct head_core *core, struct head_client *client,
@@ -428,6 +513,13 @@ plasmon_status_t head_read(struct head_core *core, struct head_client *client,
             array = dense;
             box   = dense->extent;
         }
+    }
+    if (failure == NULL &&
+        (!pl_list_empty(&client->reads_late) || reads_full(core, client))) {
+        read_keep(client, wait,
+                  dense != NULL ? dense : head_array_snapshot(core, array, &box), &box,
+                  &span);
+        return PLASMON_OK;
     }
     if (failure != NULL || !read_start(core, array, &box, &span, NULL, wait, &failure)) {
         wait->failure = failure;

@@ -221,6 +221,7 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
             send_located(core, client, wait);
             break;
         case HEAD_WAIT_DATA:
+            client->reads_bytes -= wait->read_bytes;
             answer_data(core, client, wait);
             break;
         }

@@ -23,6 +23,7 @@ struct head_wait {
     uint64_t own_request;     /* DATA: key in core->requests */
     struct head_array *array; /* LOCATED, PUT_READY: held */
     struct pl_box box;
+    uint64_t read_bytes; /* DATA: counted in its client's reads_bytes */
     bool bulk; /* LOCATED, PUT_READY: the client moves the bytes over the bulk channel */
     bool
         arrived; /* DATA: the bytes came; they are passed on when every task behind them has ended well */

@@ -58,6 +58,8 @@ struct hostile_peer {
     uint64_t session;
     uint64_t messages;
     uint64_t pongs;
+    uint64_t data;         /* answers to reads, with bytes */
+    uint64_t heard;        /* number of the last frame */
     char bulk_address[64]; /* of a BulkGrant that it was given, with .. */
     uint8_t ticket[WIRE_TICKET_BYTES];
     uint64_t seq; /* sender's: of the last frame sent */

@@ -41,6 +41,12 @@ static void take_frame(struct hostile_peer *peer, const uint8_t *bytes, size_t l
         peer->welcome = true;
     }
     peer->pongs += frame->pong != 0;
+    for (size_t i = 0; i < frame->n_data; i++) {
+        peer->data += frame->data[i]->bytes.len > 0;
+    }
+    if (frame->header != NULL && frame->header->seq > peer->heard) {
+        peer->heard = frame->header->seq;
+    }
     for (size_t i = 0; i < frame->n_located; i++) {
         for (size_t l = 0; l < frame->located[i]->n_locations; l++) {
             take_grant(peer, frame->located[i]->locations[l]->bulk);

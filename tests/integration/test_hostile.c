@@ -314,6 +314,94 @@ TEST(who_does_not_say_who_he_is_in_time_is_hung_up_on)
     cluster_end(honest);
 }
 
+/* So many reads of 1 MiB of ref 1, which are answered with 100, 101, .. */
+static void ask_reads(struct hostile_peer *peer, unsigned count)
+{
+    enum { A_FRAME = 50 };
+
+    for (unsigned i = 0; i < count; i += A_FRAME) {
+        Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+        Plasmon__V1__Header header;
+        Plasmon__V1__Read reads[A_FRAME], *list[A_FRAME];
+
+        hostile_header(peer, &header, true);
+        for (unsigned r = 0; r < A_FRAME; r++) {
+            plasmon__v1__read__init(&reads[r]);
+            reads[r].request = 100 + i + r;
+            reads[r].ref     = 1;
+            reads[r].length  = 1 << 20;
+            list[r]          = &reads[r];
+        }
+        frame.header = &header;
+        frame.n_read = A_FRAME;
+        frame.read   = list;
+        (void)hostile_send_message(peer, &frame.base); /* it may be over by now */
+    }
+}
+
+/* Ask for more than the head has under way for one client, and take none of it. */
+TEST(a_client_that_does_not_read_costs_a_bounded_amount_of_memory_and_only_itself)
+{
+    struct plasmon_client *honest;
+    struct hostile_peer deaf;
+
+    test_set_timeout(240);
+    cluster_begin(1024);
+    honest = honest_join();
+    servers_note(honest);
+    hostile_open(&deaf, HOSTILE_SESSION, TOKEN);
+    ASSERT_TRUE(hostile_hello(&deaf, 0, 0));
+    hostile_put(&deaf, 1 << 18);
+    deaf.deaf = true; /* with the next message */
+    ask_reads(&deaf, 600);
+    for (unsigned i = 0; i < 20; i++) {
+        expect_works(honest);
+        /* 64 MiB of reads that it has not acknowledged, kept and queued, and what the allocator keeps besides. */
+        servers_expect_memory(320);
+    }
+    hostile_close(&deaf);
+    servers_expect_alive();
+    servers_expect_descriptors();
+    cluster_end(honest);
+}
+
+/* More than is under way at a time: all of it comes to a client that takes it. */
+TEST(a_client_that_asks_for_much_and_reads_it_gets_all_of_it)
+{
+    enum { READS = 200 };
+    uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * 1000000ull;
+    struct plasmon_client *honest;
+    struct hostile_peer greedy;
+    uint64_t got = 0;
+
+    test_set_timeout(240);
+    cluster_begin(1024);
+    honest = honest_join();
+    servers_note(honest);
+    hostile_open(&greedy, HOSTILE_SESSION, TOKEN);
+    ASSERT_TRUE(hostile_hello(&greedy, 0, 0));
+    hostile_put(&greedy, 1 << 18);
+    ask_reads(&greedy, READS);
+    while (got < READS) {
+        Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+        Plasmon__V1__Header header;
+
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        hostile_header(&greedy, &header, false);
+        (void)pthread_mutex_lock(&greedy.lock);
+        got        = greedy.data;
+        header.ack = greedy.heard;
+        (void)pthread_mutex_unlock(&greedy.lock);
+        frame.header = &header;
+        ASSERT_TRUE(hostile_send_message(&greedy, &frame.base));
+        (void)poll(NULL, 0, 5); /* as a client that acknowledges now and then */
+    }
+    ASSERT_EQ(got, READS);
+    servers_expect_memory(320);
+    hostile_close(&greedy);
+    cluster_end(honest);
+}
+
 /* ------------------------------------------------------------------------------------------------ what is another's */
 
 TEST(a_session_of_somebody_else_cannot_be_taken_over)
