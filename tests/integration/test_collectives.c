@@ -314,11 +314,16 @@ static void check_moves(const struct set *set)
 TEST(every_collective_is_its_loop_on_one_to_four_devices)
 {
     static const struct plasmon_shape shapes[] = {
-        {PLASMON_F32, 0, {0}},       {PLASMON_F32, 1, {1}},
-        {PLASMON_F32, 1, {3}},       {PLASMON_F32, 1, {60}},
-        {PLASMON_F32, 2, {30, 7}},   {PLASMON_F32, 1, {100003}},
-        {PLASMON_F32, 1, {180000}},  {PLASMON_F32, 2, {2, 90001}},
-        {PLASMON_F32, 2, {360, 251}}};
+        {PLASMON_F32, 0, {0}},          {PLASMON_F32, 1, {1}},
+        {PLASMON_F32, 1, {3}},          {PLASMON_F32, 1, {60}},
+        {PLASMON_F32, 2, {30, 7}},      {PLASMON_F32, 1, {100003}},
+        {PLASMON_F32, 1, {180000}},     {PLASMON_F32, 2, {2, 90001}},
+        {PLASMON_F32, 2, {360, 251}},
+#ifdef COLLECTIVES_OF_GPUS /* too much for one step: segments that are joined, and copied */
+        {PLASMON_F32, 1, {1500000}},    {PLASMON_F32, 1, {5000001}},
+        {PLASMON_F32, 2, {1200, 1251}},
+#endif
+    };
 
     for (uint32_t devices = 1; devices <= 4; devices++) {
         struct plasmon_client *client = start(devices);
