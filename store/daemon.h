@@ -7,6 +7,7 @@
  *   host.c      shared memory and descriptors             worker_proc.c  when to restart, fence, quarantine
  *   handback.c  the same from what workers of a store that died hand back; handback_serve.c waits for them
  *   node.c      the gRPC link to the head (the only part with gRPC; the daemon sees it through struct store_uplink)
+ *   node_session.c  what is said over it, and what is kept until the head has it
  */
 #ifndef STORE_DAEMON_H
 #define STORE_DAEMON_H

@@ -1,13 +1,7 @@
 /*
- * The link to the head: see node.h.
+ * The link to the head: see node.h. What is said over it is node_session.c's; here are the thread, the connections and the mailboxes.
  *
- * Each connection is a session of its own: hello outside the sequence, then, when the head has welcomed us, numbered frames with the
- * deaths that it has not acknowledged. A death names device and incarnation, so telling it twice does no harm; it is kept
- * until acknowledged, and a quarantine is told again on every connection, because a new head does not know of it.
- *
- * The session of the last welcome is shown at the next hello. A head that welcomes us with another one does not know us any more - it was
- * started anew, or has given us up - and has told our workers the same, each of which ends, is started again and drops what lay there
- * (worker/daemon.c). So nothing is to be done here but to go on. A head that refuses us for good is told to the daemon, which ends.
+ * A head that refuses us for good is told to the daemon, which ends.
  *
  * THREADS. `lock` guards the mailboxes between the daemon's thread and rpc's loop: deaths and descriptors one way, events the other.
  * Everything else belongs to the loop's thread. Nothing of rpc is called with the lock held.
@@ -29,28 +23,14 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "rpc/rpc.h"
-#include "store/spill.h"
-#include "wire/wire.h"
+#include "store/node_session.h"
 
 #define TICK_MS           100u
 #define BEAT_NS           1000000000ull
 #define PAUSE_MIN_NS      100000000ull
 #define PAUSE_MAX_NS      2000000000ull
 #define CONNECT_MS        5000u
-#define DOWNS_KEPT_MAX    256u
-#define FRAME_DOWNS_MAX   64u
-#define FRAME_SPILLS_MAX  64u
 #define COMMAND_BYTES_MAX (1u << 20)
-
-struct kept_down {
-    struct store_uplink_down down;
-    uint64_t sent_seq; /* in this connection; 0: not sent yet */
-};
-
-struct kept_result {
-    struct store_spill_result result;
-    uint64_t sent_seq; /* in this connection; 0: not sent yet */
-};
 
 struct posted_event {
     enum store_uplink_event event;
@@ -66,7 +46,6 @@ struct store_node {
     char host_id[PL_HOST_ID_BYTES];
     char name[256];
     char store_socket[128];
-    uint32_t devices;
     struct rpc_loop *loop;
     struct store_spill *spill; /* NULL: none */
     int event_fd;
@@ -88,23 +67,15 @@ struct store_node {
     struct rpc_channel *channel;
     struct rpc_stream *stream;
     struct wire_arena arena;
-    bool welcomed;
+    struct store_node_session session;
     bool told; /* the log says that the head cannot be reached */
     bool fd_asked;
     bool quitting;
-    uint64_t epoch;
-    uint64_t session;
-    uint64_t joined;        /* session of the last welcome; 0: there was none */
-    uint64_t *session_kept; /* the same, for the store after us; in the host's memory */
-    uint64_t out_seq;
-    uint64_t in_seq;
-    uint64_t in_acked;
-    uint64_t beat;
+    uint64_t *
+        session_kept; /* of the last welcome, for the store after us; in the host's memory */
     uint64_t beat_due_ns;
     uint64_t connect_due_ns;
     uint64_t pause_ns;
-    struct pl_vec downs;   /* struct kept_down, oldest first */
-    struct pl_vec results; /* struct kept_result, oldest first */
 };
 
 /* ------------------------------------------------------------------------------------------------ mailboxes */
@@ -240,121 +211,98 @@ static void node_collect(struct store_node *node)
 {
     pl_mutex_lock(&node->lock);
     for (size_t i = 0; i < node->downs_in.count; i++) {
-        struct kept_down *kept = pl_vec_push(&node->downs);
-
-        if (kept != NULL) {
-            kept->down = *(struct store_uplink_down *)pl_vec_at(&node->downs_in, i);
-        }
+        store_node_session_down(&node->session, pl_vec_at(&node->downs_in, i));
     }
     pl_vec_clear(&node->downs_in);
     pl_mutex_unlock(&node->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ frames */
+/* ------------------------------------------------------------------------------------------------ the session asks for */
 
-static void node_send(struct store_node *node, Plasmon__V1__NodeFrame *frame, uint64_t seq)
+static void session_send(void *user, uint8_t *bytes, size_t length)
 {
-    Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
-    size_t length;
-    uint8_t *bytes;
+    struct store_node *node = user;
 
-    header.protocol = WIRE_PROTOCOL;
-    header.epoch    = node->epoch;
-    header.session  = node->session;
-    header.seq      = seq;
-    header.ack      = node->in_seq;
-    frame->header   = &header;
-    node->in_acked  = node->in_seq;
-
-    length = plasmon__v1__node_frame__get_packed_size(frame);
-    bytes  = rpc_buffer_create(length);
-    if (bytes == NULL) {
-        return; /* a lost frame: the head asks by hanging up, and deaths are kept */
-    }
-    (void)plasmon__v1__node_frame__pack(frame, bytes);
     (void)!rpc_stream_send(node->stream, bytes, length); /* if it fails, closed() follows */
 }
 
-static void node_send_hello(struct store_node *node)
+static void session_joined(void *user, uint64_t session, bool known, const char *cluster)
 {
-    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
-    Plasmon__V1__NodeHello hello = PLASMON__V1__NODE_HELLO__INIT;
+    struct store_node *node = user;
 
-    hello.host           = node->host_id;
-    hello.node           = node->name;
-    hello.store_socket   = node->store_socket;
-    hello.devices        = node->devices;
-    hello.resume_session = node->joined;
-    if (node->spill != NULL) {
-        hello.spill_memory = store_spill_memory_bytes(node->spill);
-        hello.spill_files  = store_spill_file_bytes(node->spill);
-        hello.spill_life   = store_spill_life(node->spill);
-        hello.spill_slab   = store_spill_slab(node->spill);
+    node_set_reachable(node, true);
+    node->told     = false;
+    node->pause_ns = PAUSE_MIN_NS;
+    if (!known) {
+        pl_warn("store", "the head does not know this store any more: it joins as a fresh "
+                         "one, and what was in its memory is given up");
+        if (node->spill != NULL) {
+            store_spill_forget(node->spill);
+        }
     }
-    frame.hello = &hello;
-    node_send(node, &frame, 0);
+    pl_mutex_lock(&node->lock);
+    if (!node->ending) { /* its memory is there until then */
+        __atomic_store_n(node->session_kept, session, __ATOMIC_RELEASE);
+    }
+    pl_mutex_unlock(&node->lock);
+    pl_info("store", "joined cluster %s", cluster[0] != '\0' ? cluster : "(no name)");
 }
 
-static void node_send_beat(struct store_node *node)
+static void session_event(void *user, enum store_uplink_event event, uint32_t host_device,
+                          uint32_t incarnation)
 {
-    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
-
-    frame.beat = ++node->beat;
-    node_send(node, &frame, 0);
+    node_post(user, event, host_device, incarnation);
 }
+
+static void session_offer(void *user, struct store_node_offer *out)
+{
+    struct store_node *node = user;
+
+    if (node->spill != NULL) {
+        out->memory_bytes = store_spill_memory_bytes(node->spill);
+        out->file_bytes   = store_spill_file_bytes(node->spill);
+        out->life         = store_spill_life(node->spill);
+        out->slab         = store_spill_slab(node->spill);
+    }
+}
+
+static void session_spill(void *user, const struct store_spill_op *op)
+{
+    struct store_node *node = user;
+
+    if (node->spill != NULL) {
+        store_spill_ask(node->spill, op);
+    }
+}
+
+static bool session_spilled(void *user, struct store_spill_result *out)
+{
+    struct store_node *node = user;
+
+    return node->spill != NULL && store_spill_take(node->spill, out);
+}
+
+static const struct store_node_session_ops session_ops = {.buffer  = rpc_buffer_create,
+                                                          .send    = session_send,
+                                                          .event   = session_event,
+                                                          .joined  = session_joined,
+                                                          .offer   = session_offer,
+                                                          .spill   = session_spill,
+                                                          .spilled = session_spilled};
 
 /* On the loop's thread. */
 static void node_leave_send(void *user)
 {
-    struct store_node *node      = user;
-    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
-    Plasmon__V1__NodeLeave leave = PLASMON__V1__NODE_LEAVE__INIT;
+    struct store_node *node = user;
+    uint32_t deadline_ms;
 
-    if (node->stream == NULL || !node->welcomed) {
-        node_post(node, STORE_UPLINK_LEFT, 0, 0); /* nobody can be asked any more */
-        return;
-    }
     pl_mutex_lock(&node->lock);
-    leave.deadline_ms = node->leave_ms;
+    deadline_ms = node->leave_ms;
     pl_mutex_unlock(&node->lock);
-    frame.leave = &leave;
-    node_send(node, &frame, ++node->out_seq);
-}
-
-/* The deaths that this connection has not carried yet. */
-static void node_send_downs(struct store_node *node)
-{
-    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
-    Plasmon__V1__WorkerDown down[FRAME_DOWNS_MAX];
-    Plasmon__V1__WorkerDown *list[FRAME_DOWNS_MAX];
-    size_t count = 0;
-
-    for (size_t i = 0; i < node->downs.count && count < FRAME_DOWNS_MAX; i++) {
-        struct kept_down *kept = pl_vec_at(&node->downs, i);
-
-        if (kept->sent_seq != 0) {
-            continue;
-        }
-        plasmon__v1__worker_down__init(&down[count]);
-        down[count].host_device = kept->down.host_device;
-        down[count].incarnation = kept->down.incarnation;
-        down[count].wait_status = kept->down.wait_status;
-        down[count].text        = kept->down.text;
-        down[count].quarantined = kept->down.quarantined;
-        down[count].status      = kept->down.status;
-        list[count]             = &down[count];
-        kept->sent_seq          = node->out_seq + 1;
-        count++;
+    if (node->stream == NULL || !store_node_session_leave(&node->session, deadline_ms)) {
+        node_post(node, STORE_UPLINK_LEFT, 0, 0); /* nobody can be asked any more */
     }
-    if (count == 0) {
-        return;
-    }
-    frame.n_down = count;
-    frame.down   = list;
-    node_send(node, &frame, ++node->out_seq);
 }
-
-/* ------------------------------------------------------------------------------------------------ spilling */
 
 static void node_slab_wanted(void *user)
 {
@@ -368,171 +316,7 @@ static void node_spill_done(void *user)
     rpc_loop_post(node->loop, node_tick, node);
 }
 
-/* The results that this connection has not carried yet. */
-static void node_send_spilled(struct store_node *node)
-{
-    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
-    Plasmon__V1__SpillDone done[FRAME_SPILLS_MAX];
-    Plasmon__V1__SpillDone *list[FRAME_SPILLS_MAX];
-    struct store_spill_result fresh;
-
-    while (node->spill != NULL && store_spill_take(node->spill, &fresh)) {
-        struct kept_result *kept = pl_vec_push(&node->results);
-
-        PL_CHECK(kept != NULL);
-        *kept = (struct kept_result){.result = fresh};
-    }
-    for (size_t i = 0; i < node->results.count && frame.n_spill_done < FRAME_SPILLS_MAX;
-         i++) {
-        struct kept_result *kept     = pl_vec_at(&node->results, i);
-        Plasmon__V1__SpillDone *next = &done[frame.n_spill_done];
-
-        if (kept->sent_seq != 0) {
-            continue;
-        }
-        plasmon__v1__spill_done__init(next);
-        next->id                   = kept->result.id;
-        next->status               = kept->result.status;
-        next->host_buffer          = kept->result.host_buffer;
-        next->text                 = kept->result.text;
-        list[frame.n_spill_done++] = next;
-        kept->sent_seq             = node->out_seq + 1;
-    }
-    if (frame.n_spill_done > 0) {
-        frame.spill_done = list;
-        node_send(node, &frame, ++node->out_seq);
-    }
-}
-
-static void node_forget_spilled(struct store_node *node, uint64_t ack)
-{
-    size_t used = 0;
-
-    for (size_t i = 0; i < node->results.count; i++) {
-        const struct kept_result *kept = pl_vec_at(&node->results, i);
-
-        if (kept->sent_seq == 0 || kept->sent_seq > ack) {
-            *(struct kept_result *)pl_vec_at(&node->results, used++) = *kept;
-        }
-    }
-    node->results.count = used;
-}
-
-static void node_ask_spill(struct store_node *node, const Plasmon__V1__SpillOp *op)
-{
-    const struct store_spill_op asked = {.id          = op->id,
-                                         .kind        = op->kind,
-                                         .host_buffer = op->host_buffer,
-                                         .offset      = op->offset,
-                                         .bytes       = op->bytes,
-                                         .file        = op->file};
-
-    if (node->spill != NULL) {
-        store_spill_ask(node->spill, &asked);
-    }
-}
-
-/* ------------------------------------------------------------------------------------------------ what is over */
-
-/* The head has everything up to `ack`; quarantines are kept for the next head. Not more than a bounded number is kept at all. */
-static void node_forget_downs(struct store_node *node, uint64_t ack)
-{
-    struct pl_vec *downs = &node->downs;
-    size_t excess = downs->count > DOWNS_KEPT_MAX ? downs->count - DOWNS_KEPT_MAX : 0;
-    size_t used   = 0;
-
-    for (size_t i = 0; i < downs->count; i++) {
-        struct kept_down *kept = pl_vec_at(downs, i);
-        bool acked             = kept->sent_seq != 0 && kept->sent_seq <= ack;
-
-        if (!kept->down.quarantined && (acked || i < excess)) {
-            continue;
-        }
-        *(struct kept_down *)pl_vec_at(downs, used++) = *kept;
-    }
-    while (downs->count > used) {
-        pl_vec_pop(downs);
-    }
-}
-
 /* ------------------------------------------------------------------------------------------------ stream */
-
-static void node_welcome(struct store_node *node, const Plasmon__V1__NodeCommand *command)
-{
-    node->welcomed = true;
-    node_set_reachable(node, true);
-    node->told     = false;
-    node->pause_ns = PAUSE_MIN_NS;
-    node->epoch    = command->welcome->epoch;
-    node->session  = command->header->session;
-    if (node->joined != 0 && node->joined != node->session) {
-        pl_warn("store", "the head does not know this store any more: it joins as a fresh "
-                         "one, and what was in its memory is given up");
-        if (node->spill != NULL) {
-            store_spill_forget(node->spill);
-            pl_vec_clear(&node->results);
-        }
-    }
-    node->joined = node->session;
-    pl_mutex_lock(&node->lock);
-    if (!node->ending) { /* its memory is there until then */
-        __atomic_store_n(node->session_kept, node->joined, __ATOMIC_RELEASE);
-    }
-    pl_mutex_unlock(&node->lock);
-    pl_info("store", "joined cluster %s",
-            command->welcome->cluster[0] != '\0' ? command->welcome->cluster : "(no name)");
-}
-
-/* false: the connection makes no sense any more. */
-static bool node_sequence(struct store_node *node, const Plasmon__V1__Header *header,
-                          bool *out_repeat)
-{
-    *out_repeat = false;
-    if (header->seq == 0) {
-        return true;
-    }
-    *out_repeat = header->seq <= node->in_seq;
-    if (header->seq > node->in_seq + 1) {
-        return false;
-    }
-    node->in_seq = pl_max_u64(node->in_seq, header->seq);
-    return true;
-}
-
-static void node_command(struct store_node *node, const Plasmon__V1__NodeCommand *command)
-{
-    bool repeat;
-
-    if (!node_sequence(node, command->header, &repeat)) {
-        rpc_stream_close(node->stream, PLASMON_EMALFORMED, "a gap in the sequence");
-        return;
-    }
-    if (command->welcome != NULL) {
-        node_welcome(node, command);
-    }
-    node_forget_downs(node, command->header->ack);
-    node_forget_spilled(node, command->header->ack);
-    if (repeat) {
-        return;
-    }
-    for (size_t i = 0; i < command->n_fence; i++) {
-        node_post(node, STORE_UPLINK_FENCE, command->fence[i],
-                  command->n_fence_incarnation == 0 ? 0 : command->fence_incarnation[i]);
-    }
-    for (size_t i = 0; i < command->n_spill; i++) {
-        node_ask_spill(node, command->spill[i]);
-    }
-    if (command->left != NULL) {
-        if (command->left->objects_left > 0) {
-            pl_warn("store", "%llu objects that lie only here are lost with this node: %s",
-                    (unsigned long long)command->left->objects_left, command->left->text);
-        }
-        node_post(node, STORE_UPLINK_LEFT, 0, 0);
-    }
-    if (command->stop) {
-        node_post(node, STORE_UPLINK_STOP, 0, 0);
-    }
-}
 
 static void stream_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                            size_t length)
@@ -548,10 +332,8 @@ static void stream_message(void *user, struct rpc_stream *stream, const uint8_t 
         rpc_stream_close(stream, PLASMON_EMALFORMED, err.text);
         return;
     }
-    node_command(node, command);
-    if (node->welcomed) {
-        node_send_downs(node);
-        node_send_spilled(node);
+    if (!store_node_session_take(&node->session, command)) {
+        rpc_stream_close(stream, PLASMON_EMALFORMED, "a gap in the sequence");
     }
 }
 
@@ -577,7 +359,8 @@ static const char *node_refusal(void *user)
 static bool node_refused(const struct store_node *node, plasmon_status_t status)
 {
     return status == PLASMON_EEXIST ||
-           (node->joined == 0 && (status == PLASMON_EAUTH || status == PLASMON_EVERSION));
+           (node->session.joined == 0 &&
+            (status == PLASMON_EAUTH || status == PLASMON_EVERSION));
 }
 
 static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
@@ -586,8 +369,8 @@ static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_
     struct store_node *node = user;
 
     (void)stream;
-    node->stream   = NULL;
-    node->welcomed = false;
+    node->stream = NULL;
+    store_node_session_broke(&node->session);
     node_set_reachable(node, false);
     if (node_is_leaving(node)) {
         node_post(node, STORE_UPLINK_LEFT, 0,
@@ -664,14 +447,6 @@ static void node_connect(struct store_node *node)
         }
     }
 
-    node->epoch = node->session = 0;
-    node->out_seq = node->in_seq = node->in_acked = 0;
-    for (size_t i = 0; i < node->downs.count; i++) {
-        ((struct kept_down *)pl_vec_at(&node->downs, i))->sent_seq = 0;
-    }
-    for (size_t i = 0; i < node->results.count; i++) {
-        ((struct kept_result *)pl_vec_at(&node->results, i))->sent_seq = 0;
-    }
     status = rpc_stream_open(node->channel, "/plasmon.v1.Plasmon/Node", CONNECT_MS,
                              &stream_ops, node, &node->stream);
     if (status != PLASMON_OK) {
@@ -680,7 +455,7 @@ static void node_connect(struct store_node *node)
         return;
     }
     node->beat_due_ns = pl_now_ns() + BEAT_NS;
-    node_send_hello(node);
+    store_node_session_begin(&node->session);
 }
 
 static void node_tick(void *user)
@@ -698,14 +473,13 @@ static void node_tick(void *user)
         }
         return;
     }
-    if (!node->welcomed) {
+    if (!node->session.welcomed) {
         return;
     }
-    node_send_downs(node);
-    node_send_spilled(node);
-    if (now_ns >= node->beat_due_ns || node->in_seq != node->in_acked) {
+    store_node_session_send_owed(&node->session);
+    if (now_ns >= node->beat_due_ns || store_node_session_owes_ack(&node->session)) {
         node->beat_due_ns = now_ns + BEAT_NS;
-        node_send_beat(node);
+        store_node_session_beat(&node->session);
     }
 }
 
@@ -719,9 +493,12 @@ static plasmon_status_t node_start(void *user, const char *name, const char *sto
 
     (void)snprintf(node->name, sizeof(node->name), "%s", name);
     (void)snprintf(node->store_socket, sizeof(node->store_socket), "%s", store_socket);
-    node->devices      = devices;
     node->session_kept = session;
-    node->joined       = *session;
+    store_node_session_init(&node->session, &session_ops, node, *session);
+    node->session.host         = node->host_id;
+    node->session.name         = node->name;
+    node->session.store_socket = node->store_socket;
+    node->session.devices      = devices;
     (void)sem_init(&node->quit_done, 0, 0); /* cannot fail with these arguments */
     rpc_loop_set_tick(node->loop, TICK_MS, node_tick, node);
     node->started = true;
@@ -764,8 +541,6 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
     node->pause_ns = PAUSE_MIN_NS;
     node->downs_in = PL_VEC_INIT(struct store_uplink_down);
     node->events   = PL_VEC_INIT(struct posted_event);
-    node->downs    = PL_VEC_INIT(struct kept_down);
-    node->results  = PL_VEC_INIT(struct kept_result);
     (void)pl_host_id(node->host_id);
 
     node->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -850,8 +625,7 @@ void store_node_destroy(struct store_node *node)
     wire_arena_finish(&node->arena);
     pl_vec_finish(&node->downs_in);
     pl_vec_finish(&node->events);
-    pl_vec_finish(&node->downs);
-    pl_vec_finish(&node->results);
+    store_node_session_finish(&node->session);
     pl_fd_close(&node->fd_in);
     pl_mutex_finish(&node->lock);
     pl_fd_close(&node->event_fd);

@@ -15,13 +15,6 @@ bool store_proc_alive(const struct store_proc *proc)
     return proc->state == STORE_PROC_RUNNING || proc->state == STORE_PROC_FENCING;
 }
 
-void store_proc_adopt(struct store_proc *proc, uint32_t incarnation)
-{
-    proc->state       = STORE_PROC_RUNNING;
-    proc->incarnation = incarnation;
-    proc->started_ns  = 0; /* long ago */
-}
-
 static unsigned proc_spawn(struct store_proc *proc, uint64_t now_ns)
 {
     proc->state      = STORE_PROC_RUNNING;
@@ -82,6 +75,19 @@ static unsigned proc_died(struct store_proc *proc, uint64_t now_ns)
     proc->state  = STORE_PROC_WAITING;
     proc->due_ns = now_ns + proc_pause(proc->early);
     return STORE_PROC_REPORT;
+}
+
+unsigned store_proc_adopt(struct store_proc *proc, uint32_t incarnation, bool came,
+                          uint64_t now_ns)
+{
+    proc->state       = came ? STORE_PROC_RUNNING : STORE_PROC_FENCING;
+    proc->incarnation = incarnation;
+    proc->started_ns  = 0; /* long ago */
+    proc->due_ns      = came ? UINT64_MAX : now_ns + STORE_PROC_REAP_TIMEOUT_NS;
+    if (!came && pl_bug("store.adopt_unfenced")) {
+        return proc_died(proc, now_ns);
+    }
+    return came ? 0 : STORE_PROC_KILL;
 }
 
 static unsigned running_step(struct store_proc *proc, enum store_proc_event event,

@@ -72,8 +72,12 @@ struct store_proc {
 };
 
 void store_proc_init(struct store_proc *proc);
-/* A worker of the store before us: it runs, as this incarnation. Instead of START. */
-void store_proc_adopt(struct store_proc *proc, uint32_t incarnation);
+/*
+ * A worker of the store before us, as this incarnation; instead of START. came: it handed back what it has, and runs. Otherwise nobody knows whether
+ * it lives, so it is killed, by the number that its timeline has, and waited for: EXITED, or it cannot be reaped. Returns actions.
+ */
+unsigned store_proc_adopt(struct store_proc *proc, uint32_t incarnation, bool came,
+                          uint64_t now_ns);
 /* Returns the actions as bits of enum store_proc_action. */
 unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,
                          uint64_t now_ns);

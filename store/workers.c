@@ -518,21 +518,22 @@ static void worker_adopt(struct store_daemon *daemon, struct store_worker *worke
 {
     const struct store_timeline *timeline =
         daemon->host.devices[worker->host_device].timeline;
+    bool came;
 
     if (adopted->link.fd >= 0) {
         worker->child.pidfd = pl_pidfd_open(adopted->pid);
     }
-    if (adopted->link.fd < 0 || worker->child.pidfd < 0) {
-        store_proc_adopt(&worker->proc, timeline->incarnation);
+    came = adopted->link.fd >= 0 && worker->child.pidfd >= 0;
+    if ((store_proc_adopt(&worker->proc,
+                          came ? adopted->incarnation : timeline->incarnation, came,
+                          pl_now_ns()) &
+         STORE_PROC_KILL) != 0) {
         worker_note(worker, "it was gone when this store took over");
         if (worker_fence_unseen(timeline) == PLASMON_OK) {
             worker_act(daemon, worker, STORE_PROC_EXITED, 0);
-        } else {
-            worker_act(daemon, worker, STORE_PROC_FENCE, 0); /* quarantined in the end */
-        }
+        } /* else it is quarantined in the end */
         return;
     }
-    store_proc_adopt(&worker->proc, adopted->incarnation);
     worker->child.pid     = adopted->pid;
     worker->child.adopted = true;
     worker->link          = adopted->link;

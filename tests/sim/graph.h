@@ -156,7 +156,9 @@ struct graph_profile {
     uint32_t
         stop_permille; /* workers stand still; their stores watch, fence and start them */
     uint32_t stops_most;
-    bool no_lineage; /* what is lost is not made again */
+    uint32_t store_deaths_most; /* of these, with stop_permille */
+    bool store_early;           /* see sim_config */
+    bool no_lineage;            /* what is lost is not made again */
     uint32_t check_every;
 };
 

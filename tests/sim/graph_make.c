@@ -308,10 +308,15 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->cut_millionth = 6000;
     }
     if (profile->stop_permille > 0) { /* no draw without */
-        config->stores = true;
+        config->stores      = true;
+        config->store_early = profile->store_early;
         if (graph_chance(graph, profile->stop_permille)) {
             config->stops_max      = (uint32_t)graph_between(graph, 1, profile->stops_most);
             config->stop_millionth = 6000;
+            if (profile->store_deaths_most > 0) {
+                config->store_deaths_max =
+                    (uint32_t)graph_between(graph, 1, profile->store_deaths_most);
+            }
         }
     }
     if (profile->no_lineage) {

@@ -12,6 +12,7 @@
  *   sim_worker.c   a worker process: core, link; crash and restart
  *   sim_reports.c  what it reports
  *   sim_store.c    the store's part of its life: stopped, fenced, reaped, started again
+ *   sim_node.c     the store process: its session with the head, its death, and the one after it
  *   sim_rpc.c      the real libplasmon in the place of a client (in test_clients_sim alone)
  *   sim_limits.c   launches that do not end, and what ending them may cost
  *   sim_begun.c    what a worker says of launches that had not begun when it died
@@ -39,6 +40,7 @@
 #include "head/core.h"
 #include "head/machine.h"
 #include "kernels/kernels.h"
+#include "store/node_session.h"
 #include "store/table.h"
 #include "store/timeline.h"
 #include "store/worker_proc.h"
@@ -181,7 +183,12 @@ void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection b
     XX(CLIENT_KILLED, "a client killed while tasks of it were unfinished")                \
     XX(CLIENT_EXPIRED, "a session whose lease was over, and whose client came back")      \
     XX(CLIENT_NAMES, "a name that was found when its publisher was dead")                 \
-    XX(CLIENT_NEW_HEAD, "a session that went on with a head made from its journal")
+    XX(CLIENT_NEW_HEAD, "a session that went on with a head made from its journal")       \
+    XX(STORE_RESUMED, "a store that the head took for who it was")                        \
+    XX(STORE_ADOPTED, "a worker that a later store took over")                            \
+    XX(STORE_UNSEEN, "a worker that stood still, and was ended by a later store")         \
+    XX(STORE_FOUND_DEAD, "a worker that died while there was no store")                   \
+    XX(STORE_TOLD_TWICE, "a death that the head was told again")
 enum sim_cell {
 #define XX(name, text) SIM_CELL_##name,
     SIM_CELLS(XX)
@@ -630,7 +637,36 @@ void sim_worker_spawn(struct sim_worker *worker); /* the next incarnation, now *
 void sim_worker_stop(struct sim_worker *worker);  /* SIGSTOP: its device goes on */
 void sim_worker_continue(struct sim_worker *worker);
 
+/* The store process of the one host (sim_node.c), with config.stores. */
+struct sim_node {
+    struct sim *sim;
+    bool alive;
+    uint64_t life; /* a death begins a new one */
+    struct store_node_session session;
+    struct sim_pipe to_head;
+    struct sim_pipe from_head;
+    struct sim_cut cut;
+    /* The head's side of the connection. */
+    uint64_t head_session; /* 0: no hello has come over it */
+    uint64_t head_out_seq;
+    uint64_t head_in_seq;
+    uint32_t
+        told[SIM_DEVICES_MAX]; /* the last incarnation that the head heard to be dead */
+};
+void sim_node_start(struct sim_node *node, struct sim *sim);
+void sim_node_finish(struct sim_node *node);
+/* May it die, and its connection break? */
+bool sim_node_settled(const struct sim_node *node);
+void sim_node_break(struct sim_node *node); /* the connection; it comes back by itself */
+void sim_node_die(struct sim_node *node);
+/* The store has found a worker dead. */
+void sim_node_down(struct sim_node *node, uint32_t host_device, uint32_t incarnation);
+
 /* sim_store.c */
+void sim_store_fence(struct sim_worker *worker,
+                     uint32_t incarnation);      /* the head's order */
+void sim_store_adopt(struct sim_worker *worker); /* by the store after the one that died */
+void sim_store_look_again(struct sim *sim);
 void sim_store_init(struct sim_worker *worker);
 void sim_store_exited(struct sim_worker *worker); /* it died by itself */
 void sim_store_maybe_stop(struct sim *sim);       /* a worker, or a whole host */
@@ -739,6 +775,8 @@ void sim_head_client_silent(struct sim_client *client);
 void sim_head_client_forget(
     struct sim_client *client); /* the process is dead, its place is free */
 void sim_head_worker_silent(struct sim_worker *worker);
+void sim_head_node_silent(struct sim_node *node);
+void sim_head_from_node(void *user, const uint8_t *data, size_t length);
 /* A hello that was on its way for too long. */
 void sim_head_late_hello(struct sim_worker *worker, const uint8_t *data, size_t length);
 void sim_head_worker_down(struct sim_worker *worker, uint32_t incarnation);
@@ -844,6 +882,9 @@ struct sim_config {
     uint32_t cut_millionth;
     bool
         stores; /* they start, watch and fence their workers; else a crash is all there is */
+    uint32_t store_deaths_max;
+    bool
+        store_early; /* it may be in trouble before it has been welcomed for the first time */
     uint32_t stops_max; /* of workers and whole hosts that stand still */
     uint32_t stop_millionth;
     uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
@@ -872,6 +913,7 @@ struct sim {
     struct sim_head head_process; /* `head` is the core in there */
 
     struct sim_worker workers[SIM_DEVICES_MAX];
+    struct sim_node node;
     struct sim_client clients[SIM_CLIENTS_MAX];
     struct store_timeline *timelines[SIM_DEVICES_MAX];
     struct store_table *tables[SIM_DEVICES_MAX];
@@ -887,6 +929,7 @@ struct sim {
     uint32_t fence_count;
     uint32_t cut_count;
     uint32_t stop_count;
+    uint32_t store_death_count;
     bool beats_watched; /* a look at the beats is due */
     bool paused;        /* the store stands still, with all its workers */
     uint64_t met[SIM_CELL_COUNT];

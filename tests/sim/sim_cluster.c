@@ -42,6 +42,11 @@ void sim_cover(struct sim *sim, enum sim_cell cell)
 
 /* ------------------------------------------------------------------------------------------ steps */
 
+static bool node_is_hit(struct sim *sim)
+{
+    return sim->config.stores && sim_node_settled(&sim->node) && sim_chance(sim, 250);
+}
+
 static void maybe_break(struct sim *sim)
 {
     uint32_t which;
@@ -50,8 +55,12 @@ static void maybe_break(struct sim *sim)
         sim_below(sim, 1000000) >= sim->config.break_millionth) {
         return;
     }
-    which = (uint32_t)sim_below(sim, sim->config.devices + sim->config.clients);
     sim->break_count++;
+    if (node_is_hit(sim)) {
+        sim_node_break(&sim->node);
+        return;
+    }
+    which = (uint32_t)sim_below(sim, sim->config.devices + sim->config.clients);
     if (which < sim->config.devices) {
         sim_worker_break(&sim->workers[which]);
     } else {
@@ -96,7 +105,7 @@ static bool cut_and_crash(struct sim_worker *worker)
 static bool cut_worker(struct sim_worker *worker)
 {
     return worker->sim->crash_count < worker->sim->config.crashes_max &&
-                   sim_chance(worker->sim, 200)
+                   sim_chance(worker->sim, 400)
                ? cut_and_crash(worker)
                : sim_cut_begin(&worker->cut, 0);
 }
@@ -107,6 +116,10 @@ static void maybe_cut(struct sim *sim)
 
     if (sim->cut_count >= sim->config.cuts_max ||
         sim_below(sim, 1000000) >= sim->config.cut_millionth) {
+        return;
+    }
+    if (node_is_hit(sim)) {
+        sim->cut_count += sim_cut_begin(&sim->node.cut, 0);
         return;
     }
     which = (uint32_t)sim_below(sim, sim->config.devices + sim->config.clients);
@@ -369,6 +382,10 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     for (uint32_t i = 0; i < config->devices; i++) {
         sim_worker_init(&sim->workers[i], sim, i);
     }
+    if (config->stores) {
+        PL_CHECK(!config->second_host && config->spill_memory == 0 && !config->limits);
+        sim_node_start(&sim->node, sim);
+    }
     for (uint32_t i = 0; i < config->devices; i++) {
         sim_worker_start(&sim->workers[i]);
     }
@@ -400,6 +417,7 @@ void sim_destroy(struct sim *sim)
     for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
         sim_client_finish(&sim->clients[i]);
     }
+    sim_node_finish(&sim->node);
     sim_head_finish(sim);
     for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
         sim_worker_finish(&sim->workers[i]);

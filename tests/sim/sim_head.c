@@ -357,7 +357,10 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
                  worker->host_device, err.text);
         return;
     }
-    if (frame->hello != NULL) {
+    if (frame->hello != NULL && sim->config.stores &&
+        !head_machine_host_known(sim->head_process.machine, frame->hello->host)) {
+        sim_worker_break(worker); /* it waits for its store; here it asks again */
+    } else if (frame->hello != NULL) {
         input =
             (struct head_input){.type = HEAD_INPUT_WORKER_UP, .strings = {{data, length}}};
         worker_hello(worker, &input);
@@ -490,6 +493,126 @@ void sim_head_worker_gone(struct sim_worker *worker)
 
     sim_after(sim, sim_below(sim, NOTICE_MAX_NS), worker_released, worker, 0, NULL);
     sim_after(sim, sim_below(sim, NOTICE_MAX_NS), worker_given_up, worker, 0, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------ the store */
+
+static void node_send(struct sim_node *node, Plasmon__V1__NodeCommand *command,
+                      bool numbered)
+{
+    Plasmon__V1__Header header = PLASMON__V1__HEADER__INIT;
+    size_t length;
+    uint8_t *bytes;
+
+    header.protocol = WIRE_PROTOCOL;
+    header.epoch    = 1;
+    header.session  = node->head_session;
+    header.seq      = numbered ? ++node->head_out_seq : 0;
+    header.ack      = node->head_in_seq;
+    command->header = &header;
+    length          = plasmon__v1__node_command__get_packed_size(command);
+    bytes           = sim_alloc(length + 1);
+    (void)plasmon__v1__node_command__pack(command, bytes); /* its size was just computed */
+    sim_journal_put(node->sim, &node->from_head, bytes, length);
+    pl_free(bytes);
+}
+
+static void node_hello(struct sim_node *node, struct head_string bytes)
+{
+    struct sim *sim                  = node->sim;
+    Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
+    Plasmon__V1__NodeWelcome welcome = PLASMON__V1__NODE_WELCOME__INIT;
+    struct head_input input          = {.type = HEAD_INPUT_NODE_UP, .strings = {bytes}};
+    struct head_outcome outcome      = {0};
+    struct pl_err err                = {0};
+
+    sim_pipe_open(&node->from_head);
+    if (tell(sim, &input, &outcome, &err) != PLASMON_OK) {
+        sim_fail(sim, "the store is refused: %s", err.text);
+        return;
+    }
+    if (outcome.resumed) {
+        sim_cover(sim, SIM_CELL_STORE_RESUMED);
+    }
+    node->cut.believed = true;
+    node->head_session = outcome.session;
+    node->head_out_seq = node->head_in_seq = 0;
+    welcome.epoch                          = 1;
+    welcome.cluster                        = (char *)(uintptr_t) "sim";
+    command.welcome                        = &welcome;
+    node_send(node, &command, false);
+}
+
+static void node_told(struct sim_node *node, const Plasmon__V1__WorkerDown *down)
+{
+    struct sim *sim         = node->sim;
+    struct sim_worker *who  = &sim->workers[down->host_device];
+    struct head_input input = {
+        .type    = HEAD_INPUT_WORKER_DOWN,
+        .numbers = {down->host_device, down->incarnation, down->quarantined != 0,
+                    (uint32_t)down->status},
+        .strings = {head_string(sim_worker_host(who)), head_string(down->text)}};
+    struct pl_err err;
+
+    if (node->told[down->host_device] >= down->incarnation) {
+        sim_cover(sim, SIM_CELL_STORE_TOLD_TWICE);
+    }
+    if (who->greeted > down->incarnation) {
+        sim_cover(sim, SIM_CELL_LATE_DOWN);
+    }
+    node->told[down->host_device] =
+        (uint32_t)pl_max_u64(node->told[down->host_device], down->incarnation);
+    PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+}
+
+static void node_frame(struct sim_node *node, const Plasmon__V1__NodeFrame *frame)
+{
+    Plasmon__V1__NodeCommand ack = PLASMON__V1__NODE_COMMAND__INIT;
+
+    if (frame->header->seq == 0 || frame->header->seq <= node->head_in_seq) {
+        return;
+    }
+    node->head_in_seq = frame->header->seq;
+    for (size_t i = 0; i < frame->n_down; i++) {
+        node_told(node, frame->down[i]);
+    }
+    node_send(node, &ack, false);
+}
+
+void sim_head_from_node(void *user, const uint8_t *data, size_t length)
+{
+    struct sim_node *node         = user;
+    struct sim *sim               = node->sim;
+    Plasmon__V1__NodeFrame *frame = NULL;
+    struct pl_err err             = {0};
+
+    if (sim_head_down(sim)) {
+        sim_node_break(node);
+        return;
+    }
+    wire_arena_reset(&sim->head_arena);
+    if (wire_decode_node_frame(&sim->head_arena, data, length, &frame, &err) !=
+        PLASMON_OK) {
+        sim_fail(sim, "the head cannot decode a frame of the store: %s", err.text);
+    } else if (frame->hello != NULL) {
+        node_hello(node, (struct head_string){data, length});
+    } else {
+        node_frame(node, frame);
+    }
+}
+
+void sim_head_node_silent(struct sim_node *node)
+{
+    struct sim *sim         = node->sim;
+    struct head_input input = {.type    = HEAD_INPUT_NODE_LOST,
+                               .numbers = {sim->now_ns / 1000000},
+                               .strings = {head_string("simhost")}};
+    struct pl_err err;
+
+    node->cut.believed = false;
+    if (head_machine_host_known(sim->head_process.machine, "simhost")) {
+        PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------ life */

@@ -364,6 +364,9 @@ static void devices_look_again(struct sim *sim)
 
 static void connections_break(struct sim *sim)
 {
+    if (sim->config.stores) {
+        sim_node_break(&sim->node);
+    }
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         sim_worker_break(&sim->workers[i]);
     }

@@ -46,12 +46,23 @@ void sim_store_writes(struct sim_worker *worker, const struct sim_op *op)
 
 /* ------------------------------------------------------------------------------------------ the process */
 
+/* What this store knows or does about this incarnation means nothing to another store. */
+static uint64_t key(const struct sim_worker *worker)
+{
+    return worker->sim->node.life << 32 | worker->process.proc.incarnation;
+}
+
+static bool of_this_store(const struct sim_worker *worker, uint64_t arg)
+{
+    return worker->sim->node.alive && !worker->gone && key(worker) == arg;
+}
+
 static void exited(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker = user;
 
     (void)data;
-    if (!worker->gone && worker->process.proc.incarnation == arg) {
+    if (of_this_store(worker, arg)) {
         act(worker, STORE_PROC_EXITED);
     }
 }
@@ -59,8 +70,8 @@ static void exited(void *user, uint64_t arg, void *data)
 void sim_store_exited(struct sim_worker *worker)
 {
     worker->process.doomed = false;
-    sim_after(worker->sim, sim_below(worker->sim, SEEN_MAX_NS), exited, worker,
-              worker->incarnation, NULL);
+    sim_after(worker->sim, sim_below(worker->sim, SEEN_MAX_NS), exited, worker, key(worker),
+              NULL);
 }
 
 static void killed(void *user, uint64_t arg, void *data)
@@ -86,7 +97,7 @@ static void spawned(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (worker->gone || worker->process.proc.incarnation != arg) {
+    if (!of_this_store(worker, arg)) {
         return;
     }
     if (worker->alive) {
@@ -95,7 +106,7 @@ static void spawned(void *user, uint64_t arg, void *data)
     worker->process.doomed        = false;
     worker->process.seen_still_ns = 0;
     sim_worker_spawn(worker);
-    PL_CHECK(worker->gone || worker->incarnation == arg);
+    PL_CHECK(worker->incarnation == worker->process.proc.incarnation);
 }
 
 static void due(void *user, uint64_t arg, void *data)
@@ -103,35 +114,71 @@ static void due(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (!worker->gone && worker->process.proc.due_ns == arg) {
+    if (worker->sim->node.alive && !worker->gone && worker->process.proc.due_ns == arg) {
         act(worker, STORE_PROC_TICK);
     }
 }
 
-static void act(struct sim_worker *worker, enum store_proc_event event)
+static void perform(struct sim_worker *worker, unsigned actions, uint32_t incarnation)
 {
     struct sim *sim          = worker->sim;
     struct sim_process *mine = &worker->process;
-    uint32_t incarnation     = mine->proc.incarnation;
-    unsigned actions         = store_proc_step(&mine->proc, event, sim->now_ns);
     uint64_t delay = sim_below(sim, sim_chance(sim, 300) ? KILL_SLOW_NS : KILL_MAX_NS);
 
     if ((actions & STORE_PROC_REPORT) != 0) {
-        sim_head_worker_down(worker, incarnation);
+        sim_node_down(&sim->node, worker->host_device, incarnation);
     }
     if ((actions & STORE_PROC_KILL) != 0) {
         mine->doomed = true;
         sim_after(sim, delay, killed, worker, incarnation, NULL);
     }
     if ((actions & STORE_PROC_SPAWN) != 0) {
-        sim_after(sim, sim_between(sim, 1000, SPAWN_MAX_NS), spawned, worker,
-                  mine->proc.incarnation, NULL);
+        sim_after(sim, sim_between(sim, 1000, SPAWN_MAX_NS), spawned, worker, key(worker),
+                  NULL);
     }
     if (mine->proc.state == STORE_PROC_QUARANTINED) {
         sim_fail(sim, "device %u is quarantined", worker->host_device);
     } else if (mine->proc.due_ns != UINT64_MAX) {
         sim_after(sim, mine->proc.due_ns - pl_min_u64(mine->proc.due_ns, sim->now_ns), due,
                   worker, mine->proc.due_ns, NULL);
+    }
+}
+
+static void act(struct sim_worker *worker, enum store_proc_event event)
+{
+    uint32_t incarnation =
+        worker->process.proc.incarnation; /* before a restart counts it up */
+    unsigned actions = store_proc_step(&worker->process.proc, event, worker->sim->now_ns);
+
+    perform(worker, actions, incarnation);
+}
+
+void sim_store_fence(struct sim_worker *worker, uint32_t incarnation)
+{
+    if (worker->process.proc.incarnation == incarnation) {
+        act(worker, STORE_PROC_END);
+    }
+}
+
+/* It hands back what it has, if it runs; nobody can ask it otherwise. */
+void sim_store_adopt(struct sim_worker *worker)
+{
+    struct sim *sim          = worker->sim;
+    struct sim_process *mine = &worker->process;
+    bool came                = worker->alive && !mine->stopped && !mine->doomed;
+    uint32_t incarnation     = worker->timeline->incarnation;
+    unsigned actions;
+
+    sim_cover(sim, came            ? SIM_CELL_STORE_ADOPTED
+                   : worker->alive ? SIM_CELL_STORE_UNSEEN
+                                   : SIM_CELL_STORE_FOUND_DEAD);
+    store_proc_init(&mine->proc);
+    mine->seen_still_ns = 0;
+    mine->seen_ns       = sim->now_ns;
+    actions             = store_proc_adopt(&mine->proc, incarnation, came, sim->now_ns);
+    perform(worker, actions, incarnation);
+    if (!worker->alive) {
+        sim_store_exited(worker); /* there is nobody to kill, which is seen at once */
     }
 }
 
@@ -189,7 +236,7 @@ static void look(struct sim_worker *worker)
 
 static void looked(void *user, uint64_t arg, void *data);
 
-static void look_again(struct sim *sim)
+void sim_store_look_again(struct sim *sim)
 {
     if (!sim->beats_watched) {
         sim->beats_watched = true;
@@ -206,15 +253,15 @@ static void looked(void *user, uint64_t arg, void *data)
     (void)arg;
     (void)data;
     sim->beats_watched = false;
-    if (sim->paused) {
-        return; /* it goes on when the store does */
+    if (sim->paused || !sim->node.alive) {
+        return; /* it goes on when the store does, or another one */
     }
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         look(&sim->workers[i]);
         some |= sim->workers[i].process.stopped;
     }
     if (some) {
-        look_again(sim);
+        sim_store_look_again(sim);
     }
 }
 
@@ -238,7 +285,7 @@ static void seen(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (worker->process.stopped && worker->incarnation == arg &&
+    if (worker->process.stopped && of_this_store(worker, arg) &&
         worker->process.proc.state == STORE_PROC_RUNNING) {
         sim_cover(worker->sim, SIM_CELL_STOP_SIGNAL);
         act(worker, STORE_PROC_FENCE);
@@ -254,14 +301,13 @@ static void stop_one(struct sim_worker *worker)
     sim_worker_stop(worker);
     worker->timeline->beat++; /* it ran until now */
     if (told) {
-        sim_after(sim, sim_below(sim, SEEN_MAX_NS), seen, worker, worker->incarnation,
-                  NULL);
+        sim_after(sim, sim_below(sim, SEEN_MAX_NS), seen, worker, key(worker), NULL);
     }
     if (sim_chance(sim, 700)) {
         sim_after(sim, sim_below(sim, told ? 2 * SEEN_MAX_NS : CONTINUE_MAX_NS), goes_on,
                   worker, worker->incarnation, NULL);
     }
-    look_again(sim);
+    sim_store_look_again(sim);
 }
 
 /* The store is the first that runs again, and looks. */
@@ -297,9 +343,21 @@ static void stop_all(struct sim *sim)
     sim_after(sim, sim_between(sim, LEASE_NS, 4 * LEASE_NS), pause_over, sim, 0, NULL);
 }
 
+static void maybe_die(struct sim *sim)
+{
+    if (sim->store_death_count < sim->config.store_deaths_max && sim->node.alive &&
+        sim_node_settled(&sim->node) && !sim->paused &&
+        sim_below(sim, 1000000) < sim->config.stop_millionth) {
+        sim->store_death_count++;
+        sim_node_die(&sim->node);
+    }
+}
+
 void sim_store_maybe_stop(struct sim *sim)
 {
     struct sim_worker *worker;
+
+    maybe_die(sim);
 
     if (sim->stop_count >= sim->config.stops_max || sim->paused ||
         sim_below(sim, 1000000) >= sim->config.stop_millionth) {
@@ -310,7 +368,7 @@ void sim_store_maybe_stop(struct sim *sim)
         return;
     }
     sim->stop_count++;
-    if (sim_chance(sim, 150)) {
+    if (sim_chance(sim, 150) && sim->node.alive) {
         stop_all(sim);
     } else {
         stop_one(worker);

@@ -81,6 +81,16 @@ static const struct graph_profile standing_still = {.devices_min   = 1,
                                                     .stops_most    = 4,
                                                     .check_every   = 200};
 
+/* Stores that die, too. */
+static const struct graph_profile without_store = {.devices_min       = 1,
+                                                   .devices_max       = 3,
+                                                   .steps_min         = 40,
+                                                   .steps_max         = 90,
+                                                   .stop_permille     = 1000,
+                                                   .stops_most        = 6,
+                                                   .store_deaths_most = 4,
+                                                   .check_every       = 200};
+
 /* Workers that die while the network is cut. */
 static const struct graph_profile cut_off = {.devices_min    = 1,
                                              .devices_max    = 3,
@@ -244,6 +254,16 @@ TEST(random_programs_notice_a_lease_that_ends_while_its_store_stands_still)
     assert_found("store.own_silence", &standing_still, GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_store_that_takes_memory_of_a_worker_it_did_not_see)
+{
+    assert_found("store.adopt_unfenced", &without_store, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_store_that_forgets_who_it_was)
+{
+    assert_found("store.session_forgotten", &without_store, GRAPHS_MAX);
+}
+
 TEST(random_programs_notice_a_dead_worker_that_is_welcomed)
 {
     assert_found("head.serve_the_dead", &cut_off, GRAPHS_MAX);
@@ -276,6 +296,7 @@ TEST(the_same_programs_pass_without_a_bug)
     }
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + 20; seed++) {
         ASSERT_TRUE(graph_run(seed, &standing_still, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &without_store, coverage, true));
         ASSERT_TRUE(graph_run(seed, &cut_off, coverage, true));
     }
     pl_free(coverage);

@@ -169,6 +169,38 @@ TEST(a_failed_start_counts_as_a_death)
     ASSERT_EQ(proc.state, STORE_PROC_WAITING);
 }
 
+TEST(a_later_store_takes_over_who_came)
+{
+    struct store_proc proc;
+
+    store_proc_init(&proc);
+    ASSERT_EQ(store_proc_adopt(&proc, 7, true, S), 0);
+    ASSERT_EQ(proc.state, STORE_PROC_RUNNING);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, 2 * S),
+              STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    ASSERT_EQ(proc.incarnation, 8);
+}
+
+/* It may only stand still, and write when it goes on. */
+TEST(a_later_store_ends_who_did_not_come_before_it_replaces_him)
+{
+    struct store_proc proc;
+
+    store_proc_init(&proc);
+    ASSERT_EQ(store_proc_adopt(&proc, 7, false, S), STORE_PROC_KILL);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, 2 * S), 0);
+    ASSERT_EQ(proc.incarnation, 7);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_EXITED, 2 * S),
+              STORE_PROC_REPORT | STORE_PROC_SPAWN);
+    ASSERT_EQ(proc.incarnation, 8);
+
+    store_proc_init(&proc);
+    ASSERT_EQ(store_proc_adopt(&proc, 7, false, S), STORE_PROC_KILL);
+    ASSERT_EQ(store_proc_step(&proc, STORE_PROC_TICK, S + STORE_PROC_REAP_TIMEOUT_NS),
+              STORE_PROC_REPORT);
+    ASSERT_EQ(proc.state, STORE_PROC_QUARANTINED);
+}
+
 TEST(nothing_starts_after_shutdown)
 {
     struct store_proc proc = started();
