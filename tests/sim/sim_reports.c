@@ -210,6 +210,7 @@ void sim_worker_hello(struct sim_worker *worker)
     hello.incarnation    = worker->incarnation;
     hello.peer_capable   = sim->config.peer_capable;
     hello.comm_version   = 1;
+    hello.comm_plain     = true;
     hello.resume_session = worker->session;
     hello.resume_ack     = worker->link.in_seq;
     hello.received       = worker_core_received(worker->core);

@@ -42,7 +42,7 @@ static void run_seeds(const struct graph_profile *profile)
     const char *text  = getenv("PLASMON_SEEDS");
     uint64_t count    = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
     uint64_t first    = test_seed();
-    uint64_t began_ns = pl_now_ns();
+    uint64_t began_ns = pl_thread_cpu_ns(); /* whoever else wants to compute */
     double seconds;
 
     test_set_timeout(600);
@@ -55,7 +55,7 @@ static void run_seeds(const struct graph_profile *profile)
                       (unsigned long long)seed, (unsigned long long)seed);
         }
     }
-    seconds = (double)(pl_now_ns() - began_ns) / 1e9;
+    seconds = (double)(pl_thread_cpu_ns() - began_ns) / 1e9;
     printf("# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
            "fenced\n",
            (unsigned long long)sum.graphs, (double)sum.graphs / seconds,

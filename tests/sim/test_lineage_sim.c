@@ -96,6 +96,21 @@ TEST(losses_crashes_and_broken_connections_together)
     run_seeds(&profile);
 }
 
+TEST(pairs_whose_devices_are_lost_hang_nobody)
+{
+    static const struct graph_profile profile = {.devices_min    = 2,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 30,
+                                                 .steps_max      = 100,
+                                                 .pairs_permille = 1000,
+                                                 .gone_permille  = 1000,
+                                                 .host_permille  = 500,
+                                                 .crash_permille = 300,
+                                                 .check_every    = 100};
+
+    run_seeds(&profile);
+}
+
 TEST(losses_while_devices_are_full)
 {
     static const struct graph_profile profile = {.devices_min    = 2,

@@ -294,7 +294,7 @@ TEST(the_same_programs_pass_without_a_bug)
         ASSERT_TRUE(graph_run(seed, &profile, coverage, true));
         ASSERT_TRUE(graph_run(seed, &with_limits, coverage, true));
     }
-    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + 20; seed++) {
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + 10; seed++) {
         ASSERT_TRUE(graph_run(seed, &standing_still, coverage, true));
         ASSERT_TRUE(graph_run(seed, &without_store, coverage, true));
         ASSERT_TRUE(graph_run(seed, &cut_off, coverage, true));
