@@ -31,11 +31,12 @@ endfunction()
 set(PLASMON_FUZZ_RUNS 20000 CACHE STRING "Inputs that each fuzzer tries as a test")
 add_custom_target(plasmon_fuzzers)
 
-# plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder)
-# The sources define LLVMFuzzerTestOneInput(). As a test, labelled fuzz, it tries PLASMON_FUZZ_RUNS inputs grown from the
-# files in CORPUS. By hand: NAME -runs=N [-seed=S] new-corpus corpus, with either driver.
+# plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder [RUNS n])
+# The sources define LLVMFuzzerTestOneInput(). As a test, labelled fuzz, it tries PLASMON_FUZZ_RUNS inputs (or n, for one that is slow) grown
+# from the files in CORPUS. tools/fuzz runs all of them for longer: it finds them in fuzzers.txt of the build folder. By hand: NAME -runs=N
+# [-seed=S] new-corpus corpus, with either driver.
 function(plasmon_fuzz NAME)
-  cmake_parse_arguments(F "" "CORPUS" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(F "" "CORPUS;RUNS" "SOURCES;LIBS" ${ARGN})
   if(NOT BUILD_TESTING)
     return()
   endif()
@@ -47,10 +48,15 @@ function(plasmon_fuzz NAME)
     target_link_libraries(${NAME} PRIVATE plasmon_fuzz_driver)
   endif()
   add_dependencies(plasmon_fuzzers ${NAME})
+  set_property(GLOBAL APPEND_STRING PROPERTY PLASMON_FUZZERS
+    "$<TARGET_FILE:${NAME}> ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS}\n")
 
+  if(NOT F_RUNS)
+    set(F_RUNS ${PLASMON_FUZZ_RUNS})
+  endif()
   set(_grown ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus) # libFuzzer keeps what it finds in the first folder
   file(MAKE_DIRECTORY ${_grown})
   add_test(NAME ${NAME}
-    COMMAND ${NAME} -runs=${PLASMON_FUZZ_RUNS} ${_grown} ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
+    COMMAND ${NAME} -runs=${F_RUNS} ${_grown} ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
   set_tests_properties(${NAME} PROPERTIES LABELS fuzz TIMEOUT 120 ENVIRONMENT "${_test_environment}")
 endfunction()
