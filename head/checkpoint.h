@@ -1,9 +1,9 @@
 /*
  * Checkpoints: the state of the core at a moment when nothing is under way, as bytes.
  *
- * WHEN. Tasks, waits, recorded graphs, drains and timelines are not in a checkpoint, so none is made while there are any
- * (head_core_unquiet says which). What is left is what exists: devices with their numbers, arrays with their tiles and buffers, what lies in memory of
- * the hosts, names, sessions, functions, pairs, lineage.
+ * WHEN. What is under way is not in a checkpoint - tasks, waits, puts, drains, timelines - so none is made while there is any (head_core_unquiet says
+ * what). What is left is what exists: devices with their numbers, arrays with their tiles and buffers, what lies in memory of the hosts, names, sessions,
+ * functions, recorded graphs, pairs, lineage, rates.
  *
  * WHO GOES ON. Maps and lists come back in another order than they were in, and the order of what is put out may depend on it. So the head that
  * wrote a checkpoint goes on from it, too: it loads what it saved. Then it is the same as any head that is made from the bytes later.

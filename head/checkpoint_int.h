@@ -41,6 +41,7 @@ struct head_loading {
     struct pl_vec records; /* struct head_record *; likewise */
     struct pl_vec
         wanted; /* struct wanted: fragments and partials, until the tiles are there */
+    struct pl_map loose; /* struct head_array *: of slots; they need not be covered */
     struct pl_vec owed; /* struct owed: refs, names and slots, until the arrays are there */
 };
 
@@ -54,6 +55,9 @@ void head_save_failure(struct head_bytes *out, const struct head_failure *failur
 void *head_loading_item(struct head_loading *loading, const struct pl_vec *items,
                         uint64_t number);
 void head_loading_add(struct pl_vec *items, void *item);
+/* The place gets the array with this number, held, when the arrays are there; 0: none. */
+void head_loading_owe_slot(struct head_loading *loading, struct head_array **slot,
+                           uint64_t array);
 struct head_failure *
 head_load_failure(struct head_reader *in); /* the caller's; NULL: bad */
 
@@ -72,6 +76,10 @@ void head_functions_settle(struct head_core *core); /* all who may call them are
 /* ---- checkpoint_spill.c */
 void head_spill_save(struct head_saving *saving);
 void head_spill_load(struct head_loading *loading);
+
+/* ---- checkpoint_graphs.c */
+void head_graphs_save(struct head_saving *saving, const struct head_client *client);
+void head_graphs_load(struct head_loading *loading, struct head_client *client);
 
 /* ---- checkpoint_lineage.c */
 void head_lineage_number(struct head_saving *saving); /* the tiles that records read */

@@ -177,8 +177,9 @@ static void load_ref(struct head_loading *loading, uint64_t *out_array,
 
 /* Refs name arrays by number; the arrays come later. */
 struct owed {
-    struct head_client *client; /* NULL: a name */
-    struct head_name *name;
+    struct head_client *client; /* NULL: a name, or .. */
+    struct head_name *name;     /* .. NULL: a slot of a graph */
+    struct head_array **slot;
     uint64_t id;
     uint64_t array;
     struct head_ref ref;
@@ -190,6 +191,14 @@ static struct owed *owe(struct head_loading *loading)
 
     PL_CHECK(place != NULL);
     return place;
+}
+
+void head_loading_owe_slot(struct head_loading *loading, struct head_array **slot,
+                           uint64_t array)
+{
+    if (array != 0) {
+        *owe(loading) = (struct owed){.slot = slot, .array = array};
+    }
 }
 
 static void load_space(struct head_loading *loading)
@@ -265,6 +274,7 @@ static void load_client(struct head_loading *loading)
         load_ref(loading, &ref->array, &ref->ref);
     }
     head_functions_load_client(loading->core, client, in);
+    head_graphs_load(loading, client);
 }
 
 static void load_name(struct head_loading *loading)
@@ -409,7 +419,27 @@ static void load_wanted(struct head_loading *loading)
     }
 }
 
-/* What was owed an array gets it; a name that gets none goes. */
+/* Who was owed this array gets it. */
+static void pay(struct head_loading *loading, struct owed *ref, struct head_array *array)
+{
+    struct pl_err err;
+
+    array->refs++;
+    if (ref->slot != NULL) {
+        *ref->slot = array;
+        PL_CHECK(pl_map_set(&loading->loose, (uintptr_t)array, array) == PLASMON_OK);
+    } else if (ref->name != NULL) {
+        ref->name->ref       = ref->ref;
+        ref->name->ref.array = array;
+        pl_list_add_tail(&loading->core->names, &ref->name->link);
+    } else if (head_client_ref_add(loading->core, ref->client, ref->id, array,
+                                   ref->ref.based ? &ref->ref.base : NULL,
+                                   &err) != PLASMON_OK) {
+        loading->in->bad = true;
+    }
+}
+
+/* A name that gets no array goes. */
 static void settle(struct head_loading *loading)
 {
     for (size_t i = 0; i < loading->owed.count; i++) {
@@ -424,22 +454,11 @@ static void settle(struct head_loading *loading)
             loading->in->bad = true;
             array            = NULL;
         }
-        if (array == NULL) {
-            if (ref->name != NULL) {
-                pl_free(ref->name->key);
-                pl_free(ref->name);
-            }
-            continue;
-        }
-        array->refs++;
-        if (ref->name != NULL) {
-            ref->name->ref       = ref->ref;
-            ref->name->ref.array = array;
-            pl_list_add_tail(&loading->core->names, &ref->name->link);
-        } else if (head_client_ref_add(loading->core, ref->client, ref->id, array,
-                                       ref->ref.based ? &ref->ref.base : NULL,
-                                       &err) != PLASMON_OK) {
-            loading->in->bad = true;
+        if (array != NULL) {
+            pay(loading, ref, array);
+        } else if (ref->name != NULL) {
+            pl_free(ref->name->key);
+            pl_free(ref->name);
         }
     }
 }
@@ -495,9 +514,10 @@ static void let_go(struct head_loading *loading)
     pl_vec_finish(&loading->buffers);
     pl_vec_finish(&loading->wanted);
     pl_vec_finish(&loading->owed);
+    pl_map_finish(&loading->loose);
 }
 
-/* Every array is covered by its parts, and what it shows is somewhere or has failed. */
+/* Every array but those of slots is covered by its parts, and what it shows is somewhere or has failed. */
 static bool makes_sense(const struct head_loading *loading)
 {
     for (size_t i = 0; i < loading->arrays.count; i++) {
@@ -517,7 +537,9 @@ static bool makes_sense(const struct head_loading *loading)
             }
             covered += pl_box_elements(&fragment->box);
         }
-        if (covered != pl_box_elements(&array->extent) || array->refs < 2) {
+        if ((covered != pl_box_elements(&array->extent) &&
+             pl_map_get(&loading->loose, (uintptr_t)array) == NULL) ||
+            array->refs < 2) {
             return false;
         }
     }
@@ -537,6 +559,7 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
                                    .wanted  = PL_VEC_INIT(struct wanted),
                                    .owed    = PL_VEC_INIT(struct owed)};
 
+    pl_map_init(&loading.loose);
     load_counters(&loading);
     load_spaces(&loading);
     head_functions_load(core, in);

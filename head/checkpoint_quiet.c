@@ -3,9 +3,6 @@
 
 static const char *unquiet_client(const struct head_client *client)
 {
-    if (client->graphs.count != 0) {
-        return "a client has recorded graphs";
-    }
     if (client->tasks.count != 0 || client->groups.count != 0 || client->tasks_open != 0) {
         return "tasks are not done";
     }
@@ -62,9 +59,6 @@ const char *head_core_unquiet(struct head_core *core)
 
     if (!head_core_idle(core) || core->requests.count != 0 || core->ready.count != 0) {
         return "tasks are not done";
-    }
-    if (!pl_list_empty(&core->plans)) {
-        return "a recorded graph is there";
     }
     if (head_functions_waited_for(core)) {
         return "a client waits for a function to be compiled";

@@ -198,6 +198,7 @@ static void save_client(struct head_saving *saving, const struct head_client *cl
         save_ref(saving, value);
     }
     head_functions_save_client(client, saving->out);
+    head_graphs_save(saving, client);
 }
 
 static void save_space(struct head_saving *saving, struct head_space *space)

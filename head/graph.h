@@ -123,10 +123,24 @@ static inline bool graph_writes(uint32_t mode)
            mode == PLASMON__V1__MODE__MODE_REDUCE;
 }
 
+/* graph_record.c */
+struct head_graph *graph_create(struct head_client *client, uint64_t id);
+uint32_t graph_slot_add(struct head_graph *graph, uint64_t ref, enum graph_slot_kind kind,
+                        const struct pl_shape *shape);
+/* All slots are there: which of them a launch looks up. */
+void graph_named_collect(struct head_graph *graph);
+
 /* graph_plan.c. NULL: *out_failure. Its segments are told to their workers. */
 struct head_plan *graph_plan_create(struct head_core *core, struct head_client *client,
                                     struct head_graph *graph,
                                     struct head_failure **out_failure);
+/*
+ * The plan that it had, of a checkpoint: its workers know it. Each task has the device that it had then; the steps have numbers from first_step on, all
+ * up to core->step_last, or the numbers were made up.
+ */
+struct head_plan *graph_plan_restore(struct head_core *core, struct head_graph *graph,
+                                     uint64_t first_step);
+uint64_t graph_plan_first_step(const struct head_core *core, const struct head_plan *plan);
 bool graph_plan_holds(const struct head_plan *plan); /* all its devices are there */
 void graph_arrays_release(struct head_core *core, struct head_graph *graph);
 

@@ -435,16 +435,11 @@ static void shared_collect(struct head_graph *graph, struct head_plan *plan)
 
 /* ------------------------------------------------------------------------------------------------ life */
 
-struct head_plan *graph_plan_create(struct head_core *core, struct head_client *client,
-                                    struct head_graph *graph,
-                                    struct head_failure **out_failure)
+/* Every task has its device and its edges. What follows from them is always the same: graph_plan_restore() relies on that. */
+static struct head_plan *plan_build(struct head_core *core, struct head_graph *graph)
 {
-    struct head_plan *plan;
+    struct head_plan *plan = head_alloc(sizeof(*plan));
 
-    if (!place_all(core, client, graph, out_failure)) {
-        return NULL;
-    }
-    plan         = head_alloc(sizeof(*plan));
     plan->refs   = 1;
     plan->steps  = PL_VEC_INIT(struct head_segment *);
     plan->shared = PL_VEC_INIT(uint32_t);
@@ -459,6 +454,19 @@ struct head_plan *graph_plan_create(struct head_core *core, struct head_client *
             graph_segment_build(core, graph, step);
         }
     }
+    return plan;
+}
+
+struct head_plan *graph_plan_create(struct head_core *core, struct head_client *client,
+                                    struct head_graph *graph,
+                                    struct head_failure **out_failure)
+{
+    struct head_plan *plan;
+
+    if (!place_all(core, client, graph, out_failure)) {
+        return NULL;
+    }
+    plan = plan_build(core, graph);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 
@@ -471,6 +479,33 @@ struct head_plan *graph_plan_create(struct head_core *core, struct head_client *
         }
     }
     return plan;
+}
+
+struct head_plan *graph_plan_restore(struct head_core *core, struct head_graph *graph,
+                                     uint64_t first_step)
+{
+    struct graph_uses *uses = uses_create(graph);
+    uint64_t last           = core->step_last;
+    struct head_plan *plan;
+
+    for (uint32_t i = 0; i < graph->tasks.count; i++) {
+        depend(graph, uses, i);
+    }
+    uses_destroy(graph, uses);
+    core->step_last = first_step - 1;
+    plan            = plan_build(core, graph);
+    core->step_last = pl_max_u64(last, core->step_last);
+    return plan;
+}
+
+uint64_t graph_plan_first_step(const struct head_core *core, const struct head_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        if (graph_step_at(plan, i)->id != 0) {
+            return graph_step_at(plan, i)->id;
+        }
+    }
+    return core->step_last + 1;
 }
 
 bool graph_plan_holds(const struct head_plan *plan)

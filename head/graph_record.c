@@ -10,7 +10,7 @@
 
 /* ---------------------------------------------------------------------------------------------- life */
 
-static struct head_graph *graph_create(struct head_client *client, uint64_t id)
+struct head_graph *graph_create(struct head_client *client, uint64_t id)
 {
     struct head_graph *graph = head_alloc(sizeof(*graph));
 
@@ -66,8 +66,8 @@ void head_graphs_release(struct head_core *core, struct head_client *client)
 
 /* ---------------------------------------------------------------------------------------------- slots */
 
-static uint32_t slot_add(struct head_graph *graph, uint64_t ref, enum graph_slot_kind kind,
-                         const struct pl_shape *shape)
+uint32_t graph_slot_add(struct head_graph *graph, uint64_t ref, enum graph_slot_kind kind,
+                        const struct pl_shape *shape)
 {
     uint32_t index          = (uint32_t)graph->slots.count;
     struct graph_slot *slot = pl_vec_push(&graph->slots);
@@ -102,7 +102,7 @@ static plasmon_status_t slot_of(struct head_client *client, struct head_graph *g
         }
         status = wire_shape_get(wire->shape, &shape, err);
         if (status == PLASMON_OK) {
-            *out_slot = slot_add(
+            *out_slot = graph_slot_add(
                 graph, wire->mode == PLASMON__V1__MODE__MODE_SCRATCH ? 0 : wire->ref,
                 GRAPH_TEMPORARY, &shape);
         }
@@ -112,7 +112,7 @@ static plasmon_status_t slot_of(struct head_client *client, struct head_graph *g
     if (status == PLASMON_OK) {
         shape     = ref->based ? pl_view_shape(&ref->base, ref->array->shape.dtype)
                                : ref->array->shape;
-        *out_slot = slot_add(graph, wire->ref, GRAPH_EXTERNAL, &shape);
+        *out_slot = graph_slot_add(graph, wire->ref, GRAPH_EXTERNAL, &shape);
     }
     return status;
 }
@@ -260,7 +260,7 @@ static plasmon_status_t output_keep(struct head_core *core, struct head_client *
     return head_client_ref_add(core, client, wire->ref, array, NULL, err);
 }
 
-static void named_collect(struct head_graph *graph)
+void graph_named_collect(struct head_graph *graph)
 {
     for (uint32_t i = 0; i < graph->slots.count; i++) {
         if (graph_slot_at(graph, i)->kind != GRAPH_TEMPORARY) {
@@ -295,7 +295,7 @@ plasmon_status_t head_graph_end(struct head_core *core, struct head_client *clie
                                 (unsigned long long)graph->id, err->text);
     }
     graph->ended = true;
-    named_collect(graph);
+    graph_named_collect(graph);
     if (graph->failure == NULL) {
         struct head_failure *failure = NULL;
 

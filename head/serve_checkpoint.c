@@ -4,7 +4,7 @@
  * One is due when the log has grown past a part of its limit, and is made at the next moment when nothing is under way. Past the limit itself,
  * if tasks are what stands in the way, that moment is brought about: frames of clients wait for a while (they are not acknowledged, so they are
  * in nobody's way but their senders'), tasks end, the checkpoint is made. When they do not end in time, all goes on, and it is tried again later.
- * What else can stand in the way - recorded graphs - is said in the log.
+ * What stands in the way is said in the log.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -41,8 +41,8 @@ struct head_task {
     bool forced; /* cancelled by force */
     bool
         stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (rebuild.c) */
-    struct head_failure
-        *unmade; /* held: what it ends with if what it reads from ends well; NULL: well, too */
+    struct head_failure *
+        unmade; /* held: what it ends with if what it reads from ends well; NULL: well, too */
     uint32_t time_limit_ms;
     uint64_t request; /* READ, ALLOC: whom to answer */
     uint64_t pair;    /* OPEN, CLOSE, SEND, RECV: epoch of the pair; 0: none */

@@ -77,7 +77,7 @@ TEST(a_head_that_is_killed_goes_on_from_its_journal)
     run_seeds(&profile);
     ASSERT_TRUE(sum.head_crashes > sum.graphs / 2);
     ASSERT_TRUE(sum.tasks_done > sum.tasks_failed && sum.checkpoints > sum.graphs / 2);
-    ASSERT_TRUE(sum.checkpoints_lineage > 0);
+    ASSERT_TRUE(sum.checkpoints_lineage > 0 && sum.checkpoints_graphs > 0);
 }
 
 TEST(beside_workers_that_crash_and_connections_that_break)

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "head/core.h"
+#include "base/alloc.h"
+#include "head/checkpoint.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 #include "wire/wire.h"
@@ -695,6 +696,100 @@ TEST(a_graph_outlives_a_device_of_its_plan)
                   count_of_kind(2, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH),
               1);
     all_done(&world);
+    world_end(&world);
+}
+
+/* Another head, made from a checkpoint; the old one stays. */
+static struct world restored(const struct world *world)
+{
+    struct head_config config = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
+    struct world next         = *world;
+    struct head_bytes saved   = {0};
+    struct head_reader in;
+
+    if (head_core_unquiet(world->core) != NULL) {
+        test_fail(__FILE__, __LINE__, "%s", head_core_unquiet(world->core));
+    }
+    head_core_save(world->core, &saved);
+    in = (struct head_reader){.at = saved.data, .end = saved.data + saved.length};
+    ASSERT_OK(head_core_create(&config, &next.core));
+    ASSERT_OK(head_core_load(next.core, &in, &err));
+    head_core_check(next.core);
+    pl_free(saved.data);
+    return next;
+}
+
+/* All that was told since it was forgotten, as a number. */
+static uint64_t told_hash(void)
+{
+    uint64_t hash = told_count;
+
+    for (uint32_t i = 0; i < told_count; i++) {
+        size_t length  = plasmon__v1__worker_command__get_packed_size(told[i].command);
+        uint8_t *bytes = pl_alloc(length + 1);
+
+        ASSERT_TRUE(bytes != NULL);
+        (void)plasmon__v1__worker_command__pack(told[i].command, bytes);
+        for (size_t k = 0; k < length; k++) {
+            hash = (hash ^ bytes[k]) * UINT64_C(0x100000001b3);
+        }
+        pl_free(bytes);
+    }
+    return hash;
+}
+
+static uint64_t killed_and_told_again(struct world *world)
+{
+    forget_told();
+    head_core_worker_down(world->core, "a", 1, false, PLASMON_OK, "killed");
+    worker_hello(world->core, 1, 2, 0);
+    head_core_flush(world->core);
+    return told_hash();
+}
+
+TEST(graphs_are_launched_by_a_head_that_is_made_from_a_checkpoint_as_they_were)
+{
+    struct world world = world_make(), next;
+    uint64_t hash;
+
+    test_expect_log();
+    out(&world, 0, 0, 1, 0);
+    out(&world, 7, 0, 100, 1);
+    out(&world, 7, 1, 101, 100);
+    out(&world, 7, 1, 102, 101);
+    out(&world, 7, 0, 103, 102);
+    end(&world, 7, 103);
+    out(&world, 8, 1, 200, 1); /* another, which is never launched .. */
+    update(&world, 8, 2, 200, 1);
+    end(&world, 8, 200);
+    out(&world, 9, 1, 300, 1); /* .. and one that is still recorded */
+    launch(&world, 7);
+    all_done(&world);
+    next = restored(&world);
+
+    forget_told();
+    launch(&world, 7);
+    launch(&world, 8);
+    hash = told_hash();
+    ASSERT_TRUE(graph_launch(0, 0) != NULL && graph_launch(1, 0) != NULL);
+    ASSERT_TRUE(segment(0, 0) == NULL); /* its workers know it */
+    forget_told();
+    launch(&next, 7);
+    launch(&next, 8);
+    ASSERT_EQ(told_hash(), hash);
+    all_done(&world);
+    all_done(&next);
+    hash = killed_and_told_again(&world);
+    ASSERT_TRUE(segment(1, 0) != NULL);
+    ASSERT_EQ(killed_and_told_again(&next), hash);
+
+    forget_told();
+    end(&next, 9, 300);
+    EXPECT_SEGMENT(1, 0, 1);
+    launch(&next, 9);
+    all_done(&next);
+    ASSERT_EQ(failures, 0);
+    head_core_destroy(next.core);
     world_end(&world);
 }
 
