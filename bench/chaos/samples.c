@@ -13,22 +13,23 @@
 
 #define POINTS_MIN 6
 #define ERRORS     3 /* standard errors */
-/* In less time than this allocators still take what they will keep: their tolerance is larger. */
-#define SHORT_S      60
-#define SHORT_MEMORY (32 << 20)
+#define BRIEF_S \
+    60 /* in less time allocators still take what they will keep, and two large objects are a trend */
+#define UNJUDGED INFINITY
 
 static const struct {
     const char *name;
     bool bytes;
     double least, part; /* the tolerance: the larger of an amount and a part of the mean */
+    double brief;       /* the amount of a line that spans less than BRIEF_S */
 } whats[SAMPLE_WHATS] = {
-    [SAMPLE_MEMORY]          = {"memory", true, 8 << 20, 0.05},
-    [SAMPLE_FDS]             = {"descriptors", false, 4, 0.05},
-    [SAMPLE_THREADS]         = {"threads", false, 6, 0.05},
-    [SAMPLE_SEGMENTS]        = {"segments", false, 4, 0.05},
-    [SAMPLE_DEVICE_USED]     = {"device memory used", true, 32 << 20, 0.2},
-    [SAMPLE_DEVICE_RESERVED] = {"device memory reserved", true, 64 << 20, 0.1},
-    [SAMPLE_PAIRS]           = {"communicators", false, 1, 0.05},
+    [SAMPLE_MEMORY]          = {"memory", true, 8 << 20, 0.05, 32 << 20},
+    [SAMPLE_FDS]             = {"descriptors", false, 4, 0.05, 12},
+    [SAMPLE_THREADS]         = {"threads", false, 6, 0.05, 12},
+    [SAMPLE_SEGMENTS]        = {"segments", false, 4, 0.05, 12},
+    [SAMPLE_DEVICE_USED]     = {"device memory used", true, 32 << 20, 0.2, UNJUDGED},
+    [SAMPLE_DEVICE_RESERVED] = {"device memory reserved", true, 64 << 20, 0.1, UNJUDGED},
+    [SAMPLE_PAIRS]           = {"communicators", false, 1, 0.05, 12},
 };
 
 const char *sample_name(enum sample_what what)
@@ -196,12 +197,11 @@ struct sample_line samples_line(const struct sample_series *series)
     line.mean  = v;
     line.seconds =
         point_at(series, series->points.count - 1)->at_s - point_at(series, first)->at_s;
-    line.growth    = slope * line.seconds;
-    line.error     = tt > 0 ? sqrt(rest / (double)(count - 2) / tt) * line.seconds : 0;
-    line.tolerance = fmax(whats[series->what].least, whats[series->what].part * v);
-    if (series->what == SAMPLE_MEMORY && line.seconds < SHORT_S) {
-        line.tolerance = fmax(line.tolerance, SHORT_MEMORY);
-    }
+    line.growth = slope * line.seconds;
+    line.error  = tt > 0 ? sqrt(rest / (double)(count - 2) / tt) * line.seconds : 0;
+    line.tolerance =
+        fmax(line.seconds < BRIEF_S ? whats[series->what].brief : whats[series->what].least,
+             whats[series->what].part * v);
     line.flat = line.growth <= line.tolerance || line.growth <= ERRORS * line.error;
     return line;
 }

@@ -2,6 +2,7 @@
  * `plasmon bench soak`: the load of chaos for long, without faults. One client stays, the others come and go; what each process and each
  * device uses is sampled, and must not grow. In the end nothing may be left in the cluster when its clients have gone.
  */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,7 +268,11 @@ static bool print(const struct soak *soak)
 
         format(series->what, line.mean, mean);
         format(series->what, line.growth, growth);
-        format(series->what, line.tolerance, tolerance);
+        if (isfinite(line.tolerance)) {
+            format(series->what, line.tolerance, tolerance);
+        } else {
+            (void)snprintf(tolerance, sizeof(tolerance), "too brief");
+        }
         if (line.known) {
             printf("  %-18s %-23s %12s %12s %12s%s\n", series->who,
                    sample_name(series->what), mean, growth, tolerance,
