@@ -7,6 +7,7 @@
  *   remote.c                               puts and gets from another host, beside raw TCP (raw_tcp.c)
  *   overlap.c                              a product beside transfers
  *   journal.c                              a head with a journal beside one without; parts in daemons.h
+ *   hostile.c                              an honest client beside peers that are up to no good; parts in daemons.h
  *   collectives.c                          all-reduce over all devices, beside a ring by hand
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
@@ -42,7 +43,7 @@
 int bench_main(int argc, char **argv);
 extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, bench_gemm,
     bench_timelines, bench_graphs, bench_remote, bench_collectives, bench_journal,
-    bench_chaos, bench_soak;
+    bench_chaos, bench_soak, bench_hostile;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 

@@ -4,11 +4,16 @@
  * A client is whoever runs as the same user and speaks the control protocol; one that does not is told why and dropped, and nobody
  * else notices. It has a page of pins from its hello until its socket or its process ends, whichever comes first; then the page is
  * cleared, the workers are told, and what it held can be freed.
+ *
+ * Who connects and says nothing holds two descriptors, so there are STRANGERS_MAX of those at most: one more, and the one that has been there
+ * longest is hung up on. When no descriptor is left, one that is kept for it lets the next caller in to be hung up on: a caller that
+ * waits in the queue would wake the loop for ever.
  */
 #include "store/daemon_int.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +31,8 @@
 #include "store/lanes.h"
 #include "store/setup.h"
 
-#define CLIENTS_MAX 1024u /* connections; those without a hello yet count too */
+#define CLIENTS_MAX   1024u /* connections; those without a hello yet count too */
+#define STRANGERS_MAX 64u   /* of these without one */
 
 static void client_drop(struct store_daemon *daemon, struct store_client *client)
 {
@@ -226,6 +232,26 @@ static void client_ready(struct store_daemon *daemon, struct store_source *sourc
     }
 }
 
+/* Room for one more that has not said hello. */
+static void strangers_limit(struct store_daemon *daemon)
+{
+    struct store_client *oldest = NULL;
+    uint32_t count              = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &daemon->clients) {
+        struct store_client *client = pl_container_of(pos, struct store_client, list);
+
+        if (!client->greeted && !client_is_embedded(daemon, client)) {
+            oldest = oldest != NULL ? oldest : client;
+            count++;
+        }
+    }
+    if (count >= STRANGERS_MAX) {
+        client_drop(daemon, oldest);
+    }
+}
+
 static void client_ended(struct store_daemon *daemon, struct store_source *source,
                          uint32_t events)
 {
@@ -298,6 +324,19 @@ static void refuse(int fd, plasmon_status_t status, const char *text)
     pl_fd_close(&fd);
 }
 
+/* No descriptor is left: the next caller gets the spare one, for a moment. */
+static void refuse_unheard(struct store_daemon *daemon, int listener)
+{
+    int fd;
+
+    pl_fd_close(&daemon->spare_fd);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    pl_fd_close(&fd);
+    daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    pl_warn("store",
+            "a client is refused: no descriptor is left (ulimit -n, LimitNOFILE=)");
+}
+
 static void listener_ready(struct store_daemon *daemon, struct store_source *source,
                            uint32_t events)
 {
@@ -308,6 +347,9 @@ static void listener_ready(struct store_daemon *daemon, struct store_source *sou
 
     (void)events;
     if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE) {
+            refuse_unheard(daemon, source->fd);
+        }
         return;
     }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
@@ -323,6 +365,7 @@ static void listener_ready(struct store_daemon *daemon, struct store_source *sou
         refuse(fd, PLASMON_EAUTH, text);
         return;
     }
+    strangers_limit(daemon);
     if (clients_add(daemon, fd, peer.pid, &err) != PLASMON_OK) {
         pl_warn("store", "%s", err.text);
     }
@@ -462,6 +505,7 @@ plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err)
     folder_clean(folder);
     status = socket_bind(daemon, err);
     if (status == PLASMON_OK) {
+        daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* without: as it was */
         daemon_watch(daemon, &daemon->listener, daemon->listen_fd, EPOLLIN, listener_ready);
         pl_info("store", "clients of this host: %s", daemon->socket_path);
     } else {
@@ -478,6 +522,7 @@ void clients_finish(struct store_daemon *daemon)
     if (daemon->listen_fd >= 0) {
         daemon_unwatch(daemon, &daemon->listener);
         pl_fd_close(&daemon->listen_fd);
+        pl_fd_close(&daemon->spare_fd);
         (void)unlink(daemon->socket_path); /* somebody may have cleaned up for us */
     }
 }

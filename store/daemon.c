@@ -430,6 +430,7 @@ static void daemon_init(struct store_daemon *daemon, const struct store_options 
     daemon->node             = options->node;
     daemon->signal_fd        = -1;
     daemon->listen_fd        = -1;
+    daemon->spare_fd         = -1;
     daemon->handback_fd      = -1;
     daemon->handback.fd      = -1;
     daemon->head.pidfd       = -1;

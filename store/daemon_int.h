@@ -84,6 +84,7 @@ struct store_daemon {
     struct store_adopted *adopted; /* device_count of them; NULL: a fresh host */
 
     int listen_fd; /* -1: embedded */
+    int spare_fd;  /* given up for a caller when there is no other: clients.c */
     struct store_source listener;
     char socket_path[108]; /* "" if none */
     struct pl_list clients;

@@ -212,6 +212,33 @@ TEST(a_flood_of_connections_ends_neither_the_listening_nor_who_is_there)
     cluster_end(honest);
 }
 
+TEST(a_flood_of_the_stores_socket_keeps_no_client_out)
+{
+    enum { STRANGERS = 64 }; /* at most, with two descriptors each: store/clients.c */
+    static int fds[FLOOD];
+    char address[256];
+    struct plasmon_client *honest, *second;
+
+    test_set_timeout(240);
+    cluster_begin(1024);
+    honest = honest_join();
+    servers_note(honest);
+    (void)snprintf(address, sizeof(address), "unix:%s/plasmon-%u/store-%d.sock",
+                   cluster_folder(), (unsigned)getuid(), (int)servers[1].pid);
+    for (unsigned round = 0; round < 4; round++) {
+        ASSERT_TRUE(flood(address, SOCK_SEQPACKET, fds) > 0);
+        second = honest_join(); /* while they are there */
+        expect_works(second);
+        ASSERT_TRUE(hostile_descriptors(servers[1].pid) <=
+                    servers[1].descriptors + 2 * STRANGERS + 16);
+        plasmon_finish(second);
+        flood_close(fds);
+    }
+    servers_expect_descriptors();
+    servers_expect_alive();
+    cluster_end(honest);
+}
+
 /* ------------------------------------------------------------------------------------------------ slowness */
 
 /* Where the worker of device 0 takes bulk connections, and a ticket of its head for somebody who asked. */
