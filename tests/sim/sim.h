@@ -655,7 +655,7 @@ struct sim_node {
 };
 void sim_node_start(struct sim_node *node, struct sim *sim);
 void sim_node_finish(struct sim_node *node);
-/* May it die, and its connection break? */
+/* May it, the head or their connection break? */
 bool sim_node_settled(const struct sim_node *node);
 void sim_node_break(struct sim_node *node); /* the connection; it comes back by itself */
 void sim_node_die(struct sim_node *node);

@@ -141,6 +141,7 @@ static void maybe_crash(struct sim *sim)
 static void maybe_crash_head(struct sim *sim)
 {
     if (sim->head_process.crashes < sim->config.head_crashes_max &&
+        (!sim->config.stores || sim_node_settled(&sim->node)) &&
         sim_below(sim, 1000000) < sim->config.head_crash_millionth) {
         sim_head_crash(sim);
     }

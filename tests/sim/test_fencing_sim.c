@@ -210,9 +210,9 @@ TEST(a_loss_costs_nothing_that_was_not_lost)
                                                  .check_every         = 100};
 
     if (getenv("PLASMON_KNOWN_BUGS") == NULL) {
-        test_skip(
-            "seed 35: to make a lost task again, the head gives up an unfinished fold that "
-            "had lost nothing, and then cannot make that again (docs/lineage.md)");
+        test_skip("seed 3520: to make a lost task again, the head gives up an unfinished "
+                  "fold that "
+                  "had lost nothing, and then cannot make that again (docs/lineage.md)");
     }
     run_seeds(&profile);
 }
