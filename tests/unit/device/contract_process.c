@@ -16,6 +16,13 @@
 
 #define BYTES  100000u
 #define ROUNDS 1000u
+/* Two processes take turns on one GPU, and each wait lasts a turn. */
+#define ROUNDS_OF_A_GPU 50u
+
+static uint64_t rounds(void)
+{
+    return contract_kind == DEVICE_CUDA ? ROUNDS_OF_A_GPU : ROUNDS;
+}
 
 struct pair {
     pid_t child;
@@ -152,7 +159,7 @@ static void producer(struct pair *pair)
     contract_open_sharing(&c, pair->words_fd);
     line = foreign_map(&c, fd, true);
     pl_fd_close(&fd);
-    for (uint64_t i = 1; i <= ROUNDS; i++) {
+    for (uint64_t i = 1; i <= rounds(); i++) {
         ASSERT_OK(device_wait(c.stream, &c.words[8], i - 1));
         ASSERT_OK(device_fill8(c.stream, line, (uint8_t)(i * 29), 64));
         ASSERT_OK(device_signal(c.stream, &c.words[0], i));
@@ -164,7 +171,7 @@ static void producer(struct pair *pair)
 
 TEST(a_timeline_orders_the_streams_of_two_processes)
 {
-    uint8_t *got = malloc(ROUNDS * 64);
+    uint8_t *got = malloc(rounds() * 64);
     struct pair pair;
     struct contract c;
 
@@ -172,14 +179,14 @@ TEST(a_timeline_orders_the_streams_of_two_processes)
     pair_start(&pair, producer);
     contract_open_sharing(&c, pair.words_fd);
     send_fd(pair.socket, c.chunk);
-    for (uint64_t i = 1; i <= ROUNDS; i++) {
+    for (uint64_t i = 1; i <= rounds(); i++) {
         ASSERT_OK(device_wait(c.stream, &c.words[0], i));
         ASSERT_OK(device_copy(c.stream, DEVICE_COPY_DEVICE_TO_DEVICE,
                               c.memory.addr + 4096 + (i - 1) * 64, c.memory.addr, 64));
         ASSERT_OK(device_signal(c.stream, &c.words[8], i));
     }
-    contract_download(&c, got, device_ptr_add(c.memory, 4096), ROUNDS * 64);
-    for (size_t i = 0; i < ROUNDS * 64; i++) {
+    contract_download(&c, got, device_ptr_add(c.memory, 4096), rounds() * 64);
+    for (size_t i = 0; i < rounds() * 64; i++) {
         ASSERT_EQ(got[i], (uint8_t)((i / 64 + 1) * 29));
     }
     ASSERT_EQ(pair_wait(&pair), 0);
