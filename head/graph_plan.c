@@ -183,13 +183,16 @@ static void want_fill(struct head_client *client, const struct head_graph *graph
 {
     const struct graph_slot *slot = graph_slot_at(graph, arg->slot);
     const struct head_ref *ref;
-    bool reads = arg->mode == PLASMON__V1__MODE__MODE_IN ||
-                 arg->mode == PLASMON__V1__MODE__MODE_INOUT;
+    bool writes = arg->mode == PLASMON__V1__MODE__MODE_OUT;
+    bool reads  = arg->mode == PLASMON__V1__MODE__MODE_IN ||
+                 arg->mode == PLASMON__V1__MODE__MODE_INOUT ||
+                 (writes && !pl_view_dense(&arg->view));
 
     want->box   = arg->hull;
     want->bytes = (uint64_t)pl_box_elements(&arg->hull) * pl_dtype_bytes(slot->shape.dtype);
     want->at    = maker(graph, &uses[arg->slot], arg);
-    if (want->at == NULL && slot->kind == GRAPH_EXTERNAL && reads) {
+    want->overwritten = !reads;
+    if (want->at == NULL && slot->kind == GRAPH_EXTERNAL && (reads || writes)) {
         ref         = head_client_ref(client, slot->ref);
         want->array = ref != NULL && !ref->based ? ref->array : NULL;
     } else if (!reads && slot->kind == GRAPH_TEMPORARY) {

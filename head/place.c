@@ -8,6 +8,8 @@
  *   round-robin  the next device
  *   pinned       device 0 (the first that will do), so that only hints place anything elsewhere
  *
+ * What a task overwrites without reading it need not be brought: that it lies elsewhere decides among devices that are otherwise alike.
+ *
  * Within a host bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer copies within a GPU host, the staged route,
  * host memory. What workers measure there holds the wait for who makes the bytes, and would say that copies behind long work are slow. Between
  * hosts the time is that of rates.h: connections are measured while they are busy, and networks differ by a hundred.
@@ -16,11 +18,19 @@
 
 #include <string.h>
 
+#define COPY_NS  UINT64_C(10000) /* what a copy costs before its first byte */
+#define PIECE_NS UINT64_C(10000) /* another piece of an array to know of */
+
 enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
+
+static bool lies_somewhere(const struct head_want *want)
+{
+    return want->array != NULL || want->at != NULL;
+}
 
 static bool is_input(const struct head_want *want)
 {
-    return want->array != NULL || want->at != NULL;
+    return lies_somewhere(want) && !want->overwritten;
 }
 
 /* What has to be brought to a device for a task: copies within its host go one behind the other, those from elsewhere each take their time. */
@@ -154,15 +164,20 @@ static uint64_t transfer_ns(const struct head_core *core, const struct head_devi
                              : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_BYTES_PER_NS
                                                                            : PEER_BYTES_PER_NS;
     struct missing missing = {0};
+    uint64_t pieces        = 0;
 
     for (size_t i = 0; i < count; i++) {
         if (is_input(&wants[i])) {
             missing_of(core, &wants[i], device, &missing);
+        } else if (wants[i].overwritten && lies_somewhere(&wants[i])) {
+            struct missing old = {0};
+
+            missing_of(core, &wants[i], device, &old);
+            pieces += old.near_bytes + old.far_ns > 0;
         }
     }
-    /* 10 us: what a copy costs before its first byte */
-    return missing.far_ns +
-           (missing.near_bytes == 0 ? 0 : 10000 + missing.near_bytes / rate);
+    return pieces * PIECE_NS + missing.far_ns +
+           (missing.near_bytes == 0 ? 0 : COPY_NS + missing.near_bytes / rate);
 }
 
 static uint64_t memory_ns(const struct head_device *device, const struct head_want *wants,

@@ -230,6 +230,8 @@ static struct head_device *choose_device(struct head_core *core, const struct he
             arg->mode == PLASMON__V1__MODE__MODE_INOUT ||
             (arg->mode == PLASMON__V1__MODE__MODE_OUT && !covers_array(arg))) {
             want->array = arg->array;
+            want->overwritten =
+                arg->mode == PLASMON__V1__MODE__MODE_OUT && pl_view_dense(&arg->view);
         }
     }
     return head_place_function(core, run->defined, wants.items, wants.count, run->place,

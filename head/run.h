@@ -96,6 +96,7 @@ void head_reduce_fold(struct head_core *core, struct head_array *array);
 struct head_want {
     struct head_array *array;     /* input: box of it; NULL: fresh memory */
     const struct head_device *at; /* instead of array: it will have been made there */
+    bool overwritten;             /* no input: what lies there is not read */
     struct pl_box box;
     uint64_t bytes;
     const char *host; /* only on devices of this host; NULL: anywhere */
