@@ -300,6 +300,13 @@ plasmon_status_t device_event_elapsed_ns(struct device_event *begin,
     return begin->device->ops->event_elapsed_ns(begin, end, out_ns);
 }
 
+plasmon_status_t device_stream_behind(struct device_stream *stream,
+                                      struct device_event *event)
+{
+    assert(event->device == stream->device);
+    return event->device->ops->event_behind(stream, event);
+}
+
 bool device_event_done(struct device_event *event)
 {
     return event->device->ops->event_done(event);

@@ -161,6 +161,12 @@ plasmon_status_t device_event_record(struct device_event *event,
 plasmon_status_t device_event_elapsed_ns(struct device_event *begin,
                                          struct device_event *end, uint64_t *out_ns);
 bool device_event_done(struct device_event *event);
+/*
+ * Order within one device: work put into `stream` from now on starts after what was in the event's stream when it was last recorded. EINVAL:
+ * it never was.
+ */
+plasmon_status_t device_stream_behind(struct device_stream *stream,
+                                      struct device_event *event);
 /* When it was reached, by pl_now_ns(); false: the device has a clock of its own, or it was not reached. */
 bool device_event_host_ns(struct device_event *event, uint64_t *out_ns);
 

@@ -65,6 +65,8 @@ struct device_ops {
     plasmon_status_t (*event_elapsed_ns)(struct device_event *begin,
                                          struct device_event *end, uint64_t *out_ns);
     bool (*event_done)(struct device_event *event);
+    plasmon_status_t (*event_behind)(struct device_stream *stream,
+                                     struct device_event *event);
     bool (*event_host_ns)(struct device_event *event,
                           uint64_t *out_ns); /* NULL: a clock of its own */
 

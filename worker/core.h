@@ -144,6 +144,8 @@ struct worker_span {
     bool failed;
 };
 
+#define WORKER_MARKS 64u /* a stream */
+
 /* What the core needs of the world. Addresses are offsets in arenas: (host device, offset). */
 /* A buffer of this or another device of the host. */
 struct worker_source {
@@ -160,6 +162,10 @@ struct worker_ops {
     plasmon_status_t (*wait)(void *user, uint32_t stream, uint32_t host_device,
                              uint64_t *word, uint64_t value);
     plasmon_status_t (*join)(void *user, uint32_t stream, uint32_t other);
+    /* Both or none. Mark number `slot` (below WORKER_MARKS, used again) of a stream is behind what it holds now; wait for another stream's. */
+    plasmon_status_t (*mark)(void *user, uint32_t stream, uint32_t slot);
+    plasmon_status_t (*join_mark)(void *user, uint32_t stream, uint32_t other,
+                                  uint32_t slot);
     /* Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a local buffer. Counts the route. */
     plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box,
                              uint32_t element_bytes, uint64_t dst_offset,
@@ -324,6 +330,7 @@ struct worker_core_config {
     uint32_t low_streams;    /* 0 .. WORKER_LOW_STREAMS_MAX */
     /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
     uint64_t signal_bytes;
+    uint64_t mark_bytes; /* behind copies of at least so many: a mark (marks.c); 0: none */
     /* The device tells the begin of every launch that overwrites in place (begun.c); false: of those that something may hold up. */
     bool begins_cheap;
     bool lone; /* no other device of this host watches our words */

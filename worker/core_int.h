@@ -104,6 +104,7 @@ struct worker_launch {
     bool signalled;    /* the word is written right behind it */
     bool forced;       /* its client ends it by force */
     bool stream_chosen;
+    bool behind_mark;       /* it waits for one (marks.c) */
     bool scratch_shared;    /* the stream's: another launch may take it over (reuse.c) */
     uint32_t time_limit_ms; /* 0: none */
     void *span;             /* what records it; NULL: nothing */
@@ -177,6 +178,9 @@ struct worker_stream {
     uint64_t watched;    /* the last one that was seen to have begun ... */
     uint64_t watched_ns; /* ... at this time */
     uint64_t moved_ns;   /* a transfer was last seen done */
+    uint64_t
+        marks[WORKER_MARKS]; /* marks.c: the launch that each is behind; a ring, growing */
+    uint32_t mark_count;
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
     uint64_t joined_word
@@ -396,6 +400,12 @@ void worker_scratch_undo(struct worker_core *core, struct worker_launch *launch)
 void worker_scratch_lend(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream); /* it was enqueued */
 void worker_scratch_done(struct worker_core *core, const struct worker_launch *launch);
+
+/* marks.c: a mark behind what was just enqueued, if others will want one; and the first one behind a launch. */
+void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *launch,
+                          uint32_t stream);
+bool worker_mark_find(const struct worker_core *core, uint32_t stream, uint64_t seq,
+                      uint32_t *out_slot);
 
 /* streams.c */
 uint32_t worker_host_device_of(const struct worker_core *core,

@@ -492,6 +492,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     launch_running(core, mine, launch);
     worker_scratch_lend(core, launch, stream);
     worker_reuse_enqueued(core, launch);
+    worker_mark_enqueued(core, launch, stream);
     if (without_work && idle && clear) {
         word_store(core, launch, stream);
     } else if (launch->time_limit_ms != 0 || signal_due(core, mine)) {

@@ -64,6 +64,27 @@ static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
         executor, device_stream_join(executor->streams[stream], executor->streams[other]));
 }
 
+static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
+{
+    struct worker_executor *executor = user;
+    struct device_event **event      = &executor->marks[stream][slot];
+    plasmon_status_t status =
+        *event != NULL ? PLASMON_OK : device_event_create(executor->device, event);
+
+    return status == PLASMON_OK ? device_event_record(*event, executor->streams[stream])
+                                : status; /* the core joins instead */
+}
+
+static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other,
+                                     uint32_t slot)
+{
+    struct worker_executor *executor = user;
+
+    return worker_executor_must(
+        executor,
+        device_stream_behind(executor->streams[stream], executor->marks[other][slot]));
+}
+
 static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
 {
     struct worker_executor *executor = user;
@@ -746,6 +767,8 @@ const struct worker_ops worker_executor_ops = {
     .grow             = op_grow,
     .wait             = op_wait,
     .join             = op_join,
+    .mark             = op_mark,
+    .join_mark        = op_join_mark,
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
@@ -918,6 +941,9 @@ void worker_executor_finish(struct worker_executor *executor)
 {
     for (uint32_t i = 0; i < executor->stream_count; i++) {
         device_stream_destroy(executor->streams[i]);
+        for (uint32_t slot = 0; slot < WORKER_MARKS; slot++) {
+            device_event_destroy(executor->marks[i][slot]);
+        }
     }
     transfer_pairs_destroy(executor->pairs);
     worker_bulk_finish(&executor->bulk);

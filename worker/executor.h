@@ -47,6 +47,7 @@ struct worker_executor {
     uint32_t run_streams;
     uint32_t stream_count;
     struct device_stream *streams[STORE_STREAM_MAX];
+    struct device_event *marks[STORE_STREAM_MAX][WORKER_MARKS]; /* NULL: not used yet */
     int notify_fd; /* an eventfd: a stream passed a signal */
 
     struct worker_core *core;

@@ -2,7 +2,8 @@
  * Streams: where a launch goes, what it waits for there, and when a stream's word is written.
  *
  * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the same stream, because waiters
- * elsewhere watch that word. Copies in have two streams, by turns; bytes out and receives have one each. A function follows the first launch it
+ * elsewhere watch that word. Copies from devices have two streams, by turns; bytes of the host go in by the first of these, in their order,
+ * since one link brings them; bytes out and receives have one each. A function follows the first launch it
  * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
  * least in it. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
  * own, whose kernels the device begins first, and those of low priority one whose kernels it begins last; they follow each other there,
@@ -169,10 +170,10 @@ static uint32_t choose(struct worker_core *core, const struct worker_launch *lau
     }
     switch (launch->kind) {
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
-    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return less_loaded_of_two(core, stream_of_role(core, WORKER_STREAM_COPY),
                                   stream_of_role(core, WORKER_STREAM_COPY_2));
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return stream_of_role(core, WORKER_STREAM_COPY);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
@@ -224,7 +225,8 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
 {
     struct worker_stream *mine = &core->streams[stream];
     plasmon_status_t status;
-    uint32_t other;
+    uint32_t other, slot;
+    bool by_mark;
 
     if (store_timeline_done(core->timeline, seq)) {
         return;
@@ -245,7 +247,9 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
     if (hazard_ahead(core, other)) {
         worker_stream_before_hazard(core, stream, launch->seq);
     }
-    status = core->config.ops->join(core->config.user, stream, other);
+    by_mark = !word && worker_mark_find(core, other, seq, &slot);
+    status  = by_mark ? core->config.ops->join_mark(core->config.user, stream, other, slot)
+                      : core->config.ops->join(core->config.user, stream, other);
     if (status != PLASMON_OK) {
         worker_launch_fail(launch, status,
                            "stream %u could not be made to wait for stream %u", stream,
@@ -253,8 +257,13 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
         return;
     }
     worker_begun_held_up(core, stream);
-    mine->joined[other]      = core->streams[other].last;
-    mine->joined_word[other] = core->streams[other].signalled;
+    if (by_mark) {
+        launch->behind_mark = true;
+        mine->joined[other] = core->streams[other].marks[slot];
+    } else {
+        mine->joined[other]      = core->streams[other].last;
+        mine->joined_word[other] = core->streams[other].signalled;
+    }
 }
 
 /* Its memory is somebody else's until these are over (reuse.c): in this stream as in others, their word comes first. */
@@ -324,6 +333,7 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
 {
     bool clear = true;
 
+    launch->behind_mark = false;
     pl_vec_clear(&core->waits);
     for (uint32_t i = 0; i < launch->after_count; i++) {
         uint32_t host_device =

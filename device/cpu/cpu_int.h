@@ -195,6 +195,9 @@ plasmon_status_t device_cpu_wait(struct device_stream *stream, uint64_t *word,
                                  uint64_t value);
 plasmon_status_t device_cpu_notify(struct device_stream *stream, int eventfd);
 plasmon_status_t device_cpu_join(struct device_stream *stream, struct device_stream *other);
+/* Until the stream of that progress has done `target` of its operations. */
+plasmon_status_t device_cpu_behind(struct device_stream *stream,
+                                   struct device_cpu_progress *progress, uint64_t target);
 plasmon_status_t device_cpu_launch_enqueue(struct device_stream *stream, device_cpu_fn fn,
                                            const void *args, size_t args_bytes,
                                            uint64_t tag);
@@ -211,6 +214,8 @@ plasmon_status_t device_cpu_event_record(struct device_event *event,
 plasmon_status_t device_cpu_event_elapsed_ns(struct device_event *begin,
                                              struct device_event *end, uint64_t *out_ns);
 bool device_cpu_event_done(struct device_event *event);
+plasmon_status_t device_cpu_event_behind(struct device_stream *stream,
+                                         struct device_event *event);
 bool device_cpu_event_host_ns(struct device_event *event, uint64_t *out_ns);
 
 /* run.c. Run a recorded operation in place, launches with this tag; false: a launch failed. Then what it holds is let go of. */

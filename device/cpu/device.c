@@ -292,6 +292,7 @@ const struct device_ops device_cpu_ops = {
     .event_record     = device_cpu_event_record,
     .event_elapsed_ns = device_cpu_event_elapsed_ns,
     .event_done       = device_cpu_event_done,
+    .event_behind     = device_cpu_event_behind,
     .event_host_ns    = device_cpu_event_host_ns,
     .cpu_launch       = device_cpu_launch_enqueue,
     .cpu_failure      = cpu_failure,

@@ -9,6 +9,9 @@
 struct cpu_event {
     struct device_event base;
     uint64_t recorded; /* how many times; calls on one event do not overlap */
+    struct device_cpu_progress
+        *progress;   /* of the stream it was last recorded in; NULL: never */
+    uint64_t target; /* of that, when the event has been reached */
     struct device_cpu_mark *mark;
 };
 
@@ -49,6 +52,9 @@ void device_cpu_event_destroy(struct device_event *base)
     struct cpu_event *event = event_of(base);
 
     device_cpu_mark_release(event->mark);
+    if (event->progress != NULL) {
+        device_cpu_progress_release(event->progress);
+    }
     pl_free(event);
 }
 
@@ -66,8 +72,24 @@ plasmon_status_t device_cpu_event_record(struct device_event *base,
         event->recorded++;
         *op = (struct device_cpu_op_record){.mark = event->mark, .number = event->recorded};
         device_cpu_enqueue_end(stream);
+        device_cpu_progress_hold(stream->progress);
+        if (event->progress != NULL) {
+            device_cpu_progress_release(event->progress);
+        }
+        event->progress = stream->progress;
+        event->target   = atomic_load(&stream->queue.published);
     }
     return status;
+}
+
+plasmon_status_t device_cpu_event_behind(struct device_stream *stream,
+                                         struct device_event *base)
+{
+    const struct cpu_event *event = event_of(base);
+
+    return event->progress == NULL
+               ? PLASMON_EINVAL
+               : device_cpu_behind(stream, event->progress, event->target);
 }
 
 bool device_cpu_event_done(struct device_event *base)

@@ -276,9 +276,14 @@ plasmon_status_t device_cpu_notify(struct device_stream *base, int eventfd)
 
 plasmon_status_t device_cpu_join(struct device_stream *base, struct device_stream *other)
 {
-    struct device_cpu_stream *stream     = device_cpu_stream_of(base);
-    struct device_cpu_progress *progress = device_cpu_stream_of(other)->progress;
-    uint64_t target = atomic_load(&device_cpu_stream_of(other)->queue.published);
+    return device_cpu_behind(base, device_cpu_stream_of(other)->progress,
+                             atomic_load(&device_cpu_stream_of(other)->queue.published));
+}
+
+plasmon_status_t device_cpu_behind(struct device_stream *base,
+                                   struct device_cpu_progress *progress, uint64_t target)
+{
+    struct device_cpu_stream *stream = device_cpu_stream_of(base);
     struct device_cpu_op_join *op;
     plasmon_status_t status;
 

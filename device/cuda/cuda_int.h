@@ -205,6 +205,8 @@ plasmon_status_t device_cuda_event_record(struct device_event *event,
 plasmon_status_t device_cuda_event_elapsed_ns(struct device_event *begin,
                                               struct device_event *end, uint64_t *out_ns);
 bool device_cuda_event_done(struct device_event *event);
+plasmon_status_t device_cuda_event_behind(struct device_stream *stream,
+                                          struct device_event *event);
 
 /* copy.c */
 plasmon_status_t device_cuda_copy_init(struct device_cuda *cuda, struct pl_err *err);

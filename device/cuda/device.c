@@ -432,6 +432,7 @@ const struct device_ops device_cuda_ops = {
     .event_record       = device_cuda_event_record,
     .event_elapsed_ns   = device_cuda_event_elapsed_ns,
     .event_done         = device_cuda_event_done,
+    .event_behind       = device_cuda_event_behind,
     .graph_create       = device_cuda_graph_create,
     .graph_destroy      = device_cuda_graph_destroy,
     .graph_begin        = device_cuda_graph_begin,

@@ -307,6 +307,25 @@ plasmon_status_t device_cuda_event_record(struct device_event *base,
     return status;
 }
 
+plasmon_status_t device_cuda_event_behind(struct device_stream *base,
+                                          struct device_event *event)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    plasmon_status_t status           = device_cuda_enter(cuda);
+
+    if (base->records) {
+        return PLASMON_ENOTSUP;
+    }
+    if (!event_of(event)->recorded) {
+        return PLASMON_EINVAL;
+    }
+    return status != PLASMON_OK
+               ? status
+               : DEVICE_CU(cuda, cuStreamWaitEvent(stream->stream, event_of(event)->event,
+                                                   CU_EVENT_WAIT_DEFAULT));
+}
+
 bool device_cuda_event_done(struct device_event *base)
 {
     struct device_cuda *cuda = device_cuda_of(base->device);

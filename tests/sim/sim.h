@@ -274,6 +274,7 @@ struct sim_stream {
     struct pl_list ops;
     uint64_t enqueued;
     uint64_t completed;
+    uint64_t marks[WORKER_MARKS]; /* what was enqueued when it was made */
     bool running;
 };
 

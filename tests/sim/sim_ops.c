@@ -69,6 +69,26 @@ static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
     return PLASMON_OK;
 }
 
+static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
+{
+    struct sim_stream *mine = &((struct sim_worker *)user)->streams[stream];
+
+    mine->marks[slot] = mine->enqueued;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other,
+                                     uint32_t slot)
+{
+    struct sim_worker *worker = user;
+    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_JOIN);
+
+    op->other = other;
+    op->value = worker->streams[other].marks[slot];
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
@@ -676,6 +696,8 @@ const struct worker_ops sim_worker_ops = {
     .grow             = op_grow,
     .wait             = op_wait,
     .join             = op_join,
+    .mark             = op_mark,
+    .join_mark        = op_join_mark,
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,

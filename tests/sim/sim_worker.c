@@ -294,6 +294,8 @@ static void worker_deliver(void *user, const uint8_t *data, size_t length)
 
 /* ------------------------------------------------------------------------------------------ coming and going */
 
+#define SIM_MARK_BYTES 64u /* everything is small: behind most copies, but not behind all */
+
 static void core_create(struct sim_worker *worker)
 {
     struct sim *sim                  = worker->sim;
@@ -306,6 +308,7 @@ static void core_create(struct sim_worker *worker)
         .urgent_streams    = sim->config.run_streams % 2,
         .low_streams       = sim->config.run_streams / 2 % 2,
         .begins_cheap      = worker->begins_cheap,
+        .mark_bytes        = SIM_MARK_BYTES,
         .lone              = sim->config.devices == 1,
         .timelines         = sim->timelines,
         .tables            = sim->tables,

@@ -178,6 +178,7 @@ FINDS(a_signal_before_its_kernel, "worker.signal_before_kernel")
 FINDS(memory_that_is_freed_at_once, "worker.early_free")
 FINDS(a_wait_for_another_device_left_out, "worker.skip_wait")
 FINDS(a_join_of_streams_left_out, "worker.skip_join")
+FINDS(a_mark_before_the_copy_instead_of_behind_it, "worker.mark_early")
 FINDS(a_failed_result_that_is_sealed, "worker.seal_failed")
 
 FINDS_WITH_LIMITS(a_limit_that_is_over_too_early, "worker.limit_early")

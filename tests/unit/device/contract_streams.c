@@ -175,6 +175,41 @@ TEST(a_join_waits_for_what_was_enqueued_and_not_for_more)
     contract_close(&c);
 }
 
+TEST(a_stream_goes_on_behind_an_event_and_not_behind_what_came_later)
+{
+    struct device_event *point, *held;
+    uint8_t got = 0;
+    struct contract c;
+
+    contract_open(&c);
+    ASSERT_OK(device_event_create(c.device, &point));
+    ASSERT_OK(device_event_create(c.device, &held));
+    ASSERT_STATUS(device_stream_behind(c.stream, point), PLASMON_EINVAL);
+    ASSERT_OK(device_fill8(c.stream, c.memory, 1, 1));
+    ASSERT_OK(device_stream_sync(c.stream, NULL));
+
+    ASSERT_OK(device_wait(c.other, &c.words[0], 1));
+    ASSERT_OK(device_fill8(c.other, c.memory, 9, 1));
+    ASSERT_OK(device_event_record(point, c.other));
+    ASSERT_OK(device_wait(c.other, &c.words[8], 1)); /* before the call, behind the event */
+    ASSERT_OK(device_stream_behind(c.stream, point));
+    ASSERT_OK(device_event_record(held, c.stream));
+    ASSERT_OK(
+        device_event_record(point, c.other)); /* who waits for the last one does so still */
+    check_held(held);
+
+    contract_gate_open(&c.words[0], 1);
+    contract_download(&c, &got, c.memory, 1);
+    ASSERT_EQ(got, 9);
+    ASSERT_TRUE(device_event_done(held));
+    ASSERT_TRUE(!device_event_done(point));
+    contract_gate_open(&c.words[8], 1);
+    ASSERT_OK(device_stream_sync(c.other, NULL));
+    device_event_destroy(held);
+    device_event_destroy(point);
+    contract_close(&c);
+}
+
 TEST(joins_back_and_forth_keep_every_round_in_order)
 {
     enum { TIMES = 2000 };

@@ -63,6 +63,23 @@ static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
     return refuse(fake, "join");
 }
 
+static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
+{
+    struct fake *fake = user;
+
+    CALL("mark", ":%u:%u", stream, slot);
+    return refuse(fake, "mark");
+}
+
+static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other,
+                                     uint32_t slot)
+{
+    struct fake *fake = user;
+
+    CALL("join_mark", ":%u:%u.%u", stream, other, slot);
+    return refuse(fake, "join_mark");
+}
+
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
@@ -444,6 +461,8 @@ static const struct worker_ops fake_ops = {
     .grow             = op_grow,
     .wait             = op_wait,
     .join             = op_join,
+    .mark             = op_mark,
+    .join_mark        = op_join_mark,
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
@@ -491,6 +510,7 @@ static void core_start(struct fake *fake)
         .urgent_streams    = 1,
         .low_streams       = 1,
         .signal_bytes      = fake->signal_bytes,
+        .mark_bytes        = fake->mark_bytes,
         .lone              = fake->lone,
         .begins_cheap      = fake->begins_cheap,
         .timelines         = fake->timelines,
@@ -505,13 +525,14 @@ static void core_start(struct fake *fake)
     ASSERT_OK(worker_core_create(&config, &fake->core));
 }
 
-static struct fake *create(bool lone, uint64_t signal_bytes)
+static struct fake *create(bool lone, uint64_t signal_bytes, uint64_t mark_bytes)
 {
     struct fake *fake = PL_NEW(struct fake);
 
     ASSERT_NOT_NULL(fake);
     fake->lone         = lone;
     fake->signal_bytes = signal_bytes;
+    fake->mark_bytes   = mark_bytes;
     pl_str_init(&fake->calls);
     pl_str_init(&fake->reports);
     for (uint32_t i = 0; i < FAKE_DEVICES; i++) {
@@ -538,17 +559,22 @@ static struct fake *create(bool lone, uint64_t signal_bytes)
 
 struct fake *fake_create(void)
 {
-    return create(false, FAKE_SIGNAL_BYTES);
+    return create(false, FAKE_SIGNAL_BYTES, 0);
 }
 
 struct fake *fake_create_lone(void)
 {
-    return create(true, FAKE_SIGNAL_BYTES);
+    return create(true, FAKE_SIGNAL_BYTES, 0);
+}
+
+struct fake *fake_create_marking(void)
+{
+    return create(false, FAKE_SIGNAL_BYTES, FAKE_MARK_BYTES);
 }
 
 struct fake *fake_create_small(void)
 {
-    struct fake *fake = create(false, 0);
+    struct fake *fake = create(false, 0, 0);
 
     fake->grow_bytes            = FAKE_CHUNK;
     fake->tables[FAKE_US]->kind = 2; /* a GPU */

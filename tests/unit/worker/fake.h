@@ -21,6 +21,7 @@
 #define FAKE_CHUNK        (1u << 20)
 #define FAKE_ARENA        (1u << 30)
 #define FAKE_SIGNAL_BYTES 8192u
+#define FAKE_MARK_BYTES   4096u
 
 struct fake {
     struct worker_core *core;
@@ -31,6 +32,7 @@ struct fake {
     uint64_t reader_epoch;
     uint64_t now_ns;
     uint64_t signal_bytes;
+    uint64_t mark_bytes;
     bool lone;
     bool begins_cheap;   /* from the next restart on */
     char untouched[256]; /* of the last restart: "3+2 7+1" */
@@ -65,6 +67,8 @@ struct fake {
 
 struct fake *fake_create(void);
 struct fake *fake_create_lone(void); /* nobody but the host watches our words */
+struct fake *
+fake_create_marking(void); /* copies of FAKE_MARK_BYTES have marks behind them */
 /* One MiB of memory, which clients do not map; words are written at the end of batches only. */
 struct fake *fake_create_small(void);
 void fake_destroy(struct fake *fake);

@@ -1,0 +1,107 @@
+/* Marks: who needs one copy of many does not wait for those behind it. */
+#include "base/fault.h"
+#include "tests/unit/worker/fake.h"
+
+#define KIND(name) PLASMON__V1__LAUNCH_KIND__LAUNCH_##name
+
+enum { LARGE = FAKE_MARK_BYTES / 4, SMALL = LARGE - 1 };
+
+/* From another device's buffer `slot`, made here: launch `seq` makes our buffer `slot`. */
+static void copy(struct fake *fake, uint64_t seq, uint32_t slot, int64_t count)
+{
+    struct pl_shape frame = {.dtype = PL_F32, .ndim = 1, .dim = {count}};
+    struct fake_launch launch;
+
+    store_table_alloc(fake->tables[2], slot, 1, 0, &frame, 0, 1);
+    store_table_seal(fake->tables[2], slot);
+    fake_launch_init(&launch, seq, KIND(COPY));
+    fake_launch_fresh(&launch, slot, count);
+    fake_launch_piece(&launch, FAKE_BASE + 2, slot, count);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+/* Streams: copies 2 and 5 by turns, functions 0 and 1. */
+static struct fake *four_copies(int64_t count)
+{
+    struct fake *fake = fake_create_marking();
+
+    for (uint32_t i = 1; i <= 4; i++) {
+        copy(fake, i, i, count);
+    }
+    (void)fake_calls(fake);
+    return fake;
+}
+
+TEST(a_function_waits_for_its_copy_and_not_for_those_behind_it)
+{
+    struct fake *fake = four_copies(LARGE);
+
+    fake_fill_after(fake, 5, 5, 1, 0);
+    ASSERT_STR(fake_calls(fake), "join_mark:0:2.0 run:0:fill mark:0:0 signal:0:5");
+    fake_destroy(fake);
+}
+
+TEST(what_waited_for_a_mark_has_one_behind_it)
+{
+    struct fake *fake = four_copies(LARGE);
+
+    fake_fill_after(fake, 5, 5, 1, 0); /* in stream 0 */
+    fake_fill_after(fake, 6, 6, 2, 0); /* in stream 1 */
+    (void)fake_calls(fake);
+    fake_fill_after(fake, 7, 7, 5, 6); /* follows 5, waits for 6 */
+    ASSERT_STR(fake_calls(fake), "join_mark:0:1.0 run:0:fill mark:0:1 signal:0:7");
+    fake_destroy(fake);
+}
+
+TEST(small_copies_are_joined)
+{
+    struct fake *fake = four_copies(SMALL);
+
+    fake_fill_after(fake, 5, 5, 1, 0);
+    ASSERT_STR(fake_calls(fake), "join:0:2 run:0:fill signal:0:5");
+    fake_destroy(fake);
+}
+
+TEST(a_mark_that_is_waited_for_covers_what_came_before_it_and_no_more)
+{
+    struct fake *fake = four_copies(LARGE);
+
+    fake_fill_after(fake, 5, 5, 1, 0); /* waits for launch 1 in stream 2 */
+    (void)fake_calls(fake);
+    fake_fill_after(fake, 6, 6, 5, 1);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:6");
+    fake_fill_after(fake, 7, 7, 6, 3); /* launch 3 is the second in stream 2 */
+    ASSERT_STR(fake_calls(fake), "join_mark:0:2.1 run:0:fill mark:0:1 signal:0:7");
+    fake_destroy(fake);
+}
+
+TEST(more_launches_than_marks_are_kept_are_joined_behind_the_oldest_that_is_left)
+{
+    struct fake *fake = fake_create_marking();
+
+    fake->grow_bytes = UINT64_C(64) << 20;
+    for (uint32_t i = 1; i <= 2 * (WORKER_MARKS + 1); i++) { /* 65 in stream 2, 65 in 5 */
+        copy(fake, i, i, LARGE);
+    }
+    (void)fake_calls(fake);
+    fake_fill_after(fake, 131, 131, 1, 0); /* its mark was used again, by launch 129 */
+    ASSERT_STR(fake_calls(fake), "join_mark:0:2.1 run:0:fill mark:0:0 signal:0:131");
+    fake_destroy(fake);
+}
+
+TEST(a_mark_that_could_not_be_made_is_no_failure)
+{
+    struct fake *fake = fake_create_marking();
+
+    fake->refuse = "mark";
+    copy(fake, 1, 1, LARGE);
+    copy(fake, 2, 2, LARGE);
+    copy(fake, 3, 3, LARGE);
+    fake->refuse = NULL;
+    (void)fake_calls(fake);
+    fake_fill_after(fake, 4, 4, 1, 0);
+    ASSERT_STR(fake_calls(fake), "join:0:2 run:0:fill signal:0:4");
+    fake_destroy(fake);
+}
+
+TEST_MAIN()

@@ -1,0 +1,75 @@
+/*
+ * Marks: points in a stream that another one can wait for, with work of the first one behind them.
+ *
+ * A join waits for all that its stream holds by then. A program that puts ten large arrays and works on each has ten copies in the stream
+ * when the first kernel goes in; behind a join, that kernel would begin after the last copy, and the way back to the host would lie idle
+ * meanwhile. So behind a large copy there is a mark, and behind whatever waited for one: a kernel between two copies is as much part of
+ * the pipeline. Elsewhere there are none, since each costs the stream something and chains of short kernels would pay for it.
+ *
+ * A wait for a mark is a join that waits for less. So it adds no way to hang (docs/ordering.md), and where a join is needed for more
+ * than order, behind the write of a word, it stays a join.
+ */
+#include "worker/core_int.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+
+static uint64_t moved_by(const struct worker_launch *launch)
+{
+    uint64_t bytes = 0;
+
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
+        for (uint32_t i = 0; i < launch->operand_count; i++) {
+            bytes = pl_max_u64(bytes, launch->operands[i].bytes);
+        }
+        return bytes;
+    default:
+        return 0;
+    }
+}
+
+void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *launch,
+                          uint32_t stream)
+{
+    struct worker_stream *mine = &core->streams[stream];
+    uint32_t slot              = mine->mark_count % WORKER_MARKS;
+
+    if (core->config.mark_bytes == 0 ||
+        (!launch->behind_mark && moved_by(launch) < core->config.mark_bytes)) {
+        return;
+    }
+    if (pl_bug("worker.mark_early") && mine->mark_count > 0) { /* the last one again */
+        slot              = (mine->mark_count - 1) % WORKER_MARKS;
+        mine->marks[slot] = launch->seq;
+        return;
+    }
+    if (core->config.ops->mark(core->config.user, stream, slot) == PLASMON_OK) {
+        mine->marks[slot] = launch->seq;
+        mine->mark_count++;
+    } else { /* who follows joins */
+        mine->marks[slot] = 0;
+        pl_debug("worker", "no mark behind launch %llu", (unsigned long long)launch->seq);
+    }
+}
+
+bool worker_mark_find(const struct worker_core *core, uint32_t stream, uint64_t seq,
+                      uint32_t *out_slot)
+{
+    const struct worker_stream *other = &core->streams[stream];
+    bool found                        = false;
+
+    for (uint32_t i = 1; i <= WORKER_MARKS && i <= other->mark_count; i++) {
+        uint32_t slot = (other->mark_count - i) % WORKER_MARKS;
+
+        if (other->marks[slot] < seq) { /* they grow; 0: none was made */
+            break;
+        }
+        *out_slot = slot;
+        found     = true;
+    }
+    return found;
+}
