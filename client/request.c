@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/linger.h"
 #include "client/client_int.h"
 
 void request_init(struct request *request, struct pl_cond *cond)
@@ -50,11 +51,11 @@ plasmon_status_t request_send_locked(struct plasmon_client *client, struct reque
 plasmon_status_t request_wait_locked(struct plasmon_client *client, struct request *request,
                                      uint64_t deadline_ns)
 {
+    uint64_t began_ns = pl_now_ns();
+
     while (!request->answered) {
-        if (deadline_ns == UINT64_MAX) {
-            pl_cond_wait(request->cond, &client->lock);
-        } else if (!pl_cond_wait_until(request->cond, &client->lock, deadline_ns) &&
-                   !request->answered) {
+        if (!pl_linger_cond_wait(request->cond, &client->lock, began_ns, deadline_ns) &&
+            !request->answered) {
             return error_set(PLASMON_ETIMEDOUT, "the head has not answered in time");
         }
     }

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 
 #include "base/alloc.h"
+#include "base/linger.h"
 #include "client/client_int.h"
 
 /* The ref's state as a status with its text. */
@@ -37,6 +38,7 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
 {
     struct waiter waiter = {.need = 1};
     struct watch watch   = {.waiter = &waiter};
+    uint64_t began_ns    = pl_now_ns();
     plasmon_status_t status;
 
     status = root_state(root, box, NULL);
@@ -48,7 +50,7 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
                          "this call would wait and cannot be made in a callback");
     }
     session_flush_locked(client);
-    if (deadline_ns <= pl_now_ns()) {
+    if (deadline_ns <= began_ns) {
         return error_set(PLASMON_ETIMEDOUT, "the ref is still pending");
     }
     status = pl_cond_init(&waiter.cond);
@@ -58,10 +60,8 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
 
     watch_start(&watch, root, box);
     while (watch.status == PLASMON_INPROGRESS) {
-        if (deadline_ns == UINT64_MAX) {
-            pl_cond_wait(&waiter.cond, &client->lock);
-        } else if (!pl_cond_wait_until(&waiter.cond, &client->lock, deadline_ns) &&
-                   watch.status == PLASMON_INPROGRESS) {
+        if (!pl_linger_cond_wait(&waiter.cond, &client->lock, began_ns, deadline_ns) &&
+            watch.status == PLASMON_INPROGRESS) {
             status = tell_pending(root, box);
             break;
         }
@@ -140,15 +140,15 @@ static plasmon_status_t watch_all_locked(struct plasmon_client *client,
 static plasmon_status_t wait_enough_locked(struct plasmon_client *client,
                                            struct waiter *waiter, uint64_t deadline_ns)
 {
+    uint64_t began_ns = pl_now_ns();
+
     while (waiter->resolved < waiter->need) {
         if (client_on_loop_thread(client)) {
             return error_set(PLASMON_EINVAL,
                              "this call would wait and cannot be made in a callback");
         }
-        if (deadline_ns == UINT64_MAX) {
-            pl_cond_wait(&waiter->cond, &client->lock);
-        } else if (!pl_cond_wait_until(&waiter->cond, &client->lock, deadline_ns) &&
-                   waiter->resolved < waiter->need) {
+        if (!pl_linger_cond_wait(&waiter->cond, &client->lock, began_ns, deadline_ns) &&
+            waiter->resolved < waiter->need) {
             return error_set(PLASMON_ETIMEDOUT,
                              "%u refs are ready or failed so far; %u were asked for",
                              waiter->resolved, waiter->need);

@@ -5,6 +5,8 @@
  * finds nothing the burst is over, and `idle` is called before the thread sleeps. So that a burst without end does not
  * starve what idle sends, it is also called every LOOP_BURST_EVENTS.
  *
+ * A thread whose last event was a moment ago does not fall asleep: it looks again after short pauses (base/linger.h).
+ *
  * WAKING  The first post (or stop, or earlier timer) wakes the backend and sets wake_pending; others find it set and only
  * add to the list. The thread clears it under the lock in the moment it takes the list, so none is left behind.
  */
@@ -16,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/linger.h"
 #include "base/log.h"
 
 #define LOOP_BURST_EVENTS 64u
@@ -222,11 +225,37 @@ static enum rpc_step loop_step(struct rpc_loop *loop, uint64_t deadline_ns)
     return step;
 }
 
+static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
+{
+    const uint64_t linger_ns = pl_linger_ns();
+    uint64_t now_ns          = pl_now_ns();
+    enum rpc_step step       = RPC_STEP_TIMEOUT;
+
+    while (step == RPC_STEP_TIMEOUT && now_ns - loop->event_ns < linger_ns &&
+           now_ns < deadline_ns) {
+        pl_linger_pause(now_ns - loop->event_ns);
+        step   = loop_step(loop, 0);
+        now_ns = pl_now_ns();
+    }
+    if (step == RPC_STEP_TIMEOUT && now_ns < deadline_ns) {
+        step   = loop_step(loop, deadline_ns);
+        now_ns = pl_now_ns();
+    }
+    if (step != RPC_STEP_TIMEOUT) {
+        loop->event_ns = now_ns;
+    }
+    return step;
+}
+
 static void loop_turn(struct rpc_loop *loop)
 {
     uint64_t now       = pl_now_ns();
     uint64_t next      = pl_min_u64(loop_run_timers(loop, now), loop_run_tick(loop, now));
-    enum rpc_step step = loop_step(loop, loop->events > 0 ? 0 : next);
+    enum rpc_step step = loop->events > 0 ? loop_step(loop, 0) : loop_wait(loop, next);
+
+    if (loop->events > 0 && step != RPC_STEP_TIMEOUT) {
+        loop->event_ns = now;
+    }
 
     if (loop->idle == NULL) {
         return;
@@ -260,6 +289,7 @@ void rpc_loop_drive(struct rpc_loop *loop, bool (*done)(void *user), void *user)
 
 void rpc_loop_run(struct rpc_loop *loop)
 {
+    pl_linger_thread();
     while (!loop_stopped(loop)) {
         loop_turn(loop);
     }

@@ -1,0 +1,99 @@
+/*
+ * The pause is a 32nd of the time since the last event, as worker/watch.c has it for words of a GPU: what took t comes to light 3 % of t later
+ * at most. 50 us are well below what a host waits before it takes an idle processor away (200 us with KVM).
+ */
+#include "base/linger.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LINGER_MS      UINT64_C(16)
+#define LINGER_MAX_MS  1000ul
+#define PROCESSORS_MIN 8
+#define AT_ONCE_NS     UINT64_C(100000) /* a round trip of messages, and a short kernel */
+#define PAUSE_MIN_NS   UINT64_C(5000)
+#define PAUSE_MAX_NS   UINT64_C(50000)
+#define SLACK_NS       1000ul
+
+static uint64_t linger_ns;
+
+static uint64_t by_default(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) < PROCESSORS_MIN
+               ? 0
+               : LINGER_MS * 1000000;
+}
+
+static void linger_read(void)
+{
+    const char *text = getenv("PLASMON_LINGER_MS");
+    char *end        = NULL;
+    unsigned long ms = text != NULL ? strtoul(text, &end, 10) : 0;
+
+    if (text == NULL || *text == '\0') {
+        linger_ns = by_default();
+    } else if (*end != '\0' || *text < '0' || *text > '9' || ms > LINGER_MAX_MS) {
+        linger_ns = by_default();
+        pl_warn("base",
+                "PLASMON_LINGER_MS is '%s', not a number from 0 to %lu; it is not used",
+                text, LINGER_MAX_MS);
+    } else {
+        linger_ns = ms * UINT64_C(1000000);
+    }
+}
+
+uint64_t pl_linger_ns(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, linger_read);
+    return linger_ns;
+}
+
+uint64_t pl_linger_pause_ns(uint64_t waited_ns)
+{
+    return waited_ns < AT_ONCE_NS
+               ? 0
+               : pl_min_u64(pl_max_u64(waited_ns / 32, PAUSE_MIN_NS), PAUSE_MAX_NS);
+}
+
+void pl_linger_pause(uint64_t waited_ns)
+{
+    struct timespec pause = {.tv_nsec = (long)pl_linger_pause_ns(waited_ns)};
+
+    if (pause.tv_nsec > 0) {
+        (void)nanosleep(&pause, NULL); /* a signal: it looks sooner */
+    }
+}
+
+void pl_linger_thread(void)
+{
+    if (pl_linger_ns() > 0) {
+        (void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* refused: pauses are longer */
+    }
+}
+
+int pl_linger_cond_wait(struct pl_cond *cond, struct pl_mutex *mutex, uint64_t began_ns,
+                        uint64_t deadline_ns)
+{
+    uint64_t now_ns = pl_now_ns();
+
+    if (now_ns - began_ns < pl_linger_ns() && deadline_ns - now_ns > PAUSE_MAX_NS &&
+        deadline_ns > now_ns) {
+        (void)pl_cond_wait_until(cond, mutex, now_ns + PAUSE_MAX_NS);
+        return 1;
+    }
+    if (deadline_ns == UINT64_MAX) {
+        pl_cond_wait(cond, mutex);
+        return 1;
+    }
+    return pl_cond_wait_until(cond, mutex, deadline_ns);
+}

@@ -1,0 +1,29 @@
+/*
+ * Waiting without falling asleep at once. A processor that has had nothing to do for a few hundred microseconds is put to sleep, on
+ * virtual machines by the host: whoever wakes a thread there waits 100 to 200 us, and a result passes three such threads on its
+ * way from the device to the client. So a thread whose last event was a moment ago waits in short pauses, in which its
+ * processor stays awake, and only then sleeps until it is woken.
+ *
+ * How long a moment is: PLASMON_LINGER_MS in the environment (0 to 1000; 0: sleep at once). By default 16 ms where the process may use 8
+ * processors or more, 0 otherwise: on a small machine others need the time.
+ */
+#ifndef BASE_LINGER_H
+#define BASE_LINGER_H
+
+#include "base/lock.h"
+
+/* 0: never linger. Read once. */
+uint64_t pl_linger_ns(void);
+/* How long to pause `waited_ns` after the last event: 0 (look again at once), then a 32nd of it, 5 to 50 us. */
+uint64_t pl_linger_pause_ns(uint64_t waited_ns);
+void pl_linger_pause(uint64_t waited_ns);
+/* This thread's pauses are as short as they are asked to be (the system's default lets them be 50 us longer). */
+void pl_linger_thread(void);
+/*
+ * As pl_cond_wait_until(), by a thread that began to wait at `began_ns`; `deadline_ns` UINT64_MAX: for ever. 0 only when the deadline has
+ * passed; otherwise signalled, or time to look.
+ */
+int pl_linger_cond_wait(struct pl_cond *cond, struct pl_mutex *mutex, uint64_t began_ns,
+                        uint64_t deadline_ns);
+
+#endif
