@@ -2,7 +2,7 @@
  * Placement: on which device does a task run? Decided when the task is submitted, from where its inputs are or will be; they
  * need not exist yet. A policy can never change results.
  *
- *   auto         least of: time to bring the missing input bytes there + estimated work already queued there + a penalty that grows
+ *   auto         least of: weighted time to bring the missing input bytes there + estimated work already queued there + a penalty that grows
  *                when its memory fills up. The queue is in the sum, so locality alone does not pile everything on one device.
  *   locality     most input bytes there; ties by load
  *   round-robin  the next device
@@ -20,6 +20,12 @@
 
 #define COPY_NS  UINT64_C(10000) /* what a copy costs before its first byte */
 #define PIECE_NS UINT64_C(10000) /* another piece of an array to know of */
+
+/*
+ * What is brought takes the link from others, and memory; and a queue that looks long now is even when the tasks that follow have gone to the
+ * others: of a program that does the same for each part of an array, each part should stay where it lies.
+ */
+#define BRING_WEIGHT 4u
 
 enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
 
@@ -212,7 +218,7 @@ static struct head_device *choose_auto(struct head_core *core,
         if (!feasible(device, function, wants, count)) {
             continue;
         }
-        ns = transfer_ns(core, device, wants, count) + device->load_ns +
+        ns = BRING_WEIGHT * transfer_ns(core, device, wants, count) + device->load_ns +
              memory_ns(device, wants, count);
         if (best == NULL || ns < best_ns) {
             best    = device;
