@@ -229,7 +229,7 @@ static bool place(struct head_core *core, struct head_client *client,
         head_function_tell(core, task->device, task->run.defined);
     }
     /* What is placed here counts as load for those that follow; taken off again below. */
-    task->device->load_ns += 2000 + bytes / (task->device->kind == 1 ? 4 : 2000);
+    task->device->load_ns += head_work_ns(task->device, bytes);
     return true;
 }
 

@@ -29,6 +29,15 @@
 
 enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
 
+/* Of the device's own memory; a launch costs something, too. */
+enum { GPU_WORK_BYTES_PER_NS = 4000, CPU_WORK_BYTES_PER_NS = 4, LAUNCH_NS = 2000 };
+
+uint64_t head_work_ns(const struct head_device *device, uint64_t bytes)
+{
+    return LAUNCH_NS +
+           bytes / (device->kind == 1 ? CPU_WORK_BYTES_PER_NS : GPU_WORK_BYTES_PER_NS);
+}
+
 static bool lies_somewhere(const struct head_want *want)
 {
     return want->array != NULL || want->at != NULL;

@@ -210,7 +210,7 @@ static uint64_t estimate_ns(const struct head_run *run, const struct head_device
         bytes += (uint64_t)pl_box_elements(&run->args[i].hull) *
                  pl_dtype_bytes(run->args[i].dtype);
     }
-    return 2000 + bytes / (device->kind == 1 ? 4 : 2000);
+    return head_work_ns(device, bytes);
 }
 
 static struct head_device *choose_device(struct head_core *core, const struct head_run *run,

@@ -113,6 +113,8 @@ struct head_device *head_place_function(struct head_core *core,
                                         const struct head_function *function,
                                         const struct head_want *wants, size_t count,
                                         uint32_t hint, struct head_failure **out_failure);
+/* How long a task on so many bytes takes there, by what memory does: all that is known of a function. */
+uint64_t head_work_ns(const struct head_device *device, uint64_t bytes);
 /* hint: device index + 1, or 0. NULL: *out_failure says why. */
 struct head_device *head_place(struct head_core *core, const struct head_want *wants,
                                size_t count, uint32_t hint,

@@ -94,7 +94,7 @@ TEST(but_not_behind_a_queue)
     for (uint32_t device = 0; device < DEVICES; device++) {
         struct head_want want = overwritten(device, LARGE);
 
-        head_device_at(core, device)->load_ns = 20000;
+        head_device_at(core, device)->load_ns = 100000;
         ASSERT_TRUE(place(&want, 1) != device);
         head_device_at(core, device)->load_ns = 0;
     }
