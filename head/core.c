@@ -117,7 +117,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
         core->config.one_shot_bytes = 256u << 10;
     }
     if (core->config.direct_bytes == 0) {
-        core->config.direct_bytes = 16u << 20;
+        core->config.direct_bytes = 256u << 20;
     }
     if (core->config.lease_ms == 0) {
         core->config.lease_ms = 10000;

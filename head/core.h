@@ -89,7 +89,7 @@ struct head_config {
     uint64_t
         one_shot_bytes; /* collectives reduce so much of a member in one step (collective.c); 0: 256 KiB */
     uint64_t
-        direct_bytes; /* and read so much of one where it lies, on another device; 0: 16 MiB */
+        direct_bytes; /* and read so much of one where it lies, on another device; 0: 256 MiB */
     uint64_t
         lineage_bytes; /* what records of calls may have (lineage.h); 0: none are kept, and what is lost stays lost */
 };
