@@ -85,5 +85,7 @@ void head_graphs_load(struct head_loading *loading, struct head_client *client);
 void head_lineage_number(struct head_saving *saving); /* the tiles that records read */
 void head_lineage_save(struct head_saving *saving);
 void head_lineage_load(struct head_loading *loading); /* the tiles are there */
+/* It was bad: records and tiles may hold each other in a circle. While all are held for the load. */
+void head_lineage_untie(struct head_loading *loading);
 
 #endif

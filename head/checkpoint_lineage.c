@@ -341,3 +341,16 @@ void head_lineage_load(struct head_loading *loading)
     load_idle(loading);
     loading->in->bad |= !loading->in->bad && !makes_sense(loading);
 }
+
+void head_lineage_untie(struct head_loading *loading)
+{
+    for (size_t i = 0; i < loading->records.count; i++) {
+        struct head_record *record =
+            *(struct head_record **)pl_vec_at(&loading->records, i);
+
+        for (uint32_t k = 0; k < record->input_count; k++) {
+            head_tile_unkeep(loading->core, record->inputs[k].tile);
+        }
+        record->input_count = 0;
+    }
+}

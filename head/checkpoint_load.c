@@ -492,6 +492,9 @@ static void let_go(struct head_loading *loading)
 {
     struct head_core *core = loading->core;
 
+    if (loading->in->bad) {
+        head_lineage_untie(loading);
+    }
     for (size_t i = 0; i < loading->arrays.count; i++) {
         head_array_release(core, *(struct head_array **)pl_vec_at(&loading->arrays, i));
     }

@@ -793,6 +793,37 @@ TEST(graphs_are_launched_by_a_head_that_is_made_from_a_checkpoint_as_they_were)
     world_end(&world);
 }
 
+/* Check sums are the machine's: the core gets whatever it is. */
+TEST(a_checkpoint_of_graphs_with_any_bit_changed_is_taken_or_refused)
+{
+    struct head_config config = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
+    struct world world        = world_make();
+    struct head_bytes saved   = {0};
+    uint32_t refused          = 0;
+
+    test_expect_log();
+    out(&world, 0, 0, 1, 0);
+    out(&world, 7, 0, 100, 1);
+    out(&world, 7, 1, 101, 100);
+    end(&world, 7, 101);
+    launch(&world, 7);
+    all_done(&world);
+    head_core_save(world.core, &saved);
+    for (size_t i = 0; i < 8 * saved.length; i++) {
+        struct head_reader in = {.at = saved.data, .end = saved.data + saved.length};
+        struct head_core *core;
+
+        saved.data[i / 8] ^= (uint8_t)(1u << i % 8);
+        ASSERT_OK(head_core_create(&config, &core));
+        refused += head_core_load(core, &in, &err) != PLASMON_OK;
+        head_core_destroy(core);
+        saved.data[i / 8] ^= (uint8_t)(1u << i % 8);
+    }
+    ASSERT_TRUE(refused > saved.length);
+    pl_free(saved.data);
+    world_end(&world);
+}
+
 TEST(a_recording_with_a_wrong_call_refuses_every_launch_and_says_why)
 {
     struct world world = world_make();

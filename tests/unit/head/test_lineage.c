@@ -565,6 +565,39 @@ TEST(what_was_made_before_a_checkpoint_is_made_again_after_it)
     finish(core);
 }
 
+/* Check sums are the machine's: the core gets whatever it is. */
+TEST(a_checkpoint_of_lineage_with_any_bit_changed_is_taken_or_refused)
+{
+    struct head_config config = {
+        .ops = &ops, .retries = UINT32_MAX, .epoch = 1, .lineage_bytes = PLENTY};
+    struct head_bytes saved = {0};
+    uint32_t refused        = 0;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    test_expect_log();
+    make(core, session, 1, 0);
+    derive(core, session, 2, 1, 0, 5);
+    derive(core, session, 2, 0, 0, 6);
+    release(core, session, 1);
+    done(core, 0, 3);
+    head_core_save(core, &saved);
+    for (size_t i = 0; i < 8 * saved.length; i++) {
+        struct head_reader in = {.at = saved.data, .end = saved.data + saved.length};
+        struct head_core *next;
+        struct pl_err err = {0};
+
+        saved.data[i / 8] ^= (uint8_t)(1u << i % 8);
+        ASSERT_OK(head_core_create(&config, &next));
+        refused += head_core_load(next, &in, &err) != PLASMON_OK;
+        head_core_destroy(next);
+        saved.data[i / 8] ^= (uint8_t)(1u << i % 8);
+    }
+    ASSERT_TRUE(refused > saved.length);
+    pl_free(saved.data);
+    finish(core);
+}
+
 TEST(
     a_reader_that_heard_first_that_its_source_is_not_there_ends_when_the_source_is_told_to_have_failed)
 {
