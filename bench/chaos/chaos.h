@@ -75,6 +75,7 @@ struct chaos_board {
     bool gpu;
     bool sources;
     uint64_t large_bytes;
+    uint32_t source_count; /* as of struct stress_ground */
     _Atomic bool stop;
     _Atomic uint64_t store_kills;
     _Atomic int

@@ -305,10 +305,11 @@ static void must_make_board(struct chaos_cluster *cluster)
         bench_die("no shared memory: %s", strerror(errno));
     }
     pl_fd_close(&low);
-    cluster->board              = memory;
-    cluster->board->devices     = cluster->devices;
-    cluster->board->gpu         = strcmp(cluster->config.gpus, "none") != 0;
-    cluster->board->large_bytes = cluster->board->gpu ? UINT64_C(256) << 20 : 16u << 20;
+    cluster->board               = memory;
+    cluster->board->devices      = cluster->devices;
+    cluster->board->source_count = STRESS_SOURCES;
+    cluster->board->gpu          = strcmp(cluster->config.gpus, "none") != 0;
+    cluster->board->large_bytes  = cluster->board->gpu ? UINT64_C(256) << 20 : 16u << 20;
     (void)snprintf(cluster->board->address, sizeof(cluster->board->address), "%s",
                    cluster->address);
 }

@@ -239,9 +239,10 @@ int chaos_play(int board_fd, uint32_t slot)
         bench_die("joining the cluster: %s", plasmon_error(NULL));
     }
     stress_ground_init(&client.ground, &hooks, px, client.board->devices);
-    client.ground.gpu         = client.board->gpu;
-    client.ground.sources     = client.board->sources;
-    client.ground.large_bytes = client.board->large_bytes;
+    client.ground.gpu          = client.board->gpu;
+    client.ground.sources      = client.board->sources;
+    client.ground.large_bytes  = client.board->large_bytes;
+    client.ground.source_count = client.board->source_count;
     (void)pthread_mutex_init(&client.failing, NULL); /* cannot fail on Linux */
     atomic_fetch_add(&client.slot->ready, 1);
     exit_status = play(&client);

@@ -14,11 +14,13 @@
 #include "bench/chaos/chaos.h"
 #include "bench/chaos/samples.h"
 
-#define MS          UINT64_C(1000000)
-#define SAMPLES     240 /* of a run, about */
-#define TICK_NS     5000000
-#define STUCK_NS    (90000 * MS)
-#define LEFT_NS     (60000 * MS)
+#define MS       UINT64_C(1000000)
+#define SAMPLES  240 /* of a run, about */
+#define TICK_NS  5000000
+#define STUCK_NS (90000 * MS)
+#define LEFT_NS  (60000 * MS)
+#define SOURCES \
+    4 /* functions: what a client that stays has called stays loaded, and is no leak */
 #define GRAPHS_MAX  6 /* of a client that goes */
 #define CLIENTS_MAX ((uint32_t)CHAOS_CLIENTS_MAX)
 
@@ -364,6 +366,7 @@ static int soak_run(struct soak *soak, const struct soak_options *given)
 
     soak->cluster.board->sources =
         !given->no_sources && chaos_prepare_functions(&soak->cluster, why);
+    soak->cluster.board->source_count = SOURCES;
     for (uint32_t i = 0; i < soak->cluster.config.clients; i++) {
         soak->cluster.board->slot[i].seed = soak->seed + i;
     }

@@ -201,8 +201,10 @@ struct stress_ground {
     struct plasmon_client *client;
     uint32_t devices; /* as programs count them, from 0 */
     bool gpu;
-    bool scarce;          /* its devices have little memory */
-    bool sources;         /* its devices can compile */
+    bool scarce;  /* its devices have little memory */
+    bool sources; /* its devices can compile */
+    uint32_t
+        source_count; /* functions that there are, at most STRESS_SOURCES: who calls one keeps it loaded */
     uint64_t large_bytes; /* the most that one object has */
 
     _Atomic int number

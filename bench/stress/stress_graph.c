@@ -21,9 +21,10 @@ void stress_ground_init(struct stress_ground *ground, const struct stress_hooks 
                         struct plasmon_client *client, uint32_t devices)
 {
     memset(ground, 0, sizeof(*ground));
-    ground->hooks   = hooks;
-    ground->client  = client;
-    ground->devices = devices;
+    ground->hooks        = hooks;
+    ground->client       = client;
+    ground->devices      = devices;
+    ground->source_count = STRESS_SOURCES;
     for (uint32_t i = 0; i < STRESS_DEVICES_MAX; i++) {
         atomic_init(&ground->number[i], (int)i);
     }

@@ -228,7 +228,7 @@ static uint32_t draw_source(struct stress_thread *thread)
     bool gpu = thread->ground->gpu;
 
     if (stress_chance(thread, gpu ? 10 : 2)) {
-        return (uint32_t)stress_draw(thread, STRESS_SOURCES);
+        return (uint32_t)stress_draw(thread, thread->ground->source_count);
     }
     return (uint32_t)stress_draw(thread, gpu ? 4 : 1);
 }
