@@ -29,7 +29,7 @@ enum {
     ADDRESS_MAX           = 16,
     EXIT_JOURNAL          = 3,
     EXIT_REPLACED         = 4,
-    LINEAGE_BYTES_DEFAULT = 0,
+    LINEAGE_BYTES_DEFAULT = 64 << 20, /* some 100,000 calls */
 };
 
 struct option_text {
@@ -75,7 +75,8 @@ static const struct option_text options[] = {
     {"standby", NULL,
      "wait until the head that has the journal is gone, then go on for it"},
     {"lineage-bytes", "BYTES",
-     "for records of calls, so that what is lost can be made again; 0: off (the default)"},
+     "for records of calls, so that what is lost can be made again (default 67108864, or "
+     "PLASMON_LINEAGE_BYTES); 0: off"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
     {"embedded", NULL, "private cluster: connections come over --control-fd"},
     {"control-fd", "FD", "the store's socket (with --embedded)"},
@@ -151,7 +152,8 @@ static int parse_seconds(const char *name, const char *text, uint32_t *out_ms)
     return 1;
 }
 
-static int parse_bytes(const char *text, uint64_t *out_bytes)
+/* name: what said so. */
+static int parse_bytes(const char *name, const char *text, uint64_t *out_bytes)
 {
     char *end;
 
@@ -159,9 +161,8 @@ static int parse_bytes(const char *text, uint64_t *out_bytes)
     *out_bytes = strtoull(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0' || text[0] == '-') {
         fprintf(stderr,
-                "plasmon-head: --lineage-bytes %s is not a number of bytes; 0 switches "
-                "lineage off\n",
-                text);
+                "plasmon-head: %s: '%s' is not a number of bytes; 0 switches lineage off\n",
+                name, text);
         return 0;
     }
     return 1;
@@ -227,7 +228,7 @@ static int apply(struct settings *settings, const char *name, char *value)
     } else if (strcmp(name, "standby") == 0) {
         settings->standby = true;
     } else if (strcmp(name, "lineage-bytes") == 0) {
-        return parse_bytes(value, &settings->config.lineage_bytes);
+        return parse_bytes("--lineage-bytes", value, &settings->config.lineage_bytes);
     } else if (strcmp(name, "log") == 0) {
         if (pl_log_level_parse(value, &level) != PLASMON_OK) {
             fprintf(stderr, "plasmon-head: no log level '%s'\n", value);
@@ -600,6 +601,14 @@ static void log_level_from_environment(void)
     pl_log_set_level(level);
 }
 
+static bool lineage_from_environment(struct settings *settings)
+{
+    static const char name[] = "PLASMON_LINEAGE_BYTES";
+    const char *value        = getenv(name);
+
+    return value == NULL || parse_bytes(name, value, &settings->config.lineage_bytes) != 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings = {
@@ -611,6 +620,9 @@ int main(int argc, char **argv)
     pl_log_set_sink(pl_log_stderr, NULL);
     log_level_from_environment();
     pl_fault_from_env("head");
+    if (!lineage_from_environment(&settings)) {
+        return 2;
+    }
     status = parse(argc, argv, &settings);
     if (status >= 0) {
         return status;
