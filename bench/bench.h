@@ -216,12 +216,22 @@ enum bench_raw_figure {
     BENCH_RAW_PEER,         /* seconds a copy, many in one stream */
     BENCH_RAW_PEER_LATENCY, /* one copy, and waiting for it */
     BENCH_RAW_PEER_MANY,    /* one object to every other device, all done */
+    BENCH_RAW_PEER_CHAIN,   /* the same, each from the one before, in pieces */
     BENCH_RAW_PEER_DUPLEX, /* seconds for two copies, one each way between the first two, many in a row */
     BENCH_RAW_PEER_ALL, /* seconds for one copy from each to each, many in a row */
-    BENCH_RAW_HOST,     /* through 16 pinned slots of 8 MiB, both halves at once */
+    BENCH_RAW_PEER_WORD, /* as BENCH_RAW_PEER, and each copy says by a word that it is over: in the same stream, */
+    BENCH_RAW_PEER_WORD_TURNS,  /* in two streams by turns, */
+    BENCH_RAW_PEER_WORD_BESIDE, /* or written by another stream */
+    BENCH_RAW_PEER_HALVES,      /* one copy, its halves on two streams */
+    BENCH_RAW_HOST,             /* through 16 pinned slots of 8 MiB, both halves at once */
     BENCH_RAW_HOST_LATENCY,
+    BENCH_RAW_HOST_MANY,
+    BENCH_RAW_HOST_DUPLEX,
+    BENCH_RAW_HOST_ALL,
     BENCH_RAW_NCCL, /* two processes, bench_raw_nccl_run */
     BENCH_RAW_NCCL_LATENCY,
+    BENCH_RAW_TCP, /* to another host's program (raw_tcp.h), by bench remote */
+    BENCH_RAW_TCP_LATENCY,
     BENCH_RAW_FIGURES
 };
 /* result[size index * BENCH_RAW_FIGURES + figure] */

@@ -1,44 +1,23 @@
 /*
  * Copies without Plasmon: the ceilings of the routes. Same memory (exported chunks), same copy calls, same 16 pinned slots of
- * 8 MiB on the host route, but nobody to ask and nothing to decide: one thread that enqueues and then waits.
- *
- * On the host route the two halves pass slots to each other on the devices, as the real one does; the words are
- * two counters that only grow: `ready`, chunks that arrived in their slot, and `taken`, chunks that left it.
+ * 8 MiB a receiver on the host route, but nobody to ask and nothing to decide: one thread that enqueues and then waits.
  */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "bench/bench.h"
-#include "device/device.h"
+#include "bench/raw_copy.h"
 
-#define SLOTS       16u
-#define SLOT_BYTES  (8u << 20)
-#define DEVICES_MAX 16u
-#define BUDGET_NS   400000000ull /* of one figure */
-#define REPEATS_MAX 200u
+#define WORDS_BYTES   4096u
+#define WORD_APART    8u /* a cache line */
+#define LARGE         (UINT64_C(1) << 20)
+#define BUDGET_NS     400000000ull /* of one figure */
+#define BUDGET_NS_CPU 50000000ull
+#define REPEATS_MAX   200u
 /* Copies in a row go over this much, as new objects do: no cache holds the next one. */
 #define SPAN_BYTES     (4ull << 30)
-#define SPAN_BYTES_CPU (256ull << 20)
-
-struct raw_device {
-    struct device *device;
-    struct device_stream *stream;
-    struct device_ptr memory; /* of its own: `bytes` that come, and `bytes` that go */
-    struct device_ptr source
-        [DEVICES_MAX]; /* the memory of each other one, mapped here; 0: not possible */
-    int fd;
-};
-struct raw {
-    struct raw_device device[DEVICES_MAX];
-    uint32_t count;
-    uint64_t bytes; /* half of what is mapped of a device */
-    uint8_t *slab;
-    uint64_t *ready, *taken; /* words of the host route */
-    uint64_t chunks;         /* that went through so far */
-    uint64_t offset;         /* of the next copy, in all memories */
-};
+#define SPAN_BYTES_CPU (64ull << 20)
 
 /* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
 
@@ -74,6 +53,33 @@ static plasmon_status_t map_sources(struct raw *raw)
     return status;
 }
 
+static plasmon_status_t streams_create(struct raw_device *it)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < RAW_STREAMS && status == PLASMON_OK; i++) {
+        status = device_stream_create(it->device, 0, &it->stream[i]);
+    }
+    return status;
+}
+
+static plasmon_status_t memory_create(struct raw *raw, struct raw_device *it, uint8_t fill)
+{
+    plasmon_status_t status = device_range_reserve(it->device, 2 * raw->bytes, &it->memory);
+
+    if (status == PLASMON_OK) {
+        status = device_chunk_create(it->device, 2 * raw->bytes, &it->fd);
+    }
+    if (status == PLASMON_OK) {
+        status = device_chunk_map(it->device, it->fd, 2 * raw->bytes,
+                                  device_get_info(it->device)->ordinal, true, it->memory);
+    }
+    return status ==
+                   PLASMON_OK /* Touch it: pages of a CPU device come with the first write. */
+               ? device_fill8(it->stream[RAW_IN], it->memory, fill, 2 * raw->bytes)
+               : status;
+}
+
 static plasmon_status_t open_device(struct raw *raw, uint32_t index, bool cuda,
                                     struct pl_err *err)
 {
@@ -85,51 +91,61 @@ static plasmon_status_t open_device(struct raw *raw, uint32_t index, bool cuda,
     if (status != PLASMON_OK) {
         return status;
     }
-    status = device_stream_create(it->device, 0, &it->stream);
+    status = streams_create(it);
     if (status == PLASMON_OK) {
-        status = device_range_reserve(it->device, 2 * raw->bytes, &it->memory);
+        status = memory_create(raw, it, (uint8_t)(index + 1));
+    }
+    for (uint32_t i = 0; i < raw->count && status == PLASMON_OK; i++) {
+        status = device_host_register(it->device, raw->device[i].ring.slab,
+                                      RAW_SLOTS * RAW_SLOT_BYTES + WORDS_BYTES);
     }
     if (status == PLASMON_OK) {
-        status = device_chunk_create(it->device, 2 * raw->bytes, &it->fd);
-    }
-    if (status == PLASMON_OK) {
-        status = device_chunk_map(it->device, it->fd, 2 * raw->bytes,
-                                  device_get_info(it->device)->ordinal, true, it->memory);
-    }
-    if (status == PLASMON_OK) {
-        /* Touch it: pages of a CPU device come with the first write. */
-        status = device_fill8(it->stream, it->memory, (uint8_t)(index + 1), 2 * raw->bytes);
-    }
-    if (status == PLASMON_OK) {
-        status = device_host_register(it->device, raw->slab, SLOTS * SLOT_BYTES + 4096);
-    }
-    if (status == PLASMON_OK) {
-        status = device_stream_sync(it->stream, err);
+        status = device_stream_sync(it->stream[RAW_IN], err);
     }
     return status == PLASMON_OK
                ? status
                : pl_err_set(err, status, "cannot set up device %u for raw copies", index);
 }
 
+static bool ring_create(struct raw_ring *ring)
+{
+    uint64_t words_at = (uint64_t)RAW_SLOTS * RAW_SLOT_BYTES;
+    void *slab        = mmap(NULL, words_at + WORDS_BYTES, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    uint64_t *word;
+
+    if (slab == MAP_FAILED) {
+        return false;
+    }
+    ring->slab = slab;
+    word       = (uint64_t *)(void *)(ring->slab + words_at);
+    for (uint32_t i = 0; i < RAW_SLOTS; i++, word += WORD_APART) {
+        ring->ready[i] = word;
+    }
+    for (uint32_t i = 0; i < RAW_STREAMS; i++, word += WORD_APART) {
+        ring->word[i] = word;
+    }
+    ring->taken = word;
+    return true;
+}
+
 static plasmon_status_t open_all(struct raw *raw, const struct bench_raw_copy *config,
                                  struct pl_err *err)
 {
-    uint64_t words_at       = (uint64_t)SLOTS * SLOT_BYTES;
     plasmon_status_t status = PLASMON_OK;
 
-    raw->count = (uint32_t)pl_min_u64(config->devices, DEVICES_MAX);
+    raw->count     = (uint32_t)pl_min_u64(config->devices, RAW_DEVICES_MAX);
+    raw->budget_ns = config->cuda ? BUDGET_NS : BUDGET_NS_CPU;
     for (uint32_t i = 0; i < config->size_count; i++) {
         raw->bytes = pl_max_u64(raw->bytes, config->size[i]);
     }
     raw->bytes = pl_round_up(
         pl_max_u64(raw->bytes, config->cuda ? SPAN_BYTES : SPAN_BYTES_CPU), 32u << 20);
-    raw->slab = mmap(NULL, words_at + 4096, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (raw->slab == MAP_FAILED) {
-        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory for the slots");
+    for (uint32_t i = 0; i < raw->count; i++) {
+        if (!ring_create(&raw->device[i].ring)) {
+            return pl_err_set(err, PLASMON_ENOMEM, "out of host memory for the slots");
+        }
     }
-    raw->ready = (uint64_t *)(void *)(raw->slab + words_at);
-    raw->taken = raw->ready + 64;
     for (uint32_t i = 0; i < raw->count && status == PLASMON_OK; i++) {
         status = open_device(raw, i, config->cuda, err);
     }
@@ -143,95 +159,20 @@ static plasmon_status_t open_all(struct raw *raw, const struct bench_raw_copy *c
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ one copy, enqueued */
-
-typedef plasmon_status_t (*copy_fn)(struct raw *raw, uint32_t to, uint64_t bytes);
-
-static plasmon_status_t pull(struct raw *raw, uint32_t to, uint32_t from, uint64_t bytes)
-{
-    struct raw_device *it = &raw->device[to];
-
-    return device_copy(it->stream, DEVICE_COPY_DEVICE_TO_DEVICE,
-                       it->memory.addr + raw->offset,
-                       it->source[from].addr + raw->bytes + raw->offset, bytes);
-}
-
-/* From the first. */
-static plasmon_status_t copy_peer(struct raw *raw, uint32_t to, uint64_t bytes)
-{
-    return pull(raw, to, 0, bytes);
-}
-
-/* From each other one, beginning with the next, so that no source serves two at a time. */
-static plasmon_status_t copy_all(struct raw *raw, uint32_t to, uint64_t bytes)
-{
-    plasmon_status_t status = PLASMON_OK;
-
-    for (uint32_t i = 1; i < raw->count && status == PLASMON_OK; i++) {
-        status = pull(raw, to, (to + i) % raw->count, bytes);
-    }
-    return status;
-}
-
-/* Between the first two, each from the other. */
-static plasmon_status_t copy_duplex(struct raw *raw, uint32_t to, uint64_t bytes)
-{
-    return pull(raw, to, 1 - to, bytes);
-}
-
-static plasmon_status_t send_chunk(struct raw *raw, uint64_t chunk, uint64_t offset,
-                                   uint64_t bytes)
-{
-    struct raw_device *from = &raw->device[0];
-    uint64_t slot           = (uint64_t)(uintptr_t)raw->slab + chunk % SLOTS * SLOT_BYTES;
-    plasmon_status_t status = PLASMON_OK;
-
-    if (chunk >= SLOTS) {
-        status = device_wait(from->stream, raw->taken, chunk + 1 - SLOTS);
-    }
-    if (status == PLASMON_OK) {
-        status = device_copy(from->stream, DEVICE_COPY_DEVICE_TO_HOST, slot,
-                             from->memory.addr + raw->bytes + offset, bytes);
-    }
-    return status == PLASMON_OK ? device_signal(from->stream, raw->ready, chunk + 1)
-                                : status;
-}
-
-static plasmon_status_t take_chunk(struct raw *raw, struct raw_device *it, uint64_t chunk,
-                                   uint64_t offset, uint64_t bytes)
-{
-    uint64_t slot           = (uint64_t)(uintptr_t)raw->slab + chunk % SLOTS * SLOT_BYTES;
-    plasmon_status_t status = device_wait(it->stream, raw->ready, chunk + 1);
-
-    if (status == PLASMON_OK) {
-        status = device_copy(it->stream, DEVICE_COPY_HOST_TO_DEVICE,
-                             it->memory.addr + offset, slot, bytes);
-    }
-    return status == PLASMON_OK ? device_signal(it->stream, raw->taken, chunk + 1) : status;
-}
-
-static plasmon_status_t copy_host(struct raw *raw, uint32_t to, uint64_t bytes)
-{
-    plasmon_status_t status = PLASMON_OK;
-
-    for (uint64_t offset = 0; offset < bytes && status == PLASMON_OK;
-         offset += SLOT_BYTES) {
-        uint64_t length = pl_min_u64(SLOT_BYTES, bytes - offset);
-
-        status = send_chunk(raw, raw->chunks, raw->offset + offset, length);
-        if (status == PLASMON_OK) {
-            status = take_chunk(raw, &raw->device[to], raw->chunks, raw->offset + offset,
-                                length);
-        }
-        raw->chunks++;
-    }
-    return status;
-}
-
 /* ------------------------------------------------------------------------------------------------ figures */
 
+static plasmon_status_t streams_sync(struct raw_device *it, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; i < RAW_STREAMS && status == PLASMON_OK; i++) {
+        status = device_stream_sync(it->stream[i], err);
+    }
+    return status;
+}
+
 /* Seconds for `repeats` copies to each of the receivers first .. last, all done. */
-static plasmon_status_t time_copies(struct raw *raw, copy_fn copy, uint32_t first,
+static plasmon_status_t time_copies(struct raw *raw, raw_copy_fn copy, uint32_t first,
                                     uint32_t last, uint64_t bytes, uint32_t repeats,
                                     double *out_seconds, struct pl_err *err)
 {
@@ -246,14 +187,14 @@ static plasmon_status_t time_copies(struct raw *raw, copy_fn copy, uint32_t firs
         }
     }
     for (uint32_t to = first; to <= last && status == PLASMON_OK; to++) {
-        status = device_stream_sync(raw->device[to].stream, err);
+        status = streams_sync(&raw->device[to], err);
     }
     *out_seconds = (double)(pl_now_ns() - began) * 1e-9;
     return status;
 }
 
 /* As many in a row as the budget allows: seconds each (each round, with several receivers). */
-static plasmon_status_t measure_rate(struct raw *raw, copy_fn copy, uint32_t first,
+static plasmon_status_t measure_rate(struct raw *raw, raw_copy_fn copy, uint32_t first,
                                      uint32_t last, uint64_t bytes, double *out,
                                      struct pl_err *err)
 {
@@ -264,14 +205,14 @@ static plasmon_status_t measure_rate(struct raw *raw, copy_fn copy, uint32_t fir
         return status;
     }
     repeats = (uint32_t)pl_max_u64(
-        8, pl_min_u64(REPEATS_MAX, (uint64_t)((double)BUDGET_NS * 1e-9 / *out)));
+        8, pl_min_u64(REPEATS_MAX, (uint64_t)((double)raw->budget_ns * 1e-9 / *out)));
     status = time_copies(raw, copy, first, last, bytes, repeats, out, err);
     *out /= repeats;
     return status;
 }
 
 /* The median of single ones. */
-static plasmon_status_t measure_latency(struct raw *raw, copy_fn copy, uint32_t last,
+static plasmon_status_t measure_latency(struct raw *raw, raw_copy_fn copy, uint32_t last,
                                         uint64_t bytes, double *out, struct pl_err *err)
 {
     double sample[REPEATS_MAX];
@@ -280,7 +221,7 @@ static plasmon_status_t measure_latency(struct raw *raw, copy_fn copy, uint32_t 
     uint32_t count          = 0;
 
     while (status == PLASMON_OK && count < REPEATS_MAX &&
-           (count < 3 || pl_now_ns() - began < BUDGET_NS)) {
+           (count < 3 || pl_now_ns() - began < raw->budget_ns)) {
         status = time_copies(raw, copy, 1, last, bytes, 1, &sample[count++], err);
     }
     *out = bench_percentile(sample, count, 0.5);
@@ -288,27 +229,30 @@ static plasmon_status_t measure_latency(struct raw *raw, copy_fn copy, uint32_t 
 }
 
 /* The first and the last byte that arrived are the first device's. */
-static plasmon_status_t check_arrival(struct raw *raw, uint64_t bytes, struct pl_err *err)
+static plasmon_status_t check_arrival(struct raw *raw, uint32_t to, uint64_t bytes,
+                                      struct pl_err *err)
 {
-    struct raw_device *it = &raw->device[1];
-    uint64_t last         = it->memory.addr + bytes - 1;
-    uint64_t host         = (uint64_t)(uintptr_t)raw->slab;
-    plasmon_status_t status =
-        device_copy(it->stream, DEVICE_COPY_DEVICE_TO_HOST, host, it->memory.addr, 1);
+    struct raw_device *it        = &raw->device[to];
+    struct device_stream *stream = it->stream[RAW_IN];
+    uint64_t last                = it->memory.addr + raw->offset + bytes - 1;
+    const uint8_t *slab          = it->ring.slab;
+    uint64_t host                = (uint64_t)(uintptr_t)slab;
+    plasmon_status_t status      = device_copy(stream, DEVICE_COPY_DEVICE_TO_HOST, host,
+                                               it->memory.addr + raw->offset, 1);
 
     if (status == PLASMON_OK) {
-        status = device_copy(it->stream, DEVICE_COPY_DEVICE_TO_HOST, host + 1, last, 1);
+        status = device_copy(stream, DEVICE_COPY_DEVICE_TO_HOST, host + 1, last, 1);
     }
     if (status == PLASMON_OK) {
-        status = device_stream_sync(it->stream, err);
+        status = device_stream_sync(stream, err);
     }
-    if (status == PLASMON_OK && (raw->slab[0] != 1 || raw->slab[1] != 1)) {
+    if (status == PLASMON_OK && (slab[0] != 1 || slab[1] != 1)) {
         return pl_err_set(err, PLASMON_EDEVICE, "a raw copy did not arrive");
     }
-    if (status == PLASMON_OK) { /* so that the next route has something to overwrite */
-        status = device_fill8(it->stream, it->memory, 2, bytes);
+    if (status == PLASMON_OK) { /* so that the next way has something to overwrite */
+        status = device_fill8(stream, it->memory, (uint8_t)(to + 1), raw->bytes);
     }
-    return status == PLASMON_OK ? device_stream_sync(it->stream, err) : status;
+    return status == PLASMON_OK ? device_stream_sync(stream, err) : status;
 }
 
 static bool peers_reach_each_other(const struct raw *raw)
@@ -323,45 +267,61 @@ static bool peers_reach_each_other(const struct raw *raw)
     return true;
 }
 
+/* What is measured of each size. Copies in a row or one at a time; to the devices first .. last, of which 0 means the last there is. */
+static const struct measure {
+    enum bench_raw_figure figure;
+    raw_copy_fn copy;
+    bool peer;
+    bool latency;
+    uint32_t first, last;
+    bool checked; /* the last copy to the last of them was of the first device's bytes */
+    uint64_t bytes_min; /* smaller ones say nothing */
+} measures[] = {
+    {BENCH_RAW_PEER_DUPLEX, raw_peer_duplex, true, false, 0, 1, true, 0},
+    {BENCH_RAW_PEER_ALL, raw_peer_all, true, false, 0, 0, false, 0},
+    {BENCH_RAW_PEER, raw_peer, true, false, 1, 1, true, 0},
+    {BENCH_RAW_PEER_LATENCY, raw_peer, true, true, 1, 1, true, 0},
+    {BENCH_RAW_PEER_MANY, raw_peer, true, true, 1, 0, true, 0},
+    {BENCH_RAW_PEER_CHAIN, raw_peer_chain, true, true, 1, 0, true, 4 * RAW_PIECE_BYTES},
+    {BENCH_RAW_PEER_WORD, raw_peer_word, true, false, 1, 1, true, LARGE},
+    {BENCH_RAW_PEER_WORD_TURNS, raw_peer_word_turns, true, false, 1, 1, true, LARGE},
+    {BENCH_RAW_PEER_WORD_BESIDE, raw_peer_word_beside, true, false, 1, 1, true, LARGE},
+    {BENCH_RAW_PEER_HALVES, raw_peer_halves, true, true, 1, 1, true, LARGE},
+    {BENCH_RAW_HOST, raw_host, false, false, 1, 1, true, 0},
+    {BENCH_RAW_HOST_LATENCY, raw_host, false, true, 1, 1, true, 0},
+    {BENCH_RAW_HOST_MANY, raw_host, false, true, 1, 0, true, 0},
+    {BENCH_RAW_HOST_DUPLEX, raw_host_duplex, false, false, 0, 1, true, 0},
+    {BENCH_RAW_HOST_ALL, raw_host_all, false, false, 0, 0, false, 0},
+};
+
+static plasmon_status_t measure_one(struct raw *raw, const struct measure *it,
+                                    uint64_t bytes, double *out, struct pl_err *err)
+{
+    uint32_t last = it->last == 0 ? raw->count - 1 : it->last;
+    plasmon_status_t status =
+        it->latency ? measure_latency(raw, it->copy, last, bytes, out, err)
+                    : measure_rate(raw, it->copy, it->first, last, bytes, out, err);
+
+    return status == PLASMON_OK && it->checked ? check_arrival(raw, last, bytes, err)
+                                               : status;
+}
+
 static plasmon_status_t measure_size(struct raw *raw, uint64_t bytes, double *result,
                                      struct pl_err *err)
 {
+    bool peers              = peers_reach_each_other(raw);
     plasmon_status_t status = PLASMON_OK;
 
     for (size_t i = 0; i < BENCH_RAW_FIGURES; i++) {
         result[i] = -1;
     }
-    if (peers_reach_each_other(raw)) {
-        status = measure_rate(raw, copy_duplex, 0, 1, bytes, &result[BENCH_RAW_PEER_DUPLEX],
-                              err);
-        if (status == PLASMON_OK) {
-            status = measure_rate(raw, copy_all, 0, raw->count - 1, bytes,
-                                  &result[BENCH_RAW_PEER_ALL], err);
-        }
-        if (status == PLASMON_OK) { /* the last to arrive is the first device's */
+    for (size_t i = 0; i < PL_COUNT(measures) && status == PLASMON_OK; i++) {
+        if (bytes >= measures[i].bytes_min && (peers || !measures[i].peer)) {
             status =
-                measure_rate(raw, copy_peer, 1, 1, bytes, &result[BENCH_RAW_PEER], err);
-        }
-        if (status == PLASMON_OK) {
-            status = measure_latency(raw, copy_peer, 1, bytes,
-                                     &result[BENCH_RAW_PEER_LATENCY], err);
-        }
-        if (status == PLASMON_OK) {
-            status = measure_latency(raw, copy_peer, raw->count - 1, bytes,
-                                     &result[BENCH_RAW_PEER_MANY], err);
-        }
-        if (status == PLASMON_OK) {
-            status = check_arrival(raw, bytes, err);
+                measure_one(raw, &measures[i], bytes, &result[measures[i].figure], err);
         }
     }
-    if (status == PLASMON_OK) {
-        status = measure_rate(raw, copy_host, 1, 1, bytes, &result[BENCH_RAW_HOST], err);
-    }
-    if (status == PLASMON_OK) {
-        status =
-            measure_latency(raw, copy_host, 1, bytes, &result[BENCH_RAW_HOST_LATENCY], err);
-    }
-    return status == PLASMON_OK ? check_arrival(raw, bytes, err) : status;
+    return status;
 }
 
 plasmon_status_t bench_raw_copy_run(const void *user, double *result, size_t count,

@@ -90,10 +90,14 @@ static void measure_route(struct transfer *transfer,
         }
         transfer_check(transfer, bytes);
         transfer_measure_new(transfer, bytes, raw);
-        transfer_measure_one(transfer, bytes, raw);
+        transfer_measure_latency(transfer, bytes, raw);
         transfer_measure_duplex(transfer, bytes, raw);
         if (transfer->cluster.devices > 2) {
+            transfer_measure_many(transfer, bytes, raw);
             transfer_measure_all(transfer, bytes, raw);
+        }
+        if (strcmp(transfer->route, "peer") == 0) {
+            transfer_show_words(transfer, bytes, raw);
         }
     }
     check_route(transfer);
@@ -215,6 +219,7 @@ static int run_transfer(int argc, char **argv)
     if (given.large && transfer.raw.size_count < BENCH_SIZES_MAX) {
         transfer.raw.size[transfer.raw.size_count++] = 10ull << 30;
     }
+    transfer.to        = 1;
     transfer.in_flight = given.in_flight > 0 ? given.in_flight : IN_FLIGHT;
     bench_report_init(&transfer.report, "Plasmon: transfers between devices");
     transfer.report.x_title = "size";

@@ -16,17 +16,24 @@ struct transfer {
     struct bench_report report;
     struct bench_raw_copy raw;
     double result[BENCH_SIZES_MAX * BENCH_RAW_FIGURES];
-    const char *route;
+    const char
+        *route; /* "peer", "host", "nccl"; any other: between hosts, beside raw TCP */
     uint32_t in_flight;
+    uint32_t from, to; /* what moves between two devices does so between these */
 };
 
 /* ---- transfer_shapes.c; `raw` are the figures of that size */
 /* Do the right bytes arrive? Exits if not. */
 void transfer_check(struct transfer *transfer, uint64_t bytes);
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw);
-void transfer_measure_one(struct transfer *transfer, uint64_t bytes, const double *raw);
+void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw);
+/* Three devices or more: one object of device 0 to all others. */
+void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const double *raw);
 void transfer_measure_duplex(struct transfer *transfer, uint64_t bytes, const double *raw);
 /* Three devices or more; also checks what arrives. */
 void transfer_measure_all(struct transfer *transfer, uint64_t bytes, const double *raw);
+
+/* No measurement of ours: what words, a second stream and a split cost raw copies, to see where the rest of a figure goes. */
+void transfer_show_words(struct transfer *transfer, uint64_t bytes, const double *raw);
 
 #endif

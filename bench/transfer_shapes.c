@@ -16,6 +16,7 @@
 #include "bench/transfer.h"
 
 #define ROUNDS       5u
+#define SAMPLES_MAX  200u
 #define EXCHANGE_MAX 96u /* objects that cross at a time */
 #define COMPARE_MAX \
     (64u << 20) /* up to here bytes are compared here; above, checksums of both devices */
@@ -79,7 +80,7 @@ static uint64_t checksum_on(struct transfer *transfer, struct plasmon_ref *ref, 
 
 static void check_bytes(struct transfer *transfer, struct plasmon_ref *ref, uint64_t bytes)
 {
-    struct plasmon_ref *copy = on_device(transfer, "copy", ref, 1);
+    struct plasmon_ref *copy = on_device(transfer, "copy", ref, (int)transfer->to);
     float *got               = bench_must_alloc(bytes);
 
     bench_must(&transfer->cluster,
@@ -100,13 +101,13 @@ static void check_bytes(struct transfer *transfer, struct plasmon_ref *ref, uint
 
 void transfer_check(struct transfer *transfer, uint64_t bytes)
 {
-    struct plasmon_ref *ref = make(transfer, bytes, 3, 0);
+    struct plasmon_ref *ref = make(transfer, bytes, 3, transfer->from);
 
     if (bytes <= COMPARE_MAX) {
         check_bytes(transfer, ref, bytes);
     } else {
-        uint64_t here  = checksum_on(transfer, ref, 0),
-                 there = checksum_on(transfer, ref, 1);
+        uint64_t here  = checksum_on(transfer, ref, (int)transfer->from),
+                 there = checksum_on(transfer, ref, (int)transfer->to);
 
         if (here != there) {
             bench_die("route %s, %llu bytes: other bytes arrived than were sent",
@@ -127,7 +128,7 @@ static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uin
     double seconds;
 
     for (uint32_t i = 0; i < count; i++) {
-        refs[i] = make(transfer, bytes, i, 0);
+        refs[i] = make(transfer, bytes, i, transfer->from);
     }
     bench_must_wait(&transfer->cluster, refs, count);
     began = pl_now_ns();
@@ -135,7 +136,7 @@ static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uin
         if (i >= transfer->in_flight) {
             bench_must_wait(&transfer->cluster, &tasks[i - transfer->in_flight], 1);
         }
-        tasks[i] = bench_must_touch(&transfer->cluster, refs[i], 1);
+        tasks[i] = bench_must_touch(&transfer->cluster, refs[i], (int)transfer->to);
     }
     bench_must_wait(&transfer->cluster, tasks, count);
     seconds = (double)(pl_now_ns() - began) * 1e-9;
@@ -144,22 +145,23 @@ static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uin
     return seconds;
 }
 
-/* One object to the devices 1 .. last. */
-static double move_one(struct transfer *transfer, uint32_t last, uint64_t bytes)
+/* One object to these devices. */
+static double move_one(struct transfer *transfer, const uint32_t *to, uint32_t count,
+                       uint64_t bytes)
 {
     struct plasmon_ref *tasks[PL_COUNT(transfer->cluster.info)];
-    struct plasmon_ref *ref = make(transfer, bytes, 1, 0);
+    struct plasmon_ref *ref = make(transfer, bytes, 1, transfer->from);
     uint64_t began;
     double seconds;
 
     bench_must_wait(&transfer->cluster, &ref, 1);
     began = pl_now_ns();
-    for (uint32_t i = 1; i <= last; i++) {
-        tasks[i - 1] = bench_must_touch(&transfer->cluster, ref, (int)i);
+    for (uint32_t i = 0; i < count; i++) {
+        tasks[i] = bench_must_touch(&transfer->cluster, ref, (int)to[i]);
     }
-    bench_must_wait(&transfer->cluster, tasks, last);
+    bench_must_wait(&transfer->cluster, tasks, count);
     seconds = (double)(pl_now_ns() - began) * 1e-9;
-    bench_must_release(&transfer->cluster, tasks, last);
+    bench_must_release(&transfer->cluster, tasks, count);
     bench_must_release(&transfer->cluster, &ref, 1);
     return seconds;
 }
@@ -185,14 +187,30 @@ static enum bench_raw_figure figure_of(const struct transfer *transfer)
 {
     return by_peer(transfer)                      ? BENCH_RAW_PEER
            : strcmp(transfer->route, "nccl") == 0 ? BENCH_RAW_NCCL
-                                                  : BENCH_RAW_HOST;
+           : strcmp(transfer->route, "host") == 0 ? BENCH_RAW_HOST
+                                                  : BENCH_RAW_TCP;
 }
 
 static enum bench_raw_figure latency_of(const struct transfer *transfer)
 {
     return by_peer(transfer)                      ? BENCH_RAW_PEER_LATENCY
            : strcmp(transfer->route, "nccl") == 0 ? BENCH_RAW_NCCL_LATENCY
-                                                  : BENCH_RAW_HOST_LATENCY;
+           : strcmp(transfer->route, "host") == 0 ? BENCH_RAW_HOST_LATENCY
+                                                  : BENCH_RAW_TCP_LATENCY;
+}
+
+static const char *in_a_row(const struct transfer *transfer)
+{
+    return figure_of(transfer) == BENCH_RAW_TCP ? "raw TCP, one after the other"
+                                                : "raw copies in a row";
+}
+
+/* Seconds for copies of one object to all others at once; negative: not measured. */
+static double many_of(const struct transfer *transfer, const double *raw)
+{
+    return by_peer(transfer)                      ? raw[BENCH_RAW_PEER_MANY]
+           : strcmp(transfer->route, "host") == 0 ? raw[BENCH_RAW_HOST_MANY]
+                                                  : -1;
 }
 
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw)
@@ -209,39 +227,53 @@ void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const doubl
     (void)snprintf(note, sizeof(note), "%u objects", count);
     add(transfer, TRANSFER_NEW, bytes,
         gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5), 0, "GB/s",
-        gigabytes / raw[figure_of(transfer)], "raw copies in a row", note);
+        gigabytes / raw[figure_of(transfer)], in_a_row(transfer), note);
     pl_free(refs);
 }
 
-void transfer_measure_one(struct transfer *transfer, uint64_t bytes, const double *raw)
+static uint32_t samples_of(uint64_t bytes)
 {
-    bool peer        = by_peer(transfer);
-    uint32_t last    = transfer->cluster.devices - 1;
-    uint32_t samples = bytes <= (1u << 20) ? 200 : bytes <= (100u << 20) ? 20 : ROUNDS;
-    double seconds[200], p99, one, all;
-    char note[80];
+    return bytes <= (1u << 20) ? SAMPLES_MAX : bytes <= (100u << 20) ? 20 : ROUNDS;
+}
+
+void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw)
+{
+    uint32_t samples = samples_of(bytes);
+    double seconds[SAMPLES_MAX], p99;
 
     for (uint32_t i = 0; i < samples; i++) {
-        seconds[i] = move_one(transfer, 1, bytes);
+        seconds[i] = move_one(transfer, &transfer->to, 1, bytes);
     }
     p99 = samples >= 100 ? bench_percentile(seconds, samples, 0.99) * 1e6 : 0;
     add(transfer, "single latency", bytes, bench_percentile(seconds, samples, 0.5) * 1e6,
-        p99, "us", raw[latency_of(transfer)] * 1e6, "one raw copy",
+        p99, "us", raw[latency_of(transfer)] * 1e6,
+        figure_of(transfer) == BENCH_RAW_TCP ? "raw TCP, one" : "one raw copy",
         "from the call to its end");
-    if (last < 2) {
-        return;
+}
+
+void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const double *raw)
+{
+    uint32_t count = transfer->cluster.devices - 1, samples = samples_of(bytes);
+    uint32_t to[PL_COUNT(transfer->cluster.info)];
+    double seconds[SAMPLES_MAX], one, all, many = many_of(transfer, raw);
+    bool chain = by_peer(transfer) && raw[BENCH_RAW_PEER_CHAIN] > 0 &&
+                 raw[BENCH_RAW_PEER_CHAIN] < many;
+    char note[80];
+
+    for (uint32_t i = 0; i < count; i++) {
+        to[i] = i + 1;
     }
     for (uint32_t i = 0; i < samples; i++) {
-        seconds[i] = move_one(transfer, last, bytes);
+        seconds[i] = move_one(transfer, to, count, bytes);
     }
-    one = raw[latency_of(transfer)];
-    all = bench_percentile(seconds, samples, 0.5);
-    (void)snprintf(note, sizeof(note),
-                   "bytes that arrived; takes %.2f times one raw copy to one device",
-                   all / one);
-    add(transfer, "one to all devices", bytes, (double)bytes * last * 1e-9 / all, 0, "GB/s",
-        peer ? (double)bytes * last * 1e-9 / raw[BENCH_RAW_PEER_MANY] : 0,
-        "raw copies to all at once", note);
+    one  = raw[latency_of(transfer)];
+    all  = bench_percentile(seconds, samples, 0.5);
+    many = chain ? raw[BENCH_RAW_PEER_CHAIN] : many;
+    (void)snprintf(note, sizeof(note), "takes %.2f of one raw copy; by hand %.2f",
+                   all / one, many > 0 ? many / one : 0);
+    add(transfer, "one to all devices", bytes, (double)bytes * count * 1e-9 / all, 0,
+        "GB/s", many > 0 ? (double)bytes * count * 1e-9 / many : 0,
+        chain ? "raw chain of 16 MiB pieces" : "raw copies to all at once", note);
 }
 
 /* ------------------------------------------------------------------------------------------------ everybody sends and receives */
@@ -253,16 +285,21 @@ struct exchange {
     uint32_t from, to;
 };
 
-/* In rounds: in each one every device reads from another source, and no source is read by two. */
-static uint32_t plan_exchange(struct exchange *exchange, uint32_t devices, uint32_t turns)
+/* In rounds: in each one every device reads from another source, and no source is read by two. Of two: the transfer's. */
+static uint32_t plan_exchange(const struct transfer *transfer, struct exchange *exchange,
+                              uint32_t devices, uint32_t turns)
 {
-    uint32_t count = 0;
+    const uint32_t two[2] = {transfer->from, transfer->to};
+    uint32_t count        = 0;
 
     for (uint32_t turn = 0; turn < turns; turn++) {
         for (uint32_t step = 1; step < devices; step++) {
             for (uint32_t to = 0; to < devices; to++) {
+                uint32_t from = (to + step) % devices;
+
                 exchange[count++] =
-                    (struct exchange){.from = (to + step) % devices, .to = to};
+                    (struct exchange){.from = devices == 2 ? two[from] : from,
+                                      .to   = devices == 2 ? two[to] : to};
             }
         }
     }
@@ -332,9 +369,9 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
     double gigabytes          = (double)bytes * 1e-9, seconds[ROUNDS];
     char note[64];
 
-    (void)plan_exchange(exchange, devices, 1);
+    (void)plan_exchange(transfer, exchange, devices, 1);
     check_all(transfer, exchange, pairs, bytes);
-    (void)plan_exchange(exchange, devices, turns);
+    (void)plan_exchange(transfer, exchange, devices, turns);
     (void)move_all(transfer, exchange, count, bytes);
     for (size_t i = 0; i < ROUNDS; i++) {
         seconds[i] = move_all(transfer, exchange, count, bytes);
@@ -349,11 +386,41 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
 void transfer_measure_duplex(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
     measure_exchange(transfer, "two devices, both ways", 2, bytes,
-                     by_peer(transfer) ? raw[BENCH_RAW_PEER_DUPLEX] : 0);
+                     by_peer(transfer)                      ? raw[BENCH_RAW_PEER_DUPLEX]
+                     : strcmp(transfer->route, "host") == 0 ? raw[BENCH_RAW_HOST_DUPLEX]
+                                                            : 0);
 }
 
 void transfer_measure_all(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
     measure_exchange(transfer, "all to all", transfer->cluster.devices, bytes,
-                     by_peer(transfer) ? raw[BENCH_RAW_PEER_ALL] : 0);
+                     by_peer(transfer)                      ? raw[BENCH_RAW_PEER_ALL]
+                     : strcmp(transfer->route, "host") == 0 ? raw[BENCH_RAW_HOST_ALL]
+                                                            : 0);
+}
+
+void transfer_show_words(struct transfer *transfer, uint64_t bytes, const double *raw)
+{
+    static const struct {
+        const char *name;
+        enum bench_raw_figure figure, limit;
+        const char *note;
+    } ways[] = {
+        {"by hand: with a word each", BENCH_RAW_PEER_WORD, BENCH_RAW_PEER, "one stream"},
+        {"by hand: words, two streams", BENCH_RAW_PEER_WORD_TURNS, BENCH_RAW_PEER,
+         "by turns, as a worker does"},
+        {"by hand: words beside", BENCH_RAW_PEER_WORD_BESIDE, BENCH_RAW_PEER,
+         "written by another stream, behind an event"},
+        {"by hand: one copy in two halves", BENCH_RAW_PEER_HALVES, BENCH_RAW_PEER_LATENCY,
+         "on two streams"},
+    };
+
+    for (size_t i = 0; i < PL_COUNT(ways); i++) {
+        if (raw[ways[i].figure] > 0 && raw[ways[i].limit] > 0) {
+            add(transfer, ways[i].name, bytes, (double)bytes * 1e-9 / raw[ways[i].figure],
+                0, "GB/s", (double)bytes * 1e-9 / raw[ways[i].limit],
+                ways[i].limit == BENCH_RAW_PEER ? "raw copies in a row" : "one raw copy",
+                ways[i].note);
+        }
+    }
 }
