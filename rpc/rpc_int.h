@@ -64,7 +64,7 @@ struct rpc_loop {
     bool stopped;
 
     /* Whoever runs the loop. */
-    unsigned events; /* since idle was last called */
+    unsigned events;   /* since idle was last called */
     uint64_t event_ns; /* when the last one came */
     uint64_t tick_ns;
     uint64_t tick_due_ns;
