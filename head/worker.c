@@ -590,7 +590,7 @@ static struct head_failure *lost_where(const struct head_buffer *buffer, const c
 {
     return buffer->spilled != NULL
                ? head_failure_create(PLASMON_ELOST, 0, 0,
-                                     "the only copy was spilled on %s, and is lost: %s",
+                                     "the only copy was spilled on %s, which is gone: %s",
                                      buffer->device->node, text)
                : head_failure_create(
                      PLASMON_ELOST, 0, 0,
