@@ -102,16 +102,21 @@ static uint64_t per_second(uint64_t bytes, uint64_t ns)
                                            : bytes * 1000000000 / ns;
 }
 
+static bool apart(const struct head_device *from, const struct head_device *to)
+{
+    return strcmp(from->host, to->host) != 0;
+}
+
 void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
 {
+    const struct head_device *from = head_device_at(core, pair->from);
+    const struct head_device *to   = head_device_at(core, pair->to);
     uint64_t bytes     = pair->bytes - pl_min_u64(pair->bytes, pair->in_flight_bytes);
     uint64_t transfers = pair->transfers - pl_min_u64(pair->transfers, pair->in_flight);
     struct head_rate *rate;
     uint64_t more, more_bytes, ns;
 
-    if (pair->route >= HEAD_RATE_ROUTES || pair->from == pair->to ||
-        head_device_at(core, pair->from) == NULL ||
-        head_device_at(core, pair->to) == NULL) {
+    if (pair->route >= HEAD_RATE_ROUTES || from == to || from == NULL || to == NULL) {
         return;
     }
     rate = &way_of(core, pair->from, pair->to)->rates[pair->route];
@@ -121,6 +126,9 @@ void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
             rate_sample(rate, pair->rate);
         }
         return;
+    }
+    if (pair->route == ROUTE_HOST && apart(from, to)) {
+        return; /* its chunks may have been in the ring before its half began */
     }
     if (bytes < rate->bytes || transfers < rate->transfers ||
         pair->busy_ns < rate->busy_ns) { /* another worker, which began anew */
@@ -162,11 +170,6 @@ static uint64_t rate_ns(const struct head_rate *rate, uint64_t latency_ns, uint6
     return takes_ns(rate->latency_samples >= HEAD_RATE_SAMPLES ? rate->latency_ns
                                                                : latency_ns,
                     bytes, rate->bytes_per_s);
-}
-
-static bool apart(const struct head_device *from, const struct head_device *to)
-{
-    return strcmp(from->host, to->host) != 0;
 }
 
 static uint64_t guess_ns(const struct head_core *core, const struct head_device *from,

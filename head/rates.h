@@ -6,7 +6,8 @@
  * something of bandwidth when its transfers were large, of latency when they were small. A worker's time begins when a transfer is
  * enqueued, so it may hold waiting for what makes the bytes; no sample is too good. Therefore the average follows better figures by half at once
  * and worse ones by a sixteenth: it is an upper envelope that decays, and a network that became slow is known after some dozens of samples.
- * Between hosts the sending worker also reports what its connection was measured to do while it was busy, which holds no waiting.
+ * By the bulk channel chunks may lie in the receiver's ring before its half begins, so a receiver's time would be too good: there only
+ * the sender's figure counts, what its connection did while it was busy.
  *
  * Under HEAD_RATE_SAMPLES samples a figure counts for nothing, and round figures for the kind of way take its place.
  *

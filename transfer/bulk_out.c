@@ -34,6 +34,9 @@
 #define LOOK_MS  100 /* between looks at the clock while something is owed */
 #define IDLE_MS  1000
 #define RELAY_NS UINT64_C(30000000000)
+/* A rate is measured over so long, or until nothing is under way; fewer bytes say nothing of it. */
+#define MEASURE_NS    UINT64_C(20000000)
+#define MEASURE_BYTES (UINT64_C(1) << 20)
 /* The thread's own. */
 struct sender {
     struct bulk_out *out;
@@ -42,16 +45,18 @@ struct sender {
     struct bulk_link link;
     struct bulk_answer answer; /* of which answer_bytes have come */
     size_t answer_bytes;
-    uint32_t sent;       /* items at the front of the FIFO that are on the way */
-    uint64_t sent_bytes; /* theirs */
-    uint32_t retry_ms;   /* before the next connection */
-    uint64_t heard_ns;   /* when the other side last got on */
-    uint64_t timed_ns;   /* what is measured next began then; 0: it would not be right */
-    uint64_t rate;       /* bytes a second */
-    uint64_t down_ns;    /* nothing was answered since then; 0: all is well */
-    uint32_t relay_last; /* tried */
-    bool relay_next;     /* at the next attempt */
-    bool relayed;        /* this connection is */
+    uint32_t sent;        /* items at the front of the FIFO that are on the way */
+    uint64_t sent_bytes;  /* theirs */
+    uint32_t retry_ms;    /* before the next connection */
+    uint64_t heard_ns;    /* when the other side last got on */
+    uint64_t timed_ns;    /* what is measured next began then; 0: it would not be right */
+    uint64_t timed_bytes; /* answered since */
+    bool timed_from_idle; /* nothing was under way then */
+    uint64_t rate;        /* bytes a second */
+    uint64_t down_ns;     /* nothing was answered since then; 0: all is well */
+    uint32_t relay_last;  /* tried */
+    bool relay_next;      /* at the next attempt */
+    bool relayed;         /* this connection is */
     uint64_t relay_until_ns; /* until then the way through a relay is the first choice */
 };
 
@@ -230,18 +235,41 @@ static bool news_taken(struct sender *sender)
 
 /* ------------------------------------------------------------------------------------------------ steps */
 
-/* What the connection does when it is busy; the receiver's waits for its own device do not count. */
+/* Measure from now on. idle: nothing is under way yet. */
+static void measure_begin(struct sender *sender, uint64_t now_ns, bool idle)
+{
+    sender->timed_ns        = now_ns;
+    sender->timed_bytes     = 0;
+    sender->timed_from_idle = idle;
+}
+
+/*
+ * What the connection does when it is busy; the receiver's waits for its own device do not count. Answers come in bursts, so the time is taken
+ * over many of them, or over all that was under way from the first byte to the last answer.
+ */
 static void measure(struct sender *sender, uint32_t bytes, uint64_t now_ns)
 {
-    if (sender->timed_ns != 0 && now_ns > sender->timed_ns && bytes > 0) {
-        uint64_t rate = bytes * UINT64_C(1000000000) / (now_ns - sender->timed_ns);
+    bool whole = sender->sent == 0 && sender->timed_from_idle;
+    uint64_t took_ns, rate;
 
-        sender->rate = pl_max_u64((3 * sender->rate + rate) / 4, BULK_RATE_MIN);
+    if (sender->timed_ns == 0) {
+        measure_begin(sender, now_ns, false);
+        return;
+    }
+    sender->timed_bytes += bytes;
+    took_ns = now_ns - sender->timed_ns;
+    if (took_ns == 0 || (took_ns < MEASURE_NS && !whole)) {
+        return;
+    }
+    if (sender->timed_bytes >= MEASURE_BYTES) {
+        rate = sender->timed_bytes * UINT64_C(1000000000) / took_ns;
         pl_mutex_lock(&sender->out->lock);
+        rate         = sender->out->stats.rate == 0 ? rate : (3 * sender->rate + rate) / 4;
+        sender->rate = pl_max_u64(rate, BULK_RATE_MIN);
         sender->out->stats.rate = sender->rate;
         pl_mutex_unlock(&sender->out->lock);
     }
-    sender->timed_ns = now_ns;
+    measure_begin(sender, now_ns, false);
 }
 
 static plasmon_status_t answer_take(struct sender *sender)
@@ -323,7 +351,8 @@ static plasmon_status_t item_send(struct sender *sender, const struct bulk_item 
     plasmon_status_t status;
 
     if (sender->sent == 0) {
-        sender->heard_ns = sender->timed_ns = pl_now_ns();
+        sender->heard_ns = pl_now_ns();
+        measure_begin(sender, sender->heard_ns, true);
     }
     sender->sent++; /* answered only when all of it is there */
     sender->sent_bytes += item->bytes;

@@ -83,10 +83,29 @@ static void move(struct report *report, uint64_t bytes, uint64_t bytes_per_s)
     tell(report);
 }
 
+/* What a sender says of its connection, three times, each a bit different. */
+static void measure_connection(uint32_t from, uint32_t to, uint64_t bytes_per_s)
+{
+    for (uint32_t i = 0; i < HEAD_RATE_SAMPLES; i++) {
+        Plasmon__V1__PairStats pair = PLASMON__V1__PAIR_STATS__INIT;
+
+        pair.route = HOST;
+        pair.from  = from;
+        pair.to    = to;
+        pair.sent  = true;
+        pair.rate  = bytes_per_s + i;
+        head_rates_take(core, &pair);
+    }
+}
+
 static void measure(uint32_t from, uint32_t to, uint32_t route, uint64_t bytes_per_s)
 {
     struct report report = {from, to, route, 0, 0, 0};
 
+    if (route == HOST && from / 2 != to / 2) {
+        measure_connection(from, to, bytes_per_s);
+        return;
+    }
     for (uint32_t i = 0; i < HEAD_RATE_SAMPLES; i++) {
         move(&report, 64 * MIB, bytes_per_s);
     }
@@ -106,13 +125,13 @@ static uint64_t ns_of(uint32_t from, uint32_t to, uint64_t bytes)
 
 TEST(a_rate_is_what_moved_between_two_reports_in_the_time_in_which_some_was_under_way)
 {
-    struct report report = {0, 2, HOST, 0, 0, 0};
+    struct report report = {0, 2, NCCL, 0, 0, 0};
 
     begin();
     move(&report, 100 * MIB, GB);
-    ASSERT_TRUE(rate_of(0, 2, HOST) > GB / 1000 * 999 && rate_of(0, 2, HOST) <= GB);
+    ASSERT_TRUE(rate_of(0, 2, NCCL) > GB / 1000 * 999 && rate_of(0, 2, NCCL) <= GB);
     tell(&report); /* nothing new */
-    ASSERT_EQ(head_rates_way(core, 0, 2)->rates[HOST].rate_samples, 1);
+    ASSERT_EQ(head_rates_way(core, 0, 2)->rates[NCCL].rate_samples, 1);
     ASSERT_NULL(head_rates_way(core, 2, 0));
     end();
 }
@@ -122,7 +141,7 @@ TEST(what_is_under_way_is_not_counted)
     Plasmon__V1__PairStats pair = PLASMON__V1__PAIR_STATS__INIT;
 
     begin();
-    pair.route           = HOST;
+    pair.route           = NCCL;
     pair.to              = 2;
     pair.transfers       = 2;
     pair.bytes           = 110 * MIB;
@@ -130,30 +149,30 @@ TEST(what_is_under_way_is_not_counted)
     pair.in_flight_bytes = 10 * MIB;
     pair.busy_ns         = 100 * MIB; /* a byte a nanosecond */
     head_rates_take(core, &pair);
-    ASSERT_EQ(rate_of(0, 2, HOST), GB);
+    ASSERT_EQ(rate_of(0, 2, NCCL), GB);
     end();
 }
 
 TEST(better_figures_count_at_once_and_worse_ones_slowly)
 {
-    struct report report = {0, 2, HOST, 0, 0, 0};
+    struct report report = {0, 2, NCCL, 0, 0, 0};
 
     begin();
     move(&report, 100 * MIB, GB);
     move(&report, 100 * MIB, 3 * GB);
-    ASSERT_TRUE(rate_of(0, 2, HOST) > GB / 10 * 19 && rate_of(0, 2, HOST) < GB / 10 * 21);
+    ASSERT_TRUE(rate_of(0, 2, NCCL) > GB / 10 * 19 && rate_of(0, 2, NCCL) < GB / 10 * 21);
     move(&report, 100 * MIB, GB / 10); /* it waited for who makes the bytes */
-    ASSERT_TRUE(rate_of(0, 2, HOST) > GB / 10 * 17);
+    ASSERT_TRUE(rate_of(0, 2, NCCL) > GB / 10 * 17);
     for (uint32_t i = 0; i < 100; i++) { /* a network that became slow */
         move(&report, 100 * MIB, GB / 10);
     }
-    ASSERT_TRUE(rate_of(0, 2, HOST) < GB / 8);
+    ASSERT_TRUE(rate_of(0, 2, NCCL) < GB / 8);
     end();
 }
 
 TEST(small_transfers_say_something_of_latency_and_large_ones_of_bandwidth)
 {
-    struct report report = {0, 2, HOST, 0, 0, 0};
+    struct report report = {0, 2, NCCL, 0, 0, 0};
     const struct head_rate *rate;
 
     begin();
@@ -161,7 +180,7 @@ TEST(small_transfers_say_something_of_latency_and_large_ones_of_bandwidth)
     report.bytes     = 10 * 1000;
     report.busy_ns   = 10 * 50000;
     tell(&report);
-    rate = &head_rates_way(core, 0, 2)->rates[HOST];
+    rate = &head_rates_way(core, 0, 2)->rates[NCCL];
     ASSERT_EQ(rate->latency_ns, 50000);
     ASSERT_EQ(rate->rate_samples, 0);
     move(&report, 500000, GB); /* neither */
@@ -171,13 +190,25 @@ TEST(small_transfers_say_something_of_latency_and_large_ones_of_bandwidth)
 
 TEST(a_worker_that_begins_anew_begins_at_nothing)
 {
-    struct report report = {0, 2, HOST, 0, 0, 0}, again = {0, 2, HOST, 0, 0, 0};
+    struct report report = {0, 2, NCCL, 0, 0, 0}, again = {0, 2, NCCL, 0, 0, 0};
 
     begin();
     move(&report, 500 * MIB, GB);
     move(&again, 100 * MIB, GB);
-    ASSERT_EQ(head_rates_way(core, 0, 2)->rates[HOST].rate_samples, 2);
-    ASSERT_TRUE(rate_of(0, 2, HOST) > GB / 1000 * 999 && rate_of(0, 2, HOST) <= GB);
+    ASSERT_EQ(head_rates_way(core, 0, 2)->rates[NCCL].rate_samples, 2);
+    ASSERT_TRUE(rate_of(0, 2, NCCL) > GB / 1000 * 999 && rate_of(0, 2, NCCL) <= GB);
+    end();
+}
+
+TEST(by_the_bulk_channel_the_senders_figure_counts_alone)
+{
+    struct report report = {0, 2, HOST, 0, 0, 0};
+
+    begin();
+    move(&report, 100 * MIB, 100 * GB); /* the chunks were there before its half began */
+    ASSERT_EQ(head_rates_way(core, 0, 2)->rates[HOST].rate_samples, 0);
+    measure_connection(0, 2, GB);
+    ASSERT_TRUE(rate_of(0, 2, HOST) >= GB && rate_of(0, 2, HOST) < GB + 3);
     end();
 }
 
