@@ -29,7 +29,7 @@ enum {
     ADDRESS_MAX           = 16,
     EXIT_JOURNAL          = 3,
     EXIT_REPLACED         = 4,
-    LINEAGE_BYTES_DEFAULT = 64 << 20, /* some 100,000 calls */
+    LINEAGE_BYTES_DEFAULT = 0,
 };
 
 struct option_text {
@@ -75,8 +75,8 @@ static const struct option_text options[] = {
     {"standby", NULL,
      "wait until the head that has the journal is gone, then go on for it"},
     {"lineage-bytes", "BYTES",
-     "for records of calls, so that what is lost can be made again (default 67108864, or "
-     "PLASMON_LINEAGE_BYTES); 0: off"},
+     "for records of calls, so that what is lost can be made again, 67108864 say; 0 "
+     "(default, or PLASMON_LINEAGE_BYTES): off"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
     {"embedded", NULL, "private cluster: connections come over --control-fd"},
     {"control-fd", "FD", "the store's socket (with --embedded)"},

@@ -8,7 +8,7 @@ hosts=3
 . "$(dirname "$0")/hosts.sh"
 
 use_tls
-on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070 --node-lease 2 "${head_tls[@]}"
+on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070 --node-lease 2 --lineage-bytes 67108864 "${head_tls[@]}"
 for i in 1 2 3; do start_store $i; done
 mkfifo "$dir/go"
 in_host1 "$program" rebuild 6 "$dir/go" >"$dir/program.log" 2>&1 &

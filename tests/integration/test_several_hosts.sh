@@ -11,7 +11,7 @@ hosts=3
 . "$(dirname "$0")/hosts.sh"
 
 [ "$route" = nccl ] || use_tls # NCCL does not encrypt: it wants a network that is private
-on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070 --node-lease 2 --lineage-bytes 0 "${forced[@]}" "${head_tls[@]}"
+on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070 --node-lease 2 "${forced[@]}" "${head_tls[@]}"
 refused=$(ip netns exec "$tag-1" "$bin/plasmon-store" --head 10.97.0.1:7070 --gpus none --socket-dir "$dir/s0" 2>&1) &&
   fail "a store would send objects in the clear over a network that nobody called private"
 echo "$refused" | grep -q -- '--bulk-plain' || fail "the remedy was not said: $refused"

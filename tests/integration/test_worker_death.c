@@ -142,11 +142,14 @@ TEST(a_task_that_ran_runs_again)
 /* It has overwritten its input when it dies with its worker: the head makes the input again, and runs it and what reads it again. */
 TEST(what_was_overwritten_in_place_is_made_again)
 {
+    bool on =
+        setenv("PLASMON_LINEAGE_BYTES", "67108864", 1) == 0; /* the head inherits it */
     struct plasmon_client *client = cluster_start(2);
     struct plasmon_ref *put       = cluster_put(client, COUNT, 1, 0);
     struct plasmon_ref *x         = cluster_copy(client, put, 0);
     struct plasmon_ref *task, *after;
 
+    ASSERT_TRUE(on);
     CLUSTER_OK(cluster_axpy(client, x, put, 1, 0)); /* in place: the copy is overwritten */
     CLUSTER_OK(plasmon_wait(client, &x, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
     cluster_spin(client, x, 1000000, 0, &task);
