@@ -26,7 +26,8 @@ static void print_errors(void *user, enum pl_log_level level, const char *module
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
-static void run_seeds(const struct graph_profile *profile)
+/* false: too few runs to say what must have come up in them. */
+static bool run_seeds(const struct graph_profile *profile)
 {
     const char *text = getenv("PLASMON_SEEDS");
     uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
@@ -52,6 +53,7 @@ static void run_seeds(const struct graph_profile *profile)
         (unsigned long long)sum.spills, (unsigned long long)sum.restores,
         (unsigned long long)sum.file_writes, (unsigned long long)sum.file_reads,
         (unsigned long long)sum.slab_moves);
+    return count >= SEEDS_DEFAULT;
 }
 
 TEST(what_devices_have_no_room_for_comes_back_as_it_was)
@@ -63,9 +65,10 @@ TEST(what_devices_have_no_room_for_comes_back_as_it_was)
                                                  .spill_permille = 1000,
                                                  .check_every    = 1};
 
-    run_seeds(&profile);
-    ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
-    ASSERT_TRUE(sum.file_writes > 0 && sum.file_reads > 0);
+    if (run_seeds(&profile)) {
+        ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
+        ASSERT_TRUE(sum.file_writes > 0 && sum.file_reads > 0);
+    }
 }
 
 TEST(crashes_lose_nothing_that_was_spilled)
@@ -80,8 +83,9 @@ TEST(crashes_lose_nothing_that_was_spilled)
                                                  .crashes_most   = 6,
                                                  .check_every    = 1};
 
-    run_seeds(&profile);
-    ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
+    if (run_seeds(&profile)) {
+        ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
+    }
 }
 
 TEST_MAIN()
