@@ -328,11 +328,17 @@ static void *in_run(void *user)
 
 /* ------------------------------------------------------------------------------------------------ accepting */
 
+/* Its thread is over. */
+static void in_release(struct bulk_in *in)
+{
+    bulk_link_close(&in->link);
+    pl_free(in);
+}
+
 static void in_free(struct bulk_in *in)
 {
     (void)pthread_join(in->thread, NULL);
-    bulk_link_close(&in->link);
-    pl_free(in);
+    in_release(in);
 }
 
 /*
@@ -428,8 +434,12 @@ void *bulk_accept_run(void *user)
             (void)poll(&fds[1], 1, 100); /* out of descriptors: some may come back */
         }
     }
-    for (size_t i = 0; i < bulk->ins.count; i++) { /* nobody else adds any now */
-        in_free(*(struct bulk_in **)pl_vec_at(&bulk->ins, i));
+    /* Nobody else adds any now; but as long as one of their threads runs, it may look at all of them (bulk_in_end_locked). */
+    for (size_t i = 0; i < bulk->ins.count; i++) {
+        (void)pthread_join((*(struct bulk_in **)pl_vec_at(&bulk->ins, i))->thread, NULL);
+    }
+    for (size_t i = 0; i < bulk->ins.count; i++) {
+        in_release(*(struct bulk_in **)pl_vec_at(&bulk->ins, i));
     }
     bulk->ins.count = 0;
     return NULL;
