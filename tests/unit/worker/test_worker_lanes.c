@@ -1,6 +1,7 @@
 /* A worker's side of lanes, on a CPU device: what it copies, what it refuses, what it takes over from a dead one, what it holds. */
 #include "worker/lanes.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -208,6 +209,7 @@ TEST(a_buffer_is_held_while_a_copy_into_it_is_on_its_way)
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     device_word_wake(word);
     while (store_lane_done(lane, 0) < 1) {
+        (void)sched_yield();
     }
     ASSERT_TRUE(!worker_lanes_write(&lanes, 1));
     worker_lanes_serve(&lanes); /* now the second one is */
