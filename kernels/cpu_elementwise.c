@@ -356,19 +356,6 @@ struct fold {
     bool dense[KERNEL_FOLD_MAX];
 };
 
-static bool arg_dense(const struct kernel_arg *x)
-{
-    int64_t want = 1;
-
-    for (uint32_t d = x->ndim; d-- > 0;) {
-        if (x->dim[d] != 1 && x->stride[d] != want) {
-            return false;
-        }
-        want *= x->dim[d];
-    }
-    return true;
-}
-
 /* Elements first .. first + n of x, in C order, into `out`. */
 static void gather(const struct kernel_arg *x, uint32_t bytes, int64_t first, int64_t n,
                    char *out)
@@ -472,7 +459,7 @@ static plasmon_status_t fold_all(const struct kernel_call *call, bool combines)
     struct kernel_walk walk;
 
     for (uint32_t i = 0; i + 1 < call->arg_count; i++) {
-        fold.dense[i] = arg_dense(kernel_call_arg(call, i + 1));
+        fold.dense[i] = kernel_arg_dense(kernel_call_arg(call, i + 1));
     }
     kernel_walk_init(&walk, y);
     kernel_walk_run(&walk, fold_run, &fold);

@@ -109,19 +109,6 @@ plasmon_status_t cuda_permute(const struct cuda_call *call)
     return cuda_copy(call, &call->args[0], &x);
 }
 
-static bool dense(const struct kernel_arg *x)
-{
-    int64_t want = 1;
-
-    for (uint32_t d = x->ndim; d-- > 0;) {
-        if (x->dim[d] != 1 && x->stride[d] != want) {
-            return false;
-        }
-        want *= x->dim[d];
-    }
-    return true;
-}
-
 /* Of parts up to so much one launch is sooner done than a copy each. */
 #define PARTS_BYTES_MAX UINT64_C(4194304)
 /* Blocks for each multiprocessor: as for combine, the parts may be other devices'. */
@@ -142,7 +129,7 @@ static bool parts_fit(const struct cuda_call *call, struct cuda_parts *out)
         struct kernel_arg part     = kernel_arg_slab(y, axis, start, x);
         uint64_t bytes = (uint64_t)kernel_arg_elements(x) * pl_dtype_bytes(x->dtype);
 
-        if (bytes > PARTS_BYTES_MAX || !dense(x) || !dense(&part) ||
+        if (bytes > PARTS_BYTES_MAX || !kernel_arg_dense(x) || !kernel_arg_dense(&part) ||
             x->data.addr % 16 != 0 || part.data.addr % 16 != 0) {
             return false;
         }
