@@ -148,6 +148,11 @@ enum client_status_what {
 plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
                                struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
+/* How a public call begins that makes a text of the head's status: client_status(), after the check of its arguments. */
+plasmon_status_t client_text_ask(struct plasmon_client *client,
+                                 enum client_status_what what, char **out_text,
+                                 struct wire_arena *arena,
+                                 Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
 /* Finishes `text`; *out_text is the program's, which has free(). ENOMEM. */
 plasmon_status_t client_text_give(struct pl_str *text, char **out_text) PL_MUST_CHECK;
 const char *status_route_name(uint32_t route);

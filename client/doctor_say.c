@@ -371,14 +371,9 @@ plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
     struct pl_str out;
-    plasmon_status_t status = client_enter(client);
+    plasmon_status_t status =
+        client_text_ask(client, CLIENT_STATUS_WAITS, out_text, &arena, &reply);
 
-    if (status == PLASMON_OK && out_text == NULL) {
-        status = error_set(PLASMON_EINVAL, "out_text is NULL");
-    }
-    if (status == PLASMON_OK) {
-        status = client_status(client, CLIENT_STATUS_WAITS, &arena, &reply);
-    }
     if (status != PLASMON_OK) {
         return status;
     }

@@ -238,6 +238,19 @@ static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
     pl_str_append(out, "]}");
 }
 
+plasmon_status_t client_text_ask(struct plasmon_client *client,
+                                 enum client_status_what what, char **out_text,
+                                 struct wire_arena *arena,
+                                 Plasmon__V1__StatusReply **out_reply)
+{
+    plasmon_status_t status = client_enter(client);
+
+    if (status == PLASMON_OK && out_text == NULL) {
+        status = error_set(PLASMON_EINVAL, "out_text is NULL");
+    }
+    return status == PLASMON_OK ? client_status(client, what, arena, out_reply) : status;
+}
+
 plasmon_status_t client_text_give(struct pl_str *text, char **out_text)
 {
     /* malloc'ed: the caller has free(), not pl_free() */
@@ -256,14 +269,9 @@ plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_t
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
     struct pl_str out;
-    plasmon_status_t status = client_enter(client);
+    plasmon_status_t status =
+        client_text_ask(client, CLIENT_STATUS_PAIRS, out_text, &arena, &reply);
 
-    if (status == PLASMON_OK && out_text == NULL) {
-        status = error_set(PLASMON_EINVAL, "out_text is NULL");
-    }
-    if (status == PLASMON_OK) {
-        status = client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply);
-    }
     if (status != PLASMON_OK) {
         return status;
     }

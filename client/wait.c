@@ -38,7 +38,7 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
 {
     struct waiter waiter = {.need = 1};
     struct watch watch   = {.waiter = &waiter};
-    uint64_t began_ns    = pl_now_ns();
+    uint64_t began_ns;
     plasmon_status_t status;
 
     status = root_state(root, box, NULL);
@@ -50,6 +50,7 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
                          "this call would wait and cannot be made in a callback");
     }
     session_flush_locked(client);
+    began_ns = pl_now_ns();
     if (deadline_ns <= began_ns) {
         return error_set(PLASMON_ETIMEDOUT, "the ref is still pending");
     }
@@ -140,7 +141,7 @@ static plasmon_status_t watch_all_locked(struct plasmon_client *client,
 static plasmon_status_t wait_enough_locked(struct plasmon_client *client,
                                            struct waiter *waiter, uint64_t deadline_ns)
 {
-    uint64_t began_ns = pl_now_ns();
+    uint64_t began_ns = waiter->resolved < waiter->need ? pl_now_ns() : 0;
 
     while (waiter->resolved < waiter->need) {
         if (client_on_loop_thread(client)) {
