@@ -1,6 +1,6 @@
 /*
- * The pause is a 32nd of the time since the last event, as worker/watch.c has it for words of a GPU: what took t comes to light 3 % of t later
- * at most. 50 us are well below what a host waits before it takes an idle processor away (200 us with KVM).
+ * What took t comes to light 3 % of t later at most. 50 us are well below what a host waits before it takes an idle processor away (200 us
+ * with KVM); more than 20 us without a pause was measured to make frames small, and tasks in a row slow.
  */
 #include "base/linger.h"
 
@@ -16,13 +16,11 @@
 #define LINGER_MS      UINT64_C(16)
 #define LINGER_MAX_MS  1000ul
 #define PROCESSORS_MIN 8
-#define AT_ONCE_NS \
-    UINT64_C(      \
-        20000) /* more of it was measured to make frames small, and tasks in a row slow */
-#define PAUSE_MIN_NS UINT64_C(5000)
-#define PAUSE_MAX_NS UINT64_C(50000)
-#define SLACK_NS     1000ul
+#define SLACK_NS       1000ul
 
+static const struct pl_pauses pauses = {.at_once_ns = 20000,
+                                        .min_ns     = 5000,
+                                        .max_ns     = 50000};
 static uint64_t linger_ns;
 
 static uint64_t by_default(void)
@@ -60,11 +58,21 @@ uint64_t pl_linger_ns(void)
     return linger_ns;
 }
 
+uint64_t pl_pause_ns(const struct pl_pauses *of, uint64_t waited_ns)
+{
+    return waited_ns < of->at_once_ns
+               ? 0
+               : pl_min_u64(pl_max_u64(waited_ns / 32, of->min_ns), of->max_ns);
+}
+
+void pl_pauses_exact(void)
+{
+    (void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* refused: pauses are longer */
+}
+
 uint64_t pl_linger_pause_ns(uint64_t waited_ns)
 {
-    return waited_ns < AT_ONCE_NS
-               ? 0
-               : pl_min_u64(pl_max_u64(waited_ns / 32, PAUSE_MIN_NS), PAUSE_MAX_NS);
+    return pl_pause_ns(&pauses, waited_ns);
 }
 
 void pl_linger_pause(uint64_t waited_ns)
@@ -79,7 +87,7 @@ void pl_linger_pause(uint64_t waited_ns)
 void pl_linger_thread(void)
 {
     if (pl_linger_ns() > 0) {
-        (void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* refused: pauses are longer */
+        pl_pauses_exact();
     }
 }
 
@@ -88,9 +96,9 @@ int pl_linger_cond_wait(struct pl_cond *cond, struct pl_mutex *mutex, uint64_t b
 {
     uint64_t now_ns = pl_now_ns();
 
-    if (now_ns - began_ns < pl_linger_ns() && deadline_ns - now_ns > PAUSE_MAX_NS &&
+    if (now_ns - began_ns < pl_linger_ns() && deadline_ns - now_ns > pauses.max_ns &&
         deadline_ns > now_ns) {
-        (void)pl_cond_wait_until(cond, mutex, now_ns + PAUSE_MAX_NS);
+        (void)pl_cond_wait_until(cond, mutex, now_ns + pauses.max_ns);
         return 1;
     }
     if (deadline_ns == UINT64_MAX) {

@@ -12,12 +12,22 @@
 
 #include "base/lock.h"
 
+/* Pauses between looks: none until `at_once_ns` have been waited, then a 32nd of what has, within bounds. */
+struct pl_pauses {
+    uint64_t at_once_ns;
+    uint64_t min_ns;
+    uint64_t max_ns;
+};
+uint64_t pl_pause_ns(const struct pl_pauses *of, uint64_t waited_ns);
+/* This thread's pauses are as short as they are asked to be (the system's default lets them be 50 us longer). */
+void pl_pauses_exact(void);
+
 /* 0: never linger. Read once. */
 uint64_t pl_linger_ns(void);
 /* How long to pause `waited_ns` after the last event: 0 (look again at once), then a 32nd of it, 5 to 50 us. */
 uint64_t pl_linger_pause_ns(uint64_t waited_ns);
 void pl_linger_pause(uint64_t waited_ns);
-/* This thread's pauses are as short as they are asked to be (the system's default lets them be 50 us longer). */
+/* For a thread that will: its pauses are exact. */
 void pl_linger_thread(void);
 /*
  * As pl_cond_wait_until(), by a thread that began to wait at `began_ns`; `deadline_ns` UINT64_MAX: for ever. 0 only when the deadline has

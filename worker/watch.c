@@ -5,18 +5,17 @@
 #include "worker/watch.h"
 
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/base.h"
+#include "base/linger.h"
 
-#define SPIN_NS       UINT64_C(100000)
-#define PAUSE_MIN_NS  UINT64_C(10000)
-#define PAUSE_MAX_NS  UINT64_C(100000)
-#define SLACK_NS      1000ul /* how late the kernel may wake us; its default is 50 us */
 #define GLANCE_NS     UINT64_C(50000) /* between looks at descriptors while words change */
 #define LOOKS_A_CLOCK 64
+
+static const struct pl_pauses pauses = {.at_once_ns = 100000,
+                                        .min_ns     = 10000,
+                                        .max_ns     = 100000};
 
 void worker_watch_init(struct worker_watch *watch, const struct store_timeline *timeline,
                        uint32_t stream_count, bool by_words,
@@ -31,15 +30,13 @@ void worker_watch_init(struct worker_watch *watch, const struct store_timeline *
         watch->fds[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
     }
     if (by_words) {
-        (void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* refused: pauses are longer */
+        pl_pauses_exact();
     }
 }
 
 uint64_t worker_watch_pause_ns(uint64_t unchanged_ns)
 {
-    return unchanged_ns < SPIN_NS
-               ? 0
-               : pl_min_u64(pl_max_u64(unchanged_ns / 32, PAUSE_MIN_NS), PAUSE_MAX_NS);
+    return pl_pause_ns(&pauses, unchanged_ns);
 }
 
 static bool words_changed(struct worker_watch *watch)
