@@ -58,15 +58,23 @@ static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_devic
     return PLASMON_OK;
 }
 
+/* Behind the first `count` ops that went into the other stream. */
+static plasmon_status_t join(struct sim_worker *worker, uint32_t stream, uint32_t other,
+                             uint64_t count)
+{
+    struct sim_op *op = sim_op_add(worker, stream, SIM_OP_JOIN);
+
+    op->other = other;
+    op->value = count;
+    sim_op_start(worker, stream);
+    return PLASMON_OK;
+}
+
 static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
 {
     struct sim_worker *worker = user;
-    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_JOIN);
 
-    op->other = other;
-    op->value = worker->streams[other].enqueued;
-    sim_op_start(worker, stream);
-    return PLASMON_OK;
+    return join(worker, stream, other, worker->streams[other].enqueued);
 }
 
 static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
@@ -81,12 +89,8 @@ static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other
                                      uint32_t slot)
 {
     struct sim_worker *worker = user;
-    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_JOIN);
 
-    op->other = other;
-    op->value = worker->streams[other].marks[slot];
-    sim_op_start(worker, stream);
-    return PLASMON_OK;
+    return join(worker, stream, other, worker->streams[other].marks[slot]);
 }
 
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,

@@ -9,43 +9,20 @@
  * PLASMON_SEEDS=n: so many runs of each kind. A seed that fails is printed with its program; `--only TEST --seed S` with
  * PLASMON_SEEDS=1 repeats it, PLASMON_SIM_TRACE=1 shows every step.
  */
-#include "tests/sim/graph.h"
+#include "tests/sim/seeds.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "tests/harness/test.h"
 
 enum { SEEDS_DEFAULT = 120 };
 
-/* Crashes are logged as warnings; an error says why the process ends. */
-static void print_errors(void *user, enum pl_log_level level, const char *module,
-                         const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
-        (void)fflush(stdout);
-    }
-}
-
 static void run_seeds(const struct graph_profile *profile, struct graph_coverage *out_sum)
 {
-    const char *text = getenv("PLASMON_SEEDS");
-    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
-    uint64_t first   = test_seed();
+    uint64_t first = test_seed();
 
-    test_set_timeout(600);
-    test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        if (!graph_run(seed, profile, out_sum, true)) {
-            test_fail(__FILE__, __LINE__,
-                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
-                      (unsigned long long)seed, (unsigned long long)seed);
-        }
-    }
+    (void)seeds_run_graphs(SEEDS_DEFAULT, profile, out_sum);
     printf("# %llu runs from seed %llu: %llu tasks done, %llu failed; %llu crashes, %llu "
            "broken "
            "connections, %llu starvations\n",
@@ -250,7 +227,7 @@ TEST(programs_that_hung_by_pairs_end)
 
     test_set_timeout(120);
     test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
+    seeds_log_errors();
     ASSERT_TRUE(graph_run(189, &deaths, &sum, true));
     ASSERT_TRUE(graph_run(57, &scarce, &sum, true));
 }

@@ -12,10 +12,9 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "head/core_int.h"
 #include "tests/harness/test.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/seeds.h"
 
 enum { SEEDS_DEFAULT = 120, COUNT_MAX = 4, STEPS_MAX = 12, ELEMENTS_MAX = 720 };
 enum { SUM = 1, MIN = 3, MAX = 4, AVG = 5 };
@@ -376,12 +375,13 @@ static void draw_program(struct program *p, uint64_t seed, struct sim_config *co
 
 static uint64_t crashes, failures, combined;
 
-static bool program_run(uint64_t seed)
+static bool program_run(uint64_t seed, void *user)
 {
     struct program *p = sim_alloc(sizeof(*p));
     struct sim_config config;
     bool ok;
 
+    (void)user;
     draw_program(p, seed, &config);
     ASSERT_OK(sim_create(&config, &p->sim));
     p->client                           = &p->sim->clients[0];
@@ -419,32 +419,10 @@ static bool program_run(uint64_t seed)
     return ok;
 }
 
-static void print_errors(void *user, enum pl_log_level level, const char *module,
-                         const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
-        (void)fflush(stdout);
-    }
-}
-
 TEST(collectives_mean_their_loops_whoever_crashes)
 {
-    const char *text = getenv("PLASMON_SEEDS");
-    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
-    uint64_t first   = test_seed();
+    uint64_t count = seeds_run(SEEDS_DEFAULT, program_run, NULL);
 
-    test_set_timeout(600);
-    test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        if (!program_run(seed)) {
-            test_fail(__FILE__, __LINE__,
-                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
-                      (unsigned long long)seed, (unsigned long long)seed);
-        }
-    }
     printf("# %llu programs: %llu crashes; %llu reductions where members lay; %llu "
            "collectives failed with ECONSUMED\n",
            (unsigned long long)count, (unsigned long long)crashes,

@@ -7,27 +7,15 @@
  *
  * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
  */
-#include "tests/sim/graph.h"
+#include "tests/sim/seeds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "tests/harness/test.h"
 
 enum { SEEDS_DEFAULT = 40 };
-
-static void print_errors(void *user, enum pl_log_level level, const char *module,
-                         const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
-        (void)fflush(stdout);
-    }
-}
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
@@ -39,22 +27,10 @@ static const char *const cell_texts[] = {
 
 static void run_seeds(const struct graph_profile *profile)
 {
-    const char *text  = getenv("PLASMON_SEEDS");
-    uint64_t count    = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
-    uint64_t first    = test_seed();
     uint64_t began_ns = pl_thread_cpu_ns(); /* whoever else wants to compute */
     double seconds;
 
-    test_set_timeout(600);
-    test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        if (!graph_run(seed, profile, &sum, true)) {
-            test_fail(__FILE__, __LINE__,
-                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
-                      (unsigned long long)seed, (unsigned long long)seed);
-        }
-    }
+    (void)seeds_run_graphs(SEEDS_DEFAULT, profile, &sum);
     seconds = (double)(pl_thread_cpu_ns() - began_ns) / 1e9;
     printf("# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
            "fenced\n",

@@ -9,7 +9,7 @@
  *
  * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
  */
-#include "tests/sim/graph.h"
+#include "tests/sim/seeds.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "tests/harness/test.h"
@@ -26,32 +25,9 @@ enum { SEEDS_DEFAULT = 80, FOUND = 3 };
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
-static void print_errors(void *user, enum pl_log_level level, const char *module,
-                         const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
-        (void)fflush(stdout);
-    }
-}
-
 static void run_seeds(const struct graph_profile *profile)
 {
-    const char *text = getenv("PLASMON_SEEDS");
-    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
-    uint64_t first   = test_seed();
-
-    test_set_timeout(600);
-    test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        if (!graph_run(seed, profile, &sum, true)) {
-            test_fail(__FILE__, __LINE__,
-                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
-                      (unsigned long long)seed, (unsigned long long)seed);
-        }
-    }
+    (void)seeds_run_graphs(SEEDS_DEFAULT, profile, &sum);
     printf(
         "# %llu runs: %llu tasks done, %llu failed; %llu heads killed, %llu inputs "
         "replayed, %llu checkpoints (%llu with spilled values, %llu with recorded graphs, "

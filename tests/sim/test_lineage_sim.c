@@ -3,45 +3,20 @@
  * the program means; and nothing fails for a loss but what the head cannot make again: what depends on a put, on a replayed graph, or on a task
  * that named the device that is gone. Without puts, graphs and names nothing fails at all.
  */
-#include "tests/sim/graph.h"
+#include "tests/sim/seeds.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/alloc.h"
-#include "base/log.h"
 #include "tests/harness/test.h"
 
 enum { SEEDS_DEFAULT = 60 };
-
-static void print_errors(void *user, enum pl_log_level level, const char *module,
-                         const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
-        (void)fflush(stdout);
-    }
-}
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
 static void run_seeds(const struct graph_profile *profile)
 {
-    const char *text = getenv("PLASMON_SEEDS");
-    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
-    uint64_t first   = test_seed();
+    uint64_t count = seeds_run_graphs(SEEDS_DEFAULT, profile, &sum);
 
-    test_set_timeout(600);
-    test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        if (!graph_run(seed, profile, &sum, true)) {
-            test_fail(__FILE__, __LINE__,
-                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
-                      (unsigned long long)seed, (unsigned long long)seed);
-        }
-    }
     printf("# %llu runs: %llu tasks done, %llu failed; %llu devices gone, %llu crashes, "
            "%llu tasks run again\n",
            (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
@@ -129,7 +104,7 @@ TEST(losses_while_devices_are_full)
 static void run_one(const struct graph_profile *profile, uint64_t seed)
 {
     test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
+    seeds_log_errors();
     ASSERT_TRUE(graph_run(seed, profile, &sum, true));
 }
 

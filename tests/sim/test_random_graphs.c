@@ -4,7 +4,7 @@
  * PLASMON_GRAPHS=n runs n of them. A seed that fails is printed with its program; `--seed S` begins there, PLASMON_GRAPHS=1
  * stops there.
  */
-#include "tests/sim/graph.h"
+#include "tests/sim/seeds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,21 +49,10 @@ static void coverage_add(struct graph_coverage *to, const struct graph_coverage 
     }
 }
 
-/* Crashes are logged as warnings, thousands of them; an error says why the process ends. */
-static void print_errors(void *user, enum pl_log_level level, const char *module,
-                         const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
-        (void)fflush(stdout);
-    }
-}
-
 _Noreturn static void child_run(struct shared *shared, uint32_t which, uint64_t first,
                                 uint64_t count)
 {
-    pl_log_set_sink(print_errors, NULL);
+    seeds_log_errors();
     for (uint64_t i = which; i < count; i += PROCESSES) {
         shared->running_seed[which] = first + i;
         if (!graph_run(first + i, &profile, &shared->coverage[which], true)) {

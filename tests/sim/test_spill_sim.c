@@ -3,46 +3,21 @@
  * crash, connections break and disks fill up. The results are those of the programs run one step after the other, and the head's books
  * are right at every step. The seeded bugs show that this would be noticed.
  */
-#include "tests/sim/graph.h"
+#include "tests/sim/seeds.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/alloc.h"
-#include "base/log.h"
 #include "tests/harness/test.h"
 
 enum { SEEDS_DEFAULT = 60 };
-
-static void print_errors(void *user, enum pl_log_level level, const char *module,
-                         const char *text)
-{
-    (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
-        (void)fflush(stdout);
-    }
-}
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
 /* false: too few runs to say what must have come up in them. */
 static bool run_seeds(const struct graph_profile *profile)
 {
-    const char *text = getenv("PLASMON_SEEDS");
-    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : SEEDS_DEFAULT;
-    uint64_t first   = test_seed();
+    uint64_t count = seeds_run_graphs(SEEDS_DEFAULT, profile, &sum);
 
-    test_set_timeout(600);
-    test_expect_log();
-    pl_log_set_sink(print_errors, NULL);
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        if (!graph_run(seed, profile, &sum, true)) {
-            test_fail(__FILE__, __LINE__,
-                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
-                      (unsigned long long)seed, (unsigned long long)seed);
-        }
-    }
     printf(
         "# %llu runs: %llu tasks done, %llu failed, %llu for want of room; %llu crashes, "
         "%llu starvations; %llu spills, %llu restores, %llu files written, %llu read, "

@@ -1,0 +1,41 @@
+#include "tests/sim/seeds.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "tests/harness/test.h"
+
+static void print_errors(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    if (level == PL_LOG_ERROR) {
+        printf("# error %s: %s\n", module, text);
+        (void)fflush(stdout);
+    }
+}
+
+void seeds_log_errors(void)
+{
+    pl_log_set_sink(print_errors, NULL);
+}
+
+uint64_t seeds_run(uint64_t by_default, bool (*run)(uint64_t seed, void *user), void *user)
+{
+    const char *text = getenv("PLASMON_SEEDS");
+    uint64_t count   = text != NULL ? strtoull(text, NULL, 10) : by_default;
+    uint64_t first   = test_seed();
+
+    test_set_timeout(600);
+    test_expect_log();
+    seeds_log_errors();
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        if (!run(seed, user)) {
+            test_fail(__FILE__, __LINE__,
+                      "seed %llu fails; repeat with PLASMON_SEEDS=1 and --seed %llu",
+                      (unsigned long long)seed, (unsigned long long)seed);
+        }
+    }
+    return count;
+}
