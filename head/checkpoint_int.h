@@ -55,6 +55,9 @@ void head_save_failure(struct head_bytes *out, const struct head_failure *failur
 void *head_loading_item(struct head_loading *loading, const struct pl_vec *items,
                         uint64_t number);
 void head_loading_add(struct pl_vec *items, void *item);
+/* A frame and a dtype: a buffer of the device, with a number of its own in the checkpoint. NULL: they are none, and the reader is bad. */
+struct head_buffer *head_loading_buffer(struct head_loading *loading,
+                                        struct head_device *device, uint64_t id);
 /* The place gets the array with this number, held, when the arrays are there; 0: none. */
 void head_loading_owe_slot(struct head_loading *loading, struct head_array **slot,
                            uint64_t array);

@@ -41,26 +41,38 @@ static void times(struct head_loading *loading, void (*load)(struct head_loading
     }
 }
 
+struct head_buffer *head_loading_buffer(struct head_loading *loading,
+                                        struct head_device *device, uint64_t id)
+{
+    struct head_buffer *buffer;
+    struct pl_box frame;
+    uint32_t dtype;
+
+    head_load_box(loading->in, &frame);
+    dtype = (uint32_t)head_load_below(loading->in, UINT32_MAX);
+    if (loading->in->bad || pl_dtype_bytes(dtype) == 0) {
+        loading->in->bad = true;
+        return NULL;
+    }
+    buffer = head_buffer_restore(loading->core, device, id, &frame, dtype);
+    head_loading_add(&loading->buffers, buffer);
+    return buffer;
+}
+
 static void load_buffer(struct head_loading *loading, struct head_device *device)
 {
     struct head_reader *in = loading->in;
     uint64_t slot          = head_load_below(in, HEAD_SLOTS_MAX - 1);
     uint64_t generation    = head_load_below(in, 0xffffff);
     struct head_buffer *buffer;
-    struct pl_box frame;
-    uint32_t dtype;
     uint64_t flags;
 
-    head_load_box(in, &frame);
-    dtype = (uint32_t)head_load_below(in, UINT32_MAX);
-    if (in->bad || pl_dtype_bytes(dtype) == 0 || slot >= device->slot_next) {
-        in->bad = true;
+    in->bad |= slot >= device->slot_next;
+    buffer = head_loading_buffer(
+        loading, device, wire_buffer(device->index, (uint32_t)slot, (uint32_t)generation));
+    if (buffer == NULL) {
         return;
     }
-    buffer = head_buffer_restore(
-        loading->core, device,
-        wire_buffer(device->index, (uint32_t)slot, (uint32_t)generation), &frame, dtype);
-    head_loading_add(&loading->buffers, buffer);
     buffer->seq_last  = head_load_below(in, device->seq_last);
     flags             = head_load_below(in, 15);
     buffer->ends      = (flags & 1) != 0;

@@ -88,21 +88,15 @@ void head_spill_save(struct head_saving *saving)
 
 static void load_spilled(struct head_loading *loading, struct head_spill_host *spill)
 {
-    struct head_reader *in = loading->in;
-    struct head_buffer *buffer;
+    struct head_reader *in     = loading->in;
+    struct head_buffer *buffer = head_loading_buffer(loading, &spill->home, 0);
     struct head_spilled *spilled;
-    struct pl_box frame;
-    uint32_t dtype;
     uint64_t flags;
 
-    head_load_box(in, &frame);
-    dtype = (uint32_t)head_load_below(in, UINT32_MAX);
-    flags = head_load_below(in, 15);
-    if (in->bad || pl_dtype_bytes(dtype) == 0) {
-        in->bad = true;
+    if (buffer == NULL) {
         return;
     }
-    buffer            = head_buffer_restore(loading->core, &spill->home, 0, &frame, dtype);
+    flags             = head_load_below(in, 15);
     spilled           = head_alloc(sizeof(*spilled));
     buffer->spilled   = spilled;
     buffer->donatable = (flags & 1) != 0;
@@ -116,7 +110,6 @@ static void load_spilled(struct head_loading *loading, struct head_spill_host *s
     /* Where it lies comes below: until then it has no place. */
     pl_list_init(&spilled->range_link);
     pl_list_init(&spilled->recent_link);
-    head_loading_add(&loading->buffers, buffer);
 }
 
 static struct head_spilled *spilled_at(struct head_loading *loading,

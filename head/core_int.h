@@ -11,7 +11,7 @@
  *     report.c    what they report
  *   condemn.c   launches that must not go on, and fencing
  *   drain.c     what lies only on a node that is to leave is moved
- *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c
+ *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c
  *     bulk.c      where workers take objects of other hosts
  *     rates.c     how fast transfers between devices are, measured
  *     pair.c      pairs: which transfers go by NCCL, and what when that breaks

@@ -1,8 +1,10 @@
 /*
  * Memory in plan order, and what lies in host memory and in files because devices are full. docs/memory.md has the argument.
  *
- *   spill.c        the plan: making room on a device before a launch is numbered, spilling, bringing back
- *   spill_host.c   a host: its slab, where in it spilled buffers lie, files, and what its store is asked to do
+ *   spill.c         the plan: making room on a device before a launch is numbered, spilling, bringing back
+ *   spill_host.c    a host: how much it takes, and which buffers have a copy there
+ *   spill_places.c  its slab: where in it they lie, and the launches that need them there
+ *   spill_store.c   what its store is asked to do, and answers
  *
  * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is none: `home` of its host's
  * head_spill_host. So hazards order a spill before the restores that read it, and it goes when nobody needs it, by the rules that
@@ -121,6 +123,12 @@ struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_ho
                                     const struct head_buffer *buffer);
 /* Nothing needs it any more: head_buffer_release() frees it. */
 void head_spill_freed(struct head_core *core, struct head_buffer *buffer);
+/* The host is gone, and what lay in its memory. */
+void head_spill_host_gone(struct head_core *core, const char *host, const char *text);
+void head_spill_hosts_finish(struct head_core *core);
+void head_spill_check(const struct head_core *core);
+
+/* ---- spill_places.c */
 /* A launch that reads or writes a spilled buffer got its number. */
 void head_spill_queue(struct head_task *task);
 /* Not yet: its bytes have no place, or are on their way from a file. */
@@ -128,9 +136,5 @@ bool head_spill_waiting(const struct head_task *task);
 void head_spill_task_over(struct head_core *core, struct head_task *task);
 /* Give places to the launches that are next, and have files written to make them. Before launches are sent. */
 void head_spill_bind(struct head_core *core);
-/* The host is gone, and what lay in its memory. */
-void head_spill_host_gone(struct head_core *core, const char *host, const char *text);
-void head_spill_hosts_finish(struct head_core *core);
-void head_spill_check(const struct head_core *core);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * What this host does for spilling: head/spill_host.c decides, and asks for one thing after another; a thread of our own does them in that
+ * What this host does for spilling: the head decides (head/spill_places.c), and asks for one thing after another; a thread of our own does them in that
  * order, for files may take their time.
  *
  *   head --NodeCommand.spill--> node.c --ask--> [queue] --thread--> [results] --take--> node.c --NodeFrame.spill_done--> head

@@ -1,0 +1,25 @@
+/*
+ * Between the parts of spilling: spill_host.c (hosts, and which buffers have a copy there), spill_places.c (places in the slab), spill_store.c
+ * (what the store is asked). Nobody else includes it.
+ */
+#ifndef HEAD_SPILL_INT_H
+#define HEAD_SPILL_INT_H
+
+#include "head/core_int.h"
+
+/* ---- spill_host.c */
+void head_spill_host_create(struct head_core *core, const char *host,
+                            const struct head_spill_config *config);
+
+/* ---- spill_places.c */
+/* It gives its place back. */
+void head_spill_place_leave(struct head_spilled *spilled);
+
+/* ---- spill_store.c */
+/* buffer NULL: SLAB, and FORGET of `file`. */
+void head_spill_ask(struct head_spill_host *spill, enum head_spill_kind kind,
+                    struct head_buffer *buffer, uint64_t file);
+/* No launch of the host is left: its devices are gone. Nothing that was asked for is waited for any more. */
+void head_spill_requests_drop(struct head_core *core, struct head_spill_host *spill);
+
+#endif

@@ -1,0 +1,282 @@
+/*
+ * Places in the slab, and the launches that need one.
+ *
+ * THE SLAB is one host buffer (store/host_buffer.h) that every worker of the host has registered: asked for when something is spilled for
+ * the first time. A spilled buffer needs no place in it while it is only planned. A launch that writes or reads one gets its place when it
+ * is next: it is BOUND, and only then sent. Launches are bound in the order of their numbers, whatever device they are on, and hold
+ * their place until they are over.
+ *
+ * NOTHING HANGS. Let L be the oldest launch that is not bound. The places that are held are those of launches with smaller numbers,
+ * which wait for nobody behind them and end. What nobody holds can leave: what is in a file already at once, the rest when
+ * the store has written it, which ends; and what may not leave is moved together. So when all before L is over, all of the slab but what
+ * must stay is one hole. head_spill_copy() has seen to it, when L was planned, that this is enough: what was spilled and not forgotten
+ * then is never more than slab and files hold. It is not if a disk turned out to be full in the meantime, or the slab could not be made:
+ * then L fails, with the store's words, and the value with it.
+ *
+ * Seeded bugs: spill.wrong_offset, spill.place_held (a place is given away while a launch holds it).
+ */
+#include "head/spill_int.h"
+
+#include <stdio.h>
+
+/* ------------------------------------------------------------------------------------------- the slab */
+
+static void place_give(struct head_spill_host *spill, struct head_spilled *spilled,
+                       uint64_t offset)
+{
+    struct pl_list *pos, *before = &spill->ranges;
+
+    pl_list_for_each(pos, &spill->ranges) {
+        if (pl_container_of(pos, struct head_spilled, range_link)->offset > offset) {
+            break;
+        }
+        before = pos;
+    }
+    spilled->offset = offset;
+    spilled->span   = spilled->bytes;
+    spilled->placed = true;
+    pl_list_add_after(before, &spilled->range_link);
+    pl_list_add_tail(&spill->recent, &spilled->recent_link);
+}
+
+void head_spill_place_leave(struct head_spilled *spilled)
+{
+    spilled->placed = false;
+    pl_list_remove(&spilled->range_link);
+    pl_list_remove(&spilled->recent_link);
+}
+
+/* The smallest hole that will do. */
+static bool place_find(const struct head_spill_host *spill, uint64_t bytes,
+                       uint64_t *out_offset)
+{
+    uint64_t best = UINT64_MAX, end = 0;
+    const struct pl_list *pos;
+
+    for (pos = spill->ranges.next;; pos = pos->next) {
+        const struct head_spilled *next =
+            pl_container_of(pos, struct head_spilled, range_link);
+        uint64_t until = pos == &spill->ranges ? spill->config.memory_bytes : next->offset;
+
+        if (until - end >= bytes && until - end < best) {
+            best        = until - end;
+            *out_offset = end;
+        }
+        if (pos == &spill->ranges) {
+            return best != UINT64_MAX;
+        }
+        end = next->offset + next->span;
+    }
+}
+
+static bool files_possible(const struct head_spill_host *spill, uint64_t bytes)
+{
+    return !spill->files_full &&
+           bytes <= spill->config.file_bytes -
+                        pl_min_u64(spill->config.file_bytes, spill->file_bytes);
+}
+
+static bool may_leave(const struct head_spilled *spilled)
+{
+    return spilled->filled && !spilled->busy &&
+           (spilled->pins == 0 || pl_bug("spill.place_held"));
+}
+
+/* Let so much leave that `bytes` may come, least recently used first. Some of it leaves at once; what is written leaves when that is done. */
+static bool let_leave(struct head_spill_host *spill, uint64_t bytes)
+{
+    struct pl_list *pos, *tmp;
+    uint64_t leaving = 0;
+    bool left        = false;
+
+    pl_list_for_each(pos, &spill->requests) { /* these are leaving already */
+        const struct head_spill_request *request =
+            pl_container_of(pos, struct head_spill_request, link);
+
+        leaving +=
+            request->op.kind == HEAD_SPILL_WRITE ? request->buffer->spilled->bytes : 0;
+    }
+    pl_list_for_each_safe(pos, tmp, &spill->recent) {
+        struct head_spilled *spilled =
+            pl_container_of(pos, struct head_spilled, recent_link);
+
+        if (leaving >= bytes) {
+            break;
+        }
+        if (!may_leave(spilled)) {
+            continue;
+        }
+        if (spilled->file != 0) {
+            leaving += spilled->bytes;
+            head_spill_place_leave(spilled);
+            left = true;
+        } else if (files_possible(spill, spilled->bytes)) {
+            leaving += spilled->bytes;
+            spill->file_bytes += spilled->bytes;
+            head_spill_ask(spill, HEAD_SPILL_WRITE, spilled->buffer, spill->op_last + 1);
+        }
+    }
+    return left;
+}
+
+/* Move the first one down that has a gap before it. false: there is none that may be moved. */
+static bool move_together(struct head_spill_host *spill)
+{
+    struct pl_list *pos;
+    uint64_t end = 0;
+
+    pl_list_for_each(pos, &spill->ranges) {
+        struct head_spilled *spilled =
+            pl_container_of(pos, struct head_spilled, range_link);
+
+        if (spilled->offset > end && may_leave(spilled)) {
+            head_spill_ask(spill, HEAD_SPILL_MOVE, spilled->buffer, end);
+            spilled->span +=
+                spilled->offset - end; /* nobody else gets any of it meanwhile */
+            spilled->offset = end;
+            return true;
+        }
+        end = spilled->offset + spilled->span;
+    }
+    return false;
+}
+
+/* -------------------------------------------------------------------------------------------- launches */
+
+static bool copies(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ||
+           task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST;
+}
+
+void head_spill_queue(struct head_task *task)
+{
+    struct head_spill_host *spill = task->spilled->device->spill;
+
+    pl_list_add_tail(&spill->queue, &task->spill_link);
+    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) {
+        spill->spills++;
+        spill->spill_bytes += task->spilled->bytes;
+    } else {
+        spill->restores++;
+        spill->restore_bytes += task->spilled->bytes;
+    }
+}
+
+bool head_spill_waiting(const struct head_task *task)
+{
+    return task->spilled != NULL && copies(task) &&
+           (!task->bound || task->spilled->spilled->busy);
+}
+
+static void bind(struct head_spill_host *spill, struct head_task *task)
+{
+    struct head_spilled *spilled = task->spilled->spilled;
+    uint64_t offset              = spilled->offset;
+
+    if (pl_bug("spill.wrong_offset") &&
+        task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST) {
+        offset = offset >= spilled->bytes ? offset - spilled->bytes : 0;
+    }
+    head_launch_place(spill->core, task, spill->slab_buffer, offset);
+    task->bound = true;
+    spilled->pins++;
+    spill->bound++;
+    pl_list_remove(&task->spill_link);
+    pl_list_remove(&spilled->recent_link);
+    pl_list_add_tail(&spill->recent, &spilled->recent_link);
+}
+
+/* Nothing that is under way will make room. It fails, and what it should have copied with it. */
+static void give_up(struct head_spill_host *spill, struct head_task *task)
+{
+    struct head_failure *failure;
+    char want[32], memory[32];
+
+    pl_list_remove(&task->spill_link);
+    failure = head_failure_create(
+        PLASMON_EDEVMEM, 0, 0,
+        "%s on device %u of %s: no room for %s in the host memory for spilling (%s)%s%s; "
+        "release some refs, or give plasmon-store more --spill-memory or another "
+        "--spill-dir",
+        task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ? "spill" : "restore",
+        task->device->index, spill->home.node,
+        pl_format_bytes(task->spilled->spilled->bytes, want),
+        pl_format_bytes(spill->config.memory_bytes, memory),
+        spill->slab_why != NULL || spill->files_why != NULL ? ": " : "",
+        spill->slab_why != NULL    ? spill->slab_why
+        : spill->files_why != NULL ? spill->files_why
+                                   : "");
+    pl_warn("head", "%s", failure->text);
+    head_task_doom(spill->core, task, failure);
+    head_failure_release(failure);
+}
+
+/* true: it is out of the queue. */
+static bool bind_next(struct head_spill_host *spill, struct head_task *task)
+{
+    struct head_spilled *spilled = task->spilled->spilled;
+    uint64_t offset;
+
+    if (!copies(task) || task->finished) { /* it is skipped */
+        pl_list_remove(&task->spill_link);
+        return true;
+    }
+    if (spill->slab == HEAD_SLAB_FAILED) {
+        give_up(spill, task);
+        return true;
+    }
+    if (spill->slab != HEAD_SLAB_READY || spilled->busy) {
+        return false; /* the store will answer */
+    }
+    if (!spilled->placed) {
+        while (!place_find(spill, spilled->bytes, &offset)) {
+            if (let_leave(spill, spilled->bytes)) {
+                continue;
+            }
+            if (!pl_list_empty(&spill->requests) || spill->bound > 0 ||
+                move_together(spill)) {
+                return false; /* some of that will end */
+            }
+            give_up(spill, task);
+            return true;
+        }
+        place_give(spill, spilled, offset);
+        if (spilled->file != 0) {
+            head_spill_ask(spill, HEAD_SPILL_READ, spilled->buffer, spilled->file);
+        }
+    }
+    bind(spill, task);
+    return true;
+}
+
+void head_spill_bind(struct head_core *core)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->spill_hosts) {
+        struct head_spill_host *spill = pl_container_of(pos, struct head_spill_host, link);
+
+        while (
+            !pl_list_empty(&spill->queue) &&
+            bind_next(spill, pl_list_first(&spill->queue, struct head_task, spill_link))) {
+        }
+    }
+}
+
+void head_spill_task_over(struct head_core *core, struct head_task *task)
+{
+    struct head_spilled *spilled = task->spilled->spilled;
+
+    (void)core;
+    pl_list_remove(&task->spill_link);
+    if (!task->bound) {
+        return;
+    }
+    task->bound = false;
+    spilled->pins--;
+    task->spilled->device->spill->bound--;
+    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST && task->failure == NULL) {
+        spilled->filled = true;
+    }
+}
