@@ -192,6 +192,7 @@ static void want_fill(struct head_client *client, const struct head_graph *graph
     want->bytes = (uint64_t)pl_box_elements(&arg->hull) * pl_dtype_bytes(slot->shape.dtype);
     want->at    = maker(graph, &uses[arg->slot], arg);
     want->overwritten = !reads;
+    want->part_of     = writes ? &slot->shape : NULL;
     if (want->at == NULL && slot->kind == GRAPH_EXTERNAL && (reads || writes)) {
         ref         = head_client_ref(client, slot->ref);
         want->array = ref != NULL && !ref->based ? ref->array : NULL;

@@ -8,6 +8,9 @@
  *   round-robin  the next device
  *   pinned       device 0 (the first that will do), so that only hints place anything elsewhere
  *
+ * Where nothing lies yet, the parts of an array are dealt in blocks, by their place in it (home_of): so parts at the same place of arrays that
+ * are cut alike lie together, whoever makes them and in whatever order, and neighbours are neighbours.
+ *
  * What a task overwrites without reading it need not be brought: that it lies elsewhere decides among devices that are otherwise alike.
  *
  * Within a host bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer copies within a GPU host, the staged route,
@@ -172,12 +175,19 @@ static bool feasible(const struct head_device *device, const struct head_functio
     return true;
 }
 
+/* One copy, within a host. */
+static uint64_t near_ns(const struct head_core *core, const struct head_device *device,
+                        uint64_t bytes)
+{
+    return COPY_NS + bytes / (device->kind == 1 ? CPU_BYTES_PER_NS
+                              : core->config.transfer == HEAD_TRANSFER_HOST
+                                  ? HOST_ROUTE_BYTES_PER_NS
+                                  : PEER_BYTES_PER_NS);
+}
+
 static uint64_t transfer_ns(const struct head_core *core, const struct head_device *device,
                             const struct head_want *wants, size_t count)
 {
-    uint64_t rate          = device->kind == 1 ? CPU_BYTES_PER_NS
-                             : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_BYTES_PER_NS
-                                                                           : PEER_BYTES_PER_NS;
     struct missing missing = {0};
     uint64_t pieces        = 0;
 
@@ -192,7 +202,121 @@ static uint64_t transfer_ns(const struct head_core *core, const struct head_devi
         }
     }
     return pieces * PIECE_NS + missing.far_ns +
-           (missing.near_bytes == 0 ? 0 : COPY_NS + missing.near_bytes / rate);
+           (missing.near_bytes == 0 ? 0 : near_ns(core, device, missing.near_bytes));
+}
+
+/* ------------------------------------------------------------------------------------------------ where parts belong */
+
+/* Together less than this part of what is written inputs decide nothing. */
+#define INPUTS_SMALL 8u
+
+static bool is_written(const struct head_want *want)
+{
+    const struct pl_list *pos;
+
+    if (want->at != NULL) {
+        return true;
+    }
+    if (want->array == NULL) {
+        return false;
+    }
+    pl_list_for_each(pos, &want->array->fragments) {
+        if (pl_box_intersects(
+                &pl_container_of(pos, const struct head_fragment, array_link)->box,
+                &want->box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The largest part that is to be written, if that is for the first time, and inputs are small beside it. NULL: none. */
+static const struct head_want *part_that_decides(const struct head_want *wants,
+                                                 size_t count)
+{
+    const struct head_want *largest = NULL;
+    uint64_t inputs                 = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (is_input(&wants[i])) {
+            inputs += wants[i].bytes;
+        } else if (wants[i].part_of != NULL &&
+                   (largest == NULL || wants[i].bytes > largest->bytes)) {
+            largest = &wants[i];
+        }
+    }
+    return largest != NULL && inputs < largest->bytes / INPUTS_SMALL && !is_written(largest)
+               ? largest
+               : NULL;
+}
+
+/* How far into its array the part is, 0 up to 1, in C order of parts that are all like it; negative: it is the whole array. */
+static double place_in_array(const struct head_want *part)
+{
+    double number = 0;
+    double parts  = 1;
+
+    for (uint32_t d = 0; d < part->box.ndim; d++) {
+        int64_t dim   = part->part_of->dim[d];
+        int64_t count = part->box.count[d];
+        int64_t all   = count > 0 ? (dim + count / 2) / count : 1;
+        double middle = (double)part->box.start[d] + (double)count / 2;
+
+        number =
+            number * (double)all + (double)(int64_t)(middle / (double)dim * (double)all);
+        parts *= (double)all;
+    }
+    return parts > 1 ? number / parts : -1;
+}
+
+/* Device number `number` of those of one kind that can do it; *out_count: how many they are. */
+static const struct head_device *pick(struct head_core *core,
+                                      const struct head_function *function,
+                                      const struct head_want *wants, size_t count,
+                                      bool gpus, uint32_t number, uint32_t *out_count)
+{
+    const struct head_device *picked = NULL;
+
+    *out_count = 0;
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if ((device->kind != 1) == gpus && feasible(device, function, wants, count) &&
+            (*out_count)++ == number) {
+            picked = device;
+        }
+    }
+    return picked;
+}
+
+/* Where what the task makes belongs, *out_bytes of it: among GPUs, if there are any. NULL: anywhere. */
+static const struct head_device *home_of(struct head_core *core,
+                                         const struct head_function *function,
+                                         const struct head_want *wants, size_t count,
+                                         uint64_t *out_bytes)
+{
+    const struct head_want *part = part_that_decides(wants, count);
+    double place                 = part != NULL ? place_in_array(part) : -1;
+    uint32_t devices;
+    bool gpus;
+
+    if (place < 0) {
+        return NULL;
+    }
+    (void)pick(core, function, wants, count, true, 0, &devices);
+    gpus = devices > 0;
+    if (!gpus) {
+        (void)pick(core, function, wants, count, false, 0, &devices);
+    }
+    *out_bytes = part->bytes;
+    return pick(core, function, wants, count, gpus, (uint32_t)(place * devices), &devices);
+}
+
+/* What it will cost to have it elsewhere: others that read it with what lies at its home will bring it. */
+static uint64_t away_ns(const struct head_core *core, const struct head_device *home,
+                        const struct head_device *device, uint64_t bytes)
+{
+    return home == NULL || home == device ? 0 : near_ns(core, device, bytes);
 }
 
 static uint64_t memory_ns(const struct head_device *device, const struct head_want *wants,
@@ -214,8 +338,10 @@ static struct head_device *choose_auto(struct head_core *core,
                                        const struct head_function *function,
                                        const struct head_want *wants, size_t count)
 {
-    struct head_device *best = NULL;
-    uint64_t best_ns         = 0;
+    struct head_device *best       = NULL;
+    uint64_t best_ns               = 0;
+    uint64_t home_bytes            = 0;
+    const struct head_device *home = home_of(core, function, wants, count, &home_bytes);
 
     core->round_robin++;
     for (uint32_t i = 0; i < core->devices.count; i++) {
@@ -227,8 +353,9 @@ static struct head_device *choose_auto(struct head_core *core,
         if (!feasible(device, function, wants, count)) {
             continue;
         }
-        ns = BRING_WEIGHT * transfer_ns(core, device, wants, count) + device->load_ns +
-             memory_ns(device, wants, count);
+        ns = BRING_WEIGHT * (transfer_ns(core, device, wants, count) +
+                             away_ns(core, home, device, home_bytes)) +
+             device->load_ns + memory_ns(device, wants, count);
         if (best == NULL || ns < best_ns) {
             best    = device;
             best_ns = ns;
@@ -241,8 +368,10 @@ static struct head_device *choose_locality(struct head_core *core,
                                            const struct head_function *function,
                                            const struct head_want *wants, size_t count)
 {
-    struct head_device *best = NULL;
-    uint64_t best_missing    = 0;
+    struct head_device *best       = NULL;
+    uint64_t best_missing          = 0;
+    uint64_t home_bytes            = 0;
+    const struct head_device *home = home_of(core, function, wants, count, &home_bytes);
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
@@ -251,7 +380,8 @@ static struct head_device *choose_locality(struct head_core *core,
         if (!feasible(device, function, wants, count)) {
             continue;
         }
-        missing = transfer_ns(core, device, wants, count);
+        missing = transfer_ns(core, device, wants, count) +
+                  away_ns(core, home, device, home_bytes);
         if (best == NULL || missing < best_missing ||
             (missing == best_missing && device->load_ns < best->load_ns)) {
             best         = device;

@@ -100,6 +100,8 @@ struct head_want {
     struct pl_box box;
     uint64_t bytes;
     const char *host; /* only on devices of this host; NULL: anywhere */
+    const struct pl_shape
+        *part_of; /* to be written: of the array of which it is a part; NULL: of none */
 };
 struct head_policy {
     const char *name;

@@ -101,4 +101,91 @@ TEST(but_not_behind_a_queue)
     end();
 }
 
+/* Part number `number` of an array that is cut into rows x columns of such parts, to be written for the first time. */
+static struct head_want part(const struct pl_shape *shape, int64_t rows, int64_t columns,
+                             int64_t number)
+{
+    struct head_want want = {.part_of = shape, .box = {.ndim = 2}};
+
+    want.box.count[0] = shape->dim[0] / rows;
+    want.box.count[1] = shape->dim[1] / columns;
+    want.box.start[0] = want.box.count[0] * (number / columns);
+    want.box.start[1] = want.box.count[1] * (number % columns);
+    want.bytes        = (uint64_t)pl_box_elements(&want.box) * pl_dtype_bytes(shape->dtype);
+    return want;
+}
+
+static const struct pl_shape square = {.dtype = PL_F32, .ndim = 2, .dim = {1024, 1024}};
+
+TEST(parts_at_the_same_place_of_arrays_lie_together_whoever_makes_them)
+{
+    static const int64_t cuts[][2] = {{16, 1}, {1, 16}, {4, 4}, {8, 2}};
+
+    for (size_t p = 0; p < PL_COUNT(by_place); p++) {
+        for (size_t cut = 0; cut < PL_COUNT(cuts); cut++) {
+            begin(by_place[p]);
+            for (int64_t number = 16; number-- > 0;) {
+                struct head_want x      = part(&square, cuts[cut][0], cuts[cut][1], number);
+                struct head_want some[] = {input(3, x.bytes / 16), x};
+
+                ASSERT_EQ(place(&x, 1), (uint32_t)number / 4);
+                ASSERT_EQ(place(some, 2), (uint32_t)number / 4); /* inputs are small */
+            }
+            end();
+        }
+    }
+}
+
+TEST(parts_that_do_not_come_out_even_are_dealt_to_all_devices)
+{
+    struct pl_shape rows    = {.dtype = PL_F32, .ndim = 2, .dim = {1003, 7}};
+    uint32_t parts[DEVICES] = {0};
+
+    begin("auto");
+    for (int64_t i = 0; i < 8; i++) {
+        struct head_want want = part(&rows, 8, 1, i);
+
+        if (i == 7) {
+            want.box.count[0] = rows.dim[0] - want.box.start[0];
+        }
+        parts[place(&want, 1)]++;
+    }
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(parts[i], 2);
+    }
+    end();
+}
+
+TEST(a_part_with_inputs_stays_with_them_and_a_long_queue_is_avoided)
+{
+    struct head_want x = part(&square, 16, 1, 0);
+    struct head_want both[2];
+
+    begin("auto");
+    both[0] = input(2, x.bytes);
+    both[1] = x;
+    ASSERT_EQ(place(both, 2), 2);
+    ASSERT_EQ(place(&x, 1), 0);
+    head_device_at(core, 0)->load_ns = 1000000;
+    ASSERT_TRUE(place(&x, 1) != 0);
+    head_device_at(core, 0)->load_ns = 0;
+    end();
+}
+
+/* Whole arrays belong nowhere: they go round. */
+TEST(whole_arrays_are_spread)
+{
+    static const struct pl_shape whole = {.dtype = PL_F32, .ndim = 2, .dim = {256, 256}};
+    uint32_t seen                      = 0;
+
+    begin("auto");
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        struct head_want x = part(&whole, 1, 1, 0);
+
+        seen |= 1u << place(&x, 1);
+    }
+    ASSERT_EQ(seen, (1u << DEVICES) - 1);
+    end();
+}
+
 TEST_MAIN()
