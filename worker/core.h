@@ -50,8 +50,8 @@ struct worker_core;
  */
 enum {
     WORKER_RUN_STREAMS_MAX    = 8,
-    WORKER_ROLE_STREAMS       = 4,
-    WORKER_URGENT_STREAMS_MAX = 2,
+    WORKER_ROLE_STREAMS       = 6,
+    WORKER_URGENT_STREAMS_MAX = 1,
     WORKER_LOW_STREAMS_MAX    = 1,
 };
 

@@ -29,12 +29,14 @@
 #include "base/map.h"
 #include "base/vec.h"
 
-/* Copies in (COPY, PUT), bytes that leave (SEND, READ), and host-route receives: a stream each, behind the run streams. */
+/* Copies in (COPY, PUT), bytes that leave (SEND, READ), and host-route receives: streams of their own, behind the run streams. */
 enum worker_stream_role {
     WORKER_STREAM_COPY,
     WORKER_STREAM_SEND,
     WORKER_STREAM_RECV,
     WORKER_STREAM_COPY_2, /* so that the word of one copy is written while the next one moves bytes */
+    WORKER_STREAM_SEND_2, /* so that a transfer to one device need not wait for another one's answers */
+    WORKER_STREAM_SEND_3,
     WORKER_STREAM_ROLES,
 };
 static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,
@@ -168,6 +170,7 @@ struct worker_stream {
     uint64_t last;              /* last seq that went in */
     uint64_t
         hazard; /* last seq in here that may wait for another device, itself or through a join */
+    uint32_t peer;        /* of the last SEND in here, which is not after `hazard` */
     uint32_t unsignalled; /* launches since the last signal; a graph counts for several */
     uint64_t unsignalled_bytes; /* what they work on */
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */

@@ -3,7 +3,9 @@
  *
  * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the same stream, because waiters
  * elsewhere watch that word. Copies from devices have two streams, by turns; bytes of the host go in by the first of these, in their order,
- * since one link brings them; bytes out and receives have one each. A function follows the first launch it
+ * since one link brings them; receives have one, because the chunks of a ring come in one order. Bytes out have three: a SEND waits for its
+ * receiver, so those to different devices go side by side, and those to one behind each other; bytes for clients wait for nobody, and have
+ * one of the three that SENDs take last. A function follows the first launch it
  * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
  * least in it. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
  * own, whose kernels the device begins first, and those of low priority one whose kernels it begins last; they follow each other there,
@@ -134,6 +136,31 @@ static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, u
     return core->streams[b].running.count < core->streams[a].running.count ? b : a;
 }
 
+/* Something in there may wait for another device. */
+static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
+{
+    return core->streams[stream].hazard > worker_stream_word(core, stream);
+}
+
+/* Where a SEND goes: behind one to the same device, else where there is least. */
+static uint32_t send_stream(struct worker_core *core, const struct worker_launch *launch)
+{
+    static const enum worker_stream_role lanes[] = {
+        WORKER_STREAM_SEND_2, WORKER_STREAM_SEND_3, WORKER_STREAM_SEND};
+    uint32_t best = stream_of_role(core, lanes[0]);
+
+    for (size_t i = 0; i < PL_COUNT(lanes); i++) {
+        uint32_t stream = stream_of_role(core, lanes[i]);
+
+        if (hazard_ahead(core, stream) && core->streams[stream].peer == launch->peer) {
+            return stream;
+        }
+        best = less_loaded_of_two(core, best, stream);
+    }
+    core->streams[best].peer = launch->peer;
+    return best;
+}
+
 static uint32_t any_idle(const struct worker_core *core, struct lane lane)
 {
     for (uint32_t i = 0; i < core->stream_count; i++) {
@@ -176,7 +203,8 @@ static uint32_t choose(struct worker_core *core, const struct worker_launch *lau
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
         return stream_of_role(core, WORKER_STREAM_COPY);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
-    case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
+        return send_stream(core, launch);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ: /* one stream: inline.h */
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
         return stream_of_role(core, WORKER_STREAM_SEND);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
@@ -205,11 +233,6 @@ uint32_t worker_stream_choose(struct worker_core *core, struct worker_launch *la
 }
 
 /* ------------------------------------------------------------------------------------------------ order */
-
-static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
-{
-    return core->streams[stream].hazard > worker_stream_word(core, stream);
-}
 
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq)
 {

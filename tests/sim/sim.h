@@ -934,6 +934,7 @@ struct sim {
     bool beats_watched; /* a look at the beats is due */
     bool paused;        /* the store stands still, with all its workers */
     uint64_t met[SIM_CELL_COUNT];
+    uint32_t sends_at_once;    /* at most, by one device, to different ones */
     struct pl_vec crash_times; /* uint64_t; of fences too */
     struct pl_map lasting;     /* task key -> microseconds that its kernel takes */
     struct pl_map losses;      /* sim_losses.c: task -> what crashes may have cost it */

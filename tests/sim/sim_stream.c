@@ -126,11 +126,33 @@ static uint64_t op_duration(struct sim *sim, const struct sim_op *op)
     }
 }
 
+/* A half of the host route begins. */
+static void count_sends(struct sim_worker *worker)
+{
+    uint64_t peers = 0;
+    uint32_t at_once;
+
+    for (uint32_t i = 0; i < SIM_STREAMS; i++) {
+        const struct sim_op *op =
+            pl_list_first(&worker->streams[i].ops, struct sim_op, link);
+
+        if (worker->streams[i].running && op->kind == SIM_OP_SEND) {
+            peers |= UINT64_C(1) << op->src->host_device;
+        }
+    }
+    at_once = (uint32_t)__builtin_popcountll(peers);
+    worker->sim->sends_at_once =
+        at_once > worker->sim->sends_at_once ? at_once : worker->sim->sends_at_once;
+}
+
 static uint64_t op_start(struct sim_worker *worker, const struct sim_op *op)
 {
     uint64_t own_ns = worker->sim->config.limits ? sim_limits_duration(worker, op) : 0;
 
     sim_begun_started(worker, op);
+    if (op->kind == SIM_OP_SEND) {
+        count_sends(worker);
+    }
     return own_ns != 0 ? own_ns : op_duration(worker->sim, op);
 }
 

@@ -1,6 +1,6 @@
 /*
- * What random programs come to now and then, on purpose. A source that is gone for good, while another copy is there; by every route. And a death
- * among three transfers of one lane:
+ * What random programs come to now and then, on purpose. A source that is gone for good, while another copy is there; by every route. One
+ * sender and several receivers. And a death among three transfers of one lane:
  *
  *   order   device A      device B      device C      device D
  *   5       send to B     receive
@@ -171,6 +171,61 @@ TEST(that_finds_halves_that_wait_for_all_of_their_pair)
     ASSERT_TRUE(waitpid(child, &status, 0) == child);
     ASSERT_TRUE(WIFEXITED(status));
     ASSERT_EQ(WEXITSTATUS(status), FOUND);
+}
+
+/* ------------------------------------------------------------------------------------------------ one sender, several receivers */
+
+/* Objects of A, each read by one of the others, two a reader, while somebody dies. How many transfers of A were under way at once; 0: failed. */
+static uint32_t sends_at_once(uint64_t seed)
+{
+    const struct sim_config config = {.seed        = seed * 0x9e3779b97f4a7c15u + 1,
+                                      .devices     = DEVICES,
+                                      .clients     = 1,
+                                      .run_streams = 2,
+                                      .policy      = "locality",
+                                      .transfer    = HEAD_TRANSFER_HOST,
+                                      .retries     = 20,
+                                      .check_every = 20};
+    struct play it                 = {.answers = PL_VEC_INIT(struct sim_answer *)};
+    bool well                      = sim_create(&config, &it.sim) == PLASMON_OK;
+    uint64_t made[6];
+    uint32_t at_once;
+
+    it.client = &it.sim->clients[0];
+    for (uint32_t i = 0; i < 6; i++) {
+        made[i] = run(&it, A, 0);
+    }
+    well = well && finish(&it);
+    for (uint32_t i = 0; i < 6; i++) {
+        (void)run(&it, B + i % 3, made[i]);
+    }
+    sim_client_flush(it.client);
+    sim_after(it.sim, sim_between(it.sim, 10000, 600000), die,
+              sim_worker_of(it.sim, (uint32_t)sim_between(it.sim, A, D)), 0, NULL);
+    well    = well && finish(&it);
+    at_once = well ? it.sim->sends_at_once : 0;
+    if (!well) {
+        printf("# seed %llu: %s\n", (unsigned long long)seed, it.sim->failure);
+    }
+    sim_destroy(it.sim);
+    pl_vec_finish(&it.answers);
+    return at_once;
+}
+
+TEST(transfers_of_one_device_to_several_are_under_way_at_once)
+{
+    uint32_t most = 0;
+
+    test_set_timeout(300);
+    test_expect_log();
+    pl_log_set_sink(NULL, NULL);
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        uint32_t at_once = sends_at_once(seed);
+
+        ASSERT_TRUE(at_once > 0);
+        most = at_once > most ? at_once : most;
+    }
+    ASSERT_EQ(most, 3);
 }
 
 /* ------------------------------------------------------------------------------------------------ a source that is gone */

@@ -329,6 +329,65 @@ TEST(host_route_takes_the_bytes_through_the_slab)
     host_stop();
 }
 
+static void until_done(struct worker *worker, uint64_t count)
+{
+    uint64_t deadline = pl_now_ns() + UINT64_C(60000000000);
+
+    while (worker->done < count) {
+        worker_core_advance(worker->core);
+        worker_core_complete(worker->core);
+        ASSERT_TRUE(pl_now_ns() < deadline);
+    }
+    ASSERT_EQ(worker->done, count);
+}
+
+static void give_half(struct worker *worker, uint32_t kind, uint32_t slot, uint32_t peer,
+                      uint64_t chunk)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 0, kind);
+    if (kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND) {
+        fake_launch_operand(&launch, KERNEL_IN, slot, 4)->buffer = buffer_of(worker, slot);
+        fake_launch_after(&launch, worker->index, 1);
+    } else {
+        fake_launch_fresh(&launch, slot, 4)->buffer = buffer_of(worker, slot);
+    }
+    launch.message.peer   = peer;
+    launch.message.offset = chunk;
+    give(worker, &launch);
+}
+
+TEST(a_send_to_one_device_and_a_read_pass_a_send_whose_receiver_is_not_there)
+{
+    struct store_timeline *receiver;
+    struct fake_launch launch;
+
+    host_start();
+    receiver = workers[0].shared.timelines[1];
+    give_fill(&workers[0], 1, 4, 8.0);
+    until_done(&workers[0], 1);
+    give_half(&workers[0], PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND, 1, 1,
+              STORE_STAGE_SLOTS + 24); /* until somebody has taken chunk 24 */
+    give_half(&workers[0], PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND, 1, 0, 0);
+    give_half(&workers[0], PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV, 2, 0, 0);
+    fake_launch_init(&launch, 0, PLASMON__V1__LAUNCH_KIND__LAUNCH_READ);
+    fake_launch_operand(&launch, KERNEL_IN, 2, 4)->buffer = buffer_of(&workers[0], 2);
+    fake_launch_after(&launch, 0, 4);
+    launch.message.length = sizeof(float);
+    give(&workers[0], &launch);
+    until_done(&workers[0], 4); /* all but the first send */
+    ASSERT_TRUE(memcmp(workers[0].data, (float[]){8}, sizeof(float)) == 0);
+    ASSERT_EQ(receiver->stage_ready[24 % STORE_STAGE_SLOTS].value, 0);
+
+    __atomic_store_n(&receiver->stage_taken.value, 25, __ATOMIC_RELEASE);
+    device_word_wake(&receiver->stage_taken.value);
+    until_done(&workers[0], 5);
+    ASSERT_EQ(receiver->stage_ready[24 % STORE_STAGE_SLOTS].value, STORE_STAGE_SLOTS + 25);
+    ASSERT_EQ(workers[0].failed, 0);
+    host_stop();
+}
+
 TEST(function_that_fails_on_the_device_is_reported_with_its_text)
 {
     struct fake_launch launch;

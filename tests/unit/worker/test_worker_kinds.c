@@ -222,7 +222,7 @@ TEST(send_and_receive_go_through_the_ring_on_their_streams)
     launch.message.peer   = FAKE_BASE + 2;
     launch.message.offset = 40;
     ASSERT_OK(fake_send(fake, &launch));
-    ASSERT_STR(fake_calls(fake), "send:3:2:#40:0+16 signal:3:2");
+    ASSERT_STR(fake_calls(fake), "send:6:2:#40:0+16 signal:6:2");
 
     fake_launch_init(&launch, 3, KIND(RECV));
     fake_launch_fresh(&launch, 2, 4);
@@ -232,6 +232,40 @@ TEST(send_and_receive_go_through_the_ring_on_their_streams)
     ASSERT_STR(fake_calls(fake), "recv:4:0:#7:256+16 signal:4:3");
     fake_finish(fake, 4, 3);
     ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    fake_destroy(fake);
+}
+
+/* A SEND of buffer 1, or (to nobody) a READ: the stream that it went to. */
+static unsigned stream_of(struct fake *fake, uint64_t seq, uint32_t peer)
+{
+    struct fake_launch launch;
+    unsigned stream = 0;
+
+    fake_launch_init(&launch, seq, peer != 0 ? KIND(SEND) : KIND(READ));
+    fake_launch_operand(&launch, KERNEL_IN, 1, 4);
+    launch.message.peer   = peer;
+    launch.message.offset = peer != 0 ? 100 * seq : 0;
+    launch.message.length = peer != 0 ? 0 : 4;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(sscanf(strchr(fake_calls(fake), ':'), ":%u", &stream), 1);
+    return stream;
+}
+
+TEST(sends_to_one_device_follow_each_other_and_others_pass_them)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    (void)fake_calls(fake);
+    ASSERT_EQ(stream_of(fake, 2, FAKE_BASE + 0), 6);
+    ASSERT_EQ(stream_of(fake, 3, FAKE_BASE + 0), 6);
+    ASSERT_EQ(stream_of(fake, 4, 0), 3); /* a read: where no send is */
+    ASSERT_EQ(stream_of(fake, 5, FAKE_BASE + 2), 7);
+    ASSERT_EQ(stream_of(fake, 6, FAKE_BASE + 0), 6);
+    ASSERT_EQ(stream_of(fake, 7, FAKE_BASE + 2), 7);
+    fake_finish(fake, 6, 6);
+    ASSERT_EQ(stream_of(fake, 8, FAKE_BASE + 0), 6); /* there is nothing now */
     fake_destroy(fake);
 }
 
@@ -267,7 +301,7 @@ TEST(failed_half_still_moves_the_rings_words)
     launch.message.peer   = FAKE_BASE + 2;
     launch.message.offset = 3;
     ASSERT_OK(fake_send(fake, &launch));
-    ASSERT_STR(fake_calls(fake), "send:3:2:#3:nowhere+16 signal:3:1");
+    ASSERT_STR(fake_calls(fake), "send:6:2:#3:nowhere+16 signal:6:1");
 
     fake->grow_bytes = 0; /* and a receive without memory */
     fake_launch_init(&launch, 2, KIND(RECV));
@@ -277,7 +311,7 @@ TEST(failed_half_still_moves_the_rings_words)
     ASSERT_STR(fake_calls(fake), "");
     fake_starve(fake, 2);
     ASSERT_STR(fake_calls(fake), "recv:4:2:#0:nowhere+16 signal:4:2");
-    fake_finish(fake, 3, 1);
+    fake_finish(fake, 6, 1);
     fake_finish(fake, 4, 2);
     ASSERT_STR(fake_reports(fake), "starved:2 failed:1:EDEPENDENCY failed:2:EDEVMEM");
     fake_destroy(fake);

@@ -446,12 +446,12 @@ TEST(functions_of_high_and_of_low_priority_have_streams_that_nobody_else_enters)
     send_urgent(fake, 2, 2, 0, 0);
     send_urgent(fake, 3, 3, -1, 0);
     send_urgent(fake, 4, 4, 1, 0);
-    ASSERT_STR(fake_calls(fake), "run:6:fill signal:6:1 run:0:fill signal:0:2 "
-                                 "run:7:fill signal:7:3 run:6:fill signal:6:4");
+    ASSERT_STR(fake_calls(fake), "run:8:fill signal:8:1 run:0:fill signal:0:2 "
+                                 "run:9:fill signal:9:3 run:8:fill signal:8:4");
     send_urgent(fake, 5, 5, 0, 3); /* normal, after the low one: not in its stream */
     send_urgent(fake, 6, 6, -1, 5);
     ASSERT_STR(fake_calls(fake),
-               "join:1:7 run:1:fill signal:1:5 join:7:1 run:7:fill signal:7:6");
+               "join:1:9 run:1:fill signal:1:5 join:9:1 run:9:fill signal:9:6");
     fake_destroy(fake);
 }
 
@@ -464,8 +464,8 @@ TEST(priorities_join_each_others_streams_where_one_needs_the_other)
     send_urgent(fake, 3, 3, 0,
                 2); /* normal, after the urgent one: not in its stream either */
     send_urgent(fake, 4, 4, 1, 2); /* follows the urgent one */
-    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 join:6:0 run:6:fill signal:6:2 "
-                                 "join:1:6 run:1:fill signal:1:3 run:6:fill signal:6:4");
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 join:8:0 run:8:fill signal:8:2 "
+                                 "join:1:8 run:1:fill signal:1:3 run:8:fill signal:8:4");
     fake_destroy(fake);
 }
 
