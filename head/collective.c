@@ -29,7 +29,6 @@ enum {
     CHUNK_SHOTS = 64, /* .. and none below this many times what goes in one step */
     SHOT_EXTRA  = 16, /* see is_little() */
     KIND_CPU    = 1,  /* of a device */
-    PARTS       = 16, /* of a broadcast, as in move.c */
     ALIGNED_ROWS =
         64 /* segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two share a line */
 };
@@ -430,10 +429,9 @@ static bool broadcast(struct collective *c)
 {
     const struct pl_box whole = collective_at_zero(&c->ins[0].box);
     struct head_device *home  = home_of(c->core, &c->ins[0]);
-    uint64_t chain_bytes      = c->core->config.chain_bytes;
     uint64_t bytes            = collective_bytes(&c->ins[0]);
-    bool chain                = bytes >= chain_bytes && c->out_count > 1;
-    uint32_t parts = chain ? (uint32_t)pl_min_u64(PARTS, bytes / (chain_bytes / 4)) : 1;
+    bool chain                = bytes >= c->core->config.chain_bytes && c->out_count > 1;
+    uint32_t parts            = chain ? head_move_parts(c->core, bytes) : 1;
     uint32_t order[WIRE_COLLECTIVE_MAX];
     bool ok = true;
 

@@ -19,8 +19,12 @@
 
 #include <string.h>
 
-#define PARTS \
-    16u /* of a large piece: at most so many, and none below a quarter of config.chain_bytes */
+/*
+ * Of a large piece at most so many parts, and none below an eighth of config.chain_bytes (32 MiB). With n parts the last of k receivers has
+ * its bytes after (n + k - 1) / n of one copy, and a part costs a copy about 2 us: 1 GiB for three devices is soonest there in some 50
+ * parts, and for one alone each is a loss.
+ */
+#define PARTS 32u
 
 /* By one of its devices. */
 static bool home_possible(const struct head_device *home, const struct head_device *to)
@@ -217,7 +221,7 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
             pl_box_intersection(&use->box, box, &part)) {
             bytes += box_bytes(&part, buffer->dtype);
         }
-        if (++seen == 8 * PARTS) {
+        if (++seen == 4 * PARTS) {
             break;
         }
     }
@@ -370,12 +374,17 @@ static bool chain_possible(struct head_core *core, const struct head_device *to)
     return peers >= 3;
 }
 
+uint32_t head_move_parts(const struct head_core *core, uint64_t bytes)
+{
+    return (uint32_t)pl_min_u64(PARTS, bytes / pl_max_u64(core->config.chain_bytes / 8, 1));
+}
+
 /* Slabs of the box along its slowest dimension, into io_pieces. */
 static void cut(const struct head_core *core, const struct head_piece *piece,
                 struct pl_vec *io_pieces)
 {
     uint64_t bytes = box_bytes(&piece->box, piece->src->dtype);
-    uint64_t parts = pl_min_u64(PARTS, bytes / (core->config.chain_bytes / 4));
+    uint64_t parts = head_move_parts(core, bytes);
     uint32_t dim   = 0;
     int64_t rows, step;
 

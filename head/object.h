@@ -239,6 +239,8 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
                       struct pl_vec *io_pieces, struct pl_vec *io_held,
                       struct head_failure **out_failure);
+/* Into how many parts a large piece is cut (move.c); bytes: at least config.chain_bytes. */
+uint32_t head_move_parts(const struct head_core *core, uint64_t bytes);
 /* Is there a route? */
 bool head_move_possible(const struct head_device *from, const struct head_device *to);
 

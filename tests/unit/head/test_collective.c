@@ -323,14 +323,14 @@ TEST(a_large_broadcast_goes_along_a_chain)
     static const uint32_t places[] = {1, 2, 3, 4};
 
     begin();
-    make_members(1, 4096); /* 16 KiB: 16 parts of 1 KiB */
+    make_members(1, 4096); /* 16 KiB: 32 parts of 512 bytes */
     collective(PLASMON__V1__COLLECTIVE_KIND__BROADCAST, 0, 1, DEVICES, 4096, places);
     for (uint32_t i = 1; i < DEVICES; i++) {
-        ASSERT_EQ(head_device_at(core, i)->seq_last, 16);
-        for (uint64_t seq = 1; seq <= 16; seq++) {
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 32);
+        for (uint64_t seq = 1; seq <= 32; seq++) {
             const struct head_task *part = task_of(i, seq);
 
-            ASSERT_EQ(written(part), 256);
+            ASSERT_EQ(written(part), 128);
             for (uint32_t k = 0; k < part->use_count; k++) {
                 ASSERT_TRUE(part->uses[k].write ||
                             part->uses[k].buffer->device->index == i - 1);

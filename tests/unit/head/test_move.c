@@ -55,22 +55,22 @@ static const struct head_use *source_of(const struct head_task *task)
 TEST(a_large_object_goes_along_a_chain_part_by_part)
 {
     begin(DEVICES);
-    submit(1, 0, 64, 0); /* 16 KiB: parts of 1 KiB */
+    submit(1, 0, 64, 0); /* 16 KiB: parts of 512 bytes */
     for (uint32_t device = 1; device < DEVICES; device++) {
         submit(1 + device, device, 0, 101);
     }
     for (uint32_t device = 1; device < DEVICES; device++) {
         const struct head_device *to = head_device_at(core, device);
 
-        ASSERT_EQ(to->seq_last, 17); /* 16 parts and the reader */
-        for (uint64_t seq = 1; seq <= 16; seq++) {
+        ASSERT_EQ(to->seq_last, 33); /* 32 parts and the reader */
+        for (uint64_t seq = 1; seq <= 32; seq++) {
             const struct head_task *part  = task_of(device, seq);
             const struct head_use *source = source_of(part);
 
             ASSERT_EQ(part->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
             ASSERT_EQ(source->buffer->device->index, device - 1);
-            ASSERT_EQ(source->box.start[0], (int64_t)(seq - 1) * ROWS / 16);
-            ASSERT_EQ(source->box.count[0], ROWS / 16);
+            ASSERT_EQ(source->box.start[0], (int64_t)(seq - 1) * ROWS / 32);
+            ASSERT_EQ(source->box.count[0], ROWS / 32);
             ASSERT_EQ(source->box.count[1], 64);
             if (device > 1) { /* it is the result of that part alone that it needs */
                 ASSERT_EQ(task_of(device - 1, seq)->dependents.count,
