@@ -86,6 +86,9 @@ static void host_open_tls(struct host *host, uint32_t index, uint64_t bytes,
     struct pl_err err;
     int fd;
 
+    if (bytes >= LARGE) {
+        test_set_timeout(120); /* gigabytes of shadow memory, with the thread sanitizer */
+    }
     memset(host, 0, sizeof(*host));
     host->certificate = certificate;
     host->authority   = authority;
