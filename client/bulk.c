@@ -171,7 +171,7 @@ static bool idle_take(struct bulk_links *links, const char *address,
     return found;
 }
 
-static void idle_give(struct bulk_links *links, const char *address, struct bulk_link *link)
+void bulk_links_keep(struct bulk_links *links, const char *address, struct bulk_link *link)
 {
     struct bulk_idle *idle = NULL;
 
@@ -461,7 +461,7 @@ static plasmon_status_t attempt(struct moving *moving, bool *out_kept, struct pl
     }
     status = moving->put ? put_once(moving) : get_once(moving);
     if (status == PLASMON_OK) {
-        idle_give(moving->links, address, &moving->link);
+        bulk_links_keep(moving->links, address, &moving->link);
     } else {
         bulk_link_close(&moving->link);
         (void)pl_err_set(err, status, "%s: %s", address, pl_status_text(status));

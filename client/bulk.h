@@ -50,6 +50,8 @@ plasmon_status_t bulk_links_trust(struct bulk_links *links, struct trust_source 
 void bulk_links_finish(struct bulk_links *links);
 /* In a forked child: drop descriptors without a word. */
 void bulk_links_abandon(struct bulk_links *links);
+/* A connection that was welcomed and is between transfers: for the next one to this address. Taken. */
+void bulk_links_keep(struct bulk_links *links, const char *address, struct bulk_link *link);
 /* May this device be tried? tls: its worker speaks TLS. Says in the log, now and then, why it may not. */
 bool bulk_links_allow(struct bulk_links *links, uint32_t device, bool tls);
 

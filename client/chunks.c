@@ -13,7 +13,8 @@ struct chunks {
     const struct store_table *table; /* written by another process */
     uint8_t *base;
     uint64_t bytes;
-    uint64_t mapped[STORE_CHUNK_MAX / 64]; /* a bit a chunk */
+    /* As it was when it was mapped, whatever the table says later; bytes 0: it is not mapped. */
+    struct store_chunk mapped[STORE_CHUNK_MAX];
 };
 
 plasmon_status_t chunks_create(const struct store_table *table, struct chunks **out_chunks,
@@ -51,10 +52,10 @@ void chunks_destroy(struct chunks *chunks)
 
 static bool chunk_mapped(const struct chunks *chunks, uint32_t id)
 {
-    return (chunks->mapped[id / 64] & UINT64_C(1) << id % 64) != 0;
+    return chunks->mapped[id].bytes != 0;
 }
 
-/* A copy of what the table lists under this number. */
+/* A copy of what is mapped, or what the table lists, under this number. */
 static bool chunk_listed(const struct chunks *chunks, uint32_t id, struct store_chunk *out)
 {
     /* acquire: pairs with the release in store_table_add_chunk(); the chunks up to count are right */
@@ -64,8 +65,22 @@ static bool chunk_listed(const struct chunks *chunks, uint32_t id, struct store_
     if (id >= pl_min_u64(count, STORE_CHUNK_MAX)) {
         return false;
     }
-    *out = chunks->table->chunks[id];
+    *out = chunk_mapped(chunks, id) ? chunks->mapped[id] : chunks->table->chunks[id];
     return out->offset <= chunks->bytes && out->bytes <= chunks->bytes - out->offset;
+}
+
+/* Mapped over another one it would take away what somebody reads. */
+static bool chunk_meets(const struct chunks *chunks, const struct store_chunk *chunk)
+{
+    for (uint32_t id = 0; id < STORE_CHUNK_MAX; id++) {
+        const struct store_chunk *other = &chunks->mapped[id];
+
+        if (other->offset < chunk->offset + chunk->bytes &&
+            chunk->offset < other->offset + other->bytes) {
+            return true;
+        }
+    }
+    return false;
 }
 
 plasmon_status_t chunks_map(struct chunks *chunks, const struct store_control *message,
@@ -83,6 +98,10 @@ plasmon_status_t chunks_map(struct chunks *chunks, const struct store_control *m
     if (chunk_mapped(chunks, message->chunk_id)) {
         return PLASMON_OK; /* told twice */
     }
+    if (chunk_meets(chunks, &listed)) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "a chunk of the table lies over another one");
+    }
     where = chunks->base + listed.offset;
     if (pl_fault_point("fd.map") ||
         mmap(where, listed.bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
@@ -90,7 +109,7 @@ plasmon_status_t chunks_map(struct chunks *chunks, const struct store_control *m
         return pl_err_set(err, PLASMON_ENOMEM, "cannot map a chunk of %llu bytes: %s",
                           (unsigned long long)listed.bytes, strerror(errno));
     }
-    chunks->mapped[message->chunk_id / 64] |= UINT64_C(1) << message->chunk_id % 64;
+    chunks->mapped[message->chunk_id] = listed;
     return PLASMON_OK;
 }
 

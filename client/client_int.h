@@ -155,6 +155,8 @@ plasmon_status_t client_text_ask(struct plasmon_client *client,
                                  Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
 /* Finishes `text`; *out_text is the program's, which has free(). ENOMEM. */
 plasmon_status_t client_text_give(struct pl_str *text, char **out_text) PL_MUST_CHECK;
+/* A status as one JSON object. */
+void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
 const char *status_route_name(uint32_t route);
 const char *status_device_state(const Plasmon__V1__Device *device);
 

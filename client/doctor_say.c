@@ -379,8 +379,9 @@ plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **
     }
     if (reply->waits == NULL) {
         wire_arena_finish(&arena);
-        return error_set(PLASMON_EVERSION, "the head is older than this program, and does "
-                                           "not say who waits for what");
+        return error_set(PLASMON_EVERSION,
+                         "the head does not say who waits for what: it is older than this "
+                         "program, or the token is for one namespace");
     }
     pl_str_init(&out);
     (json ? doctor_json : doctor_text)(reply, &out);

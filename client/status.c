@@ -59,6 +59,7 @@ plasmon_status_t client_status(struct plasmon_client *client, enum client_status
                                Plasmon__V1__StatusReply **out_reply)
 {
     Plasmon__V1__StatusRequest request = PLASMON__V1__STATUS_REQUEST__INIT;
+    struct pl_err err                  = {.status = PLASMON_OK};
     uint8_t *bytes;
     size_t length;
     plasmon_status_t status;
@@ -71,10 +72,10 @@ plasmon_status_t client_status(struct plasmon_client *client, enum client_status
     }
     status = wire_arena_init(arena, WIRE_ARENA_BYTES_MAX);
     if (status == PLASMON_OK) {
-        *out_reply = plasmon__v1__status_reply__unpack(&arena->allocator, length, bytes);
-        if (*out_reply == NULL) {
+        status = wire_decode_status_reply(arena, bytes, length, out_reply, &err);
+        if (status != PLASMON_OK) {
             wire_arena_finish(arena);
-            status = error_set(PLASMON_EMALFORMED, "the head's status cannot be read");
+            (void)error_from(&err, status);
         }
     }
     pl_free(bytes);
@@ -196,7 +197,7 @@ static void put_namespace(struct pl_str *out, const Plasmon__V1__NamespaceStats 
     pl_str_append(out, "}}");
 }
 
-static void put_reply(struct pl_str *out, const Plasmon__V1__StatusReply *reply)
+void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     pl_str_append(out, "{\"version\":");
     pl_str_append_json(out, reply->version);
@@ -277,7 +278,7 @@ plasmon_status_t plasmon_status_json(struct plasmon_client *client, char **out_t
     }
 
     pl_str_init(&out);
-    put_reply(&out, reply);
+    status_json(reply, &out);
     wire_arena_finish(&arena);
     return client_text_give(&out, out_text);
 }

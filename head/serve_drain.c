@@ -1,12 +1,8 @@
 /* Drain: a unary call that starts, undoes or asks; and stores that are about to leave and ask for the same. */
 #include "head/serve.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/log.h"
-
-#define DEADLINE_MS_MAX (24u * 3600u * 1000u)
 
 static void report_fill(const struct head_drain_report *report,
                         Plasmon__V1__DrainReply *out)
@@ -30,17 +26,10 @@ static plasmon_status_t act(struct serve *serve, const Plasmon__V1__DrainRequest
     plasmon_status_t status = PLASMON_OK;
 
     *out = (struct head_drain_report){.done = true};
-    if (strlen(request->node) > WIRE_NAME_BYTES_MAX) {
-        return pl_err_set(err, PLASMON_EINVAL, "the name of a node has at most %u bytes",
-                          (unsigned)WIRE_NAME_BYTES_MAX);
-    }
     if (request->undo) {
         return serve_input(serve, &input, NULL, err);
     }
     if (request->start) {
-        if (request->deadline_ms > DEADLINE_MS_MAX) {
-            return pl_err_set(err, PLASMON_EINVAL, "a deadline of more than a day");
-        }
         input.type       = HEAD_INPUT_DRAIN;
         input.numbers[0] = request->deadline_ms;
         status           = serve_input(serve, &input, NULL, err);
@@ -61,9 +50,9 @@ void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     plasmon_status_t status;
 
     wire_arena_reset(&serve->arena);
-    request = plasmon__v1__drain_request__unpack(&serve->arena.allocator, length, bytes);
-    if (request == NULL) {
-        rpc_unary_fail(call, PLASMON_EMALFORMED, "the request cannot be read");
+    status = wire_decode_drain_request(&serve->arena, bytes, length, &request, &err);
+    if (status != PLASMON_OK) {
+        rpc_unary_fail(call, status, err.text);
         return;
     }
     status     = act(serve, request, &report, &err);

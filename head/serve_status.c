@@ -80,17 +80,18 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
         rpc_unary_fail(call, PLASMON_ENOMEM, "the head is out of memory");
         return;
     }
+    wire_arena_reset(&serve->arena);
     /* Lent by the call's certificate or the configuration, which are there until it is answered. */
     if (serve_confined(serve, rpc_unary_token_index(call), rpc_unary_identity(call),
-                       &status->only, &err) != PLASMON_OK) {
+                       &status->only, &err) != PLASMON_OK ||
+        wire_decode_status_request(&serve->arena, bytes, length, &request, &err) !=
+            PLASMON_OK) {
         rpc_unary_fail(call, err.status, err.text);
         pl_free(status);
         return;
     }
-    wire_arena_reset(&serve->arena);
-    request = plasmon__v1__status_request__unpack(&serve->arena.allocator, length, bytes);
-    status->detail      = request != NULL && request->detail;
-    status->waits       = request != NULL && request->waits && status->only == NULL;
+    status->detail      = request->detail;
+    status->waits       = request->waits && status->only == NULL;
     status->call        = call;
     status->request     = ++serve->stats_request;
     status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;

@@ -25,6 +25,7 @@
 
 #include "base/fault.h"
 #include "store/shared_int.h"
+#include "store/timeline.h"
 
 #define GENERATION_MASK 0xffffffu
 #define CHECKED_WORDS   (offsetof(struct store_entry, checksum) / sizeof(uint64_t))
@@ -209,15 +210,15 @@ static bool page_holds(const struct store_pins *page, uint64_t key)
     return false;
 }
 
-static uint64_t pin_key(const struct store_table *table, uint32_t slot)
+static uint64_t pin_key(uint32_t host_device, uint32_t slot)
 {
-    return (uint64_t)(table->host_device + 1) << 24 | slot;
+    return (uint64_t)(host_device + 1) << 24 | slot;
 }
 
 bool store_table_pinned(struct store_table *table, uint32_t slot,
                         struct store_pins *const *pages, uint32_t page_count)
 {
-    uint64_t key = pin_key(table, slot);
+    uint64_t key = pin_key(table->host_device, slot);
     bool held    = false;
 
     for (uint32_t i = 0; i < page_count && !held; i++) {
@@ -351,13 +352,16 @@ static plasmon_status_t pin_examined(const struct store_table *table, uint32_t s
                                      examine_fn examine, struct store_entry *out_entry,
                                      uint32_t *out_pin)
 {
-    uint64_t value = pin_key(table, slot) << 24 | (generation & GENERATION_MASK);
+    /* Once: the table is another process's, and a pin of 0 would be none. */
+    uint32_t host_device = *(const volatile uint32_t *)&table->host_device;
     plasmon_status_t status;
+    uint64_t value;
     uint32_t pin;
 
-    if (slot >= STORE_TABLE_SLOTS) {
-        return PLASMON_ELOST; /* from the wire */
+    if (slot >= STORE_TABLE_SLOTS || host_device >= STORE_HOST_DEVICE_MAX) {
+        return PLASMON_ELOST; /* from the wire; a table that was overwritten */
     }
+    value = pin_key(host_device, slot) << 24 | (generation & GENERATION_MASK);
     if (examine == entry_examine && pl_bug("store.pin_after_check")) {
         status = examine(&table->entries[slot], generation, out_entry);
         return status == PLASMON_OK ? pin_set(mine, value, out_pin) : status;

@@ -282,15 +282,10 @@ static bool refusal_is_news(struct transfer_bulk *bulk)
 }
 
 /* Between two frames a connection may be silent for ever; in the middle of one it may not. */
-static void *in_run(void *user)
+plasmon_status_t bulk_in_serve(struct bulk_in *in)
 {
-    struct bulk_in *in         = user;
-    struct transfer_bulk *bulk = in->bulk;
-    plasmon_status_t status;
     bool ours;
-
-    bulk_tls_thread();
-    status = hello_take(in, &ours);
+    plasmon_status_t status = hello_take(in, &ours);
 
     while (ours && status == PLASMON_OK && !in_closed(in)) {
         struct bulk_frame frame;
@@ -309,6 +304,17 @@ static void *in_run(void *user)
             status = bulk_link_write(&in->link, &answer, sizeof(answer), BULK_GRACE_NS, 0);
         }
     }
+    return status;
+}
+
+static void *in_run(void *user)
+{
+    struct bulk_in *in         = user;
+    struct transfer_bulk *bulk = in->bulk;
+    plasmon_status_t status;
+
+    bulk_tls_thread();
+    status = bulk_in_serve(in);
     if ((status == PLASMON_EAUTH || status == PLASMON_EVERSION ||
          status == PLASMON_EMALFORMED) &&
         refusal_is_news(bulk)) {

@@ -111,6 +111,8 @@ plasmon_status_t bulk_client_run(struct bulk_in *in, uint64_t until_ns);
 /* ---- bulk_in.c */
 void *bulk_accept_run(void *bulk);
 void *bulk_fill_run(void *bulk);
+/* A connection, from its hello to its end, and with what status it ends. */
+plasmon_status_t bulk_in_serve(struct bulk_in *in) PL_MUST_CHECK;
 void bulk_in_end_locked(struct transfer_bulk *bulk, uint32_t from);
 plasmon_status_t bulk_in_welcome(struct bulk_in *in, plasmon_status_t status);
 

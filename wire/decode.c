@@ -91,3 +91,11 @@ WIRE_DECODE(wire_decode_node_frame, Plasmon__V1__NodeFrame,
             plasmon__v1__node_frame__descriptor, check_node_frame, "node frame")
 WIRE_DECODE(wire_decode_node_command, Plasmon__V1__NodeCommand,
             plasmon__v1__node_command__descriptor, check_node_command, "node command")
+WIRE_DECODE(wire_decode_status_request, Plasmon__V1__StatusRequest,
+            plasmon__v1__status_request__descriptor, check_status_request, "status request")
+WIRE_DECODE(wire_decode_status_reply, Plasmon__V1__StatusReply,
+            plasmon__v1__status_reply__descriptor, check_status_reply, "status reply")
+WIRE_DECODE(wire_decode_drain_request, Plasmon__V1__DrainRequest,
+            plasmon__v1__drain_request__descriptor, check_drain_request, "drain request")
+WIRE_DECODE(wire_decode_drain_reply, Plasmon__V1__DrainReply,
+            plasmon__v1__drain_reply__descriptor, check_drain_reply, "drain reply")

@@ -46,6 +46,7 @@
     64u /* STORE_HOST_DEVICE_MAX: workers keep sets of them in a word */
 #define WIRE_SPILL_BYTES_MAX (1ull << 56) /* of a host */
 #define WIRE_SPILL_KIND_MAX  5u
+#define WIRE_DRAIN_MS_MAX    86400000u
 #define WIRE_VALUE_BYTES_MAX (1ull << 48) /* one array, as in pl_shape_check() */
 
 /* Defined functions: their ids, and what a session may have. */
@@ -113,6 +114,20 @@ plasmon_status_t wire_decode_node_frame(struct wire_arena *arena, const uint8_t 
 plasmon_status_t wire_decode_node_command(struct wire_arena *arena, const uint8_t *bytes,
                                           size_t length, Plasmon__V1__NodeCommand **out,
                                           struct pl_err *err) PL_MUST_CHECK;
+
+/* Unary calls. */
+plasmon_status_t wire_decode_status_request(struct wire_arena *arena, const uint8_t *bytes,
+                                            size_t length, Plasmon__V1__StatusRequest **out,
+                                            struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_status_reply(struct wire_arena *arena, const uint8_t *bytes,
+                                          size_t length, Plasmon__V1__StatusReply **out,
+                                          struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_drain_request(struct wire_arena *arena, const uint8_t *bytes,
+                                           size_t length, Plasmon__V1__DrainRequest **out,
+                                           struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_drain_reply(struct wire_arena *arena, const uint8_t *bytes,
+                                         size_t length, Plasmon__V1__DrainReply **out,
+                                         struct pl_err *err) PL_MUST_CHECK;
 
 /*
  * What identifies the content of a definition: everything but its id. Both sides compute it, so that a damaged text never

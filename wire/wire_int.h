@@ -57,6 +57,15 @@ plasmon_status_t check_node_frame(const Plasmon__V1__NodeFrame *frame, struct pl
 plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
                                     struct pl_err *err);
 
+plasmon_status_t check_status_request(const Plasmon__V1__StatusRequest *request,
+                                      struct pl_err *err);
+plasmon_status_t check_status_reply(const Plasmon__V1__StatusReply *reply,
+                                    struct pl_err *err);
+plasmon_status_t check_drain_request(const Plasmon__V1__DrainRequest *request,
+                                     struct pl_err *err);
+plasmon_status_t check_drain_reply(const Plasmon__V1__DrainReply *reply,
+                                   struct pl_err *err);
+
 plasmon_status_t check_span_batches(size_t count, Plasmon__V1__SpanBatch *const *batches,
                                     struct pl_err *err);
 

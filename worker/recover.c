@@ -46,7 +46,8 @@ static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
     uint32_t *doomed;
 
     /* A death inside store_table_consume() leaves an old checksum, and everything right but perhaps seq. */
-    if (state != STORE_CONSUMED && entry->checksum != store_entry_checksum(entry)) {
+    if (state > STORE_RETIRED ||
+        (state != STORE_CONSUMED && entry->checksum != store_entry_checksum(entry))) {
         status = PLASMON_EMALFORMED;
     } else if (state == STORE_RETIRED || state == STORE_DOOMED) {
         status = worker_reuse_recover(core, slot);
@@ -139,6 +140,13 @@ plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enq
         core->streams[i].last = worker_stream_word(core, i);
     }
     core->recovered = enqueued;
+    if (enqueued >= WORKER_SEQ_NEVER) {
+        pl_error("worker",
+                 "the timeline says that %llu launches were enqueued: it was "
+                 "overwritten",
+                 (unsigned long long)enqueued);
+        return PLASMON_EINTERNAL;
+    }
 
     status = table_recover(core, enqueued);
     if (status == PLASMON_OK) {

@@ -430,6 +430,9 @@ plasmon_status_t worker_reuse_recover(struct worker_core *core, uint32_t slot)
         }
     }
     pl_vec_finish(&parts);
+    if (status != PLASMON_OK) { /* it is given up, and nobody will free it */
+        (void)worker_reuse_given(core, slot);
+    }
     return status;
 }
 

@@ -49,6 +49,8 @@ static Plasmon__V1__DrainReply *ask(struct plasmon_client *client,
                                     struct wire_arena *arena)
 {
     Plasmon__V1__DrainReply *reply;
+    struct pl_err err = {.status = PLASMON_OK};
+    plasmon_status_t status;
     uint8_t *bytes;
     size_t length;
 
@@ -57,10 +59,11 @@ static Plasmon__V1__DrainReply *ask(struct plasmon_client *client,
         return NULL;
     }
     wire_arena_reset(arena);
-    reply = plasmon__v1__drain_reply__unpack(&arena->allocator, length, bytes);
+    status = wire_decode_drain_reply(arena, bytes, length, &reply, &err);
     free(bytes);
-    if (reply == NULL) {
-        (void)cli_fail(&cli_drain, "the head's answer cannot be read");
+    if (status != PLASMON_OK) {
+        (void)cli_fail(&cli_drain, "the head's answer: %s", err.text);
+        reply = NULL;
     } else if (reply->status != PLASMON_OK) {
         (void)cli_fail(&cli_drain, "%s", reply->text);
         reply = NULL;

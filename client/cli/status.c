@@ -1,7 +1,6 @@
 /* `plasmon status`: what the head says about the cluster, for people or (--json) for scripts. */
 #include <stdio.h>
 #include <string.h>
-#include <stdlib.h>
 
 #include "client/cli/cli.h"
 #include "client/client_int.h"
@@ -145,42 +144,17 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
     print_namespaces(reply);
 }
 
-static int print_json(struct plasmon_client *client)
+static void print_json(const Plasmon__V1__StatusReply *reply)
 {
-    char *text;
+    struct pl_str text;
 
-    if (plasmon_status_json(client, &text) != PLASMON_OK) {
-        return cli_fail(&cli_status, "%s", plasmon_error(client));
-    }
-    printf("%s\n", text);
-    free(text);
-    return CLI_OK;
+    pl_str_init(&text);
+    status_json(reply, &text);
+    printf("%s\n", pl_str_text(&text));
+    pl_str_finish(&text);
 }
 
 static int run(int argc, char **argv)
 {
-    struct cli_asks status   = {.json = false};
-    struct cli_parsed parsed = cli_parse(&cli_status, argc, argv, &status);
-    Plasmon__V1__StatusReply *reply;
-    struct plasmon_client *client;
-    struct wire_arena arena;
-    int result = CLI_OK;
-
-    if (parsed.exit >= 0) {
-        return parsed.exit;
-    }
-    client = cli_connect(&cli_status, &status.cluster);
-    if (client == NULL) {
-        return CLI_FAIL;
-    }
-    if (status.json) {
-        result = print_json(client);
-    } else if (client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply) != PLASMON_OK) {
-        result = cli_fail(&cli_status, "%s", plasmon_error(client));
-    } else {
-        print_reply(reply);
-        wire_arena_finish(&arena);
-    }
-    plasmon_finish(client);
-    return result;
+    return cli_show_status(&cli_status, argc, argv, print_reply, print_json);
 }

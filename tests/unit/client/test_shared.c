@@ -306,6 +306,34 @@ TEST(a_chunk_that_is_not_where_the_table_says_is_refused)
     end(&store, &shared);
 }
 
+/* Who writes the table may change what it says of a chunk, and what is mapped stays where it is. */
+TEST(a_chunk_that_was_mapped_stays_what_it_was)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct pl_err err = {0};
+
+    begin(&store, &shared);
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    for (uint32_t slot = 4; slot < 6; slot++) {
+        store_table_alloc(store.table, slot, 1, (slot - 2) * CHUNK_BYTES, &bytes_1000, 0,
+                          1);
+        store_table_seal(store.table, slot);
+    }
+    ASSERT_OK(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err));
+    shared_unpin(&shared, &pin);
+    store.table->chunks[2].offset = 3 * CHUNK_BYTES; /* where nothing is mapped */
+    store.table->chunks[3].offset = 2 * CHUNK_BYTES; /* where something is */
+    ASSERT_STATUS(shared_pin(&shared, 0, 5, 1, pl_now_ns() + SECOND_NS, &pin, &err),
+                  PLASMON_EUNREACHABLE);
+    ASSERT_OK(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err));
+    memcpy(store.chunk[2], "still", 6);
+    ASSERT_STR((const char *)pin.data, "still");
+    shared_unpin(&shared, &pin);
+    end(&store, &shared);
+}
+
 TEST(a_socket_to_the_head_comes_when_asked_for)
 {
     struct fake_store store;

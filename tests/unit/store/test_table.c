@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "store/timeline.h"
 #include "tests/harness/test.h"
 
 static const struct pl_shape frame = {.dtype = PL_F32, .ndim = 2, .dim = {3, 5}};
@@ -103,6 +104,21 @@ TEST(a_corrupt_entry_is_never_given_out)
     store_table_seal(table, 4);
     table->entries[4].offset ^= 1u << 20;
     ASSERT_STATUS(try_pin(table, 4, 1, pins), PLASMON_EAGAIN);
+}
+
+/* A device that no host has would make pins that no writer looks for, or (one before 0) pins of 0, which are none. */
+TEST(a_table_that_was_overwritten_gives_no_pins)
+{
+    struct store_table *table = table_create();
+    struct store_pins *pins   = pins_create();
+
+    store_table_alloc(table, 4, 0, 0, &frame, 0, 1);
+    store_table_seal(table, 4);
+    ASSERT_OK(try_pin(table, 4, 0, pins));
+    table->host_device = UINT32_MAX;
+    ASSERT_STATUS(try_pin(table, 4, 0, pins), PLASMON_ELOST);
+    table->host_device = STORE_HOST_DEVICE_MAX;
+    ASSERT_STATUS(try_pin(table, 4, 0, pins), PLASMON_ELOST);
 }
 
 TEST(pins_of_any_page_hold_a_slot_and_only_that_slot)

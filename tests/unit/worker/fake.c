@@ -596,11 +596,12 @@ void fake_destroy(struct fake *fake)
     pl_free(fake);
 }
 
-void fake_restart(struct fake *fake, uint64_t *out_enqueued,
-                  struct wire_ranges *out_unfinished)
+plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
+                                  struct wire_ranges *out_unfinished)
 {
     struct wire_ranges untouched;
     struct pl_str text;
+    plasmon_status_t status;
 
     worker_core_destroy(fake->core);
     (void)fake_calls(fake);
@@ -615,7 +616,7 @@ void fake_restart(struct fake *fake, uint64_t *out_enqueued,
     }
     wire_ranges_init(out_unfinished);
     wire_ranges_init(&untouched);
-    ASSERT_OK(worker_core_recover(fake->core, out_enqueued, out_unfinished, &untouched));
+    status = worker_core_recover(fake->core, out_enqueued, out_unfinished, &untouched);
     pl_str_init(&text);
     for (size_t i = 0; i < untouched.items.count; i++) {
         const struct wire_range *range = pl_vec_at(&untouched.items, i);
@@ -626,6 +627,13 @@ void fake_restart(struct fake *fake, uint64_t *out_enqueued,
     (void)snprintf(fake->untouched, sizeof(fake->untouched), "%s", pl_str_text(&text));
     pl_str_finish(&text);
     wire_ranges_finish(&untouched);
+    return status;
+}
+
+void fake_restart(struct fake *fake, uint64_t *out_enqueued,
+                  struct wire_ranges *out_unfinished)
+{
+    ASSERT_OK(fake_try_restart(fake, out_enqueued, out_unfinished));
 }
 
 static const char *taken(struct pl_str *str)

@@ -75,6 +75,9 @@ void fake_destroy(struct fake *fake);
 /* The worker dies and another one starts over the same tables and timelines. */
 void fake_restart(struct fake *fake, uint64_t *out_enqueued,
                   struct wire_ranges *out_unfinished);
+/* The same, which may be refused: then it is the core's only word. */
+plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
+                                  struct wire_ranges *out_unfinished);
 /* Take what was written down since the last time; valid until the next. */
 const char *fake_calls(struct fake *fake);
 const char *fake_reports(struct fake *fake);

@@ -288,6 +288,63 @@ TEST(half_written_entry_is_given_up)
     fake_destroy(fake);
 }
 
+TEST(entry_in_no_state_that_there_is_is_given_up)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    test_expect_log();
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    fake->tables[FAKE_US]->entries[1].state = STORE_RETIRED + 1; /* no checksum covers it */
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+/* Doomed, so its bytes may be shared; half of them lie in no chunk. What it took is given back, and freeing it later is nothing. */
+TEST(doomed_entry_that_makes_no_sense_leaves_nothing_behind)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct store_entry *entry;
+    uint64_t enqueued;
+
+    test_expect_log();
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    entry           = &fake->tables[FAKE_US]->entries[1];
+    entry->bytes    = UINT64_C(1) << 36;
+    entry->checksum = store_entry_checksum(entry);
+    entry->state    = STORE_DOOMED;
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    fake_fill(fake, 2, 1, 4); /* its slot is like any other */
+    fake_finish(fake, 0, 2);
+    fake_free(fake, 1);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(timeline_that_was_overwritten_is_refused)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    test_expect_log();
+    fake->timelines[FAKE_US]->enqueued =
+        UINT64_MAX; /* to look at all of them would never end */
+    ASSERT_STATUS(fake_try_restart(fake, &enqueued, &unfinished), PLASMON_EINTERNAL);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
 TEST(peers_that_wait_for_a_lost_launch_are_released_by_its_repetition)
 {
     struct fake *fake = fake_create();
