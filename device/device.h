@@ -49,6 +49,11 @@ struct device_info {
     char pci[24];
 };
 
+enum device_open_step {
+    DEVICE_OPENED_CONTEXT,   /* it has a context */
+    DEVICE_OPENED_LIBRARIES, /* and cuBLAS is at hand, or is not there */
+};
+
 struct device_config {
     uint64_t
         bytes_max; /* CPU: how much memory the device pretends to have; 0: a quarter of the host's RAM */
@@ -56,6 +61,8 @@ struct device_config {
     bool cpu_guard_pages; /* tests */
     /* CPU, may be NULL: a launch failed. On its stream's thread, before anything behind it in the stream runs. */
     void (*cpu_failed)(void *user, uint64_t tag);
+    /* A step of opening is over, for who measures; may be NULL. On the thread that opens. CPU devices have no such steps. */
+    void (*opened)(void *user, enum device_open_step step);
     void *user;
 };
 

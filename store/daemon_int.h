@@ -42,6 +42,7 @@ struct store_worker {
     struct store_source control;
     char last_words[256];         /* of FATAL, or why we fenced it */
     plasmon_status_t last_status; /* of FATAL */
+    bool noticed;                 /* that it ends: phases.h */
 };
 
 /* A worker of the store before us, until workers_start() takes it. */

@@ -29,8 +29,9 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "store/phases.h"
 
-#define STORE_TIMELINE_MAGIC   0x706c736d746c3034ull /* "plsmtl04" */
+#define STORE_TIMELINE_MAGIC   0x706c736d746c3035ull /* "plsmtl05" */
 #define STORE_STREAM_MAX       16u
 #define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
@@ -72,6 +73,7 @@ struct store_timeline {
     uint64_t worker_started; /* pl_pid_started() */
     uint64_t
         store_session; /* device 0's: what the head calls this host's store; 0: nothing yet */
+    struct store_phases phases; /* of the worker's start */
     struct store_word stream[STORE_STREAM_MAX]; /* written by the device */
     struct store_word begun[STORE_STREAM_MAX];  /* written by the device */
     struct store_word stage_ready

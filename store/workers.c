@@ -33,6 +33,21 @@ static const char STOPPED[] = "it was stopped, but its kernels were not";
 static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
                        enum store_proc_event event, int wait_status);
 
+static struct store_phases *phases_of(struct store_daemon *daemon,
+                                      const struct store_worker *worker)
+{
+    return &daemon->host.devices[worker->host_device].timeline->phases;
+}
+
+/* That it ends is known, from whatever says so first. */
+static void worker_noticed(struct store_daemon *daemon, struct store_worker *worker)
+{
+    if (!worker->noticed) {
+        worker->noticed = true;
+        store_phase_note(phases_of(daemon, worker), STORE_PHASE_NOTICED, pl_now_ns());
+    }
+}
+
 static struct store_worker *worker_of_control(struct store_source *source)
 {
     return pl_container_of(source, struct store_worker, control);
@@ -55,6 +70,7 @@ static void worker_fence_by(struct store_daemon *daemon, struct store_worker *wo
     pl_warn("store", "worker of device %u (pid %d) is fenced: %s", worker->host_device,
             (int)worker->child.pid, why);
     worker_note(worker, why);
+    worker_noticed(daemon, worker);
     worker_act(daemon, worker, event, 0);
 }
 
@@ -111,9 +127,16 @@ static void worker_chunk_added(struct store_daemon *daemon, struct store_worker 
 static void worker_ready(struct store_daemon *daemon, struct store_worker *worker,
                          const char *name)
 {
-    pl_info("store", "worker of device %u is ready: incarnation %u, pid %d%s%s",
+    struct pl_str took;
+
+    pl_str_init(&took);
+    store_phases_describe(phases_of(daemon, worker), STORE_PHASE_NOTICED, STORE_PHASE_READY,
+                          &took);
+    pl_info("store", "worker of device %u is ready: incarnation %u, pid %d%s%s%s%s",
             worker->host_device, worker->proc.incarnation, (int)worker->child.pid,
-            name[0] != '\0' ? ", " : "", name);
+            name[0] != '\0' ? ", " : "", name, took.length > 0 ? "; milliseconds: " : "",
+            pl_str_text(&took));
+    pl_str_finish(&took);
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
         struct store_worker *peer = &daemon->workers[i];
         struct store_control up   = {.type        = STORE_CONTROL_PEER_UP,
@@ -137,6 +160,7 @@ static void worker_message(struct store_daemon *daemon, struct store_worker *wor
         worker_ready(daemon, worker, message->text);
         break;
     case STORE_CONTROL_FATAL:
+        worker_noticed(daemon, worker);
         worker_note(worker, message->text);
         worker->last_status = (plasmon_status_t)message->status;
         break;
@@ -195,6 +219,7 @@ static void worker_control_ready(struct store_daemon *daemon, struct store_sourc
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !worker_read(daemon, worker)) {
         daemon_unwatch(daemon, source);
+        worker_noticed(daemon, worker);
         /* It is ending, or cannot be told anything any more. Either way it must be gone soon; SIGKILL changes nothing about
          * how a process that ends already ended. */
         worker_act(daemon, worker, STORE_PROC_FENCE, 0);
@@ -365,6 +390,8 @@ static plasmon_status_t worker_spawn(struct store_daemon *daemon,
     }
     worker->last_words[0] = '\0';
     worker->last_status   = PLASMON_OK;
+    worker->noticed       = false;
+    store_phases_begin(phases_of(daemon, worker), pl_now_ns());
     /* Before it starts, so that whoever sees its work sees its number. */
     __atomic_store_n(&daemon->host.devices[worker->host_device].timeline->incarnation,
                      worker->proc.incarnation, __ATOMIC_RELEASE);
@@ -454,7 +481,9 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
     unsigned actions;
 
     if (event == STORE_PROC_EXITED) {
+        worker_noticed(daemon, worker);
         worker_bury(daemon, worker);
+        store_phase_note(phases_of(daemon, worker), STORE_PHASE_ENDED, pl_now_ns());
     }
     actions = store_proc_step(&worker->proc, event, pl_now_ns());
     if (worker->proc.state == STORE_PROC_QUARANTINED) {

@@ -295,6 +295,11 @@ void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats 
     out->launches       = core->launch_count;
 }
 
+uint64_t worker_core_launches(const struct worker_core *core)
+{
+    return core->launch_count;
+}
+
 bool worker_core_idle(const struct worker_core *core)
 {
     return core->queue.first == NULL && worker_streams_quiet(core);

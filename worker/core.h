@@ -392,6 +392,7 @@ void worker_core_describe_running(const struct worker_core *core, struct pl_str 
 /* The front of the queue and each stream: what is next there, and what it waits for. Lines, without one at the end. */
 void worker_core_describe(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
+uint64_t worker_core_launches(const struct worker_core *core); /* enqueued so far */
 /* Adds the front of the queue and the oldest launch of each stream, by the clock of worker_core_tick(). */
 void worker_core_waits(const struct worker_core *core, struct wire_arena *arena,
                        uint64_t now_ns, Plasmon__V1__WorkerStats *out);

@@ -154,6 +154,22 @@ static void host_buffers_look(struct worker_daemon *daemon)
     }
 }
 
+/* What the start cost, in the log of a worker that follows a dead one. */
+static void phases_look(struct worker_daemon *daemon)
+{
+    struct pl_str text;
+
+    if (daemon->phases.over || worker_core_launches(daemon->core) == 0) {
+        return;
+    }
+    pl_str_init(&text);
+    if (worker_phases_end(&daemon->phases, &text) && daemon->options.incarnation > 1) {
+        pl_info("worker", "device %u of this host goes on; milliseconds: %s",
+                daemon->shared.host_device, pl_str_text(&text));
+    }
+    pl_str_finish(&text);
+}
+
 static void step_locked(struct worker_daemon *daemon)
 {
     do {
@@ -161,6 +177,7 @@ static void step_locked(struct worker_daemon *daemon)
         worker_core_advance(daemon->core);
         worker_core_complete(daemon->core);
     } while (waits_publish(daemon));
+    phases_look(daemon);
     limits_look(daemon);
     if (daemon->executor.functions.unload_count > 0 && worker_core_idle(daemon->core)) {
         worker_functions_idle(&daemon->executor.functions);
@@ -224,6 +241,7 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
         (said->epoch != welcome->epoch || said->device != welcome->device + 1ull)) {
         forget_all(daemon);
     }
+    worker_phases_note(&daemon->phases, STORE_PHASE_WELCOME);
     daemon->epoch        = welcome->epoch;
     daemon->device_index = welcome->device;
     worker_bulk_identify(&daemon->executor.bulk, welcome->epoch, welcome->device);

@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "worker/executor.h"
 #include "worker/options.h"
+#include "worker/phases.h"
 #include "worker/uplink.h"
 
 #define WORKER_EXIT_DEVICE_LOST 70
@@ -31,6 +32,7 @@ struct worker_daemon {
     struct pl_err comm_missing; /* what its hello says of that */
     Plasmon__V1__WorkerHello hello;
     char host_id[PL_HOST_ID_BYTES];
+    struct worker_phases phases;
     bool driver_time; /* driver_ns is counted; if not, that time is in cpu_ns */
 
     struct pl_mutex lock; /* rank PL_RANK_WORKER */
@@ -51,9 +53,9 @@ extern const struct worker_uplink_ops worker_daemon_uplink_ops;
 
 /* Where the core's reports go: into the next frame. */
 struct worker_reports worker_daemon_reports(struct worker_daemon *daemon);
-/* Tell the store why, and end the process. */
 /* A signal handler: what the worker waits for goes into its log soon. */
 void worker_daemon_ask_describe(int signal_number);
+/* Tell the store why, and end the process. */
 _Noreturn void worker_daemon_end(struct worker_daemon *daemon, int code,
                                  plasmon_status_t status, const char *why);
 /* The main thread, from set-up on. */

@@ -879,7 +879,8 @@ static plasmon_status_t failures_mark(struct worker_executor *executor, struct p
 }
 
 plasmon_status_t worker_executor_init(struct worker_executor *executor,
-                                      struct device *device, struct worker_shared *shared,
+                                      struct device *device, struct kernel_context *kernels,
+                                      struct worker_shared *shared,
                                       struct worker_memory *memory, uint32_t run_streams,
                                       const struct worker_reports *reports,
                                       struct pl_err *err)
@@ -888,6 +889,7 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
 
     memset(executor, 0, sizeof(*executor));
     executor->device      = device;
+    executor->kernels     = kernels;
     executor->shared      = shared;
     executor->memory      = memory;
     executor->reports     = reports;
@@ -931,9 +933,6 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     status = worker_functions_init(&executor->functions, device, &executor->core,
                                    &executor->kernels, executor->notify_fd,
                                    op_report_function, executor, err);
-    if (status == PLASMON_OK) {
-        status = kernel_context_create(device, &executor->kernels, err);
-    }
     return status == PLASMON_OK ? failures_mark(executor, err) : status;
 }
 

@@ -69,9 +69,12 @@ struct worker_executor {
 
 extern const struct worker_ops worker_executor_ops;
 
-/* run_streams 0: as many as suit the kind of device. A restarted worker must have as many: words belong to streams. */
+/*
+ * kernels: those of the device; worker_executor_finish() destroys them. run_streams 0: as many as suit the kind of device. A restarted worker must have as many: words belong to streams.
+ */
 plasmon_status_t worker_executor_init(struct worker_executor *executor,
-                                      struct device *device, struct worker_shared *shared,
+                                      struct device *device, struct kernel_context *kernels,
+                                      struct worker_shared *shared,
                                       struct worker_memory *memory, uint32_t run_streams,
                                       const struct worker_reports *reports,
                                       struct pl_err *err) PL_MUST_CHECK;

@@ -37,17 +37,30 @@
  */
 static void launch_failed(void *user, uint64_t seq)
 {
-    const struct worker_shared *shared = user;
+    const struct worker_daemon *daemon = user;
 
-    store_timeline_mark(shared->timelines[shared->host_device], seq, true);
+    store_timeline_mark(daemon->shared.timelines[daemon->shared.host_device], seq, true);
 }
 
-static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err *err)
+static void device_opened(void *user, enum device_open_step step)
+{
+    struct worker_daemon *daemon = user;
+
+    worker_phases_note(&daemon->phases, step == DEVICE_OPENED_CONTEXT
+                                            ? STORE_PHASE_CONTEXT
+                                            : STORE_PHASE_LIBRARIES);
+}
+
+/* All of the device that needs nothing of the store. */
+static plasmon_status_t device_start(struct worker_daemon *daemon,
+                                     struct kernel_context **out_kernels,
+                                     struct pl_err *err)
 {
     struct device_config config = {.bytes_max   = daemon->options.device_memory,
                                    .cpu_threads = 1,
                                    .cpu_failed  = launch_failed,
-                                   .user        = &daemon->shared};
+                                   .opened      = device_opened,
+                                   .user        = daemon};
     struct device_info info;
     plasmon_status_t status =
         device_probe(daemon->options.kind, daemon->options.ordinal, &info, err);
@@ -55,6 +68,7 @@ static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err
     if (status != PLASMON_OK) {
         return status;
     }
+    worker_phases_note(&daemon->phases, STORE_PHASE_DRIVER);
     worker_numa_bind(info.numa_node);
     status = device_open(daemon->options.kind, daemon->options.ordinal, &config,
                          &daemon->device, err);
@@ -62,8 +76,10 @@ static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err
         /* Two looks at the clock a call: only where somebody measures. */
         daemon->driver_time = getenv("PLASMON_DRIVER_TIME") != NULL;
         device_driver_time_enable(daemon->driver_time);
-        status = worker_memory_create(daemon->device, &daemon->shared,
-                                      daemon->options.device_memory, &daemon->memory, err);
+        status = kernel_context_create(daemon->device, out_kernels, err);
+    }
+    if (status == PLASMON_OK) {
+        worker_phases_note(&daemon->phases, STORE_PHASE_CODE);
     }
     return status;
 }
@@ -110,6 +126,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
     status = worker_core_recover(daemon->core, &enqueued, &daemon->unfinished,
                                  &daemon->untouched);
     if (status == PLASMON_OK) {
+        worker_phases_note(&daemon->phases, STORE_PHASE_MEMORY);
         status = worker_lanes_take(&daemon->executor.lanes, err);
         if (status == PLASMON_OK) {
             status = worker_host_buffers_take(&daemon->executor.host_buffers, err);
@@ -123,6 +140,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         return pl_err_set(err, status, "what the last worker left does not make sense: %s",
                           pl_status_text(status));
     }
+    worker_phases_note(&daemon->phases, STORE_PHASE_BUFFERS);
     daemon->hello.enqueued = enqueued;
     return PLASMON_OK;
 }
@@ -214,6 +232,7 @@ static plasmon_status_t uplink_start(struct worker_daemon *daemon, struct pl_err
     }
 
     if (status == PLASMON_OK) {
+        worker_phases_note(&daemon->phases, STORE_PHASE_READY);
         (void)snprintf(ready.text, sizeof(ready.text), "%s", daemon->hello.name);
         status = worker_shared_send(&daemon->shared, &ready, -1);
     }
@@ -244,6 +263,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
                                      const struct worker_reports *reports,
                                      struct pl_err *err)
 {
+    struct kernel_context *kernels = NULL;
     plasmon_status_t status;
 
     daemon->host_device_of = PL_NEW_N(uint32_t, WORKER_DEVICES_MAX);
@@ -255,15 +275,25 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
     }
     plasmon__v1__worker_hello__init(&daemon->hello);
 
-    status = worker_shared_receive_setup(&daemon->shared, err);
+    worker_pairs_environment(daemon->options.bulk_address, daemon->options.host_device);
+    status = device_start(daemon, &kernels, err);
     if (status == PLASMON_OK) {
-        worker_pairs_environment(daemon->options.bulk_address, daemon->shared.host_device);
-        status = device_start(daemon, err);
+        status = worker_shared_receive_setup(&daemon->shared, err);
     }
     if (status == PLASMON_OK) {
-        status =
-            worker_executor_init(&daemon->executor, daemon->device, &daemon->shared,
-                                 daemon->memory, daemon->options.run_streams, reports, err);
+        worker_phases_share(&daemon->phases,
+                            &daemon->shared.timelines[daemon->shared.host_device]->phases);
+        worker_phases_note(&daemon->phases, STORE_PHASE_SET_UP);
+        status = worker_memory_create(daemon->device, &daemon->shared,
+                                      daemon->options.device_memory, &daemon->memory, err);
+    }
+    if (status == PLASMON_OK) {
+        status = worker_executor_init(&daemon->executor, daemon->device, kernels,
+                                      &daemon->shared, daemon->memory,
+                                      daemon->options.run_streams, reports, err);
+    }
+    if (status == PLASMON_OK) {
+        worker_phases_note(&daemon->phases, STORE_PHASE_STREAMS);
     }
     if (status == PLASMON_OK) {
         status = worker_bulk_start(&daemon->executor.bulk, daemon->device, daemon->memory,
@@ -286,9 +316,11 @@ static int serve(const struct worker_options *options)
     struct pl_err err = {.status = PLASMON_OK};
     plasmon_status_t status;
 
+    worker_phases_note(&daemon.phases, STORE_PHASE_RUNNING);
     daemon.options = *options;
     reports        = worker_daemon_reports(&daemon);
     worker_shared_init(&daemon.shared, options->control_fd);
+    daemon.shared.host_device            = options->host_device;
     daemon.shared.handback.socket_path   = options->handback_socket;
     daemon.shared.handback.lease_ms      = options->store_lease_ms;
     daemon.shared.handback.incarnation   = options->incarnation;

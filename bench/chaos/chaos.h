@@ -11,14 +11,16 @@
  *   watch.c    what each device has enqueued, from its timeline in shared memory
  *   player.c   a client: a process that plays random programs (bench/stress) and judges what it reads
  *   report.c   what it comes to: as text, JSON, a picture
+ *   where.c    where the time went when a worker was replaced
  *   soak.c     the other command: the same load without faults
  *   samples.c  what processes use, over time, and the line through it
  *
  * WHAT MUST HOLD. Whatever is killed: a read that succeeds is right to the bit; no future stays open; nothing that was sealed and that no
  * launch was to overwrite is lost with a worker. A read may fail only for what the faults that met its graph may cost (enum chaos_cost).
  *
- * RECOVERY is the time until work goes on. Of a worker: from the fault until its device's timeline shows that the next one has enqueued
- * something; sampled every millisecond. Of all others: until a small task that was submitted when the fault was over (a head that is
+ * RECOVERY is the time until work goes on. Of a worker: from the fault (of a task that misbehaves: from when it was noticed, for until then it has
+ * its limit) until its device's timeline shows that the next one has enqueued something; sampled every millisecond. The phases in between
+ * are in the timeline, too (store/phases.h). Of all others: until a small task that was submitted when the fault was over (a head that is
  * killed: when it happened) is done, which includes what stood in the queue before it.
  *
  * Threads: all here is the main thread's, but for the relay's own and a player's threads.
@@ -149,18 +151,11 @@ bool chaos_watch_devices(struct chaos_cluster *cluster);
 void chaos_unwatch_devices(struct chaos_cluster *cluster);
 pid_t chaos_worker(const struct chaos_cluster *cluster, uint32_t device); /* 0: none */
 
-/* What a device had done at a moment. */
-struct chaos_progress {
-    uint32_t incarnation;
-    uint64_t enqueued;
-    uint64_t word[STORE_STREAM_MAX];
-    bool replaced; /* its next worker has been seen */
-};
-void chaos_progress_begin(const struct chaos_cluster *cluster, uint32_t device,
-                          struct chaos_progress *out);
-/* Has the next worker enqueued something? */
-bool chaos_progress_made(const struct chaos_cluster *cluster, uint32_t device,
-                         struct chaos_progress *progress);
+/* Which worker of the device runs, or ran last. */
+uint32_t chaos_incarnation(const struct chaos_cluster *cluster, uint32_t device);
+/* Has one after that incarnation enqueued something? How it came to that. *out_next: it is the very next one. */
+bool chaos_goes_on(const struct chaos_cluster *cluster, uint32_t device,
+                   uint32_t incarnation, struct store_phases *out, bool *out_next);
 
 /* ------------------------------------------------------------------------------------------------ faults */
 
@@ -196,8 +191,10 @@ struct chaos_fault {
     uint64_t began_ns; /* it happened */
     uint64_t due_ns;   /* of the next step, if that is by time */
     uint64_t from_ns;  /* recovery counts from here */
-    uint64_t recovered_ns; /* a worker's: its device has gone on; 0: not yet */
-    struct chaos_progress progress;
+    uint64_t recovered_ns;      /* a worker's: its device has gone on; 0: not yet */
+    uint32_t incarnation;       /* a worker's: which one it meets */
+    struct store_phases phases; /* of its successor, if `phased` */
+    bool phased;
     pid_t worker;              /* that is to end; 0: it has */
     uint64_t steps_before;     /* a client's: what its slot had counted */
     struct plasmon_ref *probe; /* a task that is to be done; NULL: none */
@@ -213,6 +210,8 @@ struct chaos_sample {
     double at_s; /* since the start of the run */
     double recover_ms;
     bool alone; /* no other fault was under way */
+    bool phased;
+    double phase_ms[STORE_PHASES]; /* of a worker's; noticed: since the fault */
 };
 struct chaos_tally {
     uint64_t injected[CHAOS_KINDS], survived[CHAOS_KINDS];
@@ -274,6 +273,10 @@ struct chaos_verdict {
 };
 struct chaos_verdict chaos_judge(const struct chaos *chaos);
 void chaos_report_print(const struct chaos *chaos);
+/* where.c */
+void chaos_where_print(const struct chaos *chaos);
+/* ,"phases_ms":{..}; nothing when none is known. */
+void chaos_where_put(struct pl_str *out, const struct chaos *chaos, enum chaos_kind kind);
 bool chaos_report_write(const struct chaos *chaos, const char *json, const char *plot);
 
 /* Number after "KEY": in a text of JSON without spaces, after the first `in`; 0: there is none. */

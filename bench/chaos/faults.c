@@ -187,7 +187,7 @@ static void hit_worker(struct chaos *chaos, struct chaos_fault *fault, int signa
 {
     pid_t worker = chaos_worker(&chaos->cluster, fault->device);
 
-    chaos_progress_begin(&chaos->cluster, fault->device, &fault->progress);
+    fault->incarnation = chaos_incarnation(&chaos->cluster, fault->device);
     fault->from_ns = pl_now_ns();
     note_death(chaos, fault->device);
     if (worker > 0) {
@@ -314,12 +314,12 @@ void chaos_fault_begin(struct chaos *chaos, struct chaos_fault *fault)
     case CHAOS_ILLEGAL:
         note_death(chaos, fault->device);
         note_death(chaos, fault->device);
-        chaos_progress_begin(&chaos->cluster, fault->device, &fault->progress);
+        fault->incarnation = chaos_incarnation(&chaos->cluster, fault->device);
         fault->worker = chaos_worker(&chaos->cluster, fault->device);
         chaos_misbehave(chaos, fault, "chaos_illegal");
         break;
     case CHAOS_ENDLESS:
-        chaos_progress_begin(&chaos->cluster, fault->device, &fault->progress);
+        fault->incarnation = chaos_incarnation(&chaos->cluster, fault->device);
         fault->worker = chaos_worker(&chaos->cluster, fault->device);
         chaos_misbehave(chaos, fault, "chaos_endless");
         break;

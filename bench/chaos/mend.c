@@ -23,8 +23,9 @@ static void ends_now(struct chaos *chaos, struct chaos_fault *fault)
 static void note_progress(struct chaos *chaos, struct chaos_fault *fault)
 {
     if (fault->recovered_ns == 0 &&
-        chaos_progress_made(&chaos->cluster, fault->device, &fault->progress)) {
-        fault->recovered_ns = pl_now_ns();
+        chaos_goes_on(&chaos->cluster, fault->device, fault->incarnation, &fault->phases,
+                      &fault->phased)) {
+        fault->recovered_ns = fault->phases.at_ns[STORE_PHASE_FIRST];
     }
 }
 
@@ -37,7 +38,7 @@ static enum chaos_turn device_step(struct chaos *chaos, struct chaos_fault *faul
                                       : CHAOS_GOES_ON;
 }
 
-/* One that misbehaves. It counts from when its worker is gone: what the device takes to notice, and what may finish before, is its own. */
+/* One that misbehaves. It counts from when that was noticed: its limit, and what may finish before, is its own. */
 static enum chaos_turn culprit_device_step(struct chaos *chaos, struct chaos_fault *fault)
 {
     enum chaos_turn turn = chaos_culprit_step(chaos, fault);
@@ -48,6 +49,9 @@ static enum chaos_turn culprit_device_step(struct chaos *chaos, struct chaos_fau
         fault->from_ns = pl_now_ns();
     }
     note_progress(chaos, fault);
+    if (fault->recovered_ns != 0 && fault->phased) {
+        fault->from_ns = fault->phases.at_ns[STORE_PHASE_NOTICED];
+    }
     if (turn == CHAOS_MENDED && fault->step == 0) {
         fault->step = 1;
         chaos_probe(chaos, fault, chaos_number(chaos, fault->device));
@@ -180,7 +184,16 @@ static void note_sample(struct chaos *chaos, const struct chaos_fault *fault)
         .at_s       = (double)(fault->began_ns - chaos->began_ns) * 1e-9,
         .alone      = fault->alone,
         .recover_ms = (double)(until_ns - pl_min_u64(fault->from_ns, until_ns)) * 1e-6,
+        .phased     = fault->phased,
     };
+    for (int i = 0; i < STORE_PHASES && fault->phased; i++) {
+        uint64_t took_ns = store_phase_took(&fault->phases, (enum store_phase)i);
+
+        if (i == STORE_PHASE_NOTICED) {
+            took_ns = pl_max_u64(fault->phases.at_ns[i], fault->began_ns) - fault->began_ns;
+        }
+        sample->phase_ms[i] = (double)took_ns * 1e-6;
+    }
 }
 
 enum chaos_turn chaos_fault_step(struct chaos *chaos, struct chaos_fault *fault)

@@ -105,6 +105,7 @@ void chaos_report_print(const struct chaos *chaos)
     for (uint32_t i = 0; i < CHAOS_KINDS; i++) {
         print_kind(chaos, (enum chaos_kind)i);
     }
+    chaos_where_print(chaos);
     printf("\n  graphs %llu, steps %llu, elements compared %llu, reads that a fault cost "
            "%llu\n"
            "  tasks redone %llu, rebuilt by lineage %llu tasks and %llu bytes\n"
@@ -150,6 +151,7 @@ static void put_kind(struct pl_str *out, const struct chaos *chaos, enum chaos_k
         pl_str_append(out, recovery.count == 0 ? "" : ",\"met\":%s",
                       recovery.met ? "true" : "false");
     }
+    chaos_where_put(out, chaos, kind);
     pl_str_append(out, "}");
 }
 

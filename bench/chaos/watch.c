@@ -149,52 +149,28 @@ pid_t chaos_worker(const struct chaos_cluster *cluster, uint32_t device)
 
 /* ------------------------------------------------------------------------------------------------ progress */
 
-static uint64_t look(const uint64_t *word)
+uint32_t chaos_incarnation(const struct chaos_cluster *cluster, uint32_t device)
 {
-    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&cluster->device[device].timeline->incarnation,
+                           __ATOMIC_ACQUIRE);
 }
 
-static void look_words(const struct store_timeline *timeline,
-                       struct chaos_progress *progress)
-{
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
-        progress->word[i] = look(&timeline->stream[i].value);
-    }
-}
-
-void chaos_progress_begin(const struct chaos_cluster *cluster, uint32_t device,
-                          struct chaos_progress *out)
+/* A later incarnation wipes the record before anybody sees its number, so what is read under one number on both sides is of that one. */
+bool chaos_goes_on(const struct chaos_cluster *cluster, uint32_t device,
+                   uint32_t incarnation, struct store_phases *out, bool *out_next)
 {
     const struct store_timeline *timeline = cluster->device[device].timeline;
+    uint32_t now                          = 0;
 
-    *out             = (struct chaos_progress){0};
-    out->incarnation = __atomic_load_n(&timeline->incarnation, __ATOMIC_ACQUIRE);
-    out->enqueued    = look(&timeline->enqueued);
-    look_words(timeline, out);
-}
-
-/* What was enqueued by the one before keeps its number, so a stream's word that moves tells of it: it was enqueued again, and is done. */
-bool chaos_progress_made(const struct chaos_cluster *cluster, uint32_t device,
-                         struct chaos_progress *progress)
-{
-    const struct store_timeline *timeline = cluster->device[device].timeline;
-
-    if (!progress->replaced) {
-        if (__atomic_load_n(&timeline->incarnation, __ATOMIC_ACQUIRE) <=
-            progress->incarnation) {
-            return false;
-        }
-        progress->replaced = true;
-        progress->enqueued = look(&timeline->enqueued); /* the dead one's last */
-        look_words(timeline, progress);
+    if (timeline != NULL) {
+        now = chaos_incarnation(cluster, device);
     }
-    if (look(&timeline->enqueued) > progress->enqueued) {
-        return true;
+    if (now <= incarnation) {
+        return false;
     }
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
-        if (look(&timeline->stream[i].value) != progress->word[i]) {
-            return true;
-        }
+    for (int i = 0; i < STORE_PHASES; i++) {
+        out->at_ns[i] = store_phase_at(&timeline->phases, (enum store_phase)i);
     }
-    return false;
+    *out_next = now == incarnation + 1;
+    return out->at_ns[STORE_PHASE_FIRST] != 0 && chaos_incarnation(cluster, device) == now;
 }

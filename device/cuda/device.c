@@ -248,13 +248,19 @@ static void close_context(struct device_cuda *cuda)
     (void)DEVICE_CU(cuda, cuDevicePrimaryCtxRelease(cuda->device)); /* likewise */
 }
 
+static void opened(const struct device_config *config, enum device_open_step step)
+{
+    if (config->opened != NULL) {
+        config->opened(config->user, step);
+    }
+}
+
 static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *config,
                                   struct device **out_device, struct pl_err *err)
 {
     struct device_cuda *cuda = PL_NEW(struct device_cuda);
     plasmon_status_t status;
 
-    (void)config; /* all of it is about CPU devices */
     if (cuda == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for CUDA device %u", ordinal);
     }
@@ -274,12 +280,14 @@ static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *
     if (status != PLASMON_OK) {
         goto err_finish_lock;
     }
+    opened(config, DEVICE_OPENED_CONTEXT);
     warn_if_lazy();
     status = device_cuda_copy_init(cuda, err);
     if (status != PLASMON_OK) {
         goto err_close_context;
     }
     device_cuda_blas_init(cuda);
+    opened(config, DEVICE_OPENED_LIBRARIES);
 
     *out_device = &cuda->base;
     return PLASMON_OK;

@@ -102,6 +102,7 @@ static void worker_start(struct worker *worker)
                                           .reader_epoch      = &worker->shared.reader_epoch,
                                           .host_device_of    = host_device_of,
                                           .device_max        = 4};
+    struct kernel_context *kernels;
     struct wire_ranges unfinished, untouched;
     struct pl_err err;
     uint64_t enqueued;
@@ -121,8 +122,10 @@ static void worker_start(struct worker *worker)
                                                      .failed  = on_failed,
                                                      .starved = on_starved,
                                                      .data    = on_data};
-    ASSERT_OK(worker_executor_init(&worker->executor, worker->device, &worker->shared,
-                                   worker->memory, 0, &reports[worker->index], &err));
+    ASSERT_OK(kernel_context_create(worker->device, &kernels, &err));
+    ASSERT_OK(worker_executor_init(&worker->executor, worker->device, kernels,
+                                   &worker->shared, worker->memory, 0,
+                                   &reports[worker->index], &err));
     config.run_streams    = worker->executor.run_streams;
     config.urgent_streams = WORKER_URGENT_STREAMS;
     config.low_streams    = WORKER_LOW_STREAMS;

@@ -1,0 +1,112 @@
+/*
+ * Where the time goes until a device works again: the median of each phase (store/phases.h) of each kind of fault that ends a worker. Of faults
+ * that came alone, as in the report's other table. Medians of phases do not add up to the median of the whole; the last line is of the sums.
+ */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "bench/chaos/chaos.h"
+
+static const enum chaos_kind ending[] = {CHAOS_WORKER_KILL, CHAOS_WORKER_STOP,
+                                         CHAOS_ILLEGAL, CHAOS_ENDLESS};
+
+/* Everything but `noticed`, which is the fault's own. */
+static double sum_of(const struct chaos_sample *sample)
+{
+    double sum = 0;
+
+    for (int i = STORE_PHASE_NOTICED + 1; i < STORE_PHASES; i++) {
+        sum += sample->phase_ms[i];
+    }
+    return sum;
+}
+
+/* Of one phase, or of the sum: phase STORE_PHASES. *out_count: how many there are. */
+static double median_of(const struct chaos *chaos, enum chaos_kind kind, int phase,
+                        uint64_t *out_count)
+{
+    const struct pl_vec *samples = &chaos->tally.samples;
+    double *ms                   = PL_NEW_N(double, samples->count + 1);
+    double median;
+
+    if (ms == NULL) {
+        bench_die("out of host memory");
+    }
+    *out_count = 0;
+    for (size_t i = 0; i < samples->count; i++) {
+        const struct chaos_sample *sample = pl_vec_at(samples, i);
+
+        if (sample->kind == kind && sample->alone && sample->phased) {
+            ms[(*out_count)++] =
+                phase < STORE_PHASES ? sample->phase_ms[phase] : sum_of(sample);
+        }
+    }
+    median = bench_percentile(ms, *out_count, 0.5);
+    pl_free(ms);
+    return median;
+}
+
+static void print_line(const struct chaos *chaos, const char *name, int phase)
+{
+    double ms[PL_COUNT(ending)];
+    uint64_t counts[PL_COUNT(ending)];
+    double largest = 0;
+
+    for (size_t i = 0; i < PL_COUNT(ending); i++) {
+        ms[i]   = median_of(chaos, ending[i], phase, &counts[i]);
+        largest = counts[i] > 0 && ms[i] > largest ? ms[i] : largest;
+    }
+    if (largest < 0.05) {
+        return; /* a CPU device has no context to make, say */
+    }
+    printf("  %-13s", name);
+    for (size_t i = 0; i < PL_COUNT(ending); i++) {
+        if (counts[i] > 0) {
+            printf(" %12.1f", ms[i]);
+        } else {
+            printf(" %12s", "-");
+        }
+    }
+    printf("\n");
+}
+
+void chaos_where_print(const struct chaos *chaos)
+{
+    uint64_t any = 0;
+
+    for (size_t i = 0; i < PL_COUNT(ending); i++) {
+        uint64_t count;
+
+        (void)median_of(chaos, ending[i], STORE_PHASES, &count);
+        any += count;
+    }
+    if (any == 0) {
+        return;
+    }
+    printf("\n  until the next worker goes on: each phase, median in ms\n  %-13s", "");
+    for (size_t i = 0; i < PL_COUNT(ending); i++) {
+        printf(" %12s", chaos_kind_name(ending[i]));
+    }
+    printf("\n");
+    for (int i = 0; i < STORE_PHASES; i++) {
+        print_line(chaos, store_phase_name((enum store_phase)i), i);
+    }
+    print_line(chaos, "since noticed", STORE_PHASES);
+}
+
+void chaos_where_put(struct pl_str *out, const struct chaos *chaos, enum chaos_kind kind)
+{
+    uint64_t count;
+
+    (void)median_of(chaos, kind, STORE_PHASES, &count);
+    if (count == 0) {
+        return;
+    }
+    pl_str_append(out, ",\"phased\":%llu,\"phases_ms\":{", (unsigned long long)count);
+    for (int i = 0; i < STORE_PHASES; i++) {
+        pl_str_append(out, "%s\"%s\":%.3f", i > 0 ? "," : "",
+                      store_phase_name((enum store_phase)i),
+                      median_of(chaos, kind, i, &count));
+    }
+    pl_str_append(out, "}");
+}

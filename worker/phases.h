@@ -1,0 +1,26 @@
+/*
+ * The worker's part of store/phases.h: when each step of its start was over. Before the store's set-up there is no timeline to write into, so
+ * the first ones are kept here until then.
+ *
+ * Threads: the main thread until the uplink runs; from then on whoever holds the worker's lock.
+ */
+#ifndef WORKER_PHASES_H
+#define WORKER_PHASES_H
+
+#include <stdbool.h>
+
+#include "store/phases.h"
+
+struct worker_phases {
+    struct store_phases early;
+    struct store_phases *shared; /* NULL: not yet */
+    bool over;                   /* something was enqueued */
+};
+
+void worker_phases_note(struct worker_phases *phases, enum store_phase phase);
+/* The set-up came: what was noted so far goes there, too. */
+void worker_phases_share(struct worker_phases *phases, struct store_phases *shared);
+/* Something was enqueued. The first time: true, and the line for the log is in *out. */
+bool worker_phases_end(struct worker_phases *phases, struct pl_str *out);
+
+#endif
