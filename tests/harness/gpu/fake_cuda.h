@@ -1,0 +1,30 @@
+/*
+ * A GPU that is none: a libcuda.so.1 whose device is memory and time of the host, so that what a worker does for a GPU can be run, and
+ * counted, where there is none. Real heads, stores and workers find it by LD_LIBRARY_PATH.
+ *
+ * WHAT IS REAL   memory that is exported and mapped, copies, words, waits for them, events, host functions, captured graphs, and the order
+ *                of all that within a stream. A stream that waits holds up itself and nobody else.
+ * WHAT IS NOT    kernels: only chain_link (bench/graphs/chain.cu) does its work; all others take no time and do nothing.
+ *
+ * Work runs on a thread of its own, as it does on a device: a call only enqueues.
+ *
+ *   FAKE_CUDA_DEVICES=2        so many devices; 1 without
+ *   FAKE_CUDA_CALLS=FILE       count the calls of all processes there (struct fake_cuda_calls; made when it is not there)
+ *   FAKE_CUDA_KERNEL_NS=5000   a kernel takes so long
+ */
+#ifndef TESTS_HARNESS_GPU_FAKE_CUDA_H
+#define TESTS_HARNESS_GPU_FAKE_CUDA_H
+
+#include <stdint.h>
+
+#define FAKE_CUDA_CALLS_MAX 128
+
+/* A file of zeros until the first process counts. Written and read atomically. */
+struct fake_cuda_calls {
+    struct {
+        char name[40];
+        uint64_t count;
+    } functions[FAKE_CUDA_CALLS_MAX];
+};
+
+#endif

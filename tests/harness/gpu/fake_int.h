@@ -1,0 +1,102 @@
+/* What fake_cuda.c (the calls) and fake_run.c (the device) have in common. */
+#ifndef TESTS_HARNESS_GPU_FAKE_INT_H
+#define TESTS_HARNESS_GPU_FAKE_INT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+enum fake_op_kind {
+    FAKE_COPY,
+    FAKE_SET,
+    FAKE_WRITE, /* a word */
+    FAKE_WAIT,  /* for a word */
+    FAKE_RECORD,
+    FAKE_AFTER, /* an event's record */
+    FAKE_KERNEL,
+    FAKE_HOST,
+    FAKE_GRAPH,
+};
+
+struct fake_function {
+    struct fake_function *next; /* of its module */
+    bool counts;                /* chain_link */
+};
+
+struct fake_event {
+    uint64_t recorded, done; /* records asked for and over */
+    uint64_t done_ns;        /* when the last one was */
+    uint64_t capture;        /* the capture in which it was recorded last; 0: none */
+    uint32_t pending;        /* operations that name it */
+    bool destroyed;          /* freed with the last of them */
+};
+
+struct fake_op {
+    enum fake_op_kind kind;
+    union {
+        CUDA_MEMCPY3D copy;
+        struct {
+            CUdeviceptr at;
+            uint64_t value; /* to write or fill with, or waited for */
+            uint64_t bytes;
+        } word;
+        struct {
+            struct fake_event *event;
+            uint64_t ticket;
+        } mark;
+        struct {
+            const struct fake_function *function;
+            float *x;
+            int64_t n;
+        } kernel;
+        struct {
+            CUhostFn fn;
+            void *user;
+        } host;
+        struct fake_exec *exec;
+    };
+};
+
+struct fake_ops {
+    struct fake_op *items;
+    size_t first, count, room; /* in use: first .. first + count */
+};
+
+struct fake_graph {
+    struct fake_ops ops;
+    uint64_t capture; /* its number while it is captured, else 0 */
+};
+
+struct fake_exec { /* or one launch of it */
+    struct fake_ops ops;
+};
+
+struct fake_stream {
+    struct fake_stream *next;
+    struct fake_ops ops;
+    uint64_t busy_until_ns; /* a kernel takes time */
+    struct fake_graph *capture;
+    CUgraphNode last; /* captured */
+};
+
+/* All of it is guarded by one lock, which each call takes. */
+void fake_lock(void);
+void fake_unlock(void);
+
+/* With the lock. */
+struct fake_stream *fake_streams(void);
+void fake_stream_add(struct fake_stream *stream);
+void fake_stream_remove(struct fake_stream *stream);
+/* Append; the device is told. Out of memory ends the process: it is a test's. */
+void fake_enqueue(struct fake_stream *stream, const struct fake_op *op);
+void fake_ops_push(struct fake_ops *ops, const struct fake_op *op);
+void fake_ops_copy(struct fake_ops *out, const struct fake_ops *ops);
+void fake_event_unref(struct fake_event *event);
+void fake_exec_destroy(struct fake_exec *exec);
+
+/* Without it. */
+void fake_sync(struct fake_stream *stream);
+
+#endif

@@ -1,0 +1,309 @@
+/*
+ * The device: one thread that takes the first operation of each stream in turn. An operation that has to wait stays where it is. While
+ * some stream waits the thread looks every few microseconds; while there is nothing to do it sleeps.
+ */
+#include "tests/harness/gpu/fake_int.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_NS 5000
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work  = PTHREAD_COND_INITIALIZER;
+static pthread_once_t once  = PTHREAD_ONCE_INIT;
+static struct fake_stream *streams;
+static uint64_t kernel_ns;
+static bool sleeps;
+
+void fake_lock(void)
+{
+    (void)pthread_mutex_lock(&lock);
+}
+
+void fake_unlock(void)
+{
+    (void)pthread_mutex_unlock(&lock);
+}
+
+struct fake_stream *fake_streams(void)
+{
+    return streams;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ------------------------------------------------------------------------------------------------ lists of operations */
+
+void fake_ops_push(struct fake_ops *ops, const struct fake_op *op)
+{
+    if (ops->first + ops->count == ops->room) {
+        if (ops->first > 0) {
+            memmove(ops->items, ops->items + ops->first, ops->count * sizeof(*op));
+            ops->first = 0;
+        } else {
+            ops->room  = ops->room == 0 ? 16 : 2 * ops->room;
+            ops->items = realloc(ops->items, ops->room * sizeof(*op));
+        }
+    }
+    if (ops->items == NULL) {
+        fprintf(stderr, "fake cuda: out of memory\n");
+        abort();
+    }
+    ops->items[ops->first + ops->count++] = *op;
+}
+
+void fake_ops_copy(struct fake_ops *out, const struct fake_ops *ops)
+{
+    *out = (struct fake_ops){.items = NULL};
+    for (size_t i = 0; i < ops->count; i++) {
+        fake_ops_push(out, &ops->items[ops->first + i]);
+    }
+}
+
+void fake_event_unref(struct fake_event *event)
+{
+    event->pending--;
+    if (event->pending == 0 && event->destroyed) {
+        free(event);
+    }
+}
+
+void fake_exec_destroy(struct fake_exec *exec)
+{
+    free(exec->ops.items);
+    free(exec);
+}
+
+/* ------------------------------------------------------------------------------------------------ operations */
+
+static void *pointer(uint64_t address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+static void copy_run(const CUDA_MEMCPY3D *copy)
+{
+    const char *src = copy->srcMemoryType == CU_MEMORYTYPE_HOST ? copy->srcHost
+                                                                : pointer(copy->srcDevice);
+    char *dst       = copy->dstMemoryType == CU_MEMORYTYPE_HOST ? copy->dstHost
+                                                                : pointer(copy->dstDevice);
+
+    for (size_t z = 0; z < copy->Depth; z++) {
+        for (size_t y = 0; y < copy->Height; y++) {
+            memmove(dst + (z * copy->dstHeight + y) * copy->dstPitch,
+                    src + (z * copy->srcHeight + y) * copy->srcPitch, copy->WidthInBytes);
+        }
+    }
+}
+
+static bool word_reached(const struct fake_op *op)
+{
+    /* Acquire: what was done before the word was written is visible to what follows. */
+    uint64_t word = __atomic_load_n((uint64_t *)pointer(op->word.at), __ATOMIC_ACQUIRE);
+
+    return (int64_t)(word - op->word.value) >= 0;
+}
+
+static void kernel_run(const struct fake_op *op)
+{
+    if (op->kernel.function->counts) {
+        for (int64_t i = 0; i < op->kernel.n; i++) {
+            op->kernel.x[i] += 1;
+        }
+    }
+}
+
+static void graph_run(struct fake_exec *exec)
+{
+    for (size_t i = 0; i < exec->ops.count; i++) {
+        const struct fake_op *op = &exec->ops.items[i];
+
+        if (op->kind == FAKE_COPY) {
+            copy_run(&op->copy);
+        } else if (op->kind == FAKE_SET) {
+            memset(pointer(op->word.at), (int)op->word.value, op->word.bytes);
+        } else {
+            kernel_run(op);
+        }
+    }
+    fake_exec_destroy(exec);
+}
+
+static void record_run(const struct fake_op *op)
+{
+    struct fake_event *event = op->mark.event;
+
+    event->done    = op->mark.ticket;
+    event->done_ns = now_ns();
+    fake_event_unref(event);
+}
+
+/* false: it waits. */
+static bool op_run(const struct fake_op *op)
+{
+    switch (op->kind) {
+    case FAKE_COPY:
+        copy_run(&op->copy);
+        return true;
+    case FAKE_SET:
+        memset(pointer(op->word.at), (int)op->word.value, op->word.bytes);
+        return true;
+    case FAKE_WRITE:
+        __atomic_store_n((uint64_t *)pointer(op->word.at), op->word.value,
+                         __ATOMIC_SEQ_CST);
+        return true;
+    case FAKE_WAIT:
+        return word_reached(op);
+    case FAKE_RECORD:
+        record_run(op);
+        return true;
+    case FAKE_AFTER:
+        if (op->mark.event->done < op->mark.ticket) {
+            return false;
+        }
+        fake_event_unref(op->mark.event);
+        return true;
+    case FAKE_KERNEL:
+        kernel_run(op);
+        return true;
+    case FAKE_HOST:
+        op->host.fn(op->host.user);
+        return true;
+    case FAKE_GRAPH:
+        graph_run(op->exec);
+        return true;
+    }
+    return true;
+}
+
+/* How many kernels it stands for. */
+static uint64_t kernels_of(const struct fake_op *op)
+{
+    return op->kind == FAKE_KERNEL ? 1 : op->kind == FAKE_GRAPH ? op->exec->ops.count : 0;
+}
+
+/* As far as this stream gets now. */
+static void stream_run(struct fake_stream *stream)
+{
+    while (stream->ops.count > 0 && stream->busy_until_ns == 0) {
+        struct fake_op op = stream->ops.items[stream->ops.first];
+        uint64_t time_ns  = kernels_of(&op) * kernel_ns;
+
+        if (!op_run(&op)) {
+            return;
+        }
+        stream->ops.first++;
+        stream->ops.count--;
+        if (time_ns != 0) { /* what follows sees it later */
+            stream->busy_until_ns = now_ns() + time_ns;
+        }
+    }
+    if (stream->ops.count == 0) {
+        stream->ops.first = 0;
+    }
+    if (stream->busy_until_ns != 0 && now_ns() >= stream->busy_until_ns) {
+        stream->busy_until_ns = 0;
+        stream_run(stream);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ the thread */
+
+static bool run_all(void)
+{
+    bool more = false;
+
+    for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next) {
+        stream_run(stream);
+    }
+    for (struct fake_stream *stream = streams; stream != NULL; stream = stream->next) {
+        more |= stream->ops.count > 0 || stream->busy_until_ns != 0;
+    }
+    return more;
+}
+
+static void *device_main(void *user)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_NS};
+
+    (void)user;
+    (void)pthread_setname_np(pthread_self(), "fake-gpu");
+    fake_lock();
+    for (;;) {
+        if (run_all()) {
+            fake_unlock();
+            (void)nanosleep(&pause, NULL);
+            fake_lock();
+        } else {
+            sleeps = true;
+            (void)pthread_cond_wait(&work, &lock);
+            sleeps = false;
+        }
+    }
+    return NULL;
+}
+
+static void device_start(void)
+{
+    const char *text = getenv("FAKE_CUDA_KERNEL_NS");
+    pthread_t thread;
+
+    kernel_ns = text != NULL ? strtoull(text, NULL, 10) : 0;
+    if (pthread_create(&thread, NULL, device_main, NULL) != 0) {
+        fprintf(stderr, "fake cuda: no thread\n");
+        abort();
+    }
+    (void)pthread_detach(thread);
+}
+
+/* ------------------------------------------------------------------------------------------------ streams */
+
+void fake_stream_add(struct fake_stream *stream)
+{
+    (void)pthread_once(&once, device_start);
+    stream->next = streams;
+    streams      = stream;
+}
+
+void fake_stream_remove(struct fake_stream *stream)
+{
+    struct fake_stream **place = &streams;
+
+    while (*place != stream) {
+        place = &(*place)->next;
+    }
+    *place = stream->next;
+}
+
+void fake_enqueue(struct fake_stream *stream, const struct fake_op *op)
+{
+    fake_ops_push(&stream->ops, op);
+    if (sleeps) {
+        (void)pthread_cond_signal(&work);
+    }
+}
+
+void fake_sync(struct fake_stream *stream)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_NS};
+    bool more;
+
+    do {
+        fake_lock();
+        more = stream->ops.count > 0 || stream->busy_until_ns != 0;
+        fake_unlock();
+        if (more) {
+            (void)nanosleep(&pause, NULL);
+        }
+    } while (more);
+}

@@ -1,0 +1,279 @@
+/*
+ * What a GPU's worker asks of the driver, and that the results are right: with real processes, and a driver that counts and has no GPU
+ * (tests/harness/gpu/fake_cuda.h). What a call costs on a GPU is for bench/; that there is none too many can be seen anywhere.
+ */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/harness/gpu/fake_cuda.h"
+#include "tests/integration/cluster.h"
+
+enum { N = 256, LAUNCHES = 60, LINKS = 400, NODES = 20, REPLAYS = 15 };
+
+static const char link_text[] =
+    "extern \"C\" __global__ void chain_link(float *x, long long n, long long cycles)\n"
+    "{\n"
+    "    if (threadIdx.x < n && cycles == 0) {\n"
+    "        x[threadIdx.x] += 1;\n"
+    "    }\n"
+    "}\n";
+
+struct gpu {
+    struct plasmon_client *client;
+    const struct fake_cuda_calls *calls; /* as they are now */
+    struct fake_cuda_calls before;
+    char path[256];
+};
+
+/* ------------------------------------------------------------------------------------------------ counting */
+
+static uint64_t count_in(const struct fake_cuda_calls *calls, const char *name)
+{
+    for (size_t i = 0; i < FAKE_CUDA_CALLS_MAX; i++) {
+        if (strcmp(calls->functions[i].name, name) == 0) {
+            return __atomic_load_n(&calls->functions[i].count, __ATOMIC_RELAXED);
+        }
+    }
+    test_fail(__FILE__, __LINE__, "the driver counts no %s", name);
+}
+
+static void count_begin(struct gpu *gpu)
+{
+    gpu->before = *gpu->calls;
+}
+
+static uint64_t counted(const struct gpu *gpu, const char *name)
+{
+    return count_in(gpu->calls, name) - count_in(&gpu->before, name);
+}
+
+/* Since count_begin() nothing was called but what the list names, and what asks without giving the device anything to do. */
+static void expect_only(const struct gpu *gpu, const char *const *allowed)
+{
+    static const char *const always[] = {"cuCtxGetCurrent", "cuCtxSetCurrent",
+                                         "cuStreamQuery", NULL};
+
+    for (size_t i = 0; i < FAKE_CUDA_CALLS_MAX; i++) {
+        const char *name = gpu->calls->functions[i].name;
+        bool expected    = name[0] == '\0' || counted(gpu, name) == 0;
+
+        for (size_t k = 0; always[k] != NULL; k++) {
+            expected |= strcmp(name, always[k]) == 0;
+        }
+        for (size_t k = 0; allowed[k] != NULL; k++) {
+            expected |= strcmp(name, allowed[k]) == 0;
+        }
+        if (!expected) {
+            test_fail(__FILE__, __LINE__, "%s was called %llu times", name,
+                      (unsigned long long)counted(gpu, name));
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ a cluster */
+
+static void start(struct gpu *gpu, uint32_t devices)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_device_info infos[4];
+    char number[16];
+    uint32_t count = 0;
+    void *at;
+    int fd;
+
+    cluster_tag();
+    (void)snprintf(number, sizeof(number), "%u", devices);
+    (void)snprintf(gpu->path, sizeof(gpu->path), "%s/calls", cluster_folder());
+    ASSERT_EQ(setenv("FAKE_CUDA_DEVICES", number, 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_CALLS", gpu->path, 1), 0);
+    options.gpus = number;
+    CLUSTER_OK(plasmon_init(&options, &gpu->client));
+    cluster_watch(gpu->client);
+    CLUSTER_OK(plasmon_devices(gpu->client, infos, 4, &count));
+    ASSERT_EQ(count, devices);
+    ASSERT_EQ(infos[0].kind, 2);
+
+    fd = open(gpu->path, O_RDONLY | O_CLOEXEC);
+    ASSERT_TRUE(fd >= 0);
+    at = mmap(NULL, sizeof(*gpu->calls), PROT_READ, MAP_SHARED, fd, 0);
+    ASSERT_TRUE(at != MAP_FAILED);
+    ASSERT_EQ(close(fd), 0);
+    gpu->calls = at;
+}
+
+static void finish(struct gpu *gpu)
+{
+    plasmon_finish(gpu->client);
+    ASSERT_EQ(munmap((void *)(uintptr_t)gpu->calls, sizeof(*gpu->calls)), 0);
+    ASSERT_EQ(unlink(gpu->path), 0);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+static void link_define(struct gpu *gpu)
+{
+    struct plasmon_source_options options = PLASMON_SOURCE_OPTIONS_INIT;
+    plasmon_status_t status;
+
+    CLUSTER_OK(plasmon_function_source(gpu->client, "chain_link", link_text,
+                                       "chain_link(inout f32[n] x, i64 n, i64 cycles)",
+                                       &options));
+    status = plasmon_function_wait(gpu->client, "chain_link", CLUSTER_WAIT_MS);
+    if (status == PLASMON_ENOLIB) {
+        finish(gpu);
+        test_skip("no NVRTC");
+    }
+    CLUSTER_OK(status);
+}
+
+static void link_submit(struct gpu *gpu, struct plasmon_ref *x, int device)
+{
+    const struct plasmon_arg arg      = {.mode = PLASMON_INOUT, .ref = x};
+    const plasmon_scalar_t scalars[2] = {{.i = N}, {.i = 0}};
+    struct plasmon_call call          = PLASMON_CALL_INIT;
+
+    call.function     = "chain_link";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = scalars;
+    call.scalar_count = 2;
+    call.device       = device;
+    call.grid[0]      = 1;
+    call.block[0]     = N;
+    CLUSTER_OK(plasmon_submit(gpu->client, &call, NULL, NULL));
+}
+
+static void wait_for(struct gpu *gpu, struct plasmon_ref *ref)
+{
+    CLUSTER_OK(plasmon_wait(gpu->client, &ref, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+}
+
+static void expect_values(struct gpu *gpu, struct plasmon_ref *x, float first)
+{
+    float got[N];
+
+    CLUSTER_OK(plasmon_get(gpu->client, x, got, sizeof(got), CLUSTER_WAIT_MS));
+    for (int i = 0; i < N; i++) {
+        float expected = first + (float)i;
+
+        ASSERT_EQ(memcmp(&got[i], &expected, sizeof(expected)), 0);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ tests */
+
+TEST(a_launch_is_its_kernel_and_one_word)
+{
+    static const char *const allowed[] = {"cuLaunchKernel", "cuStreamWriteValue64", NULL};
+    struct gpu gpu;
+    struct plasmon_ref *x;
+
+    start(&gpu, 1);
+    link_define(&gpu);
+    x = cluster_put(gpu.client, N, 5, 0);
+    link_submit(&gpu, x, 0);
+    wait_for(&gpu, x);
+
+    count_begin(&gpu);
+    for (int i = 0; i < LAUNCHES; i++) {
+        link_submit(&gpu, x, 0);
+        wait_for(&gpu, x);
+    }
+    expect_only(&gpu, allowed);
+    ASSERT_EQ(counted(&gpu, "cuLaunchKernel"), LAUNCHES);
+    ASSERT_EQ(counted(&gpu, "cuStreamWriteValue64"), LAUNCHES);
+
+    expect_values(&gpu, x, 5 + 1 + LAUNCHES);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    finish(&gpu);
+}
+
+TEST(a_chain_has_no_word_for_each_of_its_launches)
+{
+    static const char *const allowed[] = {"cuLaunchKernel", "cuStreamWriteValue64", NULL};
+    struct gpu gpu;
+    struct plasmon_ref *x;
+
+    start(&gpu, 1);
+    link_define(&gpu);
+    x = cluster_put(gpu.client, N, -1, 0);
+    link_submit(&gpu, x, 0); /* loads the function */
+    wait_for(&gpu, x);
+
+    count_begin(&gpu);
+    for (int i = 0; i < LINKS; i++) {
+        link_submit(&gpu, x, 0);
+    }
+    wait_for(&gpu, x);
+    expect_only(&gpu, allowed);
+    ASSERT_EQ(counted(&gpu, "cuLaunchKernel"), LINKS);
+    ASSERT_TRUE(counted(&gpu, "cuStreamWriteValue64") <= LINKS / 2);
+
+    expect_values(&gpu, x, LINKS);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    finish(&gpu);
+}
+
+TEST(a_replay_is_one_call_and_one_word)
+{
+    static const char *const allowed[] = {"cuGraphLaunch", "cuStreamWriteValue64", NULL};
+    struct gpu gpu;
+    struct plasmon_graph *graph;
+    struct plasmon_ref *x, *task;
+
+    start(&gpu, 1);
+    link_define(&gpu);
+    x = cluster_put(gpu.client, N, 0, 0);
+    CLUSTER_OK(plasmon_graph_begin(gpu.client, &graph));
+    for (int i = 0; i < NODES; i++) {
+        link_submit(&gpu, x, 0);
+    }
+    CLUSTER_OK(plasmon_graph_end(gpu.client, graph));
+
+    for (int i = 0; i <= REPLAYS; i++) {
+        if (i == 1) { /* the first one was captured */
+            count_begin(&gpu);
+        }
+        CLUSTER_OK(plasmon_graph_launch(gpu.client, graph, NULL, 0, NULL, 0, &task));
+        wait_for(&gpu, task);
+        CLUSTER_OK(plasmon_release(gpu.client, task));
+    }
+    expect_only(&gpu, allowed);
+    ASSERT_EQ(counted(&gpu, "cuGraphLaunch"), REPLAYS);
+    ASSERT_EQ(counted(&gpu, "cuStreamWriteValue64"), REPLAYS);
+
+    expect_values(&gpu, x, (REPLAYS + 1) * NODES);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    CLUSTER_OK(plasmon_graph_release(gpu.client, graph));
+    finish(&gpu);
+}
+
+TEST(an_object_goes_to_another_gpu_in_one_copy)
+{
+    struct gpu gpu;
+    struct plasmon_ref *x;
+
+    start(&gpu, 2);
+    link_define(&gpu);
+    x = cluster_put(gpu.client, N, 0, 0);
+    link_submit(&gpu, x, 0);
+    wait_for(&gpu, x);
+
+    count_begin(&gpu);
+    link_submit(&gpu, x, 1);
+    wait_for(&gpu, x);
+    ASSERT_EQ(counted(&gpu, "cuMemcpyDtoDAsync"), 1);
+    ASSERT_EQ(counted(&gpu, "cuLaunchKernel"), 1);
+    ASSERT_EQ(counted(&gpu, "cuMemcpyHtoDAsync"), 0);
+    ASSERT_EQ(counted(&gpu, "cuMemcpyDtoHAsync"), 0);
+
+    expect_values(&gpu, x, 2);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    finish(&gpu);
+}
+
+TEST_MAIN()
