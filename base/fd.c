@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 plasmon_status_t pl_memfd_create(const char *name, size_t bytes, int *out_fd)
@@ -212,4 +213,21 @@ plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_
     *io_bytes    = (size_t)received;
     *io_fd_count = fd_count;
     return PLASMON_OK;
+}
+
+bool pl_unix_listens(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    bool listens;
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return false;
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    listens =
+        fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+    pl_fd_close(&fd);
+    return listens;
 }

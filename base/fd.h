@@ -29,6 +29,9 @@ plasmon_status_t pl_fd_send(int socket, const void *bytes, size_t length, const 
 plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_fds,
                             unsigned *io_fd_count) PL_MUST_CHECK;
 
+/* Does somebody listen on the stream socket of that name? false: nobody does, or not yet. */
+bool pl_unix_listens(const char *path);
+
 int pl_pidfd_open(pid_t pid); /* -1 and errno */
 /*
  * When it was started, in the kernel's clock ticks since boot: tells a process from a later one with the same number. Compare after

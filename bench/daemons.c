@@ -4,102 +4,115 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FOLDER_MAX = 64, LISTEN_NS = 60 };
+#include "base/fd.h"
 
-static char folder[FOLDER_MAX];
+enum {
+    UNDER_MAX = 40, /* leaves 107 - 63 bytes for the names of sockets */
+    LISTEN_S  = 60,
+    OPEN_MAX  = 16, /* descriptors that removing a folder takes */
+};
 
-/* Files, sockets, and folders with such in them. */
-static void remove_tree(const char *path, int depth)
+static char folder[BENCH_FOLDER_BYTES];
+
+/* ------------------------------------------------------------------------------------------------ folders */
+
+void bench_must_make_folder(char out[BENCH_FOLDER_BYTES])
 {
-    DIR *dir = opendir(path);
-    const struct dirent *entry;
-    char inside[512];
+    const char *under = getenv("TMPDIR");
 
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            snprintf(inside, sizeof(inside), "%s/%s", path, entry->d_name) >=
-                (int)sizeof(inside)) {
-            continue;
-        }
-        if (unlink(inside) != 0 && errno == EISDIR && depth > 0) {
-            remove_tree(inside, depth - 1);
-        }
+    if (under == NULL || under[0] == '\0' || strlen(under) > UNDER_MAX) {
+        under = "/tmp";
     }
-    if (dir != NULL) {
-        (void)closedir(dir);
+    (void)snprintf(out, BENCH_FOLDER_BYTES, "%.*s/plasmon-bench-XXXXXX", UNDER_MAX, under);
+    if (mkdtemp(out) == NULL) {
+        bench_die("cannot make the folder %s: %s; set TMPDIR to one that can be written",
+                  out, strerror(errno));
     }
-    (void)rmdir(path);
 }
 
-static void remove_folder(void)
+static int remove_entry(const char *path, const struct stat *about, int kind,
+                        struct FTW *where)
 {
-    remove_tree(folder, 4);
+    (void)about;
+    (void)kind;
+    (void)where;
+    (void)remove(path); /* what stays does not matter */
+    return 0;
+}
+
+void bench_remove_folder(const char *path)
+{
+    (void)nftw(path, remove_entry, OPEN_MAX, FTW_DEPTH | FTW_PHYS);
+}
+
+static void remove_own_folder(void)
+{
+    bench_remove_folder(folder);
 }
 
 const char *bench_must_folder(void)
 {
-    const char *under = getenv("TMPDIR");
-
-    if (snprintf(folder, sizeof(folder), "%s/plasmon-bench-XXXXXX",
-                 under != NULL && under[0] != '\0' ? under : "/tmp") >=
-        (int)sizeof(folder)) {
-        bench_die("$TMPDIR is too long for the paths of sockets; use a shorter one");
-    }
-    if (mkdtemp(folder) == NULL) {
-        bench_die("cannot make the folder %s: %s", folder, strerror(errno));
-    }
-    (void)atexit(remove_folder);
+    bench_must_make_folder(folder);
+    (void)atexit(remove_own_folder);
     return folder;
 }
+
+/* ------------------------------------------------------------------------------------------------ processes */
 
 /*
  * In the child, which has our memory until it runs the program: only system calls. (A fork would run gRPC's handlers, and copy the page tables of a
  * cluster's memory.)
  */
-static _Noreturn void become(const char *const *argv, int log, pid_t parent)
+static _Noreturn void become(const char *const *argv, int log, int pass, int pass_as,
+                             pid_t parent)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setsid();
     if (getppid() != parent || dup2(log, STDOUT_FILENO) < 0 ||
-        dup2(log, STDERR_FILENO) < 0) {
+        dup2(log, STDERR_FILENO) < 0 || (pass >= 0 && dup2(pass, pass_as) < 0)) {
         _exit(127);
     }
     (void)execv(argv[0], (char *const *)(uintptr_t)argv);
     _exit(127);
 }
 
-pid_t bench_must_daemon(const char *log, const char *const *argv)
+pid_t bench_must_run(const char *log, const char *const *argv, int pass, int pass_as)
 {
     pid_t parent = getpid();
-    char path[FOLDER_MAX + 64];
+    int fd       = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     pid_t pid;
-    int fd;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", folder, log);
-    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) {
-        bench_die("cannot write %s: %s", path, strerror(errno));
+        bench_die("cannot write %s: %s", log, strerror(errno));
     }
     pid = vfork();
     if (pid == 0) {
-        become(argv, fd, parent);
+        become(argv, fd, pass, pass_as, parent);
     }
     (void)close(fd);
     if (pid < 0) {
         bench_die("cannot start %s: %s", argv[0], strerror(errno));
     }
     return pid;
+}
+
+pid_t bench_must_daemon(const char *log, const char *const *argv)
+{
+    char path[BENCH_FOLDER_BYTES + 64];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, log);
+    return bench_must_run(path, argv, -1, -1);
 }
 
 void bench_daemon_kill(pid_t pid)
@@ -120,34 +133,59 @@ uint64_t bench_daemon_cpu_ns(pid_t pid)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static bool listens(const char *path)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    int fd                = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool there;
+/* ------------------------------------------------------------------------------------------------ coming up */
 
-    if (fd < 0) {
-        bench_die("cannot make a socket: %s", strerror(errno));
+bool bench_daemon_listens(pid_t pid, const char *socket_path)
+{
+    uint64_t deadline_ns = pl_now_ns() + LISTEN_S * UINT64_C(1000000000);
+
+    while (!pl_unix_listens(socket_path)) {
+        if (waitpid(pid, NULL, WNOHANG) == pid || pl_now_ns() > deadline_ns) {
+            return false;
+        }
+        (void)poll(NULL, 0, 1); /* nothing tells of it: ask */
     }
-    (void)snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
-    there = connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0;
-    (void)close(fd);
-    return there;
+    return true;
+}
+
+static void print_file(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char text[4096];
+    size_t got;
+
+    while (file != NULL && (got = fread(text, 1, sizeof(text), file)) > 0) {
+        (void)fwrite(text, 1, got, stderr);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+static void print_logs(void)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    char path[BENCH_FOLDER_BYTES + sizeof(entry->d_name) + 1];
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        const char *end = strrchr(entry->d_name, '.');
+
+        if (end != NULL && strcmp(end, ".log") == 0) {
+            (void)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+            fprintf(stderr, "%s:\n", entry->d_name);
+            print_file(path);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
 }
 
 void bench_must_listen(pid_t pid, const char *socket_path)
 {
-    uint64_t deadline_ns = pl_now_ns() + LISTEN_NS * UINT64_C(1000000000);
-
-    while (!listens(socket_path)) {
-        if (waitpid(pid, NULL, WNOHANG) == pid || pl_now_ns() > deadline_ns) {
-            char command[FOLDER_MAX + 32];
-
-            /* The logs go with the folder: show them first. */
-            (void)snprintf(command, sizeof(command), "cat %s/*.log >&2", folder);
-            (void)!system(command);
-            bench_die("nobody listens at %s; the log is above", socket_path);
-        }
-        (void)poll(NULL, 0, 1); /* nothing tells of it: ask */
+    if (!bench_daemon_listens(pid, socket_path)) {
+        print_logs(); /* they go with the folder */
+        bench_die("nobody listens at %s; the logs above say why", socket_path);
     }
 }

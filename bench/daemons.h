@@ -1,23 +1,38 @@
 /*
- * Daemons that a benchmark starts, kills and starts again, in a folder of their own. They end with this process, however it ends; the folder goes when
- * it ends by exit().
+ * Daemons that a benchmark starts, kills and starts again, with their sockets and logs in a folder of their own. They end with this process,
+ * however it ends.
  */
 #ifndef BENCH_DAEMONS_H
 #define BENCH_DAEMONS_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "bench/bench.h"
 
-/* A fresh folder under $TMPDIR, or /tmp, short enough for sockets; removed at exit. Once. */
+#define BENCH_FOLDER_BYTES 64
+
+/* A fresh folder under $TMPDIR, or under /tmp where that is not set or too long for the paths of sockets. */
+void bench_must_make_folder(char out[BENCH_FOLDER_BYTES]);
+/* With all that is in it; what cannot be removed stays. */
+void bench_remove_folder(const char *folder);
+/* A fresh folder that goes when this process ends by exit(). Once. */
 const char *bench_must_folder(void);
-/* argv[0] is the program's path; what it says goes to `log` in the folder, behind what is there. */
+
+/*
+ * argv[0] is the program's path; what it says goes to `log`, behind what is there. pass: a descriptor that it has under the number pass_as, or
+ * -1. An interrupt of the terminal is ours alone.
+ */
+pid_t bench_must_run(const char *log, const char *const *argv, int pass, int pass_as);
+/* The same with a log of that name in the folder of bench_must_folder(). */
 pid_t bench_must_daemon(const char *log, const char *const *argv);
 /* SIGKILL, and wait. */
 void bench_daemon_kill(pid_t pid);
 /* CPU time so far, all threads, also those that have ended. */
 uint64_t bench_daemon_cpu_ns(pid_t pid);
-/* Until somebody listens there; exits when the daemon has ended, or after a minute, and says where its log is. */
+/* Until somebody listens there. false: the daemon has ended, and is reaped, or a minute is over. */
+bool bench_daemon_listens(pid_t pid, const char *socket_path);
+/* Of a daemon in the folder of bench_must_folder(): otherwise prints the logs, which go with it, and exits. */
 void bench_must_listen(pid_t pid, const char *socket_path);
 
 #endif

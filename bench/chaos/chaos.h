@@ -34,6 +34,7 @@
 
 #include "bench/bench.h"
 #include "bench/chaos/relay.h"
+#include "bench/daemons.h"
 #include "bench/stress/stress.h"
 #include "store/timeline.h"
 
@@ -110,7 +111,7 @@ struct chaos_device {
 
 struct chaos_cluster {
     struct chaos_config config;
-    char dir[64];
+    char dir[BENCH_FOLDER_BYTES];
     char address[CHAOS_PATH_BYTES]; /* of the head */
     char relayed[CHAOS_PATH_BYTES]; /* of the head, by the relay */
     pid_t redis, head, store;       /* 0: not running */

@@ -4,16 +4,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,42 +57,14 @@ void chaos_log_to(FILE *file)
 
 /* ------------------------------------------------------------------------------------------------ starting */
 
-/* Only calls that are allowed between fork() and exec() in a program with threads. fd: becomes BOARD_FD there; -1: none. */
-static _Noreturn void become(const char *path, char *const *argv, int log, int fd)
-{
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)setsid(); /* an interrupt of the terminal is ours alone */
-    (void)dup2(log, 1);
-    (void)dup2(log, 2);
-    if (fd >= 0) {
-        (void)dup2(fd, BOARD_FD);
-    }
-    (void)execv(path, argv);
-    _exit(127);
-}
-
-/* argv[0] is the program's path; its output goes to the log. */
+/* argv[0] is the program's path; its output goes to the log. fd: becomes BOARD_FD there; -1: none. */
 static pid_t must_run(const struct chaos_cluster *cluster, const char *const *argv,
                       const char *log, int fd)
 {
     char path[CHAOS_PATH_BYTES];
-    pid_t pid;
-    int out;
 
     path_in(cluster, log, path);
-    out = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (out < 0) {
-        bench_die("cannot write %s: %s", path, strerror(errno));
-    }
-    pid = fork();
-    if (pid < 0) {
-        bench_die("cannot start %s: %s", argv[0], strerror(errno));
-    }
-    if (pid == 0) {
-        become(argv[0], (char *const *)(uintptr_t)argv, out, fd);
-    }
-    (void)close(out);
-    return pid;
+    return bench_must_run(path, argv, fd, BOARD_FD);
 }
 
 static const char *must_find(const char *name, char out[4096])
@@ -109,30 +77,13 @@ static const char *must_find(const char *name, char out[4096])
     return out;
 }
 
-static bool answers(const char *path)
+static void must_listen(const struct chaos_cluster *cluster, const char *name, pid_t pid)
 {
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    int fd                = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool there;
-
-    memcpy(to.sun_path, path, pl_min_u64(strlen(path), sizeof(to.sun_path) - 1));
-    there = fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0;
-    pl_fd_close(&fd);
-    return there;
-}
-
-static void must_answer(struct chaos_cluster *cluster, const char *name, pid_t pid)
-{
-    uint64_t deadline_ns = pl_now_ns() + UP_NS;
     char path[CHAOS_PATH_BYTES];
-    int status;
 
     path_in(cluster, name, path);
-    while (!answers(path)) {
-        if (chaos_has_ended(pid, &status) || pl_now_ns() > deadline_ns) {
-            bench_die("nobody listens at %s; the logs beside it say why", path);
-        }
-        nap();
+    if (!bench_daemon_listens(pid, path)) {
+        bench_die("nobody listens at %s; the logs beside it say why", path);
     }
 }
 
@@ -344,7 +295,6 @@ static void must_join(struct chaos_cluster *cluster)
 
 void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *config)
 {
-    const char *folder = getenv("TMPDIR");
     FILE *log;
     char from[CHAOS_PATH_BYTES], to[CHAOS_PATH_BYTES], path[CHAOS_PATH_BYTES];
 
@@ -352,11 +302,7 @@ void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *
     cluster->devices = strcmp(config->gpus, "none") != 0
                            ? (uint32_t)strtoul(config->gpus, NULL, 10)
                            : config->cpu_devices;
-    (void)snprintf(cluster->dir, sizeof(cluster->dir), "%.30s/plasmon-chaos.XXXXXX",
-                   folder != NULL && strlen(folder) <= 30 ? folder : "/tmp");
-    if (mkdtemp(cluster->dir) == NULL) {
-        bench_die("cannot make %s: %s", cluster->dir, strerror(errno));
-    }
+    bench_must_make_folder(cluster->dir);
     path_in(cluster, "spill", path);
     if (mkdir(path, 0700) != 0) {
         bench_die("cannot make %s: %s", path, strerror(errno));
@@ -374,10 +320,10 @@ void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *
     must_make_board(cluster);
     if (config->journal) {
         chaos_start_redis(cluster);
-        must_answer(cluster, "redis.sock", cluster->redis);
+        must_listen(cluster, "redis.sock", cluster->redis);
     }
     chaos_start_head(cluster);
-    must_answer(cluster, "head.sock", cluster->head);
+    must_listen(cluster, "head.sock", cluster->head);
     path_in(cluster, "relay.sock", from);
     path_in(cluster, "head.sock", to);
     cluster->relay = chaos_relay_create(from, to);
@@ -458,16 +404,6 @@ static bool end_daemon(pid_t *io_pid, const char *name)
     return true;
 }
 
-static int remove_entry(const char *path, const struct stat *about, int kind,
-                        struct FTW *where)
-{
-    (void)about;
-    (void)kind;
-    (void)where;
-    (void)remove(path); /* what stays does not matter */
-    return 0;
-}
-
 bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
 {
     bool good = true;
@@ -493,7 +429,7 @@ bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
     if (keep) {
         fprintf(stderr, "plasmon bench: logs are in %s\n", cluster->dir);
     } else {
-        (void)nftw(cluster->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        bench_remove_folder(cluster->dir);
     }
     return good;
 }

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -189,21 +187,11 @@ static bool has_ended(int pidfd)
     return poll(&poller, 1, 0) > 0;
 }
 
-static bool answers(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd                     = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool good;
-
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-    good = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
-    pl_fd_close(&fd);
-    return good;
-}
-
+/* The last lines of its log. */
 static void print_log_tail(const struct cli_node *node, const char *name)
 {
-    char path[128], text[1024];
+    char path[128], text[1024 + 1];
+    const char *from = text;
     ssize_t got;
     off_t end;
     int fd;
@@ -214,12 +202,17 @@ static void print_log_tail(const struct cli_node *node, const char *name)
         return;
     }
     end = lseek(fd, 0, SEEK_END);
-    got = pread(fd, text, sizeof(text),
-                end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) : 0);
-    if (got > 0) {
-        fprintf(stderr, "%s ends with:\n%.*s", path, (int)got, text);
-    }
+    got = pread(fd, text, sizeof(text) - 1,
+                end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) + 1 : 0);
     (void)close(fd);
+    if (got <= 0) {
+        return;
+    }
+    text[got] = '\0';
+    if (end > (off_t)sizeof(text) && strchr(text, '\n') != NULL) {
+        from = strchr(text, '\n') + 1; /* not in the middle of a line */
+    }
+    fprintf(stderr, "%s ends with:\n%s", path, from);
 }
 
 /* A short pause between looks at a process that is coming up: there is nothing to wait on until it listens. */
@@ -278,7 +271,7 @@ static int start_head(const struct start *start, struct cli_node *node)
     add(&arguments, "--log", start->log);
 
     status = launch(node, "plasmon-head", &arguments, &pidfd, &err);
-    while (status == PLASMON_OK && !answers(socket_path)) {
+    while (status == PLASMON_OK && !pl_unix_listens(socket_path)) {
         if (has_ended(pidfd)) {
             status = pl_err_set(&err, PLASMON_ECLOSED, "plasmon-head ended");
         } else if (pl_now_ns() >= deadline_ns) {
@@ -397,6 +390,16 @@ static plasmon_status_t wait_devices(const struct start *start, const struct cli
     return status;
 }
 
+/* The first process of a node with --head is the head. */
+static bool head_has_ended(const struct start *start, const struct cli_node *node)
+{
+    int pidfd  = start->head ? cli_process_open(&node->processes[0]) : -1;
+    bool ended = start->head && (pidfd < 0 || has_ended(pidfd));
+
+    pl_fd_close(&pidfd);
+    return ended;
+}
+
 static int start_store(const struct start *start, struct cli_node *node, const char *token)
 {
     struct arguments arguments = {.count = 0};
@@ -437,6 +440,11 @@ static int start_store(const struct start *start, struct cli_node *node, const c
         status = wait_devices(start, node, token, pidfd, &count, &err);
     }
     pl_fd_close(&pidfd);
+    if (status != PLASMON_OK && head_has_ended(start, node)) {
+        (void)cli_fail(&cli_start, "plasmon-head ended");
+        print_log_tail(node, "plasmon-head");
+        return CLI_FAIL;
+    }
     if (status != PLASMON_OK) {
         (void)cli_fail(&cli_start, "%s", err.text);
         print_log_tail(node, "plasmon-store");

@@ -16,10 +16,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "tests/integration/started.h"
 
 enum { VECTORS = 12, ELEMENTS = 64, WAIT_MS = 30000 };
@@ -28,25 +28,11 @@ enum { VECTORS = 12, ELEMENTS = 64, WAIT_MS = 30000 };
 
 static char redis_socket[128], head_address[160], journal_url[160], password_file[160];
 
-static bool connects(const char *path)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    int fd                = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool there;
-
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_TRUE(strlen(path) < sizeof(to.sun_path));
-    memcpy(to.sun_path, path, strlen(path));
-    there = connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0;
-    (void)close(fd);
-    return there;
-}
-
 static void wait_socket(const char *path)
 {
     uint64_t deadline_ns = pl_now_ns() + WAIT_MS * 1000000ull;
 
-    while (!connects(path)) {
+    while (!pl_unix_listens(path)) {
         if (pl_now_ns() > deadline_ns) {
             test_fail(__FILE__, __LINE__, "nobody listens at %s", path);
         }
