@@ -150,11 +150,22 @@ static plasmon_status_t set_one(struct launch *launch, uint32_t number, uint32_t
 {
     struct frame_scalar *place;
 
-    if (call >= launch->graph->calls.count ||
-        scalar->position >= graph_call_at(launch->graph, call)->scalar_count) {
+    const struct graph_call *recorded;
+
+    if (call >= launch->graph->calls.count) {
         return error_set(PLASMON_EINVAL,
-                         "scalars[%u]: there is no scalar %u of recorded call %u", number,
-                         scalar->position, call);
+                         "scalars[%u]: there is no recorded call %u; the graph has %zu, "
+                         "counted from 0",
+                         number, call, launch->graph->calls.count);
+    }
+    recorded = graph_call_at(launch->graph, call);
+    if (scalar->position >= recorded->scalar_count) {
+        return error_set(
+            PLASMON_EINVAL,
+            "scalars[%u]: there is no scalar %u of recorded call %u (%s), which "
+            "has %u, counted from 0",
+            number, scalar->position, call, recorded->function->name,
+            recorded->scalar_count);
     }
     place = launch->set.count < WIRE_RANGES_MAX ? pl_vec_push(&launch->set) : NULL;
     if (place == NULL) {
@@ -181,9 +192,11 @@ static plasmon_status_t set_labelled(struct launch *launch, uint32_t number,
         }
     }
     return status == PLASMON_OK && !found
-               ? error_set(PLASMON_EINVAL,
-                           "scalars[%u]: no recorded call has the label \"%.64s\"", number,
-                           scalar->label)
+               ? error_set(
+                     PLASMON_EINVAL,
+                     "scalars[%u]: no recorded call has the label \"%.64s\": give it to "
+                     "the call when it is recorded, or its number here",
+                     number, scalar->label)
                : status;
 }
 

@@ -141,7 +141,8 @@ static plasmon_status_t map_ordinary(struct host_buffer *buffer)
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (data == MAP_FAILED) {
-        return error_set(PLASMON_ENOMEM, "host memory of %llu bytes",
+        return error_set(PLASMON_ENOMEM,
+                         "this machine has no room for host memory of %llu bytes",
                          (unsigned long long)buffer->bytes);
     }
     buffer->data = data;
@@ -185,8 +186,11 @@ plasmon_status_t plasmon_host_alloc(struct plasmon_client *client, size_t bytes,
     if (status != PLASMON_OK) {
         return status;
     }
-    if (out_data == NULL || bytes == 0 || bytes > WIRE_VALUE_BYTES_MAX) {
-        return error_set(PLASMON_EINVAL, "out_data is NULL, or host memory of %zu bytes",
+    if (out_data == NULL) {
+        return error_set(PLASMON_EINVAL, "out_data is NULL");
+    }
+    if (bytes == 0 || bytes > WIRE_VALUE_BYTES_MAX) {
+        return error_set(PLASMON_EINVAL, "host memory of %zu bytes: ask for 1 to 2^48",
                          bytes);
     }
     if (client_on_loop_thread(client)) {

@@ -8,6 +8,7 @@
  *   on another host      likewise, over its worker's bulk channel (bulk.h)
  *   anywhere else        in tasks of a MiB each, in order
  */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -41,6 +42,11 @@ plasmon_status_t put_check(const struct plasmon_put_options *options, const void
     }
 
     put->options = defaults;
+    if (options != NULL &&
+        options->size < offsetof(struct plasmon_put_options, donatable)) {
+        return error_set(PLASMON_EINVAL, "options.size is %zu: start from PLASMON_PUT_INIT",
+                         options->size);
+    }
     if (options != NULL) {
         memcpy(&put->options, options,
                options->size < sizeof(put->options) ? options->size : sizeof(put->options));

@@ -25,7 +25,8 @@ static const struct device_ops *ops_of_kind(enum device_kind kind, struct pl_err
         return &device_cuda_ops;
 #else
         (void)pl_err_set(err, PLASMON_ENOTSUP,
-                         "this build has no CUDA: it was made without nvcc");
+                         "this build has no CUDA: it was made without nvcc, or with "
+                         "PLASMON_CUDA=OFF");
         return NULL;
 #endif
     }

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "head/namespaces.h"
+#include "head/run.h"
 #include "head/serve.h"
 #include "plasmon/version.h"
 #include "store/control.h"
@@ -136,6 +137,19 @@ static int parse_transfer(const char *text, enum head_transfer *out)
     return 0;
 }
 
+static int parse_policy(const char *text, const char **out)
+{
+    if (head_policy_find(text) == NULL) {
+        fprintf(stderr,
+                "plasmon-head: no placement policy '%s'; there are auto, locality, "
+                "round-robin and pinned\n",
+                text);
+        return 0;
+    }
+    *out = text;
+    return 1;
+}
+
 static int parse_seconds(const char *name, const char *text, uint32_t *out_ms)
 {
     char *end;
@@ -193,7 +207,7 @@ static int apply(struct settings *settings, const char *name, char *value)
     } else if (strcmp(name, "tls-key") == 0) {
         settings->tls.key = value;
     } else if (strcmp(name, "policy") == 0) {
-        settings->config.policy = value;
+        return parse_policy(value, &settings->config.policy);
     } else if (strcmp(name, "transfer") == 0) {
         return parse_transfer(value, &settings->config.transfer);
     } else if (strcmp(name, "window") == 0) {
@@ -231,7 +245,10 @@ static int apply(struct settings *settings, const char *name, char *value)
         return parse_bytes("--lineage-bytes", value, &settings->config.lineage_bytes);
     } else if (strcmp(name, "log") == 0) {
         if (pl_log_level_parse(value, &level) != PLASMON_OK) {
-            fprintf(stderr, "plasmon-head: no log level '%s'\n", value);
+            fprintf(stderr,
+                    "plasmon-head: no log level '%s'; there are error, warn, info, debug "
+                    "and trace\n",
+                    value);
             return 0;
         }
         pl_log_set_level(level);
@@ -306,6 +323,20 @@ static int parse(int argc, char **argv, struct settings *settings)
     return -1;
 }
 
+/* host:port or unix:/path, as far as can be seen without asking for the host. */
+static bool address_formed(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    const char *end   = colon != NULL ? colon + 1 : "";
+    size_t digits     = strspn(end, "0123456789");
+
+    if (strncmp(address, "unix:", 5) == 0) {
+        return address[5] == '/';
+    }
+    return colon != address && digits > 0 && end[digits] == '\0' && digits <= 5 &&
+           strtoul(end, NULL, 10) <= 65535;
+}
+
 static bool address_local(const char *address)
 {
     return strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
@@ -327,12 +358,18 @@ static bool trust_open(struct settings *settings)
     return true;
 }
 
-/* Only loopback and Unix sockets without a token. */
+/* Without a token only loopback and Unix sockets. */
 static bool addresses_allowed(const struct settings *settings)
 {
     for (size_t i = 0; i < settings->address_count; i++) {
         const char *address = settings->addresses[i];
 
+        if (!address_formed(address)) {
+            fprintf(stderr,
+                    "plasmon-head: --listen %s is neither host:port nor unix:/path\n",
+                    address);
+            return false;
+        }
         if (!address_local(address) && settings->token[0] == '\0') {
             fprintf(stderr,
                     "plasmon-head: %s is not a loopback address, and there is no cluster "

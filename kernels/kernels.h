@@ -94,7 +94,7 @@ uint32_t kernel_count(void);
 const struct kernel_function *kernel_at(uint32_t index);
 const struct kernel_function *kernel_by_id(uint32_t id); /* pl_hash_name(name) */
 const struct kernel_function *kernel_by_name(const char *name);
-/* The nearest name, for "did you mean"; NULL when nothing is near. */
+/* The name that differs least, or one that begins alike, for "did you mean"; NULL: none does. */
 const char *kernel_suggest(const char *name);
 /*
  * Arity, modes, dtypes and shapes; the same in client and worker. Tensor arguments in the order of the signature, scalars apart.

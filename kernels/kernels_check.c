@@ -87,21 +87,34 @@ static unsigned edit_distance(const char *a, const char *b)
     return table[a_length][b_length];
 }
 
+/* topk: topk_min; gemm_add: gemm. */
+static bool begin_alike(const char *name, const char *known)
+{
+    size_t name_length = strlen(name), known_length = strlen(known);
+
+    return (name_length >= 3 && strncmp(name, known, name_length) == 0) ||
+           (strncmp(name, known, known_length) == 0 && name[known_length] == '_');
+}
+
 const char *kernel_suggest(const char *name)
 {
-    const char *nearest = NULL;
-    unsigned best =
-        (unsigned)strlen(name) / 3 + 1; /* more edits than that is another word */
+    const char *nearest = NULL, *begun = NULL;
+    unsigned best = (unsigned)strlen(name) / 3; /* more edits than that is another word */
 
+    best = best > 0 ? best : 1;
     for (uint32_t i = 0; i < kernel_count(); i++) {
-        unsigned distance = edit_distance(name, kernel_at(i)->name);
+        const char *known = kernel_at(i)->name;
+        unsigned distance = edit_distance(name, known);
 
         if (distance < best || (distance == best && nearest == NULL)) {
             best    = distance;
-            nearest = kernel_at(i)->name;
+            nearest = known;
+        }
+        if (begun == NULL && begin_alike(name, known)) {
+            begun = known;
         }
     }
-    return nearest;
+    return nearest != NULL ? nearest : begun;
 }
 
 /* ------------------------------------------------------------------------------------------------ checking */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -42,6 +43,23 @@ static plasmon_status_t log_open(const struct store_options *options, struct pl_
     pl_log_set_level(level);
     pl_log_set_sink(pl_log_stderr, NULL);
     return PLASMON_OK;
+}
+
+/* Workers would say so as well, but only to the first program that wants a library. */
+static plasmon_status_t library_dir_check(const char *dir, struct pl_err *err)
+{
+    struct stat about;
+
+    if (dir == NULL) {
+        return PLASMON_OK;
+    }
+    if (stat(dir, &about) != 0) {
+        return pl_err_set(err, pl_status_from_errno(errno), "--library-dir %s: %s", dir,
+                          strerror(errno));
+    }
+    return S_ISDIR(about.st_mode)
+               ? PLASMON_OK
+               : pl_err_set(err, PLASMON_EINVAL, "--library-dir %s is not a folder", dir);
 }
 
 static uint64_t eighth_of_ram(void)
@@ -124,6 +142,7 @@ int main(int argc, char **argv)
     if (log_open(&options, &err) != PLASMON_OK ||
         token_get(options.token_file, token, &err) != PLASMON_OK ||
         store_bulk_check(&options, &err) != PLASMON_OK ||
+        library_dir_check(options.library_dir, &err) != PLASMON_OK ||
         trust_open(&options, &trust, &err) != PLASMON_OK) {
         (void)fprintf(stderr, "plasmon-store: %s\n", err.text);
         return 2;

@@ -151,6 +151,25 @@ static bool number_parse(const char *text, bool suffixes, uint64_t max, uint64_t
     return true;
 }
 
+/* What values look like, where the name of the value in --help does not say it. */
+static const char *kind_text(enum kind kind)
+{
+    switch (kind) {
+    case OPTION_COUNT:
+        return ": 0 to 64, or auto";
+    case OPTION_GPUS:
+        return ": 0 to 64, auto or none";
+    case OPTION_MS:
+        return ": 1 to 86400000";
+    case OPTION_MS_OR_0:
+        return ": 0 to 86400000";
+    case OPTION_BYTES:
+        return ": a number, with a suffix K, M, G or T if you like";
+    default:
+        return "";
+    }
+}
+
 static bool count_parse(const char *text, bool none_allowed, uint32_t *out_count)
 {
     uint64_t value;
@@ -302,8 +321,8 @@ plasmon_status_t store_options_parse(int argc, char **argv,
             value = argv[++i];
         }
         if (!option_set(option, value, out_options)) {
-            return pl_err_set(err, PLASMON_EINVAL, "%s wants %s, not \"%s\"", option->name,
-                              option->value, value);
+            return pl_err_set(err, PLASMON_EINVAL, "%s wants %s, not \"%s\"%s",
+                              option->name, option->value, value, kind_text(option->kind));
         }
     }
     return options_check(out_options, err);
