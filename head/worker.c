@@ -454,9 +454,19 @@ static void judge(struct head_core *core, struct head_device *device,
 }
 
 /*
- * Frees that the dead worker was sent may not have reached it. Every slot that we know to be empty is freed again; a worker
- * ignores those that it does not have.
+ * Frees that the dead worker was sent may not have reached it. Every slot that we know to be empty is freed again, and what was before in one
+ * that was given out since; a worker ignores those that it does not have, and takes what is older with one that it is told.
  */
+static uint64_t freed_of(const struct head_device *device, uint32_t slot, bool alive)
+{
+    uint32_t generation = *(uint32_t *)pl_vec_at(&device->generations, slot);
+
+    if (alive && generation == 1) {
+        return 0; /* its first; or one of 16 million, behind a generation that nobody remembers */
+    }
+    return wire_buffer(device->index, slot, alive ? generation - 1 : generation);
+}
+
 static void free_again(struct head_device *device)
 {
     uint8_t *alive = head_alloc(device->slot_next + 1);
@@ -470,15 +480,15 @@ static void free_again(struct head_device *device)
     }
     pl_vec_clear(&device->out_free);
     for (uint32_t slot = 0; slot < device->slot_next; slot++) {
+        uint64_t buffer = freed_of(device, slot, alive[slot] != 0);
         uint64_t *freed;
 
-        if (alive[slot]) {
+        if (buffer == 0) {
             continue;
         }
         freed = pl_vec_push(&device->out_free);
         PL_CHECK(freed != NULL);
-        *freed = wire_buffer(device->index, slot,
-                             *(uint32_t *)pl_vec_at(&device->generations, slot));
+        *freed = buffer;
     }
     pl_free(alive);
 }

@@ -521,13 +521,25 @@ void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
 
 /* ------------------------------------------------------------------------------------------------ freeing */
 
+/*
+ * Is what lies in its slot this buffer, or one before it? A slot is given out again when its last buffer is to be freed, so all before are
+ * gone, too; a worker that has died may have been told so, and not us.
+ */
+static bool ends_with(const struct worker_core *core, uint64_t buffer)
+{
+    const struct store_entry *entry = &core->table->entries[wire_buffer_slot(buffer)];
+    uint32_t ahead = (wire_buffer_generation(buffer) - entry->generation) & 0xffffffu;
+    uint32_t state = worker_entry_state(entry);
+
+    return state != STORE_FREE && state != STORE_DOOMED && ahead <= 0x7fffffu;
+}
+
 void worker_buffers_free(struct worker_core *core, uint64_t buffer)
 {
     uint32_t slot = wire_buffer_slot(buffer);
     uint32_t *doomed;
 
-    if (worker_buffer_find(core, core->config.host_device, slot,
-                           wire_buffer_generation(buffer)) == NULL) {
+    if (slot >= STORE_TABLE_SLOTS || !ends_with(core, buffer)) {
         pl_debug("worker", "buffer %#llx to be freed was never made here",
                  (unsigned long long)buffer); /* its launch failed before it had memory */
         return;

@@ -84,6 +84,9 @@ static struct {
     struct wire_arena arena;
     uint32_t commands;
     uint64_t first, last; /* of the launches; they must come without a gap */
+    uint64_t
+        freed; /* a buffer to look for, and whether its end was told before launch `last` */
+    bool freed_first;
 } told;
 
 static void worker_command(void *user, uint32_t device, const uint8_t *body, size_t length)
@@ -97,6 +100,9 @@ static void worker_command(void *user, uint32_t device, const uint8_t *body, siz
     body = core_frame(&told.arena, body, &length);
     ASSERT_OK(wire_decode_worker_command(&told.arena, body, length, &command, &err));
     told.commands++;
+    for (size_t i = 0; i < command->n_free; i++) {
+        told.freed_first = told.freed_first || command->free[i] == told.freed;
+    }
     for (size_t i = 0; i < command->n_launches; i++) {
         uint64_t seq = command->launches[i]->seq;
 
@@ -169,6 +175,76 @@ TEST(a_worker_that_comes_back_is_told_nothing_before_it_is_welcomed_however_much
     head_core_flush(core);
     ASSERT_EQ(told.first, DONE + 1);
     ASSERT_EQ(told.last, LAUNCHES);
+    head_core_destroy(core);
+    wire_arena_finish(&told.arena);
+}
+
+static void all_done(struct head_core *core, uint64_t count)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *done[1]    = {&range};
+    struct pl_err err              = {0};
+
+    range.first  = 1;
+    range.count  = count;
+    frame.done   = done;
+    frame.n_done = 1;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    head_core_flush(core);
+}
+
+static void release(struct head_core *core, uint64_t session, uint64_t first,
+                    uint64_t count)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *refs[1]    = {&range};
+    struct pl_err err              = {0};
+
+    range.first     = first;
+    range.count     = count;
+    frame.release   = refs;
+    frame.n_release = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+}
+
+/* That its first buffer was free was told to the worker that died; whether it heard that, nobody knows. */
+TEST(a_slot_that_was_given_out_again_while_its_worker_was_away_is_emptied_first)
+{
+    enum { COUNT = 4096 + 8 }; /* slots rest until so many others are free */
+    static const struct head_ops ops = {.client_frame   = core_drop_frame,
+                                        .worker_command = worker_command,
+                                        .fence          = core_drop_fence,
+                                        .session_ended  = core_drop_end,
+                                        .random64       = core_count_up};
+    struct head_config config        = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
+    struct head_core *core;
+    uint64_t session, dim = 4;
+
+    memset(&told, 0, sizeof(told));
+    ASSERT_OK(wire_arena_init(&told.arena, WIRE_ARENA_BYTES_MAX));
+    ASSERT_OK(head_core_create(&config, &core));
+    head_core_tick(core, 1);
+    core_announce(core, "a", 1);
+    ASSERT_EQ(come(core, 1, 0), 0);
+    session = core_client(core);
+    for (uint64_t id = 1; id <= COUNT; id++) {
+        core_submit(core, session, 2 * COUNT + id, 0, 0, &dim, 1);
+    }
+    all_done(core, COUNT);
+    head_core_worker_lost(core, 0);
+    release(core, session, 2 * COUNT + 101, COUNT);
+    core_submit(core, session, 4 * COUNT, 0, 0, &dim, 1);
+    ASSERT_EQ(told.last, COUNT); /* it waits for a worker */
+
+    told.first = told.last = 0;
+    told.freed             = wire_buffer(0, 0, 1); /* the first slot's first */
+    ASSERT_EQ(come(core, 2, COUNT), 0);
+    head_core_flush(core);
+    ASSERT_EQ(told.first, COUNT + 1);
+    ASSERT_TRUE(told.freed_first);
     head_core_destroy(core);
     wire_arena_finish(&told.arena);
 }

@@ -798,8 +798,13 @@ plasmon_status_t fake_send(struct fake *fake, struct fake_launch *launch)
 
 void fake_free(struct fake *fake, uint32_t slot)
 {
+    fake_free_generation(fake, slot, 1);
+}
+
+void fake_free_generation(struct fake *fake, uint32_t slot, uint32_t generation)
+{
     Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
-    uint64_t buffer                    = wire_buffer(FAKE_BASE + FAKE_US, slot, 1);
+    uint64_t buffer                    = wire_buffer(FAKE_BASE + FAKE_US, slot, generation);
 
     command.free   = &buffer;
     command.n_free = 1;

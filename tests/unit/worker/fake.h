@@ -120,7 +120,8 @@ void fake_launch_scalar(struct fake_launch *launch, double value);
 plasmon_status_t fake_send(struct fake *fake, struct fake_launch *launch);
 plasmon_status_t fake_send_err(struct fake *fake, struct fake_launch *launch,
                                struct pl_err *err);
-void fake_free(struct fake *fake, uint32_t slot);
+void fake_free(struct fake *fake, uint32_t slot); /* its first buffer */
+void fake_free_generation(struct fake *fake, uint32_t slot, uint32_t generation);
 void fake_retire(struct fake *fake, uint32_t slot);
 void fake_cancel(struct fake *fake, uint64_t seq);
 void fake_starve(struct fake *fake, uint64_t seq);

@@ -443,6 +443,26 @@ TEST(slot_given_out_again_waits_for_the_reader_of_its_last_buffer)
     fake_destroy(fake);
 }
 
+/* A slot that was given out again while there was no worker: that its first buffer is free was told to the one that died. */
+TEST(freeing_a_buffer_frees_what_was_in_its_slot_before_it_and_nothing_later)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4); /* generation 1 */
+    fake_finish(fake, 0, 1);
+    fake_free(fake, 1);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+
+    fake_fill(fake, 2, 1, 4);
+    fake_finish(fake, 0, 2);
+    fake_free_generation(fake, 1, 0xffffff); /* before the first one, long ago */
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    fake_free_generation(fake, 1, 3);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    fake_destroy(fake);
+}
+
 TEST(freeing_what_was_never_made_does_nothing)
 {
     struct fake *fake = fake_create();
