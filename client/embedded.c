@@ -115,6 +115,12 @@ static plasmon_status_t check_options(const struct plasmon_options *options,
             "needs options.spill_memory: what goes to files passes through it",
             EMBEDDED_SPILL_DIRS_MAX);
     }
+    if (options->write_back > 100 && options->write_back != PLASMON_NO_WRITE_BACK) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "options.write_back is %u; it is a percentage, or "
+                          "PLASMON_NO_WRITE_BACK",
+                          options->write_back);
+    }
     if (options->cpu_devices > STORE_HOST_DEVICE_MAX) {
         return pl_err_set(err, PLASMON_EINVAL, "options.cpu_devices is %u; the limit is %u",
                           options->cpu_devices, STORE_HOST_DEVICE_MAX);
@@ -155,6 +161,13 @@ static void fill_arguments(struct arguments *arguments,
 
         add(arguments, "--spill-dir=%.*s", (int)length, dir);
         dir = dir[length] == ',' ? dir + length + 1 : NULL;
+    }
+    if (options->write_back != 0) {
+        add(arguments, "--write-back=%u",
+            options->write_back == PLASMON_NO_WRITE_BACK ? 0 : options->write_back);
+    }
+    if (options->no_prefetch != 0) {
+        add(arguments, "--no-prefetch");
     }
     if (options->transfer != NULL) {
         add(arguments, "--head-arg=--transfer=%s", options->transfer);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { HOST_NUMBERS = 16 };
+enum { HOST_NUMBERS = 21 };
 
 /* ------------------------------------------------------------------------------------------ saving */
 
@@ -46,7 +46,12 @@ static void save_host(struct head_saving *saving, const struct head_spill_host *
                                             spill->writes,
                                             spill->write_bytes,
                                             spill->reads,
-                                            spill->read_bytes};
+                                            spill->read_bytes,
+                                            spill->config.write_back,
+                                            spill->config.on_demand,
+                                            spill->write_backs,
+                                            spill->write_back_bytes,
+                                            spill->cancels};
     struct pl_list *pos;
 
     head_save_text(out, spill->home.host);
@@ -160,14 +165,16 @@ static struct head_spill_host *host_make(struct head_loading *loading, const cha
                                          const uint64_t numbers[HOST_NUMBERS])
 {
     if (loading->in->bad || numbers[0] == 0 || numbers[0] > WIRE_SPILL_BYTES_MAX ||
-        numbers[3] > HEAD_SLAB_FAILED || numbers[3] == HEAD_SLAB_ASKED ||
-        head_spill_host_of(loading->core, host) != NULL) {
+        numbers[3] > HEAD_SLAB_FAILED || numbers[16] > 100 || numbers[17] > 1 ||
+        numbers[3] == HEAD_SLAB_ASKED || head_spill_host_of(loading->core, host) != NULL) {
         return NULL;
     }
     head_core_spill_up(loading->core, host,
                        &(struct head_spill_config){.memory_bytes = numbers[0],
                                                    .file_bytes   = numbers[1],
-                                                   .life         = numbers[2]});
+                                                   .life         = numbers[2],
+                                                   .write_back   = (uint32_t)numbers[16],
+                                                   .on_demand    = numbers[17] != 0});
     return head_spill_host_of(loading->core, host);
 }
 
@@ -193,22 +200,25 @@ static void load_host(struct head_loading *loading)
         pl_free(files_why);
         return;
     }
-    spill->slab          = (enum head_slab_state)numbers[3];
-    spill->slab_buffer   = numbers[4];
-    spill->files_full    = numbers[5] != 0;
-    spill->file_bytes    = numbers[6];
-    spill->op_last       = numbers[7];
-    spill->spills        = numbers[8];
-    spill->spill_bytes   = numbers[9];
-    spill->restores      = numbers[10];
-    spill->restore_bytes = numbers[11];
-    spill->writes        = numbers[12];
-    spill->write_bytes   = numbers[13];
-    spill->reads         = numbers[14];
-    spill->read_bytes    = numbers[15];
-    spill->slab_why      = slab_why;
-    spill->files_why     = files_why;
-    count                = head_load_count(in);
+    spill->slab             = (enum head_slab_state)numbers[3];
+    spill->slab_buffer      = numbers[4];
+    spill->files_full       = numbers[5] != 0;
+    spill->file_bytes       = numbers[6];
+    spill->op_last          = numbers[7];
+    spill->spills           = numbers[8];
+    spill->spill_bytes      = numbers[9];
+    spill->restores         = numbers[10];
+    spill->restore_bytes    = numbers[11];
+    spill->writes           = numbers[12];
+    spill->write_bytes      = numbers[13];
+    spill->reads            = numbers[14];
+    spill->read_bytes       = numbers[15];
+    spill->write_backs      = numbers[18];
+    spill->write_back_bytes = numbers[19];
+    spill->cancels          = numbers[20];
+    spill->slab_why         = slab_why;
+    spill->files_why        = files_why;
+    count                   = head_load_count(in);
     for (size_t i = 0; i < count && !in->bad; i++) {
         load_spilled(loading, spill);
     }

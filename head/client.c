@@ -65,6 +65,7 @@ plasmon_status_t head_client_ref_add(struct head_core *core, struct head_client 
         ref->base  = *base;
     }
     PL_CHECK(pl_map_set(&client->refs, id, ref) == PLASMON_OK);
+    head_lookahead_born(core, client, id, ref);
     core->counts.refs++;
     return PLASMON_OK;
 }
@@ -289,10 +290,13 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
         status = head_function_define(core, client, frame->define[i], err);
     }
     head_priority_order(frame->tasks, frame->n_tasks);
+    head_lookahead_begin(core, client, frame->tasks, frame->n_tasks);
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
         client->ops_taken++;
+        head_lookahead_pass(core, i);
         status = head_submit(core, client, frame->tasks[i], err);
     }
+    head_lookahead_end(core);
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_open; i++) {
         status = head_put_open(core, client, frame->put_open[i], err);
     }

@@ -145,6 +145,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->pairs);
     pl_map_init(&core->ways);
     pl_map_init(&core->requests);
+    pl_map_init(&core->lookahead.unborn);
     head_lineage_init(core);
     *out_core = core;
     return PLASMON_OK;
@@ -246,6 +247,7 @@ void head_core_flush(struct head_core *core)
     head_device_relieve(core);
     head_functions_reap(core);
     head_spill_bind(core);
+    head_write_back(core);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 

@@ -177,6 +177,10 @@ struct head_spill_config {
     uint64_t
         life; /* another one: another store took over; it has no files of the last .. */
     uint64_t slab; /* .. and its memory only if that has this number; 0: there is none */
+    uint32_t
+        write_back; /* percent of a device's memory above which it is written back; 0: never */
+    bool
+        on_demand; /* what was spilled comes back when whoever reads it has its turn, not before */
 };
 void head_core_spill_up(struct head_core *core, const char *host,
                         const struct head_spill_config *config);
@@ -188,6 +192,7 @@ struct head_spill_counts {
     uint64_t file_used;
     uint64_t spills, spill_bytes;
     uint64_t restores, restore_bytes;
+    uint64_t write_backs, write_back_bytes, write_back_cancels;
     uint64_t writes, write_bytes;
     uint64_t reads, read_bytes;
 };

@@ -11,7 +11,7 @@
  *     report.c    what they report
  *   condemn.c   launches that must not go on, and fencing
  *   drain.c     what lies only on a node that is to leave is moved
- *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c
+ *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c, write_back.c, lookahead.c
  *     bulk.c      where workers take objects of other hosts
  *     rates.c     how fast transfers between devices are, measured
  *     pair.c      pairs: which transfers go by NCCL, and what when that breaks
@@ -128,6 +128,7 @@ struct head_core {
     struct head_core_counts counts;
     uint64_t object_bytes;
     struct pl_list spill_hosts; /* head_spill_host.link */
+    struct head_lookahead lookahead;
     uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
     struct pl_map ways;  /* from and to -> head_way */
     struct pl_map pairs; /* src and dst -> head_pair */

@@ -30,7 +30,7 @@ static const struct input_shape {
     [HEAD_INPUT_WORKER_FRAME]  = {"worker frame", 1, 1},
     [HEAD_INPUT_WORKER_LOST]   = {"worker lost", 1, 0},
     [HEAD_INPUT_WORKER_DOWN]   = {"worker down", 4, 2},
-    [HEAD_INPUT_SPILL_UP]      = {"spill up", 4, 1},
+    [HEAD_INPUT_SPILL_UP]      = {"spill up", 6, 1},
     [HEAD_INPUT_SPILL_DONE]    = {"spill done", 3, 2},
     [HEAD_INPUT_NAMESPACES]    = {"namespaces", 0, 0},
     [HEAD_INPUT_NAMESPACE]     = {"namespace", 4, 1},

@@ -205,8 +205,12 @@ static void spill(struct head_machine *machine, const struct head_input *input)
     if (input->type == HEAD_INPUT_SPILL_UP) {
         head_core_spill_up(
             machine->core, host,
-            &(struct head_spill_config){
-                .memory_bytes = n[0], .file_bytes = n[1], .life = n[2], .slab = n[3]});
+            &(struct head_spill_config){.memory_bytes = n[0],
+                                        .file_bytes   = n[1],
+                                        .life         = n[2],
+                                        .slab         = n[3],
+                                        .write_back   = (uint32_t)pl_min_u64(n[4], 100),
+                                        .on_demand    = n[5] != 0});
     } else {
         head_core_spill_done(machine->core, host, n[0], (plasmon_status_t)(int32_t)n[1],
                              n[2], text);

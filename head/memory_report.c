@@ -130,18 +130,21 @@ static Plasmon__V1__SpillHost *spill_host(const struct head_spill_host *spill,
         return NULL;
     }
     plasmon__v1__spill_host__init(out);
-    out->node          = spill->home.node;
-    out->memory_bytes  = spill->config.memory_bytes;
-    out->file_bytes    = spill->config.file_bytes;
-    out->file_used     = spill->file_bytes;
-    out->spills        = spill->spills;
-    out->spill_bytes   = spill->spill_bytes;
-    out->restores      = spill->restores;
-    out->restore_bytes = spill->restore_bytes;
-    out->writes        = spill->writes;
-    out->write_bytes   = spill->write_bytes;
-    out->reads         = spill->reads;
-    out->read_bytes    = spill->read_bytes;
+    out->node               = spill->home.node;
+    out->memory_bytes       = spill->config.memory_bytes;
+    out->file_bytes         = spill->config.file_bytes;
+    out->file_used          = spill->file_bytes;
+    out->spills             = spill->spills;
+    out->spill_bytes        = spill->spill_bytes;
+    out->restores           = spill->restores;
+    out->restore_bytes      = spill->restore_bytes;
+    out->write_backs        = spill->write_backs;
+    out->write_back_bytes   = spill->write_back_bytes;
+    out->write_back_cancels = spill->cancels;
+    out->writes             = spill->writes;
+    out->write_bytes        = spill->write_bytes;
+    out->reads              = spill->reads;
+    out->read_bytes         = spill->read_bytes;
     pl_list_for_each(pos, &spill->ranges) {
         out->memory_used += pl_container_of(pos, struct head_spilled, range_link)->bytes;
     }

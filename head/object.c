@@ -388,6 +388,7 @@ struct head_array *head_array_create(struct head_core *core, struct head_space *
     array->partials   = PL_VEC_INIT(struct head_partial);
     array->put_offset = UINT64_MAX;
     pl_list_init(&array->fragments);
+    pl_list_init(&array->nexts);
     core->counts.arrays++;
     return array;
 }
@@ -450,6 +451,9 @@ void head_array_release(struct head_core *core, struct head_array *array)
         head_tile_release(core, partial->tile);
     }
     pl_vec_finish(&array->partials);
+    while (!pl_list_empty(&array->nexts)) { /* they still name it, and will find nothing */
+        pl_list_remove(array->nexts.next);
+    }
     while (!pl_list_empty(&array->fragments)) {
         fragment_remove(core,
                         pl_list_first(&array->fragments, struct head_fragment, array_link));

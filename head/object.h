@@ -121,6 +121,8 @@ struct head_array {
     uint32_t partial_op;
     uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
     bool put_replica;    /* then: a second copy is to be made of it */
+    struct pl_list
+        nexts;   /* head_next.link: of the frame that is being planned (lookahead.c) */
     bool mapped; /* a client looks at its buffers: nothing in them is written in place */
 };
 

@@ -105,6 +105,7 @@ static bool gather_written(struct start *start, struct head_operand *operand,
     }
     if (arg->buffer != NULL) {
         head_buffer_hold(arg->buffer);
+        head_write_back_overwritten(start->core, arg->buffer);
         arg->in_place    = true;
         operand->consume = true;
         return true;

@@ -137,7 +137,8 @@ static void take_spill(struct serve_node *node, const Plasmon__V1__NodeHello *he
     struct head_input input = {
         .type    = HEAD_INPUT_SPILL_UP,
         .numbers = {hello->spill_memory, hello->spill_files, hello->spill_life,
-                    hello->spill_slab},
+                    hello->spill_slab, hello->spill_write_back,
+                    hello->spill_on_demand != 0},
         .strings = {head_string(node->host)},
     };
     struct pl_err err;

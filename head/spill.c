@@ -13,7 +13,8 @@
  *             memory stays for as long as the value does: spilling it again costs nothing
  *
  * All three are ordinary launches: hazards order them, a worker that died does them again, nothing is decided when memory runs out.
- * What goes first is what no launch named for the longest time, in the order of the plan. What is never taken: what the call that is planned
+ * What goes first is what no launch named for the longest time, in the order of the plan; while more tasks of a frame are to be planned, what they
+ * need last (lookahead.c). What is never taken: what the call that is planned
  * uses itself (`kept`), what a client maps or writes, what a request of ours holds.
  *
  * So a front finds its memory when everything before it is over, but for what the plan does not see: scratch, holes between blocks. A
@@ -25,7 +26,10 @@
 
 #include <string.h>
 
-enum { RESERVE_PART = 16 };
+enum {
+    RESERVE_PART = 16,
+    LOOK_MAX     = 512 /* buffers, for the one that is needed last */
+};
 
 uint64_t head_spill_rounded(uint64_t bytes)
 {
@@ -227,12 +231,12 @@ static bool writers_are_its_own(const struct head_buffer *buffer)
            pl_box_intersects(&use->box, &instance->box);
 }
 
-static bool may_go(const struct head_core *core, struct head_buffer *buffer)
+bool head_spill_lies_still(struct head_buffer *buffer)
 {
     const struct pl_list *pos;
     uint32_t instances = 0;
 
-    if (buffer->kept == core->plan || head_buffer_leaves(buffer)) {
+    if (head_buffer_leaves(buffer)) {
         return false;
     }
     pl_list_for_each(pos, &buffer->instances) {
@@ -240,6 +244,11 @@ static bool may_go(const struct head_core *core, struct head_buffer *buffer)
     }
     return instances > 0 && buffer->refs == buffer->uses + instances &&
            !in_use_outside(buffer);
+}
+
+static bool may_go(const struct head_core *core, struct head_buffer *buffer)
+{
+    return buffer->kept != core->plan && head_spill_lies_still(buffer);
 }
 
 static struct head_launch launch_between(struct head_buffer *spilled,
@@ -257,8 +266,7 @@ static struct head_launch launch_between(struct head_buffer *spilled,
     };
 }
 
-/* Its values are in host memory from now on, in plan order; false: there is no room there. */
-static bool spill_out(struct head_core *core, struct head_buffer *buffer)
+bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead)
 {
     struct head_spill_host *spill = head_spill_host_of(core, buffer->device->host);
     struct head_buffer *copy      = head_spill_copy(core, spill, buffer);
@@ -269,9 +277,10 @@ static bool spill_out(struct head_core *core, struct head_buffer *buffer)
     if (copy == NULL) {
         return false;
     }
-    operand = head_operand_whole(buffer, false, false);
-    launch =
-        launch_between(copy, &operand, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST, "spill");
+    operand      = head_operand_whole(buffer, false, false);
+    launch       = launch_between(copy, &operand, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST,
+                            ahead ? "write-back" : "spill");
+    launch.ahead = ahead;
     pl_list_for_each(pos, &buffer->instances) {
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, buffer_link);
@@ -279,7 +288,7 @@ static bool spill_out(struct head_core *core, struct head_buffer *buffer)
         head_instance_add(core, instance->tile, copy, &instance->box);
     }
     (void)head_task_start(core, &launch); /* the core owns it */
-    if (pl_bug("spill.drop_early")) {
+    if (pl_bug("spill.drop_early") && !ahead) {
         uint64_t *freed = pl_vec_push(&buffer->device->out_free);
 
         PL_CHECK(freed != NULL);
@@ -287,6 +296,47 @@ static bool spill_out(struct head_core *core, struct head_buffer *buffer)
     }
     head_buffer_release(core, copy); /* its instances and the launch hold it */
     return true;
+}
+
+/* It goes, if it may; the buffer may be freed. */
+static bool let_go(struct head_core *core, struct head_buffer *buffer)
+{
+    struct pl_box frame = buffer->frame;
+
+    if (!may_go(core, buffer) ||
+        (!head_spill_droppable(buffer) &&
+         (!writers_are_its_own(buffer) || !head_spill_out(core, buffer, false)))) {
+        return false;
+    }
+    head_buffer_forget(core, buffer, &frame, UINT64_MAX);
+    return true;
+}
+
+/* Of the least recently used ones that may go, what is needed last; one that is not needed at all, as far as one sees, at once. */
+static struct head_buffer *needed_last(struct head_core *core, struct head_device *device)
+{
+    struct head_buffer *last = NULL;
+    size_t last_next         = 0;
+    uint32_t looked          = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &device->recent) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
+        size_t next;
+
+        if (looked++ == LOOK_MAX || last_next == SIZE_MAX) {
+            break;
+        }
+        if (!may_go(core, buffer)) {
+            continue;
+        }
+        next = head_lookahead_next(buffer);
+        if (next > last_next) {
+            last      = buffer;
+            last_next = next;
+        }
+    }
+    return last;
 }
 
 bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes)
@@ -298,18 +348,18 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
         head_spill_host_of(core, device->host) == NULL) {
         return true;
     }
-    pl_list_for_each_safe(pos, tmp, &device->recent) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
-        struct pl_box frame        = buffer->frame;
+    while (head_lookahead_some(core) && device->bytes_live + bytes > room) {
+        struct head_buffer *buffer = needed_last(core, device);
 
+        if (buffer == NULL || !let_go(core, buffer)) {
+            break; /* nothing more is to be gained by looking ahead */
+        }
+    }
+    pl_list_for_each_safe(pos, tmp, &device->recent) {
         if (device->bytes_live + bytes <= room) {
             break;
         }
-        if (may_go(core, buffer) &&
-            (head_spill_droppable(buffer) ||
-             (writers_are_its_own(buffer) && spill_out(core, buffer)))) {
-            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
-        }
+        (void)let_go(core, pl_container_of(pos, struct head_buffer, recent_link));
     }
     return device->bytes_live + bytes <= room;
 }

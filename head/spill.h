@@ -2,6 +2,8 @@
  * Memory in plan order, and what lies in host memory and in files because devices are full. docs/memory.md has the argument.
  *
  *   spill.c         the plan: making room on a device before a launch is numbered, spilling, bringing back
+ *   lookahead.c     what the tasks of a frame are about to read, so that it does not go
+ *   write_back.c    copying to host memory before there is need
  *   spill_host.c    a host: how much it takes, and which buffers have a copy there
  *   spill_places.c  its slab: where in it they lie, and the launches that need them there
  *   spill_store.c   what its store is asked to do, and answers
@@ -67,11 +69,15 @@ struct head_spill_host {
     bool files_full; /* a write found no room: none is tried until something is forgotten */
     char *files_why;
     struct pl_list queue; /* head_task.spill_link: launches that are not bound, by order */
+    struct pl_list ahead; /* head_task.spill_link: write-backs that are not over .. */
+    uint64_t ahead_bound; /* .. so many */
     struct pl_list requests; /* head_spill_request.link, oldest first */
     uint64_t op_last;
     uint64_t spills, spill_bytes; /* launches that were numbered, so far */
     uint64_t restores, restore_bytes;
-    uint64_t writes, write_bytes; /* files that were written, and read */
+    uint64_t write_backs, write_back_bytes; /* of these, .. */
+    uint64_t cancels;                       /* .. were not needed before they were over */
+    uint64_t writes, write_bytes;           /* files that were written, and read */
     uint64_t reads, read_bytes;
     struct pl_list link; /* core->spill_hosts */
 };
@@ -104,6 +110,13 @@ bool head_spill_missing(struct head_array *array, const struct pl_box *box);
 /* Room for all that the run makes and brings, then bring what is spilled. false: it can never fit, or a copy is lost; *out_failure. */
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure);
+/*
+ * A launch copies the buffer to host memory, where its values are from now on in plan order, too. ahead: a write-back. false: there is no
+ * room there.
+ */
+bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead);
+/* Nothing holds it but launches and the values in it, and nobody looks at it or puts it by other means. */
+bool head_spill_lies_still(struct head_buffer *buffer);
 /* Is every element of the box in memory of some device? */
 bool head_spill_on_devices(const struct head_tile *tile, const struct pl_box *box);
 /* It goes, and other buffers with the same values may be the only ones then: not to be dropped as replicas any more. */
@@ -127,6 +140,36 @@ void head_spill_freed(struct head_core *core, struct head_buffer *buffer);
 void head_spill_host_gone(struct head_core *core, const char *host, const char *text);
 void head_spill_hosts_finish(struct head_core *core);
 void head_spill_check(const struct head_core *core);
+
+/* ---- write_back.c */
+/* When the input ran dry: copy what was not used for long, if the lanes are free; give up what is not needed. */
+void head_write_back(struct head_core *core);
+/* A launch is about to write in it, in place: a write-back of it that has not begun is given up. */
+void head_write_back_overwritten(struct head_core *core, struct head_buffer *buffer);
+
+/* ---- lookahead.c */
+/* Arguments of the tasks of a frame that are still to be planned. All zero: there are none. */
+struct head_lookahead {
+    const struct head_client *client;
+    struct head_next
+        *nexts; /* count of them, in the order of the tasks; the first `passed` are over */
+    size_t count;
+    size_t passed;
+    struct pl_map unborn; /* ref -> struct head_next: there is no such ref yet */
+};
+/* These are about to be planned, in this order. Lent until head_lookahead_end(). */
+void head_lookahead_begin(struct head_core *core, struct head_client *client,
+                          Plasmon__V1__Task *const *tasks, size_t count);
+/* Task `number` of them is next: what it reads is kept by its own plan. */
+void head_lookahead_pass(struct head_core *core, size_t number);
+void head_lookahead_end(struct head_core *core);
+/* A ref came into being: perhaps a later task of the frame names it. */
+void head_lookahead_born(struct head_core *core, const struct head_client *client,
+                         uint64_t id, const struct head_ref *ref);
+/* Is anything known of what comes next? */
+bool head_lookahead_some(const struct head_core *core);
+/* The first task that reads any of what is in the buffer; SIZE_MAX: none that is known. */
+size_t head_lookahead_next(const struct head_buffer *buffer);
 
 /* ---- spill_places.c */
 /* A launch that reads or writes a spilled buffer got its number. */

@@ -57,6 +57,7 @@ void head_spill_host_create(struct head_core *core, const char *host,
     pl_list_init(&spill->ranges);
     pl_list_init(&spill->recent);
     pl_list_init(&spill->queue);
+    pl_list_init(&spill->ahead);
     pl_list_init(&spill->requests);
     pl_list_init(&spill->link);
     pl_list_add_tail(&core->spill_hosts, &spill->link);
@@ -75,7 +76,28 @@ static void host_destroy(struct head_spill_host *spill)
 
 /* ------------------------------------------------------------------------------------------- copies */
 
-/* Copies of what is on a device, too, may go: it is not spilled any more, then. */
+bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy)
+{
+    struct pl_box frame = copy->frame;
+    struct pl_list *pos;
+
+    if (copy->leaving || pl_list_empty(&copy->instances)) {
+        return false;
+    }
+    pl_list_for_each(pos, &copy->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        if (!head_spill_on_devices(instance->tile, &instance->box)) {
+            return false;
+        }
+    }
+    head_spill_keep_others(copy);
+    head_buffer_forget(core, copy, &frame, UINT64_MAX); /* may free it */
+    return true;
+}
+
+/* Copies of what is on a device, too, go until so much of what is planned there is free. false: there are too few. */
 static bool drop_copies(struct head_core *core, struct head_spill_host *spill,
                         uint64_t bytes)
 {
@@ -83,28 +105,21 @@ static bool drop_copies(struct head_core *core, struct head_spill_host *spill,
     uint64_t dropped = 0;
 
     pl_list_for_each_safe(pos, tmp, &spill->home.recent) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
-        uint64_t size              = buffer->spilled->bytes;
-        struct pl_box frame        = buffer->frame;
-        struct pl_list *it;
-        bool elsewhere = !pl_list_empty(&buffer->instances);
+        struct head_buffer *copy = pl_container_of(pos, struct head_buffer, recent_link);
+        uint64_t size            = copy->spilled->bytes;
 
         if (dropped >= bytes) {
             break;
         }
-        pl_list_for_each(it, &buffer->instances) {
-            const struct head_instance *instance =
-                pl_container_of(it, struct head_instance, buffer_link);
-
-            elsewhere &= head_spill_on_devices(instance->tile, &instance->box);
-        }
-        if (elsewhere && !buffer->leaving) {
-            dropped += size;
-            head_spill_keep_others(buffer);
-            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
-        }
+        dropped += head_spill_copy_drop(core, copy) ? size : 0;
     }
     return dropped >= bytes;
+}
+
+void head_spill_slab_want(struct head_spill_host *spill)
+{
+    spill->slab = HEAD_SLAB_ASKED;
+    head_spill_ask(spill, HEAD_SPILL_SLAB, NULL, 0);
 }
 
 static uint64_t spill_capacity(const struct head_spill_host *spill)
@@ -127,8 +142,7 @@ struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_ho
         return NULL;
     }
     if (spill->slab == HEAD_SLAB_NONE) {
-        spill->slab = HEAD_SLAB_ASKED;
-        head_spill_ask(spill, HEAD_SPILL_SLAB, NULL, 0);
+        head_spill_slab_want(spill);
     }
     copy            = head_buffer_create(core, &spill->home, &buffer->frame, buffer->dtype);
     copy->donatable = buffer->donatable;
@@ -175,6 +189,9 @@ void head_core_spill_count(const struct head_core *core, struct head_spill_count
         out->spill_bytes += spill->spill_bytes;
         out->restores += spill->restores;
         out->restore_bytes += spill->restore_bytes;
+        out->write_backs += spill->write_backs;
+        out->write_back_bytes += spill->write_back_bytes;
+        out->write_back_cancels += spill->cancels;
         out->writes += spill->writes;
         out->write_bytes += spill->write_bytes;
         out->reads += spill->reads;
@@ -227,6 +244,7 @@ void head_spill_check(const struct head_core *core)
         const struct head_spill_host *spill =
             pl_container_of(pos, struct head_spill_host, link);
         uint64_t end = 0, live = 0, planned = 0, files = 0, pins = 0, held = 0;
+        uint64_t ahead = 0;
 
         pl_list_for_each(it, &spill->ranges) {
             const struct head_spilled *spilled =
@@ -262,6 +280,14 @@ void head_spill_check(const struct head_core *core)
                 pl_container_of(it, struct head_task, order_link)->spilled->device->spill ==
                     spill;
         }
+        pl_list_for_each(it, &spill->ahead) {
+            const struct head_task *task =
+                pl_container_of(it, struct head_task, spill_link);
+
+            PL_CHECK(task->bound && task->ahead);
+            ahead++;
+        }
+        PL_CHECK(ahead == spill->ahead_bound && ahead <= spill->bound);
         PL_CHECK(planned == spill->home.bytes_planned && live == spill->home.bytes_live);
         PL_CHECK(files == spill->file_bytes && pins == spill->bound && held == pins);
     }

@@ -1,6 +1,6 @@
 /*
  * Between the parts of spilling: spill_host.c (hosts, and which buffers have a copy there), spill_places.c (places in the slab), spill_store.c
- * (what the store is asked). Nobody else includes it.
+ * (what the store is asked), write_back.c. Nobody else includes it.
  */
 #ifndef HEAD_SPILL_INT_H
 #define HEAD_SPILL_INT_H
@@ -11,7 +11,14 @@
 void head_spill_host_create(struct head_core *core, const char *host,
                             const struct head_spill_config *config);
 
+/* All that is in it is on devices, too: it is spilled no more, and goes with the last launch that uses it. false: some of it is not. */
+bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy);
+/* There is none: have it made. */
+void head_spill_slab_want(struct head_spill_host *spill);
+
 /* ---- spill_places.c */
+/* Is there room for so much in the slab as it is? */
+bool head_spill_place_free(const struct head_spill_host *spill, uint64_t bytes);
 /* It gives its place back. */
 void head_spill_place_leave(struct head_spilled *spilled);
 

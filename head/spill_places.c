@@ -69,6 +69,14 @@ static bool place_find(const struct head_spill_host *spill, uint64_t bytes,
     }
 }
 
+bool head_spill_place_free(const struct head_spill_host *spill, uint64_t bytes)
+{
+    uint64_t offset;
+
+    return spill->home.bytes_live + bytes <= spill->config.memory_bytes &&
+           (spill->slab != HEAD_SLAB_READY || place_find(spill, bytes, &offset));
+}
+
 static bool files_possible(const struct head_spill_host *spill, uint64_t bytes)
 {
     return !spill->files_full &&
@@ -82,7 +90,10 @@ static bool may_leave(const struct head_spilled *spilled)
            (spilled->pins == 0 || pl_bug("spill.place_held"));
 }
 
-/* Let so much leave that `bytes` may come, least recently used first. Some of it leaves at once; what is written leaves when that is done. */
+/*
+ * Let so much leave that `bytes` may come, least recently used first. What is in a file leaves at once, and so does what is on a device, too, if
+ * nothing is about to read it here: a file would cost more than copying it again. The rest is written, and leaves when that is done.
+ */
 static bool let_leave(struct head_spill_host *spill, uint64_t bytes)
 {
     struct pl_list *pos, *tmp;
@@ -99,6 +110,7 @@ static bool let_leave(struct head_spill_host *spill, uint64_t bytes)
     pl_list_for_each_safe(pos, tmp, &spill->recent) {
         struct head_spilled *spilled =
             pl_container_of(pos, struct head_spilled, recent_link);
+        uint64_t size = spilled->bytes;
 
         if (leaving >= bytes) {
             break;
@@ -109,6 +121,10 @@ static bool let_leave(struct head_spill_host *spill, uint64_t bytes)
         if (spilled->file != 0) {
             leaving += spilled->bytes;
             head_spill_place_leave(spilled);
+            left = true;
+        } else if (spilled->buffer->uses == 0 &&
+                   head_spill_copy_drop(spill->core, spilled->buffer)) {
+            leaving += size;
             left = true;
         } else if (files_possible(spill, spilled->bytes)) {
             leaving += spilled->bytes;
@@ -154,7 +170,10 @@ void head_spill_queue(struct head_task *task)
     struct head_spill_host *spill = task->spilled->device->spill;
 
     pl_list_add_tail(&spill->queue, &task->spill_link);
-    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) {
+    if (task->ahead) {
+        spill->write_backs++;
+        spill->write_back_bytes += task->spilled->bytes;
+    } else if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) {
         spill->spills++;
         spill->spill_bytes += task->spilled->bytes;
     } else {
@@ -163,10 +182,18 @@ void head_spill_queue(struct head_task *task)
     }
 }
 
+/* Nothing is brought back before its turn: not while a launch before it is unfinished. */
+static bool too_early(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST &&
+           task->spilled->device->spill->config.on_demand &&
+           task->device->seq_oldest < task->seq;
+}
+
 bool head_spill_waiting(const struct head_task *task)
 {
     return task->spilled != NULL && copies(task) &&
-           (!task->bound || task->spilled->spilled->busy);
+           (!task->bound || task->spilled->spilled->busy || too_early(task));
 }
 
 static void bind(struct head_spill_host *spill, struct head_task *task)
@@ -185,6 +212,10 @@ static void bind(struct head_spill_host *spill, struct head_task *task)
     pl_list_remove(&task->spill_link);
     pl_list_remove(&spilled->recent_link);
     pl_list_add_tail(&spill->recent, &spilled->recent_link);
+    if (task->ahead) {
+        pl_list_add_tail(&spill->ahead, &task->spill_link);
+        spill->ahead_bound++;
+    }
 }
 
 /* Nothing that is under way will make room. It fails, and what it should have copied with it. */
@@ -266,7 +297,8 @@ void head_spill_bind(struct head_core *core)
 
 void head_spill_task_over(struct head_core *core, struct head_task *task)
 {
-    struct head_spilled *spilled = task->spilled->spilled;
+    struct head_spill_host *spill = task->spilled->device->spill;
+    struct head_spilled *spilled  = task->spilled->spilled;
 
     (void)core;
     pl_list_remove(&task->spill_link);
@@ -275,7 +307,8 @@ void head_spill_task_over(struct head_core *core, struct head_task *task)
     }
     task->bound = false;
     spilled->pins--;
-    task->spilled->device->spill->bound--;
+    spill->bound--;
+    spill->ahead_bound -= task->ahead;
     if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST && task->failure == NULL) {
         spilled->filled = true;
     }

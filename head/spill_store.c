@@ -197,6 +197,8 @@ void head_core_spill_up(struct head_core *core, const char *host,
         return;
     }
     spill->config.file_bytes = config->file_bytes;
+    spill->config.write_back = config->write_back;
+    spill->config.on_demand  = config->on_demand;
     if (spill->config.life != config->life) {
         spill->config.life = config->life;
         if (spill->slab != HEAD_SLAB_READY || spill->slab_buffer != config->slab) {

@@ -219,6 +219,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     head_launch_encode(core, task, launch, builder.after.items, after_count);
     if (launch->spilled != NULL) {
         task->spilled = launch->spilled;
+        task->ahead   = launch->ahead;
         head_spill_queue(task);
     }
     if (launch->group != NULL) {

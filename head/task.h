@@ -62,7 +62,9 @@ struct head_task {
     struct head_buffer *
         spilled; /* what it writes (GET_HOST) or reads (PUT_HOST) in host memory: one of `uses`; NULL: nothing of ours */
     bool bound;  /* that has a place, which it holds */
-    struct pl_list spill_link; /* head_spill_host.queue */
+    bool ahead;  /* GET_HOST: before there is need (write_back.c) */
+    struct pl_list
+        spill_link; /* head_spill_host.queue; ahead, and bound: head_spill_host.ahead */
     struct pl_vec
         dependents; /* struct head_task *, owned references: they read what this makes */
     uint32_t producers_open; /* unfinished tasks in whose dependents this is */
@@ -120,6 +122,7 @@ struct head_launch {
     uint64_t host_buffer; /* PUT_HOST, GET_HOST */
     struct head_buffer
         *spilled; /* .. of our own instead: it gets a place later (spill.h) */
+    bool ahead;   /* a write-back */
     uint32_t peer;
     uint64_t pair; /* OPEN, CLOSE, SEND, RECV: epoch of the pair */
     uint64_t request;

@@ -76,10 +76,20 @@ static plasmon_status_t spill_create(const struct store_options *options,
     uint64_t bytes =
         options->spill_memory == STORE_SPILL_AUTO ? eighth_of_ram() : options->spill_memory;
 
+    const struct store_spill_ahead ahead = {.write_back = options->write_back,
+                                            .on_demand  = options->no_prefetch};
+    plasmon_status_t status;
+
     *out_spill = NULL;
-    return bytes == 0 ? PLASMON_OK
-                      : store_spill_create(bytes, options->spill_dirs,
-                                           options->spill_dir_count, out_spill, err);
+    if (bytes == 0) {
+        return PLASMON_OK;
+    }
+    status = store_spill_create(bytes, options->spill_dirs, options->spill_dir_count,
+                                out_spill, err);
+    if (status == PLASMON_OK) {
+        store_spill_set_ahead(*out_spill, &ahead);
+    }
+    return status;
 }
 
 static int run(const struct store_options *options, const char *token,

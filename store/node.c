@@ -263,6 +263,7 @@ static void session_offer(void *user, struct store_node_offer *out)
         out->file_bytes   = store_spill_file_bytes(node->spill);
         out->life         = store_spill_life(node->spill);
         out->slab         = store_spill_slab(node->spill);
+        out->ahead        = *store_spill_ahead(node->spill);
     }
 }
 

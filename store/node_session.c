@@ -87,16 +87,18 @@ void store_node_session_begin(struct store_node_session *session)
         result_at(session, i)->sent_seq = 0;
     }
     session->ops->offer(session->user, &offer);
-    hello.host           = (char *)(uintptr_t)session->host;
-    hello.node           = (char *)(uintptr_t)session->name;
-    hello.store_socket   = (char *)(uintptr_t)session->store_socket;
-    hello.devices        = session->devices;
-    hello.resume_session = pl_bug("store.session_forgotten") ? 0 : session->joined;
-    hello.spill_memory   = offer.memory_bytes;
-    hello.spill_files    = offer.file_bytes;
-    hello.spill_life     = offer.life;
-    hello.spill_slab     = offer.slab;
-    frame.hello          = &hello;
+    hello.host             = (char *)(uintptr_t)session->host;
+    hello.node             = (char *)(uintptr_t)session->name;
+    hello.store_socket     = (char *)(uintptr_t)session->store_socket;
+    hello.devices          = session->devices;
+    hello.resume_session   = pl_bug("store.session_forgotten") ? 0 : session->joined;
+    hello.spill_memory     = offer.memory_bytes;
+    hello.spill_files      = offer.file_bytes;
+    hello.spill_life       = offer.life;
+    hello.spill_slab       = offer.slab;
+    hello.spill_write_back = offer.ahead.write_back;
+    hello.spill_on_demand  = offer.ahead.on_demand;
+    frame.hello            = &hello;
     send_frame(session, &frame, 0);
 }
 

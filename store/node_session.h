@@ -26,6 +26,7 @@ struct store_node_offer {
     uint64_t file_bytes;
     uint64_t life;
     uint64_t slab;
+    struct store_spill_ahead ahead;
 };
 
 struct store_node_session_ops {

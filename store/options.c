@@ -14,6 +14,7 @@ enum kind {
     OPTION_GPUS,    /* a number, "auto" or "none" */
     OPTION_MS,      /* a whole number, not 0 */
     OPTION_MS_OR_0, /* a whole number */
+    OPTION_PERCENT, /* 0 to 100 */
     OPTION_BYTES,   /* 4096, 512M, 8G */
     OPTION_FD,
     OPTION_FLAG,
@@ -50,6 +51,12 @@ static const struct option options[] = {
     {"--spill-dir", "DIR[:LIMIT]", OPTION_DIRS, AT(spill_dirs), "none",
      "and files there when that is full, up to LIMIT bytes (suffix K, M, G, T; default: "
      "nine tenths of what is free); may be repeated"},
+    {"--write-back", "PERCENT", OPTION_PERCENT, AT(write_back), "75",
+     "copy what a device has not used for long to that host memory ahead of need, while "
+     "more of it is taken than this; 0: never"},
+    {"--no-prefetch", NULL, OPTION_FLAG, AT(no_prefetch), NULL,
+     "bring back what was spilled when a task that reads it has its turn, not before; to "
+     "compare"},
     {"--token-file", "FILE", OPTION_TEXT, AT(token_file), "$PLASMON_TOKEN",
      "file with the cluster's token"},
     {"--socket-dir", "DIR", OPTION_TEXT, AT(socket_dir),
@@ -220,6 +227,12 @@ static bool option_set(const struct option *option, const char *value,
         }
         *(uint32_t *)field = (uint32_t)number;
         return true;
+    case OPTION_PERCENT:
+        if (!number_parse(value, false, 100, &number)) {
+            return false;
+        }
+        *(uint32_t *)field = (uint32_t)number;
+        return true;
     case OPTION_BYTES:
         return number_parse(value, true, UINT64_MAX >> 16, field);
     case OPTION_FD:
@@ -294,6 +307,7 @@ plasmon_status_t store_options_parse(int argc, char **argv,
     *out_options = (struct store_options){.cpu_devices       = STORE_AUTO,
                                           .gpus              = STORE_AUTO,
                                           .spill_memory      = STORE_SPILL_AUTO,
+                                          .write_back        = STORE_WRITE_BACK,
                                           .worker_lease_ms   = STORE_WORKER_LEASE_MS,
                                           .store_lease_ms    = STORE_LEASE_MS,
                                           .drain_deadline_ms = STORE_DRAIN_MS,

@@ -12,6 +12,7 @@
 #define STORE_HEAD_ARGS_MAX   32u
 #define STORE_AUTO            UINT32_MAX
 #define STORE_SPILL_AUTO      UINT64_MAX
+#define STORE_WRITE_BACK      75
 #define STORE_DRAIN_MS        20000u /* Slurm gives 30 s between SIGTERM and SIGKILL */
 #define STORE_LEASE_MS        10000u /* as the head waits for a store (--node-lease) */
 #define STORE_WORKER_LEASE_MS 30000u /* far longer than any call into a driver takes */
@@ -41,6 +42,8 @@ struct store_options {
     uint64_t spill_memory;      /* STORE_SPILL_AUTO: an eighth of the RAM; 0: none */
     const char *spill_dirs[STORE_SPILL_DIRS_MAX];
     uint32_t spill_dir_count;
+    uint32_t write_back; /* percent; 0: never */
+    bool no_prefetch;
     bool embedded;
     int client_pidfd; /* -1: none */
     int client_fd;    /* -1: none */

@@ -19,6 +19,7 @@ struct store_spill {
     uint64_t memory_bytes;
     uint64_t file_bytes;
     uint64_t process; /* drawn */
+    struct store_spill_ahead ahead;
     void (*slab_wanted)(void *user);
     void (*done)(void *user);
     void *user;
@@ -229,6 +230,16 @@ void store_spill_forget(struct store_spill *spill)
     spill->id_last = 0;
     spill->life++;
     pl_mutex_unlock(&spill->lock);
+}
+
+void store_spill_set_ahead(struct store_spill *spill, const struct store_spill_ahead *ahead)
+{
+    spill->ahead = *ahead;
+}
+
+const struct store_spill_ahead *store_spill_ahead(const struct store_spill *spill)
+{
+    return &spill->ahead;
 }
 
 uint64_t store_spill_life(const struct store_spill *spill)

@@ -42,6 +42,13 @@ struct store_spill_result {
     char text[256];
 };
 
+/* How the head uses it, beyond what there is: what this store was started with. */
+struct store_spill_ahead {
+    uint32_t
+        write_back; /* percent of a device above which it is copied ahead of need; 0: never */
+    bool on_demand; /* nothing is brought back before its turn */
+};
+
 struct store_spill;
 
 /* dirs: as --spill-dir takes them. EINVAL and others: err says what is wrong with them. */
@@ -52,6 +59,10 @@ plasmon_status_t store_spill_create(uint64_t memory_bytes, const char *const *di
 plasmon_status_t store_spill_start(struct store_spill *spill,
                                    void (*slab_wanted)(void *user),
                                    void (*done)(void *user), void *user) PL_MUST_CHECK;
+/* Before start. 0 and false otherwise. */
+void store_spill_set_ahead(struct store_spill *spill,
+                           const struct store_spill_ahead *ahead);
+const struct store_spill_ahead *store_spill_ahead(const struct store_spill *spill);
 /* Waits for what the thread is at; nothing is called from then on. NULL is fine, as below. */
 void store_spill_stop(struct store_spill *spill);
 void store_spill_destroy(struct store_spill *spill);

@@ -660,6 +660,11 @@ static plasmon_status_t check_node_hello(const Plasmon__V1__NodeHello *hello,
                             (unsigned long long)hello->spill_memory,
                             (unsigned long long)hello->spill_files);
     }
+    if (status == PLASMON_OK && hello->spill_write_back > 100) {
+        status = pl_err_set(err, PLASMON_EMALFORMED,
+                            "spill_write_back is %u; it is a percentage",
+                            hello->spill_write_back);
+    }
     if (status == PLASMON_OK && hello->devices > WIRE_HOST_DEVICES_MAX) {
         status = pl_err_set(err, PLASMON_EMALFORMED, "%u devices; a host has at most %u",
                             hello->devices, WIRE_HOST_DEVICES_MAX);

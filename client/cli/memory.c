@@ -70,6 +70,7 @@ static void print_hosts(const Plasmon__V1__StatusReply *reply)
                pl_format_bytes(host->file_bytes, file_bytes));
         print_moved("spilled", host->spills, host->spill_bytes);
         print_moved("restored", host->restores, host->restore_bytes);
+        print_moved("copied ahead", host->write_backs, host->write_back_bytes);
         print_moved("written", host->writes, host->write_bytes);
         print_moved("read", host->reads, host->read_bytes);
         printf("\n");
@@ -137,15 +138,19 @@ static void json_hosts(const Plasmon__V1__StatusReply *reply)
         json_text(host->node);
         printf(",\"memory_bytes\":%llu,\"memory_used\":%llu,\"file_bytes\":%llu,"
                "\"file_used\":%llu,\"spills\":%llu,\"spill_bytes\":%llu,\"restores\":%llu,"
-               "\"restore_bytes\":%llu,\"writes\":%llu,\"write_bytes\":%llu,\"reads\":%llu,"
-               "\"read_bytes\":%llu}",
+               "\"restore_bytes\":%llu,\"write_backs\":%llu,\"write_back_bytes\":%llu,"
+               "\"write_back_cancels\":%llu,\"writes\":%llu,\"write_bytes\":%llu,"
+               "\"reads\":%llu,\"read_bytes\":%llu}",
                (unsigned long long)host->memory_bytes,
                (unsigned long long)host->memory_used, (unsigned long long)host->file_bytes,
                (unsigned long long)host->file_used, (unsigned long long)host->spills,
                (unsigned long long)host->spill_bytes, (unsigned long long)host->restores,
-               (unsigned long long)host->restore_bytes, (unsigned long long)host->writes,
-               (unsigned long long)host->write_bytes, (unsigned long long)host->reads,
-               (unsigned long long)host->read_bytes);
+               (unsigned long long)host->restore_bytes,
+               (unsigned long long)host->write_backs,
+               (unsigned long long)host->write_back_bytes,
+               (unsigned long long)host->write_back_cancels,
+               (unsigned long long)host->writes, (unsigned long long)host->write_bytes,
+               (unsigned long long)host->reads, (unsigned long long)host->read_bytes);
     }
 }
 

@@ -35,6 +35,8 @@ struct start {
     const char *host_memory;
     const char *spill_memory;
     struct cli_texts spill_dirs;
+    const char *write_back;
+    bool no_prefetch;
     const char *bulk_address;
     const char *bulk_ports;
     bool bulk_plain;
@@ -92,6 +94,11 @@ static const struct cli_option options[] = {
      "the RAM]"},
     {"--spill-dir", "DIR[:LIMIT]", CLI_TEXTS, AT(spill_dirs),
      "and files there when that is full; repeatable [none]"},
+    {"--write-back", "PERCENT", CLI_TEXT, AT(write_back),
+     "copy what a device has not used for long to that memory ahead of need, while more of "
+     "it is taken than this; 0: never [75]"},
+    {"--no-prefetch", NULL, CLI_FLAG, AT(no_prefetch),
+     "bring back what was spilled when a task that reads it has its turn, not before"},
     {"--transfer", "ROUTE", CLI_TEXT, AT(transfer),
      "with --head: auto, peer, host or nccl [auto]"},
     {"--policy", "NAME", CLI_TEXT, AT(policy),
@@ -420,6 +427,8 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     for (uint32_t i = 0; i < start->spill_dirs.count; i++) {
         add(&arguments, "--spill-dir", start->spill_dirs.text[i]);
     }
+    add(&arguments, "--write-back", start->write_back);
+    add(&arguments, "--no-prefetch", start->no_prefetch ? "" : NULL);
     add(&arguments, "--bulk-address",
         start->bulk_address != NULL                         ? start->bulk_address
         : start->head && start->port != 0 && is_open(start) ? "default"

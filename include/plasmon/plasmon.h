@@ -130,12 +130,16 @@ struct plasmon_options {
         spill_memory; /* private cluster: host memory for what devices have no room for (docs/memory.md); 0: an eighth of RAM; PLASMON_NO_SPILL: none */
     const char *
         spill_dirs; /* private cluster: and files in these directories, "DIR[:LIMIT]" separated by commas; NULL: none */
+    uint32_t
+        write_back; /* private cluster: percent of a device's memory above which what was not used for long is copied to host memory ahead of need; 0: 75; PLASMON_NO_WRITE_BACK: never */
+    int no_prefetch; /* private cluster: not 0: what was spilled comes back when a task that reads it has its turn, not before; to compare */
 };
-#define PLASMON_NO_SPILL UINT64_MAX
+#define PLASMON_NO_SPILL      UINT64_MAX
+#define PLASMON_NO_WRITE_BACK UINT32_MAX
 #define PLASMON_OPTIONS_INIT                                                               \
     {                                                                                      \
         sizeof(struct plasmon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0                                                                           \
+            0, 0, 0, 0                                                                     \
     }
 
 /**

@@ -13,7 +13,7 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_shape, ndim, 4);
     EXPECT_AT(plasmon_shape, dim, 8);
 
-    ASSERT_EQ(sizeof(struct plasmon_options), 160);
+    ASSERT_EQ(sizeof(struct plasmon_options), 168);
     EXPECT_AT(plasmon_options, size, 0);
     EXPECT_AT(plasmon_options, address, 8);
     EXPECT_AT(plasmon_options, token, 16);
@@ -34,6 +34,8 @@ TEST(structs_have_the_layout_that_programs_were_compiled_with)
     EXPECT_AT(plasmon_options, tls_key, 136);
     EXPECT_AT(plasmon_options, spill_memory, 144);
     EXPECT_AT(plasmon_options, spill_dirs, 152);
+    EXPECT_AT(plasmon_options, write_back, 160);
+    EXPECT_AT(plasmon_options, no_prefetch, 164);
 
     ASSERT_EQ(sizeof(struct plasmon_put_options), 32);
     EXPECT_AT(plasmon_put_options, device, 8);

@@ -118,7 +118,7 @@ void fuzz_head_begin(struct fuzz_head *head)
     Plasmon__V1__ClientFrame client     = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Hello client_hello     = PLASMON__V1__HELLO__INIT;
     struct head_input spill_up          = {.type    = HEAD_INPUT_SPILL_UP,
-                                           .numbers = {1 << 20, 1 << 20, 7, 0},
+                                           .numbers = {1 << 20, 1 << 20, 7, 0, 75, 0},
                                            .strings = {head_string("h")}};
     struct pl_err err;
 

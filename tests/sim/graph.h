@@ -170,6 +170,7 @@ struct graph_coverage {
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
         launches, replayed, over_limit, ended_by_force, fences, head_crashes,
         inputs_replayed, checkpoints, gone, rebuilt;
+    uint64_t write_backs, write_back_cancels;
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];
 };

@@ -620,6 +620,8 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     head_core_spill_count(sim->head, &spilled);
     coverage->spills += spilled.spills;
     coverage->restores += spilled.restores;
+    coverage->write_backs += spilled.write_backs;
+    coverage->write_back_cancels += spilled.write_back_cancels;
     coverage->file_writes += spilled.writes;
     coverage->file_reads += spilled.reads;
     coverage->slab_moves += sim->slab_moves;

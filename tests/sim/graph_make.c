@@ -292,6 +292,11 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->spill_full_permille = graph_chance(graph, 100) ? 100 : 0;
         scarce                      = true;
     }
+    if (config->spill_memory >
+        0) { /* by no draw, so that other seeds make what they made before */
+        config->write_back = graph->seed % 4 == 0 ? 0 : 25 * (uint32_t)(graph->seed % 4);
+        config->on_demand  = graph->seed % 5 == 0;
+    }
     if (profile->gone_permille > 0 && config->devices > 1 &&
         graph_chance(graph, profile->gone_permille)) {
         config->gone_max       = (uint32_t)graph_between(graph, 1, config->devices - 1);

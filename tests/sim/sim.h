@@ -871,6 +871,8 @@ struct sim_config {
     uint32_t head_crashes_max;
     uint32_t head_crash_millionth;
     uint64_t spill_memory; /* of the host; 0: nothing is spilled */
+    uint32_t write_back;   /* percent of a device; 0: nothing is copied ahead of need */
+    bool on_demand;        /* nothing is brought back before its turn */
     uint64_t spill_files;
     uint32_t spill_full_permille;    /* of the writes find no room */
     uint32_t pair_trouble_millionth; /* a communicator fails, an operation */

@@ -631,10 +631,11 @@ void sim_head_machine(struct sim *sim, struct head_machine **out_machine)
 /* The store says hello. */
 void sim_head_spill_up(struct sim *sim)
 {
-    struct head_input input = {
-        .type    = HEAD_INPUT_SPILL_UP,
-        .numbers = {sim->config.spill_memory, sim->config.spill_files},
-        .strings = {head_string("simhost")}};
+    struct head_input input = {.type    = HEAD_INPUT_SPILL_UP,
+                               .numbers = {sim->config.spill_memory,
+                                           sim->config.spill_files, 0, 0,
+                                           sim->config.write_back, sim->config.on_demand},
+                               .strings = {head_string("simhost")}};
     struct pl_err err;
 
     if (sim->config.spill_memory != 0) {

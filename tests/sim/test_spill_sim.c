@@ -21,13 +21,14 @@ static bool run_seeds(const struct graph_profile *profile)
     printf(
         "# %llu runs: %llu tasks done, %llu failed, %llu for want of room; %llu crashes, "
         "%llu starvations; %llu spills, %llu restores, %llu files written, %llu read, "
-        "%llu moves\n",
+        "%llu moves; %llu copied ahead, %llu of them in vain\n",
         (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
         (unsigned long long)sum.tasks_failed, (unsigned long long)sum.no_room,
         (unsigned long long)sum.crashes, (unsigned long long)sum.starvations,
         (unsigned long long)sum.spills, (unsigned long long)sum.restores,
         (unsigned long long)sum.file_writes, (unsigned long long)sum.file_reads,
-        (unsigned long long)sum.slab_moves);
+        (unsigned long long)sum.slab_moves, (unsigned long long)sum.write_backs,
+        (unsigned long long)sum.write_back_cancels);
     return count >= SEEDS_DEFAULT;
 }
 
@@ -41,7 +42,7 @@ TEST(what_devices_have_no_room_for_comes_back_as_it_was)
                                                  .check_every    = 1};
 
     if (run_seeds(&profile)) {
-        ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
+        ASSERT_TRUE(sum.spills > 0 && sum.restores > 0 && sum.write_backs > 0);
         ASSERT_TRUE(sum.file_writes > 0 && sum.file_reads > 0);
     }
 }
@@ -59,7 +60,7 @@ TEST(crashes_lose_nothing_that_was_spilled)
                                                  .check_every    = 1};
 
     if (run_seeds(&profile)) {
-        ASSERT_TRUE(sum.spills > 0 && sum.restores > 0);
+        ASSERT_TRUE(sum.spills > 0 && sum.restores > 0 && sum.write_backs > 0);
     }
 }
 

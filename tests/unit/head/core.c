@@ -32,6 +32,13 @@ void core_drop_end(void *user, uint64_t session)
     (void)session;
 }
 
+void core_drop_spill(void *user, const char *host, const struct head_spill_op *op)
+{
+    (void)user;
+    (void)host;
+    (void)op;
+}
+
 uint64_t core_count_up(void *user)
 {
     static uint64_t last = 1000;
@@ -64,7 +71,8 @@ static const struct head_ops ops = {.client_frame   = core_drop_frame,
                                     .worker_command = core_drop_command,
                                     .fence          = core_drop_fence,
                                     .session_ended  = core_drop_end,
-                                    .random64       = core_count_up};
+                                    .random64       = core_count_up,
+                                    .spill          = core_drop_spill};
 
 struct head_core *core_make(void)
 {

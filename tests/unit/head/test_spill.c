@@ -1,0 +1,402 @@
+/*
+ * What goes to host memory, when, and what comes back: the head alone, with one device of 1 MiB for values of 64 KiB. The test says what the
+ * worker has done, and the store.
+ */
+#include "head/core_int.h"
+#include "tests/harness/test.h"
+#include "tests/unit/head/core.h"
+
+enum { VALUE = 64 << 10, ROOM = 15 }; /* a sixteenth of the device is kept free */
+enum { GET = PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST };
+enum { PUT = PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST };
+
+static struct head_core *core;
+static struct head_device *device;
+static struct head_spill_host *spill;
+static uint64_t session;
+
+static void begin(uint32_t write_back, bool on_demand)
+{
+    const struct head_spill_config config = {.memory_bytes = 64 * VALUE,
+                                             .life         = 1,
+                                             .write_back   = write_back,
+                                             .on_demand    = on_demand};
+
+    core = core_make();
+    core_announce(core, "a", 1);
+    ASSERT_EQ(core_join(core, "a", 0), 0);
+    head_core_spill_up(core, "a", &config);
+    spill   = head_spill_host_of(core, "a");
+    device  = head_device_at(core, 0);
+    session = core_client(core);
+}
+
+static void end(void)
+{
+    head_core_check(core);
+    head_core_destroy(core);
+}
+
+/* Task `id` uses refs of this client in this mode, one after the other: each its own task of one frame. OUT makes ref `id` + 100. */
+static void call(uint64_t id, const uint64_t *refs, size_t count, Plasmon__V1__Mode mode)
+{
+    enum { MOST = 64 };
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    uint64_t dim                   = VALUE / 4;
+    Plasmon__V1__Task task[MOST], *tasks[MOST];
+    Plasmon__V1__Arg arg[MOST], *args[MOST];
+    struct pl_err err = {0};
+
+    shape.dtype = PL_F32;
+    shape.n_dim = 1;
+    shape.dim   = &dim;
+    for (size_t i = 0; i < count; i++) {
+        plasmon__v1__task__init(&task[i]);
+        plasmon__v1__arg__init(&arg[i]);
+        arg[i].mode      = mode;
+        arg[i].ref       = refs != NULL ? refs[i] : id + i + 100;
+        arg[i].shape     = mode == PLASMON__V1__MODE__MODE_OUT ? &shape : NULL;
+        task[i].id       = id + i;
+        task[i].function = pl_hash_name("touch");
+        task[i].args     = &args[i];
+        task[i].n_args   = 1;
+        args[i]          = &arg[i];
+        tasks[i]         = &task[i];
+    }
+    frame.tasks   = tasks;
+    frame.n_tasks = count;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static void make(uint64_t id, size_t count)
+{
+    call(id, NULL, count, PLASMON__V1__MODE__MODE_OUT);
+}
+
+/* The worker has done all that it was sent; what comes of that is sent. */
+static void done(void)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[]   = {&range};
+    struct pl_err err              = {0};
+
+    if (device->seq_sent < device->seq_oldest) {
+        return;
+    }
+    range.first  = device->seq_oldest;
+    range.count  = device->seq_sent - device->seq_oldest + 1;
+    frame.done   = ranges;
+    frame.n_done = 1;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* And so on, the store included, until nothing is left to be done. */
+static void settle(void)
+{
+    while (device->unfinished > 0 || !pl_list_empty(&spill->requests)) {
+        done();
+        if (!pl_list_empty(&spill->requests)) {
+            uint64_t id =
+                pl_list_first(&spill->requests, struct head_spill_request, link)->op.id;
+
+            head_core_spill_done(core, "a", id, PLASMON_OK, 9, "");
+            head_core_flush(core);
+            head_core_check(core);
+        }
+    }
+}
+
+static struct head_buffer *buffer_of(uint64_t id)
+{
+    struct head_client *client = pl_map_get(&core->sessions, session);
+    struct pl_err err          = {0};
+    struct head_ref *ref;
+
+    ASSERT_OK(head_client_ref_get(client, id, 0, &ref, &err));
+    return head_move_common(ref->array, &ref->array->extent, device, false);
+}
+
+static bool copied(uint64_t id)
+{
+    struct head_buffer *buffer = buffer_of(id);
+
+    return buffer != NULL && head_spill_droppable(buffer);
+}
+
+/* Launches of the device that are not over and copy to host memory. */
+static uint32_t open_gets(void)
+{
+    uint32_t count = 0;
+
+    for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
+        const struct head_task *task = head_device_task(device, seq);
+
+        count += task != NULL && task->kind == GET;
+    }
+    return count;
+}
+
+TEST(what_was_not_used_for_long_is_copied_while_more_than_the_mark_is_taken)
+{
+    begin(50, false);
+    make(1, 8); /* exactly the mark */
+    settle();
+    ASSERT_EQ(spill->slab, HEAD_SLAB_NONE);
+    make(9, 3);
+    settle();
+    ASSERT_EQ(spill->write_backs, 3);
+    ASSERT_EQ(spill->write_back_bytes, 3 * VALUE);
+    ASSERT_EQ(spill->spills, 0);
+    for (uint64_t ref = 101; ref <= 111; ref++) {
+        ASSERT_EQ(copied(ref), ref <= 103);
+        ASSERT_NOT_NULL(buffer_of(ref)); /* and all of them are where they were */
+    }
+    end();
+}
+
+TEST(then_room_is_made_without_a_copy)
+{
+    static const uint32_t marks[] = {0, 50};
+
+    for (size_t i = 0; i < PL_COUNT(marks); i++) {
+        begin(marks[i], false);
+        for (uint64_t id = 1; id <= 30; id++) {
+            make(id, 1);
+            settle();
+        }
+        ASSERT_EQ(spill->spills, marks[i] == 0 ? 30 - ROOM : 0);
+        ASSERT_EQ(spill->write_backs, marks[i] == 0 ? 0 : 30 - 8);
+        ASSERT_EQ(device->bytes_live, ROOM * VALUE);
+        ASSERT_EQ(spill->restores, 0);
+        end();
+    }
+}
+
+TEST(at_most_two_are_under_way_and_using_a_value_keeps_it_from_being_next)
+{
+    static const uint64_t first = 101;
+
+    begin(50, false);
+    make(1, 12);
+    settle(); /* 101 to 104 */
+    ASSERT_EQ(spill->write_backs, 4);
+    make(13, 3); /* now 105 to 107 are next */
+    ASSERT_EQ(open_gets(), 2);
+    call(20, &first, 1, PLASMON__V1__MODE__MODE_IN);
+    ASSERT_EQ(open_gets(), 2);
+    settle();
+    ASSERT_EQ(spill->write_backs, 7);
+    ASSERT_TRUE(copied(105) && copied(106) && copied(107) && !copied(108));
+    /* That they were copied is no use: 102 is the least recently used one, and goes first. */
+    make(16, 1);
+    ASSERT_NULL(buffer_of(102));
+    ASSERT_TRUE(buffer_of(101) != NULL && buffer_of(105) != NULL);
+    settle();
+    end();
+}
+
+TEST(a_launch_that_overwrites_a_value_cancels_its_copy)
+{
+    static const uint64_t first = 101;
+    struct head_buffer *buffer;
+
+    begin(50, false);
+    make(1, 8);
+    settle();
+    make(9, 1);
+    done();
+    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, ""); /* the slab */
+    head_core_flush(core);
+    ASSERT_EQ(open_gets(), 1);
+    buffer = buffer_of(first);
+    ASSERT_TRUE(copied(first));
+    call(20, &first, 1, PLASMON__V1__MODE__MODE_INOUT);
+    ASSERT_TRUE(buffer_of(first) == buffer && !copied(first)); /* in place */
+    ASSERT_EQ(spill->cancels, 1);
+    settle();
+    ASSERT_TRUE(!copied(first) &&
+                copied(102)); /* which is the least recently used one now */
+    ASSERT_EQ(spill->write_backs, 2);
+    ASSERT_EQ(spill->home.bytes_live, VALUE);
+    end();
+}
+
+TEST(a_value_that_nobody_holds_is_not_copied_any_further)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[]   = {&range};
+    struct pl_err err              = {0};
+
+    begin(50, false);
+    make(1, 9);
+    done();
+    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, "");
+    head_core_flush(core);
+    ASSERT_EQ(open_gets(), 1);
+    range.first     = 101;
+    range.count     = 1;
+    frame.release   = ranges;
+    frame.n_release = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    ASSERT_EQ(spill->cancels, 1);
+    settle();
+    ASSERT_EQ(spill->home.bytes_planned, 0);
+    ASSERT_EQ(spill->write_backs, 1); /* without it no more than the mark is taken */
+    end();
+}
+
+TEST(nothing_is_copied_ahead_while_spills_need_the_lanes)
+{
+    begin(50, false);
+    make(1, 20);
+    ASSERT_EQ(spill->spills, 20 - ROOM);
+    done(); /* the slab is not there yet: the spills wait for it */
+    ASSERT_EQ(spill->write_backs, 0);
+    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, "");
+    head_core_flush(core);
+    ASSERT_TRUE(open_gets() > 0);
+    ASSERT_EQ(spill->write_backs, 0);
+    settle();
+    ASSERT_EQ(spill->spills, 20 - ROOM);
+    ASSERT_EQ(spill->write_backs, ROOM - 8);
+    end();
+}
+
+TEST(a_copy_ahead_of_need_takes_no_host_memory_from_anybody)
+{
+    begin(50, false);
+    spill->config.memory_bytes = 4 * VALUE;
+    make(1, ROOM);
+    settle();
+    ASSERT_EQ(spill->write_backs, 4); /* the other three have no room */
+    make(ROOM + 1, 8);
+    settle();
+    ASSERT_EQ(spill->home.bytes_live, 4 * VALUE);
+    ASSERT_EQ(spill->writes, 0);
+    end();
+}
+
+/* Values 101 to 116 of which 101 was spilled; then a launch, and one that reads 101. */
+static const struct head_task *restore_behind_a_launch(void)
+{
+    static const uint64_t refs[] = {110, 101};
+
+    make(1, ROOM + 1);
+    settle();
+    ASSERT_NULL(buffer_of(101));
+    call(30, refs, 2, PLASMON__V1__MODE__MODE_IN);
+    for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
+        const struct head_task *task = head_device_task(device, seq);
+
+        if (task->kind == PUT) {
+            ASSERT_TRUE(seq > device->seq_oldest);
+            return task;
+        }
+    }
+    test_fail(__FILE__, __LINE__, "nothing is brought back");
+    return NULL;
+}
+
+TEST(what_a_queued_task_reads_is_sent_for_before_its_turn)
+{
+    begin(0, false);
+    ASSERT_TRUE(restore_behind_a_launch()->seq <= device->seq_sent);
+    settle();
+    end();
+}
+
+TEST(and_only_then_if_it_was_asked_for_so)
+{
+    const struct head_task *restore;
+
+    begin(0, true);
+    restore = restore_behind_a_launch();
+    ASSERT_TRUE(restore->seq > device->seq_sent);
+    done(); /* what is before it */
+    ASSERT_TRUE(restore->seq <= device->seq_sent);
+    settle();
+    ASSERT_EQ(spill->restores, 1);
+    end();
+}
+
+/* Reads values round and round, `rounds` times all of them, in one frame; returns how often one had to be brought back. */
+static uint64_t restores_of_rounds(bool look_ahead, uint32_t values, uint32_t rounds)
+{
+    uint64_t refs[64], restores;
+    uint32_t count = 0;
+
+    begin(0, !look_ahead);
+    for (uint64_t id = 1; id <= values; id++) {
+        make(id, 1);
+        settle();
+    }
+    for (uint32_t round = 0; round < rounds; round++) {
+        for (uint32_t i = 0; i < values; i++) {
+            refs[count++] = 101 + i;
+        }
+    }
+    call(1000, refs, count, PLASMON__V1__MODE__MODE_IN);
+    settle();
+    restores = spill->restores;
+    end();
+    return restores;
+}
+
+/* 20 values, 15 fit. Without looking ahead each has just gone when its turn has come. */
+TEST(what_the_tasks_of_a_frame_need_soonest_is_kept)
+{
+    ASSERT_EQ(restores_of_rounds(false, 20, 3), 60);
+    ASSERT_EQ(restores_of_rounds(true, 20, 3), 18); /* what a perfect plan needs */
+}
+
+/* The first task makes a ref that the last one reads, and is not the one to go between them. */
+TEST(also_what_a_task_of_the_frame_makes)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Task task[ROOM + 2], *tasks[ROOM + 2];
+    Plasmon__V1__Arg arg[ROOM + 2], *args[ROOM + 2];
+    uint64_t dim      = VALUE / 4;
+    struct pl_err err = {0};
+
+    begin(0, false);
+    make(1, ROOM - 1);
+    settle();
+    shape.dtype = PL_F32;
+    shape.n_dim = 1;
+    shape.dim   = &dim;
+    for (uint32_t i = 0; i < PL_COUNT(task); i++) {
+        bool reads = i == ROOM + 1;
+
+        plasmon__v1__task__init(&task[i]);
+        plasmon__v1__arg__init(&arg[i]);
+        arg[i].mode      = reads ? PLASMON__V1__MODE__MODE_IN : PLASMON__V1__MODE__MODE_OUT;
+        arg[i].ref       = reads ? 300 : 300 + i;
+        arg[i].shape     = reads ? NULL : &shape;
+        task[i].id       = 200 + i;
+        task[i].function = pl_hash_name("touch");
+        task[i].args     = &args[i];
+        task[i].n_args   = 1;
+        args[i]          = &arg[i];
+        tasks[i]         = &task[i];
+    }
+    frame.tasks   = tasks;
+    frame.n_tasks = PL_COUNT(tasks);
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    settle();
+    ASSERT_EQ(spill->restores, 0);
+    ASSERT_NOT_NULL(buffer_of(300));
+    ASSERT_NULL(buffer_of(301));
+    end();
+}
+
+TEST_MAIN()
