@@ -19,19 +19,20 @@
 
 #include "base/alloc.h"
 #include "bench/daemons.h"
+#include "bench/hostile.h"
 #include "client/spawn.h"
 
 #define TASKS_DEFAULT 1000u
 #define BURST_DEFAULT 50000u
-#define ROUNDS        5u
-#define RATE          1000u /* connections, or bytes that dribble, a second */
-#define SILENT        500u
-#define STEP_MS       10
+#define ROUNDS        7u
+#define TOKEN         "of this benchmark"
 #define TARGET        0.8
+#define CPU_NS        UINT64_C(2000000000)
 
 struct hostile_options {
     uint32_t tasks;
     uint32_t burst;
+    const char *only;
     const char *json;
 };
 
@@ -39,6 +40,8 @@ struct hostile_options {
 static const struct cli_option options[] = {
     {"--tasks", "N", CLI_COUNT, OPTION(tasks), "tasks of a round, each waited for [1000]"},
     {"--burst", "N", CLI_COUNT, OPTION(burst), "tasks of a round, many in flight [50000]"},
+    {"--only", "LIST", CLI_TEXT, OPTION(only),
+     "enemies: flood,silent,dribble,rubbish,foreign,giant,half [all]"},
     {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
 };
 
@@ -58,141 +61,28 @@ struct hostile {
     const struct hostile_options *given;
     struct bench_report report;
     const char *folder;
-    char address[96];
+    struct hostile_field field;
     struct bench_cluster cluster;
+    pid_t head;
     struct plasmon_ref **refs;
-    atomic_bool stop; /* the enemy ends */
 };
 
 /* ------------------------------------------------------------------------------------------------ enemies */
-
-static int connect_head(const struct hostile *hostile)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    int fd                = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    (void)snprintf(to.sun_path, sizeof(to.sun_path), "%s",
-                   hostile->address + strlen("unix:"));
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof(to)) != 0) {
-        (void)close(fd);
-        fd = -1; /* its queue is full: as well */
-    }
-    return fd;
-}
-
-/* Says one byte of what a client begins with (all of it: 24), from `at` on. false: it was hung up on. */
-static bool say_byte(int fd, unsigned at)
-{
-    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    char answer[64];
-
-    if (at < sizeof(preface) - 1 && send(fd, preface + at, 1, MSG_NOSIGNAL) < 0 &&
-        errno != EAGAIN) {
-        return false;
-    }
-    return recv(fd, answer, sizeof(answer), MSG_DONTWAIT) != 0;
-}
-
-static void pause_step(void)
-{
-    (void)poll(NULL, 0, STEP_MS);
-}
-
-/* Connections that come and go. */
-static void *flood(void *user)
-{
-    struct hostile *hostile = user;
-
-    while (!atomic_load(&hostile->stop)) {
-        for (unsigned i = 0; i < RATE * STEP_MS / 1000; i++) {
-            int fd = connect_head(hostile);
-
-            if (fd >= 0) {
-                (void)close(fd);
-            }
-        }
-        pause_step();
-    }
-    return NULL;
-}
-
-/* Connections that stay; bytes: each says one now and then. */
-static void stay(struct hostile *hostile, bool bytes)
-{
-    static int fds[SILENT];
-    static unsigned said[SILENT];
-    unsigned next = 0;
-
-    for (unsigned i = 0; i < SILENT; i++) {
-        fds[i]  = -1;
-        said[i] = 0;
-    }
-    while (!atomic_load(&hostile->stop)) {
-        for (unsigned i = 0; i < RATE * STEP_MS / 1000; i++, next = (next + 1) % SILENT) {
-            if (fds[next] < 0) {
-                fds[next]  = connect_head(hostile);
-                said[next] = 0;
-            } else if (bytes && !say_byte(fds[next], said[next]++)) {
-                (void)close(fds[next]);
-                fds[next] = -1;
-            }
-        }
-        pause_step();
-    }
-    for (unsigned i = 0; i < SILENT; i++) {
-        if (fds[i] >= 0) {
-            (void)close(fds[i]);
-        }
-    }
-}
-
-static void *silent(void *user)
-{
-    stay(user, false);
-    return NULL;
-}
-
-static void *dribble(void *user)
-{
-    stay(user, true);
-    return NULL;
-}
-
-/* What is no HTTP/2, all at once. */
-static void *rubbish(void *user)
-{
-    struct hostile *hostile = user;
-    uint8_t bytes[4096];
-    uint32_t state = 1;
-
-    while (!atomic_load(&hostile->stop)) {
-        for (unsigned i = 0; i < RATE * STEP_MS / 1000 / 2; i++) {
-            int fd = connect_head(hostile);
-
-            for (size_t at = 0; at < sizeof(bytes); at++) {
-                state     = state * 1664525u + 1013904223u;
-                bytes[at] = (uint8_t)(state >> 24);
-            }
-            if (fd >= 0) {
-                (void)!send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL); /* it may be cut off */
-                (void)close(fd);
-            }
-        }
-        pause_step();
-    }
-    return NULL;
-}
 
 static const struct enemy {
     const char *name;
     void *(*run)(void *user);
     const char *note;
 } enemies[] = {
-    {"flood", flood, "1000 connections a second, closed at once"},
-    {"silent", silent, "500 connections that say nothing"},
-    {"dribble", dribble, "500 connections, each a byte every half second"},
-    {"rubbish", rubbish, "500 connections a second, each with 4 KiB of noise"},
+    {"flood", hostile_flood, "1000 connections a second, closed at once"},
+    {"silent", hostile_silent, "500 connections that say nothing"},
+    {"dribble", hostile_dribble, "500 connections, each a byte every half second"},
+    {"rubbish", hostile_rubbish, "500 connections a second, each with 4 KiB of noise"},
+    {"foreign", hostile_foreign, "200 sessions a second with others' tokens and numbers"},
+    {"giant", hostile_giant, "200 sessions a second that send lists over the limits"},
+    {"half", hostile_half, "200 sessions a second, half-closed before a word"},
 };
+#define ENEMIES "flood,silent,dribble,rubbish,foreign,giant,half"
 
 /* ------------------------------------------------------------------------------------------------ the honest one */
 
@@ -230,17 +120,70 @@ static void check_result(struct hostile *hostile)
     bench_must_release(&hostile->cluster, &ref, 1);
 }
 
-static void add_row(struct hostile *hostile, const struct enemy *enemy, const char *what,
-                    double beside, double alone)
+/* Of the pairs of rounds, one right behind the other, that whose ratio is in the middle. */
+static unsigned middle_of(double rounds[2][ROUNDS])
 {
+    double ratios[ROUNDS], middle;
+    unsigned pair = 0;
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        ratios[i] = rounds[1][i] / rounds[0][i];
+    }
+    middle = bench_percentile(ratios, ROUNDS, 0.5); /* which sorts them */
+    while (pair < ROUNDS - 1 && rounds[1][pair] / rounds[0][pair] != middle) {
+        pair++;
+    }
+    return pair;
+}
+
+static void add_row(struct hostile *hostile, const struct enemy *enemy, const char *what,
+                    double rounds[2][ROUNDS])
+{
+    unsigned pair        = middle_of(rounds);
     struct bench_row row = {.unit       = "1/s",
-                            .value      = beside,
-                            .limit      = alone,
+                            .value      = rounds[1][pair],
+                            .limit      = rounds[0][pair],
                             .limit_name = "without the enemy",
                             .target     = -TARGET};
 
     (void)snprintf(row.name, sizeof(row.name), "tasks_%s_beside_%s", what, enemy->name);
     (void)snprintf(row.note, sizeof(row.note), "%s", enemy->note);
+    bench_report_add(&hostile->report, &row);
+}
+
+static void enemy_begin(struct hostile *hostile, const struct enemy *enemy,
+                        pthread_t *out_thread)
+{
+    atomic_store(&hostile->field.stop, false);
+    if (pthread_create(out_thread, NULL, enemy->run, &hostile->field) != 0) {
+        bench_die("no thread for an enemy");
+    }
+}
+
+static void enemy_end(struct hostile *hostile, pthread_t thread)
+{
+    atomic_store(&hostile->field.stop, true);
+    (void)pthread_join(thread, NULL);
+}
+
+/* What of a processor the head needs for the enemy alone: whatever else the machine does, it is the same. */
+static void add_cpu(struct hostile *hostile, const struct enemy *enemy)
+{
+    struct bench_row row = {.unit = "%"};
+    uint64_t began_ns, before_ns;
+    pthread_t thread;
+
+    enemy_begin(hostile, enemy, &thread);
+    began_ns  = pl_now_ns();
+    before_ns = bench_daemon_cpu_ns(hostile->head);
+    while (pl_now_ns() - began_ns < CPU_NS) {
+        hostile_pause();
+    }
+    row.value = 100.0 * (double)(bench_daemon_cpu_ns(hostile->head) - before_ns) /
+                (double)(pl_now_ns() - began_ns);
+    enemy_end(hostile, thread);
+    (void)snprintf(row.name, sizeof(row.name), "head_cpu_for_%s", enemy->name);
+    (void)snprintf(row.note, sizeof(row.note), "of one processor");
     bench_report_add(&hostile->report, &row);
 }
 
@@ -253,22 +196,19 @@ static void measure(struct hostile *hostile, const struct enemy *enemy)
         bool beside = round % 2 != 0;
         pthread_t thread;
 
-        atomic_store(&hostile->stop, false);
-        if (beside && pthread_create(&thread, NULL, enemy->run, hostile) != 0) {
-            bench_die("no thread for an enemy");
+        if (beside) {
+            enemy_begin(hostile, enemy, &thread);
         }
         sync[beside][round / 2]  = run_tasks(hostile, given->tasks, 1);
         burst[beside][round / 2] = run_tasks(hostile, given->burst, given->burst);
         check_result(hostile);
-        atomic_store(&hostile->stop, true);
         if (beside) {
-            (void)pthread_join(thread, NULL);
+            enemy_end(hostile, thread);
         }
     }
-    add_row(hostile, enemy, "sync", bench_percentile(sync[1], ROUNDS, 0.5),
-            bench_percentile(sync[0], ROUNDS, 0.5));
-    add_row(hostile, enemy, "async", bench_percentile(burst[1], ROUNDS, 0.5),
-            bench_percentile(burst[0], ROUNDS, 0.5));
+    add_row(hostile, enemy, "sync", sync);
+    add_row(hostile, enemy, "async", burst);
+    add_cpu(hostile, enemy);
 }
 
 /* ------------------------------------------------------------------------------------------------ the cluster */
@@ -304,22 +244,35 @@ static void wait_device(void)
 static void start_cluster(struct hostile *hostile)
 {
     char head[256], store[256], sockets[96];
-    const char *head_argv[]  = {head, "--listen", hostile->address, "--hello-wait",
-                                "1",  "--log",    "error",          NULL};
-    const char *store_argv[] = {
-        store,   "--head",          hostile->address, "--socket-dir",
-        sockets, "--gpus",          "none",           "--cpu-devices",
-        "1",     "--device-memory", "128M",           NULL};
-    pid_t pid;
+    const char *head_argv[]  = {head,           "--listen", hostile->field.address,
+                                "--hello-wait", "1",        "--log",
+                                "error",        NULL};
+    const char *store_argv[] = {store,
+                                "--head",
+                                hostile->field.address,
+                                "--socket-dir",
+                                sockets,
+                                "--gpus",
+                                "none",
+                                "--cpu-devices",
+                                "1",
+                                "--device-memory",
+                                "128M",
+                                NULL};
 
-    (void)snprintf(hostile->address, sizeof(hostile->address), "unix:%s/head",
+    (void)snprintf(hostile->field.address, sizeof(hostile->field.address), "unix:%s/head",
                    hostile->folder);
     (void)snprintf(sockets, sizeof(sockets), "%s/store.d", hostile->folder);
     must_find("plasmon-head", head);
     must_find("plasmon-store", store);
-    pid = bench_must_daemon("head.log", head_argv);
-    bench_must_listen(pid, hostile->address + strlen("unix:"));
-    if (mkdir(sockets, 0700) != 0 || setenv("PLASMON_ADDRESS", hostile->address, 1) != 0) {
+    hostile->field.token = TOKEN;
+    if (setenv("PLASMON_TOKEN", TOKEN, 1) != 0) {
+        bench_die("out of host memory");
+    }
+    hostile->head = bench_must_daemon("head.log", head_argv);
+    bench_must_listen(hostile->head, hostile->field.address + strlen("unix:"));
+    if (mkdir(sockets, 0700) != 0 ||
+        setenv("PLASMON_ADDRESS", hostile->field.address, 1) != 0) {
         bench_die("cannot make the folder %s", sockets);
     }
     (void)bench_must_daemon("store.log", store_argv);
@@ -329,8 +282,9 @@ static void start_cluster(struct hostile *hostile)
 
 static int run_hostile(int argc, char **argv)
 {
-    struct hostile_options given = {.tasks = TASKS_DEFAULT, .burst = BURST_DEFAULT};
-    struct cli_parsed parsed     = cli_parse(&bench_hostile, argc, argv, &given);
+    struct hostile_options given = {
+        .tasks = TASKS_DEFAULT, .burst = BURST_DEFAULT, .only = ENEMIES};
+    struct cli_parsed parsed = cli_parse(&bench_hostile, argc, argv, &given);
     static struct hostile hostile;
     bool written;
 
@@ -340,6 +294,9 @@ static int run_hostile(int argc, char **argv)
     if (given.tasks < 1 || given.burst < 1) {
         return cli_usage(&bench_hostile, "--tasks and --burst are at least 1");
     }
+    if (!cli_list_is_of(given.only, ENEMIES)) {
+        return cli_usage(&bench_hostile, "--only is a list of %s", ENEMIES);
+    }
     hostile.given  = &given;
     hostile.folder = bench_must_folder();
     hostile.refs   = bench_must_alloc(given.burst * sizeof(struct plasmon_ref *));
@@ -348,7 +305,9 @@ static int run_hostile(int argc, char **argv)
     (void)run_tasks(&hostile, given.tasks, 1); /* warm */
     (void)run_tasks(&hostile, given.burst, given.burst);
     for (size_t i = 0; i < PL_COUNT(enemies); i++) {
-        measure(&hostile, &enemies[i]);
+        if (cli_list_has(given.only, enemies[i].name)) {
+            measure(&hostile, &enemies[i]);
+        }
     }
     bench_report_print(&hostile.report);
     written = bench_report_write_json(&hostile.report, given.json);

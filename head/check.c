@@ -86,8 +86,9 @@ static void check_device(const struct head_device *device)
 void head_core_check(const struct head_core *core)
 {
     struct pl_list *pos;
-    uint64_t tasks = 0;
-    uint64_t order = 0;
+    uint64_t tasks         = 0;
+    uint64_t clients_tasks = 0; /* that are in no list of their client */
+    uint64_t order         = 0;
 
     for (size_t i = 0; i < core->devices.count; i++) {
         check_device(*(struct head_device **)pl_vec_at(&core->devices, i));
@@ -99,6 +100,7 @@ void head_core_check(const struct head_core *core)
         PL_CHECK(task->order >= order); /* equal: the halves of a transfer */
         order = task->order;
         tasks++;
+        clients_tasks += task->client != NULL;
         for (uint32_t i = 0; i < task->use_count; i++) {
             PL_CHECK(task->uses[i].buffer != NULL && task->uses[i].buffer->refs > 0);
         }
@@ -108,9 +110,15 @@ void head_core_check(const struct head_core *core)
     head_spaces_check(core);
     pl_list_for_each(pos, &core->clients) {
         const struct head_client *client = pl_container_of(pos, struct head_client, link);
+        struct pl_list *link;
         uint64_t key;
         void *value;
 
+        pl_list_for_each(link, &client->unfinished) {
+            PL_CHECK(pl_container_of(link, struct head_task, client_link)->client ==
+                     client);
+            clients_tasks--;
+        }
         for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
             const struct head_ref *ref = value;
 
@@ -120,4 +128,5 @@ void head_core_check(const struct head_core *core)
             }
         }
     }
+    PL_CHECK(clients_tasks == 0);
 }

@@ -161,6 +161,7 @@ struct head_client *head_client_restore(struct head_core *core, uint64_t session
     pl_list_init(&client->link);
     pl_list_init(&client->dirty_link);
     pl_list_init(&client->reads_late);
+    pl_list_init(&client->unfinished);
     pl_list_add_tail(&core->clients, &client->link);
     PL_CHECK(pl_map_set(&core->sessions, session, client) == PLASMON_OK);
     core->counts.clients++;
@@ -372,16 +373,12 @@ void head_core_client_resumed(struct head_core *core, uint64_t session)
 /* Newest first, so that whatever reads a result has been looked at before what makes it. */
 static void skip_unwanted(struct head_core *core, struct head_client *client)
 {
-    struct pl_list *pos, *prev;
+    while (!pl_list_empty(&client->unfinished)) {
+        struct head_task *task =
+            pl_container_of(client->unfinished.prev, struct head_task, client_link);
+        bool wanted = false;
 
-    for (pos = core->unfinished.prev, prev = pos->prev; pos != &core->unfinished;
-         pos = prev, prev = pos->prev) {
-        struct head_task *task = pl_container_of(pos, struct head_task, order_link);
-        bool wanted            = false;
-
-        if (task->client != client) {
-            continue;
-        }
+        pl_list_remove(&task->client_link);
         task->client = NULL;
         task->id     = 0;
         for (size_t i = 0; i < task->outputs.count; i++) {

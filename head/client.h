@@ -21,8 +21,10 @@ struct head_client {
     uint64_t lost_ms;
     uint64_t ops_taken;
     uint64_t tasks_open;
-    struct pl_map refs;        /* id -> head_ref */
-    struct pl_map tasks;       /* id -> head_task, unfinished */
+    struct pl_map refs;  /* id -> head_ref */
+    struct pl_map tasks; /* id -> head_task, unfinished */
+    struct pl_list
+        unfinished; /* head_task.client_link, in order: these, and launches of ours for it */
     struct pl_map graphs;      /* id -> head_graph */
     struct pl_map groups;      /* id -> head_group, not resolved */
     struct pl_map functions;   /* the client's number -> head_function */

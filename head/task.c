@@ -108,6 +108,7 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
         task->plan->refs++;
     }
     pl_list_init(&task->order_link);
+    pl_list_init(&task->client_link);
     pl_list_init(&task->group_link);
     pl_list_init(&task->spill_link);
     return task;
@@ -119,6 +120,9 @@ static void task_number(struct head_core *core, struct head_task *task, uint64_t
     task->order    = order != 0 ? order : ++core->order_last;
     task->since_ms = core->now_ms;
     pl_list_add_tail(&core->unfinished, &task->order_link);
+    if (task->client != NULL) {
+        pl_list_add_tail(&task->client->unfinished, &task->client_link);
+    }
     head_device_number(core, task->device, task);
     core->counts.tasks++;
     core->tasks_queued++;
@@ -451,6 +455,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
         head_client_task_over(task->client);
     }
     pl_list_remove(&task->order_link);
+    pl_list_remove(&task->client_link);
     task->device->load_ns -= task->cost_ns;
     head_device_forget(task->device, task);
     head_record_finished(core, task);

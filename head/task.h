@@ -56,9 +56,10 @@ struct head_task {
         *record; /* held: the call that this is a launch of, if it may be run again */
     struct head_group
         *group; /* held: what it is a part of for the client; NULL: a task of its own */
-    struct pl_list group_link; /* group->tasks, until it is resolved */
-    struct head_plan *plan;    /* held: GRAPH */
-    struct pl_list order_link; /* core->unfinished */
+    struct pl_list group_link;  /* group->tasks, until it is resolved */
+    struct head_plan *plan;     /* held: GRAPH */
+    struct pl_list order_link;  /* core->unfinished */
+    struct pl_list client_link; /* client->unfinished; itself without a client */
     struct head_buffer *
         spilled; /* what it writes (GET_HOST) or reads (PUT_HOST) in host memory: one of `uses`; NULL: nothing of ours */
     bool bound;  /* that has a place, which it holds */

@@ -30,14 +30,35 @@ plasmon_status_t wire_encode(const ProtobufCMessage *message,
     return PLASMON_OK;
 }
 
+/* What clients send, who are trusted least. */
+static const struct list_limit client_limits[] = {
+    {"tasks", WIRE_TASKS_MAX},         {"release", WIRE_RANGES_MAX},
+    {"locate", WIRE_RANGES_MAX},       {"read", WIRE_RANGES_MAX},
+    {"cancel", WIRE_RANGES_MAX},       {"put_open", WIRE_RANGES_MAX},
+    {"put_seal", WIRE_RANGES_MAX},     {"publish", WIRE_RANGES_MAX},
+    {"lookup", WIRE_RANGES_MAX},       {"graph_release", WIRE_RANGES_MAX},
+    {"define", WIRE_FUNCTIONS_MAX},    {"function_wait", WIRE_FUNCTIONS_MAX},
+    {"cancel_force", WIRE_RANGES_MAX}, {NULL, 0},
+};
+static const struct list_limit no_limits[] = {{NULL, 0}};
+
 static plasmon_status_t decode(struct wire_arena *arena,
-                               const ProtobufCMessageDescriptor *type, const char *name,
+                               const ProtobufCMessageDescriptor *type,
+                               const struct list_limit *limits, const char *name,
                                const uint8_t *bytes, size_t length, ProtobufCMessage **out,
                                struct pl_err *err)
 {
+    plasmon_status_t status;
+
     if (length > WIRE_MESSAGE_BYTES_MAX) {
         return pl_err_set(err, PLASMON_ELIMIT, "%s of %zu bytes; the limit is %u", name,
                           length, WIRE_MESSAGE_BYTES_MAX);
+    }
+
+    status =
+        limits->name != NULL ? check_lists(type, limits, bytes, length, err) : PLASMON_OK;
+    if (status != PLASMON_OK) {
+        return check_below(err, status, name, -1);
     }
 
     *out = protobuf_c_message_unpack(type, &arena->allocator, length, bytes);
@@ -60,13 +81,13 @@ static plasmon_status_t decode(struct wire_arena *arena,
 }
 
 /* One public function a message; the body is the same but for its types. */
-#define WIRE_DECODE(function, struct_type, descriptor, check, name)                 \
+#define WIRE_DECODE(function, struct_type, descriptor, limits, check, name)         \
     plasmon_status_t function(struct wire_arena *arena, const uint8_t *bytes,       \
                               size_t length, struct_type **out, struct pl_err *err) \
     {                                                                               \
         ProtobufCMessage *message = NULL;                                           \
         plasmon_status_t status =                                                   \
-            decode(arena, &descriptor, name, bytes, length, &message, err);         \
+            decode(arena, &descriptor, limits, name, bytes, length, &message, err); \
                                                                                     \
         if (status == PLASMON_OK) {                                                 \
             status = check((struct_type *)message, err);                            \
@@ -80,22 +101,30 @@ static plasmon_status_t decode(struct wire_arena *arena,
     }
 
 WIRE_DECODE(wire_decode_client_frame, Plasmon__V1__ClientFrame,
-            plasmon__v1__client_frame__descriptor, check_client_frame, "client frame")
+            plasmon__v1__client_frame__descriptor, client_limits, check_client_frame,
+            "client frame")
 WIRE_DECODE(wire_decode_head_frame, Plasmon__V1__HeadFrame,
-            plasmon__v1__head_frame__descriptor, check_head_frame, "head frame")
+            plasmon__v1__head_frame__descriptor, no_limits, check_head_frame, "head frame")
 WIRE_DECODE(wire_decode_worker_frame, Plasmon__V1__WorkerFrame,
-            plasmon__v1__worker_frame__descriptor, check_worker_frame, "worker frame")
+            plasmon__v1__worker_frame__descriptor, no_limits, check_worker_frame,
+            "worker frame")
 WIRE_DECODE(wire_decode_worker_command, Plasmon__V1__WorkerCommand,
-            plasmon__v1__worker_command__descriptor, check_worker_command, "worker command")
+            plasmon__v1__worker_command__descriptor, no_limits, check_worker_command,
+            "worker command")
 WIRE_DECODE(wire_decode_node_frame, Plasmon__V1__NodeFrame,
-            plasmon__v1__node_frame__descriptor, check_node_frame, "node frame")
+            plasmon__v1__node_frame__descriptor, no_limits, check_node_frame, "node frame")
 WIRE_DECODE(wire_decode_node_command, Plasmon__V1__NodeCommand,
-            plasmon__v1__node_command__descriptor, check_node_command, "node command")
+            plasmon__v1__node_command__descriptor, no_limits, check_node_command,
+            "node command")
 WIRE_DECODE(wire_decode_status_request, Plasmon__V1__StatusRequest,
-            plasmon__v1__status_request__descriptor, check_status_request, "status request")
+            plasmon__v1__status_request__descriptor, no_limits, check_status_request,
+            "status request")
 WIRE_DECODE(wire_decode_status_reply, Plasmon__V1__StatusReply,
-            plasmon__v1__status_reply__descriptor, check_status_reply, "status reply")
+            plasmon__v1__status_reply__descriptor, no_limits, check_status_reply,
+            "status reply")
 WIRE_DECODE(wire_decode_drain_request, Plasmon__V1__DrainRequest,
-            plasmon__v1__drain_request__descriptor, check_drain_request, "drain request")
+            plasmon__v1__drain_request__descriptor, no_limits, check_drain_request,
+            "drain request")
 WIRE_DECODE(wire_decode_drain_reply, Plasmon__V1__DrainReply,
-            plasmon__v1__drain_reply__descriptor, check_drain_reply, "drain reply")
+            plasmon__v1__drain_reply__descriptor, no_limits, check_drain_reply,
+            "drain reply")

@@ -17,6 +17,14 @@ plasmon_status_t check_below(struct pl_err *err, plasmon_status_t status, const 
 
 plasmon_status_t check_count(size_t count, size_t max, const char *name,
                              struct pl_err *err);
+/* lists.c: lists of the outermost level of a message that is not decoded yet; the table ends with a name that is NULL. */
+struct list_limit {
+    const char *name;
+    size_t max;
+};
+plasmon_status_t check_lists(const ProtobufCMessageDescriptor *type,
+                             const struct list_limit *limits, const uint8_t *bytes,
+                             size_t length, struct pl_err *err);
 plasmon_status_t check_bytes(const ProtobufCBinaryData *data, size_t max, const char *name,
                              struct pl_err *err);
 /* UTF-8, no NUL inside, at most `max` bytes. */

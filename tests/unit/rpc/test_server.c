@@ -1,15 +1,18 @@
 /* Servers and channels: tokens, limits, addresses, unknown methods, health, unary calls, and what goes away. */
 #include "tests/harness/test.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "rpc/rpc_int.h"
 #include "tests/unit/rpc/peer.h"
 
 static plasmon_status_t unary(struct peer_pair *pair, const char *path, const char *text,
@@ -360,6 +363,61 @@ TEST(a_server_that_comes_late_is_still_found)
     rpc_loop_destroy(server_loop);
     peer_dir_destroy(dir);
     rpc_finish();
+}
+
+/* ------------------------------------------------------------------------------------------ who is taken in */
+
+/* Connects, says that and, when told so, goes. What a server takes then: its descriptor, or -1 and errno. */
+static int accepted(int listener, const char *path, const char *text, bool goes)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd                = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), taken;
+
+    (void)snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
+    ASSERT_EQ(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
+    ASSERT_EQ(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+    if (goes) {
+        ASSERT_EQ(close(fd), 0);
+    }
+    errno = 0;
+    taken = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (!goes) {
+        ASSERT_EQ(close(fd), 0);
+    }
+    if (taken >= 0) {
+        ASSERT_EQ(close(taken), 0);
+    }
+    return taken;
+}
+
+TEST(who_begins_as_nobody_does_that_is_served_is_not_taken_in)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int listener          = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    char dir[64];
+
+    rpc_accept_guard();
+    peer_dir_create(dir);
+    (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s/l", dir);
+    ASSERT_EQ(bind(listener, (const struct sockaddr *)&at, sizeof(at)), 0);
+    ASSERT_EQ(listen(listener, 16), 0);
+
+    ASSERT_TRUE(accepted(listener, at.sun_path, "", false) >= 0); /* it may say it later */
+    ASSERT_TRUE(accepted(listener, at.sun_path, "PRI *", false) >= 0);
+    ASSERT_TRUE(accepted(listener, at.sun_path, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore",
+                         false) >= 0);
+    ASSERT_TRUE(accepted(listener, at.sun_path, "\x16\x03\x01", false) >= 0); /* TLS */
+    ASSERT_TRUE(accepted(listener, at.sun_path, "\x16", true) >= 0);
+
+    ASSERT_EQ(accepted(listener, at.sun_path, "", true), -1);
+    ASSERT_EQ(errno, EAGAIN); /* nobody else is there */
+    ASSERT_EQ(accepted(listener, at.sun_path, "GET / HTTP/1.1\r\n", false), -1);
+    ASSERT_EQ(accepted(listener, at.sun_path, "PRI * HTTP/2.1", false), -1);
+    ASSERT_EQ(accepted(listener, at.sun_path, "\x17", false), -1);
+
+    ASSERT_EQ(close(listener), 0);
+    ASSERT_EQ(unlink(at.sun_path), 0);
+    peer_dir_destroy(dir);
 }
 
 /* ------------------------------------------------------------------------------------------ somebody goes away */

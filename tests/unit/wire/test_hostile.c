@@ -378,7 +378,7 @@ TEST(too_many_of_anything_is_a_limit)
     refuse_one(PLASMON_ELIMIT, "4097 tasks in one message; the limit is 4096");
     one.frame.n_cancel = PL_COUNT(cancel);
     one.frame.cancel   = cancel;
-    refuse_one(PLASMON_ELIMIT, "65537 cancels");
+    refuse_one(PLASMON_ELIMIT, "65537 cancel in one message");
     wire_arena_finish(&arena);
 }
 
@@ -435,7 +435,7 @@ TEST(launches_stay_inside_their_frames)
     wire_arena_finish(&arena);
 }
 
-TEST(amplification_hits_the_cap)
+TEST(too_many_of_anything_is_refused_before_it_is_decoded)
 {
     size_t length                 = 4 << 20;
     uint8_t *bytes                = malloc(length);
@@ -449,6 +449,43 @@ TEST(amplification_hits_the_cap)
     }
     ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, length, &got, &err),
                   PLASMON_ELIMIT);
+    ASSERT_STR(err.text, "client frame: 2097152 tasks in one message; the limit is 4096");
+    ASSERT_EQ(arena.total, 0);
+
+    memcpy(bytes, "\x3a\x80\x80\x08", 4); /* cancels: a packed list of 131072 bytes */
+    memset(bytes + 4, 0x81, 131072);
+    for (size_t i = 1; i < 131072; i += 2) {
+        bytes[4 + i] = 0x01; /* 65536 numbers of two bytes: as many as there may be */
+    }
+    ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, 4 + 131072, &got, &err),
+                  PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "no header");
+    wire_arena_reset(&arena);
+    bytes[4] = 0x01; /* one more */
+    ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, 4 + 131072, &got, &err),
+                  PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "65537 cancel in one message");
+    ASSERT_EQ(arena.total, 0);
+    free(bytes);
+    wire_arena_finish(&arena);
+}
+
+TEST(amplification_hits_the_cap)
+{
+    size_t length                 = 4 << 20;
+    uint8_t *bytes                = malloc(length);
+    Plasmon__V1__ClientFrame *got = NULL;
+    struct pl_err err;
+
+    one_init();
+    memcpy(bytes, "\x1a\xfb\xff\xff\x01", 5); /* one task of all the rest */
+    for (size_t i = 5; i + 1 < length; i += 2) {
+        bytes[i]     = 0x22; /* args, of length 0 */
+        bytes[i + 1] = 0;
+    }
+    bytes[length - 1] = 0;
+    ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, length, &got, &err),
+                  PLASMON_ELIMIT);
     ASSERT_CONTAINS(err.text, "would take more than 67108864 bytes decoded");
     ASSERT_NULL(got);
     ASSERT_TRUE(arena.total <= WIRE_ARENA_BYTES_MAX);
@@ -456,9 +493,9 @@ TEST(amplification_hits_the_cap)
     /* The arena is as good as new afterwards, and gives the memory back. */
     wire_arena_reset(&arena);
     ASSERT_TRUE(arena.block_bytes <= 4 << 20);
-    length = 8;
-    ASSERT_STATUS(wire_decode_client_frame(&arena, bytes, length, &got, &err),
-                  PLASMON_EMALFORMED);
+    ASSERT_STATUS(
+        wire_decode_client_frame(&arena, (const uint8_t *)"\x1a\0\x1a\0", 4, &got, &err),
+        PLASMON_EMALFORMED);
     ASSERT_CONTAINS(err.text, "no header");
     free(bytes);
     wire_arena_finish(&arena);
