@@ -4,7 +4,7 @@
  *     struct plasmon_client *px;
  *     plasmon_init(NULL, &px);                                      // a private cluster, or PLASMON_ADDRESS
  *     plasmon_put(px, data, &shape, NULL, &a);                      // host bytes -> an object on some device
- *     plasmon_call(px, "gemm", refs, ...);                          // returns at once with a ref to the result
+ *     plasmon_submit(px, &call, &c, NULL);                          // returns at once with a ref to the result
  *     plasmon_get(px, c, out, bytes, PLASMON_FOREVER);              // waits and copies out
  *
  * Words
@@ -111,7 +111,7 @@ struct plasmon_options {
     const char *gpus; /* private cluster: "auto" (NULL), "none", or a number */
     uint64_t
         device_memory; /* private cluster: bytes a CPU device may use; 0: a quarter of RAM over the devices */
-    const char *transfer; /* private cluster: "auto" (NULL), "peer", "host" */
+    const char *transfer; /* private cluster: "auto" (NULL), "peer", "host", "nccl" */
     const char *
         policy; /* private cluster: placement "auto" (NULL), "locality", "round-robin", "pinned" */
     uint32_t connect_timeout_ms; /* 0: 20000 */
