@@ -77,13 +77,12 @@ static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena,
 
 static void keep_encoded(struct head_task *task, const Plasmon__V1__Launch *launch)
 {
-    uint32_t length = (uint32_t)plasmon__v1__launch__get_packed_size(launch);
-    uint8_t *bytes  = head_alloc(length);
+    size_t length;
+    uint8_t *bytes = wire_launch_pack(launch, head_alloc, &length);
 
-    (void)plasmon__v1__launch__pack(launch, bytes); /* its size was just computed */
     pl_free(task->bytes);
     task->bytes        = bytes;
-    task->bytes_length = length;
+    task->bytes_length = (uint32_t)length;
 }
 
 void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out)

@@ -84,6 +84,10 @@ void wire_arena_reset(struct wire_arena *arena);
 void *wire_arena_alloc(struct wire_arena *arena, size_t bytes)
     PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
 
+/* Bytes of a launch, as protobuf-c would write them, in memory from `create`; NULL when that gives none. */
+uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, void *(*create)(size_t bytes),
+                          size_t *out_length) PL_MUST_CHECK;
+
 /*
  * Bytes of `message` in memory from `create` (rpc_buffer_create, or pl_alloc). ELIMIT: larger than WIRE_MESSAGE_BYTES_MAX,
  * which the other side would refuse.
