@@ -1,7 +1,7 @@
 /*
  * ENDS. Nothing in this process needs to be saved: objects are in memory that the store keeps, what is done is in timelines. So every
  * end is _exit():  0 the store is gone, and no other came (handback.h), or the head said stop;  70 the device is lost;  71 the head does not know us any more, or says
- * what cannot be. The store starts another one after 70 and 71.
+ * what cannot be. The store starts another one after 70 and 71. Since _exit() skips what a sanitizer looks for at the end, tests ask for it (PLASMON_LEAKS).
  */
 #include "worker/daemon.h"
 
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/leak.h"
 #include "base/linger.h"
 #include "base/log.h"
 #include "worker/watch.h"
@@ -697,6 +698,21 @@ static void describe_locked(struct worker_daemon *daemon)
     pl_str_finish(&text);
 }
 
+static volatile sig_atomic_t leaks_asked;
+
+void worker_daemon_ask_leaks(int signal_number)
+{
+    (void)signal_number;
+    leaks_asked = 1;
+}
+
+static void leaks_tell(void)
+{
+    if (leaks_asked != 0) {
+        _exit(pl_leaks() ? WORKER_EXIT_LEAKS : 0);
+    }
+}
+
 static void wake_up_locked(struct worker_daemon *daemon, const struct worker_watch *watch)
 {
     bool lanes = false;
@@ -739,6 +755,7 @@ void worker_daemon_run(struct worker_daemon *daemon)
         daemon->sleeps_until_ns = 0;
         beat(daemon);
         describe_locked(daemon);
+        leaks_tell();
         wake_up_locked(daemon, &watch);
         step_locked(daemon);
         worker_trace_tick(&daemon->executor.trace, pl_now_ns());

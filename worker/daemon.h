@@ -17,6 +17,7 @@
 
 #define WORKER_EXIT_DEVICE_LOST 70
 #define WORKER_EXIT_HEAD_LOST   71
+#define WORKER_EXIT_LEAKS       72     /* worker_daemon_ask_leaks() */
 #define WORKER_DEVICES_MAX      65536u /* of a cluster */
 
 struct worker_daemon {
@@ -58,6 +59,8 @@ extern const struct worker_uplink_ops worker_daemon_uplink_ops;
 struct worker_reports worker_daemon_reports(struct worker_daemon *daemon);
 /* A signal handler: what the worker waits for goes into its log soon. */
 void worker_daemon_ask_describe(int signal_number);
+/* Another: the main loop, which comes by twice a second, looks for memory that was lost (base/leak.h) and ends the process. */
+void worker_daemon_ask_leaks(int signal_number);
 /* Tell the store why, and end the process. */
 _Noreturn void worker_daemon_end(struct worker_daemon *daemon, int code,
                                  plasmon_status_t status, const char *why);

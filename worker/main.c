@@ -149,10 +149,10 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
 static Plasmon__V1__Range **ranges_say(const struct wire_ranges *ranges, size_t *out_count)
 {
     size_t count              = ranges->items.count;
-    Plasmon__V1__Range *rows  = PL_NEW_N(Plasmon__V1__Range, count + 1);
+    Plasmon__V1__Range *rows  = count > 0 ? PL_NEW_N(Plasmon__V1__Range, count) : NULL;
     Plasmon__V1__Range **list = PL_NEW_N(Plasmon__V1__Range *, count + 1);
 
-    if (rows == NULL || list == NULL) {
+    if ((rows == NULL && count > 0) || list == NULL) {
         pl_free(rows);
         pl_free(list);
         return NULL;
@@ -416,7 +416,9 @@ int main(int argc, char **argv)
     if (options.probe) {
         return probe();
     }
-    (void)signal(SIGTERM, on_terminate); /* cannot fail for these */
+    /* Cannot fail for these. */
+    (void)signal(SIGTERM,
+                 getenv("PLASMON_LEAKS") != NULL ? worker_daemon_ask_leaks : on_terminate);
     worker_where_start();
     (void)signal(SIGUSR1, worker_daemon_ask_describe);
     (void)signal(SIGPIPE, SIG_IGN);
