@@ -257,6 +257,11 @@ static plasmon_status_t view_check(const struct pl_view *view, uint32_t ndim,
                           "the view has %u dimensions, what it looks at has %u", view->ndim,
                           ndim);
     }
+    if (ndim > PL_DIM_MAX) {
+        return pl_err_set(err, PLASMON_ERANGE,
+                          "the view has %u dimensions; the limit is %u", ndim,
+                          (unsigned)PL_DIM_MAX);
+    }
     for (uint32_t d = 0; d < ndim; d++) {
         plasmon_status_t status = view_check_dim(view, d, size[d], err);
 

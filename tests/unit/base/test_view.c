@@ -144,6 +144,19 @@ TEST(composing_unchecked_numbers_is_refused_not_wrapped)
     ASSERT_STATUS(pl_view_compose(&outer, &inner, &both, NULL), PLASMON_ERANGE);
 }
 
+TEST(more_dimensions_than_there_are_is_refused)
+{
+    struct pl_view view = {.ndim = PL_DIM_MAX + 1}, out;
+    struct pl_err err;
+
+    for (uint32_t d = 0; d < PL_DIM_MAX; d++) {
+        view.count[d] = 1;
+        view.step[d]  = 1;
+    }
+    ASSERT_STATUS(pl_view_compose(&view, &view, &out, &err), PLASMON_ERANGE);
+    ASSERT_CONTAINS(err.text, "9 dimensions; the limit is 8");
+}
+
 TEST(the_hull_is_the_smallest_box_around_a_view)
 {
     uint64_t rng = test_seed();
