@@ -163,9 +163,12 @@ static void message_free(ProtobufCMessage *message)
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
         char *at                              = (char *)message + field->offset;
         size_t count;
-        void *items;
+        void *items = NULL;
 
-        memcpy(&items, at, sizeof(items));
+        if (field->label == PROTOBUF_C_LABEL_REPEATED ||
+            field->type == PROTOBUF_C_TYPE_STRING) {
+            memcpy(&items, at, sizeof(items));
+        }
         if (field->label == PROTOBUF_C_LABEL_REPEATED) {
             memcpy(&count, (char *)message + field->quantifier_offset, sizeof(count));
             for (size_t k = 0; field->type == PROTOBUF_C_TYPE_MESSAGE && k < count; k++) {
