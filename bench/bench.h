@@ -98,10 +98,12 @@ struct bench_plot {
     const char *x_label; /* with the unit */
     const char *y_label;
     bool x_is_bytes;  /* ticks as 4 KiB, 1 MiB */
+    bool x_is_linear; /* and not logarithmic: for moments */
+    bool y_is_linear; /* from 0: for what should not grow */
     const char *rows; /* only those of this name; NULL: all */
 };
 /*
- * A log-log line chart as SVG: one line a series of those rows that have one and the given unit, and a dashed one for its limits.
+ * A line chart as SVG, log-log if the plot does not say otherwise: one line a series of those rows that have one and the given unit, and a dashed one for its limits.
  * Limits that are the same for all series are drawn once. path NULL: nothing.
  */
 bool bench_plot_write(const struct bench_plot *plot, const struct bench_report *report,

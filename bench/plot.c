@@ -1,6 +1,7 @@
 /*
- * A report's lines as an SVG picture: log-log, because sizes and rates span many decades. Solid lines with dots are
- * what was measured, dashed lines of the same colour their yardsticks. No script, no fonts to fetch: any browser shows it.
+ * A report's lines as an SVG picture: log-log, because sizes and rates span many decades, but for axes that the plot wants linear. Solid lines
+ * with dots are what was measured, dashed lines of the same colour their yardsticks (grey: one for all). No script, no fonts to fetch: any
+ * browser shows it.
  */
 #include <errno.h>
 #include <math.h>
@@ -9,18 +10,21 @@
 
 #include "bench/bench.h"
 
-#define WIDTH      1000
-#define HEIGHT     620
-#define LEFT       90
-#define RIGHT      280 /* the legend stands there */
-#define TOP        60
-#define BOTTOM     80
-#define SERIES_MAX 8
+#define WIDTH        1000
+#define HEIGHT       620
+#define LEFT         90
+#define RIGHT        280 /* the legend stands there */
+#define TOP          60
+#define BOTTOM       80
+#define SERIES_MAX   8
+#define LIMIT_COLOUR "#666" /* of a yardstick of all series */
+
+enum scale { SCALE_DECADES, SCALE_BYTES, SCALE_LINEAR };
 
 struct axis {
-    double low, high; /* logarithms: base 2 for bytes, else base 10 */
+    double low, high; /* as axis_place() */
     double from, to;  /* pixels */
-    bool binary;
+    enum scale scale;
 };
 struct picture {
     const struct bench_plot *plot;
@@ -35,14 +39,22 @@ struct picture {
 static const char *const colours[SERIES_MAX] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                 "#56b4e9", "#8c6d00", "#7b3fa0", "#444444"};
 
-static double axis_log(const struct axis *axis, double value)
+static double axis_place(const struct axis *axis, double value)
 {
-    return axis->binary ? log2(value) : log10(value);
+    switch (axis->scale) {
+    case SCALE_BYTES:
+        return log2(value);
+    case SCALE_LINEAR:
+        return value;
+    case SCALE_DECADES:
+        break;
+    }
+    return log10(value);
 }
 
 static double axis_at(const struct axis *axis, double value)
 {
-    double part = (axis_log(axis, value) - axis->low) / (axis->high - axis->low);
+    double part = (axis_place(axis, value) - axis->low) / (axis->high - axis->low);
 
     return axis->from + part * (axis->to - axis->from);
 }
@@ -53,8 +65,9 @@ static const struct bench_row *row_at(const struct picture *picture, size_t inde
 {
     const struct bench_row *row = pl_vec_at(&picture->report->rows, index);
 
-    return row->series[0] != '\0' && strcmp(row->unit, picture->unit) == 0 && row->x > 0 &&
-                   row->value > 0 &&
+    return row->series[0] != '\0' && strcmp(row->unit, picture->unit) == 0 &&
+                   (row->x > 0 || picture->plot->x_is_linear) &&
+                   (row->value > 0 || picture->plot->y_is_linear) &&
                    (picture->plot->rows == NULL ||
                     strcmp(row->name, picture->plot->rows) == 0)
                ? row
@@ -75,15 +88,48 @@ static void add_series(struct picture *picture, const char *name)
 
 static void widen(struct axis *axis, double value)
 {
-    axis->low  = fmin(axis->low, axis_log(axis, value));
-    axis->high = fmax(axis->high, axis_log(axis, value));
+    axis->low  = fmin(axis->low, axis_place(axis, value));
+    axis->high = fmax(axis->high, axis_place(axis, value));
+}
+
+/* Between lines of a linear axis: 1, 2 or 5 times a power of ten, so that there are at most ten of them. */
+static double linear_step(double high)
+{
+    double step = pow(10, floor(log10(fmax(high, 1e-9) / 10)));
+
+    for (unsigned i = 0; high / step > 10; i++) {
+        step *= i % 3 == 1 ? 2.5 : 2;
+    }
+    return step;
+}
+
+/* To whole decades, or to 0 and the next line. */
+static void round_out(struct axis *axis)
+{
+    if (axis->scale == SCALE_LINEAR) {
+        double step = linear_step(axis->high);
+
+        axis->low  = 0;
+        axis->high = ceil(axis->high / step + 1e-9) * step;
+        return;
+    }
+    axis->low  = floor(axis->low);
+    axis->high = ceil(axis->high + 1e-9);
+    if (axis->high <= axis->low) {
+        axis->high = axis->low + 1;
+    }
 }
 
 static bool survey(struct picture *picture)
 {
-    picture->x =
-        (struct axis){INFINITY, -INFINITY, LEFT, WIDTH - RIGHT, picture->plot->x_is_bytes};
-    picture->y = (struct axis){INFINITY, -INFINITY, HEIGHT - BOTTOM, TOP, false};
+    const struct bench_plot *plot = picture->plot;
+
+    picture->x = (struct axis){INFINITY, -INFINITY, LEFT, WIDTH - RIGHT,
+                               plot->x_is_bytes    ? SCALE_BYTES
+                               : plot->x_is_linear ? SCALE_LINEAR
+                                                   : SCALE_DECADES};
+    picture->y = (struct axis){INFINITY, -INFINITY, HEIGHT - BOTTOM, TOP,
+                               plot->y_is_linear ? SCALE_LINEAR : SCALE_DECADES};
     for (size_t i = 0; i < picture->report->rows.count; i++) {
         const struct bench_row *row = row_at(picture, i);
 
@@ -100,14 +146,12 @@ static bool survey(struct picture *picture)
     if (picture->series_count == 0) {
         return false;
     }
-    /* Whole decades for y, a little air for x. */
-    picture->y.low  = floor(picture->y.low);
-    picture->y.high = ceil(picture->y.high + 1e-9);
-    if (picture->y.high <= picture->y.low) {
-        picture->y.high = picture->y.low + 1;
+    round_out(&picture->y);
+    if (picture->x.scale == SCALE_LINEAR) {
+        picture->x.low = 0;
     }
-    if (picture->x.high - picture->x.low < 0.1) {
-        picture->x.low -= 1;
+    if (picture->x.high - picture->x.low < 0.1) { /* a little air */
+        picture->x.low -= picture->x.scale == SCALE_LINEAR ? 0 : 1;
         picture->x.high += 1;
     }
     return true;
@@ -149,6 +193,10 @@ static void format_tick(double value, bool bytes, char out[32])
         }
     } else if (value >= 1e6) {
         (void)snprintf(out, 32, "%g M", value / 1e6);
+    } else if (value > 0 && value < 0.99e-4) { /* %g would say 1e-05 */
+        double power = floor(log10(value) + 1e-9);
+
+        (void)snprintf(out, 32, "%ge%.0f", round(value / pow(10, power)), power);
     } else {
         (void)snprintf(out, 32, "%g", value);
     }
@@ -160,7 +208,7 @@ static void put_tick(struct picture *picture, const struct axis *axis, bool vert
     double pixel = axis_at(axis, value);
     char text[32];
 
-    format_tick(value, axis->binary, text);
+    format_tick(value, axis->scale == SCALE_BYTES, text);
     if (vertical) {
         put_line(picture, LEFT, pixel, WIDTH - RIGHT, pixel, "stroke=\"#ddd\"");
         put_text(picture, LEFT - 8, pixel + 5, "text-anchor=\"end\"", text);
@@ -170,18 +218,33 @@ static void put_tick(struct picture *picture, const struct axis *axis, bool vert
     }
 }
 
+static void put_linear_ticks(struct picture *picture, const struct axis *axis,
+                             bool vertical)
+{
+    double step = linear_step(axis->high);
+
+    for (unsigned i = 0; i * step <= axis->high * (1 + 1e-9); i++) {
+        put_tick(picture, axis, vertical, i * step);
+    }
+}
+
 /* Powers of two for bytes, at most nine of them; else decades, with 2 and 5 between where there is room. */
 static void put_ticks(struct picture *picture, const struct axis *axis, bool vertical)
 {
     static const double between[] = {1, 2, 5};
-    double step  = axis->binary ? fmax(2, 2 * ceil((axis->high - axis->low) / 2 / 8)) : 1;
-    size_t parts = !axis->binary && axis->high - axis->low < 3 ? PL_COUNT(between) : 1;
-    double first = axis->binary ? ceil(axis->low - 1e-9) : floor(axis->low);
+    bool bytes                    = axis->scale == SCALE_BYTES;
+    double step  = bytes ? fmax(2, 2 * ceil((axis->high - axis->low) / 2 / 8)) : 1;
+    size_t parts = !bytes && axis->high - axis->low < 3 ? PL_COUNT(between) : 1;
+    double first = bytes ? ceil(axis->low - 1e-9) : floor(axis->low);
 
+    if (axis->scale == SCALE_LINEAR) {
+        put_linear_ticks(picture, axis, vertical);
+        return;
+    }
     for (double at = first; at <= axis->high + 1e-9; at += step) {
         for (size_t i = 0; i < parts; i++) {
-            double value = axis->binary ? exp2(at) : pow(10, at) * between[i];
-            double where = axis_log(axis, value);
+            double value = bytes ? exp2(at) : pow(10, at) * between[i];
+            double where = axis_place(axis, value);
 
             if (where >= axis->low - 1e-9 && where <= axis->high + 1e-9) {
                 put_tick(picture, axis, vertical, value);
@@ -226,7 +289,8 @@ static void put_frame(struct picture *picture)
 }
 
 /* One polyline through value (or limit) of the rows of a series. false: there was nothing to draw. */
-static bool put_curve(struct picture *picture, size_t series, bool limit)
+static bool put_curve(struct picture *picture, size_t series, bool limit,
+                      const char *colour)
 {
     size_t points = 0;
 
@@ -244,9 +308,8 @@ static bool put_curve(struct picture *picture, size_t series, bool limit)
     }
     if (points > 0) {
         pl_str_append(&picture->out,
-                      "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" %s/>\n",
-                      colours[series], limit ? "1.5" : "2.5",
-                      limit ? "stroke-dasharray=\"7 5\"" : "");
+                      "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" %s/>\n", colour,
+                      limit ? "1.5" : "2.5", limit ? "stroke-dasharray=\"7 5\"" : "");
     }
     return points > 0;
 }
@@ -278,31 +341,68 @@ static const char *limit_name(const struct picture *picture, size_t series)
     return "yardstick";
 }
 
+/* The limit of the row of a series at x; 0: none. */
+static double limit_at(const struct picture *picture, size_t series, double x)
+{
+    for (size_t i = 0; i < picture->report->rows.count; i++) {
+        const struct bench_row *row = row_at(picture, i);
+
+        if (row != NULL && row->x == x &&
+            strcmp(row->series, picture->series[series]) == 0) {
+            return row->limit;
+        }
+    }
+    return 0;
+}
+
+/* Is there one yardstick for all? */
+static bool one_limit(const struct picture *picture)
+{
+    for (size_t i = 0; i < picture->report->rows.count; i++) {
+        const struct bench_row *row = row_at(picture, i);
+
+        for (size_t k = 0; row != NULL && k < picture->series_count; k++) {
+            if (limit_at(picture, k, row->x) != row->limit ||
+                strcmp(limit_name(picture, k), limit_name(picture, 0)) != 0) {
+                return false;
+            }
+        }
+    }
+    return picture->series_count > 1;
+}
+
+/* A line of the legend at *io_y, and where the next one goes. */
+static void put_legend(struct picture *picture, double *io_y, const char *colour,
+                       bool limit, const char *text)
+{
+    const double x = WIDTH - RIGHT + 14;
+    char more[96];
+
+    (void)snprintf(more, sizeof(more), "stroke=\"%s\" stroke-width=\"%s\" %s", colour,
+                   limit ? "1.5" : "2.5", limit ? "stroke-dasharray=\"7 5\"" : "");
+    put_line(picture, x, *io_y, x + 28, *io_y, more);
+    put_text(picture, x + 36, *io_y + 5, limit ? "fill=\"#555\" font-size=\"13\"" : "",
+             text);
+    *io_y += 22;
+}
+
 static void put_series(struct picture *picture)
 {
-    double y = TOP + 10;
+    bool once = one_limit(picture);
+    double y  = TOP + 10;
 
     for (size_t i = 0; i < picture->series_count; i++) {
-        const double x = WIDTH - RIGHT + 14;
-        char more[96];
-
-        (void)snprintf(more, sizeof(more), "stroke=\"%s\" stroke-width=\"2.5\"",
-                       colours[i]);
-        put_line(picture, x, y, x + 28, y, more);
-        put_text(picture, x + 36, y + 5, "", picture->series[i]);
-        y += 22;
-        if (put_curve(picture, i, true)) {
-            (void)snprintf(more, sizeof(more),
-                           "stroke=\"%s\" stroke-width=\"1.5\" stroke-dasharray=\"7 5\"",
-                           colours[i]);
-            put_line(picture, x, y, x + 28, y, more);
-            put_text(picture, x + 36, y + 5, "fill=\"#555\" font-size=\"13\"",
-                     limit_name(picture, i));
-            y += 22;
+        put_legend(picture, &y, colours[i], false, picture->series[i]);
+        if (!once && put_curve(picture, i, true, colours[i])) {
+            put_legend(picture, &y, colours[i], true, limit_name(picture, i));
         }
-        (void)put_curve(picture, i, false); /* a series has at least one point */
+        (void)put_curve(picture, i, false,
+                        colours[i]); /* a series has at least one point */
         put_dots(picture, i);
         y += 6;
+    }
+    if (once && put_curve(picture, 0, true, LIMIT_COLOUR)) {
+        put_legend(picture, &y, LIMIT_COLOUR, true, limit_name(picture, 0));
     }
     pl_str_append(&picture->out, "</svg>\n");
 }

@@ -148,8 +148,9 @@ static void put_kind(struct pl_str *out, const struct chaos *chaos, enum chaos_k
     }
     if (recovery.target > 0) {
         pl_str_append(out, ",\"target_ms\":%.0f", recovery.target);
-        pl_str_append(out, recovery.count == 0 ? "" : ",\"met\":%s",
-                      recovery.met ? "true" : "false");
+        if (recovery.count > 0) {
+            pl_str_append(out, ",\"met\":%s", recovery.met ? "true" : "false");
+        }
     }
     chaos_where_put(out, chaos, kind);
     pl_str_append(out, "}");
@@ -202,9 +203,10 @@ static void put_report(struct pl_str *out, const struct chaos *chaos)
 /* Every fault a dot: when it came, and how long it took; one line a kind that has a target, and the target beside it. */
 static bool draw(const struct chaos *chaos, const char *path)
 {
-    const struct bench_plot plot = {.title   = "plasmon bench chaos: recovery",
-                                    .x_label = "seconds since the start",
-                                    .y_label = "until the next task is enqueued, ms"};
+    const struct bench_plot plot = {.title       = "plasmon bench chaos: recovery",
+                                    .x_label     = "seconds since the start",
+                                    .x_is_linear = true,
+                                    .y_label     = "until the next task is enqueued, ms"};
     struct bench_report report;
     bool good;
 

@@ -331,7 +331,9 @@ static bool draw(const struct soak *soak, const char *path)
 {
     const struct bench_plot plot = {.title   = "plasmon bench soak: memory of processes",
                                     .x_label = "seconds",
-                                    .y_label = "resident, its own, MiB"};
+                                    .x_is_linear = true,
+                                    .y_is_linear = true,
+                                    .y_label     = "resident, its own, MiB"};
     struct bench_report report;
     bool good;
 
