@@ -41,6 +41,15 @@ uint32_t device_count(enum device_kind kind, struct pl_err *why)
     return ops != NULL ? ops->count(why) : 0;
 }
 
+void device_preload(enum device_kind kind)
+{
+    const struct device_ops *ops = ops_of_kind(kind, NULL);
+
+    if (ops != NULL && ops->count(NULL) > 0 && ops->preload != NULL) {
+        ops->preload();
+    }
+}
+
 /* The ops of that kind when the ordinal exists; otherwise NULL and why. */
 static const struct device_ops *ops_of_ordinal(enum device_kind kind, uint32_t ordinal,
                                                struct pl_err *err)

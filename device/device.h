@@ -76,6 +76,8 @@ typedef plasmon_status_t (*device_cpu_fn)(void *args, struct pl_err *err);
 
 /* How many devices of that kind there are; 0 when the driver is missing. why (may be NULL) says what is missing. */
 uint32_t device_count(enum device_kind kind, struct pl_err *why);
+/* Load what device_open() would load, and make nothing: so that it takes less time later. What is missing shows there. */
+void device_preload(enum device_kind kind);
 plasmon_status_t device_probe(enum device_kind kind, uint32_t ordinal,
                               struct device_info *out_info, struct pl_err *err);
 plasmon_status_t device_open(enum device_kind kind, uint32_t ordinal,

@@ -17,6 +17,7 @@ struct device_ops {
     enum device_kind kind;
 
     uint32_t (*count)(struct pl_err *why);
+    void (*preload)(void); /* may be NULL */
     plasmon_status_t (*probe)(uint32_t ordinal, struct device_info *out_info,
                               struct pl_err *err);
     plasmon_status_t (*open)(uint32_t ordinal, const struct device_config *config,

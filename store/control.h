@@ -5,7 +5,7 @@
  *
  *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD, HOST_BUFFER_READY, HOST_BUFFER_GONE;
  *                     to a new store: HANDBACK, KEPT (+fd) .., HANDBACK_END, then the above
- *   store  -> worker  SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
+ *   store  -> worker  BEGIN (a spare one), then SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
  *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), HOST_BUFFER (+fd), HOST_BUFFER_DROP, ERROR
  *   client -> store   CLIENT_HELLO, GET_CHUNK, GET_LANE, GET_HOST_BUFFER, HOST_BUFFER_DROP, NEW_HEAD_FD (embedded only)
  *   store  -> client  CLIENT_SETUP .. CLIENT_SETUP(DONE), CHUNK (+fd; rw if the chunk is client-writable), LANE (+2 fds),
@@ -42,6 +42,9 @@
  * (the host's limit), EAGAIN (there will be room when what was dropped is gone), or what a worker said. HOST_BUFFER_DROP with `offset`, from
  * a client and to the workers, ends it; a worker says HOST_BUFFER_GONE when it has let go. A restarted worker gets all that there are
  * before DONE.
+ *
+ * SPARES (spares.c). A worker that was started ahead gets nothing until its turn comes; then BEGIN with its incarnation in `reader`, and the rest
+ * as any other.
  *
  * HANDBACK (store/handback.h). A worker whose store died connects to the next one's handback socket and says HANDBACK (host_device, total;
  * offset: bytes of device memory that it may use; reader: its incarnation), then KEPT once for each descriptor that it has of the
@@ -95,6 +98,7 @@ enum store_control_type {
     STORE_CONTROL_HANDBACK          = 23,
     STORE_CONTROL_KEPT              = 24,
     STORE_CONTROL_HANDBACK_END      = 25,
+    STORE_CONTROL_BEGIN             = 26, /* to a spare */
 };
 
 struct store_control {

@@ -34,6 +34,13 @@ struct store_child {
     struct store_source source; /* of the pidfd */
 };
 
+/* A process that has begun to be a worker and waits for its turn: spares.c. */
+struct store_spare {
+    struct store_child child; /* pid 0: none */
+    struct store_link link;
+    uint64_t due_ns; /* start one then; UINT64_MAX: not now */
+};
+
 struct store_worker {
     uint32_t host_device;
     struct store_proc proc;
@@ -43,6 +50,7 @@ struct store_worker {
     char last_words[256];         /* of FATAL, or why we fenced it */
     plasmon_status_t last_status; /* of FATAL */
     bool noticed;                 /* that it ends: phases.h */
+    struct store_spare spare;
 };
 
 /* A worker of the store before us, until workers_start() takes it. */
@@ -145,6 +153,22 @@ void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
                        const struct store_host_lane *lane);
 /* Bit i: device i has something to do in its lanes. */
 void workers_ring(struct store_daemon *daemon, uint64_t devices);
+
+/* worker_start.c. A process for this worker's place; spare: how far it goes before its turn, or NULL. Sets child's pid and pidfd, and link. */
+plasmon_status_t workers_process_start(struct store_daemon *daemon,
+                                       const struct store_worker *worker, const char *spare,
+                                       struct store_child *child, struct store_link *link,
+                                       struct pl_err *err) PL_MUST_CHECK;
+
+/* spares.c */
+void spares_init(struct store_worker *worker);
+void spares_finish(struct store_daemon *daemon, struct store_worker *worker);
+/* Its worker is up: there is to be a spare soon, if the operator wants any. */
+void spares_plan(struct store_daemon *daemon, struct store_worker *worker);
+void spares_tick(struct store_daemon *daemon, struct store_worker *worker, uint64_t now_ns);
+/* The spare is the worker now: its child and link, and it knows. false: there is none that can be. */
+bool spares_take(struct store_daemon *daemon, struct store_worker *worker);
+void spares_end(struct store_worker *worker, int signal);
 
 /* clients.c */
 plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err);

@@ -20,6 +20,7 @@ enum kind {
     OPTION_FLAG,
     OPTION_LIST,
     OPTION_DIRS,
+    OPTION_SPARE, /* auto, none, process, context */
 };
 
 struct option {
@@ -81,6 +82,11 @@ static const struct option options[] = {
      "or: objects may go between machines in the clear, for that network is private"},
     {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",
      "a worker whose main loop stands still for so long is killed and replaced"},
+    {"--spare-workers", "WHICH", OPTION_SPARE, AT(spare_workers), "auto",
+     "keep a worker started ahead for each device, so that the next one of a dead one is "
+     "there sooner: none; process (driver and libraries loaded, no device memory); context "
+     "(and a context, some 500 MiB of a GPU); auto: process for GPUs, none for CPU "
+     "devices"},
     {"--store-lease", "MS", OPTION_MS, AT(store_lease_ms), "10000",
      "when this store dies, its workers and what they hold wait so long for one that is "
      "started in its place"},
@@ -246,6 +252,10 @@ static bool option_set(const struct option *option, const char *value,
         return true;
     case OPTION_LIST:
         return list_append(out, value);
+    case OPTION_SPARE:
+        *(const char **)field = value;
+        return strcmp(value, "auto") == 0 || strcmp(value, "none") == 0 ||
+               strcmp(value, "process") == 0 || strcmp(value, "context") == 0;
     case OPTION_DIRS:
         if (*value == '\0' || out->spill_dir_count >= STORE_SPILL_DIRS_MAX) {
             return false;
@@ -308,6 +318,7 @@ plasmon_status_t store_options_parse(int argc, char **argv,
                                           .gpus              = STORE_AUTO,
                                           .spill_memory      = STORE_SPILL_AUTO,
                                           .write_back        = STORE_WRITE_BACK,
+                                          .spare_workers     = "auto",
                                           .worker_lease_ms   = STORE_WORKER_LEASE_MS,
                                           .store_lease_ms    = STORE_LEASE_MS,
                                           .drain_deadline_ms = STORE_DRAIN_MS,

@@ -32,6 +32,7 @@ struct store_options {
     const char *tls_cert; /* all three or none */
     const char *tls_key;
     const char *tls_ca;
+    const char *spare_workers; /* auto, none, process or context */
     uint32_t worker_lease_ms;
     uint32_t store_lease_ms;
     uint32_t drain_deadline_ms; /* 0: leave at once */

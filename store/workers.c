@@ -5,15 +5,12 @@
  * only from there. So: reap, read the socket to its end, close it, clear the page of pins (its kernels have ended with it), free
  * what it had doomed, tell the head, start the next one. Until it was reaped nothing of its memory is given to another.
  */
-#include "store/bulk_address.h"
 #include "store/daemon_int.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +18,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "device/device.h"
 #include "store/lanes.h"
 #include "store/setup.h"
 #include "store/spawn.h"
@@ -137,6 +133,7 @@ static void worker_ready(struct store_daemon *daemon, struct store_worker *worke
             name[0] != '\0' ? ", " : "", name, took.length > 0 ? "; milliseconds: " : "",
             pl_str_text(&took));
     pl_str_finish(&took);
+    spares_plan(daemon, worker);
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
         struct store_worker *peer = &daemon->workers[i];
         struct store_control up   = {.type        = STORE_CONTROL_PEER_UP,
@@ -241,133 +238,6 @@ static void worker_child_ready(struct store_daemon *daemon, struct store_source 
     }
 }
 
-/* The arguments of a worker, in storage of their own. */
-struct worker_argv {
-    char ordinal[16];
-    char host_device[16];
-    char memory[24];
-    char incarnation[16];
-    char store_lease[16];
-    char token[1100];
-    char log[32];
-    char *argv[48];
-    char bulk_address[STORE_BULK_ADDRESS_BYTES];
-    const char *environ_add[3];
-};
-
-static void argv_add(struct worker_argv *args, unsigned *io_count, const char *name,
-                     const char *value)
-{
-    PL_CHECK(*io_count + 3 <= PL_COUNT(args->argv));
-    args->argv[(*io_count)++] = (char *)(uintptr_t)name;
-    args->argv[(*io_count)++] = (char *)(uintptr_t)value;
-    args->argv[*io_count]     = NULL;
-}
-
-static void argv_flag(struct worker_argv *args, unsigned *io_count, const char *name)
-{
-    PL_CHECK(*io_count + 2 <= PL_COUNT(args->argv));
-    args->argv[(*io_count)++] = (char *)(uintptr_t)name;
-    args->argv[*io_count]     = NULL;
-}
-
-static void argv_fill(struct store_daemon *daemon, const struct store_worker *worker,
-                      struct worker_argv *args)
-{
-    const struct store_host_device *device = &daemon->host.devices[worker->host_device];
-    unsigned count                         = 0;
-    unsigned added                         = 0;
-
-    memset(args, 0, sizeof(*args));
-    (void)snprintf(args->ordinal, sizeof(args->ordinal), "%u", device->ordinal);
-    (void)snprintf(args->host_device, sizeof(args->host_device), "%u", worker->host_device);
-    (void)snprintf(args->memory, sizeof(args->memory), "%llu",
-                   (unsigned long long)device->memory_bytes);
-    (void)snprintf(args->incarnation, sizeof(args->incarnation), "%u",
-                   worker->proc.incarnation);
-
-    args->argv[count++] = (char *)(uintptr_t)daemon->worker_path;
-    argv_add(args, &count, "--control-fd", "3");
-    if (daemon->options->embedded) {
-        argv_add(args, &count, "--head-fd", "4");
-    } else {
-        argv_add(args, &count, "--head", daemon->options->head);
-    }
-    argv_add(args, &count, "--kind", device->kind == DEVICE_CUDA ? "cuda" : "cpu");
-    argv_add(args, &count, "--ordinal", args->ordinal);
-    argv_add(args, &count, "--host-device", args->host_device);
-    argv_add(args, &count, "--device-memory", args->memory);
-    argv_add(args, &count, "--node", daemon->node);
-    argv_add(args, &count, "--incarnation", args->incarnation);
-    if (!daemon->options->embedded) {
-        argv_add(args, &count, "--bulk-address",
-                 store_bulk_address(daemon->options->bulk_address, daemon->options->head,
-                                    args->bulk_address));
-    }
-    if (daemon->handback_fd >= 0) {
-        (void)snprintf(args->store_lease, sizeof(args->store_lease), "%u",
-                       daemon->options->store_lease_ms);
-        argv_add(args, &count, "--handback-socket", daemon->handback_path);
-        argv_add(args, &count, "--store-lease", args->store_lease);
-    }
-    if (daemon->options->bulk_ports != NULL) {
-        argv_add(args, &count, "--bulk-ports", daemon->options->bulk_ports);
-    }
-    if (daemon->options->tls_cert != NULL) {
-        argv_add(args, &count, "--tls-cert", daemon->options->tls_cert);
-        argv_add(args, &count, "--tls-key", daemon->options->tls_key);
-        argv_add(args, &count, "--tls-ca", daemon->options->tls_ca);
-    }
-    if (daemon->options->library_dir != NULL) {
-        argv_add(args, &count, "--library-dir", daemon->options->library_dir);
-    }
-    if (daemon->options->allow_source) {
-        argv_flag(args, &count, "--allow-source");
-    }
-    if (daemon->options->check_functions) {
-        argv_flag(args, &count, "--check-functions");
-    }
-
-    if (daemon->token[0] != '\0') {
-        (void)snprintf(args->token, sizeof(args->token), "PLASMON_TOKEN=%s", daemon->token);
-        args->environ_add[added++] = args->token;
-    }
-    if (daemon->options->log != NULL) {
-        (void)snprintf(args->log, sizeof(args->log), "PLASMON_LOG=%s",
-                       daemon->options->log);
-        args->environ_add[added++] = args->log;
-    }
-}
-
-/* Start the process with our control socket `theirs` and, embedded, a connection to the head. */
-static plasmon_status_t worker_spawn_with(struct store_daemon *daemon,
-                                          struct store_worker *worker, int theirs,
-                                          struct pl_err *err)
-{
-    struct worker_argv args;
-    int fds[2] = {theirs, -1};
-    struct store_spawn spawn;
-    plasmon_status_t status;
-
-    if (daemon->options->embedded) {
-        status = embedded_connect(daemon, &fds[1]);
-        if (status != PLASMON_OK) {
-            return pl_err_set(err, status, "no connection to the head: %s",
-                              pl_status_text(status));
-        }
-    }
-    argv_fill(daemon, worker, &args);
-    spawn  = (struct store_spawn){.path        = daemon->worker_path,
-                                  .argv        = args.argv,
-                                  .environ_add = args.environ_add,
-                                  .fds         = fds,
-                                  .fd_count    = daemon->options->embedded ? 2 : 1,
-                                  .stdout_fd   = -1};
-    status = store_spawn(&spawn, &worker->child.pid, &worker->child.pidfd, err);
-    pl_fd_close(&fds[1]);
-    return status;
-}
-
 /* Whom the store after us has to end if it does not come by itself. */
 static void worker_record(struct store_timeline *timeline, pid_t pid)
 {
@@ -381,13 +251,9 @@ static void worker_record(struct store_timeline *timeline, pid_t pid)
 static plasmon_status_t worker_spawn(struct store_daemon *daemon,
                                      struct store_worker *worker, struct pl_err *err)
 {
-    plasmon_status_t status;
-    int pair[2];
+    plasmon_status_t status = PLASMON_OK;
+    bool spare;
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
-        return pl_err_set(err, pl_status_from_errno(errno), "socketpair: %s",
-                          strerror(errno));
-    }
     worker->last_words[0] = '\0';
     worker->last_status   = PLASMON_OK;
     worker->noticed       = false;
@@ -398,21 +264,22 @@ static plasmon_status_t worker_spawn(struct store_daemon *daemon,
     __atomic_store_n(&daemon->host.devices[worker->host_device].timeline->beat, 0,
                      __ATOMIC_RELEASE);
 
-    status = worker_spawn_with(daemon, worker, pair[1], err);
-    pl_fd_close(&pair[1]);
+    spare = spares_take(daemon, worker);
+    if (!spare) {
+        status =
+            workers_process_start(daemon, worker, NULL, &worker->child, &worker->link, err);
+    }
     if (status != PLASMON_OK) {
-        worker->child.pid = 0;
-        pl_fd_close(&pair[0]);
         return status;
     }
 
     worker_record(daemon->host.devices[worker->host_device].timeline, worker->child.pid);
-    store_link_init(&worker->link, pair[0], STORE_LINK_QUEUE_MAX);
     daemon_watch(daemon, &worker->child.source, worker->child.pidfd, EPOLLIN,
                  worker_child_ready);
     daemon_watch(daemon, &worker->control, worker->link.fd, EPOLLIN, worker_control_ready);
-    pl_info("store", "worker of device %u started: incarnation %u, pid %d",
-            worker->host_device, worker->proc.incarnation, (int)worker->child.pid);
+    pl_info("store", "worker of device %u started: incarnation %u, pid %d%s",
+            worker->host_device, worker->proc.incarnation, (int)worker->child.pid,
+            spare ? ", the spare one" : "");
     store_host_buffers_handed(&daemon->host, worker->host_device);
     workers_sent(daemon, worker,
                  store_setup_worker(&daemon->host, worker->host_device, &worker->link));
@@ -487,6 +354,7 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
     }
     actions = store_proc_step(&worker->proc, event, pl_now_ns());
     if (worker->proc.state == STORE_PROC_QUARANTINED) {
+        spares_end(worker, SIGKILL);
         store_lanes_close(&daemon->host, worker->host_device);
         store_host_buffers_silent(&daemon->host, worker->host_device);
         host_buffers_answer(daemon);
@@ -573,6 +441,7 @@ static void worker_adopt(struct store_daemon *daemon, struct store_worker *worke
     pl_info("store", "worker of device %u is taken over: incarnation %u, pid %d",
             worker->host_device, worker->proc.incarnation, (int)worker->child.pid);
     worker_catch_up(daemon, worker);
+    spares_plan(daemon, worker);
 }
 
 /* ------------------------------------------------------------------------------------------------ all of them */
@@ -597,6 +466,7 @@ plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err)
         worker->child.source = (struct store_source){.fd = -1};
         worker->control      = (struct store_source){.fd = -1};
         worker->link         = (struct store_link){.fd = -1};
+        spares_init(worker);
         store_proc_init(&worker->proc);
     }
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
@@ -620,6 +490,7 @@ void workers_finish(struct store_daemon *daemon)
         }
         daemon_unwatch(daemon, &worker->child.source);
         pl_fd_close(&worker->child.pidfd);
+        spares_finish(daemon, worker);
     }
     pl_free(daemon->workers);
     daemon->workers = NULL;
@@ -674,6 +545,7 @@ void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
         if (daemon->workers[i].proc.due_ns <= now_ns) {
             worker_act(daemon, &daemon->workers[i], STORE_PROC_TICK, 0);
         }
+        spares_tick(daemon, &daemon->workers[i], now_ns);
     }
     if (now_ns < daemon->beats_due_ns || daemon->stopping) {
         return;
@@ -690,6 +562,7 @@ uint64_t workers_due(const struct store_daemon *daemon)
 
     for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
         due_ns = pl_min_u64(due_ns, daemon->workers[i].proc.due_ns);
+        due_ns = pl_min_u64(due_ns, daemon->workers[i].spare.due_ns);
     }
     return due_ns;
 }
@@ -722,6 +595,7 @@ void workers_shutdown(struct store_daemon *daemon)
 {
     for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
         worker_act(daemon, &daemon->workers[i], STORE_PROC_SHUTDOWN, 0);
+        spares_end(&daemon->workers[i], SIGTERM);
     }
 }
 
@@ -729,13 +603,14 @@ void workers_signal(struct store_daemon *daemon, int signal)
 {
     for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
         daemon_child_signal(&daemon->workers[i].child, signal);
+        spares_end(&daemon->workers[i], signal);
     }
 }
 
 bool workers_alive(const struct store_daemon *daemon)
 {
     for (uint32_t i = 0; daemon->workers != NULL && i < daemon->host.device_count; i++) {
-        if (daemon->workers[i].child.pid != 0) {
+        if (daemon->workers[i].child.pid != 0 || daemon->workers[i].spare.child.pid != 0) {
             return true;
         }
     }

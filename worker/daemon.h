@@ -24,7 +24,8 @@ struct worker_daemon {
     /* Constant after set-up; what they hold is guarded by `lock`. */
     struct worker_options options;
     struct worker_shared shared;
-    struct device *device;
+    struct device *device;          /* a spare has it before its turn, or not */
+    struct kernel_context *kernels; /* the device's; the executor's later */
     struct worker_memory *memory;
     struct worker_executor executor;
     struct worker_core *core;

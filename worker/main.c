@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -52,9 +53,7 @@ static void device_opened(void *user, enum device_open_step step)
 }
 
 /* All of the device that needs nothing of the store. */
-static plasmon_status_t device_start(struct worker_daemon *daemon,
-                                     struct kernel_context **out_kernels,
-                                     struct pl_err *err)
+static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err *err)
 {
     struct device_config config = {.bytes_max   = daemon->options.device_memory,
                                    .cpu_threads = 1,
@@ -76,7 +75,7 @@ static plasmon_status_t device_start(struct worker_daemon *daemon,
         /* Two looks at the clock a call: only where somebody measures. */
         daemon->driver_time = getenv("PLASMON_DRIVER_TIME") != NULL;
         device_driver_time_enable(daemon->driver_time);
-        status = kernel_context_create(daemon->device, out_kernels, err);
+        status = kernel_context_create(daemon->device, &daemon->kernels, err);
     }
     if (status == PLASMON_OK) {
         worker_phases_note(&daemon->phases, STORE_PHASE_CODE);
@@ -266,8 +265,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
                                      const struct worker_reports *reports,
                                      struct pl_err *err)
 {
-    struct kernel_context *kernels = NULL;
-    plasmon_status_t status;
+    plasmon_status_t status = PLASMON_OK;
 
     daemon->host_device_of = PL_NEW_N(uint32_t, WORKER_DEVICES_MAX);
     if (daemon->host_device_of == NULL) {
@@ -278,8 +276,9 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
     }
     plasmon__v1__worker_hello__init(&daemon->hello);
 
-    worker_pairs_environment(daemon->options.bulk_address, daemon->options.host_device);
-    status = device_start(daemon, &kernels, err);
+    if (daemon->kernels == NULL) {
+        status = device_start(daemon, err);
+    }
     if (status == PLASMON_OK) {
         status = worker_shared_receive_setup(&daemon->shared, err);
     }
@@ -291,7 +290,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
                                       daemon->options.device_memory, &daemon->memory, err);
     }
     if (status == PLASMON_OK) {
-        status = worker_executor_init(&daemon->executor, daemon->device, kernels,
+        status = worker_executor_init(&daemon->executor, daemon->device, daemon->kernels,
                                       &daemon->shared, daemon->memory,
                                       daemon->options.run_streams, reports, err);
     }
@@ -308,6 +307,45 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
     if (status == PLASMON_OK) {
         functions_allow(daemon);
         status = core_start(daemon, err);
+    }
+    return status;
+}
+
+/* Which worker of the host, and which life of it. */
+static void faults_arm(const struct worker_options *options)
+{
+    char who[32];
+
+    (void)snprintf(who, sizeof(who), "worker%u.%u", (unsigned)options->host_device,
+                   (unsigned)options->incarnation);
+    pl_fault_from_env(who);
+}
+
+/*
+ * Do ahead what can be done without the store's memory, then wait until it is our turn. A device that cannot be opened beside its worker (a GPU
+ * in the exclusive mode, or without memory for another context) is opened then.
+ */
+static plasmon_status_t spare_wait(struct worker_daemon *daemon, struct pl_err *err)
+{
+    plasmon_status_t status;
+    struct pl_err why;
+
+    device_preload(daemon->options.kind);
+    if (strcmp(daemon->options.spare, "context") == 0 &&
+        device_start(daemon, &why) != PLASMON_OK) {
+        pl_info("worker", "a spare of device %u has no context yet: %s",
+                daemon->options.host_device, why.text);
+        if (daemon->device != NULL) {
+            device_close(daemon->device);
+            daemon->device = NULL;
+        }
+    }
+    status = worker_shared_await_begin(&daemon->shared, &daemon->options.incarnation, err);
+    if (status == PLASMON_OK) {
+        daemon->shared.handback.incarnation = daemon->options.incarnation;
+    }
+    if (status == PLASMON_OK && daemon->device != NULL) {
+        status = device_health(daemon->device, err); /* an error of the GPU itself, say */
     }
     return status;
 }
@@ -329,7 +367,12 @@ static int serve(const struct worker_options *options)
     daemon.shared.handback.incarnation   = options->incarnation;
     daemon.shared.handback.device_memory = options->device_memory;
     status                               = pl_mutex_init(&daemon.lock, PL_RANK_WORKER);
+    worker_pairs_environment(options->bulk_address, options->host_device);
+    if (status == PLASMON_OK && options->spare != NULL) {
+        status = spare_wait(&daemon, &err);
+    }
     if (status == PLASMON_OK) {
+        faults_arm(&daemon.options);
         status = daemon_start(&daemon, &reports, &err);
     }
     if (status == PLASMON_ECLOSED) {
@@ -376,16 +419,6 @@ static void on_terminate(int signal_number)
     _exit(0);
 }
 
-/* Which worker of the host, and which life of it. */
-static void faults_arm(const struct worker_options *options)
-{
-    char who[32];
-
-    (void)snprintf(who, sizeof(who), "worker%u.%u", (unsigned)options->host_device,
-                   (unsigned)options->incarnation);
-    pl_fault_from_env(who);
-}
-
 int main(int argc, char **argv)
 {
     struct worker_options options;
@@ -401,7 +434,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "plasmon-worker: %s\n", err.text);
         return 2;
     }
-    faults_arm(&options);
     if (options.help) {
         worker_options_print_help(stdout);
         return 0;

@@ -43,6 +43,9 @@ static const struct option option_table[] = {
     {"--tls-key", OPTION_TEXT, FIELD(tls_key), "FILE", "its key"},
     {"--tls-ca", OPTION_TEXT, FIELD(tls_ca), "FILE", "the CA of all of the cluster"},
     {"--node", OPTION_TEXT, FIELD(node), "NAME", "name of this host, for people"},
+    {"--spare", OPTION_TEXT, FIELD(spare), "HOW",
+     "wait for a turn: process, with driver and libraries loaded; context, and the device "
+     "open"},
     {"--incarnation", OPTION_NUMBER, FIELD(incarnation), "N", "how often it was started"},
     {"--allow-source", OPTION_FLAG, FIELD(allow_source), NULL,
      "run C text that clients send (on CPU devices)"},
@@ -172,6 +175,11 @@ plasmon_status_t worker_options_parse(int argc, char **argv,
             err, PLASMON_EINVAL,
             "it wants --control-fd and --head or --head-fd: plasmon-store starts "
             "it, not people");
+    }
+    if (options.spare != NULL && strcmp(options.spare, "process") != 0 &&
+        strcmp(options.spare, "context") != 0) {
+        return pl_err_set(err, PLASMON_EINVAL, "--spare is process or context, not '%s'",
+                          options.spare);
     }
     if (options.run_streams > WORKER_RUN_STREAMS_MAX) {
         return pl_err_set(err, PLASMON_EINVAL,

@@ -304,6 +304,24 @@ plasmon_status_t worker_shared_receive(struct worker_shared *shared, struct pl_e
     return status;
 }
 
+plasmon_status_t worker_shared_await_begin(struct worker_shared *shared,
+                                           uint32_t *out_incarnation, struct pl_err *err)
+{
+    struct store_control message;
+    plasmon_status_t status = receive_blocking(shared, &message, err);
+
+    if (status == PLASMON_OK &&
+        (message.type != STORE_CONTROL_BEGIN || message.reader == 0)) {
+        status = pl_err_set(err, PLASMON_EMALFORMED,
+                            "a spare worker was sent control message %u before its turn",
+                            message.type);
+    }
+    if (status == PLASMON_OK) {
+        *out_incarnation = message.reader;
+    }
+    return status;
+}
+
 plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared,
                                              struct pl_err *err)
 {

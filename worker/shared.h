@@ -63,6 +63,10 @@ static inline void worker_shared_fence(void)
 
 void worker_shared_init(struct worker_shared *shared, int control_fd);
 void worker_shared_finish(struct worker_shared *shared);
+/* A spare waits for its turn. Blocks. ECLOSED: the store is gone. */
+plasmon_status_t worker_shared_await_begin(struct worker_shared *shared,
+                                           uint32_t *out_incarnation,
+                                           struct pl_err *err) PL_MUST_CHECK;
 /* Read until set-up is complete. Blocks. ECLOSED: the store is gone. */
 plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared,
                                              struct pl_err *err) PL_MUST_CHECK;

@@ -28,7 +28,7 @@
 
 struct chaos_options {
     uint32_t seconds, clients, cpu_devices, lineage_mib, play;
-    const char *seed, *only, *gpus, *device_memory, *json, *plot;
+    const char *seed, *only, *gpus, *device_memory, *spares, *json, *plot;
     bool strict, no_sources, keep;
 };
 
@@ -45,6 +45,8 @@ static const struct cli_option options[] = {
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices), "without GPUs [2]"},
     {"--device-memory", "BYTES", CLI_TEXT, OPTION(device_memory),
      "of each device; suffix K, M, G [128M; of a GPU 2G]"},
+    {"--spare-workers", "WHICH", CLI_TEXT, OPTION(spares),
+     "of plasmon-store: none, process or context [auto]"},
     {"--lineage-mib", "MIB", CLI_COUNT, OPTION(lineage_mib),
      "plasmon-head --lineage-bytes; 0: none [64]"},
     {"--no-sources", NULL, CLI_FLAG, OPTION(no_sources),
@@ -417,6 +419,7 @@ static int run(int argc, char **argv)
     config = (struct chaos_config){.cpu_devices   = given.cpu_devices,
                                    .gpus          = given.gpus,
                                    .device_memory = given.device_memory,
+                                   .spares        = given.spares,
                                    .clients       = given.clients,
                                    .lineage_mib   = given.lineage_mib,
                                    .journal       = chaos_has_redis()};

@@ -98,6 +98,7 @@ struct chaos_config {
     const char *gpus; /* "none", or how many */
     const char *device_memory;
     const char *transfer; /* NULL: auto */
+    const char *spares;   /* of plasmon-store; NULL: its default */
     uint32_t clients;
     uint32_t lineage_mib;
     bool journal;

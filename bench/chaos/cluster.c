@@ -179,6 +179,8 @@ void chaos_start_store(struct chaos_cluster *cluster)
                           LEASE_S "000",
                           "--drain-deadline",
                           "0",
+                          "--spare-workers",
+                          cluster->config.spares != NULL ? cluster->config.spares : "auto",
                           "--allow-source",
                           NULL};
 

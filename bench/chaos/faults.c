@@ -188,7 +188,7 @@ static void hit_worker(struct chaos *chaos, struct chaos_fault *fault, int signa
     pid_t worker = chaos_worker(&chaos->cluster, fault->device);
 
     fault->incarnation = chaos_incarnation(&chaos->cluster, fault->device);
-    fault->from_ns = pl_now_ns();
+    fault->from_ns     = pl_now_ns();
     note_death(chaos, fault->device);
     if (worker > 0) {
         (void)kill(worker, signal); /* it may just have ended by itself: another fault */
@@ -315,12 +315,12 @@ void chaos_fault_begin(struct chaos *chaos, struct chaos_fault *fault)
         note_death(chaos, fault->device);
         note_death(chaos, fault->device);
         fault->incarnation = chaos_incarnation(&chaos->cluster, fault->device);
-        fault->worker = chaos_worker(&chaos->cluster, fault->device);
+        fault->worker      = chaos_worker(&chaos->cluster, fault->device);
         chaos_misbehave(chaos, fault, "chaos_illegal");
         break;
     case CHAOS_ENDLESS:
         fault->incarnation = chaos_incarnation(&chaos->cluster, fault->device);
-        fault->worker = chaos_worker(&chaos->cluster, fault->device);
+        fault->worker      = chaos_worker(&chaos->cluster, fault->device);
         chaos_misbehave(chaos, fault, "chaos_endless");
         break;
     case CHAOS_FILL:

@@ -155,7 +155,10 @@ uint32_t chaos_incarnation(const struct chaos_cluster *cluster, uint32_t device)
                            __ATOMIC_ACQUIRE);
 }
 
-/* A later incarnation wipes the record before anybody sees its number, so what is read under one number on both sides is of that one. */
+/*
+ * The record is wiped before the number changes, and a worker's own end is noticed after all of its start. So what is read under one
+ * number on both sides, and has that in order, is of that one.
+ */
 bool chaos_goes_on(const struct chaos_cluster *cluster, uint32_t device,
                    uint32_t incarnation, struct store_phases *out, bool *out_next)
 {
@@ -172,5 +175,6 @@ bool chaos_goes_on(const struct chaos_cluster *cluster, uint32_t device,
         out->at_ns[i] = store_phase_at(&timeline->phases, (enum store_phase)i);
     }
     *out_next = now == incarnation + 1;
-    return out->at_ns[STORE_PHASE_FIRST] != 0 && chaos_incarnation(cluster, device) == now;
+    return out->at_ns[STORE_PHASE_FIRST] > out->at_ns[STORE_PHASE_NOTICED] &&
+           chaos_incarnation(cluster, device) == now;
 }

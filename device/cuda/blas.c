@@ -238,6 +238,15 @@ static plasmon_status_t blas_open(struct device_cuda *cuda, const char *version,
     return status == PLASMON_OK ? blas_start(cuda, blas, err) : status;
 }
 
+void device_cuda_blas_preload(void)
+{
+    for (size_t i = 0; i < PL_COUNT(versions); i++) {
+        if (library_find(versions[i]) != NULL) {
+            return; /* most likely the one that will do */
+        }
+    }
+}
+
 void device_cuda_blas_init(struct device_cuda *cuda)
 {
     struct device_cuda_blas *blas = PL_NEW(struct device_cuda_blas);

@@ -411,6 +411,7 @@ static plasmon_status_t enter(struct device *device)
 const struct device_ops device_cuda_ops = {
     .kind               = DEVICE_CUDA,
     .count              = device_cuda_driver_load,
+    .preload            = device_cuda_blas_preload,
     .probe              = cuda_probe,
     .open               = cuda_open,
     .close              = cuda_close,
