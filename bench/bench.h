@@ -6,6 +6,7 @@
  *   transfer.c, transfer_shapes.c          objects from device to device, by every route; parts in transfer.h
  *   remote.c                               puts and gets from another host, beside raw TCP (raw_tcp.c)
  *   overlap.c                              a product beside transfers
+ *   spill.c, spill_plan.c                  more values than a device has memory for, beside enough of it
  *   journal.c                              a head with a journal beside one without; parts in daemons.h
  *   hostile.c                              an honest client beside peers that are up to no good; parts in daemons.h
  *   collectives.c                          all-reduce over all devices, beside a ring by hand
@@ -43,7 +44,7 @@
 int bench_main(int argc, char **argv);
 extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, bench_gemm,
     bench_timelines, bench_graphs, bench_remote, bench_collectives, bench_journal,
-    bench_chaos, bench_soak, bench_hostile;
+    bench_chaos, bench_soak, bench_hostile, bench_spill;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 
@@ -147,6 +148,11 @@ struct bench_cluster_config {
     bool driver_time; /* workers of a private cluster tell time inside the driver apart */
     const char *policy;
     bool is_private;
+    /* As in plasmon_options; 0: as by default. Of a private cluster. */
+    uint64_t device_memory;
+    uint64_t spill_memory;
+    uint32_t write_back;
+    bool no_prefetch;
 };
 void bench_must_start(struct bench_cluster *cluster,
                       const struct bench_cluster_config *config);
@@ -178,6 +184,7 @@ struct plasmon_shape bench_shape(plasmon_dtype_t dtype, uint32_t ndim, int64_t r
 struct bench_status {
     uint64_t tasks_queued, core_ns, worker_cpu_ns, worker_driver_ns, task_bytes;
     uint64_t peer_copies, host_copies, nccl_copies;
+    uint64_t spill_bytes, write_back_bytes, restore_bytes; /* of the first node */
     bool driver_counted; /* worker_driver_ns is not part of worker_cpu_ns */
 };
 void bench_must_status(struct bench_cluster *cluster, struct bench_status *out);

@@ -30,11 +30,15 @@ void bench_must_start(struct bench_cluster *cluster,
     if (config->driver_time) {
         (void)setenv("PLASMON_DRIVER_TIME", "1", 1); /* no memory: less is told */
     }
-    options.label       = "plasmon bench";
-    options.gpus        = config->gpus;
-    options.cpu_devices = config->cpu_devices;
-    options.transfer    = config->transfer;
-    options.policy      = config->policy;
+    options.label         = "plasmon bench";
+    options.gpus          = config->gpus;
+    options.cpu_devices   = config->cpu_devices;
+    options.transfer      = config->transfer;
+    options.policy        = config->policy;
+    options.device_memory = config->device_memory;
+    options.spill_memory  = config->spill_memory;
+    options.write_back    = config->write_back;
+    options.no_prefetch   = config->no_prefetch;
     bench_must(cluster, plasmon_init(&options, &cluster->client), "starting a cluster");
     if (elsewhere && of_our_own) {
         (void)setenv("PLASMON_ADDRESS", address, 1);
@@ -170,6 +174,9 @@ void bench_must_status(struct bench_cluster *cluster, struct bench_status *out)
         .peer_copies      = find_copies(json, "peer"),
         .host_copies      = find_copies(json, "host"),
         .nccl_copies      = find_copies(json, "nccl"),
+        .spill_bytes      = find_number(json, "spill_bytes"),
+        .write_back_bytes = find_number(json, "write_back_bytes"),
+        .restore_bytes    = find_number(json, "restore_bytes"),
         .driver_counted   = strstr(json, "\"worker_driver_counted\":true") != NULL,
     };
     free(json);

@@ -5,9 +5,9 @@
 #include "bench/bench.h"
 
 static const struct cli_command *const benchmarks[] = {
-    &bench_tasks,   &bench_transfer,  &bench_overlap, &bench_gemm,
-    &bench_graphs,  &bench_timelines, &bench_remote,  &bench_collectives,
-    &bench_journal, &bench_chaos,     &bench_soak,    &bench_hostile};
+    &bench_tasks,     &bench_transfer, &bench_overlap,     &bench_gemm,    &bench_graphs,
+    &bench_timelines, &bench_remote,   &bench_collectives, &bench_journal, &bench_chaos,
+    &bench_soak,      &bench_hostile,  &bench_spill};
 
 static void print_help(FILE *out)
 {

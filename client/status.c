@@ -181,6 +181,20 @@ static void put_lineage(struct pl_str *out, const Plasmon__V1__Lineage *lineage)
     pl_str_append(out, "}");
 }
 
+static void put_spill(struct pl_str *out, const Plasmon__V1__SpillHost *host)
+{
+    pl_str_append(out, "{\"node\":");
+    pl_str_append_json(out, host->node);
+    put_number(out, "memory_bytes", host->memory_bytes);
+    put_number(out, "memory_used", host->memory_used);
+    put_number(out, "file_bytes", host->file_bytes);
+    put_number(out, "file_used", host->file_used);
+    put_number(out, "spill_bytes", host->spill_bytes);
+    put_number(out, "write_back_bytes", host->write_back_bytes);
+    put_number(out, "restore_bytes", host->restore_bytes);
+    pl_str_append(out, "}");
+}
+
 static void put_namespace(struct pl_str *out, const Plasmon__V1__NamespaceStats *space)
 {
     pl_str_append(out, "{\"name\":");
@@ -230,6 +244,11 @@ void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     for (size_t i = 0; i < reply->n_routes; i++) {
         pl_str_append(out, "%s", i > 0 ? "," : "");
         put_route(out, reply->routes[i]);
+    }
+    pl_str_append(out, "],\"spill\":[");
+    for (size_t i = 0; i < reply->n_spill_hosts; i++) {
+        pl_str_append(out, "%s", i > 0 ? "," : "");
+        put_spill(out, reply->spill_hosts[i]);
     }
     pl_str_append(out, "],\"namespaces\":[");
     for (size_t i = 0; i < reply->n_namespaces; i++) {

@@ -503,5 +503,8 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
         }
         out->n_devices++;
     }
+    if (head_spill_status(core, arena, out) != PLASMON_OK) {
+        return PLASMON_ENOMEM;
+    }
     return status_routes(core, arena, out);
 }

@@ -151,8 +151,8 @@ static Plasmon__V1__SpillHost *spill_host(const struct head_spill_host *spill,
     return out;
 }
 
-static plasmon_status_t spill_hosts(struct head_core *core, struct wire_arena *arena,
-                                    Plasmon__V1__StatusReply *out)
+plasmon_status_t head_spill_status(struct head_core *core, struct wire_arena *arena,
+                                   Plasmon__V1__StatusReply *out)
 {
     struct pl_list *pos;
     size_t count = 0;
@@ -200,5 +200,5 @@ plasmon_status_t head_core_status_memory(struct head_core *core, struct wire_are
     }
     status = rows_out(&report, out);
     pl_vec_finish(&report.rows);
-    return status == PLASMON_OK ? spill_hosts(core, arena, out) : status;
+    return status;
 }

@@ -147,6 +147,11 @@ void head_write_back(struct head_core *core);
 /* A launch is about to write in it, in place: a write-back of it that has not begun is given up. */
 void head_write_back_overwritten(struct head_core *core, struct head_buffer *buffer);
 
+/* ---- memory_report.c */
+/* StatusReply.spill_hosts. */
+plasmon_status_t head_spill_status(struct head_core *core, struct wire_arena *arena,
+                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
+
 /* ---- lookahead.c */
 /* Arguments of the tasks of a frame that are still to be planned. All zero: there are none. */
 struct head_lookahead {
