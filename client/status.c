@@ -177,6 +177,7 @@ static void put_lineage(struct pl_str *out, const Plasmon__V1__Lineage *lineage)
     put_number(out, "dropped", lineage->dropped);
     put_number(out, "rebuilt_tasks", lineage->rebuilt_tasks);
     put_number(out, "rebuilt_bytes", lineage->rebuilt_bytes);
+    put_number(out, "shadows", lineage->shadows);
     put_number(out, "never", lineage->never);
     pl_str_append(out, "}");
 }

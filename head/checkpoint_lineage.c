@@ -101,9 +101,9 @@ static void save_record(struct head_saving *saving, const struct head_record *re
 void head_lineage_save(struct head_saving *saving)
 {
     const struct head_lineage *lineage = &saving->core->lineage;
-    const uint64_t numbers[]           = {lineage->serial_last, lineage->dropped,
+    const uint64_t numbers[]           = {lineage->serial_last,   lineage->dropped,
                                           lineage->rebuilt_tasks, lineage->rebuilt_bytes,
-                                          lineage->rebuilt_never};
+                                          lineage->rebuilt_never, lineage->shadows};
     const struct pl_list *pos;
 
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
@@ -334,6 +334,7 @@ void head_lineage_load(struct head_loading *loading)
     lineage->rebuilt_tasks = head_load_number(loading->in);
     lineage->rebuilt_bytes = head_load_number(loading->in);
     lineage->rebuilt_never = head_load_number(loading->in);
+    lineage->shadows       = head_load_number(loading->in);
     count                  = head_load_count(loading->in);
     for (size_t i = 0; i < count && !loading->in->bad; i++) {
         load_record(loading);

@@ -326,13 +326,15 @@ static void load_array(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     struct head_array *array;
+    uint64_t number = head_load_number(in);
     struct head_space *space =
-        head_loading_item(loading, &loading->spaces, head_load_number(in));
+        number == 0 ? NULL : head_loading_item(loading, &loading->spaces, number);
     struct pl_shape shape;
     struct pl_box whole;
+    uint64_t flags;
 
     head_load_shape(in, &shape);
-    if (in->bad || space == NULL) {
+    if (in->bad || (space == NULL && number != 0)) {
         in->bad = true;
         return;
     }
@@ -345,12 +347,49 @@ static void load_array(struct head_loading *loading)
         in->bad = true;
         return;
     }
-    if (head_load_flag(in)) {
+    flags = head_load_below(in, 3);
+    if ((flags & 1) != 0) {
         head_array_map(loading->core, array);
     }
+    array->apart      = (flags & 2) != 0;
     array->partial_op = (uint32_t)head_load_below(in, UINT32_MAX);
     load_parts(loading, array, false);
     load_parts(loading, array, true);
+}
+
+/* One more reference to a version that is the head's own; 0: NULL. */
+static struct head_array *load_version(struct head_loading *loading)
+{
+    uint64_t number = head_load_number(loading->in);
+    struct head_array *version =
+        number == 0 ? NULL : head_loading_item(loading, &loading->arrays, number);
+
+    if (number == 0 || version == NULL || version->space != NULL) {
+        loading->in->bad |= number != 0;
+        return NULL;
+    }
+    version->refs++;
+    return version;
+}
+
+static void load_shadow(struct head_loading *loading)
+{
+    struct head_reader *in = loading->in;
+    struct head_array *owner =
+        head_loading_item(loading, &loading->arrays, head_load_number(in));
+    struct head_shadow *shadow;
+    struct pl_box box;
+
+    head_load_box(in, &box);
+    if (in->bad || owner == NULL || owner->space == NULL || box.ndim != owner->shape.ndim) {
+        in->bad = true;
+        return;
+    }
+    shadow        = head_shadow_add(loading->core, owner, &box);
+    shadow->bytes = head_load_number(in);
+    shadow->kept  = load_version(loading);
+    shadow->older = load_version(loading);
+    in->bad |= shadow->older != NULL && shadow->kept == NULL;
 }
 
 struct head_failure *head_load_failure(struct head_reader *in)
@@ -414,7 +453,8 @@ static void load_wanted(struct head_loading *loading)
         if (tile == NULL || tile->box.ndim != wanted->box.ndim ||
             wanted->array->extent.ndim != wanted->box.ndim ||
             !pl_box_contains(&tile->box, &wanted->box) ||
-            (tile->space != NULL && tile->space != wanted->array->space)) {
+            (tile->space != NULL && wanted->array->space != NULL &&
+             tile->space != wanted->array->space)) {
             loading->in->bad = true;
         } else if (wanted->partial) {
             struct head_partial *partial = pl_vec_push(&wanted->array->partials);
@@ -436,6 +476,9 @@ static void pay(struct head_loading *loading, struct owed *ref, struct head_arra
 {
     struct pl_err err;
 
+    if (array->space == NULL) {
+        loading->in->bad = true; /* clients have none of the head's */
+    }
     array->refs++;
     if (ref->slot != NULL) {
         *ref->slot = array;
@@ -583,6 +626,7 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
     times(&loading, load_client);
     times(&loading, load_name);
     times(&loading, load_array);
+    times(&loading, load_shadow);
     times(&loading, load_tile);
     load_wanted(&loading);
     settle(&loading);

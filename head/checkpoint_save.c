@@ -1,5 +1,5 @@
 /*
- * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, tiles, records,
+ * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, their shadows, tiles, records,
  * pairs, rates. Each section is followed by those of what it numbers.
  */
 #include "head/checkpoint_int.h"
@@ -111,12 +111,13 @@ static void save_array(struct head_saving *saving, const struct head_array *arra
 {
     struct pl_list *pos;
 
-    PL_CHECK(array->space !=
-             NULL); /* the head's own are there while something is made again */
-    save_number(saving, head_numbering_of(&saving->spaces, array->space));
+    /* 0: the head's own, a shadow */
+    save_number(saving, array->space == NULL
+                            ? 0
+                            : head_numbering_of(&saving->spaces, array->space));
     head_save_shape(saving->out, &array->shape);
     head_save_box(saving->out, &array->extent);
-    save_number(saving, array->mapped);
+    save_number(saving, (uint64_t)array->mapped | (uint64_t)array->apart << 1);
     save_number(saving, array->partial_op);
     save_number(saving, array->fragment_count);
     pl_list_for_each(pos, &array->fragments) {
@@ -255,6 +256,29 @@ uint64_t head_list_count(const struct pl_list *list)
     return count;
 }
 
+/* 0: NULL */
+static uint64_t array_number(struct head_saving *saving, struct head_array *array)
+{
+    return array == NULL ? 0 : head_numbering_of(&saving->arrays, array);
+}
+
+static void save_shadows(struct head_saving *saving)
+{
+    const struct pl_list *pos;
+
+    save_number(saving, head_list_count(&saving->core->shadows));
+    pl_list_for_each(pos, &saving->core->shadows) {
+        const struct head_shadow *shadow =
+            pl_container_of(pos, const struct head_shadow, link);
+
+        save_number(saving, array_number(saving, shadow->owner));
+        head_save_box(saving->out, &shadow->box);
+        save_number(saving, shadow->bytes);
+        save_number(saving, array_number(saving, shadow->kept));
+        save_number(saving, array_number(saving, shadow->older));
+    }
+}
+
 /* Sessions and names, which find the arrays; arrays, which find the tiles. */
 static void save_objects(struct head_saving *saving)
 {
@@ -272,10 +296,17 @@ static void save_objects(struct head_saving *saving)
         head_save_bytes(saving->out, name->key, name->key_length);
         save_ref(saving, &name->ref);
     }
+    pl_list_for_each(pos, &core->shadows) {
+        const struct head_shadow *shadow = pl_container_of(pos, struct head_shadow, link);
+
+        (void)array_number(saving, shadow->kept);
+        (void)array_number(saving, shadow->older);
+    }
     save_number(saving, saving->arrays.items.count);
     for (size_t i = 0; i < saving->arrays.items.count; i++) {
         save_array(saving, numbered(&saving->arrays, i));
     }
+    save_shadows(saving);
     head_lineage_number(saving);
     save_number(saving, saving->tiles.items.count);
     for (size_t i = 0; i < saving->tiles.items.count; i++) {

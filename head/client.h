@@ -124,6 +124,9 @@ struct head_array *head_read_compact(struct head_core *core, struct head_array *
                                      struct head_failure **out_failure);
 /* The second copy that its client asked for, when the launch is under way that brings the last bytes. */
 void head_put_replicate(struct head_core *core, struct head_array *array);
+/* Where a second copy of what lies in `first` is out of danger, and has room; NULL: nowhere. */
+struct head_device *head_put_second_home(struct head_core *core,
+                                         const struct head_buffer *first);
 plasmon_status_t head_put(struct head_core *core, struct head_client *client,
                           const Plasmon__V1__Task *task, struct pl_err *err);
 plasmon_status_t head_put_open(struct head_core *core, struct head_client *client,

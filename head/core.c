@@ -146,6 +146,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->ways);
     pl_map_init(&core->requests);
     pl_map_init(&core->lookahead.unborn);
+    pl_list_init(&core->shadows);
     head_lineage_init(core);
     *out_core = core;
     return PLASMON_OK;

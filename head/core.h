@@ -92,6 +92,8 @@ struct head_config {
         direct_bytes; /* and read so much of one where it lies, on another device; 0: 256 MiB */
     uint64_t
         lineage_bytes; /* what records of calls may have (lineage.h); 0: none are kept, and what is lost stays lost */
+    uint64_t
+        shadow_bytes; /* with lineage: a version is kept each time so much was overwritten in place (shadow.c); 0: none */
 };
 
 plasmon_status_t head_core_create(const struct head_config *config,
@@ -256,6 +258,7 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
 struct head_lineage_counts {
     uint64_t rebuilt_tasks; /* run again */
     uint64_t never;         /* results that were lost for good */
+    uint64_t shadows;       /* versions that were kept */
 };
 void head_core_lineage(const struct head_core *core, struct head_lineage_counts *out);
 

@@ -22,6 +22,7 @@
  *     memory.c    what tasks in flight cost
  *   lineage.h   how what exists was made
  *     lineage.c   records of calls, and how many bytes they may have
+ *     shadow.c    versions that are kept of what is updated in place
  *     rebuild.c   what was lost is made again
  *   run.h       calls that are still to become launches
  *     run.c       a call becomes a launch
@@ -134,6 +135,7 @@ struct head_core {
     struct pl_map pairs; /* src and dst -> head_pair */
     uint64_t pair_uses;
     struct head_lineage lineage;
+    struct pl_list shadows; /* head_shadow.link */
 };
 
 /* ---- drain.c */

@@ -296,6 +296,7 @@ void head_device_starved(struct head_core *core, struct head_device *device, uin
     device->starved_seq   = seq;
     device->starved_bytes = bytes;
     device->starved_hole  = hole;
+    head_shadow_give_way(core, device, bytes);
     if (evict_replicas(core, device, bytes) > 0) {
         pl_debug("head",
                  "device %u: dropped replicas for launch %llu, which wants %llu bytes",

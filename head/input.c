@@ -10,7 +10,7 @@ static const struct input_shape {
     uint8_t numbers;
     uint8_t strings;
 } shapes[HEAD_INPUT_TYPES] = {
-    [HEAD_INPUT_BEGIN]         = {"begin", 9, 1},
+    [HEAD_INPUT_BEGIN]         = {"begin", 10, 1},
     [HEAD_INPUT_RESTART]       = {"restart", 2, 0},
     [HEAD_INPUT_RANDOM]        = {"random", 1, 0},
     [HEAD_INPUT_TICK]          = {"tick", 1, 0},

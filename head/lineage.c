@@ -458,13 +458,15 @@ Plasmon__V1__Lineage *head_lineage_status(const struct head_core *core,
     out->rebuilt_tasks = lineage->rebuilt_tasks;
     out->rebuilt_bytes = lineage->rebuilt_bytes;
     out->never         = lineage->rebuilt_never;
+    out->shadows       = lineage->shadows;
     return out;
 }
 
 void head_core_lineage(const struct head_core *core, struct head_lineage_counts *out)
 {
     *out = (struct head_lineage_counts){.rebuilt_tasks = core->lineage.rebuilt_tasks,
-                                        .never         = core->lineage.rebuilt_never};
+                                        .never         = core->lineage.rebuilt_never,
+                                        .shadows       = core->lineage.shadows};
 }
 
 /* ---------------------------------------------------------------------------------------------- check */

@@ -112,6 +112,7 @@ struct head_lineage {
     uint64_t rebuilt_tasks;
     uint64_t rebuilt_bytes;
     uint64_t rebuilt_never; /* tiles that were lost for good */
+    uint64_t shadows;       /* versions that were kept (shadow.c) */
 };
 
 /* ---- lineage.c */

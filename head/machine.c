@@ -151,6 +151,7 @@ plasmon_status_t head_machine_core_create(struct head_machine *machine,
                                             .lease_ms      = settings->lease_ms,
                                             .chain_bytes   = settings->chain_bytes,
                                             .lineage_bytes = settings->lineage_bytes,
+                                            .shadow_bytes  = settings->shadow_bytes,
                                             .policy        = settings->policy};
     plasmon_status_t status              = head_core_create(&config, out_core);
 
@@ -177,6 +178,7 @@ plasmon_status_t head_machine_settle(struct head_machine *machine, const uint64_
                                                .chain_bytes   = n[6],
                                                .node_lease_ms = n[7],
                                                .lineage_bytes = n[8],
+                                               .shadow_bytes  = n[9],
                                                .policy        = machine->policy};
     return head_machine_core_create(machine, &machine->core, err);
 }
@@ -363,8 +365,8 @@ plasmon_status_t head_machine_begin(struct head_machine *machine,
         .type    = HEAD_INPUT_BEGIN,
         .numbers = {settings->epoch, settings->transfer, settings->window,
                     settings->retries, settings->credit, settings->lease_ms,
-                    settings->chain_bytes, settings->node_lease_ms,
-                    settings->lineage_bytes},
+                    settings->chain_bytes, settings->node_lease_ms, settings->lineage_bytes,
+                    settings->shadow_bytes},
         .strings = {head_string(settings->policy != NULL ? settings->policy : "auto")},
     };
 

@@ -78,6 +78,10 @@ static const struct option_text options[] = {
     {"lineage-bytes", "BYTES",
      "for records of calls, so that what is lost can be made again, 67108864 say; 0 "
      "(default, or PLASMON_LINEAGE_BYTES): off"},
+    {"shadow-bytes", "BYTES",
+     "with lineage: keep a version each time so many bytes were overwritten in place, so "
+     "that a loss need not go back to the beginning; 0 (default, or PLASMON_SHADOW_BYTES): "
+     "none"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
     {"embedded", NULL, "private cluster: connections come over --control-fd"},
     {"control-fd", "FD", "the store's socket (with --embedded)"},
@@ -175,7 +179,7 @@ static int parse_bytes(const char *name, const char *text, uint64_t *out_bytes)
     *out_bytes = strtoull(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0' || text[0] == '-') {
         fprintf(stderr,
-                "plasmon-head: %s: '%s' is not a number of bytes; 0 switches lineage off\n",
+                "plasmon-head: %s: '%s' is not a number of bytes; 0 switches it off\n",
                 name, text);
         return 0;
     }
@@ -243,6 +247,8 @@ static int apply(struct settings *settings, const char *name, char *value)
         settings->standby = true;
     } else if (strcmp(name, "lineage-bytes") == 0) {
         return parse_bytes("--lineage-bytes", value, &settings->config.lineage_bytes);
+    } else if (strcmp(name, "shadow-bytes") == 0) {
+        return parse_bytes("--shadow-bytes", value, &settings->config.shadow_bytes);
     } else if (strcmp(name, "log") == 0) {
         if (pl_log_level_parse(value, &level) != PLASMON_OK) {
             fprintf(stderr,
@@ -638,12 +644,11 @@ static void log_level_from_environment(void)
     pl_log_set_level(level);
 }
 
-static bool lineage_from_environment(struct settings *settings)
+static bool bytes_from_environment(const char *name, uint64_t *io_bytes)
 {
-    static const char name[] = "PLASMON_LINEAGE_BYTES";
-    const char *value        = getenv(name);
+    const char *value = getenv(name);
 
-    return value == NULL || parse_bytes(name, value, &settings->config.lineage_bytes) != 0;
+    return value == NULL || parse_bytes(name, value, io_bytes) != 0;
 }
 
 int main(int argc, char **argv)
@@ -657,7 +662,8 @@ int main(int argc, char **argv)
     pl_log_set_sink(pl_log_stderr, NULL);
     log_level_from_environment();
     pl_fault_from_env("head");
-    if (!lineage_from_environment(&settings)) {
+    if (!bytes_from_environment("PLASMON_LINEAGE_BYTES", &settings.config.lineage_bytes) ||
+        !bytes_from_environment("PLASMON_SHADOW_BYTES", &settings.config.shadow_bytes)) {
         return 2;
     }
     status = parse(argc, argv, &settings);

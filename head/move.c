@@ -86,7 +86,7 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
         if (!head_tile_covered(fragment->tile, buffer, &part)) {
             return false;
         }
-        if (exclusive && head_tile_held_elsewhere(fragment->tile, array, &part)) {
+        if (exclusive && head_tile_held_elsewhere(fragment->tile, array, &part, buffer)) {
             return false;
         }
     }

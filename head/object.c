@@ -318,8 +318,13 @@ void head_tile_hold(struct head_core *core, struct head_tile *tile)
     }
 }
 
+static bool is_another(const struct head_buffer *buffer, const void *user)
+{
+    return buffer != user;
+}
+
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
-                              const struct pl_box *box)
+                              const struct pl_box *box, const struct head_buffer *buffer)
 {
     struct pl_list *pos;
 
@@ -329,8 +334,14 @@ bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_ar
     pl_list_for_each(pos, &tile->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, tile_link);
+        const struct head_array *other = fragment->array;
 
-        if (fragment->array != array && pl_box_intersects(&fragment->box, box)) {
+        if (other == array || !pl_box_intersects(&fragment->box, box)) {
+            continue;
+        }
+        if (buffer == NULL
+                ? other->space != NULL
+                : !other->apart || !head_tile_covered_by(tile, is_another, buffer, box)) {
             return true;
         }
     }
@@ -389,6 +400,7 @@ struct head_array *head_array_create(struct head_core *core, struct head_space *
     array->put_offset = UINT64_MAX;
     pl_list_init(&array->fragments);
     pl_list_init(&array->nexts);
+    pl_list_init(&array->shadows);
     core->counts.arrays++;
     return array;
 }
@@ -443,6 +455,7 @@ void head_array_release(struct head_core *core, struct head_array *array)
     if (array->mapped) {
         count_maps(core, UINT32_MAX); /* minus one */
     }
+    head_shadow_array_gone(core, array);
 
     for (size_t i = 0; i < array->partials.count; i++) {
         const struct head_partial *partial = pl_vec_at(&array->partials, i);

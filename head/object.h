@@ -124,6 +124,20 @@ struct head_array {
     struct pl_list
         nexts;   /* head_next.link: of the frame that is being planned (lookahead.c) */
     bool mapped; /* a client looks at its buffers: nothing in them is written in place */
+    bool
+        apart; /* a shadow with copies of its own: what it shows may be written in place elsewhere */
+    struct pl_list shadows; /* head_shadow.array_link */
+};
+
+/* What tasks update in place, and the version of it that is kept (shadow.c). */
+struct head_shadow {
+    struct head_array *owner;
+    struct pl_box box;
+    uint64_t bytes;           /* overwritten since */
+    struct head_array *kept;  /* owned; NULL: none */
+    struct head_array *older; /* owned: the one before, while kept is being copied; NULL */
+    struct pl_list array_link;
+    struct pl_list link; /* head_core.shadows. In both: what was kept longest ago first */
 };
 
 /* A client's name for what a view shows of an array. */
@@ -190,9 +204,12 @@ bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *b
 /* From now on, until it is released, no buffer that it lies in is written in place. */
 void head_array_map(struct head_core *core, struct head_array *array);
 bool head_buffer_mapped(const struct head_buffer *buffer);
-/* Does a fragment of another array show any of `box` of the tile? */
+/*
+ * Does another array show any of `box` of the tile, so that it must not be written over in `buffer`? A shadow that lies apart does not mind where the
+ * tile has other copies. buffer NULL: does one that is charged for it?
+ */
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
-                              const struct pl_box *box);
+                              const struct pl_box *box, const struct head_buffer *buffer);
 struct head_array *
 head_array_create(struct head_core *core, struct head_space *space,
                   const struct pl_shape *shape); /* refs 1, no fragments */
@@ -205,6 +222,26 @@ struct head_array *head_array_snapshot(struct head_core *core, struct head_array
 struct head_failure *
 head_array_failure(struct head_array *array,
                    const struct pl_box *box); /* borrowed; NULL: none */
+
+/* ---- shadow.c */
+/*
+ * A task is about to write over the box of the array in `original`, where it lies: a version is kept if it is time. false: that one stays where it is, and the
+ * task needs other memory; never with in_place_only.
+ */
+bool head_shadow_keep(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, const struct head_buffer *original,
+                      bool in_place_only);
+struct head_shadow *head_shadow_add(struct head_core *core, struct head_array *array,
+                                    const struct pl_box *box); /* one of a checkpoint */
+/* The box is written without being read: what it was before is of no use for what comes. */
+void head_shadow_begin(struct head_core *core, struct head_array *array,
+                       const struct pl_box *box);
+void head_shadow_array_gone(struct head_core *core, struct head_array *array);
+/* About so many bytes are wanted on the device. */
+void head_shadow_give_way(struct head_core *core, const struct head_device *device,
+                          uint64_t bytes);
+/* Bytes may have been lost: those that lack any go. */
+void head_shadow_lost(struct head_core *core);
 
 /* ---- worker.c */
 /* Its bytes are gone: what is nowhere else has failed from now on. */

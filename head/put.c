@@ -68,8 +68,8 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
 }
 
 /* Where it is out of danger: on another host than the first copy, else on another device; where the most room is. */
-static struct head_device *second_home(struct head_core *core,
-                                       const struct head_buffer *first)
+struct head_device *head_put_second_home(struct head_core *core,
+                                         const struct head_buffer *first)
 {
     struct head_device *best = NULL;
     uint64_t best_room       = 0;
@@ -107,7 +107,7 @@ void head_put_replicate(struct head_core *core, struct head_array *array)
     if (!array->put_replica || pl_list_empty(&tile->instances)) {
         return;
     }
-    device = second_home(
+    device = head_put_second_home(
         core, pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer);
     copy = device == NULL
                ? NULL

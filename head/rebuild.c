@@ -751,6 +751,7 @@ void head_rebuild(struct head_core *core)
         return;
     }
     lineage->rebuilding = true;
+    head_shadow_lost(core);
     collect(&rebuild);
     pl_vec_clear(&lineage->again);
     if (rebuild.reruns.count > 1) {

@@ -15,7 +15,7 @@
  *   OUT      all of an array, or a fresh one: a fresh buffer (older versions are not touched: no wait). A dense part: in the
  *            array's own buffer if it is here and nobody else needs that part, so that the array stays in one piece; else a
  *            fresh buffer of just that box. A strided part keeps what lies between: like INOUT.
- *   INOUT    in the array's own buffer (donation), under the same conditions; else a fresh buffer of just the box, filled first by
+ *   INOUT    in the array's own buffer (donation), under the same conditions and if no shadow is to stay there (shadow.c); else a fresh buffer of just the box, filled first by
  *            pieces that belong to the launch itself, so that running it again starts from the right bytes
  *   REDUCE   a private accumulator
  *   SCRATCH  a fresh buffer that nobody keeps
@@ -103,6 +103,11 @@ static bool gather_written(struct start *start, struct head_operand *operand,
             arg->buffer = NULL;
         }
     }
+    if (arg->buffer != NULL && keeps && start->run->record == NULL &&
+        !head_shadow_keep(start->core, arg->array, &arg->hull, arg->buffer,
+                          start->run->segment != NULL)) {
+        arg->buffer = NULL;
+    }
     if (arg->buffer != NULL) {
         head_buffer_hold(arg->buffer);
         head_write_back_overwritten(start->core, arg->buffer);
@@ -182,6 +187,9 @@ static void commit(struct head_core *core, struct head_task *task,
     if (arg->mode == PLASMON__V1__MODE__MODE_IN ||
         arg->mode == PLASMON__V1__MODE__MODE_SCRATCH) {
         return;
+    }
+    if (arg->mode == PLASMON__V1__MODE__MODE_OUT && pl_view_dense(&arg->view)) {
+        head_shadow_begin(core, arg->array, &arg->hull);
     }
     if (arg->in_place) {
         head_buffer_forget(core, arg->buffer, &arg->hull, UINT64_MAX);

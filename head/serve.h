@@ -105,6 +105,7 @@ struct serve_config {
     bool embedded;
     uint32_t window;
     uint64_t lineage_bytes; /* head/lineage.h */
+    uint64_t shadow_bytes;  /* head/shadow.c */
     uint32_t node_lease_ms; /* a store that is away for longer is given up */
     uint32_t hello_wait_ms; /* how long a stream may be there without its hello; 0: 10 s */
     struct head_journal *journal; /* of serve_begin(); NULL: none */

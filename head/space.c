@@ -203,7 +203,7 @@ static uint64_t growth(const struct head_array *array, const struct pl_box *box)
 
         if (fragment->tile->charged > 0 &&
             pl_box_intersection(&fragment->box, box, &part) &&
-            !head_tile_held_elsewhere(fragment->tile, array, &part)) {
+            !head_tile_held_elsewhere(fragment->tile, array, &part, NULL)) {
             elements -= (uint64_t)pl_box_elements(&part);
         }
     }

@@ -344,6 +344,9 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
     uint64_t room = room_of(device);
     struct pl_list *pos, *tmp;
 
+    if (device->bytes_live + bytes > room) {
+        head_shadow_give_way(core, device, device->bytes_live + bytes - room);
+    }
     if (device->bytes_live + bytes <= room ||
         head_spill_host_of(core, device->host) == NULL) {
         return true;

@@ -109,6 +109,7 @@ void fuzz_head_begin(struct fuzz_head *head)
     const struct head_settings settings = {.epoch         = 5,
                                            .retries       = UINT32_MAX,
                                            .lineage_bytes = 1 << 20,
+                                           .shadow_bytes  = 64,
                                            .node_lease_ms = 10000};
     Plasmon__V1__Header header          = PLASMON__V1__HEADER__INIT;
     Plasmon__V1__NodeFrame node         = PLASMON__V1__NODE_FRAME__INIT;

@@ -169,7 +169,7 @@ struct graph_coverage {
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
         launches, replayed, over_limit, ended_by_force, fences, head_crashes,
-        inputs_replayed, checkpoints, gone, rebuilt;
+        inputs_replayed, checkpoints, gone, rebuilt, shadows;
     uint64_t write_backs, write_back_cancels;
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];

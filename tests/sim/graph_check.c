@@ -204,7 +204,11 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_ELOST: /* a part of an array for which there was no room */
         return scarce;
     case PLASMON_EDEPENDENCY:
-        return scarce || (first_losses(check, answer) != 0 && cut_off(check, step)) ||
+        return scarce ||
+               ((first_losses(check, answer) != 0 ||
+                 (sim->config.shadow_bytes != 0 &&
+                  losses != 0 /* more lies in pieces */)) &&
+                cut_off(check, step)) ||
                (first_losses(check, answer) & SIM_LOSS_BEGUN) != 0;
     default:
         return false;
@@ -617,6 +621,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     }
     head_core_lineage(sim->head, &lineage);
     coverage->rebuilt += lineage.rebuilt_tasks;
+    coverage->shadows += lineage.shadows;
     head_core_spill_count(sim->head, &spilled);
     coverage->spills += spilled.spills;
     coverage->restores += spilled.restores;

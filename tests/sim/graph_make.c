@@ -328,7 +328,10 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->lineage_bytes = 0;
     }
     /* By no draw, so that other seeds make what they made before. */
-    graph->replays = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
+    config->shadow_bytes = graph->seed % 8 == 5   ? 1
+                           : graph->seed % 8 == 6 ? 16 << graph->seed / 8 % 8
+                                                  : 0;
+    graph->replays       = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
                      config->crashes_max == 0 && config->gone_max == 0 &&
                      config->stops_max == 0;
     if (graph->replays) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "head/checkpoint.h"
+#include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 
@@ -63,10 +64,13 @@ static uint32_t join(struct head_core *core, const char *host, uint32_t host_dev
     return device;
 }
 
-static struct head_core *begin(uint64_t lineage_bytes)
+static struct head_core *begin_shadowed(uint64_t lineage_bytes, uint64_t shadow_bytes)
 {
-    struct head_config config = {
-        .ops = &ops, .retries = UINT32_MAX, .epoch = 1, .lineage_bytes = lineage_bytes};
+    struct head_config config = {.ops           = &ops,
+                                 .retries       = UINT32_MAX,
+                                 .epoch         = 1,
+                                 .lineage_bytes = lineage_bytes,
+                                 .shadow_bytes  = shadow_bytes};
     struct head_core *core;
 
     memset(&told, 0, sizeof(told));
@@ -74,6 +78,11 @@ static struct head_core *begin(uint64_t lineage_bytes)
     ASSERT_OK(head_core_create(&config, &core));
     head_core_tick(core, 1);
     return core;
+}
+
+static struct head_core *begin(uint64_t lineage_bytes)
+{
+    return begin_shadowed(lineage_bytes, 0);
 }
 
 /* Two hosts with a device each, 0 on "a" and 1 on "b", that reach each other. */
@@ -206,6 +215,23 @@ static void fails(struct head_core *core, uint32_t device, uint64_t seq,
     head_core_check(core);
 }
 
+/* The worker has no memory for this launch. */
+static void starves(struct head_core *core, uint32_t device, uint64_t seq)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Starved starved   = PLASMON__V1__STARVED__INIT;
+    Plasmon__V1__Starved *list[1]  = {&starved};
+    struct pl_err err              = {0};
+
+    starved.seq     = seq;
+    starved.bytes   = 16;
+    frame.starved   = list;
+    frame.n_starved = 1;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
 static void lose(struct head_core *core, const char *host)
 {
     test_expect_log();
@@ -301,6 +327,174 @@ TEST(a_chain_of_versions_in_place_is_made_again_from_its_first)
     lose(core, "a");
     ASSERT_EQ(figures(core).rebuilt_tasks, 6);
     ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+/* f32[4] as ref `ref`, on device 0, which tasks may overwrite. */
+static void put(struct head_core *core, uint64_t session, uint64_t ref, bool replica)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
+    Plasmon__V1__Arg *args[1]      = {&arg};
+    uint8_t bytes[16]              = {1};
+    struct pl_err err              = {0};
+    uint64_t dim                   = 4;
+
+    shape.dtype        = PL_F32;
+    shape.n_dim        = 1;
+    shape.dim          = &dim;
+    arg.mode           = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref            = ref;
+    arg.shape          = &shape;
+    task.id            = ref + 1000;
+    task.kind          = PLASMON__V1__TASK_KIND__TASK_PUT;
+    task.args          = args;
+    task.n_args        = 1;
+    task.place         = 1;
+    task.data.data     = bytes;
+    task.data.len      = sizeof(bytes);
+    task.put_replica   = replica;
+    task.put_donatable = true;
+    frame.tasks        = tasks;
+    frame.n_tasks      = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* Workers have done all that they were sent. */
+static void all_done(struct head_core *core)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && device->seq_last > 0) {
+            done(core, i, device->seq_last);
+        }
+    }
+}
+
+static struct head_core *shadowed(uint64_t shadow_bytes, uint64_t *out_session)
+{
+    struct head_core *core = begin_shadowed(PLENTY, shadow_bytes);
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, "b", 0), 1);
+    *out_session = core_client(core);
+    return core;
+}
+
+/* 16 bytes a time: versions 3, 6 and 9 are kept, so 9 and 10 are what is missing. */
+TEST(a_chain_of_versions_is_made_again_from_the_last_that_was_kept)
+{
+    struct head_core_counts counts;
+    uint64_t session;
+    struct head_core *core = shadowed(48, &session);
+
+    make(core, session, 1, 0);
+    for (uint64_t i = 0; i < 10; i++) {
+        derive(core, session, 1, 0, 0, 10 + i);
+        all_done(core); /* the copies of versions, too */
+    }
+    ASSERT_EQ(figures(core).shadows, 3);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.arrays, 2); /* one of them, only */
+    ASSERT_EQ(counts.buffers, 2);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 2);
+    all_done(core);
+    ASSERT_EQ(told.failed, 0);
+    release(core, session, 1);
+    all_done(core);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.arrays + counts.buffers, 0);
+    finish(core);
+}
+
+TEST(what_was_put_is_kept_before_the_first_task_overwrites_it)
+{
+    uint64_t session;
+    struct head_core *core = shadowed(1 << 20, &session);
+
+    put(core, session, 1, false);
+    for (uint64_t i = 0; i < 5; i++) {
+        derive(core, session, 1, 0, 0, 10 + i);
+    }
+    all_done(core);
+    ASSERT_EQ(figures(core).shadows, 1);
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 5);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(a_version_that_is_lost_itself_is_not_made_again)
+{
+    struct head_core_counts counts;
+    uint64_t session;
+    struct head_core *core = shadowed(48, &session);
+
+    make(core, session, 1, 0);
+    for (uint64_t i = 0; i < 4; i++) {
+        derive(core, session, 1, 0, 0, 10 + i);
+    }
+    all_done(core);
+    lose(core, "b");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 0);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.arrays, 1);
+    ASSERT_EQ(counts.buffers, 1);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+/* With one device the task works on a copy: its worker may die and nothing is lost. */
+TEST(where_there_is_no_other_device_the_old_version_stays_where_it_is)
+{
+    struct head_core *core = begin_shadowed(PLENTY, 1);
+    struct head_core_counts counts;
+    uint64_t session;
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    session = core_client(core);
+    make(core, session, 1, 0);
+    derive(core, session, 1, 0, 0, 10);
+    all_done(core);
+    ASSERT_EQ(figures(core).shadows, 1);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.buffers, 2);
+    finish(core);
+}
+
+TEST(versions_make_room_and_go_when_a_box_is_written_anew)
+{
+    const struct arg anew = {.mode = PLASMON__V1__MODE__MODE_OUT, .ref = 1};
+    struct head_core_counts counts;
+    uint64_t session;
+    struct head_core *core = shadowed(16, &session);
+
+    make(core, session, 1, 0);
+    derive(core, session, 1, 0, 0, 10);
+    all_done(core);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.arrays, 2);
+    run(core, session, 20, 0, &anew, 1); /* what it was does not matter any more */
+    all_done(core);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.arrays, 1);
+    ASSERT_EQ(counts.buffers, 1);
+
+    derive(core, session, 1, 0, 0, 11);
+    all_done(core);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.arrays, 2);
+    make(core, session, 2, 1);
+    starves(core, 1, head_device_at(core, 1)->seq_last);
+    head_core_count(core, &counts);
+    ASSERT_EQ(counts.arrays, 2); /* refs 1 and 2 */
     finish(core);
 }
 
@@ -433,40 +627,6 @@ TEST(what_is_lost_again_and_again_is_given_up)
     finish(core);
 }
 
-/* f32[4] as ref `ref`, on device 0. */
-static void put(struct head_core *core, uint64_t session, uint64_t ref, bool replica)
-{
-    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
-    Plasmon__V1__Task *tasks[1]    = {&task};
-    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
-    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
-    Plasmon__V1__Arg *args[1]      = {&arg};
-    uint8_t bytes[16]              = {1};
-    struct pl_err err              = {0};
-    uint64_t dim                   = 4;
-
-    shape.dtype      = PL_F32;
-    shape.n_dim      = 1;
-    shape.dim        = &dim;
-    arg.mode         = PLASMON__V1__MODE__MODE_OUT;
-    arg.ref          = ref;
-    arg.shape        = &shape;
-    task.id          = ref + 1000;
-    task.kind        = PLASMON__V1__TASK_KIND__TASK_PUT;
-    task.args        = args;
-    task.n_args      = 1;
-    task.place       = 1;
-    task.data.data   = bytes;
-    task.data.len    = sizeof(bytes);
-    task.put_replica = replica;
-    frame.tasks      = tasks;
-    frame.n_tasks    = 1;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
-}
-
 TEST(a_put_with_a_replica_outlives_its_host)
 {
     uint64_t session;
@@ -568,19 +728,23 @@ TEST(what_was_made_before_a_checkpoint_is_made_again_after_it)
 /* Check sums are the machine's: the core gets whatever it is. */
 TEST(a_checkpoint_of_lineage_with_any_bit_changed_is_taken_or_refused)
 {
-    struct head_config config = {
-        .ops = &ops, .retries = UINT32_MAX, .epoch = 1, .lineage_bytes = PLENTY};
-    struct head_bytes saved = {0};
-    uint32_t refused        = 0;
+    struct head_config config = {.ops           = &ops,
+                                 .retries       = UINT32_MAX,
+                                 .epoch         = 1,
+                                 .lineage_bytes = PLENTY,
+                                 .shadow_bytes  = 16};
+    struct head_bytes saved   = {0};
+    uint32_t refused          = 0;
     uint64_t session;
-    struct head_core *core = cluster(PLENTY, &session);
+    struct head_core *core = shadowed(16, &session);
 
     test_expect_log();
     make(core, session, 1, 0);
     derive(core, session, 2, 1, 0, 5);
     derive(core, session, 2, 0, 0, 6);
     release(core, session, 1);
-    done(core, 0, 3);
+    all_done(core);
+    ASSERT_EQ(figures(core).shadows, 1);
     head_core_save(core, &saved);
     for (size_t i = 0; i < 8 * saved.length; i++) {
         struct head_reader in = {.at = saved.data, .end = saved.data + saved.length};

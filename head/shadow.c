@@ -1,0 +1,285 @@
+/*
+ * Shadows: versions of arrays that are updated in place, kept so that a loss need not go back to the beginning.
+ *
+ * x = f(x) on a ref that nobody else holds overwrites what it read, so a chain of updates has no version but the last one. When that is lost, the chain
+ * is made again from where it began (rebuild.c), as far as there is a record of that: a put has none. With config.shadow_bytes a version is kept
+ *
+ *   - when so many bytes of a box have been overwritten in place since the last one that was kept, and
+ *   - before the first update of what cannot be made again: a put, a result of a recorded graph or of a collective,
+ *
+ * and the one before it goes: one version for each box that tasks update (two while the newer one is being copied).
+ *
+ * WHERE. A copy on another host, else on another device, as of a put with a replica (put.c). Its array is `apart`: what it shows may be overwritten in
+ * place wherever that is not the only place (head_tile_held_elsewhere), once it has been copied, which the edges between the launches see to. Where there is no other device with room the old
+ * version itself is kept: the task gets a copy to work on. That helps against a worker that dies, though not against a device that does.
+ *
+ * A SHADOW IS AN ARRAY like any other, of nobody's account: tasks that are run again find its bytes as they find all others. Nobody but this file holds it, and
+ * it is the first thing to go: when a device needs room, when its own bytes are lost (they are not made again for it), with the array.
+ *
+ * Boxes of one array's shadows do not meet. All orders are those of inputs, so a head that replays a journal, from a checkpoint too, has the same shadows.
+ */
+#include "head/core_int.h"
+
+/* Nothing is on its way to where the version is kept. */
+static bool arrived(const struct head_array *kept)
+{
+    struct pl_list *pos, *it;
+
+    pl_list_for_each(pos, &kept->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            if (!pl_list_empty(&pl_container_of(it, struct head_instance, tile_link)
+                                    ->buffer->writers)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void release(struct head_core *core, struct head_array **io_array)
+{
+    if (*io_array != NULL) {
+        head_array_release(core, *io_array);
+        *io_array = NULL;
+    }
+}
+
+static void shadow_free(struct head_core *core, struct head_shadow *shadow)
+{
+    pl_list_remove(&shadow->array_link);
+    pl_list_remove(&shadow->link);
+    release(core, &shadow->older);
+    release(core, &shadow->kept);
+    pl_free(shadow);
+}
+
+struct head_shadow *head_shadow_add(struct head_core *core, struct head_array *array,
+                                    const struct pl_box *box)
+{
+    struct head_shadow *shadow = head_alloc(sizeof(*shadow));
+
+    shadow->owner = array;
+    shadow->box   = *box;
+    pl_list_add_tail(&array->shadows, &shadow->array_link);
+    pl_list_add_tail(&core->shadows, &shadow->link);
+    return shadow;
+}
+
+static struct head_shadow *shadow_of(struct head_core *core, struct head_array *array,
+                                     const struct pl_box *box)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &array->shadows) {
+        struct head_shadow *shadow = pl_container_of(pos, struct head_shadow, array_link);
+
+        if (pl_box_equal(&shadow->box, box)) {
+            return shadow;
+        }
+        if (pl_box_intersects(&shadow->box, box)) {
+            shadow_free(core, shadow);
+        }
+    }
+    return head_shadow_add(core, array, box);
+}
+
+/* Is there a part of it that no record says how to make? */
+static bool cut_off(const struct head_array *array, const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (fragment->tile->record == NULL && pl_box_intersects(&fragment->box, box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The version of the box as it is now. */
+static struct head_array *version_of(struct head_core *core, const struct head_array *array,
+                                     const struct pl_box *box)
+{
+    struct head_array *version = head_array_create(core, NULL, &array->shape);
+    struct pl_list *pos;
+
+    version->extent = *box;
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+        struct pl_box part;
+
+        if (pl_box_intersection(&fragment->box, box, &part)) {
+            head_array_set(core, version, &part, fragment->tile);
+        }
+    }
+    return version;
+}
+
+/* A copy of it elsewhere is under way. */
+static bool put_apart(struct head_core *core, struct head_array *version,
+                      const struct head_buffer *original)
+{
+    struct head_device *home     = head_put_second_home(core, original);
+    struct head_failure *failure = NULL;
+    struct head_buffer *copy     = NULL;
+
+    if (home != NULL) {
+        copy = head_move_read(core, version, &version->extent, home, false, &failure);
+    }
+    if (copy == NULL) {
+        head_failure_release(failure);
+        return false;
+    }
+    copy->replica = false;
+    head_buffer_release(core, copy);
+    version->apart = true;
+    return true;
+}
+
+bool head_shadow_keep(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, const struct head_buffer *original,
+                      bool in_place_only)
+{
+    uint64_t bytes = (uint64_t)pl_box_elements(box) * pl_dtype_bytes(array->shape.dtype);
+    struct head_shadow *shadow;
+    struct head_array *version;
+    bool apart;
+
+    if (core->config.shadow_bytes == 0 || core->config.lineage_bytes == 0) {
+        return true;
+    }
+    shadow = shadow_of(core, array, box);
+    shadow->bytes += bytes;
+    if (shadow->older != NULL && arrived(shadow->kept)) {
+        release(core, &shadow->older);
+    }
+    if (shadow->bytes < core->config.shadow_bytes &&
+        (shadow->kept != NULL || !cut_off(array, box))) {
+        return true;
+    }
+    version = version_of(core, array, box);
+    apart   = put_apart(core, version, original);
+    if (!apart && in_place_only) {
+        head_array_release(core, version);
+        return true;
+    }
+    release(core, &shadow->older);
+    shadow->older = shadow->kept;
+    shadow->kept  = version;
+    shadow->bytes = 0;
+    core->lineage.shadows++;
+    if (!apart) {
+        release(core, &shadow->older);
+    }
+    pl_list_remove(&shadow->link);
+    pl_list_add_tail(&core->shadows, &shadow->link);
+    pl_list_remove(&shadow->array_link);
+    pl_list_add_tail(&array->shadows, &shadow->array_link);
+    return apart;
+}
+
+void head_shadow_begin(struct head_core *core, struct head_array *array,
+                       const struct pl_box *box)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &array->shadows) {
+        struct head_shadow *shadow = pl_container_of(pos, struct head_shadow, array_link);
+
+        if (pl_box_intersects(&shadow->box, box)) {
+            shadow_free(core, shadow);
+        }
+    }
+}
+
+void head_shadow_array_gone(struct head_core *core, struct head_array *array)
+{
+    while (!pl_list_empty(&array->shadows)) {
+        shadow_free(core, pl_list_first(&array->shadows, struct head_shadow, array_link));
+    }
+}
+
+/* What its going makes free there, at the most. */
+static uint64_t bytes_on(const struct head_array *kept, const struct head_device *device)
+{
+    uint64_t bytes = 0;
+    struct pl_list *pos, *it;
+
+    if (kept == NULL) {
+        return 0;
+    }
+    pl_list_for_each(pos, &kept->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            const struct head_buffer *buffer =
+                pl_container_of(it, struct head_instance, tile_link)->buffer;
+
+            bytes += buffer->device == device ? head_spill_rounded(buffer->bytes) : 0;
+        }
+    }
+    return bytes;
+}
+
+void head_shadow_give_way(struct head_core *core, const struct head_device *device,
+                          uint64_t bytes)
+{
+    struct pl_list *pos, *tmp;
+    uint64_t freed = 0;
+
+    pl_list_for_each_safe(pos, tmp, &core->shadows) {
+        struct head_shadow *shadow = pl_container_of(pos, struct head_shadow, link);
+        uint64_t here = bytes_on(shadow->kept, device) + bytes_on(shadow->older, device);
+
+        if (freed >= bytes) {
+            return;
+        }
+        if (here > 0) {
+            freed += here;
+            release(core, &shadow->older);
+            release(core, &shadow->kept);
+        }
+    }
+}
+
+static bool is_whole(const struct head_array *kept)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &kept->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (fragment->tile->failure != NULL ||
+            !head_tile_covered(fragment->tile, NULL, &fragment->box)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void head_shadow_lost(struct head_core *core)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->shadows) {
+        struct head_shadow *shadow = pl_container_of(pos, struct head_shadow, link);
+
+        if (shadow->older != NULL && !is_whole(shadow->older)) {
+            release(core, &shadow->older);
+        }
+        if (shadow->kept != NULL && !is_whole(shadow->kept)) {
+            release(core, &shadow->kept);
+            shadow->kept  = shadow->older;
+            shadow->older = NULL;
+        }
+    }
+}
