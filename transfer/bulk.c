@@ -73,6 +73,10 @@ plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
     if (status != PLASMON_OK) {
         goto err_close;
     }
+    status = bulk_place_create(&bulk->board);
+    if (status != PLASMON_OK) {
+        goto err_close;
+    }
     status = pl_mutex_init(&bulk->lock, PL_RANK_LEAF);
     if (status != PLASMON_OK) {
         goto err_close;
@@ -101,6 +105,7 @@ err_finish_cond:
 err_finish_lock:
     pl_mutex_finish(&bulk->lock);
 err_close:
+    bulk_place_release(bulk->board);
     bulk_tls_destroy(bulk->tls);
     pl_fd_close(&bulk->listen_fd);
     pl_fd_close(&bulk->stop_fd);
@@ -134,6 +139,7 @@ void transfer_bulk_destroy(struct transfer_bulk *bulk)
     pl_vec_finish(&bulk->places);
     pl_cond_finish(&bulk->changed);
     pl_mutex_finish(&bulk->lock);
+    bulk_place_release(bulk->board);
     bulk_tls_destroy(bulk->tls);
     pl_fd_close(&bulk->listen_fd);
     pl_fd_close(&bulk->stop_fd);
@@ -249,27 +255,44 @@ plasmon_status_t transfer_bulk_expect(struct transfer_bulk *bulk, uint32_t peer,
 
 /* ------------------------------------------------------------------------------------------------ our device's half */
 
+/* Host memory that needs no copy: on a CPU device all of it. NULL: bytes go through slots. */
+static uint8_t *in_place(const struct transfer_bulk *bulk, struct device_ptr ptr)
+{
+    return !bulk->config.staged && device_get_info(bulk->config.device)->kind == DEVICE_CPU
+               ? device_ptr_host(bulk->config.device, ptr)
+               : NULL;
+}
+
 /* Known to the thread before the device is done with it: it looks at the word. */
-static plasmon_status_t item_add(struct bulk_out *out, uint64_t chunk, uint32_t bytes)
+static plasmon_status_t item_add(struct bulk_out *out, uint64_t chunk, const uint8_t *data,
+                                 uint32_t bytes)
 {
     struct bulk_item *item;
 
     pl_mutex_lock(&out->lock);
     item = pl_vec_push(&out->items);
     if (item != NULL) {
-        *item = (struct bulk_item){.chunk = chunk, .own = out->own_next, .bytes = bytes};
+        *item = (struct bulk_item){
+            .chunk = chunk, .own = out->own_next, .data = data, .bytes = bytes};
         out->stats.bytes_queued += bytes;
     }
     pl_mutex_unlock(&out->lock);
     return item != NULL ? PLASMON_OK : PLASMON_ENOMEM;
 }
 
+static uint8_t *own_slot(const struct bulk_out *out)
+{
+    return out->slab +
+           out->own_next % TRANSFER_BULK_OUT_SLOTS * (uint64_t)STORE_STAGE_SLOT_BYTES;
+}
+
+/* bytes: to be copied into the slot first. */
 static plasmon_status_t chunk_enqueue(struct bulk_out *out, struct device_stream *stream,
                                       struct device_ptr src, uint64_t bytes)
 {
-    uint64_t own  = out->own_next++;
-    uint64_t slot = own % TRANSFER_BULK_OUT_SLOTS;
-    uint64_t host = (uint64_t)(uintptr_t)out->slab + slot * STORE_STAGE_SLOT_BYTES;
+    uint64_t host           = (uint64_t)(uintptr_t)own_slot(out);
+    uint64_t own            = out->own_next++;
+    uint64_t slot           = own % TRANSFER_BULK_OUT_SLOTS;
     plasmon_status_t status = PLASMON_OK;
 
     if (own >= TRANSFER_BULK_OUT_SLOTS) {
@@ -290,6 +313,7 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
                                     bool with_bytes)
 {
     struct bulk_out *out    = pl_map_get(&bulk->outs, peer + 1ull);
+    const uint8_t *data     = with_bytes ? in_place(bulk, src) : NULL;
     plasmon_status_t status = PLASMON_OK;
 
     if (out == NULL) {
@@ -302,9 +326,11 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
         uint64_t done   = i * STORE_STAGE_SLOT_BYTES;
         uint64_t length = with_bytes ? pl_min_u64(bytes - done, STORE_STAGE_SLOT_BYTES) : 0;
 
-        status = item_add(out, first + i, (uint32_t)length);
+        status = item_add(out, first + i, data != NULL ? data + done : own_slot(out),
+                          (uint32_t)length);
         if (status == PLASMON_OK) {
-            status = chunk_enqueue(out, stream, device_ptr_add(src, done), length);
+            status = chunk_enqueue(out, stream, device_ptr_add(src, done),
+                                   data != NULL ? 0 : length);
         }
     }
     if (status == PLASMON_OK) {
@@ -315,6 +341,28 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
     out->stats.transfers++;
     pl_mutex_unlock(&out->lock);
     raise_fd(out->wake_fd);
+    return status;
+}
+
+plasmon_status_t transfer_bulk_recv(struct transfer_bulk *bulk,
+                                    struct device_stream *stream, uint32_t peer,
+                                    uint64_t first, struct device_ptr dst, uint64_t bytes,
+                                    bool with_bytes, struct transfer_counters *counters)
+{
+    uint8_t *data = with_bytes ? in_place(bulk, dst) : NULL;
+    plasmon_status_t status =
+        transfer_bulk_expect(bulk, peer, first, transfer_chunks(bytes));
+
+    if (status != PLASMON_OK || data == NULL) {
+        return status != PLASMON_OK ? status
+                                    : transfer_stage_recv(stream, &bulk->config.ring, first,
+                                                          dst, bytes, with_bytes, counters);
+    }
+    status =
+        bulk_place_recv(bulk->board, &bulk->config.ring, stream, peer, first, data, bytes);
+    if (status == PLASMON_OK) {
+        transfer_count(counters, TRANSFER_HOST, bytes);
+    }
     return status;
 }
 

@@ -6,6 +6,9 @@
  *   receiver's thread    waits until the slot of that number is empty, reads the bytes right into it, writes its word, answers
  *   receiver's device    takes it out: transfer_stage_recv(), the same as within a host
  *
+ * The memory of a CPU device is the host's: its chunks are sent from where they lie and received where they belong, and only the words are
+ * moved as above.
+ *
  * Bytes never pass through gRPC. A connection joins one sending device with one receiving device, so nobody waits for the traffic of others.
  *
  * NOTHING HANGS. What a device waits for is a word that a thread of its own process writes, and the thread always gets on. A connection
@@ -43,6 +46,7 @@ struct transfer_bulk_config {
     const char *tls_ca;
     const struct transfer_bulk_access_ops *access; /* for clients; NULL: none may come */
     void *access_user;
+    bool staged; /* also on a CPU device: bytes go through slots, as a GPU's do (tests) */
 };
 
 /* To one device, since our process began. */
@@ -85,6 +89,15 @@ plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk,
  */
 plasmon_status_t transfer_bulk_expect(struct transfer_bulk *bulk, uint32_t peer,
                                       uint64_t first, uint64_t count) PL_MUST_CHECK;
+/*
+ * Enqueue the receiver's half of a transfer from device `peer`, which is transfer_bulk_expect() and, as transfer_stage_recv(), what takes the
+ * chunks out of the ring. A CPU device's go from the socket to where they belong once the half has begun (bulk_place.c).
+ */
+plasmon_status_t transfer_bulk_recv(struct transfer_bulk *bulk,
+                                    struct device_stream *stream, uint32_t peer,
+                                    uint64_t first, struct device_ptr dst, uint64_t bytes,
+                                    bool with_bytes,
+                                    struct transfer_counters *counters) PL_MUST_CHECK;
 /*
  * Enqueue the sender's half of a transfer to device `peer`, as transfer_stage_send(). EUNREACHABLE: no endpoint is known.
  * with_bytes false: only the words move.

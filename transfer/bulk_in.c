@@ -125,8 +125,8 @@ static plasmon_status_t read_nowhere(struct bulk_in *in, uint32_t bytes)
     return status;
 }
 
-/* Right into its slot. In the middle of a chunk the sender may be silent for its deadline only. */
-static plasmon_status_t read_slot(struct bulk_in *in, uint8_t *slot, uint32_t bytes)
+/* In the middle of a chunk the sender may be silent for its deadline only. */
+static plasmon_status_t read_chunk(struct bulk_in *in, uint8_t *to, uint32_t bytes)
 {
     uint64_t patience_ns    = bulk_deadline_ns(bytes, BULK_RATE_GUESS);
     plasmon_status_t status = PLASMON_OK;
@@ -135,7 +135,7 @@ static plasmon_status_t read_slot(struct bulk_in *in, uint8_t *slot, uint32_t by
     while (status == PLASMON_OK && done < bytes) {
         size_t some;
 
-        status = bulk_link_try_read(&in->link, slot + done, bytes - done, &some);
+        status = bulk_link_try_read(&in->link, to + done, bytes - done, &some);
         done += (uint32_t)some;
         if (status == PLASMON_EAGAIN) {
             status =
@@ -152,11 +152,37 @@ static plasmon_status_t read_slot(struct bulk_in *in, uint8_t *slot, uint32_t by
     return status;
 }
 
+/* Where its bytes belong, on a CPU device whose half has begun; *out_data NULL: into its slot. */
+static plasmon_status_t place_wait(struct bulk_in *in, const struct bulk_frame *frame,
+                                   uint8_t **out_data)
+{
+    uint32_t looks = 0;
+
+    for (;;) {
+        plasmon_status_t status =
+            bulk_place_find(in->bulk->board, &in->bulk->config.ring, in->from, frame->chunk,
+                            frame->bytes, out_data);
+
+        if (status != PLASMON_EAGAIN) {
+            return status;
+        }
+        if (in_closed(in)) {
+            return PLASMON_ECLOSED;
+        }
+        bulk_pause(&looks);
+        status = say_alive(in);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+}
+
 static plasmon_status_t chunk_receive(struct bulk_in *in, const struct bulk_frame *frame)
 {
     struct transfer_bulk *bulk = in->bulk;
     uint8_t *slot              = bulk->config.ring.slab +
                     frame->chunk % STORE_STAGE_SLOTS * (uint64_t)STORE_STAGE_SLOT_BYTES;
+    uint8_t *place;
     plasmon_status_t status;
 
     if (frame->bytes > STORE_STAGE_SLOT_BYTES ||
@@ -170,11 +196,18 @@ static plasmon_status_t chunk_receive(struct bulk_in *in, const struct bulk_fram
     if (chunk_there(bulk, frame->chunk)) {
         return read_nowhere(in, frame->bytes);
     }
-    status = read_slot(in, slot, frame->bytes);
+    status = place_wait(in, frame, &place);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = read_chunk(in, place != NULL ? place : slot, frame->bytes);
     if (status == PLASMON_OK && pl_fault_point("transfer.bulk_in_read")) {
         status = PLASMON_ECONNECT;
     }
     if (status == PLASMON_OK) {
+        if (place != NULL) {
+            bulk_place_filled(&bulk->config.ring, frame->chunk);
+        }
         slot_ready(bulk, frame->chunk);
     }
     return status;

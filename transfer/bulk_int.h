@@ -20,8 +20,9 @@
 
 /* One chunk that is to be sent. */
 struct bulk_item {
-    uint64_t chunk; /* of the receiver's ring */
-    uint64_t own;   /* of ours: the device writes own + 1 into ready[own % SLOTS] */
+    uint64_t chunk;      /* of the receiver's ring */
+    uint64_t own;        /* of ours: the device writes own + 1 into ready[own % SLOTS] */
+    const uint8_t *data; /* in our slot; on a CPU device where it belongs */
     uint32_t bytes;
 };
 
@@ -86,7 +87,8 @@ struct transfer_bulk {
     atomic_bool stop;
     pthread_t acceptor;
     pthread_t filler;
-    struct pl_map outs; /* peer + 1 -> struct bulk_out *; worker's lock */
+    struct pl_map outs;             /* peer + 1 -> struct bulk_out *; worker's lock */
+    struct bulk_place_board *board; /* ours until the end */
 
     struct pl_mutex lock; /* rank PL_RANK_LEAF */
     struct pl_cond changed;
@@ -96,6 +98,25 @@ struct transfer_bulk {
     uint64_t refused_ns;  /* when the log last told of a connection that was refused */
     struct pl_vec places; /* struct bulk_place: peers that are not gone */
 };
+
+/* ---- bulk_place.c: receiving in place, on CPU devices */
+struct bulk_place_board;
+plasmon_status_t bulk_place_create(struct bulk_place_board **out_board);
+void bulk_place_release(struct bulk_place_board *board); /* NULL is nothing */
+/* Enqueue the receiver's half of what `peer` sends, into host memory. */
+plasmon_status_t bulk_place_recv(struct bulk_place_board *board,
+                                 const struct transfer_ring *ring,
+                                 struct device_stream *stream, uint32_t peer,
+                                 uint64_t first, uint8_t *data, uint64_t bytes);
+/*
+ * Where the thread of the peer's connection may read that chunk; *out_data NULL: into its slot. EAGAIN: ask again in a moment. EMALFORMED: a
+ * chunk of that number has another length.
+ */
+plasmon_status_t bulk_place_find(struct bulk_place_board *board,
+                                 const struct transfer_ring *ring, uint32_t peer,
+                                 uint64_t chunk, uint64_t bytes, uint8_t **out_data);
+/* It has been read there. The chunk's word `ready` comes next. */
+void bulk_place_filled(const struct transfer_ring *ring, uint64_t chunk);
 
 /* ---- bulk_relay.c */
 /* Another way to `to`, which listens at `address`: the next one after *io_last. false: there is none. */

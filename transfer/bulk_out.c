@@ -102,12 +102,6 @@ static bool item_ready(const struct bulk_out *out, const struct bulk_item *item)
                            __ATOMIC_ACQUIRE) > item->own;
 }
 
-static uint8_t *item_slot(const struct bulk_out *out, const struct bulk_item *item)
-{
-    return out->slab +
-           item->own % TRANSFER_BULK_OUT_SLOTS * (uint64_t)STORE_STAGE_SLOT_BYTES;
-}
-
 /* ------------------------------------------------------------------------------------------------ the connection */
 
 static void disconnect(struct sender *sender, plasmon_status_t status)
@@ -346,7 +340,6 @@ static plasmon_status_t write_all(struct sender *sender, const void *data, size_
 static plasmon_status_t item_send(struct sender *sender, const struct bulk_item *item)
 {
     struct bulk_frame frame = {.chunk = item->chunk, .bytes = item->bytes};
-    const uint8_t *slot     = item_slot(sender->out, item);
     uint32_t half           = item->bytes / 2;
     plasmon_status_t status;
 
@@ -358,13 +351,13 @@ static plasmon_status_t item_send(struct sender *sender, const struct bulk_item 
     sender->sent_bytes += item->bytes;
     status = write_all(sender, &frame, sizeof(frame));
     if (status == PLASMON_OK) {
-        status = write_all(sender, slot, half);
+        status = write_all(sender, item->data, half);
     }
     if (status == PLASMON_OK && pl_fault_point("transfer.bulk_out_half")) {
         status = PLASMON_ECONNECT;
     }
     if (status == PLASMON_OK) {
-        status = write_all(sender, slot + half, item->bytes - half);
+        status = write_all(sender, item->data + half, item->bytes - half);
     }
     if (status == PLASMON_OK && pl_fault_point("transfer.bulk_out_sent")) {
         status = PLASMON_ECONNECT;

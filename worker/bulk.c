@@ -36,6 +36,7 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
         .tls_ca      = options->tls_ca,
         .access      = &worker_bulk_clients_ops,
         .access_user = &bulk->clients,
+        .staged      = getenv("PLASMON_BULK_STAGED") != NULL,
     };
     plasmon_status_t status;
 
@@ -48,8 +49,7 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
                           "\"%s\"",
                           ports);
     }
-    status = worker_bulk_clients_init(&bulk->clients, device, memory, lanes,
-                                      getenv("PLASMON_BULK_STAGED") != NULL,
+    status = worker_bulk_clients_init(&bulk->clients, device, memory, lanes, config.staged,
                                       bulk->endpoint.secret);
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "no memory for the bulk channel's clients");
@@ -104,6 +104,17 @@ plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream
     return bulk->channel == NULL ? PLASMON_EUNREACHABLE
                                  : transfer_bulk_send(bulk->channel, stream, to,
                                                       first_chunk, src, bytes, with_bytes);
+}
+
+plasmon_status_t worker_bulk_recv(struct worker_bulk *bulk, struct device_stream *stream,
+                                  uint32_t from, uint64_t first_chunk,
+                                  struct device_ptr dst, uint64_t bytes, bool with_bytes,
+                                  struct transfer_counters *counters)
+{
+    return bulk->channel == NULL
+               ? PLASMON_EUNREACHABLE
+               : transfer_bulk_recv(bulk->channel, stream, from, first_chunk, dst, bytes,
+                                    with_bytes, counters);
 }
 
 plasmon_status_t worker_bulk_expect(struct worker_bulk *bulk, uint32_t from,

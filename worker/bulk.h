@@ -37,6 +37,11 @@ bool worker_bulk_stats(const struct worker_bulk *bulk, size_t *io_index, uint32_
 plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream *stream,
                                   uint32_t to, uint64_t first_chunk, struct device_ptr src,
                                   uint64_t bytes, bool with_bytes) PL_MUST_CHECK;
+/* Enqueue our half of a transfer from device `from`. */
+plasmon_status_t worker_bulk_recv(struct worker_bulk *bulk, struct device_stream *stream,
+                                  uint32_t from, uint64_t first_chunk,
+                                  struct device_ptr dst, uint64_t bytes, bool with_bytes,
+                                  struct transfer_counters *counters) PL_MUST_CHECK;
 /* Our half of a transfer from device `from` is enqueued: if that one is gone, the words move without it. */
 plasmon_status_t worker_bulk_expect(struct worker_bulk *bulk, uint32_t from,
                                     uint64_t first_chunk, uint64_t bytes) PL_MUST_CHECK;

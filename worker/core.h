@@ -189,6 +189,8 @@ struct worker_ops {
     plasmon_status_t (*bulk_gone)(void *user, uint32_t device);
     plasmon_status_t (*bulk_send)(void *user, uint32_t stream, uint32_t to_device,
                                   uint64_t first_chunk, uint64_t offset, uint64_t bytes);
+    plasmon_status_t (*bulk_recv)(void *user, uint32_t stream, uint32_t from_device,
+                                  uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     plasmon_status_t (*bulk_expect)(void *user, uint32_t from_device, uint64_t first_chunk,
                                     uint64_t bytes);
     /*

@@ -294,18 +294,14 @@ static plasmon_status_t stage_enqueue(struct worker_core *core,
         return ops->bulk_send(core->config.user, stream, launch->peer, launch->offset,
                               offset, bytes);
     }
-    if (remote) {
-        status = ops->bulk_expect(core->config.user, launch->peer, launch->offset, bytes);
-    }
-    if (status != PLASMON_OK) {
-        return status;
-    }
     if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND) {
         return ops->stage_send(core->config.user, stream, peer, launch->offset, offset,
                                bytes);
     }
-    status =
-        ops->stage_recv(core->config.user, stream, peer, launch->offset, offset, bytes);
+    status = remote ? ops->bulk_recv(core->config.user, stream, launch->peer,
+                                     launch->offset, offset, bytes)
+                    : ops->stage_recv(core->config.user, stream, peer, launch->offset,
+                                      offset, bytes);
     if (status == PLASMON_OK && offset != WORKER_NOWHERE) {
         worker_traffic_count(core, launch, launch->peer, WORKER_ROUTE_HOST, bytes);
     }

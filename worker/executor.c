@@ -262,6 +262,24 @@ static plasmon_status_t op_bulk_send(void *user, uint32_t stream, uint32_t to,
                          bytes, with_bytes));
 }
 
+static plasmon_status_t op_bulk_recv(void *user, uint32_t stream, uint32_t from,
+                                     uint64_t first_chunk, uint64_t offset, uint64_t bytes)
+{
+    struct worker_executor *executor = user;
+    bool with_bytes                  = offset != WORKER_NOWHERE;
+    struct transfer_ring ring; /* the channel's too; made reachable for our device */
+    plasmon_status_t status =
+        worker_executor_ring(executor, executor->shared->host_device, &ring);
+
+    if (status == PLASMON_OK) {
+        status =
+            worker_bulk_recv(&executor->bulk, executor->streams[stream], from, first_chunk,
+                             worker_memory_own(executor->memory, with_bytes ? offset : 0),
+                             bytes, with_bytes, &executor->counters);
+    }
+    return worker_executor_must(executor, status);
+}
+
 static plasmon_status_t op_bulk_expect(void *user, uint32_t from, uint64_t first_chunk,
                                        uint64_t bytes)
 {
@@ -775,6 +793,7 @@ const struct worker_ops worker_executor_ops = {
     .bulk_peer        = op_bulk_peer,
     .bulk_gone        = op_bulk_gone,
     .bulk_send        = op_bulk_send,
+    .bulk_recv        = op_bulk_recv,
     .bulk_expect      = op_bulk_expect,
     .pair_open        = worker_pair_op_open,
     .pair_close       = worker_pair_op_close,

@@ -49,6 +49,8 @@ static void *zero_pages(uint64_t bytes)
     return ptr;
 }
 
+static bool staged; /* channels that are opened: through slots, as on a GPU */
+
 static char tls_folder[64];
 
 /* Good until seven more were asked for. */
@@ -65,9 +67,11 @@ static const char *certificate_file(const char *name, const char *suffix)
 static void channel_open(struct host *host, uint32_t index)
 {
     static const char *const places[]  = {"127.0.0.1", "127.0.0.1", "127.0.0.2"};
-    struct transfer_bulk_config config = {
-        .device = host->device, .ring = host->ring, .listen = places[index]};
-    struct pl_err err = {.status = PLASMON_OK};
+    struct transfer_bulk_config config = {.device = host->device,
+                                          .ring   = host->ring,
+                                          .listen = places[index],
+                                          .staged = staged};
+    struct pl_err err                  = {.status = PLASMON_OK};
 
     if (host->certificate != NULL) {
         config.tls_cert = certificate_file(host->certificate, ".crt");
@@ -145,10 +149,10 @@ static void send_half(struct host *from, uint32_t to, uint64_t first, uint64_t b
         transfer_bulk_send(from->bulk, from->stream, to, first, from->base, bytes, true));
 }
 
-static void recv_half(struct host *to, uint64_t first, uint64_t bytes)
+static void recv_half(struct host *to, uint32_t from, uint64_t first, uint64_t bytes)
 {
-    ASSERT_OK(transfer_stage_recv(to->stream, &to->ring, first, to->base, bytes, true,
-                                  &to->counters));
+    ASSERT_OK(transfer_bulk_recv(to->bulk, to->stream, from, first, to->base, bytes, true,
+                                 &to->counters));
 }
 
 static void finish_half(struct host *host)
@@ -158,7 +162,7 @@ static void finish_half(struct host *host)
     ASSERT_OK(device_stream_sync(host->stream, &err));
 }
 
-TEST(transfers_of_any_size_arrive_whole)
+static void all_sizes(void)
 {
     static const uint64_t sizes[] = {1, 4096, SLOT - 1, SLOT, SLOT + 1, LARGE};
     struct host a, b;
@@ -172,9 +176,9 @@ TEST(transfers_of_any_size_arrive_whole)
         memset(b.memory, 0, sizes[i]);
         if (i % 2 == 0) { /* whichever half comes first */
             send_half(&a, 1, chunk, sizes[i]);
-            recv_half(&b, chunk, sizes[i]);
+            recv_half(&b, 0, chunk, sizes[i]);
         } else {
-            recv_half(&b, chunk, sizes[i]);
+            recv_half(&b, 0, chunk, sizes[i]);
             send_half(&a, 1, chunk, sizes[i]);
         }
         finish_half(&a);
@@ -182,6 +186,91 @@ TEST(transfers_of_any_size_arrive_whole)
         compare(&b, sizes[i], i);
         chunk += transfer_chunks(sizes[i]);
     }
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(transfers_of_any_size_arrive_whole)
+{
+    all_sizes();
+}
+
+TEST(transfers_of_any_size_arrive_whole_through_slots)
+{
+    staged = true;
+    all_sizes();
+    staged = false;
+}
+
+/* Until the half of the transfer that begins with that chunk has begun on b's device. */
+static void until_begun(const struct host *b, uint64_t first, uint64_t bytes)
+{
+    uint64_t until_ns = pl_now_ns() + UINT64_C(60000000000);
+    uint8_t *place    = NULL;
+
+    while (place == NULL) {
+        ASSERT_OK(bulk_place_find(b->bulk->board, &b->ring, 0, first,
+                                  pl_min_u64(bytes, SLOT), &place));
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        pl_cpu_relax();
+    }
+    ASSERT_TRUE(place == b->memory);
+}
+
+static void assert_untouched(const uint8_t *slab, uint32_t slots)
+{
+    for (uint64_t i = 0; i < slots * SLOT; i += STEP) {
+        ASSERT_EQ(slab[i], 0);
+    }
+}
+
+TEST(bytes_of_a_cpu_device_go_from_where_they_lie_to_where_they_belong)
+{
+    struct bulk_out *out;
+    struct host a, b;
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    fill(&a, LARGE, 11);
+    recv_half(&b, 0, 0, LARGE);
+    until_begun(&b, 0, LARGE);
+    send_half(&a, 1, 0, LARGE);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, LARGE, 11);
+    assert_untouched(b.ring.slab, STORE_STAGE_SLOTS);
+    out = pl_map_get(&a.bulk->outs, 2);
+    assert_untouched(out->slab, TRANSFER_BULK_OUT_SLOTS);
+    ASSERT_EQ(b.ring.timeline->stage_taken.value, transfer_chunks(LARGE));
+    ASSERT_EQ(b.counters.bytes[TRANSFER_HOST], LARGE);
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(a_receiver_that_ends_in_the_middle_gets_the_rest_through_slots)
+{
+    uint64_t until_ns = pl_now_ns() + UINT64_C(60000000000);
+    struct host a, b;
+
+    test_expect_log();
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    fill(&a, LARGE, 12);
+    recv_half(&b, 0, 0, LARGE);
+    until_begun(&b, 0, LARGE);
+    send_half(&a, 1, 0, LARGE);
+    while (__atomic_load_n(&b.ring.timeline->stage_taken.value, __ATOMIC_ACQUIRE) < 2) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        pl_cpu_relax();
+    }
+    transfer_bulk_destroy(b.bulk); /* its half is on the stream all the same */
+    channel_open(&b, 1);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, LARGE, 12);
     host_close(&a);
     host_close(&b);
 }
@@ -208,9 +297,9 @@ TEST(both_directions_at_once)
         ASSERT_OK(device_stream_create(a.device, 0, &second_a));
         ASSERT_OK(device_stream_create(b.device, 0, &second_b));
         ASSERT_OK(
-            transfer_stage_recv(second_a, &a.ring, 0, upper_a, LARGE, true, &a.counters));
+            transfer_bulk_recv(a.bulk, second_a, 1, 0, upper_a, LARGE, true, &a.counters));
         ASSERT_OK(
-            transfer_stage_recv(second_b, &b.ring, 0, upper_b, LARGE, true, &b.counters));
+            transfer_bulk_recv(b.bulk, second_b, 0, 0, upper_b, LARGE, true, &b.counters));
         ASSERT_OK(device_stream_sync(second_a, &err));
         ASSERT_OK(device_stream_sync(second_b, &err));
         device_stream_destroy(second_a);
@@ -239,7 +328,7 @@ TEST(a_half_is_not_over_before_the_other_side_has_it)
     finish_half(&a);
     transfer_bulk_destroy(a.bulk); /* its worker dies, and does not run that half again */
     channel_open(&a, 0);
-    recv_half(&b, 0, 3 * SLOT);
+    recv_half(&b, 0, 0, 3 * SLOT);
     finish_half(&b);
     compare(&b, 3 * SLOT, 5);
     host_close(&a);
@@ -255,7 +344,7 @@ TEST(a_sender_that_is_started_again_sends_again_and_nothing_arrives_twice)
     ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
     fill(&a, LARGE, 7);
     send_half(&a, 1, 0, 3 * SLOT); /* of LARGE: then its worker dies */
-    recv_half(&b, 0, LARGE);
+    recv_half(&b, 0, 0, LARGE);
     finish_half(&a);
     transfer_bulk_destroy(a.bulk);
     channel_open(&a, 0);
@@ -284,7 +373,7 @@ TEST(a_receiver_that_is_started_again_gets_the_rest_at_its_new_address)
     transfer_bulk_destroy(b.bulk);
     channel_open(&b, 1);
     ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
-    recv_half(&b, 0, LARGE);
+    recv_half(&b, 0, 0, LARGE);
     finish_half(&a);
     finish_half(&b);
     compare(&b, LARGE, 9);
@@ -300,7 +389,7 @@ TEST(a_peer_that_is_given_up_holds_up_neither_half)
     host_open(&b, 1, LARGE);
     ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
     send_half(&a, 1, 0, LARGE); /* b's device takes nothing out */
-    recv_half(&a, 0, LARGE);    /* and b sends nothing */
+    recv_half(&a, 1, 0, LARGE); /* and b sends nothing */
     ASSERT_OK(transfer_bulk_gone(a.bulk, 1));
     ASSERT_OK(transfer_bulk_expect(a.bulk, 1, 5, transfer_chunks(LARGE) - 5));
     ASSERT_OK(transfer_bulk_expect(a.bulk, 1, 0, 5)); /* what the first fill waits for */
@@ -368,13 +457,13 @@ static void transfer(struct host *a, struct host *b, uint64_t seed)
     fill(a, SOME, seed);
     memset(b->memory, 0, SOME);
     send_half(a, 1, seed * transfer_chunks(SOME), SOME);
-    recv_half(b, seed * transfer_chunks(SOME), SOME);
+    recv_half(b, 0, seed * transfer_chunks(SOME), SOME);
     finish_half(a);
     finish_half(b);
     compare(b, SOME, seed);
 }
 
-TEST(a_connection_that_breaks_anywhere_is_made_again_and_nothing_is_lost)
+static void break_anywhere(void)
 {
     static const char *const points[] = {
         "transfer.bulk_connect", "transfer.bulk_out_half", "transfer.bulk_out_sent",
@@ -402,6 +491,18 @@ TEST(a_connection_that_breaks_anywhere_is_made_again_and_nothing_is_lost)
     ASSERT_TRUE(stats.rate > 0);
     host_close(&a);
     host_close(&b);
+}
+
+TEST(a_connection_that_breaks_anywhere_is_made_again_and_nothing_is_lost)
+{
+    break_anywhere();
+}
+
+TEST(nor_is_anything_lost_that_goes_through_slots)
+{
+    staged = true;
+    break_anywhere();
+    staged = false;
 }
 
 /* A receiver that the test plays. */
@@ -609,6 +710,36 @@ TEST(a_sender_that_breaks_the_protocol_is_disconnected_and_writes_nothing)
     host_close(&b);
 }
 
+TEST(a_chunk_of_another_length_than_is_expected_in_its_place_is_refused)
+{
+    struct bulk_frame frame = {.chunk = 0, .bytes = 1001};
+    struct bulk_hello hello;
+    struct host a, b;
+    int fd;
+
+    test_expect_log();
+    host_open(&a, 0, SLOT);
+    host_open(&b, 1, SLOT);
+    recv_half(&b, 0, 0, 1000);
+    until_begun(&b, 0, 1000);
+    hello = hello_of(&b);
+    fd    = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    assert_welcome(fd, PLASMON_OK);
+    send_all(fd, &frame, sizeof(frame));
+    assert_ended(fd);
+    ASSERT_EQ(b.ring.timeline->stage_ready[0].value, 0);
+
+    fill(&a, 1000, 4);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    send_half(&a, 1, 0, 1000);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, 1000, 4);
+    host_close(&a);
+    host_close(&b);
+}
+
 TEST(half_a_chunk_is_no_chunk)
 {
     struct bulk_frame frame = {.chunk = 0, .bytes = 1000};
@@ -628,7 +759,7 @@ TEST(half_a_chunk_is_no_chunk)
 
     fill(&a, 1000, 3);
     ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
-    recv_half(&b, 0, 1000);
+    recv_half(&b, 0, 0, 1000);
     send_half(&a, 1, 0, 1000);
     finish_half(&a);
     finish_half(&b);
