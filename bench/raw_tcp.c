@@ -1,6 +1,9 @@
 /*
- * The yardstick of transfers to and from another host: the same bytes over one TCP connection, by plain send() and recv() of a MiB a call
- * between two pieces of ordinary memory, both as large as the object. What a program without Plasmon would do.
+ * The yardsticks of transfers to and from another host, over one TCP connection by plain send() and recv():
+ *
+ *   objects   the same bytes, a MiB a call, between two pieces of ordinary memory, both as large as the object. What a program without
+ *             Plasmon would do.
+ *   stream    what iperf3 does: 128 KiB a call, from one buffer and into one, which stay in the caches. What the network can do.
  *
  * The other end is a process that serves: a child of ours on this machine, or `plasmon bench remote --serve` on the other host. It has an
  * end with its connection, and trusts nobody with more than memory of the size that it was asked for (at most RAW_BYTES_MAX).
@@ -22,9 +25,10 @@
 #include "bench/raw_tcp.h"
 
 #define CALL_BYTES    (1u << 20)
+#define STREAM_BYTES  (128u << 10)
 #define RAW_BYTES_MAX (UINT64_C(8) << 30)
 
-enum raw_kind { RAW_PUT = 1, RAW_GET = 2 };
+enum raw_kind { RAW_PUT = 1, RAW_GET = 2, RAW_STREAM = 3 };
 struct raw_ask {
     uint64_t kind;
     uint64_t bytes;
@@ -41,6 +45,22 @@ static bool move_all(int fd, uint8_t *data, uint64_t bytes, bool out)
         }
         data += done > 0 ? done : 0;
         bytes -= done > 0 ? (uint64_t)done : 0;
+    }
+    return true;
+}
+
+/* All of it through one small buffer. */
+static bool stream_all(int fd, uint64_t bytes, bool out)
+{
+    static uint8_t buffer[STREAM_BYTES];
+
+    while (bytes > 0) {
+        size_t part = (size_t)pl_min_u64(bytes, sizeof(buffer));
+
+        if (!move_all(fd, buffer, part, out)) {
+            return false;
+        }
+        bytes -= part;
     }
     return true;
 }
@@ -67,13 +87,17 @@ static void serve_one(int fd)
         if (ask.bytes == 0 || ask.bytes > RAW_BYTES_MAX) {
             break;
         }
-        if (ask.bytes > room) {
-            pl_free(memory);
-            room   = ask.bytes;
-            memory = bench_must_alloc((size_t)room);
+        if (ask.kind == RAW_STREAM) {
+            good = stream_all(fd, ask.bytes, false);
+        } else {
+            if (ask.bytes > room) {
+                pl_free(memory);
+                room   = ask.bytes;
+                memory = bench_must_alloc((size_t)room);
+            }
+            good = move_all(fd, memory, ask.bytes, ask.kind == RAW_GET);
         }
-        good = move_all(fd, memory, ask.bytes, ask.kind == RAW_GET);
-        if (good && ask.kind == RAW_PUT) {
+        if (good && ask.kind != RAW_GET) {
             good = move_all(fd, &done, 1, true);
         }
     }
@@ -182,6 +206,19 @@ double bench_must_raw_tcp(int fd, bool put, uint8_t *data, uint64_t bytes)
 
     if (!move_all(fd, (uint8_t *)&ask, sizeof(ask), true) ||
         !move_all(fd, data, bytes, put) || (put && !move_all(fd, &done, 1, false))) {
+        bench_die("raw TCP: the other side ended the connection");
+    }
+    return (double)(pl_now_ns() - began) * 1e-9;
+}
+
+double bench_must_raw_tcp_stream(int fd, uint64_t bytes)
+{
+    struct raw_ask ask = {.kind = RAW_STREAM, .bytes = bytes};
+    uint64_t began     = pl_now_ns();
+    uint8_t done;
+
+    if (!move_all(fd, (uint8_t *)&ask, sizeof(ask), true) || !stream_all(fd, bytes, true) ||
+        !move_all(fd, &done, 1, false)) {
         bench_die("raw TCP: the other side ended the connection");
     }
     return (double)(pl_now_ns() - began) * 1e-9;

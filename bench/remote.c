@@ -5,7 +5,7 @@
  *   other host     plasmon bench remote --serve 10.0.0.2:7200
  *   this one       PLASMON_ADDRESS=10.0.0.1:7070 plasmon bench remote --raw 10.0.0.2:7200
  *
- * With --between A,B also objects that tasks make on device A and read on device B, of different hosts.
+ * With --between A,B also objects that tasks make on device A and read on device B, of different hosts (remote_between.c).
  *
  * On one machine too, with a cluster whose workers listen (--bulk-address 127.0.0.1): then both sides share its cores, and raw TCP is that of
  * the loopback. TLS is what the cluster uses and PLASMON_TLS_* allow; the yardstick is in the clear either way.
@@ -17,34 +17,14 @@
 
 #include "base/alloc.h"
 #include "bench/raw_tcp.h"
-#include "bench/transfer.h"
-
-#define ROUNDS_MAX 32u
-
-struct remote_options {
-    const char *sizes;
-    const char *serve;
-    const char *raw;
-    uint32_t device;
-    const char *between;
-    uint32_t rounds;
-    const char *json;
-};
-
-struct remote {
-    struct bench_cluster cluster;
-    struct bench_report report;
-    const struct remote_options *given;
-    const char *path;
-    uint8_t *src, *dst;
-    int raw_fd;
-    bool tls;
-};
+#include "bench/remote.h"
 
 #define OPTION(field) offsetof(struct remote_options, field)
 static const struct cli_option options[] = {
     {"--sizes", "LIST", CLI_TEXT, OPTION(sizes), "bytes, with K, M or G [1M,16M,256M]"},
     {"--device", "N", CLI_COUNT, OPTION(device), "put there and get from there [0]"},
+    {"--paths", "WHICH", CLI_TEXT, OPTION(paths),
+     "of a program's puts and gets: bulk, messages, both or none [both]"},
     {"--between", "A,B", CLI_TEXT, OPTION(between),
      "objects from device A to device B too; --raw is on B's host then, and this on A's"},
     {"--raw", "ADDRESS:PORT", CLI_TEXT, OPTION(raw),
@@ -119,7 +99,8 @@ static void add_row(struct remote *remote, bool put, uint64_t bytes, double *sec
 
 static void measure_size(struct remote *remote, uint64_t bytes)
 {
-    double put[ROUNDS_MAX], get[ROUNDS_MAX], raw_put[ROUNDS_MAX], raw_get[ROUNDS_MAX];
+    double put[REMOTE_ROUNDS_MAX], get[REMOTE_ROUNDS_MAX], raw_put[REMOTE_ROUNDS_MAX],
+        raw_get[REMOTE_ROUNDS_MAX];
 
     round_trip(remote, bytes, &put[0], &get[0]); /* memory of both sides is there */
     (void)bench_must_raw_tcp(remote->raw_fd, true, remote->src, bytes);
@@ -154,62 +135,17 @@ static void measure_path(struct remote *remote, const char *path, const uint64_t
     bench_cluster_finish(&remote->cluster);
 }
 
-/* ------------------------------------------------------------------------------------------------ between devices */
-
-/* As many bytes in a row as new objects will be, and one at a time. */
-static void measure_raw(struct remote *remote, uint64_t bytes, double *raw)
-{
-    uint32_t count = (uint32_t)pl_max_u64(
-        3, pl_min_u64(TRANSFER_OBJECTS_MAX, (UINT64_C(1) << 30) / bytes));
-    double *each   = bench_must_alloc(count * sizeof(*each));
-    uint64_t began = pl_now_ns();
-
-    for (uint32_t i = 0; i < count; i++) {
-        each[i] = bench_must_raw_tcp(remote->raw_fd, true, remote->src, bytes);
-    }
-    raw[BENCH_RAW_TCP]         = (double)(pl_now_ns() - began) * 1e-9 / count;
-    raw[BENCH_RAW_TCP_LATENCY] = bench_percentile(each, count, 0.5);
-    pl_free(each);
-}
-
-static void measure_between(struct remote *remote, uint32_t from, uint32_t to,
-                            const uint64_t *sizes, uint32_t count)
-{
-    const struct bench_cluster_config config = {.gpus = NULL};
-    struct transfer transfer                 = {
-                        .route = remote->tls ? "tcp tls" : "tcp", .in_flight = 8, .from = from, .to = to};
-    double raw[BENCH_RAW_FIGURES] = {0};
-
-    bench_say("objects from device %u to device %u", from, to);
-    (void)unsetenv("PLASMON_CLIENT_PATH");
-    bench_must_start(&transfer.cluster, &config);
-    if (from >= transfer.cluster.devices || to >= transfer.cluster.devices) {
-        bench_die("--between %u,%u: the cluster has %u devices", from, to,
-                  transfer.cluster.devices);
-    }
-    if (strcmp(transfer.cluster.info[from].node, transfer.cluster.info[to].node) == 0) {
-        bench_die("--between %u,%u: both devices are on %s", from, to,
-                  transfer.cluster.info[to].node);
-    }
-    bench_report_init(&transfer.report, "");
-    for (uint32_t i = 0; i < count; i++) {
-        measure_raw(remote, sizes[i], raw);
-        transfer_check(&transfer, sizes[i]);
-        transfer_measure_new(&transfer, sizes[i], raw);
-        transfer_measure_latency(&transfer, sizes[i], raw);
-        transfer_measure_duplex(&transfer, sizes[i], raw);
-    }
-    bench_report_append(&remote->report, &transfer.report);
-    bench_report_finish(&transfer.report);
-    bench_cluster_finish(&transfer.cluster);
-}
-
 /* ------------------------------------------------------------------------------------------------ the command */
+
+static bool one_of(const char *text, const char *a, const char *b)
+{
+    return strcmp(text, a) == 0 || strcmp(text, b) == 0;
+}
 
 /* Where the bytes of a slow network would take all day they are left out by the caller: sizes are given. */
 static int run_remote(int argc, char **argv)
 {
-    struct remote_options given = {.sizes = "1M,16M,256M", .rounds = 7};
+    struct remote_options given = {.sizes = "1M,16M,256M", .paths = "both", .rounds = 7};
     struct cli_parsed parsed    = cli_parse(&bench_remote, argc, argv, &given);
     struct remote remote        = {.given = &given};
     uint64_t sizes[BENCH_SIZES_MAX], largest = 0;
@@ -225,11 +161,16 @@ static int run_remote(int argc, char **argv)
         bench_raw_tcp_serve(given.serve);
     }
     count = bench_parse_sizes(given.sizes, sizes);
-    if (count == 0 || given.rounds == 0 || given.rounds > ROUNDS_MAX) {
+    if (count == 0 || given.rounds == 0 || given.rounds > REMOTE_ROUNDS_MAX) {
         return cli_usage(&bench_remote,
                          "--sizes is a list of multiples of 4 with K, M or G, and --rounds "
                          "at most %u",
-                         ROUNDS_MAX);
+                         REMOTE_ROUNDS_MAX);
+    }
+    if (!one_of(given.paths, "bulk", "messages") && !one_of(given.paths, "both", "none")) {
+        return cli_usage(&bench_remote,
+                         "--paths is bulk, messages, both or none, and not \"%s\"",
+                         given.paths);
     }
     if (given.between != NULL &&
         (sscanf(given.between, "%9u,%9u%c", &from, &to, &rest) != 2 || from == to)) {
@@ -252,10 +193,14 @@ static int run_remote(int argc, char **argv)
     remote.raw_fd = bench_must_connect_raw_tcp(given.raw);
     bench_report_init(&remote.report, "Plasmon: puts and gets from another host");
     remote.report.x_title = "size";
-    measure_path(&remote, "bulk", sizes, count);
-    measure_path(&remote, "messages", sizes, count);
+    if (one_of(given.paths, "bulk", "both")) {
+        measure_path(&remote, "bulk", sizes, count);
+    }
+    if (one_of(given.paths, "messages", "both")) {
+        measure_path(&remote, "messages", sizes, count);
+    }
     if (given.between != NULL) {
-        measure_between(&remote, from, to, sizes, count);
+        bench_remote_between(&remote, from, to, sizes, count);
     }
 
     bench_report_print(&remote.report);

@@ -25,6 +25,11 @@ struct transfer {
 /* ---- transfer_shapes.c; `raw` are the figures of that size */
 /* Do the right bytes arrive? Exits if not. */
 void transfer_check(struct transfer *transfer, uint64_t bytes);
+/* Objects that fit into a quarter of a device, so that nothing is ever moved out of the way. */
+uint32_t transfer_objects(const struct transfer *transfer, uint64_t bytes);
+/* Seconds for so many new objects, in_flight of them moving at any time. refs: room for them. */
+double transfer_move_new(struct transfer *transfer, struct plasmon_ref **refs,
+                         uint32_t count, uint64_t bytes);
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw);
 void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw);
 /* Three devices or more: one object of device 0 to all others. */

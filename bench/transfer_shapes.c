@@ -37,8 +37,7 @@ static bool by_peer(const struct transfer *transfer)
     return strcmp(transfer->route, "peer") == 0;
 }
 
-/* Objects that fit into a quarter of a device, so that nothing is ever moved out of the way. */
-static uint32_t objects_of(const struct transfer *transfer, uint64_t bytes)
+uint32_t transfer_objects(const struct transfer *transfer, uint64_t bytes)
 {
     uint64_t room = transfer->cluster.info[0].bytes_total / 4;
     uint64_t fit  = pl_min_u64(room, 32ull << 30) / bytes;
@@ -119,9 +118,8 @@ void transfer_check(struct transfer *transfer, uint64_t bytes)
 
 /* ------------------------------------------------------------------------------------------------ one receiver, or all of one object */
 
-/* Seconds for `count` new objects, in_flight of them moving at any time. */
-static double move_new(struct transfer *transfer, struct plasmon_ref **refs, uint32_t count,
-                       uint64_t bytes)
+double transfer_move_new(struct transfer *transfer, struct plasmon_ref **refs,
+                         uint32_t count, uint64_t bytes)
 {
     struct plasmon_ref *tasks[TRANSFER_OBJECTS_MAX];
     uint64_t began;
@@ -199,12 +197,6 @@ static enum bench_raw_figure latency_of(const struct transfer *transfer)
                                                   : BENCH_RAW_TCP_LATENCY;
 }
 
-static const char *in_a_row(const struct transfer *transfer)
-{
-    return figure_of(transfer) == BENCH_RAW_TCP ? "raw TCP, one after the other"
-                                                : "raw copies in a row";
-}
-
 /* Seconds for copies of one object to all others at once; negative: not measured. */
 static double many_of(const struct transfer *transfer, const double *raw)
 {
@@ -215,19 +207,19 @@ static double many_of(const struct transfer *transfer, const double *raw)
 
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
-    uint32_t count            = objects_of(transfer, bytes);
+    uint32_t count            = transfer_objects(transfer, bytes);
     struct plasmon_ref **refs = bench_must_alloc(count * sizeof(struct plasmon_ref *));
     double seconds[ROUNDS], gigabytes = (double)bytes * 1e-9;
     char note[64];
 
-    (void)move_new(transfer, refs, count, bytes);
+    (void)transfer_move_new(transfer, refs, count, bytes);
     for (size_t i = 0; i < ROUNDS; i++) {
-        seconds[i] = move_new(transfer, refs, count, bytes);
+        seconds[i] = transfer_move_new(transfer, refs, count, bytes);
     }
     (void)snprintf(note, sizeof(note), "%u objects", count);
     add(transfer, TRANSFER_NEW, bytes,
         gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5), 0, "GB/s",
-        gigabytes / raw[figure_of(transfer)], in_a_row(transfer), note);
+        gigabytes / raw[figure_of(transfer)], "raw copies in a row", note);
     pl_free(refs);
 }
 
@@ -363,7 +355,7 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
 {
     uint32_t pairs = devices * (devices - 1);
     uint32_t turns = (uint32_t)pl_max_u64(
-        1, pl_min_u64(objects_of(transfer, bytes) / 2, EXCHANGE_MAX) / pairs);
+        1, pl_min_u64(transfer_objects(transfer, bytes) / 2, EXCHANGE_MAX) / pairs);
     uint32_t count            = pairs * turns;
     struct exchange *exchange = bench_must_alloc(count * sizeof(*exchange));
     double gigabytes          = (double)bytes * 1e-9, seconds[ROUNDS];
