@@ -321,18 +321,6 @@ plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, ui
 
 /* ------------------------------------------------------------------------------------------------ lanes */
 
-uint32_t shared_device_kind(struct shared *shared, uint32_t host_device)
-{
-    uint32_t kind = 0;
-
-    pl_mutex_lock(&shared->lock);
-    if (shared->ready && host_device < shared->device_count) {
-        kind = shared->tables[host_device]->kind;
-    }
-    pl_mutex_unlock(&shared->lock);
-    return kind;
-}
-
 static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_device,
                                         struct pl_err *err)
 {

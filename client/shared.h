@@ -62,8 +62,6 @@ plasmon_status_t shared_ensure(struct shared *shared, const char *path,
 plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t deadline_ns,
                                      int *out_fd, struct pl_err *err) PL_MUST_CHECK;
 
-/* Of which kind (enum device_kind) is this device? 0: it is not on this host, or nothing is known of it. */
-uint32_t shared_device_kind(struct shared *shared, uint32_t host_device);
 /* The lane to a device, made when first asked for. EAGAIN: the store has none left just now. */
 plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device,
                              struct lane **out_lane, struct pl_err *err) PL_MUST_CHECK;

@@ -32,7 +32,7 @@ void trace_finish(struct trace *trace)
     pl_free(trace->spans);
 }
 
-void trace_clear(struct trace *trace)
+static void trace_clear(struct trace *trace)
 {
     trace->first   = 0;
     trace->count   = 0;

@@ -34,7 +34,6 @@ struct trace {
 
 void trace_init(struct trace *trace);
 void trace_finish(struct trace *trace);
-void trace_clear(struct trace *trace);
 void trace_take(struct trace *trace, const Plasmon__V1__SpanBatch *batch);
 static inline const struct plasmon_span *trace_at(const struct trace *trace, size_t index)
 {

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 
 #include "base/str.h"
+#include "client/client_int.h"
 #include "client/trace.h"
 
 #define CLIENTS_PROCESS 1000u
@@ -66,14 +67,6 @@ static void devices(const struct trace_view *view, FILE *out)
     metadata(out, "process_name", CLIENTS_PROCESS, 0, "clients: submitted");
 }
 
-static const char *route_name(uint32_t route)
-{
-    static const char *const names[] = {"local",  "peer", "host",       "nccl",
-                                        "inline", "lane", "host-buffer"};
-
-    return route < PL_COUNT(names) ? names[route] : "?";
-}
-
 static void slice(const struct trace_view *view, const struct plasmon_span *span, FILE *out)
 {
     (void)fprintf(
@@ -97,7 +90,7 @@ static void slice(const struct trace_view *view, const struct plasmon_span *span
         (void)fprintf(out, ",\"submitted_us\":%.3f", us(view, span->submit_ns));
     }
     if (span->kind != PLASMON_SPAN_RUN) {
-        (void)fprintf(out, ",\"route\":\"%s\",\"peer\":%u", route_name(span->route),
+        (void)fprintf(out, ",\"route\":\"%s\",\"peer\":%u", status_route_name(span->route),
                       span->peer);
     }
     (void)fprintf(out, "}},\n");

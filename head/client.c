@@ -397,6 +397,31 @@ static void skip_unwanted(struct head_core *core, struct head_client *client)
     }
 }
 
+static void client_destroy(struct head_core *core, struct head_client *client)
+{
+    pl_list_remove(&client->link);
+    pl_list_remove(&client->dirty_link);
+    for (size_t i = 0; i < client->failed.count; i++) {
+        head_failure_release(
+            ((struct head_failed *)pl_vec_at(&client->failed, i))->failure);
+    }
+    pl_vec_finish(&client->failed);
+    wire_ranges_finish(&client->done);
+    pl_map_finish(&client->refs);
+    pl_map_finish(&client->tasks);
+    pl_map_finish(&client->graphs);
+    pl_map_finish(&client->groups);
+    pl_map_finish(&client->functions);
+    pl_free(client->out.data);
+    client->space->tasks -= client->tasks_open; /* they go on, and nobody's */
+    client->space->sessions--;
+    head_space_release(client->space);
+    pl_free(client->label);
+    pl_free(client->host);
+    pl_free(client);
+    core->counts.clients--;
+}
+
 void head_core_client_close(struct head_core *core, uint64_t session)
 {
     struct head_client *client = pl_map_get(&core->sessions, session);
@@ -421,33 +446,8 @@ void head_core_client_close(struct head_core *core, uint64_t session)
         head_names_destroy(core);
     }
     (void)pl_map_remove(&core->sessions, session);
-    head_client_destroy(core, client);
+    client_destroy(core, client);
     core->config.ops->session_ended(core->config.user, session);
-}
-
-void head_client_destroy(struct head_core *core, struct head_client *client)
-{
-    pl_list_remove(&client->link);
-    pl_list_remove(&client->dirty_link);
-    for (size_t i = 0; i < client->failed.count; i++) {
-        head_failure_release(
-            ((struct head_failed *)pl_vec_at(&client->failed, i))->failure);
-    }
-    pl_vec_finish(&client->failed);
-    wire_ranges_finish(&client->done);
-    pl_map_finish(&client->refs);
-    pl_map_finish(&client->tasks);
-    pl_map_finish(&client->graphs);
-    pl_map_finish(&client->groups);
-    pl_map_finish(&client->functions);
-    pl_free(client->out.data);
-    client->space->tasks -= client->tasks_open; /* they go on, and nobody's */
-    client->space->sessions--;
-    head_space_release(client->space);
-    pl_free(client->label);
-    pl_free(client->host);
-    pl_free(client);
-    core->counts.clients--;
 }
 
 /* --------------------------------------------------------------------------------------------- outbox */

@@ -86,7 +86,6 @@ void head_client_failed(struct head_core *core, struct head_client *client, uint
 /* Send what there is for the client if it is much: a frame has a largest size. After adding what may be long. */
 void head_client_spill(struct head_core *core, struct head_client *client);
 void head_client_flush(struct head_core *core, struct head_client *client);
-void head_client_destroy(struct head_core *core, struct head_client *client);
 /* The answer to a request. */
 void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
                 plasmon_status_t status, const char *text);

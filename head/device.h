@@ -142,7 +142,6 @@ void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats 
 /* One of a checkpoint. NULL: there are as many as a buffer's id can name. */
 struct head_device *head_device_restore(struct head_core *core, const char *host,
                                         const char *node, uint32_t host_device);
-void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
 void head_device_destroy(struct head_device *device);
 /* An encoded GraphPart, ahead of the launches that follow. */
 void head_device_tell(struct head_core *core, struct head_device *device,

@@ -241,7 +241,6 @@ head_journal_read(struct head_journal *journal,
         for (size_t i = 0; i < taken && status == PLASMON_OK; i++) {
             status = fn(user, false, (const uint8_t *)reply->element[i]->str,
                         (size_t)reply->element[i]->len, err);
-            journal->log_bytes += (uint64_t)reply->element[i]->len;
         }
         count += taken;
         freeReplyObject(reply);
@@ -255,7 +254,6 @@ head_journal_read(struct head_journal *journal,
     }
     journal->number_last =
         count + (reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10) : 0);
-    journal->log_batches = count;
     freeReplyObject(reply);
     return PLASMON_OK;
 }

@@ -68,18 +68,6 @@ void head_journal_checkpoint(struct head_journal *journal, const uint8_t *bytes,
 uint64_t
 head_journal_stored(const struct head_journal *journal); /* batches, since the start */
 
-struct head_journal_figures {
-    uint64_t term;
-    uint64_t batches;
-    uint64_t bytes;
-    uint64_t waiting_bytes; /* not stored yet */
-    uint64_t log_batches;   /* since the last checkpoint */
-    uint64_t log_bytes;
-    uint64_t cpu_ns; /* of its thread */
-    uint64_t reconnects;
-};
-void head_journal_figures(const struct head_journal *journal,
-                          struct head_journal_figures *out);
 /* Stores what was appended, gives the lease back, and ends the thread. Nothing is appended after it. */
 void head_journal_stop(struct head_journal *journal);
 void head_journal_close(

@@ -61,12 +61,6 @@ static void keep(struct head_journal *journal, struct pl_list *todo, uint64_t en
            batch->number < end) {
         if (batch->stored_ns == 0) {
             journal->stored++;
-            journal->batches++;
-            journal->bytes += batch->length;
-            journal->waiting_bytes -= batch->length;
-            journal->log_batches = batch->checkpoint ? 0 : journal->log_batches + 1;
-            journal->log_bytes =
-                batch->checkpoint ? batch->length : journal->log_bytes + batch->length;
         }
         batch->stored_ns = now_ns;
         pl_list_remove(&batch->link);
@@ -194,9 +188,6 @@ static plasmon_status_t work_once(struct head_journal *journal, struct pl_list *
 
     if (journal->redis == NULL) {
         status = head_redis_connect(journal, err);
-        if (status == PLASMON_OK) {
-            journal->reconnects++;
-        }
     }
     if (status == PLASMON_OK && pl_list_empty(todo)) {
         return renewal_due(journal) ? renew(journal, err) : PLASMON_OK;
@@ -290,7 +281,6 @@ static void *work(void *user)
         } else {
             journal->ops.lost(journal->user_data, &err);
         }
-        journal->cpu_ns = pl_thread_cpu_ns();
     }
     return NULL;
 }
@@ -320,7 +310,6 @@ static struct head_batch *batch_make(struct head_journal *journal, bool checkpoi
         .checkpoint = checkpoint, .length = length, .number = journal->number_last++};
     memcpy(batch->bytes, bytes, length);
     pl_list_init(&batch->link);
-    journal->waiting_bytes += length;
     return batch;
 }
 
@@ -412,19 +401,6 @@ void head_journal_checkpoint(struct head_journal *journal, const uint8_t *bytes,
 uint64_t head_journal_stored(const struct head_journal *journal)
 {
     return journal->stored;
-}
-
-void head_journal_figures(const struct head_journal *journal,
-                          struct head_journal_figures *out)
-{
-    *out = (struct head_journal_figures){.term          = journal->term,
-                                         .batches       = journal->batches,
-                                         .bytes         = journal->bytes,
-                                         .waiting_bytes = journal->waiting_bytes,
-                                         .log_batches   = journal->log_batches,
-                                         .log_bytes     = journal->log_bytes,
-                                         .cpu_ns        = journal->cpu_ns,
-                                         .reconnects    = journal->reconnects};
 }
 
 void head_journal_stop(struct head_journal *journal)

@@ -90,8 +90,6 @@ struct head_journal {
     bool closing;
 
     _Atomic uint64_t stored;
-    _Atomic uint64_t batches, bytes, waiting_bytes, log_batches, log_bytes, cpu_ns,
-        reconnects;
 };
 
 /* ---- journal.c */

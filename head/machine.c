@@ -410,11 +410,6 @@ bool head_machine_batch_take(struct head_machine *machine, const uint8_t **out_b
     return true;
 }
 
-void head_machine_record(struct head_machine *machine)
-{
-    machine->recording = true;
-}
-
 static plasmon_status_t replay(struct head_machine *machine,
                                struct head_input_reader *reader, struct pl_err *err)
 {

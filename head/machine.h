@@ -96,8 +96,6 @@ void head_machine_flush(struct head_machine *machine);
 /* The records since the last one was taken, as a batch; lent until the next input. false: there are none. */
 bool head_machine_batch_take(struct head_machine *machine, const uint8_t **out_bytes,
                              size_t *out_length);
-/* From now on (after a replay) inputs are recorded. */
-void head_machine_record(struct head_machine *machine);
 
 /*
  * A checkpoint, which stands for all inputs so far: lent until the next one. NULL: it cannot be made now, *out_why says why not. Call after a

@@ -85,7 +85,6 @@ struct head_machine_client *head_machine_client_create(struct head_machine *mach
 struct head_machine_worker *head_machine_worker_create(struct head_machine *machine,
                                                        uint32_t device, const char *host,
                                                        uint32_t host_device);
-uint64_t head_digest_mix(uint64_t digest, uint64_t value);
 char *head_string_copy(struct head_string string); /* NUL-terminated; the caller's */
 uint64_t head_machine_session_new(struct head_machine *machine);
 void head_machine_to_client(struct head_machine *machine, uint64_t session,

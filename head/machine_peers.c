@@ -109,7 +109,7 @@ static size_t header_pack(const struct head_machine *machine, const struct head_
     return 2 + plasmon__v1__header__pack(&header, out + 2);
 }
 
-uint64_t head_digest_mix(uint64_t digest, uint64_t value)
+static uint64_t digest_mix(uint64_t digest, uint64_t value)
 {
     digest = (digest ^ value) * UINT64_C(0x9e3779b97f4a7c15);
     return digest ^ digest >> 32;
@@ -136,7 +136,7 @@ static const uint8_t *frame_keep(struct head_machine *machine, struct head_peer 
     }
     if (machine->config.digest) {
         machine->digest =
-            head_digest_mix(machine->digest, head_crc32c(0, frame, header_bytes + length));
+            digest_mix(machine->digest, head_crc32c(0, frame, header_bytes + length));
     }
     *out_length         = header_bytes + length;
     peer->link.in_acked = peer->link.in_seq;
@@ -724,26 +724,26 @@ static void mix_kept(void *user, const uint8_t *bytes, size_t length)
 {
     uint64_t *digest = user;
 
-    *digest = head_digest_mix(*digest, head_crc32c(0, bytes, length));
+    *digest = digest_mix(*digest, head_crc32c(0, bytes, length));
 }
 
 static uint64_t mix_peer(uint64_t digest, const struct head_peer *peer)
 {
     const struct wire_link *link = &peer->link;
 
-    digest = head_digest_mix(digest, peer->session);
-    digest = head_digest_mix(digest, link->in_seq);
-    digest = head_digest_mix(digest, link->out_seq);
-    digest = head_digest_mix(digest, link->out_acked);
-    digest = head_digest_mix(digest, (uint64_t)peer->connected << 1 | peer->overflown);
+    digest = digest_mix(digest, peer->session);
+    digest = digest_mix(digest, link->in_seq);
+    digest = digest_mix(digest, link->out_seq);
+    digest = digest_mix(digest, link->out_acked);
+    digest = digest_mix(digest, (uint64_t)peer->connected << 1 | peer->overflown);
     wire_link_resend(link, link->out_acked, mix_kept, &digest);
     return digest;
 }
 
 uint64_t head_machine_digest(const struct head_machine *machine)
 {
-    uint64_t digest = head_digest_mix(
-        head_digest_mix(machine->digest, machine->session_last), machine->now_ms);
+    uint64_t digest =
+        digest_mix(digest_mix(machine->digest, machine->session_last), machine->now_ms);
     const struct pl_list *pos;
 
     pl_list_for_each(pos, &machine->clients) {
@@ -754,8 +754,7 @@ uint64_t head_machine_digest(const struct head_machine *machine)
         const struct head_machine_worker *worker =
             pl_container_of(pos, struct head_machine_worker, link);
 
-        digest =
-            head_digest_mix(digest, (uint64_t)worker->incarnation << 32 | worker->device);
+        digest = digest_mix(digest, (uint64_t)worker->incarnation << 32 | worker->device);
         digest = mix_peer(digest, &worker->peer);
     }
     return digest;

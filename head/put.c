@@ -122,14 +122,12 @@ void head_put_replicate(struct head_core *core, struct head_array *array)
     head_buffer_release(core, copy);
 }
 
-static plasmon_status_t put_more(struct head_core *core, struct head_client *client,
-                                 const Plasmon__V1__Task *task,
+static plasmon_status_t put_more(struct head_client *client, const Plasmon__V1__Task *task,
                                  struct head_array **out_array, struct pl_err *err)
 {
     struct head_ref *ref;
     plasmon_status_t status = head_client_ref_get(client, task->args[0]->ref, 0, &ref, err);
 
-    (void)core;
     if (status != PLASMON_OK) {
         return status;
     }
@@ -144,16 +142,105 @@ static plasmon_status_t put_more(struct head_core *core, struct head_client *cli
     return PLASMON_OK;
 }
 
+/* Where the bytes of a piece go; the tile is held until head_tile_release(). */
+struct put_place {
+    struct head_array *array;
+    struct head_buffer *buffer;
+    struct head_tile *tile;
+};
+
+/* The first piece makes the array. */
+static plasmon_status_t place_first(struct head_core *core, struct head_client *client,
+                                    const Plasmon__V1__Task *task, struct put_place *out,
+                                    struct pl_err *err)
+{
+    struct pl_shape shape;
+    plasmon_status_t status;
+
+    if (task->args[0]->shape == NULL) {
+        return pl_err_set(err, PLASMON_EINVAL, "a put needs a shape");
+    }
+    status = wire_shape_get(task->args[0]->shape, &shape, err);
+    return status != PLASMON_OK
+               ? status
+               : head_put_array(core, client, task->args[0]->ref, &shape, task->place, NULL,
+                                task->put_donatable, &out->buffer, &out->tile, &out->array,
+                                err);
+}
+
+static plasmon_status_t place_next(struct head_core *core, struct head_client *client,
+                                   const Plasmon__V1__Task *task, struct put_place *out,
+                                   struct pl_err *err)
+{
+    plasmon_status_t status = put_more(client, task, &out->array, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    out->tile =
+        pl_list_first(&out->array->fragments, struct head_fragment, array_link)->tile;
+    out->tile->refs++;
+    if (pl_list_empty(&out->tile->instances)) {
+        head_tile_release(core, out->tile);
+        return pl_err_set(err, PLASMON_ELOST,
+                          "put of ref %llu: its first pieces failed or were lost",
+                          (unsigned long long)task->args[0]->ref);
+    }
+    out->buffer =
+        pl_list_first(&out->tile->instances, struct head_instance, tile_link)->buffer;
+    return PLASMON_OK;
+}
+
+/* A piece that does not fit fails the whole put. */
+static plasmon_status_t put_fit(const struct head_client *client,
+                                const Plasmon__V1__Task *task,
+                                const struct put_place *place, struct pl_err *err)
+{
+    uint64_t total = pl_shape_bytes(&place->array->shape);
+    plasmon_status_t status;
+
+    if (task->data.len != 0 && task->put_offset + task->data.len <= total) {
+        return PLASMON_OK;
+    }
+    status =
+        pl_err_set(err, PLASMON_ESHAPE,
+                   "put of ref %llu: piece of %zu bytes at %llu of a value of %llu bytes",
+                   (unsigned long long)task->args[0]->ref, task->data.len,
+                   (unsigned long long)task->put_offset, (unsigned long long)total);
+    if (place->tile->failure == NULL) {
+        place->tile->failure =
+            head_failure_create(status, task->id, client->id, "%s", err->text);
+    }
+    place->array->put_offset = UINT64_MAX;
+    return status;
+}
+
+static void put_launch(struct head_core *core, struct head_client *client,
+                       const Plasmon__V1__Task *task, const struct put_place *place)
+{
+    struct head_operand operand =
+        head_operand_whole(place->buffer, task->put_offset == 0, true);
+    struct head_launch launch = {.kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT,
+                                 .device        = place->buffer->device,
+                                 .client        = client,
+                                 .id            = task->id,
+                                 .label         = task->label,
+                                 .operands      = &operand,
+                                 .operand_count = 1,
+                                 .data          = task->data.data,
+                                 .data_length   = task->data.len,
+                                 .offset        = task->put_offset,
+                                 .retries_max   = core->config.retries};
+
+    head_task_makes(core, head_task_start(core, &launch), place->tile);
+}
+
 plasmon_status_t head_put(struct head_core *core, struct head_client *client,
                           const Plasmon__V1__Task *task, struct pl_err *err)
 {
-    struct head_array *array   = NULL;
-    struct head_buffer *buffer = NULL;
-    struct head_tile *tile     = NULL;
-    struct head_operand operand;
-    struct head_launch launch = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT};
-    struct head_task *started;
-    uint64_t total, end;
+    struct put_place place = {.array = NULL};
+    uint64_t end;
+    bool last = false;
     plasmon_status_t status;
 
     if (task->n_args != 1 || task->args[0]->mode != PLASMON__V1__MODE__MODE_OUT) {
@@ -161,75 +248,26 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
     }
     status =
         head_space_admit_message(client->space, task->data.len, "a piece of a put", err);
+    if (status == PLASMON_OK) {
+        status = task->put_offset == 0 ? place_first(core, client, task, &place, err)
+                                       : place_next(core, client, task, &place, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
-    if (task->put_offset == 0) {
-        struct pl_shape shape;
-
-        if (task->args[0]->shape == NULL) {
-            return pl_err_set(err, PLASMON_EINVAL, "a put needs a shape");
-        }
-        status = wire_shape_get(task->args[0]->shape, &shape, err);
-        if (status == PLASMON_OK) {
-            status = head_put_array(core, client, task->args[0]->ref, &shape, task->place,
-                                    NULL, task->put_donatable, &buffer, &tile, &array, err);
-        }
-        if (status != PLASMON_OK) {
-            return status;
-        }
-    } else {
-        status = put_more(core, client, task, &array, err);
-        if (status != PLASMON_OK) {
-            return status;
-        }
-        tile = pl_list_first(&array->fragments, struct head_fragment, array_link)->tile;
-        tile->refs++;
-        if (pl_list_empty(&tile->instances)) {
-            head_tile_release(core, tile);
-            return pl_err_set(err, PLASMON_ELOST,
-                              "put of ref %llu: its first pieces failed or were lost",
-                              (unsigned long long)task->args[0]->ref);
-        }
-        buffer = pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer;
+    status = put_fit(client, task, &place, err);
+    if (status == PLASMON_OK) {
+        end                      = task->put_offset + task->data.len;
+        last                     = end == pl_shape_bytes(&place.array->shape);
+        place.array->put_offset  = last ? UINT64_MAX : end;
+        place.array->put_replica = task->put_replica;
+        put_launch(core, client, task, &place);
     }
-
-    total = pl_shape_bytes(&array->shape);
-    end   = task->put_offset + task->data.len;
-    if (task->data.len == 0 || end > total) {
-        status = pl_err_set(
-            err, PLASMON_ESHAPE,
-            "put of ref %llu: piece of %zu bytes at %llu of a value of %llu bytes",
-            (unsigned long long)task->args[0]->ref, task->data.len,
-            (unsigned long long)task->put_offset, (unsigned long long)total);
-        if (tile->failure == NULL) {
-            tile->failure =
-                head_failure_create(status, task->id, client->id, "%s", err->text);
-        }
-        array->put_offset = UINT64_MAX;
-        head_tile_release(core, tile);
-        return status;
+    head_tile_release(core, place.tile);
+    if (status == PLASMON_OK && last) {
+        head_put_replicate(core, place.array);
     }
-    array->put_offset    = end == total ? UINT64_MAX : end;
-    array->put_replica   = task->put_replica;
-    operand              = head_operand_whole(buffer, task->put_offset == 0, true);
-    launch.device        = buffer->device;
-    launch.client        = client;
-    launch.id            = task->id;
-    launch.label         = task->label;
-    launch.operands      = &operand;
-    launch.operand_count = 1;
-    launch.data          = task->data.data;
-    launch.data_length   = task->data.len;
-    launch.offset        = task->put_offset;
-    launch.retries_max   = core->config.retries;
-    started              = head_task_start(core, &launch);
-    head_task_makes(core, started, tile);
-    head_tile_release(core, tile);
-    if (end == total) {
-        head_put_replicate(core, array);
-    }
-    return PLASMON_OK;
+    return status;
 }
 
 plasmon_status_t head_put_open(struct head_core *core, struct head_client *client,

@@ -224,7 +224,6 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that 
 void serve_clients_end(struct serve *serve);                   /* those that said bye */
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
 struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
-struct serve_node *serve_node_of(struct serve *serve, const char *host);
 bool serve_devices_ready(const struct serve *serve);
 /* Its device is gone: its connection ends with this text. */
 void serve_worker_drop(struct serve *serve, uint32_t device, const char *why);

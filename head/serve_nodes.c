@@ -18,7 +18,7 @@ void serve_node_free(struct serve_node *node)
     pl_free(node);
 }
 
-struct serve_node *serve_node_of(struct serve *serve, const char *host)
+static struct serve_node *node_of(struct serve *serve, const char *host)
 {
     struct pl_list *pos;
 
@@ -66,7 +66,7 @@ static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command
 void serve_node_fence(struct serve *serve, const char *host, uint32_t host_device,
                       uint32_t incarnation)
 {
-    struct serve_node *node          = serve_node_of(serve, host);
+    struct serve_node *node          = node_of(serve, host);
     Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
 
     if (node != NULL) {
@@ -92,7 +92,7 @@ void serve_node_tell_left(struct serve_node *node, const struct head_drain_repor
 
 void serve_node_spill(struct serve *serve, const char *host, const struct head_spill_op *op)
 {
-    struct serve_node *node          = serve_node_of(serve, host);
+    struct serve_node *node          = node_of(serve, host);
     Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
     Plasmon__V1__SpillOp spill       = PLASMON__V1__SPILL_OP__INIT;
     Plasmon__V1__SpillOp *list       = &spill;
@@ -119,7 +119,7 @@ static void node_close(struct serve_node *node, plasmon_status_t status, const c
 
 void serve_node_drop(struct serve *serve, const char *host, const char *why)
 {
-    struct serve_node *node = serve_node_of(serve, host);
+    struct serve_node *node = node_of(serve, host);
 
     if (node != NULL) {
         node_close(node, PLASMON_ECLOSED, why);
@@ -174,7 +174,7 @@ static void take_hello(struct serve_node *node, const Plasmon__V1__NodeHello *he
         refuse(node, err.status, err.text);
         return;
     }
-    older = serve_node_of(serve, hello->host);
+    older = node_of(serve, hello->host);
     if (older != NULL) {
         serve_replace(serve, older->stream, "the store came back over another connection");
         serve_node_free(older);

@@ -159,15 +159,16 @@ static bool is_copy(const struct head_task *task)
            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV || task->spilled != NULL;
 }
 
-struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
+static bool takes_from_host(const struct head_launch *launch)
 {
-    uint32_t use_count =
-        (uint32_t)(launch->operand_count + launch->piece_count + (launch->spilled != NULL));
-    bool spills            = launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST;
-    struct head_task *task = task_create(launch, use_count);
-    size_t after_count;
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST;
+}
 
-    /* Edges first, uses after: a task does not wait for itself. */
+/* What it waits for, into the builder: before its own uses are there, for a task does not wait for itself. */
+static void collect_edges(struct head_task *task, const struct head_launch *launch)
+{
+    bool spills = takes_from_host(launch);
+
     pl_vec_clear(&builder.after);
     pl_vec_clear(&builder.producers);
     for (size_t i = 0; i < launch->operand_count; i++) {
@@ -187,6 +188,11 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         head_hazard_collect(launch->spilled, &launch->spilled->frame, !spills, spills,
                             &builder.after, &builder.producers);
     }
+}
+
+/* What later launches wait for. */
+static void add_uses(struct head_task *task, const struct head_launch *launch)
+{
     for (size_t i = 0; i < launch->operand_count; i++) {
         const struct head_operand *operand = &launch->operands[i];
 
@@ -199,8 +205,46 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     }
     if (launch->spilled != NULL) {
         head_use_add(&task->uses[task->use_count++], task, launch->spilled,
-                     &launch->spilled->frame, spills);
+                     &launch->spilled->frame, takes_from_host(launch));
     }
+}
+
+static struct head_task *producer_at(size_t i)
+{
+    return *(struct head_task **)pl_vec_at(&builder.producers, i);
+}
+
+static void add_to_producers(struct head_core *core, struct head_task *task,
+                             const struct head_launch *launch)
+{
+    for (size_t i = 0; i < builder.producers.count; i++) {
+        add_dependent(core, producer_at(i), task);
+    }
+    if (launch->twin != NULL) {
+        add_dependent(core, launch->twin, task);
+    }
+}
+
+/* A producer that is doomed already (and still drains) dooms this one too. */
+static void doom_by_producers(struct head_core *core, struct head_task *task)
+{
+    for (size_t i = 0; i < builder.producers.count; i++) {
+        if (producer_at(i)->failure != NULL) {
+            head_task_doom(core, task, producer_at(i)->failure);
+            return;
+        }
+    }
+}
+
+struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
+{
+    uint32_t use_count =
+        (uint32_t)(launch->operand_count + launch->piece_count + (launch->spilled != NULL));
+    struct head_task *task = task_create(launch, use_count);
+    size_t after_count;
+
+    collect_edges(task, launch);
+    add_uses(task, launch);
     after_count = unique_points(&builder.after);
     if (after_count > GATE_POINTS && launch->order == 0) {
         after_count = wait_behind_gates(core, launch->device, &builder.after, after_count);
@@ -211,14 +255,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
             task->uses[i].buffer->seq_last = task->seq;
         }
     }
-    for (size_t i = 0; i < builder.producers.count; i++) {
-        struct head_task *producer = *(struct head_task **)pl_vec_at(&builder.producers, i);
-
-        add_dependent(core, producer, task);
-    }
-    if (launch->twin != NULL) {
-        add_dependent(core, launch->twin, task);
-    }
+    add_to_producers(core, task, launch);
 
     head_launch_encode(core, task, launch, builder.after.items, after_count);
     if (launch->spilled != NULL) {
@@ -232,16 +269,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
         PL_CHECK(pl_map_set(&task->client->tasks, task->id, task) == PLASMON_OK);
         head_client_task_begun(task->client);
     }
-
-    /* A producer that is doomed already (and still drains) dooms this one too. */
-    for (size_t i = 0; i < builder.producers.count; i++) {
-        struct head_task *producer = *(struct head_task **)pl_vec_at(&builder.producers, i);
-
-        if (producer->failure != NULL) {
-            head_task_doom(core, task, producer->failure);
-            break;
-        }
-    }
+    doom_by_producers(core, task);
     head_memory_count(core, task);
     head_device_pump(core, task->device);
     return task;

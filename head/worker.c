@@ -628,7 +628,8 @@ void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const 
     }
 }
 
-void head_device_gone(struct head_core *core, struct head_device *device, const char *text)
+static void device_gone(struct head_core *core, struct head_device *device,
+                        const char *text)
 {
     struct head_failure *lost;
     struct pl_list *pos, *tmp;
@@ -684,7 +685,7 @@ void head_core_node_gone(struct head_core *core, const char *host, const char *t
         struct head_device *device = head_device_at(core, i);
 
         if (!device->gone && strcmp(device->host, host) == 0) {
-            head_device_gone(core, device, text);
+            device_gone(core, device, text);
         }
     }
     head_spill_host_gone(core, host, text);
@@ -701,7 +702,7 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
         return;
     }
     if (final) {
-        head_device_gone(core, device, text);
+        device_gone(core, device, text);
         head_rebuild(core);
     } else {
         device->connected = false;

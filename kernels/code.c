@@ -229,7 +229,8 @@ static plasmon_status_t pack(const struct kernel_signature *signature,
 
 /* ------------------------------------------------------------------------------------------------ shapes */
 
-const char *kernel_launch_shape_format(const struct kernel_launch_shape *shape,
+/* "grid 4x1x1, block 256x1x1, 0 bytes of shared memory"; "" when all of it is 0. */
+static const char *launch_shape_format(const struct kernel_launch_shape *shape,
                                        char out[96])
 {
     out[0] = '\0';
@@ -288,7 +289,7 @@ static plasmon_status_t check_shape(const struct kernel_code *code,
         return pl_err_set(err, PLASMON_EINVAL,
                           "%s (%s): a block has %llu threads; with the %u registers that "
                           "each takes, this device runs at most %u a block",
-                          name, kernel_launch_shape_format(shape, text),
+                          name, launch_shape_format(shape, text),
                           (unsigned long long)threads, limits->registers,
                           limits->threads_max);
     }
@@ -299,7 +300,7 @@ static plasmon_status_t check_shape(const struct kernel_code *code,
                 err, PLASMON_EINVAL,
                 "%s (%s): the device takes grids up to %ux%ux%u and blocks up "
                 "to %ux%ux%u",
-                name, kernel_launch_shape_format(shape, text), limits->grid_max[0],
+                name, launch_shape_format(shape, text), limits->grid_max[0],
                 limits->grid_max[1], limits->grid_max[2], limits->block_max[0],
                 limits->block_max[1], limits->block_max[2]);
         }
@@ -309,7 +310,7 @@ static plasmon_status_t check_shape(const struct kernel_code *code,
             err, PLASMON_EINVAL,
             "%s (%s): a block can have %u bytes of dynamic shared memory here, "
             "beside the %u that the kernel has already",
-            name, kernel_launch_shape_format(shape, text), limits->shared_max,
+            name, launch_shape_format(shape, text), limits->shared_max,
             limits->shared_static);
     }
     return PLASMON_OK;
@@ -340,7 +341,7 @@ static plasmon_status_t c_trampoline(void *args, struct pl_err *err)
     if (answer == 0) {
         return PLASMON_OK;
     }
-    (void)kernel_launch_shape_format(&call->given, text);
+    (void)launch_shape_format(&call->given, text);
     return pl_err_set(err, PLASMON_EFUNCTION, "%s%s%s%s returned %d",
                       call->code->signature->function.name, text[0] != '\0' ? " (" : "",
                       text, text[0] != '\0' ? ")" : "", answer);
@@ -402,8 +403,7 @@ static plasmon_status_t run_cuda(const struct kernel_code *code,
                ? PLASMON_OK
                : pl_err_set(err, status, "%s (%s): the device refused the launch: %s",
                             code->signature->function.name,
-                            kernel_launch_shape_format(io_shape, text),
-                            pl_status_text(status));
+                            launch_shape_format(io_shape, text), pl_status_text(status));
 }
 
 /* A library on a CPU device: the call travels as it is. */

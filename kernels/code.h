@@ -82,8 +82,5 @@ plasmon_status_t kernel_code_run(const struct kernel_code *code,
                                  const union kernel_scalar *scalars, uint32_t scalar_count,
                                  struct kernel_launch_shape *io_shape, uint64_t tag,
                                  struct pl_err *err) PL_MUST_CHECK;
-/* "grid 4x1x1, block 256x1x1, 0 bytes of shared memory"; "" when all of it is 0. */
-const char *kernel_launch_shape_format(const struct kernel_launch_shape *shape,
-                                       char out[96]);
 
 #endif

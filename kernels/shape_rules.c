@@ -9,7 +9,7 @@
 /* ------------------------------------------------------------------------------------------------ helpers */
 
 /* Name of the i-th tensor argument: "a", or "x[2]" for the third of a variadic x. */
-void rule_arg_name(const struct kernel_function *self, uint32_t index, char out[64])
+static void arg_name(const struct kernel_function *self, uint32_t index, char out[64])
 {
     uint32_t seen = 0;
 
@@ -39,7 +39,7 @@ struct rule_text rule_is(const struct kernel_function *self,
     char name[64];
     char shape[128];
 
-    rule_arg_name(self, index, name);
+    arg_name(self, index, name);
     (void)snprintf(result.text, sizeof(result.text), "%s: %s is %s", self->name, name,
                    pl_shape_format(&args[index].shape, shape));
     return result;
@@ -54,7 +54,7 @@ plasmon_status_t rule_same_dtype(const struct kernel_function *self,
     if (args[a].shape.dtype == args[b].shape.dtype) {
         return PLASMON_OK;
     }
-    rule_arg_name(self, a, name);
+    arg_name(self, a, name);
     return pl_err_set(err, PLASMON_EDTYPE, "%s, needs %s like %s",
                       rule_is(self, args, b).text, pl_dtype_name(args[a].shape.dtype),
                       name);
@@ -83,7 +83,7 @@ plasmon_status_t rule_needs_length(const struct kernel_function *self,
     if (args[index].shape.dim[dim] == want) {
         return PLASMON_OK;
     }
-    rule_arg_name(self, to_match, name);
+    arg_name(self, to_match, name);
     return pl_err_set(err, PLASMON_ESHAPE, "%s, needs %lld %s to match %s %s",
                       rule_is(self, args, index).text, (long long)want, what, name,
                       pl_shape_format(&args[to_match].shape, shape));
@@ -110,8 +110,8 @@ plasmon_status_t rule_output(const struct kernel_function *self,
 }
 
 /* a and b broadcast as in NumPy: aligned at the last dimension, 1 stretches. */
-bool rule_broadcast(const struct pl_shape *a, const struct pl_shape *b,
-                    struct pl_shape *out)
+static bool broadcast(const struct pl_shape *a, const struct pl_shape *b,
+                      struct pl_shape *out)
 {
     struct pl_shape result = {.dtype = a->dtype};
 
@@ -136,10 +136,10 @@ plasmon_status_t rule_needs_broadcast(const struct kernel_function *self,
     char name[64];
     char shape[128];
 
-    if (rule_broadcast(&args[a].shape, &args[b].shape, out)) {
+    if (broadcast(&args[a].shape, &args[b].shape, out)) {
         return PLASMON_OK;
     }
-    rule_arg_name(self, a, name);
+    arg_name(self, a, name);
     return pl_err_set(err, PLASMON_ESHAPE, "%s, needs a shape that broadcasts with %s %s",
                       rule_is(self, args, b).text, name,
                       pl_shape_format(&args[a].shape, shape));

@@ -32,8 +32,6 @@ struct rule_text {
 };
 struct rule_text rule_is(const struct kernel_function *self,
                          const struct kernel_arg_shape *args, uint32_t index);
-/* Name of the i-th tensor argument: "a", or "x[2]" for the third of a variadic x. */
-void rule_arg_name(const struct kernel_function *self, uint32_t index, char out[64]);
 plasmon_status_t rule_same_dtype(const struct kernel_function *self,
                                  const struct kernel_arg_shape *args, uint32_t a,
                                  uint32_t b, struct pl_err *err);
@@ -49,9 +47,6 @@ plasmon_status_t rule_needs_length(const struct kernel_function *self,
 plasmon_status_t rule_output(const struct kernel_function *self,
                              struct kernel_arg_shape *args, uint32_t index,
                              const struct pl_shape *want, struct pl_err *err);
-/* a and b broadcast as in NumPy: aligned at the last dimension, 1 stretches. */
-bool rule_broadcast(const struct pl_shape *a, const struct pl_shape *b,
-                    struct pl_shape *out);
 plasmon_status_t rule_needs_broadcast(const struct kernel_function *self,
                                       const struct kernel_arg_shape *args, uint32_t a,
                                       uint32_t b, struct pl_shape *out, struct pl_err *err);

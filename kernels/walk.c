@@ -16,6 +16,19 @@ void kernel_walk_init(struct kernel_walk *walk, const struct kernel_arg *arg)
     kernel_walk_add(walk, arg);
 }
 
+/* An array whose strides (bytes, per dimension of the walk) the caller works out. */
+static void walk_add_strides(struct kernel_walk *walk, char *base,
+                             const int64_t stride[PL_DIM_MAX])
+{
+    assert(walk->count < KERNEL_WALK_MAX);
+
+    for (uint32_t i = 0; i < walk->ndim; i++) {
+        walk->stride[walk->count][i] = stride[i];
+    }
+    walk->base[walk->count] = base;
+    walk->count++;
+}
+
 void kernel_walk_add(struct kernel_walk *walk, const struct kernel_arg *arg)
 {
     int64_t stride[PL_DIM_MAX] = {0};
@@ -29,19 +42,7 @@ void kernel_walk_add(struct kernel_walk *walk, const struct kernel_arg *arg)
             stride[skip + i] = arg->stride[i] * bytes;
         }
     }
-    kernel_walk_add_strides(walk, (char *)(uintptr_t)arg->data.addr, stride);
-}
-
-void kernel_walk_add_strides(struct kernel_walk *walk, char *base,
-                             const int64_t stride[PL_DIM_MAX])
-{
-    assert(walk->count < KERNEL_WALK_MAX);
-
-    for (uint32_t i = 0; i < walk->ndim; i++) {
-        walk->stride[walk->count][i] = stride[i];
-    }
-    walk->base[walk->count] = base;
-    walk->count++;
+    walk_add_strides(walk, (char *)(uintptr_t)arg->data.addr, stride);
 }
 
 void kernel_walk_outputs(struct kernel_walk *walk, const struct kernel_arg *y,
@@ -59,7 +60,7 @@ void kernel_walk_outputs(struct kernel_walk *walk, const struct kernel_arg *y,
             stride[next++] = x->stride[d] * bytes;
         }
     }
-    kernel_walk_add_strides(walk, (char *)(uintptr_t)x->data.addr, stride);
+    walk_add_strides(walk, (char *)(uintptr_t)x->data.addr, stride);
 }
 
 /* May dimension `inner` be joined to the one before it, which is `outer`? */

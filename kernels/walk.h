@@ -29,9 +29,6 @@ typedef void (*kernel_run_fn)(void *user, char *const ptr[], const int64_t strid
 void kernel_walk_init(struct kernel_walk *walk, const struct kernel_arg *arg);
 /* Another array, broadcast to the walk's shape. */
 void kernel_walk_add(struct kernel_walk *walk, const struct kernel_arg *arg);
-/* An array whose strides (bytes, per dimension of the walk) the caller works out. */
-void kernel_walk_add_strides(struct kernel_walk *walk, char *base,
-                             const int64_t stride[PL_DIM_MAX]);
 /* A walk over the outputs of a reduction: y, and the first element of x that goes into each. */
 void kernel_walk_outputs(struct kernel_walk *walk, const struct kernel_arg *y,
                          const struct kernel_arg *x, int64_t axis);

@@ -284,7 +284,7 @@ void rpc_channel_refresh(struct rpc_channel *channel)
     }
 }
 
-bool rpc_channel_ready(struct rpc_channel *channel)
+static bool channel_ready(struct rpc_channel *channel)
 {
     bool ready;
 
@@ -304,7 +304,7 @@ plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t time
     struct trust_pems *pems = NULL;
     plasmon_status_t status;
 
-    if (!channel->tcp || rpc_channel_ready(channel)) {
+    if (!channel->tcp || channel_ready(channel)) {
         return PLASMON_OK;
     }
     pl_mutex_lock(&channel->lock);
@@ -438,13 +438,13 @@ plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
 
     unary_start(&unary, channel, path, timeout_ms);
     unary_run(&unary, channel, rpc_buffer_of(buffer), true);
-    status = rpc_status_of_call(unary.code, &unary.trailing, rpc_channel_ready(channel));
+    status = rpc_status_of_call(unary.code, &unary.trailing, channel_ready(channel));
     if (status == PLASMON_OK) {
         status = unary_answer(&unary, out_bytes, out_length);
         if (status != PLASMON_OK) {
             (void)pl_err_set(err, status, "%s: the answer cannot be read", path);
         }
-    } else if (unary.code == GRPC_STATUS_DEADLINE_EXCEEDED && !rpc_channel_ready(channel)) {
+    } else if (unary.code == GRPC_STATUS_DEADLINE_EXCEEDED && !channel_ready(channel)) {
         struct pl_err cause;
 
         status = rpc_channel_mistrust(channel, CHANNEL_MISTRUST_MS, &cause);

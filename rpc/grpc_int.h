@@ -42,8 +42,6 @@ gpr_timespec rpc_deadline_ms(uint32_t after_ms);
 /* ------------------------------------------------------------------------------------------ status and metadata */
 
 grpc_status_code rpc_status_to_grpc(plasmon_status_t status);
-/* UNAVAILABLE means ECLOSED once connected, ECONNECT before. */
-plasmon_status_t rpc_status_from_grpc(grpc_status_code code, bool connected);
 /* Our own number travels beside gRPC's: trailing metadata "plasmon-status". */
 #define RPC_STATUS_KEY "plasmon-status"
 plasmon_status_t rpc_status_of_call(grpc_status_code code,
@@ -135,7 +133,6 @@ struct rpc_stream_grpc {
 };
 
 extern const struct rpc_stream_impl rpc_stream_grpc_impl;
-struct rpc_stream_grpc *rpc_stream_grpc_of(struct rpc_stream *stream);
 plasmon_status_t rpc_stream_grpc_init(struct rpc_stream_grpc *stream, struct rpc_loop *loop,
                                       bool server, size_t message_bytes_max) PL_MUST_CHECK;
 /* Start a batch of the stream's call; counts it. The core refuses only what is against its rules: that stops the program. */
@@ -149,8 +146,6 @@ void rpc_stream_over_locked(struct rpc_stream_grpc *stream, plasmon_status_t sta
                             const char *why);
 /* One batch is back: frees the stream, after `closed`, if it was the last. Unlocks. */
 void rpc_stream_batch_done_unlock(struct rpc_stream_grpc *stream);
-void rpc_stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
-                             const char *why);
 /* The last operation of each kind of stream, and what only it has to free. */
 void rpc_stream_client_half_close_locked(struct rpc_stream_grpc *stream);
 void rpc_stream_client_finish(struct rpc_stream_grpc *stream);
@@ -176,7 +171,6 @@ struct rpc_channel {
 };
 /* From now on with the certificates that are in the files now. Before a stream is opened. */
 void rpc_channel_refresh(struct rpc_channel *channel);
-bool rpc_channel_ready(struct rpc_channel *channel);
 /* EAUTH: one side does not trust the other, and why. OK: that is not it. Blocks, at most for timeout_ms. */
 plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t timeout_ms,
                                       struct pl_err *err);

@@ -136,7 +136,6 @@ void rpc_server_destroy(struct rpc_server *server);
 void rpc_unary_reply(struct rpc_unary *call, uint8_t *buffer,
                      size_t length); /* takes buffer */
 void rpc_unary_fail(struct rpc_unary *call, plasmon_status_t status, const char *why);
-const char *rpc_unary_token(struct rpc_unary *call);
 int rpc_unary_token_index(struct rpc_unary *call);
 const struct trust_identity *rpc_unary_identity(struct rpc_unary *call);
 

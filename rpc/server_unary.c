@@ -28,11 +28,6 @@ struct rpc_unary *rpc_unary_of_link(struct pl_list *link)
     return pl_container_of(link, struct rpc_unary, link);
 }
 
-const char *rpc_unary_token(struct rpc_unary *call)
-{
-    return call->token != NULL ? call->token : "";
-}
-
 int rpc_unary_token_index(struct rpc_unary *call)
 {
     return call->token_index;

@@ -61,7 +61,8 @@ grpc_status_code rpc_status_to_grpc(plasmon_status_t status)
     return GRPC_STATUS_UNKNOWN;
 }
 
-plasmon_status_t rpc_status_from_grpc(grpc_status_code code, bool connected)
+/* UNAVAILABLE means ECLOSED once connected, ECONNECT before. */
+static plasmon_status_t status_from_grpc(grpc_status_code code, bool connected)
 {
     if (code == GRPC_STATUS_UNAVAILABLE && !connected) {
         return PLASMON_ECONNECT;
@@ -115,7 +116,7 @@ plasmon_status_t rpc_status_of_call(grpc_status_code code,
         }
         break;
     }
-    return rpc_status_from_grpc(code, connected);
+    return status_from_grpc(code, connected);
 }
 
 grpc_op rpc_status_op(struct rpc_status_storage *storage, plasmon_status_t status,

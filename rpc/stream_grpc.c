@@ -22,7 +22,7 @@
 
 #include "base/alloc.h"
 
-struct rpc_stream_grpc *rpc_stream_grpc_of(struct rpc_stream *stream)
+static struct rpc_stream_grpc *stream_grpc_of(struct rpc_stream *stream)
 {
     assert(stream->impl == &rpc_stream_grpc_impl);
     return pl_container_of(stream, struct rpc_stream_grpc, base);
@@ -85,7 +85,7 @@ void rpc_stream_kick_locked(struct rpc_stream_grpc *stream)
 static plasmon_status_t stream_grpc_send(struct rpc_stream *base, uint8_t *bytes,
                                          size_t length)
 {
-    struct rpc_stream_grpc *stream = rpc_stream_grpc_of(base);
+    struct rpc_stream_grpc *stream = stream_grpc_of(base);
     struct rpc_buffer *buffer      = rpc_buffer_of(bytes);
     plasmon_status_t status        = PLASMON_OK;
 
@@ -110,7 +110,7 @@ static plasmon_status_t stream_grpc_send(struct rpc_stream *base, uint8_t *bytes
 
 static bool stream_grpc_idle(struct rpc_stream *base)
 {
-    struct rpc_stream_grpc *stream = rpc_stream_grpc_of(base);
+    struct rpc_stream_grpc *stream = stream_grpc_of(base);
     bool idle;
 
     pl_mutex_lock(&stream->lock);
@@ -219,8 +219,8 @@ void rpc_stream_over_locked(struct rpc_stream_grpc *stream, plasmon_status_t sta
     }
 }
 
-void rpc_stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
-                             const char *why)
+static void stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
+                                const char *why)
 {
     pl_mutex_assert_held(&stream->lock);
 
@@ -246,10 +246,10 @@ void rpc_stream_close_locked(struct rpc_stream_grpc *stream, plasmon_status_t st
 static void stream_grpc_close(struct rpc_stream *base, plasmon_status_t status,
                               const char *why)
 {
-    struct rpc_stream_grpc *stream = rpc_stream_grpc_of(base);
+    struct rpc_stream_grpc *stream = stream_grpc_of(base);
 
     pl_mutex_lock(&stream->lock);
-    rpc_stream_close_locked(stream, status, why);
+    stream_close_locked(stream, status, why);
     pl_mutex_unlock(&stream->lock);
 }
 

@@ -38,7 +38,7 @@ void daemon_watch(struct store_daemon *daemon, struct store_source *source, int 
     PL_CHECK(epoll_ctl(daemon->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
-void daemon_watch_change(struct store_daemon *daemon, struct store_source *source,
+static void watch_change(struct store_daemon *daemon, struct store_source *source,
                          uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
@@ -63,8 +63,7 @@ plasmon_status_t daemon_link_flush(struct store_daemon *daemon, struct store_lin
     plasmon_status_t status = store_link_flush(link);
 
     if (status == PLASMON_OK) {
-        daemon_watch_change(daemon, source,
-                            EPOLLIN | (store_link_pending(link) ? EPOLLOUT : 0u));
+        watch_change(daemon, source, EPOLLIN | (store_link_pending(link) ? EPOLLOUT : 0u));
     }
     return status;
 }

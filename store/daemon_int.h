@@ -117,8 +117,6 @@ struct store_daemon {
 void daemon_watch(struct store_daemon *daemon, struct store_source *source, int fd,
                   uint32_t events,
                   void (*ready)(struct store_daemon *, struct store_source *, uint32_t));
-void daemon_watch_change(struct store_daemon *daemon, struct store_source *source,
-                         uint32_t events);
 void daemon_unwatch(struct store_daemon *daemon,
                     struct store_source *source); /* before the fd is closed */
 /* Begin the end: no new workers, SIGTERM to all children, SIGKILL later. Once. */

@@ -69,8 +69,8 @@ static plasmon_status_t check_texts(const Plasmon__V1__FunctionDefine *define,
     return status == PLASMON_OK ? check_source(&define->c_text, "c_text", err) : status;
 }
 
-plasmon_status_t check_function_define(const Plasmon__V1__FunctionDefine *define,
-                                       struct pl_err *err)
+static plasmon_status_t check_define(const Plasmon__V1__FunctionDefine *define,
+                                     struct pl_err *err)
 {
     bool source = define->cuda_text.len != 0 || define->c_text.len != 0;
     uint8_t hash[WIRE_HASH_BYTES];
@@ -104,7 +104,7 @@ plasmon_status_t check_function_defines(size_t n,
     plasmon_status_t status = check_count(n, WIRE_FUNCTIONS_MAX, name, err);
 
     for (size_t i = 0; status == PLASMON_OK && i < n; i++) {
-        status = check_function_define(defines[i], err);
+        status = check_define(defines[i], err);
         if (status != PLASMON_OK) {
             return check_below(err, status, name, (long)i);
         }

@@ -47,8 +47,6 @@ plasmon_status_t check_graph_scalars(size_t n, Plasmon__V1__GraphScalar *const *
                                      struct pl_err *err);
 
 /* function.c */
-plasmon_status_t check_function_define(const Plasmon__V1__FunctionDefine *define,
-                                       struct pl_err *err);
 plasmon_status_t check_function_defines(size_t n,
                                         Plasmon__V1__FunctionDefine *const *defines,
                                         const char *name, struct pl_err *err);

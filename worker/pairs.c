@@ -336,22 +336,6 @@ static bool close_front(struct worker_core *core, struct worker_comm *pair,
     return wait_for_pair(core);
 }
 
-static bool input_complete(const struct worker_core *core,
-                           const struct worker_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->after_count; i++) {
-        uint32_t device = worker_host_device_of(core, wire_point_device(launch->after[i]));
-
-        if (device < core->config.host_device_count &&
-            core->config.timelines[device] != NULL &&
-            !store_timeline_done(core->config.timelines[device],
-                                 wire_point_seq(launch->after[i]))) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool half_front(struct worker_core *core, struct worker_comm *pair,
                        struct worker_launch *launch)
 {
@@ -364,7 +348,7 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
         return wait_for_pair(core); /* the head says what is to become of it */
     }
     if (launch->failure == PLASMON_OK &&
-        (!input_complete(core, launch) ||
+        (!worker_inputs_done(core, launch) ||
          !core->config.ops->pair_room(core->config.user, pair->key.receives) ||
          !core->config.ops->pair_settled(core->config.user, pair->key.receives))) {
         return wait_for_pair(core);
@@ -455,5 +439,6 @@ void worker_pair_describe(const struct worker_core *core,
         pl_str_append(out, ", decided after launch %llu",
                       (unsigned long long)pair->decided_after);
     }
-    pl_str_append(out, "%s)", input_complete(core, launch) ? "" : ", input not complete");
+    pl_str_append(out, "%s)",
+                  worker_inputs_done(core, launch) ? "" : ", input not complete");
 }

@@ -118,7 +118,7 @@ static void pairs_forget(struct worker_report_batch *batch, size_t count)
     }
 }
 
-void worker_report_batch_clear(struct worker_report_batch *batch)
+static void batch_clear(struct worker_report_batch *batch)
 {
     failed_forget(batch, batch->failed.count);
     data_forget(batch, batch->data.count);
@@ -132,7 +132,7 @@ void worker_report_batch_clear(struct worker_report_batch *batch)
 
 void worker_report_batch_finish(struct worker_report_batch *batch)
 {
-    worker_report_batch_clear(batch);
+    batch_clear(batch);
     wire_ranges_finish(&batch->done);
     pl_vec_finish(&batch->failed);
     pl_vec_finish(&batch->starved);

@@ -23,7 +23,6 @@ struct worker_report_batch {
 
 void worker_report_batch_init(struct worker_report_batch *batch);
 void worker_report_batch_finish(struct worker_report_batch *batch);
-void worker_report_batch_clear(struct worker_report_batch *batch);
 bool worker_report_batch_empty(const struct worker_report_batch *batch);
 void worker_report_batch_done(struct worker_report_batch *batch, uint64_t first,
                               uint64_t count);

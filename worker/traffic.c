@@ -89,7 +89,7 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
 
 /* ------------------------------------------------------------------------------------------------ late */
 
-static bool inputs_done(const struct worker_core *core, const struct worker_launch *launch)
+bool worker_inputs_done(const struct worker_core *core, const struct worker_launch *launch)
 {
     for (uint32_t i = 0; i < launch->after_count; i++) {
         uint32_t device = worker_host_device_of(core, wire_point_device(launch->after[i]));
@@ -169,7 +169,7 @@ static void stream_look(struct worker_core *core, struct worker_stream *stream,
     half  = worker_launch_is_half(launch);
     moved = half ? chunks_moved(core, launch) : 0;
     if (launch->front_ns == 0 || moved != launch->front_moved ||
-        !inputs_done(core, launch) || (half && !other_half_begun(core, launch))) {
+        !worker_inputs_done(core, launch) || (half && !other_half_begun(core, launch))) {
         launch->front_ns    = now_ns;
         launch->front_moved = moved;
     } else if (now_ns - launch->front_ns > deadline_ns(launch)) {

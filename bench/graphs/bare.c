@@ -43,7 +43,8 @@ void graphs_set(double *result, uint32_t mode, enum graphs_contestant contestant
     figure[GRAPHS_SECONDS] = timing->samples;
 }
 
-void graphs_set_pageable(const struct graphs_run *run, double *result)
+/* The yardsticks of cold are those of pageable, too: nobody by hand would copy from ordinary memory. */
+static void set_pageable(const struct graphs_run *run, double *result)
 {
     for (uint32_t i = 0; i < GRAPHS_CONTESTANTS; i++) {
         double *cold     = &result[GRAPHS_COLD * GRAPHS_CONTESTANTS + i];
@@ -74,6 +75,6 @@ plasmon_status_t graphs_bare_run(const void *config, double *result, size_t coun
     }
     status =
         run->cuda ? graphs_bare_cuda(run, result, err) : graphs_bare_cpu(run, result, err);
-    graphs_set_pageable(run, result);
+    set_pageable(run, result);
     return status;
 }

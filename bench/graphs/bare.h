@@ -93,8 +93,6 @@ plasmon_status_t graphs_time(const struct graphs_run *run,
 /* Writes a figure: `mode` and `contestant` say which, and once() was so many runs. */
 void graphs_set(double *result, uint32_t mode, enum graphs_contestant contestant,
                 const struct graphs_timing *timing, uint32_t in_flight);
-/* The yardsticks of cold are those of pageable, too: nobody by hand would copy from ordinary memory. */
-void graphs_set_pageable(const struct graphs_run *run, double *result);
 /* What a device has to measure for the modes that are wanted. */
 static inline bool graphs_mode_measured(const struct graphs_run *run, uint32_t mode)
 {

@@ -39,10 +39,8 @@ struct plasmon_ref *graphs_chain_zeros(struct bench_cluster *cluster); /* on dev
 void graphs_chain_submit(struct bench_cluster *cluster, struct plasmon_ref *x,
                          int64_t cycles, int device);
 
-/* Both fit bench_run_raw(): config is a struct graphs_chain, and each sets its own figures. */
+/* Fits bench_run_raw(): config is a struct graphs_chain, and it sets the figures by hand. */
 plasmon_status_t graphs_chain_bare_run(const void *config, double *result, size_t count,
-                                       struct pl_err *err);
-plasmon_status_t graphs_chain_play_run(const void *config, double *result, size_t count,
                                        struct pl_err *err);
 /* Both, one after the other, as rows. false: one failed; a remark says how. */
 bool graphs_chain_measure(const struct graphs_chain *chain, struct bench_report *report);

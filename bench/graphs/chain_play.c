@@ -171,8 +171,8 @@ static void start(struct play *play)
     graphs_chain_register(&play->cluster);
 }
 
-plasmon_status_t graphs_chain_play_run(const void *user, double *result, size_t count,
-                                       struct pl_err *err)
+static plasmon_status_t play_run(const void *user, double *result, size_t count,
+                                 struct pl_err *err)
 {
     const struct graphs_chain *config = user;
     struct play play                  = {.config = config, .cycles = GRAPHS_CHAIN_CYCLES};
@@ -263,9 +263,8 @@ bool graphs_chain_measure(const struct graphs_chain *chain, struct bench_report 
     bool ok = run_child(graphs_chain_bare_run, chain, "by hand", bare, report);
 
     with_costs.costs = true;
-    ok &= run_child(graphs_chain_play_run, chain, "Plasmon", played, report);
-    ok &=
-        run_child(graphs_chain_play_run, &with_costs, "Plasmon, CPU times", costs, report);
+    ok &= run_child(play_run, chain, "Plasmon", played, report);
+    ok &= run_child(play_run, &with_costs, "Plasmon, CPU times", costs, report);
     for (size_t i = 0; i < PL_COUNT(rows); i++) {
         const double *from = rows[i].figure < GRAPHS_CHAIN_PLAIN  ? bare
                              : rows[i].figure < GRAPHS_CHAIN_HEAD ? played

@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------------------------------------ arrays */
 
-uint64_t graphs_element_bytes(plasmon_dtype_t dtype)
+static uint64_t element_bytes(plasmon_dtype_t dtype)
 {
     switch (dtype) {
     case PLASMON_F32:
@@ -54,7 +54,7 @@ uint32_t graphs_array(struct graphs_graph *graph, enum graphs_role role,
     for (uint32_t i = 0; i < ndim; i++) {
         array->elements *= (uint64_t)array->shape.dim[i];
     }
-    array->bytes = array->elements * graphs_element_bytes(dtype);
+    array->bytes = array->elements * element_bytes(dtype);
     return (uint32_t)graph->arrays.count - 1;
 }
 
@@ -92,7 +92,7 @@ void graphs_split(struct graphs_graph *graph, uint32_t number, uint32_t parts)
     graph->places = (uint32_t)pl_max_u64(graph->places, parts);
 }
 
-uint64_t graphs_param_offset(const struct graphs_graph *graph,
+static uint64_t param_offset(const struct graphs_graph *graph,
                              const struct graphs_param *param)
 {
     return param->is_part ? graphs_param_bytes(graph, param) * param->part : 0;
@@ -111,7 +111,7 @@ union graphs_value graphs_param_value(const struct graphs_graph *graph,
 {
     switch (param->kind) {
     case GRAPHS_TENSOR:
-        return (union graphs_value){.address = base + graphs_param_offset(graph, param)};
+        return (union graphs_value){.address = base + param_offset(graph, param)};
     case GRAPHS_I64:
         return (union graphs_value){.i = param->value.i};
     case GRAPHS_F32:

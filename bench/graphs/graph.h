@@ -161,7 +161,6 @@ void graphs_graph_build(struct graphs_graph *graph,
 void graphs_graph_finish(struct graphs_graph *graph);
 struct graphs_array *graphs_array_at(const struct graphs_graph *graph, uint32_t number);
 struct graphs_step *graphs_step_at(const struct graphs_graph *graph, uint32_t number);
-uint64_t graphs_element_bytes(plasmon_dtype_t dtype);
 
 /* Numbers of arrays. */
 uint32_t graphs_array(struct graphs_graph *graph, enum graphs_role role,
@@ -174,9 +173,7 @@ void *graphs_data(const struct graphs_graph *graph, uint32_t input);
 
 /* Cut an array along its first dimension. */
 void graphs_split(struct graphs_graph *graph, uint32_t array, uint32_t parts);
-/* First byte and number of bytes that a tensor parameter means. */
-uint64_t graphs_param_offset(const struct graphs_graph *graph,
-                             const struct graphs_param *param);
+/* Of a tensor parameter. */
 uint64_t graphs_param_bytes(const struct graphs_graph *graph,
                             const struct graphs_param *param);
 /* What a kernel gets for a parameter, whoever calls it. */

@@ -69,7 +69,8 @@ struct plasmon_ref *graphs_play_put(struct bench_cluster *cluster,
 
 /* ------------------------------------------------------------------------------------------------ one step */
 
-void graphs_play_step(struct bench_cluster *cluster, const struct graphs_graph *graph,
+/* Submits a step. refs: one an array; a NULL that the step writes is made. */
+static void play_step(struct bench_cluster *cluster, const struct graphs_graph *graph,
                       uint32_t number, struct plasmon_ref **refs, int device)
 {
     const struct graphs_step *step = graphs_step_at(graph, number);
@@ -222,7 +223,7 @@ static plasmon_status_t once_plain(void *user, struct pl_err *err)
             put_inputs(play, play->refs);
         }
         for (uint32_t i = 0; i < play->graph->steps.count; i++) {
-            graphs_play_step(&play->cluster, play->graph, i, play->refs, play->device);
+            play_step(&play->cluster, play->graph, i, play->refs, play->device);
         }
         if (graphs_mode_cold(play->mode)) {
             get_outputs(play, run, play->refs);
@@ -298,7 +299,7 @@ static void record(struct play *play)
     bench_must(&play->cluster, plasmon_graph_begin(play->cluster.client, &play->recorded),
                "recording");
     for (uint32_t i = 0; i < play->graph->steps.count; i++) {
-        graphs_play_step(&play->cluster, play->graph, i, play->recorded_refs, play->device);
+        play_step(&play->cluster, play->graph, i, play->recorded_refs, play->device);
     }
     for (uint32_t i = 0; i < arrays; i++) {
         if (graphs_array_at(play->graph, i)->role == GRAPHS_TEMP) {

@@ -10,8 +10,5 @@ void graphs_play_register(struct bench_cluster *cluster,
 /* An input's bytes, or zeros for a state. */
 struct plasmon_ref *graphs_play_put(struct bench_cluster *cluster,
                                     const struct graphs_array *array, int device);
-/* Submits a step. refs: one an array; a NULL that the step writes is made. */
-void graphs_play_step(struct bench_cluster *cluster, const struct graphs_graph *graph,
-                      uint32_t number, struct plasmon_ref **refs, int device);
 
 #endif

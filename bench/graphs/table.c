@@ -71,7 +71,8 @@ static double traffic_seconds(const struct graphs_row *row)
     return (double)row->traffic / row->result[GRAPHS_BANDWIDTH];
 }
 
-double graphs_row_room(const struct graphs_row *row)
+/* Serial time over what no schedule beats; 0: not measured. */
+static double row_room(const struct graphs_row *row)
 {
     double serial = graphs_row_seconds(row, GRAPHS_RESIDENT, GRAPHS_SERIAL);
 
@@ -155,9 +156,8 @@ static void add_figure(struct graphs_table *table, const struct graphs_row *row,
 
 static void add_room(struct graphs_table *table, const struct graphs_row *row)
 {
-    struct bench_row it = {.x     = (double)row->definition->size[row->size],
-                           .value = graphs_row_room(row),
-                           .unit  = "x"};
+    struct bench_row it = {
+        .x = (double)row->definition->size[row->size], .value = row_room(row), .unit = "x"};
 
     if (it.value <= 0) {
         return;
@@ -274,7 +274,7 @@ static void print_row(const struct graphs_row *row, uint32_t mode, bool is_first
     print_marked(row, mode, GRAPHS_REPLAY);
     print_ratio(serial, graphs_row_seconds(row, mode, GRAPHS_PLAIN));
     print_ratio(serial, graphs_row_seconds(row, mode, GRAPHS_REPLAY));
-    print_ratio(graphs_mode_cold(mode) ? 0 : graphs_row_room(row), 1);
+    print_ratio(graphs_mode_cold(mode) ? 0 : row_room(row), 1);
     print_ratio(row->definition->published, 1);
     if (is_first) {
         printf(" %6.1f", row->prepare_s + row->by_hand_s + row->plasmon_s);

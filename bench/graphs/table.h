@@ -43,8 +43,6 @@ enum graphs_contestant graphs_row_yardstick(const struct graphs_row *row, uint32
 /* The most that its time may be of its yardstick's; 0: there is no target. */
 double graphs_row_target(const struct graphs_row *row, uint32_t mode,
                          enum graphs_contestant contestant);
-/* Serial time over what no schedule beats; 0: not measured. */
-double graphs_row_room(const struct graphs_row *row);
 
 /* path NULL: nothing. */
 bool graphs_table_write_plot(const struct graphs_table *table, const char *path);

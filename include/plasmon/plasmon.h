@@ -760,9 +760,10 @@ struct plasmon_span {
     uint64_t launch; /* number on its device */
     uint32_t device;
     uint32_t stream;
-    uint32_t kind;  /* plasmon_span_kind_t */
-    uint32_t route; /* 0 local, 1 peer, 2 host, 4 with messages; if bytes were moved */
-    uint32_t peer;  /* the other device */
+    uint32_t kind; /* plasmon_span_kind_t */
+    uint32_t
+        route; /* 0 local, 1 peer, 2 host, 3 nccl, 4 with messages; if bytes were moved */
+    uint32_t peer; /* the other device */
     uint32_t reserved;
     const char *function; /* or what kind of transfer */
     const char *label;
