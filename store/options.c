@@ -82,7 +82,7 @@ static const struct option options[] = {
      "or: objects may go between machines in the clear, for that network is private"},
     {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",
      "a worker whose main loop stands still for so long is killed and replaced"},
-    {"--spare-workers", "WHICH", OPTION_SPARE, AT(spare_workers), "auto",
+    {"--spare-workers", "WHICH", OPTION_SPARE, AT(spare_workers), "none",
      "keep a worker started ahead for each device, so that the next one of a dead one is "
      "there sooner: none; process (driver and libraries loaded, no device memory); context "
      "(and a context, some 500 MiB of a GPU); auto: process for GPUs, none for CPU "
@@ -318,7 +318,7 @@ plasmon_status_t store_options_parse(int argc, char **argv,
                                           .gpus              = STORE_AUTO,
                                           .spill_memory      = STORE_SPILL_AUTO,
                                           .write_back        = STORE_WRITE_BACK,
-                                          .spare_workers     = "auto",
+                                          .spare_workers     = "none",
                                           .worker_lease_ms   = STORE_WORKER_LEASE_MS,
                                           .store_lease_ms    = STORE_LEASE_MS,
                                           .drain_deadline_ms = STORE_DRAIN_MS,

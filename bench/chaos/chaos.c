@@ -46,7 +46,7 @@ static const struct cli_option options[] = {
     {"--device-memory", "BYTES", CLI_TEXT, OPTION(device_memory),
      "of each device; suffix K, M, G [128M; of a GPU 2G]"},
     {"--spare-workers", "WHICH", CLI_TEXT, OPTION(spares),
-     "of plasmon-store: none, process or context [auto]"},
+     "of plasmon-store: none, process or context [none]"},
     {"--lineage-mib", "MIB", CLI_COUNT, OPTION(lineage_mib),
      "plasmon-head --lineage-bytes; 0: none [64]"},
     {"--no-sources", NULL, CLI_FLAG, OPTION(no_sources),

@@ -180,7 +180,7 @@ void chaos_start_store(struct chaos_cluster *cluster)
                           "--drain-deadline",
                           "0",
                           "--spare-workers",
-                          cluster->config.spares != NULL ? cluster->config.spares : "auto",
+                          cluster->config.spares != NULL ? cluster->config.spares : "none",
                           "--allow-source",
                           NULL};
 
