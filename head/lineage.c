@@ -352,14 +352,21 @@ void head_record_release(struct head_core *core, struct head_record *record)
     sweep(core);
 }
 
+struct head_task *head_record_launch(const struct head_record *record)
+{
+    return record->task != NULL && record->task->failure == NULL ? record->task : NULL;
+}
+
 void head_record_started(struct head_record *record, struct head_task *task)
 {
     task->record   = record;
     task->attempts = record->attempts;
-    record->task   = task;
     record->refs++;
     record->running++;
     pl_list_remove(&record->link);
+    if (head_record_launch(record) == NULL) {
+        record->task = task;
+    }
 }
 
 void head_record_finished(struct head_core *core, struct head_task *task)

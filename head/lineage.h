@@ -53,13 +53,14 @@ struct head_record_arg {
 struct head_record {
     uint64_t serial; /* of its call: whatever it read has a lower one */
     uint32_t refs;
-    uint32_t running;       /* of these, launches */
-    uint32_t runs;          /* after the first */
-    uint8_t attempts;       /* that killed a worker, in all runs */
-    bool planned;           /* rebuild.c: it is to be run again now */
-    uint32_t kind;          /* LaunchKind: RUN, READ, GET_HOST */
-    uint64_t bytes;         /* of this block */
-    struct head_task *task; /* the last launch that was started, while it is not finished */
+    uint32_t running; /* of these, launches */
+    uint32_t runs;    /* after the first */
+    uint8_t attempts; /* that killed a worker, in all runs */
+    bool planned;     /* rebuild.c: it is to be run again now */
+    struct head_task
+        *task;      /* its oldest launch that is not finished: head_record_launch() */
+    uint32_t kind;  /* LaunchKind: RUN, READ, GET_HOST */
+    uint64_t bytes; /* of this block */
     struct head_again *
         again; /* who waits for its next run; NULL: nobody but those who need what it makes */
     struct pl_list link; /* lineage.idle: nothing of it runs */
@@ -137,6 +138,8 @@ void head_record_hold(struct head_record *record);
 void head_record_release(struct head_core *core, struct head_record *record);
 /* The launch is one of it, until it finishes. */
 void head_record_started(struct head_record *record, struct head_task *task);
+/* Its launch that is unfinished and well. NULL: there is none. */
+struct head_task *head_record_launch(const struct head_record *record);
 void head_record_finished(struct head_core *core, struct head_task *task);
 /* The call has made this of its argument. record NULL: cut says why there is none. */
 void head_record_made(struct head_record *record, size_t arg, struct head_tile *tile);

@@ -363,25 +363,6 @@ static struct head_failure *never(const struct head_tile *tile,
     }
 }
 
-/*
- * An unfinished launch makes it, in memory that nobody can use any more. There is one launch of a call that counts: that one is given up, and who waits for it
- * waits for the next.
- */
-static void leave_maker(struct head_core *core, struct head_tile *tile)
-{
-    struct head_task *task = tile->record != NULL ? tile->record->task : NULL;
-    struct head_failure *failure;
-
-    if (tile->makers == 0 || task == NULL || task->failure != NULL) {
-        return;
-    }
-    failure       = head_failure_create(PLASMON_EDEPENDENCY, 0, 0,
-                                        "its result is to be made elsewhere, after a loss");
-    failure->loss = true;
-    head_task_doom(core, task, failure);
-    head_failure_release(failure);
-}
-
 static void plan(struct rebuild *rebuild, struct head_record *record)
 {
     struct head_record **open;
@@ -411,11 +392,7 @@ static void need(struct rebuild *rebuild, struct head_tile *tile,
     if (tile->rebuilt != NULL || tile->failure != NULL) {
         return;
     }
-    leave_maker(core, tile);
-    if (tile->failure != NULL) {
-        return;
-    }
-    own     = !is_shown(tile) || shown_part_missing(tile);
+    own     = shown_part_missing(tile) || (!is_shown(tile) && tile->makers == 0);
     rebuilt = head_alloc(sizeof(*rebuilt));
     place   = pl_vec_push(&rebuild->tiles);
     PL_CHECK(place != NULL);
@@ -461,27 +438,21 @@ static void close_over(struct rebuild *rebuild)
     }
 }
 
-/* Looking may find more that is lost (leave_maker): the lists grow at their ends. */
 static void collect(struct rebuild *rebuild)
 {
     struct head_lineage *lineage = &rebuild->core->lineage;
-    size_t again                 = 0;
-    size_t lost                  = 0;
 
-    while (again < lineage->again.count || lost < lineage->lost.count) {
-        for (; again < lineage->again.count; again++) {
-            plan(rebuild, *(struct head_record **)pl_vec_at(&lineage->again, again));
-        }
-        for (; lost < lineage->lost.count; lost++) {
-            const struct head_loss loss =
-                *(struct head_loss *)pl_vec_at(&lineage->lost, lost);
-
-            if (is_shown(loss.tile) && shown_part_missing(loss.tile)) {
-                need(rebuild, loss.tile, loss.failure);
-            }
-        }
-        close_over(rebuild);
+    for (size_t i = 0; i < lineage->again.count; i++) {
+        plan(rebuild, *(struct head_record **)pl_vec_at(&lineage->again, i));
     }
+    for (size_t i = 0; i < lineage->lost.count; i++) {
+        const struct head_loss *loss = pl_vec_at(&lineage->lost, i);
+
+        if (is_shown(loss->tile) && shown_part_missing(loss->tile)) {
+            need(rebuild, loss->tile, loss->failure);
+        }
+    }
+    close_over(rebuild);
 }
 
 /* -------------------------------------------------------------------------------------------- run again */
@@ -585,6 +556,7 @@ static struct head_run run_of(struct head_core *core, const struct rerun *rerun)
                    .time_limit_ms = record->time_limit_ms,
                    .priority      = record->priority,
                    .record        = record,
+                   .beside        = head_record_launch(record),
     };
 
     if (run.shaped) {

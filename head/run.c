@@ -304,6 +304,7 @@ struct head_launch head_launch_of_run(const struct head_run *run)
         .submit_ns     = run->submit_ns,
         .priority      = run->priority,
         .group         = run->group,
+        .beside        = run->beside,
     };
 }
 

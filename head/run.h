@@ -50,6 +50,8 @@ struct head_run {
     uint64_t submit_ns;
     int32_t priority;
     struct head_record *record; /* it is run again; NULL: for the first time */
+    struct head_task
+        *beside; /* beside this launch of the same call, which is well; NULL: none */
 };
 static inline bool head_mode_writes(uint32_t mode)
 {

@@ -223,6 +223,9 @@ static void add_to_producers(struct head_core *core, struct head_task *task,
     if (launch->twin != NULL) {
         add_dependent(core, launch->twin, task);
     }
+    if (launch->beside != NULL) {
+        add_dependent(core, launch->beside, task);
+    }
 }
 
 /* A producer that is doomed already (and still drains) dooms this one too. */

@@ -129,6 +129,8 @@ struct head_launch {
     uint64_t request;
     uint64_t order;         /* 0: the next one */
     struct head_task *twin; /* RECV: its SEND, whose failure is its own */
+    struct head_task
+        *beside; /* another launch of the same call: this one is right only if that is */
     uint32_t retries_max;
     struct head_group *group;
     struct head_plan *plan; /* GRAPH, with the number of the segment at the worker .. */
