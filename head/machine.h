@@ -128,6 +128,9 @@ head_machine_now_ms(const struct head_machine *machine); /* of the last input wi
 const struct head_settings *head_machine_settings(const struct head_machine *machine);
 bool head_machine_client_known(const struct head_machine *machine, uint64_t session);
 bool head_machine_host_known(const struct head_machine *machine, const char *host);
+/* Is this the memory that the host's store has registered? */
+bool head_machine_memory_known(const struct head_machine *machine, const char *host,
+                               uint64_t memory);
 const char *head_machine_store_socket(const struct head_machine *machine,
                                       const char *host); /* "": there is none */
 bool head_machine_node_leaving(const struct head_machine *machine, const char *host);

@@ -85,6 +85,7 @@ static void save_peers(const struct head_machine *machine, struct head_bytes *ou
         head_save_text(out, node->host);
         head_save_text(out, node->name);
         head_save_text(out, node->store_socket);
+        head_bytes_varint(out, node->memory);
         head_bytes_varint(out, node->session);
         head_bytes_varint(out, (uint64_t)node->connected | (uint64_t)node->leaving << 1);
         head_bytes_varint(out, node->lost_ms);
@@ -214,11 +215,13 @@ static void load_node(struct head_machine *machine, struct head_reader *in)
     node->host         = head_load_text(in);
     node->name         = head_load_text(in);
     node->store_socket = head_load_text(in);
+    node->memory       = head_load_number(in);
     node->session      = head_load_number(in);
-    flags              = head_load_below(in, 3);
-    node->connected    = (flags & 1) != 0;
-    node->leaving      = (flags & 2) != 0;
-    node->lost_ms      = head_load_number(in);
+    in->bad |= node->memory == 0;
+    flags           = head_load_below(in, 3);
+    node->connected = (flags & 1) != 0;
+    node->leaving   = (flags & 2) != 0;
+    node->lost_ms   = head_load_number(in);
 }
 
 static void load_all(struct head_machine *machine, struct head_reader *in,

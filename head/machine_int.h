@@ -38,6 +38,7 @@ struct head_machine_node {
     char *host;
     char *name;
     char *store_socket;
+    uint64_t memory; /* which memory of the host: who has that is this store */
     uint64_t session;
     bool connected;
     bool leaving; /* it said that it is about to end */

@@ -1,12 +1,16 @@
 /*
  * Stores, and leases.
  *
- * A HOST HAS ONE STORE, the memory of its devices. It is known by host and control socket, and its session outlives its connection:
+ * A HOST HAS ONE STORE, the memory of its devices. It is known by host and by a number that was drawn when that memory was made
+ * (store/host.h), so by something that lives exactly as long as what it stands for: through broken connections, welcomes that were lost, and the
+ * death of the process that had it, if another one took it over. Its session outlives its connection:
  *
- *   hello -> connected -> (broken -> hello with that session -> connected ...) -> given up
+ *   hello -> connected -> (broken -> hello with that memory -> connected ...) -> given up
  *
- * It is given up when it stays away for longer than the lease, or when another store of the host says hello meanwhile: its devices are
- * gone then, with what lay there, and a store that comes later joins as a fresh one. A second store beside a connected one is refused.
+ * It is given up when it stays away for longer than the lease, or when a store with another memory says hello for the host meanwhile: its
+ * devices are gone then, with what lay there, and a store that comes later joins as a fresh one. A second store beside a connected one is
+ * refused, and so is a worker that has another memory than the one registered: it is left over from a store that is gone, or its own
+ * store has not said hello yet, for which it waits (serve_workers.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +36,14 @@ static struct head_machine_node *node_of(const struct head_machine *machine,
 bool head_machine_host_known(const struct head_machine *machine, const char *host)
 {
     return node_of(machine, host) != NULL;
+}
+
+bool head_machine_memory_known(const struct head_machine *machine, const char *host,
+                               uint64_t memory)
+{
+    const struct head_machine_node *node = node_of(machine, host);
+
+    return node != NULL && node->memory == memory;
 }
 
 const char *head_machine_store_socket(const struct head_machine *machine, const char *host)
@@ -90,6 +102,7 @@ static struct head_machine_node *node_create(struct head_machine *machine,
     node->host         = head_strdup(hello->host);
     node->name         = head_strdup(hello->node);
     node->store_socket = head_strdup(hello->store_socket);
+    node->memory       = hello->memory;
     node->session      = head_machine_session_new(machine);
     pl_list_init(&node->link);
     pl_list_add_tail(&machine->nodes, &node->link);
@@ -119,7 +132,7 @@ plasmon_status_t head_machine_node_up(struct head_machine *machine,
     hello = frame->hello;
     node  = node_of(machine, hello->host);
     /* The same store, or one that took over what a dead one of this host kept. */
-    out->resumed = node != NULL && hello->resume_session == node->session;
+    out->resumed = node != NULL && hello->memory == node->memory;
     if (node != NULL && !out->resumed &&
         strcmp(node->store_socket, hello->store_socket) != 0 && node->connected) {
         return pl_err_set(

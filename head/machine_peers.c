@@ -470,7 +470,16 @@ plasmon_status_t head_machine_worker_up(struct head_machine *machine,
     if (status != PLASMON_OK) {
         return status;
     }
-    hello        = frame->hello;
+    hello = frame->hello;
+    if (head_machine_host_known(machine, hello->host) &&
+        !head_machine_memory_known(machine, hello->host, hello->memory)) {
+        return pl_err_set(
+            err, PLASMON_EHEADLOST,
+            "worker hello: device %u of node %.100s has memory %016llx, which "
+            "is not what the store of that host has registered: it is left "
+            "over from a store that is gone; end it",
+            hello->host_device, hello->node, (unsigned long long)hello->memory);
+    }
     worker       = worker_at(machine, hello->host, hello->host_device);
     out->resumed = worker != NULL && hello->resume_session != 0 &&
                    hello->resume_session == worker->peer.session &&

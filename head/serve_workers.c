@@ -3,7 +3,8 @@
  * connection. A new incarnation starts a new session: what its predecessor had not taken over is owed again by the core, not by the
  * link (machine_peers.c).
  *
- * A device gets its number from its store's hello (serve_nodes.c). A worker that is faster than its store waits for it.
+ * A device gets its number from its store's hello (serve_nodes.c). A worker that is faster than its store waits for it: until a store with
+ * the memory that this worker has is known.
  */
 #include "head/serve.h"
 
@@ -87,7 +88,8 @@ static void first_frame(struct serve_worker *worker, const uint8_t *bytes, size_
     if (worker->hello.bytes != NULL) {
         refuse(worker, PLASMON_EMALFORMED, "a second hello on one stream");
     } else if (frame->hello->resume_session != 0 ||
-               head_machine_host_known(serve->machine, frame->hello->host)) {
+               head_machine_memory_known(serve->machine, frame->hello->host,
+                                         frame->hello->memory)) {
         take_hello(worker, bytes, length);
     } else {
         serve_hello_keep(serve, &worker->hello, bytes, length);
@@ -126,7 +128,8 @@ void serve_workers_tick(struct serve *serve, uint64_t now_ms)
         if (frame == NULL) {
             continue;
         }
-        if (head_machine_host_known(serve->machine, frame->hello->host)) {
+        if (head_machine_memory_known(serve->machine, frame->hello->host,
+                                      frame->hello->memory)) {
             worker->hello = (struct serve_hello){.bytes = NULL};
             take_hello(worker, hello.bytes, hello.length);
             pl_free(hello.bytes);

@@ -387,7 +387,7 @@ static plasmon_status_t uplink_start(struct store_daemon *daemon, struct pl_err 
     daemon_watch(daemon, &daemon->uplink_events, daemon->uplink->event_fd, EPOLLIN,
                  uplink_ready);
     status = daemon->uplink->start(daemon->uplink->user, daemon->node, daemon->socket_path,
-                                   daemon->host.device_count,
+                                   daemon->host.device_count, daemon->host.memory,
                                    &daemon->host.devices[0].timeline->store_session);
     return status == PLASMON_OK
                ? status

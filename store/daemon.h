@@ -41,9 +41,12 @@ struct store_uplink {
     int event_fd;
     struct store_spill *spill; /* NULL: nothing is spilled */
     /* Called once, when everything is up. store_socket: "" if none. */
-    /* *session: what the head calls this store; not 0: it knew the store before us by it. Kept true from now on. */
+    /*
+     * memory: which memory it is (store/host.h). *session: what the head calls this store; not 0: it knew the store before us by it. Kept true
+     * from now on.
+     */
     plasmon_status_t (*start)(void *user, const char *node, const char *store_socket,
-                              uint32_t devices, uint64_t *session);
+                              uint32_t devices, uint64_t memory, uint64_t *session);
     void (*worker_down)(void *user, const struct store_uplink_down *down);
     void (*give_fd)(void *user, int fd); /* takes fd */
     /* Have the head move what lies only here. false: it cannot be asked; end at once. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/fd.h"
@@ -114,6 +115,7 @@ void store_host_finish(struct store_host *host)
         device_close_all(&host->devices[i]);
     }
     host->device_count = 0;
+    host->memory       = 0;
     store_host_buffers_finish(host);
     for (uint32_t i = 0; i < STORE_READER_MAX; i++) {
         reader_close(host, i);
@@ -131,7 +133,18 @@ static void device_reset(struct store_host_device *device)
     device->chunks = PL_VEC_INIT(struct store_host_chunk);
 }
 
-static plasmon_status_t device_open_all(struct store_host_device *device, uint32_t number)
+static plasmon_status_t memory_draw(uint64_t *io_memory)
+{
+    while (*io_memory == 0) {
+        if (getrandom(io_memory, sizeof(*io_memory), 0) != (ssize_t)sizeof(*io_memory)) {
+            return pl_status_from_errno(errno);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t device_open_all(struct store_host_device *device, uint32_t number,
+                                        uint64_t memory)
 {
     plasmon_status_t status;
     void *timeline = NULL;
@@ -158,6 +171,7 @@ static plasmon_status_t device_open_all(struct store_host_device *device, uint32
     }
 
     store_timeline_init(device->timeline, number);
+    device->timeline->memory = memory;
     store_table_init(device->table, number, device->kind, device->ordinal,
                      device->arena_bytes);
     return PLASMON_OK;
@@ -181,7 +195,10 @@ plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
     device->memory_bytes = memory_bytes;
     device->arena_bytes  = arena_bytes;
 
-    status = device_open_all(device, number);
+    status = memory_draw(&host->memory);
+    if (status == PLASMON_OK) {
+        status = device_open_all(device, number, host->memory);
+    }
     if (status == PLASMON_OK) {
         status = reader_open(host, number, 0);
     }
@@ -246,8 +263,9 @@ plasmon_status_t store_host_keep_reader(struct store_host *host, uint32_t number
     return status;
 }
 
+/* memory: of the devices before it; 0: there are none. */
 static plasmon_status_t device_keep_all(struct store_host_device *device, uint32_t number,
-                                        struct store_host_kept *kept)
+                                        uint64_t memory, struct store_host_kept *kept)
 {
     plasmon_status_t status;
     void *timeline = NULL, *table = NULL;
@@ -276,7 +294,8 @@ static plasmon_status_t device_keep_all(struct store_host_device *device, uint32
         return PLASMON_EVERSION;
     }
     if (device->doorbell_fd < 0 || device->table->host_device != number ||
-        device->timeline->host_device != number) {
+        device->timeline->host_device != number || device->timeline->memory == 0 ||
+        (memory != 0 && device->timeline->memory != memory)) {
         return PLASMON_EMALFORMED;
     }
     device->kind        = device->table->kind;
@@ -296,8 +315,9 @@ plasmon_status_t store_host_keep_device(struct store_host *host,
     PL_CHECK(number < STORE_HOST_DEVICE_MAX);
     device_reset(device);
     device->memory_bytes = memory_bytes;
-    status               = device_keep_all(device, number, kept);
+    status               = device_keep_all(device, number, host->memory, kept);
     if (status == PLASMON_OK) {
+        host->memory       = device->timeline->memory;
         host->reader_epoch = pl_max_u64(host->reader_epoch, device->timeline->reader_epoch);
         status             = store_host_keep_reader(host, number, kept->pins);
         kept->pins         = -1;

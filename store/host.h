@@ -61,6 +61,11 @@ struct store_host_reader {
 
 struct store_host {
     uint32_t device_count;
+    /*
+     * What tells this memory from any other that a host of this name had or will have: drawn at random with the first device, in every timeline,
+     * and so handed to the store that takes it over. 0: there are no devices.
+     */
+    uint64_t memory;
     struct store_host_device devices[STORE_HOST_DEVICE_MAX];
     struct store_host_reader readers[STORE_READER_MAX];
     struct store_pins *pages[STORE_READER_MAX]; /* NULL: none */
@@ -86,7 +91,7 @@ plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
                                        struct pl_err *err) PL_MUST_CHECK;
 /*
  * A device of a store that died, from its descriptors; the next number. Takes all of them, also on failure. A read-only table or page of
- * pins is opened anew for writing. EVERSION, EMALFORMED: it is not what it should be.
+ * pins is opened anew for writing. EVERSION, EMALFORMED: it is not what it should be, or of another memory than the devices before it.
  */
 struct store_host_kept {
     int timeline;

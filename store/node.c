@@ -487,7 +487,7 @@ static void node_tick(void *user)
 /* ------------------------------------------------------------------------------------------------ life */
 
 static plasmon_status_t node_start(void *user, const char *name, const char *store_socket,
-                                   uint32_t devices, uint64_t *session)
+                                   uint32_t devices, uint64_t memory, uint64_t *session)
 {
     struct store_node *node = user;
     plasmon_status_t status;
@@ -500,6 +500,7 @@ static plasmon_status_t node_start(void *user, const char *name, const char *sto
     node->session.name         = node->name;
     node->session.store_socket = node->store_socket;
     node->session.devices      = devices;
+    node->session.memory       = memory;
     (void)sem_init(&node->quit_done, 0, 0); /* cannot fail with these arguments */
     rpc_loop_set_tick(node->loop, TICK_MS, node_tick, node);
     node->started = true;

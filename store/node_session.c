@@ -87,11 +87,12 @@ void store_node_session_begin(struct store_node_session *session)
         result_at(session, i)->sent_seq = 0;
     }
     session->ops->offer(session->user, &offer);
-    hello.host             = (char *)(uintptr_t)session->host;
-    hello.node             = (char *)(uintptr_t)session->name;
-    hello.store_socket     = (char *)(uintptr_t)session->store_socket;
-    hello.devices          = session->devices;
-    hello.resume_session   = pl_bug("store.session_forgotten") ? 0 : session->joined;
+    hello.host         = (char *)(uintptr_t)session->host;
+    hello.node         = (char *)(uintptr_t)session->name;
+    hello.store_socket = (char *)(uintptr_t)session->store_socket;
+    hello.devices      = session->devices;
+    hello.memory =
+        session->memory + (session->joined != 0 && pl_bug("store.memory_forgotten"));
     hello.spill_memory     = offer.memory_bytes;
     hello.spill_files      = offer.file_bytes;
     hello.spill_life       = offer.life;

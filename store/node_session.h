@@ -6,9 +6,13 @@
  * out again on the next connection otherwise. A death names device and incarnation, so telling it twice does no harm; a quarantine is told
  * on every connection, because a new head does not know of it. At most DOWNS_KEPT_MAX deaths are kept.
  *
- * The session of the last welcome is shown at the next hello. A head that welcomes us with another one does not know us any more - it was
+ * A hello names the memory of our devices (store/host.h), by which the head knows us: from the first hello on, whether we heard its answer or
+ * not, and whichever process of the host has that memory by then. A head that welcomes us with another session than the last one does not
+ * know us any more - it was
  * started anew, or has given us up - and has told our workers the same, each of which ends, is started again and drops what lay there
  * (worker/daemon.c). So nothing is to be done here but to forget what the last one had asked for.
+ *
+ * Seeded bugs: store.memory_forgotten (a store that was welcomed names another memory).
  *
  * Threads: owner only.
  */
@@ -50,6 +54,7 @@ struct store_node_session {
     const char *name;
     const char *store_socket;
     uint32_t devices;
+    uint64_t memory; /* which one it is */
 
     uint64_t joined; /* session of the last welcome; 0: there was none */
     bool welcomed;   /* this connection */

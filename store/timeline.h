@@ -31,7 +31,7 @@
 #include "base/base.h"
 #include "store/phases.h"
 
-#define STORE_TIMELINE_MAGIC   0x706c736d746c3035ull /* "plsmtl05" */
+#define STORE_TIMELINE_MAGIC   0x706c736d746c3036ull /* "plsmtl06" */
 #define STORE_STREAM_MAX       16u
 #define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
@@ -71,6 +71,7 @@ struct store_timeline {
     /* By the store, for the store that comes after it (store/handback.h). */
     uint64_t worker_pid; /* of the worker that was started last, and when; 0: none yet */
     uint64_t worker_started; /* pl_pid_started() */
+    uint64_t memory; /* which memory of this host it is part of (store/host.h); not 0 */
     uint64_t
         store_session; /* device 0's: what the head calls this host's store; 0: nothing yet */
     struct store_phases phases; /* of the worker's start */

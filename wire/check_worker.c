@@ -411,6 +411,16 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
 
 /* ------------------------------------------------------------------------------------------ worker -> head */
 
+/* Which memory of its host it is: a peer that does not say so is of an older release. */
+static plasmon_status_t check_memory(uint64_t memory, struct pl_err *err)
+{
+    return memory != 0 ? PLASMON_OK
+                       : pl_err_set(err, PLASMON_EVERSION,
+                                    "memory 0: a store or worker that does not say which "
+                                    "memory it has; all programs of a cluster are of one "
+                                    "release, start the one of this head's");
+}
+
 static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello,
                                            struct pl_err *err)
 {
@@ -441,7 +451,7 @@ static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello
     if (status == PLASMON_OK) {
         status = check_text(hello->comm_missing, WIRE_TEXT_BYTES_MAX, "comm_missing", err);
     }
-    return status;
+    return status == PLASMON_OK ? check_memory(hello->memory, err) : status;
 }
 
 static plasmon_status_t check_pair_reports(const Plasmon__V1__WorkerFrame *frame,
@@ -669,7 +679,7 @@ static plasmon_status_t check_node_hello(const Plasmon__V1__NodeHello *hello,
         status = pl_err_set(err, PLASMON_EMALFORMED, "%u devices; a host has at most %u",
                             hello->devices, WIRE_HOST_DEVICES_MAX);
     }
-    return status;
+    return status == PLASMON_OK ? check_memory(hello->memory, err) : status;
 }
 
 plasmon_status_t check_node_frame(const Plasmon__V1__NodeFrame *frame, struct pl_err *err)

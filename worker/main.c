@@ -187,6 +187,7 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
     hello->bytes_total  = daemon->options.device_memory != 0 ? daemon->options.device_memory
                                                              : info->bytes_total;
     hello->incarnation  = daemon->options.incarnation;
+    hello->memory       = daemon->shared.timelines[daemon->shared.host_device]->memory;
     hello->runs         = kernel_code_runs(info->kind, &daemon->executor.functions.policy);
     hello->peer_capable = worker_memory_peer_capable(daemon->memory);
     if (daemon->executor.bulk.channel != NULL) {

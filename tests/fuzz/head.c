@@ -130,6 +130,7 @@ void fuzz_head_begin(struct fuzz_head *head)
     node_hello.host    = (char *)(uintptr_t) "h";
     node_hello.node    = (char *)(uintptr_t) "n";
     node_hello.devices = 2;
+    node_hello.memory  = 7;
     node.header        = &header;
     node.hello         = &node_hello;
     (void)hello(head, HEAD_INPUT_NODE_UP, &node.base);
@@ -137,6 +138,7 @@ void fuzz_head_begin(struct fuzz_head *head)
     work_hello.host         = node_hello.host;
     work_hello.node         = node_hello.node;
     work_hello.kind         = 1;
+    work_hello.memory       = node_hello.memory;
     work_hello.bytes_total  = 1 << 20;
     work_hello.incarnation  = 1;
     work_hello.peer_capable = 1;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "tests/integration/one_way.h"
 #include "tests/integration/started.h"
 
 #define DEVICES 3
@@ -23,12 +24,17 @@ static void head_start(void)
     (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", head_target);
 }
 
+static pid_t store_start_at(const char *target, const char *log, const char *lease_ms)
+{
+    return STARTED_DAEMON(log, "plasmon-store", "--head", target, "--gpus", "none",
+                          "--cpu-devices", "3", "--device-memory", "1G", "--socket-dir",
+                          cluster_folder(), "--bulk-address", "none", "--store-lease",
+                          lease_ms);
+}
+
 static pid_t store_start(const char *lease_ms)
 {
-    return STARTED_DAEMON("store.log", "plasmon-store", "--head", head_target, "--gpus",
-                          "none", "--cpu-devices", "3", "--device-memory", "1G",
-                          "--socket-dir", cluster_folder(), "--bulk-address", "none",
-                          "--store-lease", lease_ms);
+    return store_start_at(head_target, "store.log", lease_ms);
 }
 
 /* With a client that knows all devices. */
@@ -120,6 +126,53 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     put    = cluster_put(client, COUNT, 1, 2);
     cluster_expect_ramp(client, put, COUNT, 1, 1);
     plasmon_finish(client);
+}
+
+/* The head has heard it, and with it its workers; it has heard nothing, so it has no session that the next one could show. */
+TEST(a_store_that_was_never_welcomed_is_who_it_was_to_its_successor)
+{
+    char head_path[128], relay_path[128], relay_target[160], socket[128], said[1 << 16];
+    struct plasmon_ref *put, *made[DEVICES];
+    struct plasmon_client *client;
+    struct one_way *relay;
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    (void)snprintf(head_path, sizeof(head_path), "%s/h.sock", cluster_folder());
+    (void)snprintf(relay_path, sizeof(relay_path), "%s/r.sock", cluster_folder());
+    (void)snprintf(relay_target, sizeof(relay_target), "unix:%s", relay_path);
+    (void)snprintf(socket, sizeof(socket), "%s/store-", cluster_folder());
+    relay  = one_way_create(relay_path, head_path,
+                            socket); /* which only a store's hello names */
+    store  = store_start_at(relay_target, "first.log", "60000");
+    client = join();
+    ASSERT_TRUE(one_way_met(relay));
+    put = cluster_put(client, COUNT, 5, 1);
+    for (int i = 0; i < DEVICES; i++) {
+        made[i] = cluster_fill(client, COUNT, i + 1, i);
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+    }
+    store_kill(store);
+    started_log("first.log", said, sizeof(said));
+    ASSERT_TRUE(strstr(said, "joined cluster") == NULL);
+
+    one_way_mend(relay);
+    store = store_start_at(relay_target, "store.log", "60000");
+    expect_said("store.log", "took over the memory of 3 devices");
+    expect_said("store.log", "joined cluster");
+    cluster_expect_ramp(client, put, COUNT, 5, 1);
+    for (int i = 0; i < DEVICES; i++) {
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+        CLUSTER_OK(cluster_axpy(client, made[i], put, 0, i));
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+    }
+    started_log("head.log", said, sizeof(said));
+    ASSERT_TRUE(strstr(said, "took its place") == NULL);
+    plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+    one_way_destroy(relay);
 }
 
 TEST(a_worker_that_dies_while_there_is_no_store_is_replaced_by_the_next)

@@ -49,10 +49,11 @@
 #include "worker/core.h"
 
 enum {
-    SIM_ENDLESS_US      = 60000000, /* of a kernel that does not end */
-    SIM_DEVICES_MAX     = 4,
-    SIM_CLIENTS_MAX     = 3,
-    SIM_ARGS_MAX        = 8,
+    SIM_MEMORY      = 0x6d656d, /* which memory the host has: the only one it ever has */
+    SIM_ENDLESS_US  = 60000000, /* of a kernel that does not end */
+    SIM_DEVICES_MAX = 4,
+    SIM_CLIENTS_MAX = 3,
+    SIM_ARGS_MAX    = 8,
     SIM_STAGE_BYTES_MAX = 1 << 16, /* the largest transfer of the host route here */
     SIM_STREAMS =
         STORE_STREAM_MAX + 4, /* and a pair's: sends, receives, both by the host route */

@@ -358,7 +358,8 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
         return;
     }
     if (frame->hello != NULL && sim->config.stores &&
-        !head_machine_host_known(sim->head_process.machine, frame->hello->host)) {
+        !head_machine_memory_known(sim->head_process.machine, frame->hello->host,
+                                   frame->hello->memory)) {
         sim_worker_break(worker); /* it waits for its store; here it asks again */
     } else if (frame->hello != NULL) {
         input =

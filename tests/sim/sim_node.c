@@ -4,7 +4,7 @@
  *
  *   its workers go on, and nobody watches them; whoever dies is not replaced
  *   the next store waits for them to hand back what they have. Who does not come in time - dead, or standing still - is ended first
- *   it knows by what session the head knew its predecessor: that is in memory, which lives as long as the host
+ *   which memory of the host it is, by which the head knows it, and its predecessor's session are in memory, which lives as long as the host
  *
  * What the dead store had not told dies with it: the head hears of a death from the next incarnation's hello.
  */
@@ -100,6 +100,7 @@ static void session_begin(struct sim_node *node)
     node->session.name         = "simhost";
     node->session.store_socket = "";
     node->session.devices      = node->sim->config.devices;
+    node->session.memory       = node->sim->workers[0].timeline->memory;
 }
 
 void sim_node_down(struct sim_node *node, uint32_t host_device, uint32_t incarnation)

@@ -208,6 +208,7 @@ void sim_worker_hello(struct sim_worker *worker)
     hello.bytes_total =
         sim->config.device_bytes != 0 ? sim->config.device_bytes : worker->arena_bytes;
     hello.incarnation    = worker->incarnation;
+    hello.memory         = worker->timeline->memory;
     hello.peer_capable   = sim->config.peer_capable;
     hello.comm_version   = 1;
     hello.comm_plain     = true;

@@ -564,6 +564,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
     worker->pins     = sim_alloc(sizeof(*worker->pins));
     store_table_init(worker->table, host_device, DEVICE_CPU, host_device, ARENA_BYTES);
     store_timeline_init(worker->timeline, host_device);
+    worker->timeline->memory = SIM_MEMORY;
     store_pins_init(worker->pins, 1000 + host_device);
     wire_ranges_init(&worker->done);
     wire_ranges_init(&worker->recovered_open);

@@ -262,7 +262,7 @@ TEST(random_programs_notice_a_store_that_takes_memory_of_a_worker_it_did_not_see
 
 TEST(random_programs_notice_a_store_that_forgets_who_it_was)
 {
-    assert_found("store.session_forgotten", &without_store, GRAPHS_MAX);
+    assert_found("store.memory_forgotten", &without_store, GRAPHS_MAX);
 }
 
 TEST(random_programs_notice_a_dead_worker_that_is_welcomed)

@@ -7,8 +7,9 @@
 #include "store/process.h"
 
 static plasmon_status_t start(void *user, const char *node, const char *store_socket,
-                              uint32_t devices, uint64_t *session)
+                              uint32_t devices, uint64_t memory, uint64_t *session)
 {
+    (void)memory;
     (void)session;
     (void)user;
     (void)fprintf(stderr, "up: node %s devices %u socket %s\n", node, devices,

@@ -129,6 +129,7 @@ static void hand_back(uint32_t from, int but)
 static void expect_same(void)
 {
     ASSERT_EQ(new.device_count, DEVICES);
+    ASSERT_TRUE(new.memory != 0 && new.memory == old.memory);
     for (uint32_t i = 0; i < DEVICES; i++) {
         struct store_host_device *was = &old.devices[i], *is = &new.devices[i];
         void *seen;
@@ -232,6 +233,22 @@ TEST(memory_of_another_kind_is_refused)
     ASSERT_OK(kept(1, STORE_KEPT_TABLE, 0, 0, 0, 0, old.devices[0].table_fd));
     ASSERT_STATUS(store_handback_build(&handback, &new, &err), PLASMON_EVERSION);
     finish();
+}
+
+/* A worker that was left over from an earlier store of this node, beside one of the last. */
+TEST(devices_of_two_memories_are_no_host)
+{
+    const uint64_t others[] = {0, 1};
+    struct pl_err err;
+
+    for (size_t i = 0; i < PL_COUNT(others); i++) {
+        old_host();
+        hand_back(0, -1);
+        old.devices[1].timeline->memory = others[i];
+        ASSERT_STATUS(store_handback_build(&handback, &new, &err), PLASMON_EMALFORMED);
+        ASSERT_EQ(new.memory, 0);
+        finish();
+    }
 }
 
 TEST(nonsense_is_refused)

@@ -13,6 +13,7 @@
 #include "wire/wire.h"
 
 #define DEADLINE_NS (20ull * 1000000000u)
+#define MEMORY      0x6d656d6f7279ull
 
 static struct {
     char folder[64];
@@ -32,7 +33,8 @@ static struct {
     unsigned beats;
     uint64_t last_seq;
     uint64_t session;         /* that it welcomes with */
-    uint64_t shown;           /* by the last hello */
+    uint64_t memory;          /* that the last hello named */
+    bool silent;              /* it hears hellos and welcomes nobody */
     plasmon_status_t refuses; /* OK: nobody */
     uint64_t acked_by_store;
     char host[PL_HOST_ID_BYTES];
@@ -83,7 +85,7 @@ static void head_take_hello(const Plasmon__V1__NodeHello *hello)
 {
     head.hellos++;
     head.devices = hello->devices;
-    head.shown   = hello->resume_session;
+    head.memory  = hello->memory;
     (void)snprintf(head.host, sizeof(head.host), "%s", hello->host);
     (void)snprintf(head.node, sizeof(head.node), "%s", hello->node);
     (void)snprintf(head.socket, sizeof(head.socket), "%s", hello->store_socket);
@@ -111,9 +113,9 @@ static void head_message(void *user, struct rpc_stream *stream, const uint8_t *b
     if (frame->hello != NULL) {
         head_take_hello(frame->hello);
         (void)snprintf(head.token, sizeof(head.token), "%s", rpc_stream_token(stream));
-        if (head.refuses == PLASMON_OK) {
+        if (head.refuses == PLASMON_OK && !head.silent) {
             head_welcome();
-        } else {
+        } else if (head.refuses != PLASMON_OK) {
             rpc_stream_close(stream, head.refuses, "not you");
         }
     }
@@ -285,7 +287,7 @@ TEST(hello_says_who_we_are_and_beats_follow)
 
     begin();
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "mynode", "/run/sock", 3, &session_kept));
+    ASSERT_OK(uplink.start(uplink.user, "mynode", "/run/sock", 3, MEMORY, &session_kept));
     head_wait(&head.hellos, 1);
     ASSERT_STR(head.host, pl_host_id(host));
     ASSERT_STR(head.node, "mynode");
@@ -300,7 +302,7 @@ TEST(a_death_is_told_again_until_it_is_acknowledged)
 {
     begin();
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, MEMORY, &session_kept));
     head_wait(&head.hellos, 1);
     tell_down(4, false);
     head_wait(&head.downs, 1);
@@ -323,37 +325,28 @@ TEST(a_death_is_told_again_until_it_is_acknowledged)
     end();
 }
 
-TEST(a_hello_shows_the_session_of_the_last_welcome)
+TEST(every_hello_names_the_same_memory_whether_the_last_one_was_answered_or_not)
 {
     begin();
+    head.silent = true;
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
-    head_wait(&head.beats, 1); /* it was welcomed */
-    ASSERT_EQ(head.shown, 0);
-    head_stop();
-    head_start(6);
-    head_wait(&head.hellos, 2);
-    ASSERT_EQ(head.shown, 50);
-    head.beats = 0;
-    head_wait(&head.beats, 1);
-    head_stop();
-    head_start(7);
-    head.beats = 0;
-    head_wait(&head.hellos, 3);
-    ASSERT_EQ(head.shown, 60);
-    head_wait(&head.beats, 1);
-    ASSERT_EQ(__atomic_load_n(&session_kept, __ATOMIC_ACQUIRE), 70);
-    end();
-}
-
-TEST(the_store_after_it_shows_that_session_too)
-{
-    begin();
-    session_kept = 77;
-    head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, MEMORY, &session_kept));
     head_wait(&head.hellos, 1);
-    ASSERT_EQ(head.shown, 77);
+    ASSERT_EQ(head.memory, MEMORY);
+    ASSERT_EQ(__atomic_load_n(&session_kept, __ATOMIC_ACQUIRE), 0);
+    head_stop();
+    head.silent = false;
+    for (unsigned i = 2; i < 4; i++) {
+        head.memory = 0;
+        head.beats  = 0;
+        head_start(4 + i);
+        head_wait(&head.hellos, i);
+        head_wait(&head.beats, 1); /* it was welcomed */
+        ASSERT_EQ(head.memory, MEMORY);
+        ASSERT_EQ(__atomic_load_n(&session_kept, __ATOMIC_ACQUIRE), (4 + i) * 10);
+        head_stop();
+    }
+    head_start(9);
     end();
 }
 
@@ -364,7 +357,7 @@ TEST(a_store_that_is_refused_beside_another_is_told_to_end)
     begin();
     head.refuses = PLASMON_EEXIST;
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, MEMORY, &session_kept));
     ASSERT_EQ(wait_event(&unused, &unused), STORE_UPLINK_REFUSED);
     ASSERT_STR(uplink.refusal(uplink.user), "not you");
     end();
@@ -374,8 +367,8 @@ TEST(every_head_is_told_of_a_quarantine)
 {
     begin();
     head.acknowledge = true;
-    ASSERT_OK(
-        uplink.start(uplink.user, "n", "", 2, &session_kept)); /* before there is a head */
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, MEMORY,
+                           &session_kept)); /* before there is a head */
     tell_down(11, true);
     head_start(5);
     head_wait(&head.quarantined, 1);
@@ -395,7 +388,7 @@ TEST(fences_and_stop_come_back_as_events)
 
     begin();
     head_start(5);
-    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, &session_kept));
+    ASSERT_OK(uplink.start(uplink.user, "n", "", 2, MEMORY, &session_kept));
     head_wait(&head.hellos, 1);
 
     command.n_fence             = 2;

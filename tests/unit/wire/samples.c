@@ -199,14 +199,14 @@ static const Plasmon__V1__WorkerCommand worker_command = {
     .trace          = MESSAGE(Trace, trace, .request = 9, .on = 1),
 };
 static const Plasmon__V1__WorkerFrame worker_frame = {
-    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
-    .header = HEADER(6),
-    .hello =
-        MESSAGE(WorkerHello, worker_hello, .token = BYTES("secret"), .host = TEXT("boot-1"),
-                .node = TEXT("n1"), .host_device = 1, .kind = 2, .ordinal = 1,
-                .name = TEXT("H100"), .bytes_total = 80ull << 30, .enqueued = 20,
-                .n_unfinished = 2, .unfinished = RANGES, .incarnation = 2,
-                .peer_capable = 1, .resume_session = 4, .resume_ack = 5, .received = 6),
+    .base      = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header    = HEADER(6),
+    .hello     = MESSAGE(WorkerHello, worker_hello, .token = BYTES("secret"),
+                         .host = TEXT("boot-1"), .node = TEXT("n1"), .host_device = 1,
+                         .kind = 2, .ordinal = 1, .name = TEXT("H100"),
+                         .bytes_total = 80ull << 30, .enqueued = 20, .n_unfinished = 2,
+                         .unfinished = RANGES, .incarnation = 2, .peer_capable = 1,
+                         .resume_session = 4, .resume_ack = 5, .received = 6, .memory = 0x7777),
     .n_done    = 2,
     .done      = RANGES,
     .n_failed  = 1,
@@ -248,7 +248,7 @@ static const Plasmon__V1__NodeFrame node_frame = {
     .hello =
         MESSAGE(NodeHello, node_hello, .token = BYTES("secret"), .host = TEXT("boot-1"),
                 .node = TEXT("n1"), .store_socket = TEXT("/run/plasmon/store"),
-                .devices = 8, .resume_session = 0x7777, .spill_memory = 1 << 30,
+                .devices = 8, .memory = 0x7777, .spill_memory = 1 << 30,
                 .spill_files = 1ull << 40, .spill_life = 0x55, .spill_slab = 0x66,
                 .spill_write_back = 75, .spill_on_demand = 1),
     .n_down       = 1,
@@ -445,7 +445,7 @@ static const Plasmon__V1__WorkerFrame worker_bulk_hello = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
     .header = HEADER(6),
     .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
-                      .kind = 2, .name = TEXT("H100"), .incarnation = 1,
+                      .memory = 0x7777, .kind = 2, .name = TEXT("H100"), .incarnation = 1,
                       .bulk_address = TEXT("10.0.0.1:7071"),
                       .bulk_secret  = BYTES("sixteen bytes !!")),
 };
@@ -454,7 +454,7 @@ static const Plasmon__V1__WorkerFrame worker_bulk_tls_hello = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
     .header = HEADER(6),
     .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
-                      .kind = 2, .name = TEXT("H100"), .incarnation = 1,
+                      .memory = 0x7777, .kind = 2, .name = TEXT("H100"), .incarnation = 1,
                       .bulk_address = TEXT("10.0.0.1:7071"),
                       .bulk_secret = BYTES("sixteen bytes !!"), .bulk_tls = 1,
                       .bulk_clock_ms = 123456789),
@@ -503,9 +503,9 @@ static const Plasmon__V1__WorkerFrame worker_begun = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
     .header = HEADER(6),
     .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
-                      .kind = 1, .name = TEXT("CPU"), .incarnation = 2, .enqueued = 20,
-                      .n_unfinished = 2, .unfinished = RANGES, .n_untouched = 2,
-                      .untouched = RANGES),
+                      .memory = 0x7777, .kind = 1, .name = TEXT("CPU"), .incarnation = 2,
+                      .enqueued = 20, .n_unfinished = 2, .unfinished = RANGES,
+                      .n_untouched = 2, .untouched = RANGES),
 };
 static const Plasmon__V1__WorkerFrame worker_waits = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
@@ -607,7 +607,7 @@ static const Plasmon__V1__WorkerFrame worker_pair_reports = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
     .header = HEADER(9),
     .hello  = MESSAGE(WorkerHello, worker_hello, .host = TEXT("boot-1"), .node = TEXT("n1"),
-                      .kind = 2, .name = TEXT("H100"), .incarnation = 1,
+                      .memory = 0x7777, .kind = 2, .name = TEXT("H100"), .incarnation = 1,
                       .comm_version = 22809, .comm_plain = 1, .comm_missing = TEXT("")),
     .n_pairs = 3,
     .pairs =

@@ -28,6 +28,7 @@ void host_create(struct host *host)
         memory_create(&host->pins_fds[i], sizeof(struct store_pins), &pins);
         host->doorbells[i] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         store_timeline_init(host->timelines[i], i);
+        host->timelines[i]->memory = HOST_MEMORY;
         store_table_init(host->tables[i], i, 1, i, HOST_ARENA_BYTES);
         store_pins_init(pins, i + 1);
         pl_fd_unmap(pins, host->pins_fds[i].bytes);

@@ -8,6 +8,7 @@
 
 #define HOST_WORKERS     2u
 #define HOST_ARENA_BYTES (UINT64_C(1) << 32)
+#define HOST_MEMORY      UINT64_C(0x6d656d) /* which memory it is */
 
 struct host_memory {
     int fd;

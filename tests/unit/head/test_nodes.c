@@ -1,0 +1,335 @@
+/*
+ * Which store the head takes a hello for (machine_nodes.c): the one whose memory it names, whatever was heard of earlier hellos and whichever
+ * head, process or socket it was then. And which workers it takes for that store's.
+ */
+#include <string.h>
+
+#include "head/machine.h"
+#include "tests/harness/test.h"
+
+#define MEMORY  UINT64_C(0x1111)
+#define ANOTHER UINT64_C(0x2222)
+#define LEASE   UINT64_C(10000)
+
+static struct {
+    struct head_machine *machine;
+    unsigned nodes_gone;
+    unsigned workers_gone;
+} world;
+
+/* ------------------------------------------------------------------------------------------------ a machine alone */
+
+static void drop_client(void *user, uint64_t session, const uint8_t *bytes, size_t length)
+{
+    (void)user;
+    (void)session;
+    (void)bytes;
+    (void)length;
+}
+
+static void drop_worker(void *user, uint32_t device, const uint8_t *bytes, size_t length)
+{
+    (void)user;
+    (void)device;
+    (void)bytes;
+    (void)length;
+}
+
+static void drop_session(void *user, uint64_t session)
+{
+    (void)user;
+    (void)session;
+}
+
+static void count_worker(void *user, uint32_t device, const char *why)
+{
+    (void)user;
+    (void)device;
+    (void)why;
+    world.workers_gone++;
+}
+
+static void count_node(void *user, const char *host, const char *why)
+{
+    (void)user;
+    (void)host;
+    (void)why;
+    world.nodes_gone++;
+}
+
+static uint64_t count_up(void *user)
+{
+    static uint64_t last;
+
+    (void)user;
+    return ++last;
+}
+
+static const struct head_machine_ops ops = {.client_send   = drop_client,
+                                            .worker_send   = drop_worker,
+                                            .session_ended = drop_session,
+                                            .worker_gone   = count_worker,
+                                            .node_gone     = count_node,
+                                            .random64      = count_up};
+
+static struct head_machine *machine_create(void)
+{
+    struct head_machine_config config = {
+        .ops = &ops, .record = true, .kept_bytes_max = 1 << 20};
+    struct head_machine *machine;
+
+    ASSERT_OK(head_machine_create(&config, &machine));
+    return machine;
+}
+
+static void begin(void)
+{
+    struct head_settings settings = {.epoch = 77, .node_lease_ms = LEASE, .policy = "auto"};
+    struct pl_err err;
+
+    test_expect_log();
+    world.machine = machine_create();
+    ASSERT_OK(head_machine_begin(world.machine, &settings, &err));
+    head_machine_tick(world.machine, 5);
+}
+
+static void end(void)
+{
+    head_machine_destroy(world.machine);
+}
+
+/* ------------------------------------------------------------------------------------------------ who says hello */
+
+static plasmon_status_t store_hello(const char *socket, uint64_t memory,
+                                    struct head_outcome *out, struct pl_err *err)
+{
+    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
+    Plasmon__V1__NodeHello hello = PLASMON__V1__NODE_HELLO__INIT;
+    Plasmon__V1__Header header   = PLASMON__V1__HEADER__INIT;
+    uint8_t bytes[512];
+    struct head_input input = {.type = HEAD_INPUT_NODE_UP, .strings = {{bytes, 0}}};
+
+    header.protocol         = WIRE_PROTOCOL;
+    hello.host              = (char *)(uintptr_t) "host";
+    hello.node              = (char *)(uintptr_t) "n";
+    hello.store_socket      = (char *)(uintptr_t)socket;
+    hello.devices           = 1;
+    hello.memory            = memory;
+    frame.header            = &header;
+    frame.hello             = &hello;
+    input.strings[0].length = plasmon__v1__node_frame__pack(&frame, bytes);
+    *out                    = (struct head_outcome){0};
+    return head_machine_input(world.machine, &input, out, err);
+}
+
+static plasmon_status_t worker_hello(uint64_t memory, uint32_t incarnation,
+                                     struct head_outcome *out, struct pl_err *err)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
+    uint8_t bytes[512];
+    struct head_input input = {.type = HEAD_INPUT_WORKER_UP, .strings = {{bytes, 0}}};
+
+    header.protocol         = WIRE_PROTOCOL;
+    hello.host              = (char *)(uintptr_t) "host";
+    hello.node              = (char *)(uintptr_t) "n";
+    hello.kind              = 1;
+    hello.bytes_total       = 1 << 20;
+    hello.incarnation       = incarnation;
+    hello.memory            = memory;
+    frame.header            = &header;
+    frame.hello             = &hello;
+    input.strings[0].length = plasmon__v1__worker_frame__pack(&frame, bytes);
+    *out                    = (struct head_outcome){0};
+    return head_machine_input(world.machine, &input, out, err);
+}
+
+static void store_lost(void)
+{
+    struct head_input input = {
+        .type = HEAD_INPUT_NODE_LOST, .numbers = {6}, .strings = {head_string("host")}};
+    struct pl_err err;
+
+    ASSERT_OK(head_machine_input(world.machine, &input, NULL, &err));
+}
+
+/* ------------------------------------------------------------------------------------------------ claims */
+
+/* No session has ever come to it: neither it nor the one that takes over what it had can show one. */
+TEST(a_store_whose_first_welcome_was_lost_is_the_one_that_comes_back)
+{
+    struct head_outcome first, worker, again;
+    struct pl_err err = {0};
+
+    begin();
+    ASSERT_OK(store_hello("/a", MEMORY, &first, &err));
+    ASSERT_TRUE(!first.resumed);
+    ASSERT_OK(worker_hello(MEMORY, 1, &worker, &err));
+    store_lost();
+    ASSERT_OK(
+        store_hello("/b", MEMORY, &again, &err)); /* another process, another socket */
+    ASSERT_TRUE(again.resumed);
+    ASSERT_EQ(again.session, first.session);
+    ASSERT_STR(head_machine_store_socket(world.machine, "host"), "/b");
+    ASSERT_EQ(world.nodes_gone + world.workers_gone, 0);
+    ASSERT_OK(worker_hello(MEMORY, 2, &again, &err));
+    ASSERT_EQ(again.device, worker.device);
+    end();
+}
+
+TEST(another_memory_is_another_store_even_at_the_same_socket)
+{
+    struct head_outcome first, worker, again;
+    struct pl_err err = {0};
+
+    begin();
+    ASSERT_OK(store_hello("/a", MEMORY, &first, &err));
+    ASSERT_OK(worker_hello(MEMORY, 1, &worker, &err));
+    ASSERT_OK(
+        store_hello("/a", ANOTHER, &again, &err)); /* before anybody saw the first die */
+    ASSERT_TRUE(!again.resumed);
+    ASSERT_TRUE(again.session != first.session);
+    ASSERT_EQ(world.nodes_gone, 1);
+    ASSERT_EQ(world.workers_gone, 1);
+    ASSERT_OK(worker_hello(ANOTHER, 1, &again, &err));
+    ASSERT_TRUE(again.device != worker.device);
+    end();
+}
+
+TEST(another_memory_beside_a_store_that_is_there_is_refused)
+{
+    struct head_outcome out;
+    struct pl_err err = {0};
+
+    begin();
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    ASSERT_STATUS(store_hello("/b", ANOTHER, &out, &err), PLASMON_EEXIST);
+    ASSERT_EQ(world.nodes_gone, 0);
+    ASSERT_TRUE(head_machine_memory_known(world.machine, "host", MEMORY));
+    ASSERT_TRUE(!head_machine_memory_known(world.machine, "host", ANOTHER));
+    end();
+}
+
+TEST(a_store_that_was_given_up_comes_back_as_a_fresh_one)
+{
+    struct head_outcome first, again;
+    struct pl_err err = {0};
+
+    begin();
+    ASSERT_OK(store_hello("/a", MEMORY, &first, &err));
+    store_lost();
+    head_machine_tick(world.machine, 6 + LEASE);
+    ASSERT_EQ(world.nodes_gone, 1);
+    ASSERT_OK(store_hello("/a", MEMORY, &again, &err));
+    ASSERT_TRUE(!again.resumed);
+    ASSERT_TRUE(again.session != first.session);
+    end();
+}
+
+/* Its incarnation may be that of a worker that is there: they count from 1 in each memory. */
+TEST(a_worker_of_another_memory_is_refused_and_the_one_that_is_there_stays)
+{
+    struct head_outcome worker, again;
+    struct pl_err err = {0};
+
+    begin();
+    ASSERT_OK(store_hello("/a", MEMORY, &again, &err));
+    ASSERT_OK(worker_hello(MEMORY, 1, &worker, &err));
+    for (uint32_t incarnation = 1; incarnation < 4; incarnation++) {
+        ASSERT_STATUS(worker_hello(ANOTHER, incarnation, &again, &err), PLASMON_EHEADLOST);
+        ASSERT_NOT_NULL(strstr(err.text, "0000000000002222"));
+    }
+    ASSERT_EQ(world.workers_gone, 0);
+    ASSERT_OK(worker_hello(MEMORY, 1, &again, &err));
+    ASSERT_EQ(again.device, worker.device);
+    end();
+}
+
+TEST(who_does_not_say_which_memory_it_has_is_of_an_older_release)
+{
+    struct head_outcome out;
+    struct pl_err err = {0};
+
+    begin();
+    ASSERT_STATUS(store_hello("/a", 0, &out, &err), PLASMON_EVERSION);
+    ASSERT_NOT_NULL(strstr(err.text, "of one release"));
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    ASSERT_STATUS(worker_hello(0, 1, &out, &err), PLASMON_EVERSION);
+    end();
+}
+
+static const uint8_t *checkpoint(size_t *out_length)
+{
+    const char *why = NULL;
+    const uint8_t *bytes;
+
+    head_machine_flush(world.machine);
+    (void)head_machine_batch_take(world.machine, &bytes, out_length);
+    bytes = head_machine_checkpoint(world.machine, out_length, &why);
+    if (bytes == NULL) {
+        test_fail(__FILE__, __LINE__, "%s", why);
+    }
+    return bytes;
+}
+
+/* By its records and by a checkpoint. */
+TEST(the_next_head_knows_a_store_by_its_memory)
+{
+    const struct head_input restarted = {.type    = HEAD_INPUT_RESTART,
+                                         .numbers = {100, 1000}};
+    struct head_machine *first, *other;
+    struct head_outcome before, out;
+    struct pl_err err = {0};
+    const uint8_t *bytes;
+    size_t length;
+
+    for (int by_checkpoint = 0; by_checkpoint < 2; by_checkpoint++) {
+        begin();
+        first = world.machine;
+        other = machine_create();
+        ASSERT_OK(store_hello("/a", MEMORY, &before, &err));
+        if (by_checkpoint) {
+            bytes = checkpoint(&length);
+            ASSERT_OK(head_machine_load(other, bytes, length, &err));
+        } else {
+            ASSERT_TRUE(head_machine_batch_take(first, &bytes, &length));
+            ASSERT_OK(head_machine_replay(other, bytes, length, &err));
+        }
+        ASSERT_OK(head_machine_input(other, &restarted, NULL, &err));
+        world.machine = other;
+        ASSERT_STATUS(worker_hello(ANOTHER, 1, &out, &err), PLASMON_EHEADLOST);
+        ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+        ASSERT_TRUE(out.resumed);
+        ASSERT_EQ(out.session, before.session);
+        ASSERT_EQ(world.nodes_gone, 0);
+        head_machine_destroy(first);
+        end();
+    }
+}
+
+/* Nothing in it says which memory its stores have. */
+TEST(a_journal_of_the_format_before_is_refused_with_the_remedy)
+{
+    struct head_machine *other = machine_create();
+    struct head_outcome out;
+    struct pl_err err = {0};
+    const uint8_t *bytes;
+    uint8_t *older;
+    size_t length;
+
+    begin();
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    bytes = checkpoint(&length);
+    older = pl_alloc(length);
+    ASSERT_NOT_NULL(older);
+    memcpy(older, bytes, length);
+    older[2] = 2; /* its format */
+    ASSERT_STATUS(head_machine_load(other, older, length, &err), PLASMON_EVERSION);
+    ASSERT_NOT_NULL(strstr(err.text, "start the head of the release that wrote it"));
+    pl_free(older);
+    head_machine_destroy(other);
+    end();
+}
+
+TEST_MAIN()
