@@ -74,7 +74,7 @@ struct store_timeline {
     uint64_t memory; /* which memory of this host it is part of (store/host.h); not 0 */
     uint64_t
         store_session; /* device 0's: what the head calls this host's store; 0: nothing yet */
-    struct store_phases phases; /* of the worker's start */
+    struct store_phases phases;                 /* of the worker's start */
     struct store_word stream[STORE_STREAM_MAX]; /* written by the device */
     struct store_word begun[STORE_STREAM_MAX];  /* written by the device */
     struct store_word stage_ready

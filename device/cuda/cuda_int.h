@@ -216,7 +216,7 @@ plasmon_status_t device_cuda_copy_planned(struct device_stream *stream,
                                           struct device_ptr dst, struct device_ptr src);
 
 /* blas.c */
-void device_cuda_blas_preload(void); /* it stays loaded */
+void device_cuda_blas_preload(void);                  /* it stays loaded */
 void device_cuda_blas_init(struct device_cuda *cuda); /* sets blas or blas_error */
 void device_cuda_blas_finish(struct device_cuda *cuda);
 void *device_cuda_blas_handle(struct device *device, struct pl_err *why);
