@@ -329,7 +329,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     }
     /* By no draw, so that other seeds make what they made before. */
     config->shadow_bytes = graph->seed % 8 == 5   ? 1
-                           : graph->seed % 8 == 6 ? 16 << graph->seed / 8 % 8
+                           : graph->seed % 8 == 6 ? UINT64_C(16) << graph->seed / 8 % 8
                                                   : 0;
     graph->replays       = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
                      config->crashes_max == 0 && config->gone_max == 0 &&
