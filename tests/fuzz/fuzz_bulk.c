@@ -114,6 +114,7 @@ static void begin(void)
     pl_map_init(&bulk.gone);
     PL_CHECK(pl_mutex_init(&bulk.lock, PL_RANK_LEAF) == PLASMON_OK);
     PL_CHECK(pl_cond_init(&bulk.changed) == PLASMON_OK);
+    PL_CHECK(bulk_place_create(&bulk.board) == PLASMON_OK);
 }
 
 /* ------------------------------------------------------------------------------------------ what cannot be guessed */
