@@ -815,6 +815,7 @@ struct sim_head {
     struct pl_vec held; /* struct sim_held, in order */
     uint32_t crashes;
     uint64_t replayed; /* inputs */
+    bool replaying;    /* what is put out goes nowhere */
     uint64_t checkpoints;
     /* Of these, with things that only some programs have. */
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage,

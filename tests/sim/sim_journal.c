@@ -255,6 +255,7 @@ static struct head_machine *replay(struct sim *sim, size_t count)
     struct pl_err err = {0};
 
     sim_head_machine(sim, &machine);
+    sim->head_process.replaying = true;
     while (first > 0 && !batch_at(sim, first)->checkpoint) {
         first--;
     }
@@ -269,6 +270,7 @@ static struct head_machine *replay(struct sim *sim, size_t count)
             sim_fail(sim, "batch %zu of the journal cannot be replayed: %s", i, err.text);
         }
     }
+    sim->head_process.replaying = false;
     head_machine_figures(machine, &figures);
     sim->head_process.replayed += figures.inputs;
     return machine;
@@ -354,11 +356,24 @@ static void devices_look_again(struct sim *sim)
                 number = device;
             }
         }
+        if (worker->gone) {
+            continue; /* the head may have forgotten it: its number stays */
+        }
         if (worker->session != 0 && worker->device != number) {
             sim_fail(sim, "device %u was welcomed as %u and is %u after a crash", i,
                      worker->device, number);
         }
         worker->device = number;
+    }
+}
+
+/* A store tells every head of a device that it has given up (store/node_session.h): this one may not know what the last one had heard. */
+static void losses_tell_again(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        if (sim->workers[i].gone) {
+            sim_head_worker_gone(&sim->workers[i]);
+        }
     }
 }
 
@@ -423,6 +438,7 @@ void sim_head_crash(struct sim *sim)
     PL_CHECK(head_machine_input(head->machine, &restart, NULL, &err) == PLASMON_OK);
     devices_look_again(sim);
     connections_break(sim);
+    losses_tell_again(sim);
     sim_after(sim, head->down_until_ns - sim->now_ns, store_is_back, sim, head->life, NULL);
     sim_head_flush_soon(sim);
 }

@@ -183,6 +183,25 @@ TEST(a_loss_costs_nothing_that_was_not_lost)
     run_seeds(&again);
 }
 
+/* And devices that are lost for good. */
+TEST(devices_are_lost_beside_workers_that_stand_still_and_a_head_that_is_killed)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .cut_permille        = 500,
+                                                 .cuts_most           = 8,
+                                                 .stop_permille       = 700,
+                                                 .stops_most          = 3,
+                                                 .crash_permille      = 300,
+                                                 .gone_permille       = 1000,
+                                                 .head_crash_permille = 1000,
+                                                 .check_every         = 100};
+
+    run_seeds(&profile);
+}
+
 /*
  * Programs that did not end well once. 1058: a store whose first welcome was lost was taken for another one. 314, 3520: to make a lost task
  * again, an unfinished launch that had lost nothing was given up, and could not be made again.

@@ -106,6 +106,24 @@ TEST(what_lies_in_memory_of_the_host_and_in_files_is_in_checkpoints)
                 sum.checkpoints_spilled > 0);
 }
 
+/* What is lost is made again by whichever head is there when that is known. */
+TEST(devices_and_hosts_that_are_lost_beside_a_head_that_is_killed)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .head_crash_permille = 1000,
+                                                 .gone_permille       = 1000,
+                                                 .host_permille       = 300,
+                                                 .crash_permille      = 300,
+                                                 .break_permille      = 300,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.head_crashes > sum.graphs / 2 && sum.gone > sum.graphs / 2);
+}
+
 /* Would it be noticed? In a process of its own, since a broken invariant ends it. */
 TEST(a_record_that_is_skipped_is_noticed)
 {
