@@ -23,7 +23,8 @@
  *   lineage.h   how what exists was made
  *     lineage.c   records of calls, and how many bytes they may have
  *     shadow.c    versions that are kept of what is updated in place
- *     rebuild.c   what was lost is made again
+ *     loss.c      what a loss took
+ *     rebuild.c   .. is made again: by which calls; rerun.c runs one
  *   run.h       calls that are still to become launches
  *     run.c       a call becomes a launch
  *     submit.c    a client's task becomes a call

@@ -2,7 +2,8 @@
  * Lineage: how what exists was made, so that it can be made again when every copy of it is gone.
  *
  *   lineage.c   records: what they hold, when they go, how many bytes they may have
- *   rebuild.c   a loss: which records are run again, in which order, and what takes the results
+ *   loss.c      a loss: which bytes and which launches it took
+ *   rebuild.c   which records are run again for it, in which order, and what takes the results; rerun.c runs one
  *
  * A RECORD is a call without its launch: function, scalars, views, and for each argument that it reads the tiles (versions) that it
  * read. A tile points to the record that made it. A record keeps the tiles that it read as DESCRIPTORS: identity, box, and their own
@@ -160,29 +161,30 @@ Plasmon__V1__Lineage *head_lineage_status(const struct head_core *core,
                                           struct wire_arena *arena);
 void head_lineage_check(const struct head_core *core);
 
-/* ---- rebuild.c */
+/* ---- loss.c */
 /*
  * The launch will not do what it was to do, because of a loss and not by its own fault. true: its call will be run again; whoever waits for it goes on
  * waiting. false: that cannot be; fail it.
  */
-bool head_rebuild_task(struct head_core *core, struct head_task *task,
-                       struct head_failure *failure);
+bool head_loss_task(struct head_core *core, struct head_task *task,
+                    struct head_failure *failure);
 /*
  * Its worker could not do it, for a device that it reads from is gone. Workers of a host may know that before we do. true: it stays
  * unfinished until we hear of it, for where it would be run again depends on that.
  */
-bool head_rebuild_strand(struct head_core *core, struct head_task *task);
+bool head_loss_strand(struct head_core *core, struct head_task *task);
 /* The device is gone: launches of others that read its memory may find it or not. Their calls are run again. */
-void head_rebuild_readers(struct head_core *core, struct head_device *device,
-                          struct head_failure *failure);
+void head_loss_readers(struct head_core *core, struct head_device *device,
+                       struct head_failure *failure);
 /* A launch that had to run to its end before its call could be run again, has. */
-void head_rebuild_task_over(struct head_core *core, struct head_task *task);
+void head_loss_task_over(struct head_core *core, struct head_task *task);
 /*
  * Some bytes of the tile are gone: a failure that is a loss is what its readers are told if nothing helps (it is held). One that is none, or without lineage:
  * the tile has failed.
  */
 void head_tile_lose(struct head_core *core, struct head_tile *tile,
                     struct head_failure *failure);
+/* ---- rebuild.c */
 /* All that was lost is known: run again what must be. At the end of every input that may lose something. */
 void head_rebuild(struct head_core *core);
 

@@ -22,7 +22,7 @@ struct head_task;
 struct head_failure {
     uint32_t refs;
     bool
-        loss; /* of something that may be made again: whoever it meets may run again (rebuild.c) */
+        loss; /* of something that may be made again: whoever it meets may run again (loss.c) */
     plasmon_status_t status;
     uint64_t first_task;
     uint64_t first_client;

@@ -384,7 +384,7 @@ static void make_ready(struct head_core *core, struct head_task *task)
 static void doom_one(struct head_core *core, struct head_task *task,
                      struct head_failure *failure)
 {
-    bool again = failure->loss && head_rebuild_task(core, task, failure);
+    bool again = failure->loss && head_loss_task(core, task, failure);
 
     task->failure = head_failure_hold(failure);
     if (task->stranded) {
@@ -472,7 +472,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
     }
     if (!task->resolved && task->failure != NULL && task->failure->loss &&
         task->record != NULL) {
-        head_rebuild_task_over(core, task);
+        head_loss_task_over(core, task);
     }
     resolve(core, task);
     core->tasks_queued--;

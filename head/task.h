@@ -40,7 +40,7 @@ struct head_task {
     bool cancelled;
     bool forced; /* cancelled by force */
     bool
-        stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (rebuild.c) */
+        stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (loss.c) */
     struct head_failure *
         unmade; /* held: what it ends with if what it reads from ends well; NULL: well, too */
     uint32_t time_limit_ms;

@@ -662,7 +662,7 @@ static void device_gone(struct head_core *core, struct head_device *device,
     lost       = head_failure_create(PLASMON_ELOST, 0, 0, "device %u on %s is gone: %s",
                                      device->index, device->node, text);
     lost->loss = true;
-    head_rebuild_readers(core, device, lost);
+    head_loss_readers(core, device, lost);
     head_failure_release(lost);
 
     /* And so is what lay there: tiles that have no other instance are lost. Launches of other devices may still use a buffer. */
