@@ -66,7 +66,8 @@ static void cancel_unneeded(struct head_core *core, struct head_spill_host *spil
     pl_list_for_each(pos, &spill->ahead) {
         struct head_task *task = pl_container_of(pos, struct head_task, spill_link);
 
-        if (pl_list_empty(&task->spilled->instances)) {
+        /* uses: a restore that reads what it is to bring may be on its way, though the value has been overwritten since. */
+        if (pl_list_empty(&task->spilled->instances) && task->spilled->uses == 1) {
             cancel(core, task);
         }
     }

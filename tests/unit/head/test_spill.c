@@ -253,6 +253,27 @@ TEST(a_value_that_nobody_holds_is_not_copied_any_further)
     end();
 }
 
+/* It made way before its copy was done, and came back from there to be overwritten: who overwrites it needs that copy. */
+TEST(a_copy_that_a_restore_reads_is_not_cancelled)
+{
+    static const uint64_t first = 101;
+
+    begin(50, false);
+    make(1, 9);
+    done();
+    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, "");
+    head_core_flush(core);
+    ASSERT_EQ(open_gets(), 1);
+    make(10, ROOM - 8); /* one more than there is room for */
+    ASSERT_NULL(buffer_of(first));
+    call(40, &first, 1, PLASMON__V1__MODE__MODE_INOUT);
+    ASSERT_EQ(spill->restores, 1);
+    ASSERT_EQ(spill->cancels, 0);
+    settle();
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
 TEST(nothing_is_copied_ahead_while_spills_need_the_lanes)
 {
     begin(50, false);
