@@ -89,7 +89,7 @@ void head_name_publish(struct head_core *core, struct head_client *client,
     name->key_length   = length;
     name->ref          = *ref;
     struct pl_box hull = pl_view_hull(&view);
-    name->ref.array    = head_array_snapshot(core, ref->array, &hull);
+    name->ref.array    = head_array_snapshot(core, ref->array->space, ref->array, &hull);
     pl_list_init(&name->link);
     if (old != NULL) {
         name_remove(core, old); /* a new version under the old name */
@@ -115,7 +115,8 @@ void head_name_lookup(struct head_core *core, struct head_client *client,
     shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype)
                             : name->ref.array->shape;
     /* A snapshot of its own, so that writing to it forks. */
-    copy = head_array_snapshot(core, name->ref.array, &name->ref.array->extent);
+    copy = head_array_snapshot(core, name->ref.array->space, name->ref.array,
+                               &name->ref.array->extent);
     if (head_client_ref_add(core, client, wire->new_ref, copy,
                             name->ref.based ? &name->ref.base : NULL, &err) != PLASMON_OK) {
         head_reply(core, client, wire->request, err.status, err.text);

@@ -510,10 +510,11 @@ void head_array_set(struct head_core *core, struct head_array *array,
     fragment_add(core, array, box, tile);
 }
 
-struct head_array *head_array_snapshot(struct head_core *core, struct head_array *array,
+struct head_array *head_array_snapshot(struct head_core *core, struct head_space *space,
+                                       const struct head_array *array,
                                        const struct pl_box *box)
 {
-    struct head_array *copy = head_array_create(core, array->space, &array->shape);
+    struct head_array *copy = head_array_create(core, space, &array->shape);
     struct pl_list *pos;
 
     copy->extent = *box;

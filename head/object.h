@@ -217,7 +217,9 @@ void head_array_release(struct head_core *core, struct head_array *array);
 /* From now on `box` of the array is `tile` (which takes a reference of its own). */
 void head_array_set(struct head_core *core, struct head_array *array,
                     const struct pl_box *box, struct head_tile *tile);
-struct head_array *head_array_snapshot(struct head_core *core, struct head_array *array,
+/* The box of the array as it is now, on the account of a space (NULL: nobody's). */
+struct head_array *head_array_snapshot(struct head_core *core, struct head_space *space,
+                                       const struct head_array *array,
                                        const struct pl_box *box);
 struct head_failure *
 head_array_failure(struct head_array *array,

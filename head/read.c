@@ -132,7 +132,7 @@ static struct head_array *locate_hold(struct head_core *core, struct head_array 
     struct head_array *hold, *dense;
 
     head_reduce_fold(core, array);
-    hold = head_array_snapshot(core, array, &hull);
+    hold = head_array_snapshot(core, array->space, array, &hull);
     if (!compacted || pl_view_dense(view) || head_array_failure(hold, &hull) != NULL) {
         return hold;
     }
@@ -517,8 +517,9 @@ plasmon_status_t head_read(struct head_core *core, struct head_client *client,
     if (failure == NULL &&
         (!pl_list_empty(&client->reads_late) || reads_full(core, client))) {
         read_keep(client, wait,
-                  dense != NULL ? dense : head_array_snapshot(core, array, &box), &box,
-                  &span);
+                  dense != NULL ? dense
+                                : head_array_snapshot(core, array->space, array, &box),
+                  &box, &span);
         return PLASMON_OK;
     }
     if (failure != NULL || !read_start(core, array, &box, &span, NULL, wait, &failure)) {

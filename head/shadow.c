@@ -102,26 +102,6 @@ static bool cut_off(const struct head_array *array, const struct pl_box *box)
     return false;
 }
 
-/* The version of the box as it is now. */
-static struct head_array *version_of(struct head_core *core, const struct head_array *array,
-                                     const struct pl_box *box)
-{
-    struct head_array *version = head_array_create(core, NULL, &array->shape);
-    struct pl_list *pos;
-
-    version->extent = *box;
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-        struct pl_box part;
-
-        if (pl_box_intersection(&fragment->box, box, &part)) {
-            head_array_set(core, version, &part, fragment->tile);
-        }
-    }
-    return version;
-}
-
 /* A copy of it elsewhere is under way. */
 static bool put_apart(struct head_core *core, struct head_array *version,
                       const struct head_buffer *original)
@@ -164,7 +144,7 @@ bool head_shadow_keep(struct head_core *core, struct head_array *array,
         (shadow->kept != NULL || !cut_off(array, box))) {
         return true;
     }
-    version = version_of(core, array, box);
+    version = head_array_snapshot(core, NULL, array, box);
     apart   = put_apart(core, version, original);
     if (!apart && in_place_only) {
         head_array_release(core, version);

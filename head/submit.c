@@ -86,7 +86,7 @@ static plasmon_status_t submit_snapshot(struct head_core *core, struct head_clie
         return status;
     }
     head_reduce_fold(core, from.array);
-    copy   = head_array_snapshot(core, from.array, &from.hull);
+    copy   = head_array_snapshot(core, from.array->space, from.array, &from.hull);
     status = head_client_ref_add(core, client, task->args[1]->ref, copy, &from.view, err);
     if (status == PLASMON_OK) {
         head_client_done(core, client,
