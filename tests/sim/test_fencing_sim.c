@@ -102,28 +102,7 @@ TEST(cuts_crashes_and_workers_that_stand_still_together)
     assert_met(SIM_CELL_CUT_NOBODY, SIM_CELL_LATE_DOWN);
 }
 
-TEST(stores_die_and_their_workers_do_not)
-{
-    static const struct graph_profile profile = {.devices_min       = 1,
-                                                 .devices_max       = 4,
-                                                 .steps_min         = 40,
-                                                 .steps_max         = 120,
-                                                 .cut_permille      = 500,
-                                                 .cuts_most         = 12,
-                                                 .stop_permille     = 1000,
-                                                 .stops_most        = 3,
-                                                 .store_deaths_most = 3,
-                                                 .break_permille    = 800,
-                                                 .breaks_most       = 20,
-                                                 .crash_permille    = 800,
-                                                 .crashes_most      = 3,
-                                                 .check_every       = 100};
-
-    run_seeds(&profile);
-    assert_met(SIM_CELL_STORE_RESUMED, SIM_CELL_STORE_TOLD_TWICE);
-}
-
-/* The same from the first moment on. */
+/* From the first moment on. */
 static const struct graph_profile early = {.devices_min       = 1,
                                            .devices_max       = 4,
                                            .steps_min         = 40,
@@ -139,6 +118,15 @@ static const struct graph_profile early = {.devices_min       = 1,
                                            .crash_permille    = 800,
                                            .crashes_most      = 3,
                                            .check_every       = 100};
+
+TEST(stores_die_and_their_workers_do_not)
+{
+    struct graph_profile profile = early;
+
+    profile.store_early = false;
+    run_seeds(&profile);
+    assert_met(SIM_CELL_STORE_RESUMED, SIM_CELL_STORE_TOLD_TWICE);
+}
 
 TEST(stores_die_before_they_were_welcomed)
 {
