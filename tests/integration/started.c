@@ -212,6 +212,27 @@ struct plasmon_client *started_join(void)
     return client;
 }
 
+struct plasmon_client *started_join_knowing(const char *to, uint32_t devices)
+{
+    struct plasmon_device_info infos[16];
+
+    ASSERT_TRUE(devices <= PL_COUNT(infos));
+    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
+        struct plasmon_client *client;
+        uint32_t count = 0;
+
+        if (started_try_join(to, NULL, &client) == PLASMON_OK) {
+            CLUSTER_OK(plasmon_devices(client, infos, devices, &count));
+            if (count == devices) {
+                return client;
+            }
+            plasmon_finish(client);
+        }
+        (void)poll(NULL, 0, 20);
+    }
+    test_fail(__FILE__, __LINE__, "no client has seen %u devices", (unsigned)devices);
+}
+
 /* ------------------------------------------------------------------------------------------------ status */
 
 long long started_status(struct plasmon_client *client, const char *in, const char *key)
@@ -246,4 +267,27 @@ void started_wait_status(struct plasmon_client *client, const char *text)
         (void)poll(NULL, 0, 20); /* nothing tells of a new status: ask */
     } while (pl_now_ns() < deadline_ns);
     test_fail(__FILE__, __LINE__, "the status never has %s: %s", text, json);
+}
+
+static unsigned devices_up(struct plasmon_client *client)
+{
+    unsigned count = 0;
+    char *json;
+
+    CLUSTER_OK(plasmon_status_json(client, &json));
+    for (const char *at = json; (at = strstr(at, "\"state\":\"up\"")) != NULL; at++) {
+        count++;
+    }
+    free(json);
+    return count;
+}
+
+void started_wait_devices(struct plasmon_client *client, unsigned devices)
+{
+    uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * 1000000ull;
+
+    while (devices_up(client) < devices) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        (void)poll(NULL, 0, 20); /* nothing tells of a new status: ask */
+    }
 }

@@ -39,10 +39,14 @@ const char *started_address(void);
 struct plasmon_client *started_join(void);
 plasmon_status_t started_try_join(const char *address, const char *token,
                                   struct plasmon_client **out_client);
+/* A client that knows so many devices, at most 16: joins again until it does, or the test fails. */
+struct plasmon_client *started_join_knowing(const char *address, uint32_t devices);
 
 /* The number after "KEY": of the first object of the status that holds the text `in` ("" any). -1: there is none. */
 long long started_status(struct plasmon_client *client, const char *in, const char *key);
 /* Until the JSON of the status holds the text, or the test fails. */
 void started_wait_status(struct plasmon_client *client, const char *text);
+/* Until at least so many devices are up. */
+void started_wait_devices(struct plasmon_client *client, unsigned devices);
 
 #endif

@@ -67,30 +67,13 @@ static void cluster_begin(unsigned descriptors)
                                 "--bulk-plain", "--drain-deadline", "0");
 }
 
-static unsigned devices_up(struct plasmon_client *client)
-{
-    unsigned count = 0;
-    char *json;
-
-    CLUSTER_OK(plasmon_status_json(client, &json));
-    for (const char *at = json; (at = strstr(at, "\"state\":\"up\"")) != NULL; at++) {
-        count++;
-    }
-    free(json);
-    return count;
-}
-
 static struct plasmon_client *honest_join(void)
 {
-    uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * 1000000ull;
     struct plasmon_client *client;
 
     CLUSTER_OK(started_try_join(started_address(), TOKEN, &client));
     cluster_watch(client);
-    while (devices_up(client) < 2) {
-        ASSERT_TRUE(pl_now_ns() < deadline_ns);
-        (void)poll(NULL, 0, 20); /* nothing tells of a new status: ask */
-    }
+    started_wait_devices(client, 2);
     return client;
 }
 

@@ -36,25 +36,6 @@ static pid_t await_pid(size_t *io_from, const char *text)
     return (pid_t)strtol(await(io_from, text), NULL, 10);
 }
 
-static struct plasmon_client *join(const char *target)
-{
-    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
-        struct plasmon_device_info info;
-        struct plasmon_client *client;
-        uint32_t count = 0;
-
-        if (started_try_join(target, NULL, &client) == PLASMON_OK) {
-            CLUSTER_OK(plasmon_devices(client, &info, 1, &count));
-            if (count == 1) {
-                return client;
-            }
-            plasmon_finish(client);
-        }
-        (void)usleep(20000);
-    }
-    test_fail(__FILE__, __LINE__, "the device did not come");
-}
-
 static void await_end(pid_t pid)
 {
     for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
@@ -87,7 +68,7 @@ TEST(a_spare_goes_on_with_what_the_dead_worker_left)
                            "--cpu-devices", "1", "--device-memory", "64M", "--socket-dir",
                            cluster_folder(), "--bulk-address", "none", "--store-lease",
                            "1000", "--spare-workers", "context");
-    client = join(target);
+    client = started_join_knowing(target, 1);
     made   = cluster_fill(client, COUNT, 3, 0);
     cluster_expect_all(client, made, COUNT, 3);
 

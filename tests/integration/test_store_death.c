@@ -37,26 +37,6 @@ static pid_t store_start(const char *lease_ms)
     return store_start_at(head_target, "store.log", lease_ms);
 }
 
-/* With a client that knows all devices. */
-static struct plasmon_client *join(void)
-{
-    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
-        struct plasmon_device_info infos[DEVICES];
-        struct plasmon_client *client;
-        uint32_t count = 0;
-
-        if (started_try_join(head_target, NULL, &client) == PLASMON_OK) {
-            CLUSTER_OK(plasmon_devices(client, infos, DEVICES, &count));
-            if (count == DEVICES) {
-                return client;
-            }
-            plasmon_finish(client);
-        }
-        (void)usleep(20000);
-    }
-    test_fail(__FILE__, __LINE__, "the devices did not come");
-}
-
 static void store_kill(pid_t store)
 {
     ASSERT_EQ(kill(store, SIGKILL), 0);
@@ -87,7 +67,7 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     test_expect_log();
     head_start();
     store  = store_start("60000");
-    client = join();
+    client = started_join_knowing(head_target, DEVICES);
     put    = cluster_put(client, COUNT, 5, 1);
     for (int i = 0; i < DEVICES; i++) {
         made[i] = cluster_fill(client, COUNT, i + 1, i);
@@ -122,8 +102,9 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     cluster_expect_ramp(client, put, COUNT, 5, 1);
     plasmon_finish(client);
 
-    client = join(); /* a program that knew no other store */
-    put    = cluster_put(client, COUNT, 1, 2);
+    client =
+        started_join_knowing(head_target, DEVICES); /* a program that knew no other store */
+    put = cluster_put(client, COUNT, 1, 2);
     cluster_expect_ramp(client, put, COUNT, 1, 1);
     plasmon_finish(client);
 }
@@ -146,7 +127,7 @@ TEST(a_store_that_was_never_welcomed_is_who_it_was_to_its_successor)
     relay  = one_way_create(relay_path, head_path,
                             socket); /* which only a store's hello names */
     store  = store_start_at(relay_target, "first.log", "60000");
-    client = join();
+    client = started_join_knowing(head_target, DEVICES);
     ASSERT_TRUE(one_way_met(relay));
     put = cluster_put(client, COUNT, 5, 1);
     for (int i = 0; i < DEVICES; i++) {
@@ -184,7 +165,7 @@ TEST(a_worker_that_dies_while_there_is_no_store_is_replaced_by_the_next)
     test_expect_log();
     head_start();
     store  = store_start("60000");
-    client = join();
+    client = started_join_knowing(head_target, DEVICES);
     put    = cluster_put(client, COUNT, 5, 2);
     for (int i = 0; i < DEVICES; i++) {
         made[i] = cluster_fill(client, COUNT, i + 1, i);
@@ -216,7 +197,7 @@ TEST(workers_without_a_store_end_when_its_lease_is_over)
     test_expect_log();
     head_start();
     store  = store_start("300");
-    client = join();
+    client = started_join_knowing(head_target, DEVICES);
     cluster_expect_all(client, cluster_fill(client, COUNT, 1, 1), COUNT, 1);
     store_kill(store);
     for (unsigned ms = 0; cluster_count("plasmon-worker") > 0; ms += 20) {
@@ -226,7 +207,7 @@ TEST(workers_without_a_store_end_when_its_lease_is_over)
     store = store_start("300"); /* finds nobody, and begins anew */
     expect_said("head.log", "another store of its host took its place");
     plasmon_finish(client);
-    client = join();
+    client = started_join_knowing(head_target, DEVICES);
     cluster_expect_all(client, cluster_fill(client, COUNT, 1, PLASMON_ANYWHERE), COUNT, 1);
     plasmon_finish(client);
     ASSERT_EQ(kill(store, SIGTERM), 0);
