@@ -1,21 +1,16 @@
 /*
  * `plasmon bench hostile`: how fast an honest client is beside peers that are up to no good.
  *
- * A cluster of its own (a head, a store with a CPU device), a client of this process, and a thread that is one enemy at a time. Rounds with and
- * without the enemy are taken in turns, so what else the machine does is in both. What an enemy does a second is bounded (RATE): the
- * question is what it costs the head to deal with it, not who gets more of the processor. The results of tasks are right at the end, or it fails.
+ * A cluster of its own (a head, a store with a CPU device), a client of this process, and a process that is one enemy at a time. Rounds without the
+ * enemy, with the enemy at the head, and with the same enemy at a listener behind which there is nothing are taken in turns, so what else the machine does is
+ * in all of them. The last kind is what the enemy costs the machine and not the head: on few processors the enemy's own work is a part of what is
+ * missing. What an enemy does a second is bounded (RATE): the question is what it costs the head to deal with it, not who gets more of the
+ * processor. The results of tasks are right at the end, or it fails.
  */
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "bench/daemons.h"
@@ -61,7 +56,10 @@ struct hostile {
     const struct hostile_options *given;
     struct bench_report report;
     const char *folder;
-    struct hostile_field field;
+    char address[HOSTILE_ADDRESS_BYTES]; /* of the head, .. */
+    char closes[HOSTILE_ADDRESS_BYTES];  /* .. of who hangs up, .. */
+    char refuses[HOSTILE_ADDRESS_BYTES]; /* .. and of who refuses each call */
+    struct hostile_party party;
     struct bench_cluster cluster;
     pid_t head;
     struct plasmon_ref **refs;
@@ -72,15 +70,18 @@ struct hostile {
 static const struct enemy {
     const char *name;
     void *(*run)(void *user);
+    bool calls; /* it does not only connect */
     const char *note;
 } enemies[] = {
-    {"flood", hostile_flood, "1000 connections a second, closed at once"},
-    {"silent", hostile_silent, "500 connections that say nothing"},
-    {"dribble", hostile_dribble, "500 connections, each a byte every half second"},
-    {"rubbish", hostile_rubbish, "500 connections a second, each with 4 KiB of noise"},
-    {"foreign", hostile_foreign, "200 sessions a second with others' tokens and numbers"},
-    {"giant", hostile_giant, "200 sessions a second that send lists over the limits"},
-    {"half", hostile_half, "200 sessions a second, half-closed before a word"},
+    {"flood", hostile_flood, false, "1000 connections a second, closed at once"},
+    {"silent", hostile_silent, false, "500 connections that say nothing"},
+    {"dribble", hostile_dribble, false, "500 connections, each a byte every half second"},
+    {"rubbish", hostile_rubbish, false,
+     "500 connections a second, each with 4 KiB of noise"},
+    {"foreign", hostile_foreign, true,
+     "200 sessions a second with others' tokens and numbers"},
+    {"giant", hostile_giant, true, "200 sessions a second that send lists over the limits"},
+    {"half", hostile_half, true, "200 sessions a second, half-closed before a word"},
 };
 #define ENEMIES "flood,silent,dribble,rubbish,foreign,giant,half"
 
@@ -120,94 +121,108 @@ static void check_result(struct hostile *hostile)
     bench_must_release(&hostile->cluster, &ref, 1);
 }
 
-/* Of the pairs of rounds, one right behind the other, that whose ratio is in the middle. */
-static unsigned middle_of(double rounds[2][ROUNDS])
+/* ------------------------------------------------------------------------------------------------ rounds */
+
+enum beside { ALONE, NOBODY, HEAD, BESIDES }; /* whom the enemy is against */
+
+/* Of the rounds, one right behind the other, that whose ratio to `than` is in the middle. */
+static unsigned middle_of(double rounds[BESIDES][ROUNDS], enum beside than)
 {
     double ratios[ROUNDS], middle;
-    unsigned pair = 0;
+    unsigned round = 0;
 
     for (unsigned i = 0; i < ROUNDS; i++) {
-        ratios[i] = rounds[1][i] / rounds[0][i];
+        ratios[i] = rounds[HEAD][i] / rounds[than][i];
     }
     middle = bench_percentile(ratios, ROUNDS, 0.5); /* which sorts them */
-    while (pair < ROUNDS - 1 && rounds[1][pair] / rounds[0][pair] != middle) {
-        pair++;
+    while (round < ROUNDS - 1 && rounds[HEAD][round] / rounds[than][round] != middle) {
+        round++;
     }
-    return pair;
+    return round;
 }
 
-static void add_row(struct hostile *hostile, const struct enemy *enemy, const char *what,
-                    double rounds[2][ROUNDS])
+/* Both: beside the enemy and without it; and what of that is the head's doing. */
+static void add_rows(struct hostile *hostile, const struct enemy *enemy, const char *what,
+                     double rounds[BESIDES][ROUNDS])
 {
-    unsigned pair        = middle_of(rounds);
-    struct bench_row row = {.unit       = "1/s",
-                            .value      = rounds[1][pair],
-                            .limit      = rounds[0][pair],
-                            .limit_name = "without the enemy",
-                            .target     = -TARGET};
+    static const char *const suffix[BESIDES] = {[ALONE] = "", [NOBODY] = "_of_head"};
 
-    (void)snprintf(row.name, sizeof(row.name), "tasks_%s_beside_%s", what, enemy->name);
-    (void)snprintf(row.note, sizeof(row.note), "%s", enemy->note);
-    bench_report_add(&hostile->report, &row);
+    for (enum beside than = ALONE; than <= NOBODY; than++) {
+        unsigned round       = middle_of(rounds, than);
+        struct bench_row row = {
+            .unit       = "1/s",
+            .value      = rounds[HEAD][round],
+            .limit      = rounds[than][round],
+            .limit_name = than == ALONE  ? "without the enemy"
+                          : enemy->calls ? "beside it at a gRPC server that refuses"
+                                         : "beside it at who hangs up",
+            .target     = -TARGET};
+
+        (void)snprintf(row.name, sizeof(row.name), "tasks_%s_beside_%s%s", what,
+                       enemy->name, suffix[than]);
+        (void)snprintf(row.note, sizeof(row.note), "%s", enemy->note);
+        bench_report_add(&hostile->report, &row);
+    }
 }
 
 static void enemy_begin(struct hostile *hostile, const struct enemy *enemy,
-                        pthread_t *out_thread)
+                        enum beside against)
 {
-    atomic_store(&hostile->field.stop, false);
-    if (pthread_create(out_thread, NULL, enemy->run, &hostile->field) != 0) {
-        bench_die("no thread for an enemy");
-    }
+    const char *nobody = enemy->calls ? hostile->refuses : hostile->closes;
+
+    hostile_begin(&hostile->party, enemy->run, against == HEAD ? hostile->address : nobody);
 }
 
-static void enemy_end(struct hostile *hostile, pthread_t thread)
+static void add_share(struct hostile *hostile, const char *whose, const struct enemy *enemy,
+                      uint64_t cpu_ns, uint64_t wall_ns)
 {
-    atomic_store(&hostile->field.stop, true);
-    (void)pthread_join(thread, NULL);
+    struct bench_row row = {.unit = "%", .value = 100.0 * (double)cpu_ns / (double)wall_ns};
+
+    (void)snprintf(row.name, sizeof(row.name), "%s_cpu_%s", whose, enemy->name);
+    (void)snprintf(row.note, sizeof(row.note), "of one processor, without the client");
+    bench_report_add(&hostile->report, &row);
 }
 
-/* What of a processor the head needs for the enemy alone: whatever else the machine does, it is the same. */
+/* What of a processor the head needs for the enemy alone, and the enemy itself: whatever else the machine does, it is the same. */
 static void add_cpu(struct hostile *hostile, const struct enemy *enemy)
 {
-    struct bench_row row = {.unit = "%"};
-    uint64_t began_ns, before_ns;
-    pthread_t thread;
+    uint64_t began_ns, took_ns, head_ns, enemy_ns;
 
-    enemy_begin(hostile, enemy, &thread);
-    began_ns  = pl_now_ns();
-    before_ns = bench_daemon_cpu_ns(hostile->head);
+    enemy_begin(hostile, enemy, HEAD);
+    began_ns = pl_now_ns();
+    head_ns  = bench_daemon_cpu_ns(hostile->head);
+    enemy_ns = bench_daemon_cpu_ns(hostile->party.pid);
     while (pl_now_ns() - began_ns < CPU_NS) {
         hostile_pause();
     }
-    row.value = 100.0 * (double)(bench_daemon_cpu_ns(hostile->head) - before_ns) /
-                (double)(pl_now_ns() - began_ns);
-    enemy_end(hostile, thread);
-    (void)snprintf(row.name, sizeof(row.name), "head_cpu_for_%s", enemy->name);
-    (void)snprintf(row.note, sizeof(row.note), "of one processor");
-    bench_report_add(&hostile->report, &row);
+    head_ns  = bench_daemon_cpu_ns(hostile->head) - head_ns;
+    enemy_ns = bench_daemon_cpu_ns(hostile->party.pid) - enemy_ns;
+    took_ns  = pl_now_ns() - began_ns;
+    hostile_end(&hostile->party);
+    add_share(hostile, "head", enemy, head_ns, took_ns);
+    add_share(hostile, "enemy", enemy, enemy_ns, took_ns);
 }
 
 static void measure(struct hostile *hostile, const struct enemy *enemy)
 {
-    double sync[2][ROUNDS], burst[2][ROUNDS];
+    double sync[BESIDES][ROUNDS], burst[BESIDES][ROUNDS];
     const struct hostile_options *given = hostile->given;
 
-    for (unsigned round = 0; round < 2 * ROUNDS; round++) {
-        bool beside = round % 2 != 0;
-        pthread_t thread;
-
-        if (beside) {
-            enemy_begin(hostile, enemy, &thread);
-        }
-        sync[beside][round / 2]  = run_tasks(hostile, given->tasks, 1);
-        burst[beside][round / 2] = run_tasks(hostile, given->burst, given->burst);
-        check_result(hostile);
-        if (beside) {
-            enemy_end(hostile, thread);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (enum beside against = ALONE; against < BESIDES; against++) {
+            if (against != ALONE) {
+                enemy_begin(hostile, enemy, against);
+            }
+            sync[against][round]  = run_tasks(hostile, given->tasks, 1);
+            burst[against][round] = run_tasks(hostile, given->burst, given->burst);
+            check_result(hostile);
+            if (against != ALONE) {
+                hostile_end(&hostile->party);
+            }
         }
     }
-    add_row(hostile, enemy, "sync", sync);
-    add_row(hostile, enemy, "async", burst);
+    add_rows(hostile, enemy, "sync", sync);
+    add_rows(hostile, enemy, "async", burst);
     add_cpu(hostile, enemy);
 }
 
@@ -241,38 +256,39 @@ static void wait_device(void)
     }
 }
 
+/* Before there is anything of gRPC in this process. */
+static void fork_others(struct hostile *hostile)
+{
+    const size_t bytes = HOSTILE_ADDRESS_BYTES;
+
+    (void)snprintf(hostile->address, bytes, "unix:%s/head", hostile->folder);
+    (void)snprintf(hostile->closes, bytes, "unix:%s/closes", hostile->folder);
+    (void)snprintf(hostile->refuses, bytes, "unix:%s/refuses", hostile->folder);
+    hostile_must_fork_party(&hostile->party, TOKEN);
+    hostile_must_fork_nobody(hostile->closes, hostile->refuses);
+}
+
 static void start_cluster(struct hostile *hostile)
 {
     char head[256], store[256], sockets[96];
-    const char *head_argv[]  = {head,           "--listen", hostile->field.address,
-                                "--hello-wait", "1",        "--log",
-                                "error",        NULL};
-    const char *store_argv[] = {store,
-                                "--head",
-                                hostile->field.address,
-                                "--socket-dir",
-                                sockets,
-                                "--gpus",
-                                "none",
-                                "--cpu-devices",
-                                "1",
-                                "--device-memory",
-                                "128M",
-                                NULL};
+    const char *head_argv[]  = {head, "--listen", hostile->address, "--hello-wait",
+                                "1",  "--log",    "error",          NULL};
+    const char *store_argv[] = {
+        store,   "--head",          hostile->address, "--socket-dir",
+        sockets, "--gpus",          "none",           "--cpu-devices",
+        "1",     "--device-memory", "128M",           NULL};
 
-    (void)snprintf(hostile->field.address, sizeof(hostile->field.address), "unix:%s/head",
+    (void)snprintf(hostile->address, sizeof(hostile->address), "unix:%s/head",
                    hostile->folder);
     (void)snprintf(sockets, sizeof(sockets), "%s/store.d", hostile->folder);
     must_find("plasmon-head", head);
     must_find("plasmon-store", store);
-    hostile->field.token = TOKEN;
     if (setenv("PLASMON_TOKEN", TOKEN, 1) != 0) {
         bench_die("out of host memory");
     }
     hostile->head = bench_must_daemon("head.log", head_argv);
-    bench_must_listen(hostile->head, hostile->field.address + strlen("unix:"));
-    if (mkdir(sockets, 0700) != 0 ||
-        setenv("PLASMON_ADDRESS", hostile->field.address, 1) != 0) {
+    bench_must_listen(hostile->head, hostile->address + strlen("unix:"));
+    if (mkdir(sockets, 0700) != 0 || setenv("PLASMON_ADDRESS", hostile->address, 1) != 0) {
         bench_die("cannot make the folder %s", sockets);
     }
     (void)bench_must_daemon("store.log", store_argv);
@@ -301,6 +317,7 @@ static int run_hostile(int argc, char **argv)
     hostile.folder = bench_must_folder();
     hostile.refs   = bench_must_alloc(given.burst * sizeof(struct plasmon_ref *));
     bench_report_init(&hostile.report, "An honest client beside an enemy");
+    fork_others(&hostile);
     start_cluster(&hostile);
     (void)run_tasks(&hostile, given.tasks, 1); /* warm */
     (void)run_tasks(&hostile, given.burst, given.burst);

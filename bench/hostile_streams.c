@@ -10,7 +10,6 @@
 #include "rpc/rpc.h"
 #include "wire/wire.h"
 
-#define SESSION        "/plasmon.v1.Plasmon/Session"
 #define UNDER_WAY      64u /* calls that are not over; no more begin */
 #define CANCELS        100000u
 #define CANCEL_FIELD   7u
@@ -151,8 +150,8 @@ static void call(void *user)
     bool other            = caller->kind == FOREIGN && caller->made++ % 2 == 0;
     struct rpc_stream *stream;
 
-    if (rpc_stream_open(other ? caller->stranger : caller->channel, SESSION, CONNECT_MS,
-                        &call_ops, caller, &stream) != PLASMON_OK) {
+    if (rpc_stream_open(other ? caller->stranger : caller->channel, HOSTILE_SESSION,
+                        CONNECT_MS, &call_ops, caller, &stream) != PLASMON_OK) {
         (void)atomic_fetch_sub(&caller->under_way, 1);
         return;
     }
