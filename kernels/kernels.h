@@ -51,6 +51,7 @@ struct kernel_param {
     bool variadic;   /* the last tensor parameter: one or more arguments */
     bool scalar;     /* goes in scalars, not in arguments */
     bool is_integer; /* scalar: int64; otherwise a double */
+    bool is_flag;    /* an integer that is 0 or 1 */
 };
 
 /* What the shape rule and the checks see of an argument. */

@@ -220,6 +220,27 @@ static plasmon_status_t check_arg(const struct kernel_function *function,
     return PLASMON_OK;
 }
 
+/* What is no yes and no no may be a value that was meant for another scalar. */
+static plasmon_status_t check_flags(const struct kernel_function *function,
+                                    const union kernel_scalar *scalars, struct pl_err *err)
+{
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; i < function->param_count; i++) {
+        const struct kernel_param *param = &function->params[i];
+
+        if (!param->scalar) {
+            continue;
+        }
+        if (param->is_flag && (uint64_t)scalars[next].i > 1) {
+            return pl_err_set(err, PLASMON_EINVAL, "%s: %s is %lld, needs 0 or 1",
+                              function->name, param->name, (long long)scalars[next].i);
+        }
+        next++;
+    }
+    return PLASMON_OK;
+}
+
 /* An output may be larger than its inputs (broadcasting): check what came out. */
 static plasmon_status_t check_outputs(const struct kernel_function *function,
                                       const struct kernel_arg_shape *args,
@@ -263,7 +284,10 @@ plasmon_status_t kernel_check(const struct kernel_function *function,
             next++;
         } while (param->variadic && next < arg_count);
     }
-    status = function->infer(function, args, arg_count, scalars, scalar_count, err);
+    status = check_flags(function, scalars, err);
+    if (status == PLASMON_OK) {
+        status = function->infer(function, args, arg_count, scalars, scalar_count, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }

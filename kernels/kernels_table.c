@@ -66,6 +66,10 @@
     {                                                   \
         .name = #id, .scalar = true, .is_integer = true \
     }
+#define FLAG(id)                                                         \
+    {                                                                    \
+        .name = #id, .scalar = true, .is_integer = true, .is_flag = true \
+    }
 #define F64(id)                     \
     {                               \
         .name = #id, .scalar = true \
@@ -92,10 +96,10 @@
              docs, OUT(y, BOOL), IN(a, set), IN(b, set))
 #define REDUCTION(id, set, docs)                                                      \
     FUNCTION(id, "(out " #set "[...] y, in " #set "[...] x, i64 axis, i64 keepdims)", \
-             reduce, docs, OUT(y, set), IN(x, set), I64(axis), I64(keepdims))
+             reduce, docs, OUT(y, set), IN(x, set), I64(axis), FLAG(keepdims))
 #define ARG_REDUCTION(id, docs)                                                       \
     FUNCTION(id, "(out i64[...] y, in R[...] x, i64 axis, i64 keepdims)", arg_reduce, \
-             docs, OUT(y, ONLY(I64)), IN(x, R), I64(axis), I64(keepdims))
+             docs, OUT(y, ONLY(I64)), IN(x, R), I64(axis), FLAG(keepdims))
 
 static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
     [KERNEL_ID_noop] =
@@ -199,7 +203,7 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
     REDUCTION(max, R, "Largest over an axis; NaN wins."),
     FUNCTION(mean, "(out Z[...] y, in N[...] x, i64 axis, i64 keepdims)", mean,
              "Mean over an axis; f64 for integers.", OUT(y, Z), IN(x, N), I64(axis),
-             I64(keepdims)),
+             FLAG(keepdims)),
     ARG_REDUCTION(argmin, "Index of the smallest along an axis (-1: flat index); the "
                           "lowest index of equals, the first NaN wins."),
     ARG_REDUCTION(argmax, "Index of the largest along an axis (-1: flat index); the lowest "
@@ -209,7 +213,7 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
              "The norm of order p over an axis (-1: over all; with p = 2 Frobenius'): the "
              "sum of magnitudes (1), the root of the sum of their squares (2), the largest "
              "(infinity). Overflows only where the result does.",
-             OUT(y, F), IN(x, Z), I64(axis), I64(keepdims), F64(p)),
+             OUT(y, F), IN(x, Z), I64(axis), FLAG(keepdims), F64(p)),
     FUNCTION(softmax, "(out F[...] y, in F[...] x, i64 axis)", softmax,
              "y = exp(x) / the sum of exp(x) along an axis (-1: over all), of x less its "
              "largest element.",
@@ -220,10 +224,10 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
     FUNCTION(
         cumsum, "(out N[...] y, in N[...] x, i64 axis, i64 exclusive)", scan,
         "Sums of all up to each element along an axis; exclusive: without the element.",
-        OUT(y, N), IN(x, N), I64(axis), I64(exclusive)),
+        OUT(y, N), IN(x, N), I64(axis), FLAG(exclusive)),
     FUNCTION(cumprod, "(out N[...] y, in N[...] x, i64 axis, i64 exclusive)", scan,
              "Products of all up to each element along an axis; exclusive: without it.",
-             OUT(y, N), IN(x, N), I64(axis), I64(exclusive)),
+             OUT(y, N), IN(x, N), I64(axis), FLAG(exclusive)),
     FUNCTION(sort, "(out R[...] y, in R[...] x)", sort,
              "Sorts along the last axis, ascending, equals in their order, NaN last.",
              OUT(y, R), IN(x, R)),
@@ -248,22 +252,22 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
         gemm,
         "c = alpha a b; with trans_a, a is given as [k,m]; with trans_b, b is given as "
         "[n,k].",
-        OUT(c, N), IN(a, N), IN(b, N), F64(alpha), I64(trans_a), I64(trans_b)),
+        OUT(c, N), IN(a, N), IN(b, N), F64(alpha), FLAG(trans_a), FLAG(trans_b)),
     FUNCTION(
         gemm_into,
         "(inout|reduce N[m,n] c, in N[m,k] a, in N[k,n] b, f64 alpha, f64 beta, i64 "
         "trans_a, i64 trans_b)",
         gemm_into,
         "c = alpha a b + beta c, transposed as in gemm. A REDUCE argument needs beta 1.",
-        SUMMED(c, N), IN(a, N), IN(b, N), F64(alpha), F64(beta), I64(trans_a),
-        I64(trans_b)),
+        SUMMED(c, N), IN(a, N), IN(b, N), F64(alpha), F64(beta), FLAG(trans_a),
+        FLAG(trans_b)),
     FUNCTION(
         gemm_batched,
         "(out Z[g,m,n] c, in Z[g,m,k] a, in Z[g,k,n] b, f64 alpha, i64 trans_a, i64 "
         "trans_b)",
         gemm_batched,
         "c[i] = alpha a[i] b[i], transposed as in gemm; one matrix (g = 1) serves all.",
-        OUT(c, Z), IN(a, Z), IN(b, Z), F64(alpha), I64(trans_a), I64(trans_b)),
+        OUT(c, Z), IN(a, Z), IN(b, Z), F64(alpha), FLAG(trans_a), FLAG(trans_b)),
     FUNCTION(
         einsum, "(out Z[...] y, in Z[...] a, in Z[...] b, i64 la, i64 lb, i64 ly)", einsum,
         "The sum of products that labels describe: a letter a dimension, packed into "
@@ -276,7 +280,7 @@ static const struct kernel_function kernel_table[KERNEL_ID_COUNT] = {
         "(out E[n,k] x, in E[n,n] a, in E[n,k] b, i64 lower, i64 trans, i64 unit)", solve,
         "The x of a x = b (a' x = b with trans) for a triangle: the lower one of a, or "
         "the upper; with unit its diagonal is 1. Fails with ESINGULAR where it is 0.",
-        OUT(x, E), IN(a, E), IN(b, E), I64(lower), I64(trans), I64(unit)),
+        OUT(x, E), IN(a, E), IN(b, E), FLAG(lower), FLAG(trans), FLAG(unit)),
     FUNCTION(cholesky, "(out E[n,n] l, in E[n,n] a)", square,
              "The lower triangle with l l' = a, of a symmetric a, whose lower triangle is "
              "read. Fails with ESINGULAR where a is not positive definite.",
