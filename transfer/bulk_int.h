@@ -124,6 +124,10 @@ bool bulk_relay_find(struct transfer_bulk *bulk, uint32_t to, const char *addres
                      uint32_t *io_last, struct transfer_bulk_endpoint *out);
 /* It said hello for another device: connect there, and pass bytes both ways until one side ends it. */
 void bulk_relay_run(struct bulk_in *in, const struct bulk_hello *hello);
+/* The same over a connection to there, of which nothing is said yet. */
+void bulk_relay_through(struct bulk_in *in, const struct bulk_hello *hello,
+                        const struct transfer_bulk_endpoint *endpoint,
+                        struct bulk_link *out);
 
 /* ---- bulk_client.c */
 /* It said hello as a client: serve its requests. The first must have come by until_ns. What it ended with. */
@@ -142,6 +146,9 @@ plasmon_status_t bulk_out_create(struct transfer_bulk *bulk, uint32_t peer,
                                  struct bulk_out **out_out);
 plasmon_status_t bulk_out_start(struct bulk_out *out);
 void bulk_out_destroy(struct bulk_out *out);
+/* What is to be sent, over one connection (taken) that has said hello, until it ends: how it did. Without a thread of its own (the fuzzer). */
+plasmon_status_t bulk_out_serve(struct bulk_out *out,
+                                const struct bulk_link *link) PL_MUST_CHECK;
 /* Pause between looks at a word: short at first. */
 void bulk_pause(uint32_t *io_looks);
 

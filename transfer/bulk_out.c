@@ -31,6 +31,9 @@
 #define WORDS_BYTES    4096u
 #define ITEMS_OVER_MAX 1024u /* at the front of the FIFO before it is moved up */
 
+#define ANSWERS_AT_ONCE \
+    1024u /* then we look at everything else, whoever answers without an end */
+
 #define LOOK_MS  100 /* between looks at the clock while something is owed */
 #define IDLE_MS  1000
 #define RELAY_NS UINT64_C(30000000000)
@@ -288,12 +291,12 @@ static plasmon_status_t answer_take(struct sender *sender)
     return PLASMON_OK;
 }
 
-/* Answers that are there. ETIMEDOUT: none came for too long. */
+/* Answers that are there, or many of them. ETIMEDOUT: none came for too long. */
 static plasmon_status_t answers_take(struct sender *sender)
 {
     plasmon_status_t status = PLASMON_OK;
 
-    while (status == PLASMON_OK) {
+    for (uint32_t reads = 0; status == PLASMON_OK && reads < ANSWERS_AT_ONCE; reads++) {
         size_t done;
 
         status = bulk_link_try_read(&sender->link,
@@ -388,34 +391,45 @@ static void rest(struct sender *sender, bool device_busy, uint32_t *io_looks)
     }
 }
 
-static void send_step(struct sender *sender, uint32_t *io_looks)
+/* Over a connection that is there. Not OK: how it ended. */
+static plasmon_status_t connected_step(struct sender *sender, uint32_t *io_looks)
 {
-    plasmon_status_t status = PLASMON_OK;
+    plasmon_status_t status = answers_take(sender);
     struct bulk_item item;
     bool there = item_at(sender->out, sender->sent, &item);
 
-    if (there && sender->link.fd < 0) {
-        connect_again(sender);
-        return;
-    }
-    if (sender->link.fd >= 0) {
-        status = answers_take(sender);
-    }
     if (status == PLASMON_OK && there && item_ready(sender->out, &item)) {
         *io_looks = 0;
         status    = item_send(sender, &item);
     } else if (status == PLASMON_OK) {
         rest(sender, there, io_looks);
-        if (sender->relayed && sender->sent == 0 && !there &&
-            pl_now_ns() > sender->relay_until_ns) {
-            sender->relay_next = false;
-            disconnect(sender, PLASMON_OK); /* perhaps it can be reached again */
-        }
     }
+    return status;
+}
+
+static void send_step(struct sender *sender, uint32_t *io_looks)
+{
+    plasmon_status_t status;
+    struct bulk_item item;
+    bool there = item_at(sender->out, sender->sent, &item);
+
+    if (sender->link.fd < 0) {
+        if (there) {
+            connect_again(sender);
+        } else {
+            rest(sender, false, io_looks);
+        }
+        return;
+    }
+    status = connected_step(sender, io_looks);
     if (status == PLASMON_ETIMEDOUT) {
         stalled(sender);
     } else if (status != PLASMON_OK) {
         disconnect(sender, status);
+    } else if (sender->relayed && sender->sent == 0 && !there &&
+               pl_now_ns() > sender->relay_until_ns) {
+        sender->relay_next = false;
+        disconnect(sender, PLASMON_OK); /* perhaps it can be reached again */
     }
 }
 
@@ -436,6 +450,19 @@ static void drain_step(struct sender *sender, uint32_t *io_looks)
 static bool stopped(struct bulk_out *out)
 {
     return atomic_load(&out->bulk->stop);
+}
+
+plasmon_status_t bulk_out_serve(struct bulk_out *out, const struct bulk_link *link)
+{
+    struct sender sender    = {.out = out, .link = *link, .rate = BULK_RATE_GUESS};
+    plasmon_status_t status = PLASMON_OK;
+    uint32_t looks          = 0;
+
+    while (status == PLASMON_OK && !stopped(out)) {
+        status = connected_step(&sender, &looks);
+    }
+    disconnect(&sender, status);
+    return status;
 }
 
 static void *out_run(void *user)

@@ -152,6 +152,20 @@ static bool relay_begin(struct bulk_in *in)
     return in->relay;
 }
 
+void bulk_relay_through(struct bulk_in *in, const struct bulk_hello *hello,
+                        const struct transfer_bulk_endpoint *endpoint,
+                        struct bulk_link *out)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+    plasmon_status_t status =
+        bulk_link_introduce(out, in->bulk->tls, hello->from, hello->to, endpoint, &err);
+
+    if (bulk_in_welcome(in, status) == PLASMON_OK && status == PLASMON_OK) {
+        pl_info("bulk", "passing on from device %u to device %u", hello->from, hello->to);
+        pass_on(in, out);
+    }
+}
+
 void bulk_relay_run(struct bulk_in *in, const struct bulk_hello *hello)
 {
     struct transfer_bulk *bulk = in->bulk;
@@ -168,12 +182,9 @@ void bulk_relay_run(struct bulk_in *in, const struct bulk_hello *hello)
         status = bulk_connect(endpoint.address, bulk->stop_fd, &out.fd, &err);
     }
     if (status == PLASMON_OK) {
-        status =
-            bulk_link_introduce(&out, bulk->tls, hello->from, hello->to, &endpoint, &err);
-    }
-    if (bulk_in_welcome(in, status) == PLASMON_OK && status == PLASMON_OK) {
-        pl_info("bulk", "passing on from device %u to device %u", hello->from, hello->to);
-        pass_on(in, &out);
+        bulk_relay_through(in, hello, &endpoint, &out);
+    } else {
+        (void)bulk_in_welcome(in, status); /* it looks for another way, told or not */
     }
     bulk_link_close(&out);
 }
