@@ -374,11 +374,12 @@ static void give_up_consumed(struct head_core *core, struct head_device *device,
     head_task_describe(task, what);
     failure = head_failure_create(
         PLASMON_ECONSUMED, task->id, task->client != NULL ? task->client->id : 0,
-        "%s: the worker of device %u died while its input was "
+        "%s: the worker of device %u died (%s) while its input was "
         "overwritten in place, which therefore cannot be read "
         "again; keep a snapshot of the input, or make it anew and "
         "submit again",
-        what, device->index);
+        what, device->index,
+        device->death != NULL ? device->death : "no word from its store");
     failure->loss = true;
     give_up(core, task, failure);
 }

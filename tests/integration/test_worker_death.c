@@ -188,6 +188,7 @@ TEST(without_lineage_what_was_overwritten_in_place_is_lost_by_name_and_nothing_e
     ASSERT_STATUS(plasmon_state(client, x), PLASMON_ECONSUMED);
     ASSERT_CONTAINS(plasmon_error(client), "spin");
     ASSERT_CONTAINS(plasmon_error(client), "spinning"); /* its label */
+    ASSERT_CONTAINS(plasmon_error(client), "killed by signal 9");
     ASSERT_STATUS(plasmon_get(client, x, out, COUNT * sizeof(float), 1000),
                   PLASMON_ECONSUMED);
     ASSERT_TRUE(plasmon_state(client, after) < 0);
