@@ -114,8 +114,10 @@ bool bench_plot_write(const struct bench_plot *plot, const struct bench_report *
 
 /* "AMD EPYC, 64 cores; 8 x NVIDIA H200; plasmon 0.1.0 (1a2b3c4d5e6f)" */
 void bench_machine_describe(struct pl_str *out);
-/* How many GPUs this host shows, without loading a driver. */
+/* How many GPUs this host shows to a program, without loading a driver. */
 uint32_t bench_machine_gpus(void);
+/* How many of so many are in a list like that of CUDA_VISIBLE_DEVICES (NULL: all): up to the first entry that is none of them, as the driver reads it. */
+uint32_t bench_visible_gpus(uint32_t gpus, const char *visible);
 
 /* Sorts. p in 0..1; nearest rank. 0 for no samples. */
 double bench_percentile(double *samples, size_t count, double p);

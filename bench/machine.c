@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -58,6 +59,34 @@ static uint32_t count_gpus(char *name, size_t name_bytes)
     return count;
 }
 
+/* Is it the number of one of `gpus`? Names ("GPU-...", "MIG-...") are taken to be of some. */
+static bool names_a_gpu(const char *entry, size_t length, uint32_t gpus)
+{
+    char *end            = NULL;
+    unsigned long number = strtoul(entry, &end, 10);
+
+    if (length > 4 && (strncmp(entry, "GPU-", 4) == 0 || strncmp(entry, "MIG-", 4) == 0)) {
+        return true;
+    }
+    return isdigit((unsigned char)entry[0]) && end == entry + length && number < gpus;
+}
+
+uint32_t bench_visible_gpus(uint32_t gpus, const char *visible)
+{
+    uint32_t count = 0;
+
+    while (visible != NULL && count < gpus) {
+        size_t length = strcspn(visible, ",");
+
+        if (!names_a_gpu(visible, length, gpus)) {
+            return count;
+        }
+        count++;
+        visible += length + (visible[length] == ',');
+    }
+    return visible == NULL ? gpus : count;
+}
+
 uint32_t bench_machine_gpus(void)
 {
     char name[96]   = "GPU";
@@ -69,7 +98,8 @@ uint32_t bench_machine_gpus(void)
         (void)snprintf(path, sizeof(path), "/dev/nvidia%u", i);
         nodes += access(path, R_OK | W_OK) == 0;
     }
-    return listed > 0 && nodes > listed ? listed : nodes;
+    return bench_visible_gpus(listed > 0 && nodes > listed ? listed : nodes,
+                              getenv("CUDA_VISIBLE_DEVICES"));
 }
 
 void bench_machine_describe(struct pl_str *out)

@@ -31,6 +31,7 @@
  *     priority.c  in which order the tasks of a frame do so
  *     reduce.c    partial results and how they are folded
  *     place.c     placement policies
+ *     dealt.c     arrays that are dealt over the devices, where a queue says little
  *     index.c     one task a point of an index space
  *     host_copy.c put from and get into memory of the client's host
  *     collective.h  all-reduce and the like: collective.c who does what, collective_step.c by which launches

@@ -177,11 +177,28 @@ static const struct head_device *maker(const struct head_graph *graph,
     return NULL;
 }
 
+/* Elements of a slot that tasks of the graph will have made on a device. */
+static uint64_t elements_made(const struct head_graph *graph, const struct graph_uses *uses,
+                              const struct head_device *device)
+{
+    uint64_t elements = 0;
+
+    for (size_t i = 0; i < uses->writers.count; i++) {
+        const struct graph_use *use = pl_vec_at(&uses->writers, i);
+
+        if (graph_task_at(graph, use->task)->device == device) {
+            elements += (uint64_t)pl_box_elements(&use->box);
+        }
+    }
+    return elements;
+}
+
 static void want_fill(struct head_client *client, const struct head_graph *graph,
                       const struct graph_uses *uses, const struct graph_arg *arg,
                       struct head_want *want)
 {
     const struct graph_slot *slot = graph_slot_at(graph, arg->slot);
+    const uint64_t element        = pl_dtype_bytes(slot->shape.dtype);
     const struct head_ref *ref;
     bool writes = arg->mode == PLASMON__V1__MODE__MODE_OUT;
     bool reads  = arg->mode == PLASMON__V1__MODE__MODE_IN ||
@@ -189,8 +206,12 @@ static void want_fill(struct head_client *client, const struct head_graph *graph
                  (writes && !pl_view_dense(&arg->view));
 
     want->box   = arg->hull;
-    want->bytes = (uint64_t)pl_box_elements(&arg->hull) * pl_dtype_bytes(slot->shape.dtype);
+    want->bytes = (uint64_t)pl_box_elements(&arg->hull) * element;
     want->at    = maker(graph, &uses[arg->slot], arg);
+    if (want->at != NULL) {
+        want->at_bytes = elements_made(graph, &uses[arg->slot], want->at) * element;
+        want->at_whole = (uint64_t)pl_shape_elements(&slot->shape) * element;
+    }
     want->overwritten = !reads;
     want->part_of     = writes ? &slot->shape : NULL;
     if (want->at == NULL && slot->kind == GRAPH_EXTERNAL && (reads || writes)) {

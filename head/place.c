@@ -8,6 +8,8 @@
  *   round-robin  the next device
  *   pinned       device 0 (the first that will do), so that only hints place anything elsewhere
  *
+ * A queue is waited for where the inputs are part of an array that is dealt over the devices (dealt.c), unless it is very long.
+ *
  * Where nothing lies yet, the parts of an array are dealt in blocks, by their place in it (home_of): so parts at the same place of arrays that
  * are cut alike lie together, whoever makes them and in whatever order, and neighbours are neighbours.
  *
@@ -29,6 +31,7 @@
  * others: of a program that does the same for each part of an array, each part should stay where it lies.
  */
 #define BRING_WEIGHT 4u
+#define DEALT_WEIGHT 64u /* of parts of arrays that are dealt over the devices */
 
 enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
 
@@ -53,6 +56,7 @@ static bool is_input(const struct head_want *want)
 
 /* What has to be brought to a device for a task: copies within its host go one behind the other, those from elsewhere each take their time. */
 struct missing {
+    uint64_t near_copies; /* one an argument */
     uint64_t near_bytes;
     uint64_t far_ns;
 };
@@ -175,14 +179,14 @@ static bool feasible(const struct head_device *device, const struct head_functio
     return true;
 }
 
-/* One copy, within a host. */
+/* So many copies within a host, of so many bytes together. */
 static uint64_t near_ns(const struct head_core *core, const struct head_device *device,
-                        uint64_t bytes)
+                        uint64_t copies, uint64_t bytes)
 {
-    return COPY_NS + bytes / (device->kind == 1 ? CPU_BYTES_PER_NS
-                              : core->config.transfer == HEAD_TRANSFER_HOST
-                                  ? HOST_ROUTE_BYTES_PER_NS
-                                  : PEER_BYTES_PER_NS);
+    return copies * COPY_NS + bytes / (device->kind == 1 ? CPU_BYTES_PER_NS
+                                       : core->config.transfer == HEAD_TRANSFER_HOST
+                                           ? HOST_ROUTE_BYTES_PER_NS
+                                           : PEER_BYTES_PER_NS);
 }
 
 static uint64_t transfer_ns(const struct head_core *core, const struct head_device *device,
@@ -193,7 +197,10 @@ static uint64_t transfer_ns(const struct head_core *core, const struct head_devi
 
     for (size_t i = 0; i < count; i++) {
         if (is_input(&wants[i])) {
+            uint64_t near_bytes = missing.near_bytes;
+
             missing_of(core, &wants[i], device, &missing);
+            missing.near_copies += missing.near_bytes > near_bytes;
         } else if (wants[i].overwritten && lies_somewhere(&wants[i])) {
             struct missing old = {0};
 
@@ -202,7 +209,7 @@ static uint64_t transfer_ns(const struct head_core *core, const struct head_devi
         }
     }
     return pieces * PIECE_NS + missing.far_ns +
-           (missing.near_bytes == 0 ? 0 : near_ns(core, device, missing.near_bytes));
+           near_ns(core, device, missing.near_copies, missing.near_bytes);
 }
 
 /* ------------------------------------------------------------------------------------------------ where parts belong */
@@ -316,7 +323,7 @@ static const struct head_device *home_of(struct head_core *core,
 static uint64_t away_ns(const struct head_core *core, const struct head_device *home,
                         const struct head_device *device, uint64_t bytes)
 {
-    return home == NULL || home == device ? 0 : near_ns(core, device, bytes);
+    return home == NULL || home == device ? 0 : near_ns(core, device, 1, bytes);
 }
 
 static uint64_t memory_ns(const struct head_device *device, const struct head_want *wants,
@@ -334,34 +341,86 @@ static uint64_t memory_ns(const struct head_device *device, const struct head_wa
                                16; /* as if what does not fit had to be staged out and in */
 }
 
-static struct head_device *choose_auto(struct head_core *core,
-                                       const struct head_function *function,
-                                       const struct head_want *wants, size_t count)
+/* The input with the most bytes; NULL: none. */
+static const struct head_want *largest_input(const struct head_want *wants, size_t count)
 {
-    struct head_device *best       = NULL;
-    uint64_t best_ns               = 0;
-    uint64_t home_bytes            = 0;
-    const struct head_device *home = home_of(core, function, wants, count, &home_bytes);
+    const struct head_want *largest = NULL;
 
-    core->round_robin++;
+    for (size_t i = 0; i < count; i++) {
+        if (is_input(&wants[i]) && (largest == NULL || wants[i].bytes > largest->bytes)) {
+            largest = &wants[i];
+        }
+    }
+    return largest;
+}
+
+/* What a policy weighs, of each device that will do. */
+struct choice {
+    struct head_core *core;
+    const struct head_function *function;
+    const struct head_want *wants;
+    size_t count;
+    const struct head_device *home;
+    uint64_t home_bytes;
+    uint32_t devices; /* that will do */
+    struct head_device
+        *nearest; /* least is to be brought there; of equals the one with the least load */
+};
+
+static uint64_t bring_ns(const struct choice *choice, const struct head_device *device)
+{
+    return transfer_ns(choice->core, device, choice->wants, choice->count) +
+           away_ns(choice->core, choice->home, device, choice->home_bytes);
+}
+
+/* The least sum, bringing counted `weight` times; ties go round. NULL: no device will do. */
+static struct head_device *least_sum(struct choice *choice, uint64_t weight)
+{
+    struct head_core *core   = choice->core;
+    struct head_device *best = NULL;
+    uint64_t best_ns = 0, nearest_ns = 0;
+
+    choice->devices = 0;
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        uint32_t index =
-            (core->round_robin + i) % (uint32_t)core->devices.count; /* ties go round */
-        struct head_device *device = head_device_at(core, index);
-        uint64_t ns;
+        struct head_device *device =
+            head_device_at(core, (core->round_robin + i) % (uint32_t)core->devices.count);
+        uint64_t bring, ns;
 
-        if (!feasible(device, function, wants, count)) {
+        if (!feasible(device, choice->function, choice->wants, choice->count)) {
             continue;
         }
-        ns = BRING_WEIGHT * (transfer_ns(core, device, wants, count) +
-                             away_ns(core, home, device, home_bytes)) +
-             device->load_ns + memory_ns(device, wants, count);
+        bring = bring_ns(choice, device);
+        ns    = weight * bring + device->load_ns +
+             memory_ns(device, choice->wants, choice->count);
         if (best == NULL || ns < best_ns) {
             best    = device;
             best_ns = ns;
         }
+        if (choice->devices++ == 0 || bring < nearest_ns ||
+            (bring == nearest_ns && device->load_ns < choice->nearest->load_ns)) {
+            choice->nearest = device;
+            nearest_ns      = bring;
+        }
     }
     return best;
+}
+
+static struct head_device *choose_auto(struct head_core *core,
+                                       const struct head_function *function,
+                                       const struct head_want *wants, size_t count)
+{
+    struct choice choice = {
+        .core = core, .function = function, .wants = wants, .count = count};
+    const struct head_want *input = largest_input(wants, count);
+    struct head_device *best;
+
+    choice.home = home_of(core, function, wants, count, &choice.home_bytes);
+    core->round_robin++;
+    best = least_sum(&choice, BRING_WEIGHT);
+    return best != choice.nearest && input != NULL &&
+                   head_dealt(input, choice.nearest, choice.devices)
+               ? least_sum(&choice, DEALT_WEIGHT)
+               : best;
 }
 
 static struct head_device *choose_locality(struct head_core *core,

@@ -97,7 +97,8 @@ void head_reduce_fold(struct head_core *core, struct head_array *array);
 /* ---- place.c */
 struct head_want {
     struct head_array *array;     /* input: box of it; NULL: fresh memory */
-    const struct head_device *at; /* instead of array: it will have been made there */
+    const struct head_device *at; /* instead of array: it will have been made there .. */
+    uint64_t at_bytes, at_whole;  /* .. as so much of an array of so many bytes */
     bool overwritten;             /* no input: what lies there is not read */
     struct pl_box box;
     uint64_t bytes;
@@ -123,6 +124,10 @@ uint64_t head_work_ns(const struct head_device *device, uint64_t bytes);
 struct head_device *head_place(struct head_core *core, const struct head_want *wants,
                                size_t count, uint32_t hint,
                                struct head_failure **out_failure);
+
+/* ---- dealt.c: of the array that an input is part of, does this device have no more than about its share? */
+bool head_dealt(const struct head_want *want, const struct head_device *device,
+                uint32_t devices);
 
 /* ---- index.c */
 plasmon_status_t head_index_submit(struct head_core *core, struct head_client *client,

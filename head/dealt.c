@@ -1,0 +1,58 @@
+/*
+ * Is an array dealt over the devices? A program that does the same for each part of an array names the parts one after the other. So, while
+ * its tasks are being placed, the queue of the device with the first parts is the longer one, and it is not when the last part has been
+ * named. Where each device has about its share of an array, the others' parts will be worked on as well, and a queue says little.
+ *
+ * What several devices have counts once for each. What nobody wrote yet counts as if it lay elsewhere: parts are dealt when they are
+ * written (place.c).
+ */
+#include "head/core_int.h"
+
+/* A device has its share, and half as much again at most: parts need not come out even. */
+static bool is_share(uint64_t there, uint64_t all, uint32_t devices)
+{
+    return there > 0 && (double)there * 2 * devices <= (double)all * 3;
+}
+
+static uint64_t elements_both(const struct pl_box *a, const struct pl_box *b)
+{
+    struct pl_box both;
+
+    return pl_box_intersection(a, b, &both) ? (uint64_t)pl_box_elements(&both) : 0;
+}
+
+/* Elements of the array that lie on the device, and on all of them. */
+static void count_elements(const struct head_array *array, const struct head_device *device,
+                           uint64_t *out_there, uint64_t *out_all)
+{
+    const struct pl_list *pos, *it;
+
+    *out_there = 0;
+    *out_all   = 0;
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, const struct head_fragment, array_link);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            const struct head_instance *instance =
+                pl_container_of(it, const struct head_instance, tile_link);
+            uint64_t elements = elements_both(&fragment->box, &instance->box);
+
+            *out_all += elements;
+            *out_there += instance->buffer->device == device ? elements : 0;
+        }
+    }
+}
+
+bool head_dealt(const struct head_want *want, const struct head_device *device,
+                uint32_t devices)
+{
+    uint64_t there, all;
+
+    if (want->at != NULL) {
+        return want->at == device && is_share(want->at_bytes, want->at_whole, devices);
+    }
+    count_elements(want->array, device, &there, &all);
+    return is_share(there, pl_max_u64(all, (uint64_t)pl_box_elements(&want->array->extent)),
+                    devices);
+}
