@@ -43,3 +43,16 @@ if(PLASMON_LIBFUZZER)
   add_compile_options(-fsanitize=fuzzer-no-link)
   add_link_options(-fsanitize=fuzzer-no-link)
 endif()
+
+# Programs of tests are many and each has gRPC in it: the usual linker takes a third of the time of compiling for them. What is installed
+# (a release) has no tests, and is linked as ever.
+if(BUILD_TESTING)
+  foreach(_linker lld gold)
+    find_program(PLASMON_LD_${_linker} ld.${_linker})
+    mark_as_advanced(PLASMON_LD_${_linker})
+    if(PLASMON_LD_${_linker})
+      add_link_options(-fuse-ld=${_linker})
+      break()
+    endif()
+  endforeach()
+endif()
