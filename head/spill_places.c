@@ -288,6 +288,9 @@ void head_spill_bind(struct head_core *core)
     pl_list_for_each(pos, &core->spill_hosts) {
         struct head_spill_host *spill = pl_container_of(pos, struct head_spill_host, link);
 
+        if (spill->slab == HEAD_SLAB_NONE && !pl_list_empty(&spill->queue)) {
+            head_spill_slab_want(spill); /* the store that was asked for it died with it */
+        }
         while (
             !pl_list_empty(&spill->queue) &&
             bind_next(spill, pl_list_first(&spill->queue, struct head_task, spill_link))) {

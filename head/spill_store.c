@@ -3,6 +3,10 @@
  *
  * It is asked for one thing after another and does them in that order. What it has not answered is asked again when it comes back.
  * What it is at stays where it is (`busy`).
+ *
+ * WHEN IT DIES. Its `life` is that of what it has, not of the process: a store that took over slab and files of the one before (store/spill.h) has the
+ * same, and is asked again like one whose connection broke. So our records stand, and its index says of each file whether it is there;
+ * what it cannot read is lost. Another life: nothing in files is there any more, and the memory only under the same number.
  */
 #include "head/spill_int.h"
 
@@ -146,7 +150,7 @@ static void request_void(struct head_spill_host *spill, struct head_spill_reques
 }
 
 /*
- * Its files are gone. The memory is there if workers handed it on; launches that were bound are sent, or about to be, with its number, and
+ * Its files are gone, for nobody handed them on. The memory is there if workers handed it on; launches that were bound are sent, or about to be, with its number, and
  * find it at their worker in any case.
  */
 static void store_replaced(struct head_spill_host *spill, uint64_t slab)
@@ -196,15 +200,19 @@ void head_core_spill_up(struct head_core *core, const char *host,
         }
         return;
     }
+    if (spill->config.file_bytes != config->file_bytes) {
+        spill->files_full = false; /* other directories, or other limits */
+    }
     spill->config.file_bytes = config->file_bytes;
     spill->config.write_back = config->write_back;
     spill->config.on_demand  = config->on_demand;
+    if (spill->slab != HEAD_SLAB_READY ||
+        (spill->config.life != config->life && spill->slab_buffer != config->slab)) {
+        spill->config.memory_bytes =
+            config->memory_bytes; /* it was started with another size */
+    }
     if (spill->config.life != config->life) {
         spill->config.life = config->life;
-        if (spill->slab != HEAD_SLAB_READY || spill->slab_buffer != config->slab) {
-            spill->config.memory_bytes =
-                config->memory_bytes; /* it was started with another size */
-        }
         store_replaced(spill, config->slab);
     }
     pl_list_for_each(pos, &spill->requests) {

@@ -6,7 +6,8 @@
  *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD, HOST_BUFFER_READY, HOST_BUFFER_GONE;
  *                     to a new store: HANDBACK, KEPT (+fd) .., HANDBACK_END, then the above
  *   store  -> worker  BEGIN (a spare one), then SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
- *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), HOST_BUFFER (+fd), HOST_BUFFER_DROP, ERROR
+ *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), HOST_BUFFER (+fd), HOST_BUFFER_DROP, SPILL (+fd),
+ *                     ERROR
  *   client -> store   CLIENT_HELLO, GET_CHUNK, GET_LANE, GET_HOST_BUFFER, HOST_BUFFER_DROP, NEW_HEAD_FD (embedded only)
  *   store  -> client  CLIENT_SETUP .. CLIENT_SETUP(DONE), CHUNK (+fd; rw if the chunk is client-writable), LANE (+2 fds),
  *                     HOST_BUFFER (+fd), ERROR, HEAD_FD (+fd; embedded only, the first one unasked right after start)
@@ -43,14 +44,17 @@
  * a client and to the workers, ends it; a worker says HOST_BUFFER_GONE when it has let go. A restarted worker gets all that there are
  * before DONE.
  *
+ * SPILL (+fd): a part of what is spilled to files (store/spill_index.h; chunk_id says which), which the worker keeps for the next store and does not
+ * look at. One under a known number replaces the old one.
+ *
  * SPARES (spares.c). A worker that was started ahead gets nothing until its turn comes; then BEGIN with its incarnation in `reader`, and the rest
  * as any other.
  *
  * HANDBACK (store/handback.h). A worker whose store died connects to the next one's handback socket and says HANDBACK (host_device, total;
  * offset: bytes of device memory that it may use; reader: its incarnation), then KEPT once for each descriptor that it has of the
  * dead store's: `part` is an enum store_kept, host_device says whose, chunk_id, client_writable, offset, bytes and reader are those of the
- * message that it came with. After HANDBACK_END the connection is its control socket. The store answers with CHUNKs that the
- * worker may not know yet.
+ * message that it came with. After HANDBACK_END the connection is its control socket. The store answers with CHUNKs, HOST_BUFFERs
+ * and SPILLs that the worker may not know yet.
  *
  * PINS_ADD: a page `reader` (+fd read-only, bytes) is in use from now on; a page under a known number replaces the old one.
  * PINS_ADD carries in `offset` the reader epoch that it begins; SETUP's PINS message carries the current one. The store raises
@@ -99,6 +103,7 @@ enum store_control_type {
     STORE_CONTROL_KEPT              = 24,
     STORE_CONTROL_HANDBACK_END      = 25,
     STORE_CONTROL_BEGIN             = 26, /* to a spare */
+    STORE_CONTROL_SPILL             = 27,
 };
 
 struct store_control {
@@ -141,7 +146,8 @@ enum store_kept {
     STORE_KEPT_CHUNK    = 5,
     STORE_KEPT_LANE     = 6,
     STORE_KEPT_BUFFER   = 7, /* host buffer; offset: its number */
-    STORE_KEPT_COUNT    = 8
+    STORE_KEPT_SPILL    = 8, /* chunk_id: which part (spill_index.h) */
+    STORE_KEPT_COUNT    = 9
 };
 
 #endif

@@ -383,7 +383,7 @@ static plasmon_status_t uplink_start(struct store_daemon *daemon, struct pl_err 
 {
     plasmon_status_t status;
 
-    host_buffers_keep_spill(daemon);
+    spill_take_over(daemon);
     daemon_watch(daemon, &daemon->uplink_events, daemon->uplink->event_fd, EPOLLIN,
                  uplink_ready);
     status = daemon->uplink->start(daemon->uplink->user, daemon->node, daemon->socket_path,

@@ -201,8 +201,10 @@ plasmon_status_t host_buffers_drop(struct store_daemon *daemon, struct store_cli
 void host_buffers_drop_of(struct store_daemon *daemon, uint32_t reader);
 /* Those that every worker has answered for: to who asked for them. */
 void host_buffers_answer(struct store_daemon *daemon);
-/* What the store before us spilled into memory, if workers handed it back. */
-void host_buffers_keep_spill(struct store_daemon *daemon);
+/* A worker of the store before us is ours: those that it has to be asked for. */
+void host_buffers_catch_up(struct store_daemon *daemon, struct store_worker *worker);
+/* spill_serve.c: what the store before us spilled, if workers handed it back; and have them keep ours. */
+void spill_take_over(struct store_daemon *daemon);
 /* STORE_UPLINK_SLAB */
 void host_buffers_spill(struct store_daemon *daemon);
 

@@ -77,6 +77,8 @@ static bool item_makes_sense(const struct store_handback *handback,
         return message->offset != 0 && message->bytes != 0 &&
                (message->reader < STORE_READER_MAX ||
                 message->reader == STORE_HOST_BUFFER_SPILL);
+    case STORE_KEPT_SPILL:
+        return message->chunk_id < STORE_SPILL_PARTS_MAX;
     case STORE_KEPT_COUNT:
         break;
     }
@@ -217,6 +219,9 @@ static plasmon_status_t build_item(struct store_host *host,
     } else if (what->part == STORE_KEPT_BUFFER) {
         status = store_host_buffers_keep(host, item->from, what->offset, what->bytes,
                                          what->reader, fd);
+        fd     = -1;
+    } else if (what->part == STORE_KEPT_SPILL) {
+        status = store_host_add_spill_part(host, what->chunk_id, fd);
         fd     = -1;
     } else if (what->part == STORE_KEPT_PINS && host->pages[what->reader] == NULL) {
         status = store_host_keep_reader(host, what->reader, fd);

@@ -36,7 +36,8 @@ uint64_t store_host_pins_bytes(void)
 void store_host_init(struct store_host *host)
 {
     memset(host, 0, sizeof(*host));
-    host->buffers = PL_VEC_INIT(struct store_host_buffer *);
+    host->buffers     = PL_VEC_INIT(struct store_host_buffer *);
+    host->spill_parts = PL_VEC_INIT(struct store_spill_part);
     for (uint32_t i = 0; i < STORE_READER_MAX; i++) {
         host->readers[i] = (struct store_host_reader){.fd = -1, .fd_ro = -1};
     }
@@ -117,9 +118,31 @@ void store_host_finish(struct store_host *host)
     host->device_count = 0;
     host->memory       = 0;
     store_host_buffers_finish(host);
+    store_host_drop_spill_parts(host);
+    pl_vec_finish(&host->spill_parts);
     for (uint32_t i = 0; i < STORE_READER_MAX; i++) {
         reader_close(host, i);
     }
+}
+
+plasmon_status_t store_host_add_spill_part(struct store_host *host, uint32_t which, int fd)
+{
+    struct store_spill_part *part = pl_vec_push(&host->spill_parts);
+
+    if (part == NULL) {
+        pl_fd_close(&fd);
+        return PLASMON_ENOMEM;
+    }
+    *part = (struct store_spill_part){.which = which, .fd = fd};
+    return PLASMON_OK;
+}
+
+void store_host_drop_spill_parts(struct store_host *host)
+{
+    for (size_t i = 0; i < host->spill_parts.count; i++) {
+        pl_fd_close(&((struct store_spill_part *)pl_vec_at(&host->spill_parts, i))->fd);
+    }
+    pl_vec_clear(&host->spill_parts);
 }
 
 static void device_reset(struct store_host_device *device)

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "store/lane.h"
+#include "store/spill_index.h"
 #include "store/table.h"
 #include "store/timeline.h"
 
@@ -74,6 +75,8 @@ struct store_host {
     uint64_t
         buffer_bytes; /* of all of them, those too that some worker has not let go of yet */
     uint64_t buffer_bytes_max;
+    struct pl_vec
+        spill_parts; /* struct store_spill_part: what workers keep of what is spilled */
 };
 
 #define STORE_STAGE_BYTES ((uint64_t)STORE_STAGE_SLOTS * STORE_STAGE_SLOT_BYTES)
@@ -113,6 +116,10 @@ plasmon_status_t store_host_add_chunk(struct store_host *host, uint32_t device,
 const struct store_host_chunk *store_host_chunk_find(const struct store_host *host,
                                                      uint32_t device,
                                                      uint32_t id); /* NULL: none */
+/* Takes fd, also on failure. */
+plasmon_status_t store_host_add_spill_part(struct store_host *host, uint32_t which,
+                                           int fd) PL_MUST_CHECK;
+void store_host_drop_spill_parts(struct store_host *host);
 /* A page for a client. ELIMIT: STORE_READER_MAX. */
 plasmon_status_t store_host_add_reader(struct store_host *host, uint64_t pid,
                                        uint32_t *out_reader) PL_MUST_CHECK;

@@ -176,6 +176,13 @@ plasmon_status_t store_host_buffers_keep(struct store_host *host, uint32_t devic
     return PLASMON_OK;
 }
 
+void store_host_buffers_ask(struct store_host_buffer *buffer, uint64_t workers)
+{
+    buffer->asked |= workers;
+    buffer->holders |= workers;
+    buffer->given = false;
+}
+
 /* ------------------------------------------------------------------------------------------------ answers */
 
 void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t id,

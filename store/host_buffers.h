@@ -37,6 +37,8 @@ plasmon_status_t store_host_buffers_make(struct store_host *host, uint32_t reade
 plasmon_status_t store_host_buffers_keep(struct store_host *host, uint32_t device,
                                          uint64_t id, uint64_t bytes, uint32_t reader,
                                          int fd) PL_MUST_CHECK;
+/* One that was kept: these workers have yet to say that they have it, and it is not given to anybody before. */
+void store_host_buffers_ask(struct store_host_buffer *buffer, uint64_t workers);
 /* NULL: none, or dropped. */
 struct store_host_buffer *store_host_buffers_find(const struct store_host *host,
                                                   uint64_t id);

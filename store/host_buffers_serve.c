@@ -43,6 +43,19 @@ static void tell_holders(struct store_daemon *daemon,
     }
 }
 
+void host_buffers_catch_up(struct store_daemon *daemon, struct store_worker *worker)
+{
+    const struct store_host_buffer *buffer;
+    uint64_t bit = UINT64_C(1) << worker->host_device;
+
+    for (size_t i = 0; (buffer = store_host_buffers_at(&daemon->host, i)) != NULL; i++) {
+        if (buffer->fd >= 0 && (buffer->asked & bit) != 0) {
+            workers_sent(daemon, worker,
+                         store_setup_host_buffer(&daemon->host, buffer, 0, &worker->link));
+        }
+    }
+}
+
 /* The memory goes when the last worker has let go of it. */
 static void host_buffer_drop(struct store_daemon *daemon, struct store_host_buffer *buffer)
 {
@@ -144,20 +157,6 @@ void host_buffers_spill(struct store_daemon *daemon)
     }
     tell_holders(daemon, buffer, true);
     host_buffers_answer(daemon); /* there may be no worker to wait for */
-}
-
-void host_buffers_keep_spill(struct store_daemon *daemon)
-{
-    struct store_spill *spill = daemon->uplink->spill;
-    const struct store_host_buffer *buffer;
-
-    for (size_t i = 0; (buffer = store_host_buffers_at(&daemon->host, i)) != NULL; i++) {
-        if (spill != NULL && buffer->reader == STORE_HOST_BUFFER_SPILL && buffer->fd >= 0 &&
-            buffer->bytes == store_spill_memory_bytes(spill)) {
-            store_spill_slab_made(spill, PLASMON_OK, buffer->fd, buffer->id, "");
-            return;
-        }
-    }
 }
 
 /* Every worker has answered for the memory that is for spilling. */

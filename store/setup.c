@@ -210,6 +210,22 @@ static plasmon_status_t setup_host_buffers(const struct setup *setup)
     return status;
 }
 
+plasmon_status_t store_setup_spill(const struct store_host *host, struct store_link *link)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; i < host->spill_parts.count && status == PLASMON_OK; i++) {
+        const struct store_spill_part *part = pl_vec_at(&host->spill_parts, i);
+        struct store_control message        = {.type     = STORE_CONTROL_SPILL,
+                                               .total    = host->device_count,
+                                               .count    = 1,
+                                               .chunk_id = part->which};
+
+        status = store_link_send(link, &message, &part->fd, 1);
+    }
+    return status;
+}
+
 static plasmon_status_t setup_done(const struct setup *setup)
 {
     struct store_control message = setup->base;
@@ -259,6 +275,9 @@ plasmon_status_t store_setup_worker(const struct store_host *host, uint32_t devi
     }
     if (status == PLASMON_OK) {
         status = setup_host_buffers(&setup);
+    }
+    if (status == PLASMON_OK) {
+        status = store_setup_spill(host, link);
     }
     return status == PLASMON_OK ? setup_done(&setup) : status;
 }

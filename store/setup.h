@@ -25,6 +25,9 @@ plasmon_status_t store_setup_host_buffer(const struct store_host *host,
                                          const struct store_host_buffer *buffer,
                                          uint32_t request,
                                          struct store_link *link) PL_MUST_CHECK;
+/* All SPILL messages. */
+plasmon_status_t store_setup_spill(const struct store_host *host,
+                                   struct store_link *link) PL_MUST_CHECK;
 /* One PINS_ADD. */
 plasmon_status_t store_setup_reader(const struct store_host *host, uint32_t reader,
                                     struct store_link *link) PL_MUST_CHECK;

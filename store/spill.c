@@ -1,9 +1,11 @@
 #include "store/spill.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
@@ -12,13 +14,14 @@
 #include "base/vec.h"
 #include "store/spill_files.h"
 
+#define STORE_SPILL_ADOPT_MAX 1024u /* files that are looked at: nine of each worker */
+
 enum slab_state { SLAB_NONE, SLAB_WANTED, SLAB_MADE, SLAB_FAILED };
 
 struct store_spill {
     /* Constant after start. */
     uint64_t memory_bytes;
     uint64_t file_bytes;
-    uint64_t process; /* drawn */
     struct store_spill_ahead ahead;
     void (*slab_wanted)(void *user);
     void (*done)(void *user);
@@ -33,7 +36,8 @@ struct store_spill {
     size_t op_next;
     struct pl_vec results; /* struct store_spill_result */
     uint64_t id_last;      /* of what was asked */
-    uint64_t life;         /* a new one with each head */
+    bool goes_on;          /* .. another store: the next one may have any id */
+    uint64_t era;          /* a new one with each head */
     bool stop;
     enum slab_state slab;
     uint64_t slab_buffer;
@@ -42,8 +46,7 @@ struct store_spill {
     void *memory; /* the slab; written once */
 
     /* The thread's. */
-    struct store_spill_files files;
-    uint64_t files_life;
+    struct store_spill_files files; /* but index->slab, slab_bytes, era: see there */
 };
 
 /* ------------------------------------------------------------------------------------------------ the slab */
@@ -56,6 +59,10 @@ void store_spill_slab_made(struct store_spill *spill, plasmon_status_t status, i
     if (status == PLASMON_OK) {
         status = pl_fd_map(fd, spill->memory_bytes, 1, &memory);
         text   = pl_status_text(status);
+    }
+    if (status == PLASMON_OK) { /* before anybody hears of it */
+        spill->files.index->slab_bytes = spill->memory_bytes;
+        __atomic_store_n(&spill->files.index->slab, host_buffer, __ATOMIC_RELEASE);
     }
     pl_mutex_lock(&spill->lock);
     spill->slab        = status == PLASMON_OK ? SLAB_MADE : SLAB_FAILED;
@@ -122,13 +129,19 @@ static plasmon_status_t op_perform(struct store_spill *spill,
     }
     switch (op->kind) {
     case STORE_SPILL_WRITE:
-        return store_spill_files_write(&spill->files, op->file, memory + op->offset,
-                                       op->bytes, err);
+        return store_spill_files_has(&spill->files, op->file, op->bytes)
+                   ? PLASMON_OK /* the store before us did it, and could not say so */
+                   : store_spill_files_write(&spill->files, op->file, memory + op->offset,
+                                             op->bytes, err);
     case STORE_SPILL_READ:
         return store_spill_files_read(&spill->files, op->file, memory + op->offset,
                                       op->bytes, err);
     case STORE_SPILL_MOVE:
-        memmove(memory + op->file, memory + op->offset, op->bytes);
+        if (op->file > op->offset) {
+            return pl_err_set(err, PLASMON_EINVAL, "a value is only moved down");
+        }
+        PL_CHECK(store_spill_move(memory, op->id, op->offset, op->file, op->bytes,
+                                  &spill->files.index->move, UINT64_MAX));
         return PLASMON_OK;
     default:
         return pl_err_set(err, PLASMON_ENOTSUP, "this store knows no spill operation %u",
@@ -137,7 +150,7 @@ static plasmon_status_t op_perform(struct store_spill *spill,
 }
 
 static bool op_next(struct store_spill *spill, struct store_spill_op *out_op,
-                    uint64_t *out_life)
+                    uint64_t *out_era)
 {
     bool found;
 
@@ -147,8 +160,8 @@ static bool op_next(struct store_spill *spill, struct store_spill_op *out_op,
     }
     found = !spill->stop;
     if (found) {
-        *out_op   = *(struct store_spill_op *)pl_vec_at(&spill->ops, spill->op_next++);
-        *out_life = spill->life;
+        *out_op  = *(struct store_spill_op *)pl_vec_at(&spill->ops, spill->op_next++);
+        *out_era = spill->era;
         if (spill->op_next == spill->ops.count) {
             pl_vec_clear(&spill->ops);
             spill->op_next = 0;
@@ -162,22 +175,21 @@ static void *thread_main(void *user)
 {
     struct store_spill *spill = user;
     struct store_spill_op op;
-    uint64_t life;
+    uint64_t era;
 
-    while (op_next(spill, &op, &life)) {
+    while (op_next(spill, &op, &era)) {
         struct store_spill_result result = {.id = op.id};
         struct pl_err err                = {0};
 
-        if (life != spill->files_life) {
-            store_spill_files_forget_all(&spill->files);
-            spill->files_life = life;
+        if (era != spill->files.era) {
+            store_spill_files_forget_all(&spill->files, era);
         }
         result.status = op_perform(spill, &op, &result, &err);
         if (result.status != PLASMON_OK) {
             (void)snprintf(result.text, sizeof(result.text), "%.255s", err.text);
         }
         pl_mutex_lock(&spill->lock);
-        if (life == spill->life) {
+        if (era == spill->era) {
             struct store_spill_result *place = pl_vec_push(&spill->results);
 
             PL_CHECK(place != NULL);
@@ -194,12 +206,13 @@ static void *thread_main(void *user)
 void store_spill_ask(struct store_spill *spill, const struct store_spill_op *op)
 {
     pl_mutex_lock(&spill->lock);
-    if (op->id == spill->id_last + 1) {
+    if (op->id == spill->id_last + 1 || spill->goes_on) {
         struct store_spill_op *place = pl_vec_push(&spill->ops);
 
         PL_CHECK(place != NULL);
         *place         = *op;
         spill->id_last = op->id;
+        spill->goes_on = false;
         pl_cond_broadcast(&spill->changed);
     } /* else it was asked before */
     pl_mutex_unlock(&spill->lock);
@@ -228,7 +241,10 @@ void store_spill_forget(struct store_spill *spill)
     pl_vec_clear(&spill->results);
     spill->op_next = 0;
     spill->id_last = 0;
-    spill->life++;
+    spill->goes_on = false;
+    spill->era++;
+    /* At once: entries of before are nobody's, also to a store that takes over now. */
+    __atomic_store_n(&spill->files.index->era, spill->era, __ATOMIC_RELEASE);
     pl_mutex_unlock(&spill->lock);
 }
 
@@ -244,7 +260,7 @@ const struct store_spill_ahead *store_spill_ahead(const struct store_spill *spil
 
 uint64_t store_spill_life(const struct store_spill *spill)
 {
-    return spill->process;
+    return spill->files.index->life;
 }
 
 uint64_t store_spill_slab(struct store_spill *spill)
@@ -278,18 +294,14 @@ plasmon_status_t store_spill_create(uint64_t memory_bytes, const char *const *di
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     spill->memory_bytes = pl_round_up(memory_bytes, 4096);
-    if (getrandom(&spill->process, sizeof(spill->process), 0) !=
-        (ssize_t)sizeof(spill->process)) {
-        pl_free(spill);
-        return pl_err_set(err, PLASMON_EIO, "no random numbers");
-    }
-    spill->ops     = PL_VEC_INIT(struct store_spill_op);
-    spill->results = PL_VEC_INIT(struct store_spill_result);
-    status         = store_spill_files_init(&spill->files, dirs, dir_count, err);
+    spill->ops          = PL_VEC_INIT(struct store_spill_op);
+    spill->results      = PL_VEC_INIT(struct store_spill_result);
+    status              = store_spill_files_init(&spill->files, dirs, dir_count, err);
     if (status != PLASMON_OK) {
         goto err_free;
     }
     spill->file_bytes = store_spill_files_max(&spill->files);
+    spill->era        = spill->files.era;
     status            = pl_mutex_init(&spill->lock, PL_RANK_LEAF);
     if (status != PLASMON_OK) {
         goto err_finish_files;
@@ -308,6 +320,154 @@ err_finish_files:
 err_free:
     pl_free(spill);
     return status;
+}
+
+/* ---------------------------------------------------------------------------------------- another store's */
+
+void store_spill_set_memory(struct store_spill *spill, uint64_t memory)
+{
+    spill->files.index->memory = memory;
+}
+
+uint64_t store_spill_files_used(const struct store_spill *spill)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < STORE_SPILL_DIRS_MAX; i++) {
+        bytes += spill->files.dirs[i].bytes_used;
+    }
+    return bytes;
+}
+
+uint32_t store_spill_parts(const struct store_spill *spill,
+                           struct store_spill_part parts[STORE_SPILL_PARTS_MAX])
+{
+    uint32_t count = 0;
+
+    parts[count++] = (struct store_spill_part){.which = STORE_SPILL_PART_INDEX,
+                                               .fd    = spill->files.index_fd};
+    for (uint32_t i = 0; i < STORE_SPILL_DIRS_MAX; i++) {
+        if (spill->files.dirs[i].fd >= 0) {
+            parts[count++] =
+                (struct store_spill_part){.which = i + 1, .fd = spill->files.dirs[i].fd};
+        }
+    }
+    return count;
+}
+
+/* The index that was made last. NULL: there is none that is one. *io_generation is raised to the greatest. */
+static struct store_spill_index *index_choose(uint64_t memory,
+                                              const struct store_spill_part *parts,
+                                              size_t count, int *out_fd,
+                                              uint64_t *io_generation)
+{
+    struct store_spill_index *best = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        struct store_spill_index *index;
+        struct pl_err err;
+
+        if (parts[i].which != STORE_SPILL_PART_INDEX) {
+            continue;
+        }
+        if (store_spill_index_open(parts[i].fd, memory, &index, &err) != PLASMON_OK) {
+            pl_warn("store", "what the store before spilled: %s", err.text);
+            continue;
+        }
+        *io_generation = pl_max_u64(*io_generation, index->generation);
+        if (best != NULL && best->generation >= index->generation) {
+            store_spill_index_close(index); /* the same one, of another worker */
+            continue;
+        }
+        store_spill_index_close(best);
+        best    = index;
+        *out_fd = parts[i].fd;
+    }
+    return best;
+}
+
+/* Nobody will read them: give their bytes back, for workers have them still. */
+static void files_empty(const struct store_spill_part *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct stat about;
+
+        if (parts[i].which != STORE_SPILL_PART_INDEX && fstat(parts[i].fd, &about) == 0 &&
+            S_ISREG(about.st_mode) && about.st_nlink == 0) {
+            (void)!ftruncate(parts[i].fd, 0); /* else they go with the workers */
+        }
+    }
+}
+
+/* The host buffer that the index needs; one that was being made will do if it names none. false: it is gone. */
+static bool slab_choose(const struct store_spill_index *index,
+                        const struct store_spill_slab *slabs, size_t count,
+                        struct store_spill_slab *out_slab)
+{
+    uint64_t number = __atomic_load_n(&index->slab, __ATOMIC_ACQUIRE);
+
+    *out_slab = (struct store_spill_slab){.id = 0};
+    for (size_t i = 0; i < count; i++) {
+        if (number == 0 || (slabs[i].id == number && slabs[i].bytes == index->slab_bytes)) {
+            *out_slab = slabs[i];
+        }
+    }
+    return number == 0 || out_slab->id != 0;
+}
+
+static plasmon_status_t files_adopt(struct store_spill *spill,
+                                    struct store_spill_index *index, int index_fd,
+                                    const struct store_spill_part *parts, size_t count)
+{
+    int fds[STORE_SPILL_ADOPT_MAX];
+    size_t fd_count = 0;
+    int fd          = fcntl(index_fd, F_DUPFD_CLOEXEC, 3);
+
+    if (fd < 0) {
+        store_spill_index_close(index);
+        return PLASMON_ENOMEM;
+    }
+    for (size_t i = 0; i < count && fd_count < STORE_SPILL_ADOPT_MAX; i++) {
+        if (parts[i].which != STORE_SPILL_PART_INDEX) {
+            fds[fd_count++] = parts[i].fd;
+        }
+    }
+    return store_spill_files_adopt(&spill->files, index, fd, fds, fd_count);
+}
+
+plasmon_status_t store_spill_adopt(struct store_spill *spill, uint64_t memory,
+                                   const struct store_spill_part *parts, size_t part_count,
+                                   const struct store_spill_slab *slabs, size_t slab_count,
+                                   uint64_t *out_slab)
+{
+    uint64_t generation = 0;
+    int index_fd        = -1;
+    struct store_spill_slab slab;
+    struct store_spill_index *index =
+        index_choose(memory, parts, part_count, &index_fd, &generation);
+    plasmon_status_t status = PLASMON_ENOENT;
+
+    if (index != NULL && !slab_choose(index, slabs, slab_count, &slab)) {
+        pl_warn("store", "what the store before spilled is lost: no worker has its host "
+                         "memory");
+        store_spill_index_close(index);
+    } else if (index != NULL) {
+        status = files_adopt(spill, index, index_fd, parts, part_count);
+    }
+    if (status != PLASMON_OK) {
+        files_empty(parts, part_count);
+        spill->files.index->generation = generation + 1;
+        return PLASMON_ENOENT;
+    }
+    if (slab.id != 0) {
+        spill->slab         = SLAB_WANTED;
+        spill->memory_bytes = slab.bytes;
+    }
+    spill->file_bytes = store_spill_files_max(&spill->files);
+    spill->era        = spill->files.era;
+    spill->goes_on    = true;
+    *out_slab         = slab.id;
+    return PLASMON_OK;
 }
 
 plasmon_status_t store_spill_start(struct store_spill *spill,

@@ -5,7 +5,12 @@
  *   head --NodeCommand.spill--> node.c --ask--> [queue] --thread--> [results] --take--> node.c --NodeFrame.spill_done--> head
  *
  * Things are numbered 1, 2, 3 ..: what was asked before (the head repeats itself after a broken connection) is not done again, and its result is
- * kept until the head has it. A head that does not know us begins with 1 again: store_spill_forget() comes before.
+ * kept until the head has it. A head that does not know us begins with 1 again: store_spill_forget() comes before. One that knew the store
+ * before us goes on where that one had not answered.
+ *
+ * ANOTHER STORE TAKES OVER. Slab, files and their index (spill_index.h) outlive us in the workers of the host. The next store that is handed all of
+ * it (store_spill_adopt) is, to the head, the same one: same life, same slab. The head asks it again what was not answered, in order; each
+ * of these can be done twice. So nothing that was spilled is lost with a store while a worker of its host lives.
  *
  * THE SLAB is a host buffer (host_buffers.h) that the daemon's thread makes, as it does for clients; we map it too, and wait for it.
  *
@@ -17,6 +22,7 @@
 #include <stdbool.h>
 
 #include "base/str.h"
+#include "store/spill_index.h"
 
 enum store_spill_kind {
     STORE_SPILL_SLAB   = 1,
@@ -68,8 +74,29 @@ void store_spill_stop(struct store_spill *spill);
 void store_spill_destroy(struct store_spill *spill);
 uint64_t store_spill_memory_bytes(const struct store_spill *spill);
 uint64_t store_spill_file_bytes(const struct store_spill *spill);
-/* Of this process: another store of the host has another one. */
+/* Of what was spilled: a store that has not taken it over from the one before has another one. */
 uint64_t store_spill_life(const struct store_spill *spill);
+/* What workers are to keep for the store after us. Descriptors are lent. */
+uint32_t store_spill_parts(const struct store_spill *spill,
+                           struct store_spill_part parts[STORE_SPILL_PARTS_MAX]);
+/* Bytes in files. Before start. */
+uint64_t store_spill_files_used(const struct store_spill *spill);
+/* Before start: whose memory this is (store_host.memory). */
+void store_spill_set_memory(struct store_spill *spill, uint64_t memory);
+/*
+ * Before start: take over what workers handed back of the store before us, which had the same `memory`: the greatest index among `parts`, its
+ * files, and the host buffer that it names, of which `slabs` are those that there are. Its size is ours from now on. *out_slab: its number, whose descriptor
+ * store_spill_slab_made() is to bring when all workers have it; 0: none was made. ENOENT: there was nothing, or it cannot be taken
+ * over (the log says why), and we begin anew.
+ */
+struct store_spill_slab {
+    uint64_t id;
+    uint64_t bytes;
+};
+plasmon_status_t store_spill_adopt(struct store_spill *spill, uint64_t memory,
+                                   const struct store_spill_part *parts, size_t part_count,
+                                   const struct store_spill_slab *slabs, size_t slab_count,
+                                   uint64_t *out_slab) PL_MUST_CHECK;
 /* Number of the host buffer; 0: there is none yet. */
 uint64_t store_spill_slab(struct store_spill *spill);
 void store_spill_ask(struct store_spill *spill, const struct store_spill_op *op);

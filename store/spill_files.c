@@ -1,10 +1,11 @@
-#include "store/spill_files.h"
+#include "store/spill_files_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -15,14 +16,8 @@
 #include "store/checksum.h"
 
 #define PIECE_BYTES \
-    (UINT64_C(8) << 20) /* at a time, so that a large file is no single call */
-
-struct spill_file {
-    int fd;
-    uint64_t bytes;
-    uint64_t checksum;
-    struct store_spill_dir *dir;
-};
+    (UINT64_C(8) << 20)   /* at a time, so that a large value is no single call */
+#define BLOCK_BYTES 4096u /* what disks give back holes in */
 
 /* --------------------------------------------------------------------------------------------- directories */
 
@@ -72,14 +67,36 @@ static int file_open(const char *path)
     return fd;
 }
 
-static plasmon_status_t dir_add(struct store_spill_files *files, const char *text,
-                                struct pl_err *err)
+void spill_dir_name(struct store_spill_files *files, uint32_t slot)
 {
-    struct store_spill_dir *dir = &files->dirs[files->dir_count];
+    struct store_spill_index_dir *named = &files->index->dirs[slot];
+    const struct store_spill_dir *dir   = &files->dirs[slot];
+    struct stat about                   = {0};
+
+    (void)snprintf(named->path, sizeof(named->path), "%s", dir->path);
+    if (fstat(dir->fd, &about) == 0) { /* else nobody will find it, and it ends with us */
+        named->device = about.st_dev;
+        named->inode  = about.st_ino;
+    }
+}
+
+void spill_dir_drop(struct store_spill_files *files, uint32_t slot)
+{
+    struct store_spill_dir *dir = &files->dirs[slot];
+
+    files->index->dirs[slot].inode = 0;
+    pl_fd_close(&dir->fd);
+    pl_free(dir->path);
+    dir->path = NULL;
+}
+
+static plasmon_status_t dir_add(struct store_spill_files *files, uint32_t slot,
+                                const char *text, struct pl_err *err)
+{
+    struct store_spill_dir *dir = &files->dirs[slot];
     const char *colon           = strrchr(text, ':');
     bool limited                = colon != NULL && limit_parse(colon + 1, &dir->bytes_max);
     struct statvfs fs;
-    int fd;
 
     dir->path = pl_strdup(text);
     if (dir->path == NULL) {
@@ -88,62 +105,170 @@ static plasmon_status_t dir_add(struct store_spill_files *files, const char *tex
     if (limited) {
         dir->path[colon - text] = '\0';
     }
-    files->dir_count++;
-    fd = file_open(dir->path);
-    if (fd < 0 || fstatvfs(fd, &fs) != 0) {
-        plasmon_status_t status = pl_status_from_errno(errno);
-
-        (void)pl_err_set(err, status,
-                         "--spill-dir %s: %s; give a directory that this user can write",
-                         dir->path, strerror(errno));
-        pl_fd_close(&fd);
-        return status;
+    if (strlen(dir->path) >= STORE_SPILL_PATH_MAX) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--spill-dir: a name of at most %u bytes, not %s",
+                          STORE_SPILL_PATH_MAX - 1, dir->path);
     }
-    pl_fd_close(&fd);
+    dir->fd = file_open(dir->path);
+    if (dir->fd < 0 || fstatvfs(dir->fd, &fs) != 0) {
+        return pl_err_set(err, pl_status_from_errno(errno),
+                          "--spill-dir %s: %s; give a directory that this user can write",
+                          dir->path, strerror(errno));
+    }
     if (!limited) {
         dir->bytes_max = (uint64_t)fs.f_bavail * fs.f_frsize / 10 * 9;
     }
+    spill_dir_name(files, slot);
+    files->order[files->order_count++] = slot;
     return PLASMON_OK;
+}
+
+void spill_files_clear(struct store_spill_files *files)
+{
+    memset(files, 0, sizeof(*files));
+    pl_map_init(&files->by_number);
+    files->entries_free = PL_VEC_INIT(uint32_t);
+    files->index_fd     = -1;
+    for (uint32_t i = 0; i < STORE_SPILL_DIRS_MAX; i++) {
+        files->dirs[i].fd = -1;
+        pl_list_init(&files->dirs[i].extents);
+    }
 }
 
 plasmon_status_t store_spill_files_init(struct store_spill_files *files,
                                         const char *const *texts, uint32_t count,
                                         struct pl_err *err)
 {
-    plasmon_status_t status = PLASMON_OK;
+    plasmon_status_t status;
 
-    memset(files, 0, sizeof(*files));
-    pl_map_init(&files->by_number);
+    spill_files_clear(files);
     if (count > STORE_SPILL_DIRS_MAX) {
         return pl_err_set(err, PLASMON_EINVAL, "--spill-dir: at most %u directories",
                           STORE_SPILL_DIRS_MAX);
     }
+    status = store_spill_index_create(&files->index, &files->index_fd, err);
     for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
-        status = dir_add(files, texts[i], err);
+        status = dir_add(files, i, texts[i], err);
     }
     if (status != PLASMON_OK) {
         store_spill_files_finish(files);
+        return status;
     }
-    return status;
+    files->era = files->index->era;
+    return PLASMON_OK;
 }
 
 uint64_t store_spill_files_max(const struct store_spill_files *files)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < files->dir_count; i++) {
+    for (uint32_t i = 0; i < STORE_SPILL_DIRS_MAX; i++) {
         bytes += files->dirs[i].bytes_max;
     }
     return bytes;
 }
 
+/* ------------------------------------------------------------------------------------------------- places */
+
+uint64_t spill_file_span(uint64_t bytes)
+{
+    return pl_round_up(bytes, BLOCK_BYTES);
+}
+
+static struct spill_file *file_of(struct pl_list *pos)
+{
+    return pl_container_of(pos, struct spill_file, link);
+}
+
+/* The first hole that will do, or behind all that there is; out_before: what it comes after. */
+static uint64_t place_find(struct store_spill_dir *dir, uint64_t bytes,
+                           struct pl_list **out_before)
+{
+    uint64_t end = 0;
+    struct pl_list *pos;
+
+    *out_before = &dir->extents;
+    pl_list_for_each(pos, &dir->extents) {
+        const struct spill_file *file = file_of(pos);
+
+        if (file->offset - end >= spill_file_span(bytes)) {
+            break;
+        }
+        end         = file->offset + spill_file_span(file->bytes);
+        *out_before = pos;
+    }
+    return end;
+}
+
+void spill_dir_give_back(const struct store_spill_dir *dir, uint64_t offset, uint64_t bytes)
+{
+    if (bytes == UINT64_MAX) {
+        (void)!ftruncate(dir->fd, (off_t)offset); /* what it keeps is used again */
+    } else if (bytes > 0) {
+        (void)fallocate(dir->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                        (off_t)bytes); /* as above: a file system may know no holes */
+    }
+}
+
+plasmon_status_t spill_file_append(struct store_spill_files *files, uint32_t at,
+                                   const struct store_spill_entry *entry)
+{
+    struct store_spill_dir *dir = &files->dirs[entry->dir];
+    struct spill_file *file     = PL_NEW(struct spill_file);
+
+    if (file == NULL || pl_map_set(&files->by_number, entry->number, file) != PLASMON_OK) {
+        pl_free(file);
+        return PLASMON_ENOMEM;
+    }
+    *file = (struct spill_file){.number   = entry->number,
+                                .bytes    = entry->bytes,
+                                .offset   = entry->offset,
+                                .checksum = entry->checksum,
+                                .entry    = at,
+                                .dir      = entry->dir};
+    pl_list_init(&file->link);
+    pl_list_add_tail(&dir->extents, &file->link);
+    dir->bytes_used += spill_file_span(file->bytes);
+    return PLASMON_OK;
+}
+
+/* ENOMEM: more values than the index has entries for, or no memory. */
+static bool entry_take(struct store_spill_files *files, uint32_t *out_at)
+{
+    if (files->entries_free.count > 0) {
+        *out_at =
+            *(uint32_t *)pl_vec_at(&files->entries_free, files->entries_free.count - 1);
+        pl_vec_pop(&files->entries_free);
+        return true;
+    }
+    *out_at = files->index->entry_end;
+    return *out_at < STORE_SPILL_ENTRIES_MAX;
+}
+
+static void entry_give(struct store_spill_files *files, uint32_t at)
+{
+    uint32_t *place = pl_vec_push(&files->entries_free);
+
+    PL_CHECK(place != NULL);
+    *place = at;
+}
+
 /* --------------------------------------------------------------------------------------------------- files */
 
-static void file_destroy(struct spill_file *file)
+/* The entry goes before the bytes do: see spill_index.h. */
+static void file_destroy(struct store_spill_files *files, struct spill_file *file)
 {
-    file->dir->bytes_used -= file->bytes;
-    file->dir->full = false; /* there may be room now */
-    pl_fd_close(&file->fd);
+    struct store_spill_dir *dir = &files->dirs[file->dir];
+    bool last                   = file->link.next == &dir->extents;
+
+    store_spill_entry_clear(files->index, file->entry);
+    entry_give(files, file->entry);
+    dir->bytes_used -= spill_file_span(file->bytes);
+    dir->full = false; /* there may be room now */
+    spill_dir_give_back(dir, file->offset,
+                        last ? UINT64_MAX : spill_file_span(file->bytes));
+    pl_list_remove(&file->link);
     pl_free(file);
 }
 
@@ -152,34 +277,54 @@ void store_spill_files_forget(struct store_spill_files *files, uint64_t number)
     struct spill_file *file = pl_map_remove(&files->by_number, number);
 
     if (file != NULL) {
-        file_destroy(file);
+        file_destroy(files, file);
     }
 }
 
-void store_spill_files_forget_all(struct store_spill_files *files)
+bool store_spill_files_has(const struct store_spill_files *files, uint64_t number,
+                           uint64_t bytes)
+{
+    const struct spill_file *file = pl_map_get(&files->by_number, number);
+
+    return file != NULL && file->bytes == bytes;
+}
+
+void store_spill_files_forget_all(struct store_spill_files *files, uint64_t era)
 {
     uint64_t number;
     void *file;
 
     for (size_t i = 0; pl_map_next(&files->by_number, &i, &number, &file);) {
-        file_destroy(file);
+        file_destroy(files, file);
     }
     pl_map_finish(&files->by_number);
     pl_map_init(&files->by_number);
+    files->era = era;
 }
 
+/* What is in the files stays for whoever has their descriptors; without one it is gone. */
 void store_spill_files_finish(struct store_spill_files *files)
 {
-    store_spill_files_forget_all(files);
-    pl_map_finish(&files->by_number);
-    for (uint32_t i = 0; i < files->dir_count; i++) {
-        pl_free(files->dirs[i].path);
+    uint64_t number;
+    void *file;
+
+    for (size_t i = 0; pl_map_next(&files->by_number, &i, &number, &file);) {
+        pl_free(file);
     }
-    files->dir_count = 0;
+    pl_map_finish(&files->by_number);
+    pl_vec_finish(&files->entries_free);
+    for (uint32_t i = 0; i < STORE_SPILL_DIRS_MAX; i++) {
+        pl_fd_close(&files->dirs[i].fd);
+        pl_free(files->dirs[i].path);
+        files->dirs[i].path = NULL;
+    }
+    store_spill_index_close(files->index);
+    files->index = NULL;
+    pl_fd_close(&files->index_fd);
 }
 
 /* errno, or 0. */
-static int all_write(int fd, const uint8_t *data, uint64_t bytes)
+static int all_write(int fd, uint64_t offset, const uint8_t *data, uint64_t bytes)
 {
     uint64_t done = 0;
 
@@ -187,12 +332,13 @@ static int all_write(int fd, const uint8_t *data, uint64_t bytes)
         return ENOSPC;
     }
     /* All of it is to have its place before anything is believed to be there. */
-    if (fallocate(fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != EINTR) {
+    if (fallocate(fd, 0, (off_t)offset, (off_t)bytes) != 0 && errno != EOPNOTSUPP &&
+        errno != EINTR) {
         return errno;
     }
     while (done < bytes) {
-        ssize_t wrote =
-            pwrite(fd, data + done, pl_min_u64(bytes - done, PIECE_BYTES), (off_t)done);
+        ssize_t wrote = pwrite(fd, data + done, pl_min_u64(bytes - done, PIECE_BYTES),
+                               (off_t)(offset + done));
 
         if (wrote < 0 && errno == EINTR) {
             continue;
@@ -206,17 +352,17 @@ static int all_write(int fd, const uint8_t *data, uint64_t bytes)
     if (fdatasync(fd) != 0 && errno != EINVAL && errno != EROFS) {
         return errno;
     }
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* a hint */
+    (void)posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED); /* a hint */
     return 0;
 }
 
-static int all_read(int fd, uint8_t *data, uint64_t bytes)
+static int all_read(int fd, uint64_t offset, uint8_t *data, uint64_t bytes)
 {
     uint64_t done = 0;
 
     while (done < bytes) {
-        ssize_t got =
-            pread(fd, data + done, pl_min_u64(bytes - done, PIECE_BYTES), (off_t)done);
+        ssize_t got = pread(fd, data + done, pl_min_u64(bytes - done, PIECE_BYTES),
+                            (off_t)(offset + done));
 
         if (got < 0 && errno == EINTR) {
             continue;
@@ -226,33 +372,51 @@ static int all_read(int fd, uint8_t *data, uint64_t bytes)
         }
         done += (uint64_t)got;
     }
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* a hint */
+    (void)posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED); /* a hint */
     return 0;
 }
 
 /* errno, or 0: it is in the index. */
-static int write_into(struct store_spill_files *files, struct store_spill_dir *dir,
-                      uint64_t number, const void *data, uint64_t bytes)
+static int write_into(struct store_spill_files *files, uint32_t slot, uint64_t number,
+                      const void *data, uint64_t bytes)
 {
-    struct spill_file *file = PL_NEW(struct spill_file);
+    struct store_spill_dir *dir = &files->dirs[slot];
+    struct spill_file *file     = PL_NEW(struct spill_file);
+    struct store_spill_entry *entry;
+    struct pl_list *before;
     int error;
 
     if (file == NULL) {
         return ENOMEM;
     }
-    *file = (struct spill_file){
-        .fd = file_open(dir->path), .checksum = store_checksum(data, bytes), .dir = dir};
-    error = file->fd < 0 ? errno : all_write(file->fd, data, bytes);
+    if (!entry_take(files, &file->entry)) {
+        pl_free(file);
+        return EMFILE;
+    }
+    file->number   = number;
+    file->bytes    = bytes;
+    file->dir      = slot;
+    file->checksum = store_checksum(data, bytes);
+    file->offset   = place_find(dir, bytes, &before);
+    pl_list_init(&file->link);
+
+    error = all_write(dir->fd, file->offset, data, bytes);
     if (error == 0 && pl_map_set(&files->by_number, number, file) != PLASMON_OK) {
         error = ENOMEM;
     }
+    pl_list_add_after(before, &file->link);
+    dir->bytes_used += spill_file_span(bytes);
     if (error != 0) {
-        pl_fd_close(&file->fd);
-        pl_free(file);
+        file_destroy(files, file);
         return error;
     }
-    file->bytes = bytes;
-    dir->bytes_used += bytes;
+    entry           = &files->index->entries[file->entry];
+    entry->number   = number;
+    entry->offset   = file->offset;
+    entry->bytes    = bytes;
+    entry->checksum = file->checksum;
+    entry->dir      = slot;
+    store_spill_entry_set(files->index, file->entry, files->era);
     return 0;
 }
 
@@ -265,15 +429,15 @@ plasmon_status_t store_spill_files_write(struct store_spill_files *files, uint64
                                          "bytes; raise them, or add a directory",
                                          (unsigned long long)bytes);
 
-    for (uint32_t i = 0; i < files->dir_count; i++) {
-        struct store_spill_dir *dir = &files->dirs[i];
+    for (uint32_t i = 0; i < files->order_count; i++) {
+        struct store_spill_dir *dir = &files->dirs[files->order[i]];
         int error;
 
-        if (dir->full ||
-            bytes > dir->bytes_max - pl_min_u64(dir->bytes_used, dir->bytes_max)) {
+        if (dir->full || spill_file_span(bytes) >
+                             dir->bytes_max - pl_min_u64(dir->bytes_used, dir->bytes_max)) {
             continue;
         }
-        error = write_into(files, dir, number, data, bytes);
+        error = write_into(files, files->order[i], number, data, bytes);
         if (error == 0) {
             return PLASMON_OK;
         }
@@ -292,24 +456,26 @@ plasmon_status_t store_spill_files_read(struct store_spill_files *files, uint64_
                                         void *data, uint64_t bytes, struct pl_err *err)
 {
     const struct spill_file *file = pl_map_get(&files->by_number, number);
+    const struct store_spill_dir *dir;
     int error;
 
     if (file == NULL || file->bytes != bytes) {
         return pl_err_set(err, PLASMON_ENOENT,
-                          "there is no spill file of %llu bytes under %llu",
+                          "there is no value of %llu bytes under %llu in spill files",
                           (unsigned long long)bytes, (unsigned long long)number);
     }
-    error = all_read(file->fd, data, bytes);
+    dir   = &files->dirs[file->dir];
+    error = all_read(dir->fd, file->offset, data, bytes);
     if (error != 0) {
         return pl_err_set(err, PLASMON_EIO,
-                          "a file in spill directory %s cannot be read: %s",
-                          file->dir->path, strerror(error));
+                          "the file in spill directory %s cannot be read: %s", dir->path,
+                          strerror(error));
     }
     if (store_checksum(data, bytes) != file->checksum) {
         return pl_err_set(err, PLASMON_ELOST,
-                          "a file in spill directory %s has not the checksum that it was "
+                          "a value in spill directory %s has not the checksum that it was "
                           "written with: that disk is not to be trusted",
-                          file->dir->path);
+                          dir->path);
     }
     return PLASMON_OK;
 }

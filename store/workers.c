@@ -381,7 +381,8 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
 
 /* ------------------------------------------------------------------------------------------------ of another store */
 
-/* What it cannot know yet: chunks that others made while it had no store. It ignores those that it has. */
+/* What it cannot know yet: chunks that others made while it had no store, what the last store had not told all, and what is ours. It ignores
+ * what it has. */
 static void worker_catch_up(struct store_daemon *daemon, struct store_worker *worker)
 {
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
@@ -393,6 +394,8 @@ static void worker_catch_up(struct store_daemon *daemon, struct store_worker *wo
                                            &worker->link));
         }
     }
+    host_buffers_catch_up(daemon, worker);
+    workers_sent(daemon, worker, store_setup_spill(&daemon->host, &worker->link));
 }
 
 /* One that did not come may still write to its device's memory: it is ended first. */

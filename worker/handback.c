@@ -46,8 +46,9 @@ static void forget(struct worker_handback *handback, enum store_kept part, uint3
         struct worker_kept *kept = kept_at(handback, i);
 
         if (kept->message.part == (uint32_t)part &&
-            (part == STORE_KEPT_PINS ? kept->message.reader == reader
-                                     : kept->message.offset == number)) {
+            (part == STORE_KEPT_PINS    ? kept->message.reader == reader
+             : part == STORE_KEPT_SPILL ? kept->message.chunk_id == number
+                                        : kept->message.offset == number)) {
             pl_fd_close(&kept->fd);
             pl_vec_remove_unordered(&handback->kept, i);
         }
@@ -129,6 +130,12 @@ void worker_handback_note(struct worker_handback *handback,
     case STORE_CONTROL_HOST_BUFFER:
         if (fd_count == 1) {
             keep(handback, message, STORE_KEPT_BUFFER, 0, message->reader, fds[0]);
+        }
+        break;
+    case STORE_CONTROL_SPILL:
+        if (fd_count == 1) {
+            forget(handback, STORE_KEPT_SPILL, 0, message->chunk_id);
+            keep(handback, message, STORE_KEPT_SPILL, 0, 0, fds[0]);
         }
         break;
     case STORE_CONTROL_HOST_BUFFER_DROP:

@@ -1,14 +1,18 @@
 /*
  * Spill files whose contents somebody changed, and what a head may ask of a store's files. The input is a sequence of
  * [what: 1 byte][which number: 1 byte][where: 2 bytes][how much: 1 byte]. What is read back is what was written under that number, or it is refused
- * with a reason; and at the end no file is left.
+ * with a reason; and at the end no file is left. In between the store dies, and the next one takes over what is there, whatever
+ * somebody did to its index (store/spill_index.h).
  */
+#include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "store/spill_files.h"
 
@@ -20,7 +24,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define BYTES_MAX       65536u
 #define DESCRIPTORS_MAX 256
 
-enum what { WRITE, READ, READ_OTHER_LENGTH, FORGET, DAMAGE, CUT, GROW, WHAT_COUNT };
+enum what {
+    WRITE,
+    READ,
+    READ_OTHER_LENGTH,
+    FORGET,
+    DAMAGE,
+    CUT,
+    GROW,
+    DIE,
+    HARM_INDEX,
+    WHAT_COUNT
+};
+#define MEMORY 7u
 
 static struct store_spill_files files;
 static char folder[64]; /* removed when the process ends */
@@ -36,9 +52,10 @@ static void folder_remove(void)
     (void)rmdir(folder); /* its files have no names */
 }
 
+static char limited[80];
+
 static void begin(void)
 {
-    static char limited[80];
     const char *const dirs[] = {limited};
     struct pl_err err;
 
@@ -51,6 +68,7 @@ static void begin(void)
     }
     memset(written, 0, sizeof(written));
     PL_CHECK(store_spill_files_init(&files, dirs, 1, &err) == PLASMON_OK);
+    files.index->memory = MEMORY;
 }
 
 static void fill(uint32_t bytes, uint8_t seed)
@@ -133,6 +151,43 @@ static void step_harm(enum what what, uint32_t nth, uint32_t where, uint8_t with
     }
 }
 
+/* A worker's copies of index and file; then another store. What it has not taken is lost, and never wrong. */
+static void step_die(void)
+{
+    const char *const dirs[] = {limited};
+    struct store_spill_index *index;
+    struct pl_err err = {.status = PLASMON_OK};
+    int index_fd      = fcntl(files.index_fd, F_DUPFD_CLOEXEC, 3);
+    int fd            = fcntl(files.dirs[0].fd, F_DUPFD_CLOEXEC, 3);
+
+    PL_CHECK(index_fd >= 0 && fd >= 0);
+    store_spill_files_finish(&files);
+    PL_CHECK(store_spill_files_init(&files, dirs, 1, &err) == PLASMON_OK);
+    if (store_spill_index_open(index_fd, MEMORY, &index, &err) == PLASMON_OK) {
+        PL_CHECK(store_spill_files_adopt(&files, index, index_fd, &fd, 1) == PLASMON_OK);
+    } else {
+        PL_CHECK(err.text[0] != '\0');
+        files.index->memory = MEMORY;
+        pl_fd_close(&index_fd);
+    }
+    pl_fd_close(&fd);
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        written[i].there &= store_spill_files_has(&files, i + 1, written[i].bytes);
+        store_spill_files_forget(&files, written[i].there ? 0 : i + 1);
+    }
+}
+
+/* The head of it, or one of the first entries. */
+static void step_harm_index(uint32_t nth, uint32_t where, uint8_t with)
+{
+    uint8_t *at =
+        nth == 0 ? (uint8_t *)files.index + where % offsetof(struct store_spill_index, dirs)
+                 : (uint8_t *)&files.index->entries[nth - 1] +
+                       where % sizeof(struct store_spill_entry);
+
+    *at ^= with;
+}
+
 static void step(const uint8_t *data)
 {
     enum what what  = (enum what)(data[0] % WHAT_COUNT);
@@ -152,6 +207,12 @@ static void step(const uint8_t *data)
     case FORGET:
         store_spill_files_forget(&files, number + 1);
         written[number].there = false;
+        return;
+    case DIE:
+        step_die();
+        return;
+    case HARM_INDEX:
+        step_harm_index(number, where, data[4]);
         return;
     case DAMAGE:
     case CUT:

@@ -122,6 +122,7 @@ static void hand_back(uint32_t from, int but)
     }
     ASSERT_OK(kept(from, STORE_KEPT_BUFFER, 0, DEVICES, store_host_buffers_at(&old, 0)->id,
                    8192, store_host_buffers_at(&old, 0)->fd));
+    ASSERT_OK(kept(from, STORE_KEPT_SPILL, 0, 0, 0, 0, old.devices[0].doorbell_fd));
     ASSERT_OK(store_handback_message(&handback, from, &end, -1, &err));
 }
 
@@ -176,6 +177,7 @@ TEST(a_host_is_built_from_what_all_workers_have)
     ASSERT_EQ(new.devices[1].lane_count, 1);
     ASSERT_EQ(new.devices[1].lanes[0].reader, DEVICES);
     ASSERT_EQ(store_host_buffers_at(&new, 0)->holders, 3);
+    ASSERT_EQ(new.spill_parts.count, 2);
     finish();
     ASSERT_EQ(open_files(), before);
 }
@@ -254,6 +256,7 @@ TEST(devices_of_two_memories_are_no_host)
 TEST(nonsense_is_refused)
 {
     struct store_control begin = {.type = STORE_CONTROL_HANDBACK, .total = DEVICES};
+    struct store_control part  = {.type = STORE_CONTROL_KEPT, .part = STORE_KEPT_SPILL};
     unsigned before            = open_files();
     struct pl_err err;
     int fd;
@@ -281,6 +284,10 @@ TEST(nonsense_is_refused)
     ASSERT_STATUS(kept(0, STORE_KEPT_PINS, 0, STORE_READER_MAX, 0, 0, fd),
                   PLASMON_EMALFORMED);
     ASSERT_STATUS(kept(0, STORE_KEPT_BUFFER, 0, 0, 0, 4096, fd), PLASMON_EMALFORMED);
+    part.chunk_id = STORE_SPILL_PARTS_MAX;
+    ASSERT_STATUS(
+        store_handback_message(&handback, 0, &part, fcntl(fd, F_DUPFD_CLOEXEC, 3), &err),
+        PLASMON_EMALFORMED);
     ASSERT_STATUS(kept(0, STORE_KEPT_COUNT, 0, 0, 0, 0, fd), PLASMON_EMALFORMED);
     ASSERT_STATUS(kept(0, (enum store_kept)99, 0, 0, 0, 0, fd), PLASMON_EMALFORMED);
     hand_back(1, -1);
