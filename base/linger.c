@@ -6,12 +6,10 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "base/base.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -19,8 +17,6 @@
 #define LINGER_MAX_MS  1000ul
 #define PROCESSORS_MIN 8
 #define SLACK_NS       1000ul
-#define LOOK_NS        UINT64_C(100000)
-#define LOOKS_A_CLOCK  64
 
 static const struct pl_pauses pauses = {.at_once_ns = 20000,
                                         .min_ns     = 5000,
@@ -85,26 +81,6 @@ void pl_linger_pause(uint64_t waited_ns)
 
     if (pause.tv_nsec > 0) {
         (void)nanosleep(&pause, NULL); /* a signal: it looks sooner */
-    }
-}
-
-static bool reached(const _Atomic uint32_t *number, uint32_t at_least)
-{
-    for (int i = 0; i < LOOKS_A_CLOCK; i++) {
-        if (atomic_load_explicit(number, memory_order_relaxed) >= at_least) {
-            return true; /* relaxed: what stands behind it is read with the lock */
-        }
-        pl_cpu_relax();
-    }
-    return false;
-}
-
-void pl_linger_look(const _Atomic uint32_t *number, uint32_t at_least)
-{
-    uint64_t began_ns = pl_linger_ns() > 0 ? pl_now_ns() : 0;
-
-    while (began_ns != 0 && !reached(number, at_least) &&
-           pl_now_ns() - began_ns < LOOK_NS) {
     }
 }
 

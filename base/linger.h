@@ -10,9 +10,6 @@
 #ifndef BASE_LINGER_H
 #define BASE_LINGER_H
 
-#include <stdatomic.h>
-#include <stdint.h>
-
 #include "base/lock.h"
 
 /* Pauses between looks: none until `at_once_ns` have been waited, then a 32nd of what has, within bounds. */
@@ -30,12 +27,6 @@ uint64_t pl_linger_ns(void);
 /* How long to pause `waited_ns` after the last event: 0 (look again at once), then a 32nd of it, 5 to 50 us. */
 uint64_t pl_linger_pause_ns(uint64_t waited_ns);
 void pl_linger_pause(uint64_t waited_ns);
-/*
- * Look at a number that others raise, without a pause, for 100 us at most: as long as a short task takes from its client to a device and
- * back, and less than it takes to sleep and be woken. Not at all where threads sleep at once. The caller holds no lock; it looks again
- * when it has one.
- */
-void pl_linger_look(const _Atomic uint32_t *number, uint32_t at_least);
 /* For a thread that will: its pauses are exact. */
 void pl_linger_thread(void);
 /*

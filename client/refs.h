@@ -110,7 +110,7 @@ struct ref_slot {
 /* Somebody who waits for a part of a root: plasmon_wait(), or plasmon_on_ready(). */
 struct waiter {
     struct pl_cond cond;
-    _Atomic uint32_t resolved; /* changed with the lock, looked at without it, too */
+    uint32_t resolved;
     uint32_t need;
 };
 struct watch {

@@ -33,16 +33,6 @@ plasmon_status_t client_tell_state_locked(const struct root *root, const struct 
     return state == PLASMON_OK ? status : tell_state(root, box);
 }
 
-/* Before it sleeps: what comes within a moment is seen without that. */
-static void look_unlocked(struct plasmon_client *client, const struct waiter *waiter)
-{
-    if (pl_linger_ns() > 0) {
-        pl_mutex_unlock(&client->lock);
-        pl_linger_look(&waiter->resolved, waiter->need);
-        pl_mutex_lock(&client->lock);
-    }
-}
-
 plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root,
                                         const struct pl_box *box, uint64_t deadline_ns)
 {
@@ -70,7 +60,6 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
     }
 
     watch_start(&watch, root, box);
-    look_unlocked(client, &waiter);
     while (watch.status == PLASMON_INPROGRESS) {
         if (!pl_linger_cond_wait(&waiter.cond, &client->lock, began_ns, deadline_ns) &&
             watch.status == PLASMON_INPROGRESS) {
@@ -154,9 +143,6 @@ static plasmon_status_t wait_enough_locked(struct plasmon_client *client,
 {
     uint64_t began_ns = waiter->resolved < waiter->need ? pl_now_ns() : 0;
 
-    if (began_ns != 0 && deadline_ns > began_ns && !client_on_loop_thread(client)) {
-        look_unlocked(client, waiter);
-    }
     while (waiter->resolved < waiter->need) {
         if (client_on_loop_thread(client)) {
             return error_set(PLASMON_EINVAL,

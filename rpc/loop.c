@@ -100,12 +100,6 @@ void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *us
     loop->idle_user = user;
 }
 
-void rpc_loop_set_look(struct rpc_loop *loop, enum rpc_look (*look)(void *user), void *user)
-{
-    loop->look      = look;
-    loop->look_user = user;
-}
-
 /* ------------------------------------------------------------------------------------------ timers */
 
 void rpc_timer_init(struct rpc_timer *timer, void (*fn)(struct rpc_timer *timer))
@@ -231,19 +225,6 @@ static enum rpc_step loop_step(struct rpc_loop *loop, uint64_t deadline_ns)
     return step;
 }
 
-/* What else this thread looks after; then a pause, if it may. */
-static void loop_look_or_pause(struct rpc_loop *loop, uint64_t now_ns)
-{
-    enum rpc_look look =
-        loop->look != NULL ? loop->look(loop->look_user) : RPC_LOOK_NOTHING;
-
-    if (look == RPC_LOOK_DONE) {
-        loop->event_ns = now_ns;
-    } else if (look == RPC_LOOK_NOTHING) {
-        pl_linger_pause(now_ns - loop->event_ns);
-    }
-}
-
 static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 {
     const uint64_t linger_ns = pl_linger_ns();
@@ -252,7 +233,7 @@ static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 
     while (step == RPC_STEP_TIMEOUT && now_ns - loop->event_ns < linger_ns &&
            now_ns < deadline_ns) {
-        loop_look_or_pause(loop, now_ns);
+        pl_linger_pause(now_ns - loop->event_ns);
         step   = loop_step(loop, 0);
         now_ns = pl_now_ns();
     }

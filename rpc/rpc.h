@@ -37,14 +37,6 @@ void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms,
                        void (*tick)(void *user), void *user);
 /* Called when the queue of events ran dry, and within a long burst now and then: the moment to send what was batched up. */
 void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *user);
-enum rpc_look {
-    RPC_LOOK_NOTHING, /* as far as we are concerned the thread may pause */
-    RPC_LOOK_AGAIN,   /* it should not */
-    RPC_LOOK_DONE,    /* there was something: it is as if an event had come */
-};
-/* Called while the loop's thread has nothing to do and has not yet fallen asleep (base/linger.h; never where it falls asleep at once). */
-void rpc_loop_set_look(struct rpc_loop *loop, enum rpc_look (*look)(void *user),
-                       void *user);
 
 /* ------------------------------------------------------------------------------------------------ streams */
 

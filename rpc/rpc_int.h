@@ -72,8 +72,6 @@ struct rpc_loop {
     void *tick_user;
     void (*idle)(void *user);
     void *idle_user;
-    enum rpc_look (*look)(void *user);
-    void *look_user;
 
     bool started; /* by rpc_loop_start() */
     pthread_t thread;

@@ -15,7 +15,6 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/leak.h"
-#include "base/linger.h"
 #include "base/log.h"
 #include "worker/watch.h"
 #include "worker/where.h"
@@ -254,64 +253,14 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
     return PLASMON_OK;
 }
 
-static void wake_main_locked(struct worker_daemon *daemon)
+/* The main thread went to sleep with nothing in flight; now something is, and on this device it has to look by itself. */
+static void watch_on_locked(struct worker_daemon *daemon)
 {
-    if (daemon->sleeps && !worker_core_idle(daemon->core)) {
+    if (daemon->sleeps && device_get_info(daemon->device)->notify_stalls &&
+        !worker_core_idle(daemon->core)) {
         daemon->sleeps = false;
         counter_raise(daemon->executor.notify_fd);
     }
-}
-
-/*
- * The main thread went to sleep with nothing in flight; now something is, and on this device somebody has to look by himself: we, if we do not
- * fall asleep at once, or else it.
- */
-static void watch_on_locked(struct worker_daemon *daemon)
-{
-    if (!device_get_info(daemon->device)->notify_stalls) {
-        return;
-    }
-    if (pl_linger_ns() == 0) {
-        wake_main_locked(daemon);
-    } else if (daemon->sleeps && !worker_core_idle(daemon->core)) {
-        worker_glance_begin(&daemon->glance, pl_now_ns());
-    }
-}
-
-/* What is done is told from here. */
-static void glance_take(struct worker_daemon *daemon)
-{
-    struct meter meter = meter_start();
-
-    step_locked(daemon);
-    if (worker_core_idle(daemon->core)) {
-        worker_glance_end(&daemon->glance);
-    }
-    meter_stop(daemon, meter);
-    worker_uplink_flush(daemon->uplink);
-}
-
-static enum rpc_look on_look(void *user)
-{
-    struct worker_daemon *daemon = user;
-
-    switch (worker_glance(&daemon->glance, pl_now_ns())) {
-    case WORKER_GLANCE_NOTHING:
-        return RPC_LOOK_AGAIN;
-    case WORKER_GLANCE_CHANGED:
-        pl_mutex_lock(&daemon->lock);
-        glance_take(daemon);
-        pl_mutex_unlock(&daemon->lock);
-        return RPC_LOOK_DONE;
-    case WORKER_GLANCE_WAKE:
-        pl_mutex_lock(&daemon->lock);
-        wake_main_locked(daemon);
-        pl_mutex_unlock(&daemon->lock);
-        return RPC_LOOK_AGAIN;
-    case WORKER_GLANCE_OFF:
-        break;
-    }
-    return RPC_LOOK_NOTHING;
 }
 
 static plasmon_status_t functions_define(struct worker_daemon *daemon,
@@ -532,7 +481,6 @@ static Plasmon__V1__SpanBatch *on_spans(void *user, struct wire_arena *arena)
 const struct worker_uplink_ops worker_daemon_uplink_ops = {
     .welcome       = on_welcome,
     .command       = on_command,
-    .look          = on_look,
     .tick          = on_tick,
     .want_fd       = on_want_fd,
     .lost          = on_lost,

@@ -10,7 +10,6 @@
 #include "base/host.h"
 #include "base/lock.h"
 #include "worker/executor.h"
-#include "worker/glance.h"
 #include "worker/options.h"
 #include "worker/phases.h"
 #include "worker/uplink.h"
@@ -37,8 +36,6 @@ struct worker_daemon {
     char host_id[PL_HOST_ID_BYTES];
     struct worker_phases phases;
     bool driver_time; /* driver_ns is counted; if not, that time is in cpu_ns */
-
-    struct worker_glance glance; /* the thread of the connection's alone */
 
     struct pl_mutex lock; /* rank PL_RANK_WORKER */
 

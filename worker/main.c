@@ -238,9 +238,6 @@ static plasmon_status_t uplink_start(struct worker_daemon *daemon, struct pl_err
     }
     if (status == PLASMON_OK) {
         rpc_init();
-        worker_glance_init(&daemon->glance,
-                           daemon->shared.timelines[daemon->shared.host_device],
-                           daemon->executor.stream_count);
         status = worker_uplink_create(&config, &daemon->uplink);
     }
     return status == PLASMON_OK

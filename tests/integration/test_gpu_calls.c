@@ -225,8 +225,6 @@ TEST(a_replay_is_one_call_and_one_word)
     struct plasmon_graph *graph;
     struct plasmon_ref *x, *task;
 
-    /* Also where threads stay awake, and one sees by itself that short work is done (worker/glance.h). */
-    ASSERT_EQ(setenv("PLASMON_LINGER_MS", "16", 1), 0);
     start(&gpu, 1);
     link_define(&gpu);
     x = cluster_put(gpu.client, N, 0, 0);

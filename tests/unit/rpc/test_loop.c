@@ -1,8 +1,6 @@
 /* Loops: posts, ticks and idle, of both kinds. */
 #include "tests/harness/test.h"
 
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "tests/unit/rpc/peer.h"
 
@@ -94,45 +92,6 @@ TEST(idle_follows_a_burst_and_not_silence)
         ASSERT_TRUE(counts.end.writable <=
                     before + 2); /* once a burst, whatever woke the loop beside it */
         loop_destroy(counts.loop, kind);
-        peer_end_finish(&counts.end);
-    }
-}
-
-static enum rpc_look count_look(void *user)
-{
-    count_idle(user);
-    return RPC_LOOK_AGAIN;
-}
-
-TEST(a_thread_looks_for_other_work_while_it_is_awake)
-{
-    ASSERT_EQ(setenv("PLASMON_LINGER_MS", "1000", 1), 0);
-    for (int kind = 0; kind < 2; kind++) {
-        struct counts counts = {.loop = loop_create(kind)};
-
-        peer_end_init(&counts.end);
-        rpc_loop_set_look(counts.loop, count_look, &counts);
-        ASSERT_OK(rpc_loop_start(counts.loop, "looks"));
-        rpc_loop_post(counts.loop, count_message, &counts);
-        peer_end_wait(&counts.end, &counts.end.writable, 10, 60000);
-        loop_destroy(counts.loop, kind);
-        peer_end_finish(&counts.end);
-    }
-}
-
-TEST(a_thread_that_falls_asleep_at_once_does_not_look)
-{
-    ASSERT_EQ(setenv("PLASMON_LINGER_MS", "0", 1), 0);
-    for (int kind = 0; kind < 2; kind++) {
-        struct counts counts = {.loop = loop_create(kind)};
-
-        peer_end_init(&counts.end);
-        rpc_loop_set_look(counts.loop, count_look, &counts);
-        rpc_loop_set_tick(counts.loop, 5, count_message, &counts);
-        ASSERT_OK(rpc_loop_start(counts.loop, "sleeps"));
-        peer_end_wait(&counts.end, &counts.end.messages, 3, 60000);
-        loop_destroy(counts.loop, kind);
-        ASSERT_EQ(counts.end.writable, 0);
         peer_end_finish(&counts.end);
     }
 }
