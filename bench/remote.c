@@ -5,7 +5,8 @@
  *   other host     plasmon bench remote --serve 10.0.0.2:7200
  *   this one       PLASMON_ADDRESS=10.0.0.1:7070 plasmon bench remote --raw 10.0.0.2:7200
  *
- * With --between A,B also objects that tasks make on device A and read on device B, of different hosts (remote_between.c).
+ * With --between A,B also objects that tasks make on device A and read on device B, of different hosts (remote_between.c), and with --tls
+ * the same beside it in a second cluster, which encrypts.
  *
  * On one machine too, with a cluster whose workers listen (--bulk-address 127.0.0.1): then both sides share its cores, and raw TCP is that of
  * the loopback. TLS is what the cluster uses and PLASMON_TLS_* allow; the yardstick is in the clear either way.
@@ -27,6 +28,8 @@ static const struct cli_option options[] = {
      "of a program's puts and gets: bulk, messages, both or none [both]"},
     {"--between", "A,B", CLI_TEXT, OPTION(between),
      "objects from device A to device B too; --raw is on B's host then, and this on A's"},
+    {"--tls", "ADDRESS:PORT", CLI_TEXT, OPTION(tls),
+     "with --between: the same in a second cluster on these hosts, which encrypts"},
     {"--raw", "ADDRESS:PORT", CLI_TEXT, OPTION(raw),
      "where --serve runs, on that device's host [a process of its own on this machine]"},
     {"--serve", "ADDRESS:PORT", CLI_TEXT, OPTION(serve),
@@ -135,6 +138,43 @@ static void measure_path(struct remote *remote, const char *path, const uint64_t
     bench_cluster_finish(&remote->cluster);
 }
 
+/*
+ * Objects between hosts, in the clear and then by the second cluster (--tls). The variables PLASMON_TLS_* are for that one: a program that has
+ * certificates speaks to nobody in the clear.
+ */
+static void measure_between(struct remote *remote, uint32_t from, uint32_t to,
+                            const uint64_t *sizes, uint32_t count)
+{
+    static const char *const names[] = {"PLASMON_TLS_CA", "PLASMON_TLS_CERT",
+                                        "PLASMON_TLS_KEY"};
+    char *values[PL_COUNT(names)];
+
+    if (remote->given->tls == NULL) {
+        bench_remote_between(remote, from, to, sizes, count);
+        return;
+    }
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+
+        values[i] = value != NULL ? strdup(value) : NULL;
+        if (values[i] == NULL) {
+            bench_die("--tls needs PLASMON_TLS_CA, PLASMON_TLS_CERT and PLASMON_TLS_KEY");
+        }
+        (void)unsetenv(names[i]); /* cannot fail with such names */
+    }
+    remote->tls = false;
+    bench_remote_between(remote, from, to, sizes, count);
+    remote->tls = true;
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        if (setenv(names[i], values[i], 1) != 0 ||
+            setenv("PLASMON_ADDRESS", remote->given->tls, 1) != 0) {
+            bench_die("no memory");
+        }
+        free(values[i]);
+    }
+    bench_remote_between(remote, from, to, sizes, count);
+}
+
 /* ------------------------------------------------------------------------------------------------ the command */
 
 static bool one_of(const char *text, const char *a, const char *b)
@@ -177,6 +217,10 @@ static int run_remote(int argc, char **argv)
         return cli_usage(&bench_remote, "--between is two devices, A,B, and not \"%s\"",
                          given.between);
     }
+    if (given.tls != NULL &&
+        (given.between == NULL || !one_of(given.paths, "none", "none"))) {
+        return cli_usage(&bench_remote, "--tls goes with --between and --paths none");
+    }
     if (address == NULL || address[0] == '\0') {
         return cli_usage(&bench_remote, "PLASMON_ADDRESS must name a cluster");
     }
@@ -200,7 +244,7 @@ static int run_remote(int argc, char **argv)
         measure_path(&remote, "messages", sizes, count);
     }
     if (given.between != NULL) {
-        bench_remote_between(&remote, from, to, sizes, count);
+        measure_between(&remote, from, to, sizes, count);
     }
 
     bench_report_print(&remote.report);

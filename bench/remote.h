@@ -18,6 +18,7 @@ struct remote_options {
     uint32_t device;
     const char *paths;
     const char *between;
+    const char *tls;
     uint32_t rounds;
     const char *json;
 };

@@ -19,6 +19,7 @@
 #include "transfer/bulk_int.h"
 
 #define FILL_LOOK_NS UINT64_C(1000000)
+#define LOOK_MS      100 /* for bytes that wake nobody; less than BULK_ALIVE_NS */
 
 void bulk_pause(uint32_t *io_looks)
 {
@@ -125,10 +126,15 @@ static plasmon_status_t read_nowhere(struct bulk_in *in, uint32_t bytes)
     return status;
 }
 
-/* In the middle of a chunk the sender may be silent for its deadline only. */
+/*
+ * In the middle of a chunk the sender may be silent for its deadline only. We are not woken for each packet (bulk_link_wake_at), so after a
+ * while we look for what is there.
+ */
 static plasmon_status_t read_chunk(struct bulk_in *in, uint8_t *to, uint32_t bytes)
 {
     uint64_t patience_ns    = bulk_deadline_ns(bytes, BULK_RATE_GUESS);
+    uint64_t moved_ns       = pl_now_ns();
+    uint32_t wake_at        = bulk_link_wake_best(&in->link);
     plasmon_status_t status = PLASMON_OK;
     uint32_t done           = 0;
 
@@ -137,12 +143,15 @@ static plasmon_status_t read_chunk(struct bulk_in *in, uint8_t *to, uint32_t byt
 
         status = bulk_link_try_read(&in->link, to + done, bytes - done, &some);
         done += (uint32_t)some;
+        moved_ns = some > 0 ? pl_now_ns() : moved_ns;
         if (status == PLASMON_EAGAIN) {
-            status =
-                bulk_link_wait(&in->link, POLLIN, (int)(patience_ns / UINT64_C(1000000)));
-            status = status == PLASMON_EAGAIN ? PLASMON_ETIMEDOUT : status;
+            bulk_link_wake_at(&in->link, bytes - done > 2 * wake_at ? wake_at : 1);
+            status = bulk_link_wait(&in->link, POLLIN, LOOK_MS);
         }
-        if (status == PLASMON_OK) {
+        if (status == PLASMON_EAGAIN) {
+            status = pl_now_ns() - moved_ns < patience_ns ? PLASMON_OK : PLASMON_ETIMEDOUT;
+        }
+        if (status == PLASMON_OK && some > 0) {
             status = say_alive(in);
         }
         if (done > bytes / 2 && pl_fault_point("transfer.bulk_in_half")) {
@@ -324,6 +333,7 @@ plasmon_status_t bulk_in_serve(struct bulk_in *in)
         struct bulk_frame frame;
         struct bulk_answer answer;
 
+        bulk_link_wake_at(&in->link, 1);
         status = bulk_link_read(&in->link, &frame, sizeof(frame), 0, 0);
         if (status == PLASMON_OK) {
             in->spoken_ns = pl_now_ns();

@@ -12,6 +12,7 @@
 void bulk_link_close(struct bulk_link *link)
 {
     bulk_tls_end(link);
+    bulk_splice_end(link);
     pl_fd_close(&link->fd);
 }
 
@@ -31,7 +32,30 @@ plasmon_status_t bulk_link_wait(const struct bulk_link *link, short events, int 
     return count < 0 || fds[1].revents != 0 ? PLASMON_ECLOSED : PLASMON_OK;
 }
 
-static plasmon_status_t result(ssize_t done, size_t *out_done)
+uint32_t bulk_link_wake_best(const struct bulk_link *link)
+{
+    int buffer      = 0;
+    socklen_t bytes = sizeof(buffer);
+
+    /* Half of it holds bytes, as the system counts; and there should be room for as much again while we get up. */
+    if (getsockopt(link->fd, SOL_SOCKET, SO_RCVBUF, &buffer, &bytes) != 0 || buffer <= 0) {
+        return 1;
+    }
+    return (uint32_t)pl_min_u64(BULK_WAKE_BYTES, (uint64_t)buffer / 4);
+}
+
+void bulk_link_wake_at(struct bulk_link *link, uint32_t bytes)
+{
+    int low = (int)bytes;
+
+    /* 0 is a new connection's, which is the same as 1. Refused: we are woken more often. */
+    if (pl_max_u64(link->wake_at, 1) != bytes) {
+        (void)setsockopt(link->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
+        link->wake_at = bytes;
+    }
+}
+
+plasmon_status_t bulk_link_result(ssize_t done, size_t *out_done)
 {
     *out_done = done > 0 ? (size_t)done : 0;
     if (done > 0) {
@@ -45,14 +69,15 @@ plasmon_status_t bulk_link_try_read(struct bulk_link *link, void *data, size_t b
                                     size_t *out_done)
 {
     return link->tls != NULL ? bulk_tls_read(link, data, bytes, out_done)
-                             : result(recv(link->fd, data, bytes, 0), out_done);
+                             : bulk_link_result(recv(link->fd, data, bytes, 0), out_done);
 }
 
 plasmon_status_t bulk_link_try_write(struct bulk_link *link, const void *data, size_t bytes,
                                      size_t *out_done)
 {
-    return link->tls != NULL ? bulk_tls_write(link, data, bytes, out_done)
-                             : result(send(link->fd, data, bytes, MSG_NOSIGNAL), out_done);
+    return link->tls != NULL
+               ? bulk_tls_write(link, data, bytes, out_done)
+               : bulk_link_result(send(link->fd, data, bytes, MSG_NOSIGNAL), out_done);
 }
 
 /* How long poll() may wait; 0: no time is left. */

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/base.h"
 #include "base/str.h"
@@ -42,7 +43,7 @@
 #define BULK_CONNECT_MS   1000
 #define BULK_RETRY_MIN_MS 5
 #define BULK_RETRY_MAX_MS 500
-#define BULK_SOCKET_BYTES (8 << 20)
+#define BULK_WAKE_BYTES   (256u << 10) /* bulk_link_wake_at() */
 
 /* All little-endian, as every machine that CUDA runs on. */
 struct bulk_hello {
@@ -103,10 +104,12 @@ struct transfer_bulk_endpoint {
 struct bulk_link {
     int fd; /* -1: none */
     int stop_fd;
-    void *tls; /* bulk_tls.c; NULL: plain */
+    void *tls;                  /* bulk_tls.c; NULL: plain */
+    struct bulk_splice *splice; /* bulk_splice.c; NULL: nothing was lent yet */
     bool host; /* the other side may be a worker, as far as its certificate goes */
     short
         tls_wants; /* what poll() must wait for before it gets on, whatever was asked for */
+    uint32_t wake_at; /* bulk_link_wake_at() */
 };
 
 static inline uint64_t bulk_deadline_ns(uint64_t bytes, uint64_t rate)
@@ -129,6 +132,21 @@ plasmon_status_t bulk_link_try_read(struct bulk_link *link, void *data, size_t b
                                     size_t *out_done);
 plasmon_status_t bulk_link_try_write(struct bulk_link *link, const void *data, size_t bytes,
                                      size_t *out_done);
+/*
+ * bulk_link_wait(POLLIN) ends when so many bytes are there, and not with each packet: waking a thread costs more than receiving one. Never more
+ * than are sure to come; with TLS less by what OpenSSL may hold (a record). wake_best: how many are good for a large piece.
+ */
+void bulk_link_wake_at(struct bulk_link *link, uint32_t bytes);
+uint32_t bulk_link_wake_best(const struct bulk_link *link);
+/* What recv(), send() and their like say. */
+plasmon_status_t bulk_link_result(ssize_t done, size_t *out_done);
+/*
+ * As bulk_link_try_write(), but `data` stays as it is until the other side has said that it has the bytes: they may be sent from where they lie.
+ * What was not done must be what is written next. The thread must have SIGPIPE blocked (bulk_tls_thread).
+ */
+plasmon_status_t bulk_link_try_lend(struct bulk_link *link, const void *data, size_t bytes,
+                                    size_t *out_done);
+void bulk_splice_end(struct bulk_link *link);
 /* All of them. ETIMEDOUT: not one for silence_ns (0: any time), or not all until until_ns (0: any time). */
 plasmon_status_t bulk_link_read(struct bulk_link *link, void *data, size_t bytes,
                                 uint64_t silence_ns, uint64_t until_ns);

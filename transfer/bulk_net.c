@@ -76,14 +76,15 @@ static void set_port(union any_address *address, uint16_t port)
     }
 }
 
+/*
+ * The buffers are the system's business: it makes them as large as the way there needs, up to tcp_rmem and tcp_wmem. Asking for a size ends
+ * that, and gives less where rmem_max is the usual 208 KiB.
+ */
 static void tune(int fd)
 {
-    int one = 1, bytes = BULK_SOCKET_BYTES;
+    int one = 1;
 
-    /* Refused ones leave the defaults, which work. */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* works without */
 }
 
 plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_t port_last,
@@ -105,7 +106,7 @@ plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_
             socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
         set_port(&address, (uint16_t)port);
-        tune(fd); /* before listen: what it accepts inherits the buffers */
+        tune(fd); /* what it accepts inherits it */
         if (fd >= 0 && bind(fd, &address.any, bytes) == 0 && listen(fd, 64) == 0 &&
             getsockname(fd, &address.any, &bytes) == 0) {
             format(&address, out_address);

@@ -326,7 +326,7 @@ static plasmon_status_t write_all(struct sender *sender, const void *data, size_
     while (status == PLASMON_OK && bytes > 0) {
         size_t done;
 
-        status = bulk_link_try_write(&sender->link, from, bytes, &done);
+        status = bulk_link_try_lend(&sender->link, from, bytes, &done);
         from += done;
         bytes -= done;
         if (status == PLASMON_EAGAIN) {

@@ -4,8 +4,8 @@
  * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the same stream, because waiters
  * elsewhere watch that word. Copies from devices have two streams, by turns; bytes of the host go in by the first of these, in their order,
  * since one link brings them; receives have one, because the chunks of a ring come in one order. Bytes out have three: a SEND waits for its
- * receiver, so those to different devices go side by side, and those to one behind each other; bytes for clients wait for nobody, and have
- * one of the three that SENDs take last. A function follows the first launch it
+ * receiver, so those to different devices go side by side, and those to one behind each other (of another host: in two); bytes for clients wait
+ * for nobody, and have one of the three that SENDs take last. A function follows the first launch it
  * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
  * least in it. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
  * own, whose kernels the device begins first, and those of low priority one whose kernels it begins last; they follow each other there,
@@ -142,20 +142,33 @@ static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
     return core->streams[stream].hazard > worker_stream_word(core, stream);
 }
 
-/* Where a SEND goes: behind one to the same device, else where there is least. */
+/*
+ * Where a SEND goes: behind one to the same device, else where there is least. To another host it is over when the last answer has come, and
+ * one behind it would be told to that host's connection only then: so those have two streams, if there is one that neither SENDs to others nor
+ * bytes for clients need.
+ */
 static uint32_t send_stream(struct worker_core *core, const struct worker_launch *launch)
 {
     static const enum worker_stream_role lanes[] = {
         WORKER_STREAM_SEND_2, WORKER_STREAM_SEND_3, WORKER_STREAM_SEND};
-    uint32_t best = stream_of_role(core, lanes[0]);
+    bool remote =
+        worker_host_device_of(core, launch->peer) >= core->config.host_device_count;
+    uint32_t best   = stream_of_role(core, lanes[0]);
+    uint32_t behind = 0, behind_count = 0;
 
     for (size_t i = 0; i < PL_COUNT(lanes); i++) {
         uint32_t stream = stream_of_role(core, lanes[i]);
 
         if (hazard_ahead(core, stream) && core->streams[stream].peer == launch->peer) {
-            return stream;
+            behind =
+                behind_count++ == 0 ? stream : less_loaded_of_two(core, behind, stream);
         }
         best = less_loaded_of_two(core, best, stream);
+    }
+    if (behind_count > 1 ||
+        (behind_count == 1 && (!remote || !worker_stream_idle(core, best) ||
+                               best == stream_of_role(core, WORKER_STREAM_SEND)))) {
+        return behind;
     }
     core->streams[best].peer = launch->peer;
     return best;

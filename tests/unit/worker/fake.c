@@ -121,6 +121,14 @@ static plasmon_status_t op_stage_recv(void *user, uint32_t stream, uint32_t peer
     return PLASMON_OK;
 }
 
+/* peer: of the cluster */
+static plasmon_status_t op_bulk_send(void *user, uint32_t stream, uint32_t peer,
+                                     uint64_t chunk, uint64_t offset, uint64_t bytes)
+{
+    stage_call(user, "bulk", stream, peer, chunk, offset, bytes);
+    return PLASMON_OK;
+}
+
 static plasmon_status_t op_put(void *user, uint32_t stream, uint64_t dst_offset,
                                const uint8_t *bytes, uint64_t length)
 {
@@ -466,6 +474,7 @@ static const struct worker_ops fake_ops = {
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
+    .bulk_send        = op_bulk_send,
     .put              = op_put,
     .read             = op_read,
     .scratch_bytes    = op_scratch_bytes,

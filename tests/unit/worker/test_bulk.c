@@ -3,11 +3,13 @@
  * sender that comes back, a receiver that comes back, a peer that is given up, and hostile connections.
  */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -275,6 +277,145 @@ TEST(a_receiver_that_ends_in_the_middle_gets_the_rest_through_slots)
     host_close(&b);
 }
 
+/* A receiver that the test plays. */
+static int listen_as(struct transfer_bulk_endpoint *out)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t bytes       = sizeof(at);
+    int fd                = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(bind(fd, (struct sockaddr *)&at, bytes), 0);
+    ASSERT_EQ(listen(fd, 4), 0);
+    ASSERT_EQ(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    memset(out, 0, sizeof(*out));
+    (void)snprintf(out->address, sizeof(out->address), "127.0.0.1:%u", ntohs(at.sin_port));
+    return fd;
+}
+
+/* Both ends of a connection, which wait for nothing. */
+static void connect_pair(struct bulk_link *from, struct bulk_link *to)
+{
+    struct transfer_bulk_endpoint at;
+    struct sockaddr_in address;
+    socklen_t bytes = sizeof(address);
+    int listen_fd   = listen_as(&at);
+
+    *from = (struct bulk_link){.fd      = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                               .stop_fd = -1};
+    *to   = (struct bulk_link){.stop_fd = -1};
+    ASSERT_EQ(getsockname(listen_fd, (struct sockaddr *)&address, &bytes), 0);
+    ASSERT_EQ(connect(from->fd, (struct sockaddr *)&address, bytes), 0);
+    to->fd = accept(listen_fd, NULL, NULL);
+    ASSERT_TRUE(to->fd >= 0);
+    ASSERT_EQ(fcntl(from->fd, F_SETFL, O_NONBLOCK), 0);
+    ASSERT_EQ(fcntl(to->fd, F_SETFL, O_NONBLOCK), 0);
+    (void)close(listen_fd);
+}
+
+/* As much as goes now. */
+static void lend(struct bulk_link *link, const uint8_t *data, size_t bytes, size_t *io_done)
+{
+    size_t done = 0;
+    plasmon_status_t status =
+        bulk_link_try_lend(link, data + *io_done, bytes - *io_done, &done);
+
+    ASSERT_TRUE(status == PLASMON_OK || status == PLASMON_EAGAIN);
+    *io_done += done;
+}
+
+static void take(struct bulk_link *link, uint8_t *data, size_t bytes, size_t *io_done)
+{
+    size_t done = 0;
+    plasmon_status_t status =
+        bulk_link_try_read(link, data + *io_done, bytes - *io_done, &done);
+
+    ASSERT_TRUE(status == PLASMON_OK || status == PLASMON_EAGAIN);
+    *io_done += done;
+}
+
+/* The system's pipe is larger than some, and smaller than others; the last is copied. */
+static void lend_all_sizes(void)
+{
+    static const size_t sizes[] = {1, 65536, 65537, 1 << 20, (1 << 20) + 1, 5000001, 100};
+    const size_t largest        = 5000001;
+    uint8_t *from = zero_pages(largest), *to = zero_pages(largest);
+    struct bulk_link out, in;
+
+    connect_pair(&out, &in);
+    for (size_t i = 0; i < PL_COUNT(sizes); i++) {
+        size_t sent = 0, taken = 0;
+
+        for (size_t k = 0; k < sizes[i]; k++) {
+            from[k] = (uint8_t)(k * 7 + i + k / 4096);
+        }
+        while (taken < sizes[i]) {
+            if (sent < sizes[i]) {
+                lend(&out, from, sizes[i], &sent);
+            }
+            take(&in, to, sizes[i], &taken);
+        }
+        ASSERT_EQ(sent, sizes[i]);
+        ASSERT_EQ(memcmp(from, to, sizes[i]), 0);
+    }
+    bulk_link_close(&out);
+    bulk_link_close(&in);
+    (void)munmap(from, largest);
+    (void)munmap(to, largest);
+}
+
+TEST(bytes_that_are_lent_arrive_in_their_order)
+{
+    bulk_tls_thread();
+    lend_all_sizes();
+}
+
+TEST(without_a_pipe_they_are_copied)
+{
+    struct rlimit limit, none;
+    struct bulk_link out, in;
+    uint8_t bytes[100000], got[sizeof(bytes)];
+    size_t sent = 0, taken = 0;
+
+    bulk_tls_thread();
+    connect_pair(&out, &in);
+    memset(bytes, 5, sizeof(bytes));
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    lend(&out, bytes, sizeof(bytes), &sent);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    while (taken < sizeof(bytes)) {
+        if (sent < sizeof(bytes)) {
+            lend(&out, bytes, sizeof(bytes), &sent);
+        }
+        take(&in, got, sizeof(got), &taken);
+    }
+    ASSERT_EQ(memcmp(bytes, got, sizeof(bytes)), 0);
+    bulk_link_close(&out);
+    bulk_link_close(&in);
+}
+
+TEST(a_connection_that_ended_takes_nothing_more_and_ends_no_process)
+{
+    uint8_t *bytes = zero_pages(1 << 20);
+    struct bulk_link out, in;
+    plasmon_status_t status = PLASMON_OK;
+    uint64_t until_ns       = pl_now_ns() + UINT64_C(60000000000);
+    size_t done;
+
+    bulk_tls_thread();
+    connect_pair(&out, &in);
+    bulk_link_close(&in);
+    while (status == PLASMON_OK || status == PLASMON_EAGAIN) { /* until its reset is here */
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        status = bulk_link_try_lend(&out, bytes, 1 << 20, &done);
+    }
+    ASSERT_EQ(status, PLASMON_ECONNECT);
+    bulk_link_close(&out);
+    (void)munmap(bytes, 1 << 20);
+}
+
 TEST(both_directions_at_once)
 {
     struct host a, b;
@@ -503,22 +644,6 @@ TEST(nor_is_anything_lost_that_goes_through_slots)
     staged = true;
     break_anywhere();
     staged = false;
-}
-
-/* A receiver that the test plays. */
-static int listen_as(struct transfer_bulk_endpoint *out)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t bytes       = sizeof(at);
-    int fd                = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ASSERT_EQ(bind(fd, (struct sockaddr *)&at, bytes), 0);
-    ASSERT_EQ(listen(fd, 4), 0);
-    ASSERT_EQ(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
-    memset(out, 0, sizeof(*out));
-    (void)snprintf(out->address, sizeof(out->address), "127.0.0.1:%u", ntohs(at.sin_port));
-    return fd;
 }
 
 /* Until a sender comes, says hello and sends a chunk. */
@@ -765,6 +890,37 @@ TEST(half_a_chunk_is_no_chunk)
     finish_half(&b);
     compare(&b, 1000, 3);
     host_close(&a);
+    host_close(&b);
+}
+
+TEST(a_chunk_that_comes_slowly_is_heard_of)
+{
+    struct bulk_frame frame   = {.chunk = 0, .bytes = (uint32_t)SLOT};
+    struct bulk_answer answer = {.chunk = 0};
+    uint64_t until_ns         = pl_now_ns() + UINT64_C(60000000000);
+    struct bulk_hello hello;
+    struct host b;
+    ssize_t heard = 0;
+    int fd;
+
+    host_open(&b, 1, SLOT);
+    hello = hello_of(&b);
+    fd    = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    assert_welcome(fd, PLASMON_OK);
+    send_all(fd, &frame, sizeof(frame));
+    while (heard <= 0) { /* ten bytes wake nobody, but are seen */
+        struct pollfd spoken = {.fd = fd, .events = POLLIN};
+
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        send_all(fd, b.memory, 10);
+        (void)poll(&spoken, 1, 20);
+        heard = recv(fd, &answer, sizeof(answer), MSG_DONTWAIT);
+        ASSERT_TRUE(heard != 0);
+    }
+    ASSERT_EQ(heard, (ssize_t)sizeof(answer));
+    ASSERT_EQ(answer.chunk, BULK_ALIVE);
+    (void)close(fd);
     host_close(&b);
 }
 

@@ -269,6 +269,29 @@ TEST(sends_to_one_device_follow_each_other_and_others_pass_them)
     fake_destroy(fake);
 }
 
+TEST(sends_to_another_host_have_two_streams_that_nobody_else_needs)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    (void)fake_calls(fake);
+    ASSERT_EQ(stream_of(fake, 2, FAKE_FAR), 6);
+    ASSERT_EQ(stream_of(fake, 3, FAKE_FAR), 7);
+    ASSERT_EQ(stream_of(fake, 4, FAKE_FAR), 6);
+    ASSERT_EQ(stream_of(fake, 5, FAKE_FAR), 7);
+    ASSERT_EQ(stream_of(fake, 6, FAKE_BASE + 0), 3);
+    fake_finish(fake, 6, 4);
+    fake_finish(fake, 7, 5);
+    fake_finish(fake, 3, 6);
+
+    ASSERT_EQ(stream_of(fake, 7, FAKE_FAR), 6);
+    ASSERT_EQ(stream_of(fake, 8, FAKE_BASE + 0), 7);
+    ASSERT_EQ(stream_of(fake, 9, FAKE_FAR), 6); /* the third one is for clients */
+    ASSERT_EQ(stream_of(fake, 10, 0), 3);
+    fake_destroy(fake);
+}
+
 TEST(second_half_on_a_stream_signals_the_first)
 {
     struct fake *fake                  = fake_create();
