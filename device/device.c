@@ -355,7 +355,8 @@ plasmon_status_t device_comm_open(struct device *device,
                                   const uint8_t *id, struct device_stream *stream,
                                   struct device_comm **out_comm, struct pl_err *err)
 {
-    assert(config->rank < 2 && stream->device == device);
+    assert(config->rank < (config->ranks != 0 ? config->ranks : 2) &&
+           config->ranks <= DEVICE_COMM_RANKS_MAX && stream->device == device);
     return device->ops->comm_open(device, config, id, stream, out_comm, err);
 }
 
@@ -372,8 +373,17 @@ uint64_t device_comm_bytes(const struct device_comm *comm)
 plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream *stream,
                                   struct device_ptr ptr, uint64_t bytes, struct pl_err *err)
 {
-    assert(stream->device == comm->device && bytes > 0);
+    assert(stream->device == comm->device && bytes > 0 && comm->ranks == 2);
     return comm->device->ops->comm_move(comm, stream, ptr, bytes, err);
+}
+
+plasmon_status_t device_comm_all_reduce(struct device_comm *comm,
+                                        struct device_stream *stream,
+                                        const struct device_comm_reduction *reduction,
+                                        struct pl_err *err)
+{
+    assert(stream->device == comm->device && reduction->elements > 0);
+    return comm->device->ops->comm_all_reduce(comm, stream, reduction, err);
 }
 
 plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err)

@@ -235,9 +235,10 @@ void device_exec_destroy(struct device_exec *exec); /* launches under way still 
 
 /*
  * Communicators: bytes from one device to another, in processes that share no memory. NCCL on GPUs; on CPU devices a stand-in that waits as
- * NCCL does (cpu/comm.c). A communicator joins two processes and is used in one direction, from rank 0 to rank 1. Its operations go
- * in order; each ends when the other side's has met it, and so waits on the device for what the other process enqueues. After an abort its
- * operations end as if all were well, and what they should have written is rubbish.
+ * NCCL does (cpu/comm.c). A communicator joins processes of a device each: two, and then it is used in one direction, from rank 0 to rank 1
+ * (a pair); or, for reductions, two and more (a team). Its operations go in order; each ends when those of the other sides have met it, and
+ * so waits on the device for what other processes enqueue. After an abort its operations end as if all were well, and what they should
+ * have written is rubbish.
  *
  * Threads: one at a time for a communicator, but device_comm_check(), which any may call. What says "blocks" may block for long, and while
  * a stream of the device waits: not for the thread that enqueues.
@@ -246,10 +247,27 @@ void device_exec_destroy(struct device_exec *exec); /* launches under way still 
 #define DEVICE_COMM_ADDRESS_BYTES 64u
 struct device_comm;
 struct device_comm_config {
-    uint32_t rank;       /* 0 sends, 1 receives */
-    bool remote;         /* the other one is on another host: few channels, small buffers */
+    uint32_t rank;       /* of a pair: 0 sends, 1 receives */
+    uint32_t ranks;      /* of a team; 0: a pair */
+    bool remote;         /* another one is on another host: few channels, small buffers */
     const char *address; /* numeric; CPU: where rank 0 listens. NULL: loopback */
 };
+/* Which reductions there are; numbers as of enum plasmon_reduce. */
+enum device_reduce {
+    DEVICE_REDUCE_SUM = 1,
+    DEVICE_REDUCE_PROD,
+    DEVICE_REDUCE_MIN,
+    DEVICE_REDUCE_MAX
+};
+/* One rank's part of an all-reduce: dense arrays, which do not overlap. */
+struct device_comm_reduction {
+    struct device_ptr src;
+    struct device_ptr dst;
+    uint64_t elements;
+    uint32_t dtype; /* enum pl_dtype */
+    uint32_t op;    /* enum device_reduce */
+};
+#define DEVICE_COMM_RANKS_MAX 16u
 /* Version number of what makes communicators, NCCL's on GPUs; both sides need the same. 0: none, why says what is missing. */
 uint32_t device_comm_version(struct device *device, struct pl_err *why);
 /* By rank 0's process, which must live until the communicator is open. */
@@ -268,9 +286,17 @@ uint64_t device_comm_bytes(
 plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream *stream,
                                   struct device_ptr ptr, uint64_t bytes,
                                   struct pl_err *err);
+/*
+ * Enqueue: every rank's dst becomes the reduction of all srcs, the same bits everywhere. ENOTSUP: not of that dtype, and nothing was enqueued.
+ * Otherwise as above.
+ */
+plasmon_status_t device_comm_all_reduce(struct device_comm *comm,
+                                        struct device_stream *stream,
+                                        const struct device_comm_reduction *reduction,
+                                        struct pl_err *err);
 /* Not OK: it cannot be used any more. OK says little: between GPUs of a host a dead peer is not noticed. */
 plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err);
-/* Both end it and free it; all may block. Close: both sides, with nothing under way. */
+/* Both end it and free it; all may block. Close: all sides, with nothing under way. */
 void device_comm_close(struct device_comm *comm);
 void device_comm_abort(struct device_comm *comm);
 

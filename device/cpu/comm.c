@@ -1,23 +1,22 @@
 /*
- * What stands in for NCCL on CPU devices: a communicator over a TCP connection that keeps NCCL's manners, so that everything
+ * What stands in for NCCL on CPU devices: communicators over TCP connections that keep NCCL's manners, so that everything
  * which has to live with them is tested without a GPU.
  *
- *   meeting    an operation runs on its stream's thread and ends when the other side's has met it: a sender waits until the receiver has all
- *              the bytes. Behind it, its stream stands still. Operations of a communicator meet in their order, and must be of one size
- *   death      when the other process is gone, operations go on waiting. Only device_comm_check() can tell, and only when the
- *              other one is on another host, as with NCCL over NVLink and over a network
+ *   meeting    an operation runs on its stream's thread and ends when those of the other sides have met it: a sender waits until the
+ *              receiver has all the bytes, an all-reduce until all have come. Behind it, its stream stands still. Operations of a
+ *              communicator meet in their order, and must be of one size (comm_ops.c)
+ *   death      when another process is gone, operations go on waiting. Only device_comm_check() can tell, and only when
+ *              there is another host, as with NCCL over NVLink and over a network
  *   abort      ends what waits, as if it were done; the bytes are rubbish
  *
- * The id names a listening socket of rank 0's process and a secret that the other one shows. Operations hold the communicator, so an
+ * The id names a listening socket of rank 0's process and a secret that the others show. Operations hold the communicator, so an
  * abort does not wait for those that are still queued: they find it aborted and do nothing.
  */
-#include "device/cpu/cpu_int.h"
+#include "device/cpu/comm_int.h"
 
 #include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
@@ -29,20 +28,9 @@
 #include "base/fault.h"
 #include "base/fd.h"
 
-#define COMM_VERSION    1u
-#define COMM_MAGIC      0x316d6d6f636c7370ull /* "pslcomm1" */
-#define COMM_SECRET     16u
-#define COMM_IDS_MAX    64u
-#define ABORT_LOOK_MS   20
-#define ACKNOWLEDGEMENT 0x6bu
-
-struct comm_id {
-    uint64_t magic;
-    uint32_t address_bytes;
-    struct sockaddr_in6 address; /* or the shorter struct sockaddr_in */
-    uint8_t secret[COMM_SECRET];
-};
-static_assert(sizeof(struct comm_id) <= DEVICE_COMM_ID_BYTES, "an id has room for it");
+#define COMM_VERSION 2u
+#define COMM_MAGIC   0x316d6d6f636c7370ull /* "pslcomm1" */
+#define COMM_IDS_MAX 64u
 
 /* Made here, waiting for its communicator. */
 struct comm_listener {
@@ -51,37 +39,20 @@ struct comm_listener {
     int fd;
 };
 
-enum comm_state { COMM_CONNECTING, COMM_GREETING, COMM_OPEN };
-
-struct cpu_comm {
-    struct device_comm base;
-    struct comm_id id;
-    bool remote;
-    _Atomic uint32_t refs; /* who opened it, and every operation under way */
-    _Atomic bool aborted;
-    _Atomic bool broken; /* the other side is gone, or does not keep to the order */
-    enum comm_state state;
-    int listen_fd; /* rank 0 */
-    int fd;
-};
-
-struct comm_op {
-    struct cpu_comm *comm;
-    uint8_t *ptr;
-    uint64_t bytes;
-};
-
-static struct cpu_comm *comm_of(struct device_comm *comm)
+struct cpu_comm *device_cpu_comm_of(struct device_comm *comm)
 {
     PL_CHECK(comm->device->ops == &device_cpu_ops);
     return (struct cpu_comm *)(void *)comm;
 }
 
-static void comm_release(struct cpu_comm *comm)
+void device_cpu_comm_release(struct cpu_comm *comm)
 {
     if (atomic_fetch_sub(&comm->refs, 1) == 1) {
         pl_fd_close(&comm->listen_fd);
-        pl_fd_close(&comm->fd);
+        for (uint32_t i = 0; i < DEVICE_COMM_RANKS_MAX; i++) {
+            pl_fd_close(&comm->fd[i]);
+            pl_fd_close(&comm->guest[i]);
+        }
         pl_free(comm);
     }
 }
@@ -235,9 +206,9 @@ static plasmon_status_t connect_begin(struct cpu_comm *comm, struct pl_err *err)
 {
     const struct sockaddr *name = (const struct sockaddr *)(const void *)&comm->id.address;
 
-    comm->fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (comm->fd < 0 ||
-        (connect(comm->fd, name, comm->id.address_bytes) != 0 && errno != EINPROGRESS)) {
+    comm->fd[0] = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (comm->fd[0] < 0 ||
+        (connect(comm->fd[0], name, comm->id.address_bytes) != 0 && errno != EINPROGRESS)) {
         return pl_err_set(err, PLASMON_ECONNECT, "the other side's communicator: %s",
                           strerror(errno));
     }
@@ -256,11 +227,14 @@ plasmon_status_t device_cpu_comm_open(struct device *device,
     if (comm == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory");
     }
-    comm->base      = (struct device_comm){.device = device, .rank = config->rank};
+    comm->base      = (struct device_comm){.device = device,
+                                           .rank   = config->rank,
+                                           .ranks  = config->ranks != 0 ? config->ranks : 2};
     comm->remote    = config->remote;
     comm->refs      = 1;
-    comm->fd        = -1;
     comm->listen_fd = -1;
+    memset(comm->fd, 0xff, sizeof(comm->fd)); /* -1 */
+    memset(comm->guest, 0xff, sizeof(comm->guest));
     memcpy(&comm->id, id, sizeof(comm->id));
     if (comm->id.magic != COMM_MAGIC || comm->id.address_bytes > sizeof(comm->id.address) ||
         pl_fault_point("comm.open")) {
@@ -274,59 +248,124 @@ plasmon_status_t device_cpu_comm_open(struct device *device,
         status = connect_begin(comm, err);
     }
     if (status != PLASMON_OK) {
-        comm_release(comm);
+        device_cpu_comm_release(comm);
         return status;
     }
     *out_comm = &comm->base;
     return PLASMON_OK;
 }
 
-/* Both sides: the connection stands. The receiver shows the secret. */
-static plasmon_status_t connected(struct cpu_comm *comm, struct pl_err *err)
+static void no_delay(int fd)
 {
-    struct pollfd look = {.fd = comm->fd, .events = POLLOUT};
-    int error = 0, one = 1;
-    socklen_t bytes = sizeof(error);
+    int one = 1;
 
-    if (comm->base.rank == 0) {
-        comm->fd = accept4(comm->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (comm->fd < 0) {
-            return PLASMON_EAGAIN;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* speed */
+}
+
+/* ---- rank 0: takes whoever comes, and answers when all have shown the secret */
+
+static plasmon_status_t went_away(struct pl_err *err)
+{
+    return pl_err_set(err, PLASMON_ECONNECT,
+                      "the other side of the communicator went away");
+}
+
+static void guests_accept(struct cpu_comm *comm)
+{
+    while (comm->guests < comm->base.ranks - 1) {
+        int fd = accept4(comm->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0) {
+            return;
         }
-    } else {
-        if (poll(&look, 1, 0) <= 0) {
-            return PLASMON_EAGAIN;
-        }
-        if (getsockopt(comm->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 || error != 0 ||
-            send(comm->fd, comm->id.secret, COMM_SECRET, MSG_NOSIGNAL) !=
-                (ssize_t)COMM_SECRET) {
-            return pl_err_set(err, PLASMON_ECONNECT, "the other side's communicator: %s",
-                              strerror(error != 0 ? error : errno));
+        no_delay(fd);
+        comm->guest[comm->guests++] = fd;
+    }
+}
+
+/* EAGAIN: it has not said all. */
+static plasmon_status_t guest_greets(struct cpu_comm *comm, int *io_guest,
+                                     struct pl_err *err)
+{
+    struct comm_greeting greeting;
+    ssize_t got = recv(*io_guest, &greeting, sizeof(greeting), MSG_PEEK);
+
+    if (got < 0 ? errno == EAGAIN || errno == EINTR
+                : got > 0 && (size_t)got < sizeof(greeting)) {
+        return PLASMON_EAGAIN;
+    }
+    if (got > 0) {
+        got = recv(*io_guest, &greeting, sizeof(greeting), 0);
+    }
+    if (got != (ssize_t)sizeof(greeting) ||
+        memcmp(greeting.secret, comm->id.secret, COMM_SECRET) != 0 || greeting.rank == 0 ||
+        greeting.rank >= comm->base.ranks || comm->fd[greeting.rank] >= 0) {
+        return went_away(err);
+    }
+    comm->fd[greeting.rank] = *io_guest;
+    *io_guest               = -1;
+    comm->greeted++;
+    return PLASMON_OK;
+}
+
+static plasmon_status_t host_poll(struct cpu_comm *comm, struct pl_err *err)
+{
+    const uint8_t mine      = COMM_ACKNOWLEDGEMENT;
+    plasmon_status_t status = PLASMON_OK;
+
+    guests_accept(comm);
+    for (uint32_t i = 0; i < comm->guests; i++) {
+        status = comm->guest[i] >= 0 ? guest_greets(comm, &comm->guest[i], err) : status;
+        if (status != PLASMON_OK && status != PLASMON_EAGAIN) {
+            return status;
         }
     }
-    (void)setsockopt(comm->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* speed */
+    if (comm->greeted < comm->base.ranks - 1) {
+        return PLASMON_EAGAIN;
+    }
+    for (uint32_t i = 1; i < comm->base.ranks; i++) {
+        if (send(comm->fd[i], &mine, sizeof(mine), MSG_NOSIGNAL) != (ssize_t)sizeof(mine)) {
+            return went_away(err);
+        }
+    }
+    comm->state = COMM_OPEN;
+    return PLASMON_OK;
+}
+
+/* ---- the others: connected, they show the secret, and wait for the answer */
+
+static plasmon_status_t guest_connected(struct cpu_comm *comm, struct pl_err *err)
+{
+    struct pollfd look            = {.fd = comm->fd[0], .events = POLLOUT};
+    struct comm_greeting greeting = {.rank = (uint8_t)comm->base.rank};
+    int error                     = 0;
+    socklen_t bytes               = sizeof(error);
+
+    if (poll(&look, 1, 0) <= 0) {
+        return PLASMON_EAGAIN;
+    }
+    memcpy(greeting.secret, comm->id.secret, COMM_SECRET);
+    if (getsockopt(comm->fd[0], SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 || error != 0 ||
+        send(comm->fd[0], &greeting, sizeof(greeting), MSG_NOSIGNAL) !=
+            (ssize_t)sizeof(greeting)) {
+        return pl_err_set(err, PLASMON_ECONNECT, "the other side's communicator: %s",
+                          strerror(error != 0 ? error : errno));
+    }
+    no_delay(comm->fd[0]);
     comm->state = COMM_GREETING;
     return PLASMON_EAGAIN;
 }
 
-static plasmon_status_t greeted(struct cpu_comm *comm, struct pl_err *err)
+static plasmon_status_t guest_answered(struct cpu_comm *comm, struct pl_err *err)
 {
-    uint8_t seen[COMM_SECRET], mine = ACKNOWLEDGEMENT;
-    size_t wanted = comm->base.rank == 0 ? COMM_SECRET : 1;
-    ssize_t got   = recv(comm->fd, seen, wanted, MSG_PEEK);
+    uint8_t answer;
+    ssize_t got = recv(comm->fd[0], &answer, sizeof(answer), 0);
 
-    if (got < 0 ? errno == EAGAIN || errno == EINTR : got != 0 && (size_t)got < wanted) {
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return PLASMON_EAGAIN;
     }
-    if (got > 0) {
-        got = recv(comm->fd, seen, wanted, 0);
-    }
-    if (got != (ssize_t)wanted ||
-        (comm->base.rank == 0 &&
-         (memcmp(seen, comm->id.secret, COMM_SECRET) != 0 ||
-          send(comm->fd, &mine, sizeof(mine), MSG_NOSIGNAL) != (ssize_t)sizeof(mine)))) {
-        return pl_err_set(err, PLASMON_ECONNECT,
-                          "the other side of the communicator went away");
+    if (got != (ssize_t)sizeof(answer)) {
+        return went_away(err);
     }
     comm->state = COMM_OPEN;
     return PLASMON_OK;
@@ -334,104 +373,23 @@ static plasmon_status_t greeted(struct cpu_comm *comm, struct pl_err *err)
 
 plasmon_status_t device_cpu_comm_poll(struct device_comm *base, struct pl_err *err)
 {
-    struct cpu_comm *comm = comm_of(base);
+    struct cpu_comm *comm = device_cpu_comm_of(base);
 
-    switch (comm->state) {
-    case COMM_CONNECTING:
-        return connected(comm, err);
-    case COMM_GREETING:
-        return greeted(comm, err);
-    default:
+    if (comm->state == COMM_OPEN) {
         return PLASMON_OK;
     }
-}
-
-/* ------------------------------------------------------------------------------------------------ moving */
-
-static void wait_for_abort(struct cpu_comm *comm)
-{
-    while (!atomic_load(&comm->aborted)) {
-        (void)poll(NULL, 0, ABORT_LOOK_MS); /* a pause */
-    }
-}
-
-/* false: it ends here; aborted, or the other side is gone. */
-static bool pass(struct cpu_comm *comm, void *data, size_t bytes, bool out)
-{
-    struct pollfd look = {.fd = comm->fd, .events = out ? POLLOUT : POLLIN};
-    uint8_t *at        = data;
-
-    while (bytes > 0 && !atomic_load(&comm->aborted)) {
-        ssize_t done =
-            out ? send(comm->fd, at, bytes, MSG_NOSIGNAL) : recv(comm->fd, at, bytes, 0);
-
-        if (done > 0) {
-            at += done;
-            bytes -= (size_t)done;
-        } else if (done < 0 && (errno == EAGAIN || errno == EINTR)) {
-            (void)poll(&look, 1, ABORT_LOOK_MS);
-        } else {
-            atomic_store(&comm->broken, true);
-            return false;
-        }
-    }
-    return bytes == 0;
-}
-
-static bool meet(struct comm_op *op)
-{
-    struct cpu_comm *comm = op->comm;
-    uint64_t bytes        = op->bytes;
-    uint8_t end           = ACKNOWLEDGEMENT;
-
     if (comm->base.rank == 0) {
-        return pass(comm, &bytes, sizeof(bytes), true) &&
-               pass(comm, op->ptr, op->bytes, true) && pass(comm, &end, 1, false);
+        return host_poll(comm, err);
     }
-    if (!pass(comm, &bytes, sizeof(bytes), false)) {
-        return false;
-    }
-    if (bytes != op->bytes) { /* what NCCL makes of it is not defined */
-        atomic_store(&comm->broken, true);
-        return false;
-    }
-    return pass(comm, op->ptr, op->bytes, false) && pass(comm, &end, 1, true);
+    return comm->state == COMM_CONNECTING ? guest_connected(comm, err)
+                                          : guest_answered(comm, err);
 }
 
-static plasmon_status_t op_run(void *args, struct pl_err *err)
-{
-    struct comm_op *op = args;
-
-    (void)err;
-    if (!atomic_load(&op->comm->aborted) && (pl_fault_point("comm.stall") || !meet(op))) {
-        wait_for_abort(op->comm);
-    }
-    comm_release(op->comm);
-    return PLASMON_OK;
-}
-
-plasmon_status_t device_cpu_comm_move(struct device_comm *base,
-                                      struct device_stream *stream, struct device_ptr ptr,
-                                      uint64_t bytes, struct pl_err *err)
-{
-    struct cpu_comm *comm = comm_of(base);
-    struct comm_op op     = {
-            .comm = comm, .ptr = (uint8_t *)(uintptr_t)ptr.addr, .bytes = bytes};
-    plasmon_status_t status;
-
-    PL_CHECK(comm->state == COMM_OPEN);
-    atomic_fetch_add(&comm->refs, 1);
-    status = device_cpu_launch_enqueue(stream, op_run, &op, sizeof(op), 0);
-    if (status != PLASMON_OK) {
-        comm_release(comm);
-        (void)pl_err_set(err, status, "%s", pl_status_text(status));
-    }
-    return status;
-}
+/* ------------------------------------------------------------------------------------------------ ending */
 
 plasmon_status_t device_cpu_comm_check(struct device_comm *base, struct pl_err *err)
 {
-    struct cpu_comm *comm = comm_of(base);
+    struct cpu_comm *comm = device_cpu_comm_of(base);
 
     return comm->remote && atomic_load(&comm->broken)
                ? pl_err_set(err, PLASMON_ECONNECT, "the other side is gone")
@@ -440,17 +398,19 @@ plasmon_status_t device_cpu_comm_check(struct device_comm *base, struct pl_err *
 
 void device_cpu_comm_close(struct device_comm *base)
 {
-    comm_release(comm_of(base));
+    device_cpu_comm_release(device_cpu_comm_of(base));
 }
 
 void device_cpu_comm_abort(struct device_comm *base)
 {
-    struct cpu_comm *comm = comm_of(base);
+    struct cpu_comm *comm = device_cpu_comm_of(base);
 
     atomic_store(&comm->aborted, true);
-    if (comm->fd >= 0) {
-        (void)shutdown(comm->fd,
-                       SHUT_RDWR); /* wakes who waits; not connected: nobody does */
+    for (uint32_t i = 0; i < DEVICE_COMM_RANKS_MAX; i++) {
+        if (comm->fd[i] >= 0) {
+            (void)shutdown(comm->fd[i],
+                           SHUT_RDWR); /* wakes who waits; not connected: nobody does */
+        }
     }
-    comm_release(comm);
+    device_cpu_comm_release(comm);
 }

@@ -309,6 +309,7 @@ const struct device_ops device_cpu_ops = {
     .comm_open        = device_cpu_comm_open,
     .comm_poll        = device_cpu_comm_poll,
     .comm_move        = device_cpu_comm_move,
+    .comm_all_reduce  = device_cpu_comm_all_reduce,
     .comm_check       = device_cpu_comm_check,
     .comm_close       = device_cpu_comm_close,
     .comm_abort       = device_cpu_comm_abort,

@@ -13,7 +13,11 @@
  * that whoever asks then finds no job.
  *
  * FEW CHANNELS. A channel is a block of 640 threads and about 18 MiB of buffers. 16 give 361 of 371 GB/s over NVLink; over a network
- * few do, and buffers are a pool. cgaClusterSize 0: clusters of blocks would wait for a free group of multiprocessors.
+ * few do, and buffers are a pool. A team may have what NCCL would take, up to 32: both directions of every link are to be busy.
+ * cgaClusterSize 0: clusters of blocks would wait for a free group of multiprocessors.
+ *
+ * RINGS ONLY. NCCL connects for an algorithm when that is first used, which blocks. So it may use one (NCCL_ALGO), and the reduction that a team
+ * begins with connects it.
  *
  * MEMORY. The byte that connects lies in memory that is made once a device: an abort must not free any.
  */
@@ -29,6 +33,7 @@
 
 #define CHANNELS_NVLINK 16
 #define CHANNELS_REMOTE 4
+#define CHANNELS_TEAM   32
 #define VERSION_MIN \
     21800 /* point to point over communicators that do not block, and this config */
 #define ENQUEUE_NS \
@@ -41,7 +46,7 @@ typedef struct nccl_comm *nccl_comm_t;
 struct nccl_id {
     char bytes[DEVICE_COMM_ID_BYTES];
 };
-enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_UINT8 = 1 };
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_UINT8 = 1, NCCL_SUM = 0 };
 #define NCCL_UNDEFINED    INT32_MIN
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 
@@ -74,6 +79,8 @@ static struct {
                     CUstream stream);
     int (*ncclRecv)(void *data, size_t count, int type, int peer, nccl_comm_t comm,
                     CUstream stream);
+    int (*ncclAllReduce)(const void *src, void *dst, size_t count, int type, int op,
+                         nccl_comm_t comm, CUstream stream);
     const char *(*ncclGetErrorString)(int error);
     const char *(*ncclGetLastError)(nccl_comm_t comm);
 } nccl = {.once = PTHREAD_ONCE_INIT};
@@ -88,6 +95,7 @@ static struct {
     XX(ncclCommAbort)          \
     XX(ncclSend)               \
     XX(ncclRecv)               \
+    XX(ncclAllReduce)          \
     XX(ncclGetErrorString)     \
     XX(ncclGetLastError)
 
@@ -135,6 +143,7 @@ static void nccl_load(void)
     /* Multicast groups outlive a process that is killed, and on some machines block the next one. Whatever the caller set. */
     (void)setenv("NCCL_NVLS_ENABLE", "0",
                  1); /* no memory: the first allocation below fails, too */
+    (void)setenv("NCCL_ALGO", "Ring", 1); /* likewise */
     nccl.library = library_find();
     if (nccl.library == NULL) {
         (void)pl_err_set(&nccl.missing, PLASMON_ENOLIB,
@@ -176,6 +185,7 @@ struct cuda_comm {
     nccl_comm_t comm;
     struct device_cuda_stream *stream; /* for the byte that connects */
     enum comm_state state;
+    bool team;
     CUevent event;
     size_t free_before;
 };
@@ -272,7 +282,9 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
         .version          = VERSION_MIN,
         .cga_cluster_size = 0,
         .min_ctas         = 1,
-        .max_ctas         = config->remote ? CHANNELS_REMOTE : CHANNELS_NVLINK,
+        .max_ctas         = config->remote       ? CHANNELS_REMOTE
+                            : config->ranks != 0 ? CHANNELS_TEAM
+                                                 : CHANNELS_NVLINK,
         .split_share      = NCCL_UNDEFINED,
     };
     struct device_cuda *cuda = device_cuda_of(device);
@@ -294,7 +306,10 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
         pl_free(comm);
         return pl_err_set(err, status, "no lock for a communicator");
     }
-    comm->base   = (struct device_comm){.device = device, .rank = config->rank};
+    comm->base   = (struct device_comm){.device = device,
+                                        .rank   = config->rank,
+                                        .ranks  = config->ranks != 0 ? config->ranks : 2};
+    comm->team   = config->ranks != 0;
     comm->stream = device_cuda_stream_of(stream);
     status       = greeting_of(cuda) == 0 ? PLASMON_EDEVMEM : PLASMON_OK;
     if (status == PLASMON_OK) {
@@ -309,7 +324,8 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
         return pl_err_set(err, status, "a communicator: %s", device_cuda_last_error());
     }
     memcpy(copy.bytes, id, sizeof(copy.bytes));
-    result = nccl.ncclCommInitRankConfig(&comm->comm, 2, copy, (int)config->rank, &wanted);
+    result = nccl.ncclCommInitRankConfig(&comm->comm, (int)comm->base.ranks, copy,
+                                         (int)config->rank, &wanted);
     if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
         status = fail(NULL, result, "ncclCommInitRankConfig", err);
         device_cuda_comm_abort(&comm->base);
@@ -332,6 +348,30 @@ static plasmon_status_t operation_begin(struct cuda_comm *comm, CUstream stream,
     return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
                ? PLASMON_OK
                : fail(comm, result, sends ? "ncclSend" : "ncclRecv", err);
+}
+
+static plasmon_status_t reduction_begin(struct cuda_comm *comm, CUstream stream,
+                                        const struct device_comm_reduction *reduction,
+                                        int type, int op, struct pl_err *err)
+{
+    int result = nccl.ncclAllReduce((const void *)(uintptr_t)reduction->src.addr,
+                                    (void *)(uintptr_t)reduction->dst.addr,
+                                    reduction->elements, type, op, comm->comm, stream);
+
+    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
+               ? PLASMON_OK
+               : fail(comm, result, "ncclAllReduce", err);
+}
+
+static plasmon_status_t greeting_begin(struct cuda_comm *comm, CUdeviceptr memory,
+                                       struct pl_err *err)
+{
+    const struct device_comm_reduction first = {
+        .src = {.addr = memory}, .dst = {.addr = memory + 128}, .elements = 1};
+
+    return comm->team ? reduction_begin(comm, comm->stream->stream, &first, NCCL_UINT8,
+                                        NCCL_SUM, err)
+                      : operation_begin(comm, comm->stream->stream, memory, 1, err);
 }
 
 static plasmon_status_t greeting_end(struct cuda_comm *comm, struct pl_err *err)
@@ -375,7 +415,7 @@ plasmon_status_t device_cuda_comm_poll(struct device_comm *base, struct pl_err *
     }
     if (comm->state == COMM_INIT) {
         comm->state = COMM_CONNECTING;
-        status = operation_begin(comm, comm->stream->stream, greeting_of(cuda), 1, err);
+        status      = greeting_begin(comm, greeting_of(cuda), err);
         return status == PLASMON_OK ? PLASMON_EAGAIN : status;
     }
     status = DEVICE_CU(cuda, cuEventRecord(comm->event, comm->stream->stream));
@@ -388,23 +428,20 @@ plasmon_status_t device_cuda_comm_poll(struct device_comm *base, struct pl_err *
 
 /* ------------------------------------------------------------------------------------------------ moving */
 
-static plasmon_status_t move_locked(struct cuda_comm *comm, CUstream stream,
-                                    CUdeviceptr ptr, uint64_t bytes, struct pl_err *err)
+/* Until it is on its stream. */
+static plasmon_status_t settle_locked(struct cuda_comm *comm, uint64_t since_ns,
+                                      struct pl_err *err)
 {
-    uint64_t since_ns       = pl_now_ns();
-    plasmon_status_t status = operation_begin(comm, stream, ptr, bytes, err);
+    plasmon_status_t status;
 
-    if (status != PLASMON_OK) {
-        return status;
-    }
     do {
-        status = settled(comm, "a transfer", err);
+        status = settled(comm, "an operation", err);
         if (status != PLASMON_EAGAIN) {
             return status;
         }
         pl_cpu_relax();
     } while (pl_now_ns() - since_ns < ENQUEUE_NS);
-    return pl_err_set(err, PLASMON_ETIMEDOUT, "NCCL did not enqueue a transfer in 2 s");
+    return pl_err_set(err, PLASMON_ETIMEDOUT, "NCCL did not enqueue an operation in 2 s");
 }
 
 plasmon_status_t device_cuda_comm_move(struct device_comm *base,
@@ -412,13 +449,75 @@ plasmon_status_t device_cuda_comm_move(struct device_comm *base,
                                        uint64_t bytes, struct pl_err *err)
 {
     struct cuda_comm *comm  = comm_of(base);
+    uint64_t since_ns       = pl_now_ns();
     plasmon_status_t status = enter(base->device, err);
 
     if (status != PLASMON_OK) {
         return status;
     }
     pl_mutex_lock(&comm->lock);
-    status = move_locked(comm, device_cuda_stream_of(stream)->stream, ptr.addr, bytes, err);
+    status =
+        operation_begin(comm, device_cuda_stream_of(stream)->stream, ptr.addr, bytes, err);
+    if (status == PLASMON_OK) {
+        status = settle_locked(comm, since_ns, err);
+    }
+    pl_mutex_unlock(&comm->lock);
+    return status;
+}
+
+/* ncclDataType_t; -1: it has none. */
+static int type_of(uint32_t dtype)
+{
+    switch (dtype) {
+    case PL_I32:
+        return 2;
+    case PL_I64:
+        return 4;
+    case PL_F16:
+        return 6;
+    case PL_F32:
+        return 7;
+    case PL_F64:
+        return 8;
+    case PL_BF16:
+        return 9;
+    default:
+        return -1;
+    }
+}
+
+/* ncclRedOp_t */
+static int operation_of(uint32_t op)
+{
+    return op == DEVICE_REDUCE_SUM    ? NCCL_SUM
+           : op == DEVICE_REDUCE_PROD ? 1
+           : op == DEVICE_REDUCE_MAX  ? 2
+                                      : 3;
+}
+
+plasmon_status_t device_cuda_comm_all_reduce(struct device_comm *base,
+                                             struct device_stream *stream,
+                                             const struct device_comm_reduction *reduction,
+                                             struct pl_err *err)
+{
+    struct cuda_comm *comm  = comm_of(base);
+    uint64_t since_ns       = pl_now_ns();
+    int type                = type_of(reduction->dtype);
+    plasmon_status_t status = enter(base->device, err);
+
+    if (type < 0) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "NCCL has no all-reduce of %s",
+                          pl_dtype_name(reduction->dtype));
+    }
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_mutex_lock(&comm->lock);
+    status = reduction_begin(comm, device_cuda_stream_of(stream)->stream, reduction, type,
+                             operation_of(reduction->op), err);
+    if (status == PLASMON_OK) {
+        status = settle_locked(comm, since_ns, err);
+    }
     pl_mutex_unlock(&comm->lock);
     return status;
 }

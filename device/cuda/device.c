@@ -458,6 +458,7 @@ const struct device_ops device_cuda_ops = {
     .comm_open          = device_cuda_comm_open,
     .comm_poll          = device_cuda_comm_poll,
     .comm_move          = device_cuda_comm_move,
+    .comm_all_reduce    = device_cuda_comm_all_reduce,
     .comm_check         = device_cuda_comm_check,
     .comm_close         = device_cuda_comm_close,
     .comm_abort         = device_cuda_comm_abort,
