@@ -168,7 +168,8 @@ static double ring_median(uint32_t count, uint64_t elements)
 
 static const char *const way_names[] = {[PLASMON_WAY_AUTO]   = "auto",
                                         [PLASMON_WAY_DIRECT] = "direct",
-                                        [PLASMON_WAY_COPIES] = "copies"};
+                                        [PLASMON_WAY_COPIES] = "copies",
+                                        [PLASMON_WAY_NCCL]   = "nccl"};
 
 struct collectives {
     struct bench_cluster cluster;
@@ -424,7 +425,7 @@ static int run_collectives(int argc, char **argv)
             gpus > 0 ? "4K,64K,256K,1M,4M,16M,64M,256M,1G" : "4,4K,64K,1M,16M,64M";
     }
     if (given.ways == NULL) {
-        given.ways = gpus > 0 ? "auto,direct,copies" : "auto";
+        given.ways = gpus > 0 ? "auto,direct,copies,nccl" : "auto";
     }
     count = bench_parse_sizes(given.sizes, sizes);
     if (count == 0) {
@@ -432,7 +433,8 @@ static int run_collectives(int argc, char **argv)
     }
     c = bench_must_alloc(sizeof(*c));
     if (!ways_parse(given.ways, c->ways)) {
-        return cli_usage(&bench_collectives, "--ways is a list such as auto,direct,copies");
+        return cli_usage(&bench_collectives,
+                         "--ways is a list such as auto,direct,copies,nccl");
     }
     bench_report_init(&c->report, "Plasmon: collectives");
     c->report.x_title = "bytes";

@@ -634,6 +634,7 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
         head_lineage_load(&loading);
     }
     head_pairs_load(core, in);
+    head_teams_load(core, in);
     head_rates_load(core, in);
     in->bad |=
         head_load_number(in) != HEAD_SECTION_END || (!in->bad && !makes_sense(&loading));

@@ -72,6 +72,9 @@ const char *head_core_unquiet(struct head_core *core)
     if (head_pairs_change(core)) {
         return "a pair of devices is opened or closed";
     }
+    if (head_teams_change(core)) {
+        return "a team of devices is opened or closed";
+    }
     pl_list_for_each(pos, &core->clients) {
         why = why != NULL ? why
                           : unquiet_client(pl_container_of(pos, struct head_client, link));

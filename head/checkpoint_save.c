@@ -1,6 +1,6 @@
 /*
  * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, their shadows, tiles, records,
- * pairs, rates. Each section is followed by those of what it numbers.
+ * pairs, teams, rates. Each section is followed by those of what it numbers.
  */
 #include "head/checkpoint_int.h"
 
@@ -339,6 +339,7 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
              saving.arrays.items.count == core->counts.arrays);
     head_lineage_save(&saving);
     head_pairs_save(core, out);
+    head_teams_save(core, out);
     head_rates_save(core, out);
     save_number(&saving, HEAD_SECTION_END);
     numbering_finish(&saving.buffers);

@@ -5,6 +5,7 @@
  *                   it (collective_reduce), then brings the others' reduced segments to its result (collective_copy). Large
  *                   segments are cut again, so that one chunk is reduced while the next one comes.
  *                   little: each device reduces all of it.
+ *                   by NCCL, if the client wants that and the devices can: each device reduces all of it, together with the others.
  *   reduce          the same segments, brought to one device; little, or of two members: that device reduces all of it.
  *   reduce-scatter  each device reduces its part
  *   all-gather, all-to-all   one copy on each device
@@ -305,9 +306,38 @@ static bool is_little(const struct collective *c)
            all_reached(c);
 }
 
+/* What NCCL reduces, and what stands in for it on CPU devices. */
+static bool nccl_reduces(uint32_t kind, uint32_t dtype)
+{
+    switch (dtype) {
+    case PL_F32:
+    case PL_F64:
+    case PL_I32:
+    case PL_I64:
+        return true;
+    case PL_F16:
+    case PL_BF16:
+        return kind != KIND_CPU;
+    default:
+        return false;
+    }
+}
+
+/* The client's wish, for the order of its sums is its own. */
+static bool by_nccl(const struct collective *c)
+{
+    return c->task->collective->way == COLLECTIVE_NCCL &&
+           nccl_reduces(c->outs[0].device->kind, c->ins[0].array->shape.dtype);
+}
+
 static bool all_reduce(struct collective *c)
 {
     struct head_device *owners[WIRE_COLLECTIVE_MAX];
+    bool done = false, ok = !by_nccl(c) || collective_reduce_together(c, &done);
+
+    if (!ok || done) {
+        return ok;
+    }
 
     if (is_little(c)) {
         return reduce_directly(c);

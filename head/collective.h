@@ -6,8 +6,16 @@
 
 #include "head/core_int.h"
 
-enum { COLLECTIVE_SUM = 1, COLLECTIVE_AVG = 5 };       /* of enum plasmon_reduce */
-enum { COLLECTIVE_DIRECT = 1, COLLECTIVE_COPIES = 2 }; /* of enum plasmon_collective_way */
+enum {
+    COLLECTIVE_SUM = 1,
+    COLLECTIVE_MAX = 4,
+    COLLECTIVE_AVG = 5
+}; /* of enum plasmon_reduce */
+enum {
+    COLLECTIVE_DIRECT = 1,
+    COLLECTIVE_COPIES = 2,
+    COLLECTIVE_NCCL   = 3
+}; /* of enum plasmon_collective_way */
 
 /* A dense part of an array: what a member gives, an intermediate result, or what is to be written. */
 struct collective_part {
@@ -77,5 +85,10 @@ bool collective_join(struct collective *c, struct collective_out *out,
  */
 bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
                        const struct pl_box *part, const struct collective_part *to);
+/*
+ * All of the members, reduced by a team of the results' devices, becomes every result. *out_done false: they cannot be, and nothing was
+ * begun. false: c->failure.
+ */
+bool collective_reduce_together(struct collective *c, bool *out_done);
 
 #endif

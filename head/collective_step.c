@@ -8,6 +8,10 @@
  * DIRECTLY. If all members can be reached from the device (in mapped memory of others), a reduction is one launch: a COPY whose pieces the
  * function `combine` reads where they lie (worker/combine.c). No memory to land in, no second launch; the bits are those of `fold`.
  *
+ * TOGETHER. The devices of all results may have a communicator (team.c). Then each has one launch that reduces all of the members, and all of
+ * these have one number. Such a launch is one that reads directly, and names the team: what the team does not do, because it broke, its
+ * device does alone, and nobody else has to know. So results have memory of their own, and all members are kept until all launches are over.
+ *
  * Bytes change their coordinates on the way: a piece's `shift` is where its box of the source comes to lie in what is filled.
  *
  * Each launch that fills something begins from sources that it does not write, so it can be done again after a crash.
@@ -125,10 +129,18 @@ static bool step_pieces(struct collective *c, const struct collective_part *from
     return true;
 }
 
+/* What is done together with others: by which team, as which rank, under which number. */
+struct joint {
+    const struct head_team *team; /* NULL: it is done alone */
+    uint32_t rank;
+    uint64_t order;
+};
+static const struct joint alone = {.team = NULL};
+
 /* copies: a COPY, of the pieces or by the function; else a RUN. */
-static struct head_task *step_start(struct collective *c, struct head_device *device,
-                                    bool copies, const char *function,
-                                    const uint64_t *scalar)
+static struct head_task *step_start_as(struct collective *c, struct head_device *device,
+                                       bool copies, const char *function,
+                                       const uint64_t *scalar, const struct joint *joint)
 {
     const Plasmon__V1__Task *task = c->task;
     struct head_launch launch     = {
@@ -152,9 +164,20 @@ static struct head_task *step_start(struct collective *c, struct head_device *de
                              : c->core->tracing != 0 ? c->core->trace_ns
                                                      : 0,
             .group         = c->group,
+            .order         = joint->order,
+            .length        = joint->rank,
+            .team          = joint->team != NULL ? joint->team->number : 0,
+            .pair          = joint->team != NULL ? joint->team->epoch : 0,
     };
 
     return head_task_start(c->core, &launch);
+}
+
+static struct head_task *step_start(struct collective *c, struct head_device *device,
+                                    bool copies, const char *function,
+                                    const uint64_t *scalar)
+{
+    return step_start_as(c, device, copies, function, scalar, &alone);
 }
 
 /* `box` of the array is from now on what the task makes in the buffer. */
@@ -439,7 +462,8 @@ static struct head_task *fold(struct reduction *r, struct head_buffer *accumulat
 }
 
 /* The members where they lie, in their order. */
-static struct head_task *combine(struct reduction *r, struct head_buffer *out)
+static struct head_task *combine(struct reduction *r, struct head_buffer *out,
+                                 const struct joint *joint)
 {
     struct head_operand operand = head_operand_whole(out, true, true);
     uint64_t op                 = operation(r);
@@ -454,7 +478,7 @@ static struct head_task *combine(struct reduction *r, struct head_buffer *out)
         *piece = (struct head_piece){.src = r->source[i], .box = r->from[i].box};
         shift_to(piece, &r->from[i].box, &r->to->box);
     }
-    task = step_start(r->c, r->device, true, "combine", &op);
+    task = step_start_as(r->c, r->device, true, "combine", &op, joint);
     step_end(r->c);
     return task;
 }
@@ -478,36 +502,40 @@ static struct head_task *divide(struct reduction *r, struct head_buffer *sum,
     return task;
 }
 
+/* The task makes it in there; of an average the sum. false: no memory for the rest. */
+static bool becomes(struct reduction *r, struct head_task *task,
+                    struct head_buffer *accumulator)
+{
+    struct collective *c = r->c;
+    struct head_buffer *average;
+
+    if (c->op != COLLECTIVE_AVG) {
+        makes(c, task, r->to->array, &r->to->box, accumulator);
+        return true;
+    }
+    average = fresh_buffer(c, r->device, &r->to->box, r->to->array->shape.dtype);
+    if (average == NULL) {
+        return false;
+    }
+    makes(c, divide(r, accumulator, average), r->to->array, &r->to->box, average);
+    head_buffer_release(c->core, average);
+    return true;
+}
+
 /* What joins them, and what follows it, into new memory. */
 static bool reduce_landed(struct reduction *r)
 {
     struct collective *c = r->c;
-    uint32_t dtype       = r->to->array->shape.dtype;
-    struct head_buffer *accumulator, *average;
+    struct head_buffer *accumulator =
+        fresh_buffer(c, r->device, &r->to->box, r->to->array->shape.dtype);
     struct head_task *task;
-    bool ok = false;
+    bool ok;
 
-    accumulator = fresh_buffer(c, r->device, &r->to->box, dtype);
     if (accumulator == NULL) {
         return false;
     }
-    task = r->direct ? combine(r, accumulator) : fold(r, accumulator);
-    if (task == NULL) {
-        goto out_release;
-    }
-    if (c->op != COLLECTIVE_AVG) {
-        makes(c, task, r->to->array, &r->to->box, accumulator);
-        ok = true;
-        goto out_release;
-    }
-    average = fresh_buffer(c, r->device, &r->to->box, dtype);
-    if (average != NULL) {
-        makes(c, divide(r, accumulator, average), r->to->array, &r->to->box, average);
-        head_buffer_release(c->core, average);
-        ok = true;
-    }
-
-out_release:
+    task = r->direct ? combine(r, accumulator, &alone) : fold(r, accumulator);
+    ok   = task != NULL && becomes(r, task, accumulator);
     head_buffer_release(c->core, accumulator);
     return ok;
 }
@@ -562,5 +590,105 @@ bool collective_reduce(struct collective *c, struct head_device *device, uint32_
     if (r.landing != NULL) {
         head_buffer_release(c->core, r.landing); /* the launches use it */
     }
+    return ok;
+}
+
+/* ------------------------------------------------------------------------------------------------ together */
+
+/* One device's part. */
+struct part {
+    struct reduction r;
+    struct head_buffer *accumulator; /* held */
+    uint32_t rank;
+};
+
+/* A part reads all members where they lie, and its own is all of a buffer. */
+static bool part_find(struct part *part, const struct pl_box *whole, bool *out)
+{
+    struct reduction *r = &part->r;
+    uint32_t own        = 0;
+    bool ok             = true;
+
+    for (uint32_t k = 0; ok && k < r->c->count; k++) {
+        ok = find_member(r, k, whole);
+    }
+    *out = ok && all_reached(r);
+    for (uint32_t k = 0; *out && k < r->c->count; k++) {
+        if (r->source[k]->device == r->device) {
+            own += pl_box_equal(&r->source[k]->frame, &r->from[k].box) ? 1 : 2;
+        }
+    }
+    *out = *out && own == 1;
+    return ok;
+}
+
+/* Ranks by index; false: two are of one device. */
+static bool ranks_give(struct part *parts, uint32_t count, struct head_device **out)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        parts[i].rank = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            if (k != i && parts[k].r.device == parts[i].r.device) {
+                return false;
+            }
+            parts[i].rank += parts[k].r.device->index < parts[i].r.device->index;
+        }
+        out[parts[i].rank] = parts[i].r.device;
+    }
+    return true;
+}
+
+/* All memory first: between launches of one number there may be no others. */
+static bool parts_start(struct collective *c, struct part *parts,
+                        const struct head_team *team)
+{
+    struct joint joint = {.team = team};
+    struct head_task *task[WIRE_TEAM_MAX];
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        struct reduction *r = &parts[i].r;
+
+        parts[i].accumulator =
+            fresh_buffer(c, r->device, &r->to->box, r->to->array->shape.dtype);
+        ok = parts[i].accumulator != NULL;
+    }
+    joint.order = ok ? ++c->core->order_last : 0;
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        joint.rank = parts[i].rank;
+        task[i]    = combine(&parts[i].r, parts[i].accumulator, &joint);
+    }
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        ok = becomes(&parts[i].r, task[i], parts[i].accumulator);
+    }
+    return ok;
+}
+
+bool collective_reduce_together(struct collective *c, bool *out_done)
+{
+    const struct pl_box whole    = collective_at_zero(&c->ins[0].box);
+    struct part *parts           = head_alloc(c->out_count * sizeof(*parts));
+    const struct head_team *team = NULL;
+    struct head_device *devices[WIRE_COLLECTIVE_MAX];
+    bool ok = true, possible = c->count == c->out_count && c->count <= WIRE_TEAM_MAX;
+
+    plan_begin(c);
+    for (uint32_t i = 0; ok && possible && i < c->out_count; i++) {
+        parts[i].r =
+            (struct reduction){.c = c, .device = c->outs[i].device, .to = &c->outs[i].made};
+        ok = part_find(&parts[i], &whole, &possible);
+    }
+    possible = ok && possible && ranks_give(parts, c->out_count, devices);
+    if (possible) {
+        team = head_team_take(c->core, devices, c->out_count, collective_bytes(&c->ins[0]));
+    }
+    *out_done = team != NULL;
+    ok        = ok && (team == NULL || parts_start(c, parts, team));
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        if (parts[i].accumulator != NULL) {
+            head_buffer_release(c->core, parts[i].accumulator);
+        }
+    }
+    pl_free(parts);
     return ok;
 }

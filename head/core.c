@@ -143,6 +143,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->functions_by_id);
     pl_map_init(&core->sessions);
     pl_map_init(&core->pairs);
+    pl_map_init(&core->teams);
     pl_map_init(&core->ways);
     pl_map_init(&core->requests);
     pl_map_init(&core->lookahead.unborn);
@@ -165,6 +166,7 @@ void head_core_destroy(struct head_core *core)
             core, pl_list_first(&core->clients, struct head_client, link)->session);
     }
     head_pairs_destroy(core);
+    head_teams_destroy(core);
     closed = head_failure_create(PLASMON_ECLOSED, 0, 0, "the head ended");
     while (!pl_list_empty(&core->unfinished)) {
         head_task_finish(
@@ -185,6 +187,7 @@ void head_core_destroy(struct head_core *core)
     pl_vec_finish(&core->trace_waits);
     pl_map_finish(&core->sessions);
     pl_map_finish(&core->pairs);
+    pl_map_finish(&core->teams);
     head_rates_destroy(core);
     wire_arena_finish(&core->arena);
     pl_free(core);
@@ -307,7 +310,7 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     out->queued         = device->unfinished;
     out->restarts       = device->restarts;
     out->bulk           = head_bulk_access(device);
-    out->communicators  = head_pair_count(core, device);
+    out->communicators  = head_pair_count(core, device) + head_team_count(core, device);
     out->state          = !device->joined && !device->gone
                               ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
                           : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP

@@ -15,6 +15,7 @@
  *     bulk.c      where workers take objects of other hosts
  *     rates.c     how fast transfers between devices are, measured
  *     pair.c      pairs: which transfers go by NCCL, and what when that breaks
+ *     team.c      the same for sets of devices, and what they do together
  *   task.h      tasks and launches
  *     launch.c    what a worker is told of a launch
  *     task.c      the life of a task: numbered, sent, finished, failed onwards
@@ -58,6 +59,7 @@
 #include "head/device.h"
 #include "head/lineage.h"
 #include "head/pair.h"
+#include "head/team.h"
 #include "head/rates.h"
 #include "head/run.h"
 #include "head/space.h"
@@ -135,7 +137,8 @@ struct head_core {
     uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
     struct pl_map ways;  /* from and to -> head_way */
     struct pl_map pairs; /* src and dst -> head_pair */
-    uint64_t pair_uses;
+    uint64_t pair_uses;  /* of teams, too */
+    struct pl_map teams; /* number -> head_team */
     struct head_lineage lineage;
     struct pl_list shadows; /* head_shadow.link */
 };

@@ -13,7 +13,7 @@
  * that nothing uses are dropped; frees on their way may do; tasks before it may finish and free something. Only when the
  * launch is the oldest unfinished one of the whole cluster - nothing is left that could free memory for it - it is told to fail.
  * (The oldest is never waiting for another launch, so there is always one that either runs or fails: nothing hangs. But a SEND by a
- * pair is over when its RECV is; those two are the oldest together.)
+ * pair is over when its RECV is, and a part of what a team does waits for the others; those of one number are the oldest together.)
  */
 #include "head/core_int.h"
 
@@ -304,22 +304,24 @@ void head_device_starved(struct head_core *core, struct head_device *device, uin
     }
 }
 
-/* The oldest unfinished launch; or its other half, which was numbered next, if that has no memory. */
+/* The oldest unfinished launch; or one of the same number, its other half or another part, if that has no memory. */
 static const struct head_task *oldest_starved(struct head_core *core)
 {
     const struct head_task *oldest =
         pl_list_first(&core->unfinished, struct head_task, order_link);
-    const struct head_task *next;
+    const struct pl_list *pos;
 
-    if (oldest == NULL || oldest->device->starved_seq == oldest->seq) {
-        return oldest;
+    pl_list_for_each(pos, &core->unfinished) {
+        const struct head_task *task = pl_container_of(pos, struct head_task, order_link);
+
+        if (task->order != oldest->order) {
+            break;
+        }
+        if (task->device->starved_seq == task->seq) {
+            return task;
+        }
     }
-    if (oldest->order_link.next == &core->unfinished) {
-        return NULL;
-    }
-    next = pl_container_of(oldest->order_link.next, struct head_task, order_link);
-    return next->order == oldest->order && next->device->starved_seq == next->seq ? next
-                                                                                  : NULL;
+    return NULL;
 }
 
 void head_device_relieve(struct head_core *core)

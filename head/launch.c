@@ -137,6 +137,8 @@ void head_launch_encode(struct head_core *core, struct head_task *task,
     out.host_buffer   = launch->host_buffer;
     out.peer          = launch->peer;
     out.pair          = launch->pair;
+    out.team          = launch->team;
+    out.ranks         = launch->ranks;
     out.request       = launch->request;
     out.client        = launch->client != NULL ? launch->client->id : 0;
     out.task          = launch->id;
@@ -194,6 +196,7 @@ void head_launch_skip(struct head_core *core, struct head_task *task)
     out->n_set       = 0;
     out->graph       = 0;
     out->pair        = 0;
+    out->team        = 0;
     out->data.len    = 0;
     out->host_buffer = 0;
     out->kind        = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;

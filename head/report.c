@@ -120,7 +120,11 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
     }
     /* After what is done: a pair is quiet when all that came by it was told. */
     for (size_t i = 0; i < frame->n_pairs; i++) {
-        head_pair_report(core, device, frame->pairs[i]);
+        if (frame->pairs[i]->team != 0) {
+            head_team_report(core, device, frame->pairs[i]);
+        } else {
+            head_pair_report(core, device, frame->pairs[i]);
+        }
     }
     if (frame->stats != NULL) {
         worker_stats(core, device, frame->stats);

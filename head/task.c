@@ -93,6 +93,7 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
     task->function     = launch->function;
     task->request      = launch->request;
     task->pair         = launch->pair;
+    task->team         = launch->team;
     task->length       = launch->length;
     task->peer         = launch->peer;
     task->twin_seq     = launch->twin != NULL ? launch->twin->seq : 0;
@@ -464,7 +465,9 @@ static void finish_one(struct head_core *core, struct head_task *task,
         head_task_doom(core, task, failure);
     }
     task->finished = true;
-    if (task->pair != 0) {
+    if (task->team != 0) {
+        head_team_task_over(core, task);
+    } else if (task->pair != 0) {
         head_pair_task_over(core, task);
     }
     if (task->spilled != NULL) {
@@ -566,7 +569,7 @@ void head_tasks_ready_finish(struct head_core *core)
 static void end_behind_producers(struct head_core *core, struct head_task *task)
 {
     task->ended = true;
-    if (task->pair != 0) {
+    if (task->pair != 0 && task->team == 0) {
         head_pair_task_over(core, task); /* what it read from waits for this */
     }
 }

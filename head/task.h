@@ -47,6 +47,7 @@ struct head_task {
     uint64_t request; /* READ, ALLOC: whom to answer */
     uint64_t pair;    /* OPEN, CLOSE, SEND, RECV: epoch of the pair; 0: none */
     uint64_t length;  /* OPEN, CLOSE: 1: it receives */
+    uint32_t team;    /* OPEN, CLOSE, COPY: its number; 0: none */
     uint64_t
         twin_seq;   /* RECV by a pair: of its SEND, which is to hear when this is over .. */
     bool told_sent; /* .. and has */
@@ -125,7 +126,9 @@ struct head_launch {
         *spilled; /* .. of our own instead: it gets a place later (spill.h) */
     bool ahead;   /* a write-back */
     uint32_t peer;
-    uint64_t pair; /* OPEN, CLOSE, SEND, RECV: epoch of the pair */
+    uint64_t pair;  /* OPEN, CLOSE, SEND, RECV: epoch of the pair; of the team: COPY, too */
+    uint32_t team;  /* its number, and length is the device's rank; 0: none */
+    uint32_t ranks; /* OPEN of a team */
     uint64_t request;
     uint64_t order;         /* 0: the next one */
     struct head_task *twin; /* RECV: its SEND, whose failure is its own */

@@ -557,6 +557,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         head_plans_tell(core, device); /* before the launches that need them */
         head_bulk_tell_all(core, device);
         head_pairs_restarted(core, device);
+        head_teams_restarted(core, device);
         /* Unfinished launches go out again, oldest first, under their numbers. */
         for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
              seq <= hello->enqueued && seq <= device->seq_last; seq++) {
@@ -677,6 +678,7 @@ static void device_gone(struct head_core *core, struct head_device *device,
     pl_vec_clear(&device->out_free);
     pl_vec_clear(&device->out_retire);
     head_pairs_gone(core, device);
+    head_teams_gone(core, device);
     head_functions_look_again(core);
 }
 

@@ -5,10 +5,10 @@
 
 #include "base/fault.h"
 
-void transfer_lane_init(struct transfer_lane *lane, bool receives)
+void transfer_lane_init(struct transfer_lane *lane, uint32_t index)
 {
-    *lane = (struct transfer_lane){.receives = receives,
-                                   .halves   = PL_VEC_INIT(struct transfer_lane_half)};
+    *lane = (struct transfer_lane){.index  = index,
+                                   .halves = PL_VEC_INIT(struct transfer_lane_half)};
 }
 
 void transfer_lane_finish(struct transfer_lane *lane)
@@ -21,7 +21,7 @@ bool transfer_lane_add(struct transfer_lane *lane, struct transfer_lane_pair *pa
 {
     struct transfer_lane_half *place = pl_vec_push(&lane->halves);
 
-    assert(half->key.receives == lane->receives && number == lane->numbers);
+    assert(transfer_lane_of(&half->key) == lane->index && number == lane->numbers);
     if (place == NULL) {
         return false;
     }
@@ -55,7 +55,8 @@ static void half_end(struct transfer_lane *lane, struct transfer_lane_half *half
     half->state = TRANSFER_HALF_ENDED;
     pair->running--;
     lane->running--;
-    if (lane->receives && !pair->broken && !pair->doubted && whole(user, pair)) {
+    if (lane->index != TRANSFER_LANE_SENDS && !pair->broken && !pair->doubted &&
+        whole(user, pair)) {
         half->state = TRANSFER_HALF_OVER;
     }
 }
@@ -184,7 +185,7 @@ bool transfer_lane_settled(const struct transfer_lane *lane)
 
 void transfer_lane_sent(struct transfer_lane *lane, uint64_t seq)
 {
-    assert(!lane->receives);
+    assert(lane->index == TRANSFER_LANE_SENDS);
     for (size_t i = 0; i < lane->halves.count; i++) {
         struct transfer_lane_half *half = pl_vec_at(&lane->halves, i);
 

@@ -1,5 +1,6 @@
 /*
- * A lane: the halves of all transfers by pairs that one device sends, or receives, in the order of their numbers. What is under way, what is
+ * A lane: the halves of all transfers by pairs that one device sends, or receives, or its parts of what teams do, in the order of their
+ * numbers. What is under way, what is
  * over, and what goes by the host route because its pair broke. Nothing but decisions: no thread, no lock, no device. Who owns it says what
  * the words of the device say (transfer/pair.c with threads and a communicator; the simulation, tests/sim/sim_pairs.c).
  *
@@ -19,6 +20,9 @@
  * EACH HALF FOR ITSELF. A half goes the other way when its own operation has ended and all halves before it are over. It must not wait for other
  * operations of its pair: those lie behind operations of other pairs, with numbers in between, which may wait for just this half on a third
  * device. (Seeded bug transfer.stage_whole: it does.)
+ *
+ * PARTS OF WHAT A TEAM DOES are decided like receives: each device knows by itself which of its own were done by the team. The others are done
+ * without it, likewise one after the other.
  *
  * NOTHING OVERTAKES what goes that way: until every half of a broken pair has had its turn the lane is not settled, and nothing is enqueued
  * behind it, by whichever route.
@@ -61,7 +65,7 @@ struct transfer_lane_half {
 };
 
 struct transfer_lane {
-    bool receives;
+    uint32_t index;       /* enum transfer_lane_index */
     struct pl_vec halves; /* struct transfer_lane_half, in order */
     uint32_t running;     /* operations on it */
     uint64_t numbers;
@@ -69,7 +73,7 @@ struct transfer_lane {
     uint64_t turn; /* number of the half whose turn was told last */
 };
 
-void transfer_lane_init(struct transfer_lane *lane, bool receives);
+void transfer_lane_init(struct transfer_lane *lane, uint32_t index);
 void transfer_lane_finish(struct transfer_lane *lane);
 
 /*

@@ -26,8 +26,8 @@ plasmon_status_t transfer_pairs_create(const struct transfer_pairs_config *confi
     pairs->config = *config;
     pairs->news   = PL_VEC_INIT(struct transfer_pair_news);
     pl_list_init(&pairs->pairs);
-    for (uint32_t i = 0; i < 2; i++) {
-        transfer_lane_init(&pairs->lanes[i].on, i == 1);
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        transfer_lane_init(&pairs->lanes[i].on, i);
     }
     status = pl_mutex_init(&pairs->lock, PL_RANK_LEAF);
     if (status != PLASMON_OK) {
@@ -49,7 +49,7 @@ err_free:
 
 static void lanes_finish(struct transfer_pairs *pairs)
 {
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
         struct lane *lane = &pairs->lanes[i];
 
         if (lane->stream != NULL) {
@@ -83,7 +83,7 @@ static plasmon_status_t lanes_start(struct transfer_pairs *pairs)
         return status;
     }
     pairs->words = words;
-    for (uint32_t i = 0; status == PLASMON_OK && i < 2; i++) {
+    for (uint32_t i = 0; status == PLASMON_OK && i < TRANSFER_LANES; i++) {
         status = device_stream_create(device, DEVICE_STREAM_HIGH_PRIORITY,
                                       &pairs->lanes[i].stream);
         if (status == PLASMON_OK) {
@@ -150,7 +150,7 @@ void transfer_pairs_destroy(struct transfer_pairs *pairs)
         (void)pthread_join(pairs->watcher, NULL);
     }
     lanes_finish(pairs);
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
         transfer_lane_finish(&pairs->lanes[i].on);
     }
     pl_vec_finish(&pairs->news);
@@ -187,7 +187,7 @@ static struct pair *pair_find_locked(struct transfer_pairs *pairs,
         struct pair *pair = pl_container_of(pos, struct pair, link);
 
         if (pair->on.key.peer == key->peer && pair->on.key.receives == key->receives &&
-            pair->on.key.epoch == key->epoch) {
+            pair->on.key.team == key->team && pair->on.key.epoch == key->epoch) {
             return pair;
         }
     }
@@ -195,7 +195,8 @@ static struct pair *pair_find_locked(struct transfer_pairs *pairs,
 }
 
 plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
-                                    const struct transfer_pair_key *key, bool remote,
+                                    const struct transfer_pair_key *key,
+                                    const struct transfer_pair_shape *shape,
                                     const uint8_t *id, uint32_t timeout_ms)
 {
     plasmon_status_t status = start(pairs);
@@ -210,7 +211,7 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
     pl_list_init(&pair->link);
     pair->pairs      = pairs;
     pair->on         = (struct transfer_lane_pair){.key = *key, .uncertain = true};
-    pair->remote     = remote;
+    pair->shape      = *shape;
     pair->timeout_ms = timeout_ms;
     pair->has_id     = id != NULL;
     if (id != NULL) {
@@ -256,12 +257,12 @@ void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pai
 
 /* ------------------------------------------------------------------------------------------------ halves */
 
-bool transfer_pair_room(struct transfer_pairs *pairs, bool receives)
+bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane)
 {
     bool room;
 
     pl_mutex_lock(&pairs->lock);
-    room = pairs->lanes[receives].on.running < TRANSFER_PAIR_DEPTH;
+    room = pairs->lanes[lane].on.running < TRANSFER_PAIR_DEPTH;
     pl_mutex_unlock(&pairs->lock);
     return room;
 }
@@ -270,13 +271,25 @@ bool transfer_pair_room(struct transfer_pairs *pairs, bool receives)
 static plasmon_status_t operation_put(struct transfer_pairs *pairs, struct pair *pair,
                                       const struct transfer_half *half, struct pl_err *err)
 {
-    struct lane *lane = &pairs->lanes[half->key.receives];
-    plasmon_status_t status =
-        pl_fault_point("pair.move")
-            ? pl_err_set(err, PLASMON_EDEVICE, "a fault point")
-            : device_comm_move(pair->comm, lane->stream, half->ptr, half->bytes, err);
+    struct device_stream *lane = pairs->lanes[transfer_lane_of(&half->key)].stream;
+    plasmon_status_t status;
 
-    if (status == PLASMON_OK && half->key.receives) {
+    if (pl_fault_point("pair.move")) {
+        return pl_err_set(err, PLASMON_EDEVICE, "a fault point");
+    }
+    if (half->key.team != 0) {
+        const struct device_comm_reduction reduction = {
+            .src      = half->member,
+            .dst      = half->ptr,
+            .elements = half->bytes / pl_dtype_bytes(half->dtype),
+            .dtype    = half->dtype,
+            .op       = half->op};
+
+        status = device_comm_all_reduce(pair->comm, lane, &reduction, err);
+    } else {
+        status = device_comm_move(pair->comm, lane, half->ptr, half->bytes, err);
+    }
+    if (status == PLASMON_OK && (half->key.receives || half->key.team != 0)) {
         transfer_count(pairs->config.counters, TRANSFER_NCCL, half->bytes);
     }
     return status;
@@ -290,9 +303,9 @@ static plasmon_status_t launch_put(struct transfer_pairs *pairs,
                                    struct device_stream *stream,
                                    const struct transfer_half *half, uint64_t number)
 {
-    bool receives = half->key.receives;
-    plasmon_status_t status =
-        device_wait(stream, &pairs->words->over[receives].value, number);
+    uint32_t lane           = transfer_lane_of(&half->key);
+    bool receives           = lane == TRANSFER_LANE_RECEIVES;
+    plasmon_status_t status = device_wait(stream, &pairs->words->over[lane].value, number);
 
     if (status == PLASMON_OK && receives) {
         status = device_signal(stream, &pairs->config.timeline->stage_taken.value,
@@ -307,7 +320,7 @@ static void half_add_locked(struct transfer_pairs *pairs, struct pair *pair,
                             const struct transfer_half *half, uint64_t number,
                             plasmon_status_t status, const char *text)
 {
-    struct transfer_lane *lane     = &pairs->lanes[half->key.receives].on;
+    struct transfer_lane *lane     = &pairs->lanes[transfer_lane_of(&half->key)].on;
     struct transfer_pair_news news = {.event = TRANSFER_PAIR_TROUBLE};
 
     /* Without memory its launch would wait for ever. */
@@ -325,7 +338,8 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
                                     struct device_stream *stream,
                                     const struct transfer_half *half)
 {
-    struct lane *lane       = &pairs->lanes[half->key.receives];
+    uint32_t index          = transfer_lane_of(&half->key);
+    struct lane *lane       = &pairs->lanes[index];
     struct pl_err err       = {.status = PLASMON_OK};
     plasmon_status_t status = PLASMON_OK, moved = PLASMON_OK;
     struct pair *pair;
@@ -339,8 +353,7 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
     if (half->with_bytes) {
         /* The pair's comm is ours: it is taken away only after a break or a close, which come by the same lock as this call. */
         moved  = operation_put(pairs, pair, half, &err);
-        status = device_signal(lane->stream, &pairs->words->done[half->key.receives].value,
-                               number);
+        status = device_signal(lane->stream, &pairs->words->done[index].value, number);
     } else {
         moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "half of a transfer failed");
     }
@@ -374,10 +387,10 @@ static plasmon_status_t half_stage(struct transfer_pairs *pairs, uint32_t index)
     if (!found) {
         return PLASMON_OK;
     }
-    if (index == 1) {
+    if (index == TRANSFER_LANE_RECEIVES) {
         status = device_wait(lane->staged, &pairs->words->passed.value, half.number - 1);
     }
-    if (status == PLASMON_OK && index == 1) {
+    if (status == PLASMON_OK && index == TRANSFER_LANE_RECEIVES) {
         status = device_wait(lane->staged, &pairs->config.timeline->stage_taken.value,
                              half.half.first_chunk);
     }
@@ -392,16 +405,20 @@ static plasmon_status_t half_stage(struct transfer_pairs *pairs, uint32_t index)
 
 plasmon_status_t transfer_pairs_stage_next(struct transfer_pairs *pairs)
 {
-    plasmon_status_t status = pairs->started ? half_stage(pairs, 0) : PLASMON_OK;
+    plasmon_status_t status = PLASMON_OK;
 
-    return pairs->started && status == PLASMON_OK ? half_stage(pairs, 1) : status;
+    for (uint32_t i = 0; pairs->started && status == PLASMON_OK && i < TRANSFER_LANES;
+         i++) {
+        status = half_stage(pairs, i);
+    }
+    return status;
 }
 
 plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
                                      const struct transfer_pair_key *key,
                                      uint64_t *out_first)
 {
-    struct transfer_lane *lane = &pairs->lanes[key->receives].on;
+    struct transfer_lane *lane = &pairs->lanes[transfer_lane_of(key)].on;
     struct pair *pair;
 
     *out_first = 0;
@@ -417,12 +434,12 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
     return transfer_pairs_stage_next(pairs);
 }
 
-bool transfer_pairs_settled(struct transfer_pairs *pairs, bool receives)
+bool transfer_pairs_settled(struct transfer_pairs *pairs, uint32_t lane)
 {
     bool settled;
 
     pl_mutex_lock(&pairs->lock);
-    settled = transfer_lane_settled(&pairs->lanes[receives].on);
+    settled = transfer_lane_settled(&pairs->lanes[lane].on);
     pl_mutex_unlock(&pairs->lock);
     return settled;
 }
@@ -430,7 +447,7 @@ bool transfer_pairs_settled(struct transfer_pairs *pairs, bool receives)
 void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq)
 {
     pl_mutex_lock(&pairs->lock);
-    transfer_lane_sent(&pairs->lanes[0].on, seq);
+    transfer_lane_sent(&pairs->lanes[TRANSFER_LANE_SENDS].on, seq);
     pl_cond_broadcast(&pairs->changed);
     pl_mutex_unlock(&pairs->lock);
 }

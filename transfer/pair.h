@@ -19,6 +19,10 @@
  * A SEND IS OVER when the other half is (transfer_pair_sent): NCCL says it earlier, when the bytes lie in a buffer of the receiver that would be
  * lost with it.
  *
+ * A TEAM is a communicator of several devices, by which all of them reduce arrays together. Its operations have a lane of their own. When it
+ * breaks, each device does what did not come to an end by itself (`stage`), from the members' memory that all of them can read and nobody has
+ * written: so nobody has to hear from the others what they got, and an operation is over where it ended before the mark.
+ *
  * Threads: the functions are the worker's, under its lock. One thread watches; a pair has a thread for the calls that block.
  */
 #ifndef TRANSFER_PAIR_H
@@ -29,21 +33,40 @@
 /* Operations on a lane at a time: a communicator's queue that is full blocks whoever enqueues. */
 #define TRANSFER_PAIR_DEPTH 4u
 
-struct transfer_pair_key {
-    uint32_t peer; /* device of the cluster */
-    bool receives; /* we do */
-    uint64_t epoch;
+/* In whose order operations go. */
+enum transfer_lane_index {
+    TRANSFER_LANE_SENDS,
+    TRANSFER_LANE_RECEIVES,
+    TRANSFER_LANE_TEAMS,
+    TRANSFER_LANES,
 };
 
-/* Our half of a transfer. */
+struct transfer_pair_key {
+    uint32_t peer; /* device of the cluster */
+    bool receives; /* we do; of a team: its id comes from another one */
+    uint64_t epoch;
+    uint32_t team; /* 0: a pair with `peer`; else the number of the team */
+};
+static inline uint32_t transfer_lane_of(const struct transfer_pair_key *key)
+{
+    return key->team != 0  ? TRANSFER_LANE_TEAMS
+           : key->receives ? TRANSFER_LANE_RECEIVES
+                           : TRANSFER_LANE_SENDS;
+}
+
+/* Our half of a transfer, or our part of what a team does. */
 struct transfer_half {
     struct transfer_pair_key key;
     uint32_t host_device; /* of the peer; UINT32_MAX: on another host */
     uint64_t seq;
-    uint64_t first_chunk; /* of the receiver's ring: for the host route */
-    struct device_ptr ptr;
+    uint64_t
+        first_chunk; /* of the receiver's ring: for the host route; of a team: the number that its parts share */
+    struct device_ptr ptr; /* of a team: of the result */
     uint64_t bytes;
-    bool with_bytes; /* false: our half failed */
+    bool with_bytes;          /* false: our half failed */
+    struct device_ptr member; /* of a team: what we give, as large as the result */
+    uint32_t dtype;
+    uint32_t op; /* enum device_reduce */
 };
 
 struct transfer_pairs_config {
@@ -54,7 +77,7 @@ struct transfer_pairs_config {
     int notify_fd;     /* raised when there is news */
     uint64_t stall_ns; /* a transfer may take that long and a second a GB; 0: 2 s */
     uint64_t stuck_ns; /* an abort, or a worker that has news to collect; 0: 10 s */
-    /* Enqueue a half by the host route. Not under any lock of ours. */
+    /* Enqueue a half by the host route; of a team, our part without the others. Not under any lock of ours. */
     plasmon_status_t (*stage)(void *user, struct device_stream *stream,
                               const struct transfer_half *half);
     /* An abort does not return, or nobody collects news: the process must end. On the watcher's thread, once. */
@@ -90,19 +113,27 @@ plasmon_status_t transfer_pairs_create(const struct transfer_pairs_config *confi
 void transfer_pairs_destroy(struct transfer_pairs *pairs);
 bool transfer_pairs_news(struct transfer_pairs *pairs, struct transfer_pair_news *out_news);
 
+/* What a communicator is to be. */
+struct transfer_pair_shape {
+    uint32_t rank;
+    uint32_t ranks; /* 0: a pair */
+    bool remote;
+};
+
 /*
  * Begin to open: OPENED comes. The sender (id NULL) makes the id first: MADE comes. Nothing may be on the device. A receiver gives up
  * after `timeout_ms`; a sender waits for whoever comes, until it is broken.
  */
 plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
-                                    const struct transfer_pair_key *key, bool remote,
+                                    const struct transfer_pair_key *key,
+                                    const struct transfer_pair_shape *shape,
                                     const uint8_t *id, uint32_t timeout_ms) PL_MUST_CHECK;
-/* CLOSED comes. Nothing of it is under way on either side, and nothing on the device. */
+/* CLOSED comes. Nothing of it is under way on any side, and nothing on the device. */
 void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
 /* QUIET comes. */
 void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
 /* Can one more operation go on that lane? */
-bool transfer_pair_room(struct transfer_pairs *pairs, bool receives);
+bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane);
 /* Enqueue our half: on the pair's lane, and what waits for it on the launch's stream. */
 plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
                                     struct device_stream *stream,
@@ -117,7 +148,7 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
 /* After news: what of that waited for its turn, and has it now. */
 plasmon_status_t transfer_pairs_stage_next(struct transfer_pairs *pairs) PL_MUST_CHECK;
 /* Nothing of that lane has yet to have such a turn. Until then no half may be enqueued: it would come before. */
-bool transfer_pairs_settled(struct transfer_pairs *pairs, bool receives);
+bool transfer_pairs_settled(struct transfer_pairs *pairs, uint32_t lane);
 /* The other half of launch seq, a SEND of ours, is over. */
 void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq);
 

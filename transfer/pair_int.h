@@ -19,7 +19,7 @@
 struct pair {
     struct pl_list link; /* pairs->pairs; by the worker's lock and pairs->lock */
     struct transfer_pairs *pairs;
-    bool remote;
+    struct transfer_pair_shape shape;
     bool has_id;
     uint8_t id[DEVICE_COMM_ID_BYTES];
     uint32_t timeout_ms;
@@ -34,7 +34,7 @@ struct pair {
     uint64_t abort_since_ns; /* 0: no abort is going on */
 };
 
-/* All sends, or all receives. */
+/* All sends, all receives, or all that teams do. */
 struct lane {
     struct transfer_lane on;      /* pairs->lock */
     struct device_stream *stream; /* of operations */
@@ -43,9 +43,9 @@ struct lane {
 
 /* Registered with the device. All are the device's but `over`, which is the watcher's. */
 struct pair_words {
-    struct store_word done[2];
-    struct store_word staged[2];
-    struct store_word over[2];
+    struct store_word done[TRANSFER_LANES];
+    struct store_word staged[TRANSFER_LANES];
+    struct store_word over[TRANSFER_LANES];
     struct store_word
         passed; /* receives whose launch's stream has moved the ring's words */
 };
@@ -54,7 +54,7 @@ struct transfer_pairs {
     struct transfer_pairs_config config;
     bool started; /* worker's lock: lanes, words and the watcher are there */
     struct pair_words *words;
-    struct lane lanes[2]; /* [receives] */
+    struct lane lanes[TRANSFER_LANES];
     pthread_t watcher;
 
     struct pl_mutex lock; /* rank PL_RANK_LEAF */

@@ -45,6 +45,20 @@ static bool given_up(struct pair *pair)
     return up;
 }
 
+static plasmon_status_t timed_out(const struct pair *pair, struct pl_err *err)
+{
+    const struct transfer_pair_key *key = &pair->on.key;
+
+    return key->team != 0
+               ? pl_err_set(err, PLASMON_ETIMEDOUT,
+                            "not all devices of team %u came within %u ms", key->team,
+                            pair->timeout_ms)
+               : pl_err_set(err, PLASMON_ETIMEDOUT,
+                            "device %u did not answer within %u ms: is its network address "
+                            "reachable from here, and all ports?",
+                            key->peer, pair->timeout_ms);
+}
+
 static plasmon_status_t wait_until_open(struct pair *pair, struct device_comm *comm,
                                         struct pl_err *err)
 {
@@ -57,11 +71,7 @@ static plasmon_status_t wait_until_open(struct pair *pair, struct device_comm *c
             return pl_err_set(err, PLASMON_ECANCELLED, "given up");
         }
         if (pair->on.key.receives && pl_now_ns() > until_ns) {
-            return pl_err_set(
-                err, PLASMON_ETIMEDOUT,
-                "device %u did not answer within %u ms: is its network address "
-                "reachable from here, and all ports?",
-                pair->on.key.peer, pair->timeout_ms);
+            return timed_out(pair, err);
         }
         (void)nanosleep(&nap, NULL); /* cut short is as good */
         status = device_comm_poll(comm, err);
@@ -73,8 +83,9 @@ static plasmon_status_t pair_open(struct pair *pair, struct device_comm **out_co
                                   struct pl_err *err)
 {
     struct transfer_pairs *pairs     = pair->pairs;
-    struct device_comm_config config = {.rank    = pair->on.key.receives,
-                                        .remote  = pair->remote,
+    struct device_comm_config config = {.rank    = pair->shape.rank,
+                                        .ranks   = pair->shape.ranks,
+                                        .remote  = pair->shape.remote,
                                         .address = pairs->config.address};
     struct transfer_pair_news made   = {.event = TRANSFER_PAIR_MADE};
     plasmon_status_t status          = PLASMON_OK;
@@ -91,9 +102,9 @@ static plasmon_status_t pair_open(struct pair *pair, struct device_comm **out_co
         status = pl_err_set(err, PLASMON_EDEVICE, "a fault point");
     }
     if (status == PLASMON_OK) {
-        status =
-            device_comm_open(pairs->config.device, &config, pair->id,
-                             pairs->lanes[pair->on.key.receives].stream, out_comm, err);
+        status = device_comm_open(pairs->config.device, &config, pair->id,
+                                  pairs->lanes[transfer_lane_of(&pair->on.key)].stream,
+                                  out_comm, err);
     }
     return status == PLASMON_OK ? wait_until_open(pair, *out_comm, err) : status;
 }

@@ -102,6 +102,26 @@ static bool lane_look_locked(struct transfer_pairs *pairs, uint32_t index, uint6
     return moved;
 }
 
+static bool under_way_locked(const struct transfer_pairs *pairs)
+{
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        count += pairs->lanes[i].on.halves.count;
+    }
+    return count > 0;
+}
+
+static bool busy_locked(const struct transfer_pairs *pairs)
+{
+    bool busy = false;
+
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        busy |= transfer_lane_busy(&pairs->lanes[i].on);
+    }
+    return busy;
+}
+
 static uint64_t stuck_ns(const struct transfer_pairs *pairs)
 {
     return pairs->config.stuck_ns != 0 ? pairs->config.stuck_ns : PAIR_STUCK_NS;
@@ -117,7 +137,7 @@ static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
     bool away = now_ns - pairs->looked_ns > AWAY_NS;
 
     pairs->looked_ns = now_ns;
-    if (away || pairs->lanes[0].on.halves.count + pairs->lanes[1].on.halves.count == 0) {
+    if (away || !under_way_locked(pairs)) {
         pairs->collected_ns = now_ns;
     } else if (now_ns > pairs->collected_ns + stuck_ns(pairs)) {
         pairs->collected_ns = now_ns; /* said once each time */
@@ -146,9 +166,9 @@ static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t
             pair_tell_locked(pair, &quiet);
         }
         if (pair->abort_since_ns != 0 && now_ns > pair->abort_since_ns + stuck_ns(pairs)) {
-            (void)snprintf(text, sizeof(text),
-                           "the communicator with device %u cannot be aborted",
-                           pair->on.key.peer);
+            (void)snprintf(text, sizeof(text), "the communicator %s %u cannot be aborted",
+                           pair->on.key.team != 0 ? "of team" : "with device",
+                           pair->on.key.team != 0 ? pair->on.key.team : pair->on.key.peer);
             pairs->config.stuck(pairs->config.user, text);
         }
     }
@@ -179,14 +199,13 @@ void *pair_watch_run(void *user)
         bool moved      = false;
 
         checked_ns = check ? now_ns : checked_ns;
-        for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
             moved |= lane_look_locked(pairs, i, now_ns);
         }
         pairs_look_locked(pairs, check, now_ns);
         worker_look_locked(pairs, now_ns);
         looks = moved ? 0 : looks + 1;
-        if (transfer_lane_busy(&pairs->lanes[0].on) ||
-            transfer_lane_busy(&pairs->lanes[1].on)) {
+        if (busy_locked(pairs)) {
             pl_mutex_unlock(&pairs->lock);
             pause_between(looks);
             pl_mutex_lock(&pairs->lock);

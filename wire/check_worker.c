@@ -159,6 +159,18 @@ static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct p
         return pl_err_set(err, PLASMON_EMALFORMED, "its seq is %llu and its kind %d",
                           (unsigned long long)launch->seq, (int)launch->kind);
     }
+    if (launch->team != 0 && ((!opens_or_closes(launch) &&
+                               launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY) ||
+                              launch->pair == 0 || launch->length >= WIRE_TEAM_MAX)) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "rank %llu of team %u",
+                          (unsigned long long)launch->length, launch->team);
+    }
+    if (launch->team != 0 && launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN
+            ? launch->ranks < 2 || launch->ranks > WIRE_TEAM_MAX ||
+                  launch->length >= launch->ranks
+            : launch->ranks != 0) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a team of %u devices", launch->ranks);
+    }
     if (launch->peer >= WIRE_DEVICES_MAX || launch->offset > WIRE_VALUE_BYTES_MAX ||
         launch->length > WIRE_VALUE_BYTES_MAX) {
         return pl_err_set(err, PLASMON_EMALFORMED, "peer %u, offset %llu, length %llu",
@@ -327,9 +339,10 @@ static plasmon_status_t check_pair_id(size_t length, bool wanted, struct pl_err 
                : pl_err_set(err, PLASMON_EMALFORMED, "pair id of %zu bytes", length);
 }
 
-static plasmon_status_t check_pair_names(uint32_t peer, uint64_t epoch, struct pl_err *err)
+static plasmon_status_t check_pair_names(uint32_t peer, uint32_t team, uint64_t epoch,
+                                         struct pl_err *err)
 {
-    return peer < WIRE_DEVICES_MAX && epoch != 0
+    return peer < WIRE_DEVICES_MAX && (team == 0 || peer == 0) && epoch != 0
                ? PLASMON_OK
                : pl_err_set(err, PLASMON_EMALFORMED, "pair %llu with device %u",
                             (unsigned long long)epoch, peer);
@@ -343,7 +356,7 @@ static plasmon_status_t check_pair_orders(const Plasmon__V1__WorkerCommand *comm
     for (size_t i = 0; status == PLASMON_OK && i < command->n_pairs; i++) {
         const Plasmon__V1__PairOrder *order = command->pairs[i];
 
-        status = check_pair_names(order->peer, order->epoch, err);
+        status = check_pair_names(order->peer, order->team, order->epoch, err);
         if (status == PLASMON_OK) {
             status =
                 (unsigned)order->state > PLASMON__V1__PAIR_STATE__PAIR_STAGED
@@ -462,7 +475,7 @@ static plasmon_status_t check_pair_reports(const Plasmon__V1__WorkerFrame *frame
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_pairs; i++) {
         const Plasmon__V1__PairReport *report = frame->pairs[i];
 
-        status = check_pair_names(report->peer, report->epoch, err);
+        status = check_pair_names(report->peer, report->team, report->epoch, err);
         if (status == PLASMON_OK) {
             status = (unsigned)report->event > PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE
                          ? pl_err_set(err, PLASMON_EMALFORMED, "pair event %d",

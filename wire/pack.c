@@ -13,7 +13,7 @@
 #define SMALL_BYTES      4096 /* what is larger, and rare, is for protobuf-c */
 #define FIELD_BYTES_MAX  16   /* a tag and a number, or a tag and a length */
 #define NUMBER_BYTES_MAX 10
-#define LAUNCH_FIELDS    25
+#define LAUNCH_FIELDS    27
 #define OPERAND_FIELDS   12
 #define PIECE_FIELDS     4
 #define SCALAR_BYTES_MAX (4 * FIELD_BYTES_MAX)
@@ -270,7 +270,9 @@ static uint8_t *put_launch(uint8_t *at, const Plasmon__V1__Launch *launch)
     at = put_fixed64(at, 22, launch->placed_ns);
     at = put_signed(at, 23, launch->priority);
     at = put_fixed64(at, 24, launch->host_buffer);
-    return put_number(at, 25, launch->pair);
+    at = put_number(at, 25, launch->pair);
+    at = put_number(at, 26, launch->team);
+    return put_number(at, 27, launch->ranks);
 }
 
 uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, void *(*create)(size_t bytes),

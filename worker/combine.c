@@ -152,3 +152,48 @@ plasmon_status_t worker_combine_enqueue(struct worker_core *core,
     }
     return status;
 }
+
+/* ------------------------------------------------------------------------------------------------ teams */
+
+const struct worker_piece *worker_joint_member(const struct worker_core *core,
+                                               const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->piece_count; i++) {
+        uint32_t device = wire_buffer_device(launch->pieces[i].src);
+
+        if (worker_host_device_of(core, device) == core->config.host_device) {
+            return &launch->pieces[i];
+        }
+    }
+    return NULL;
+}
+
+static struct worker_launch *running_find(struct worker_core *core, uint64_t seq)
+{
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        struct worker_launch *launch = core->streams[i].running.first;
+
+        for (; launch != NULL; launch = launch->next) {
+            if (launch->seq == seq) {
+                return launch;
+            }
+        }
+    }
+    return NULL;
+}
+
+void worker_core_alone(struct worker_core *core, uint64_t seq)
+{
+    struct worker_launch *launch = running_find(core, seq);
+    struct pl_err err            = {.status = PLASMON_OK};
+    plasmon_status_t status;
+
+    if (launch == NULL || launch->failure != PLASMON_OK) {
+        return; /* its stream waits all the same, and goes on */
+    }
+    status = worker_combine_enqueue(core, launch, WORKER_STREAM_ALONE, &err);
+    if (status != PLASMON_OK) {
+        worker_core_failed(core, seq, status,
+                           err.text[0] != '\0' ? err.text : pl_status_text(status));
+    }
+}

@@ -57,6 +57,8 @@ enum {
 
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
+/* Of combine() in worker_core_alone(): the stream for what a team does not do, which is whoever's who called that. */
+enum { WORKER_STREAM_ALONE = 63 };
 
 /*
  * CUDA's queues take about a thousand operations a stream before a call blocks; a launch has up to four (wait, begin, kernel, signal). 256
@@ -79,13 +81,22 @@ struct worker_condemned {
     bool fence;
 };
 
-/* A pair with another device (pairs.c, transfer/pair.h). */
+/* In whose order operations of communicators go; as transfer/pair.h has them. */
+enum { WORKER_LANE_SENDS, WORKER_LANE_RECEIVES, WORKER_LANE_TEAMS };
+
+/* A pair with another device, or a team of several (pairs.c, transfer/pair.h). */
 struct worker_pair_key {
     uint32_t peer; /* device of the cluster */
-    bool receives; /* this one does */
+    bool receives; /* this one does; of a team: its id comes from another one */
     uint64_t epoch;
+    uint32_t team; /* 0: a pair; else its number, and peer is 0 */
 };
-/* Half of a transfer by a pair. */
+struct worker_pair_shape {
+    uint32_t rank;
+    uint32_t ranks; /* 0: a pair */
+    bool remote;
+};
+/* Half of a transfer by a pair, or a device's part of what a team does. */
 struct worker_half {
     struct worker_pair_key key;
     uint32_t host_device; /* of the peer; UINT32_MAX: on another host */
@@ -93,6 +104,10 @@ struct worker_half {
     uint64_t first_chunk;
     uint64_t offset; /* WORKER_NOWHERE: it failed */
     uint64_t bytes;
+    uint64_t
+        member_offset; /* of a team: what this device gives, as large as the result at `offset` */
+    uint32_t dtype;
+    uint32_t op; /* as enum plasmon_reduce */
 };
 /* Something about a pair that the head must know; lent for the call. */
 struct worker_pair_report {
@@ -194,18 +209,19 @@ struct worker_ops {
     plasmon_status_t (*bulk_expect)(void *user, uint32_t from_device, uint64_t first_chunk,
                                     uint64_t bytes);
     /*
-     * Pairs; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. abort:
+     * Pairs and teams; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. abort:
      * mark it as broken, so that nothing more comes by it, and end it; .._quiet() comes. room: one more may be moved. move: enqueue our
      * half, and on `stream` what waits until it is over. stage: it is broken, and what did not come by it goes by the host route:
-     * *out_first is the first launch of those (0: none). sent: the other half of that launch is over.
+     * *out_first is the first launch of those (0: none); of a team: worker_core_alone() is called for each when it has its turn. sent: the
+     * other half of that launch is over.
      */
     plasmon_status_t (*pair_open)(void *user, const struct worker_pair_key *key,
-                                  bool remote, const uint8_t *id);
+                                  const struct worker_pair_shape *shape, const uint8_t *id);
     void (*pair_close)(void *user, const struct worker_pair_key *key);
     void (*pair_abort)(void *user, const struct worker_pair_key *key);
-    bool (*pair_room)(void *user, bool receives);
+    bool (*pair_room)(void *user, uint32_t lane);
     /* false: no half may be enqueued until all halves of broken pairs have had their turn. */
-    bool (*pair_settled)(void *user, bool receives);
+    bool (*pair_settled)(void *user, uint32_t lane);
     plasmon_status_t (*pair_move)(void *user, uint32_t stream,
                                   const struct worker_half *half);
     plasmon_status_t (*pair_stage)(void *user, const struct worker_pair_key *key,
@@ -381,6 +397,8 @@ void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_
                              plasmon_status_t status, const char *text, uint64_t bytes);
 void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_key *key);
 void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key);
+/* This launch of a team that is broken has its turn: enqueue what it does without the others, by ops->combine on WORKER_STREAM_ALONE. */
+void worker_core_alone(struct worker_core *core, uint64_t seq);
 /* A launch failed on the device (CPU: function error). Before the completion that covers it is processed. */
 void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t status,
                         const char *text);

@@ -128,8 +128,13 @@ struct worker_launch {
     uint64_t host_buffer;
     uint64_t client;
     uint64_t task;
-    uint64_t comm; /* epoch of the pair: OPEN, CLOSE, SEND, RECV; 0: none */
-    bool by_pair;  /* SEND, RECV: enqueued by it, and not by the host route */
+    uint64_t
+        comm; /* epoch of the pair: OPEN, CLOSE, SEND, RECV; of the team: COPY, too; 0: none */
+    uint32_t team; /* its number; 0: none */
+    uint32_t ranks;
+    uint64_t order; /* what the parts of one team's work share */
+    bool
+        by_pair; /* SEND, RECV, COPY: enqueued by it, and not by the host route, or alone */
     uint64_t scratch_offset;
     uint64_t scratch_wanted;
     uint64_t scratch_bytes;  /* in hand: none or all */
@@ -220,7 +225,7 @@ enum worker_pair_state {
     WORKER_PAIR_CLOSING,
     WORKER_PAIR_CLOSED,
 };
-/* All pairs with one device in one direction; there is one at a time. */
+/* All pairs with one device in one direction, or all communicators of one team; there is one at a time. */
 struct worker_comm {
     struct worker_pair_key key; /* the epoch: of the one that there is, or was last */
     enum worker_pair_state state;
@@ -328,6 +333,9 @@ bool worker_launch_is_half(const struct worker_launch *launch);     /* SEND or R
 bool worker_launch_overwrites(const struct worker_launch *launch);  /* in place */
 const char *worker_launch_name(const struct worker_launch *launch); /* function or kind */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
+/* combine.c: the piece that is this device's own; NULL: there is none. */
+const struct worker_piece *worker_joint_member(const struct worker_core *core,
+                                               const struct worker_launch *launch);
 void worker_launch_facts(const struct worker_core *core, const struct worker_launch *launch,
                          uint32_t stream, struct worker_span *out);
 void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch);
@@ -518,6 +526,13 @@ void worker_pairs_finish(struct worker_core *core);
 bool worker_pairs_used(
     const struct worker_core *core); /* is any opening, open or ending? */
 bool worker_launch_is_pairs(const struct worker_launch *launch); /* OPEN or CLOSE */
+bool worker_launch_is_joint(
+    const struct worker_launch *launch); /* COPY that a team may do */
+/* A part that the others will not meet: somebody has to hear of that. */
+void worker_joint_failed(struct worker_core *core, const struct worker_launch *launch);
+plasmon_status_t worker_joint_enqueue(struct worker_core *core,
+                                      struct worker_launch *launch, uint32_t stream,
+                                      struct pl_err *err);
 /* The front has to do with a pair: may it go as far as that is concerned? */
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
 /* What half of a transfer, an OPEN or a CLOSE has to do with its pair; nothing of others. */

@@ -348,6 +348,9 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
         return status == PLASMON_OK ? worker_graph_enqueue(core, launch, stream, err)
                                     : status;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+        if (worker_launch_is_joint(launch) && worker_pair_usable(core, launch)) {
+            return worker_joint_enqueue(core, launch, stream, err);
+        }
         return worker_launch_combines(launch)
                    ? worker_combine_enqueue(core, launch, stream, err)
                    : pieces_enqueue(core, launch, stream, err);
@@ -409,6 +412,7 @@ static void work_or_failure(struct worker_core *core, struct worker_launch *laun
     if (status != PLASMON_OK) {
         worker_launch_fail(launch, status, "%s",
                            err.text[0] != '\0' ? err.text : pl_status_text(status));
+        worker_joint_failed(core, launch);
     }
 }
 

@@ -534,8 +534,10 @@ static plasmon_status_t op_combine(void *user, uint32_t stream,
         }
     }
     if (status == PLASMON_OK) {
-        status = kernel_run(executor->kernels, executor->streams[stream], function, at,
-                            arg_count, scalars, scalar_count, none, 0, tag, err);
+        status = kernel_run(
+            executor->kernels,
+            stream == WORKER_STREAM_ALONE ? executor->alone : executor->streams[stream],
+            function, at, arg_count, scalars, scalar_count, none, 0, tag, err);
     }
     for (uint32_t i = 1; status == PLASMON_OK && i < arg_count; i++) {
         if (sources[i].host_device != executor->shared->host_device) {

@@ -58,6 +58,7 @@ struct worker_executor {
     struct worker_lanes lanes;
     struct worker_host_buffers host_buffers;
     struct worker_bulk bulk;
+    struct device_stream *alone;  /* WORKER_STREAM_ALONE, in worker_core_alone() */
     struct transfer_pairs *pairs; /* NULL: this device takes part in none */
     struct worker_functions functions;
     struct worker_check check;

@@ -296,7 +296,8 @@ static bool only_operand_fits(const struct worker_launch *launch)
 
     switch (launch->kind) {
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
-        return launch->piece_count > 0;
+        return launch->piece_count > 0 &&
+               (launch->team == 0 || (launch->function_id != 0 && launch->comm != 0));
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
         return launch->offset <= bytes && launch->data_bytes <= bytes - launch->offset;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
@@ -379,7 +380,11 @@ static plasmon_status_t launch_fill(struct worker_core *core,
     launch->submit_ns   = message->submit_ns;
     launch->placed_ns   = message->placed_ns;
     launch->priority    = message->priority;
-    if (worker_launch_is_half(launch) || worker_launch_is_pairs(launch)) {
+    launch->team        = message->team;
+    launch->ranks       = message->ranks;
+    launch->order       = message->order;
+    if (worker_launch_is_half(launch) || worker_launch_is_pairs(launch) ||
+        worker_launch_is_joint(launch)) {
         launch->comm = message->pair;
     }
     if (worker_launch_is_function(launch)) {

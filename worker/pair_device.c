@@ -15,9 +15,16 @@
 
 static struct transfer_pair_key key_of(const struct worker_pair_key *key)
 {
-    return (struct transfer_pair_key){
-        .peer = key->peer, .receives = key->receives, .epoch = key->epoch};
+    return (struct transfer_pair_key){.peer     = key->peer,
+                                      .receives = key->receives,
+                                      .epoch    = key->epoch,
+                                      .team     = key->team};
 }
+
+static_assert((int)WORKER_LANE_SENDS == (int)TRANSFER_LANE_SENDS &&
+                  (int)WORKER_LANE_RECEIVES == (int)TRANSFER_LANE_RECEIVES &&
+                  (int)WORKER_LANE_TEAMS == (int)TRANSFER_LANE_TEAMS,
+              "the same lanes");
 
 /* ------------------------------------------------------------------------------------------------ the host route instead */
 
@@ -57,9 +64,23 @@ static plasmon_status_t stage_recv(struct worker_executor *executor,
                : status;
 }
 
+/* Why it may have failed is told with its launch. */
+static plasmon_status_t stage_alone(struct worker_executor *executor,
+                                    struct device_stream *stream,
+                                    const struct transfer_half *half)
+{
+    executor->alone = stream;
+    worker_core_alone(executor->core, half->seq);
+    executor->alone = NULL;
+    return PLASMON_OK;
+}
+
 static plasmon_status_t stage(void *user, struct device_stream *stream,
                               const struct transfer_half *half)
 {
+    if (half->key.team != 0) {
+        return stage_alone(user, stream, half);
+    }
     return half->key.receives ? stage_recv(user, stream, half)
                               : stage_send(user, stream, half);
 }
@@ -150,15 +171,20 @@ void worker_pairs_environment(const char *address, uint32_t host_device)
 /* ------------------------------------------------------------------------------------------------ the core's ops */
 
 plasmon_status_t worker_pair_op_open(void *user, const struct worker_pair_key *key,
-                                     bool remote, const uint8_t *id)
+                                     const struct worker_pair_shape *shape,
+                                     const uint8_t *id)
 {
-    struct worker_executor *executor   = user;
-    const struct transfer_pair_key its = key_of(key);
+    struct worker_executor *executor         = user;
+    const struct transfer_pair_key its       = key_of(key);
+    const struct transfer_pair_shape so_wide = {.rank   = shape->ranks != 0 ? shape->rank
+                                                                            : key->receives,
+                                                .ranks  = shape->ranks,
+                                                .remote = shape->remote};
 
     if (executor->pairs == NULL) {
         return PLASMON_ENOTSUP;
     }
-    return transfer_pair_open(executor->pairs, &its, remote, id, OPEN_TIMEOUT_MS);
+    return transfer_pair_open(executor->pairs, &its, &so_wide, id, OPEN_TIMEOUT_MS);
 }
 
 void worker_pair_op_close(void *user, const struct worker_pair_key *key)
@@ -177,18 +203,18 @@ void worker_pair_op_abort(void *user, const struct worker_pair_key *key)
     transfer_pair_break(executor->pairs, &its);
 }
 
-bool worker_pair_op_room(void *user, bool receives)
+bool worker_pair_op_room(void *user, uint32_t lane)
 {
     struct worker_executor *executor = user;
 
-    return transfer_pair_room(executor->pairs, receives);
+    return transfer_pair_room(executor->pairs, lane);
 }
 
-bool worker_pair_op_settled(void *user, bool receives)
+bool worker_pair_op_settled(void *user, uint32_t lane)
 {
     struct worker_executor *executor = user;
 
-    return executor->pairs == NULL || transfer_pairs_settled(executor->pairs, receives);
+    return executor->pairs == NULL || transfer_pairs_settled(executor->pairs, lane);
 }
 
 plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
@@ -204,6 +230,9 @@ plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
           .ptr         = worker_memory_own(executor->memory, with_bytes ? half->offset : 0),
           .bytes       = half->bytes,
           .with_bytes  = with_bytes,
+          .member      = worker_memory_own(executor->memory, half->member_offset),
+          .dtype       = half->dtype,
+          .op          = half->op,
     };
 
     return worker_executor_must(
@@ -244,8 +273,10 @@ void worker_pair_op_report(void *user, const struct worker_pair_report *report)
 static void news_take(struct worker_executor *executor,
                       const struct transfer_pair_news *news)
 {
-    const struct worker_pair_key key = {
-        .peer = news->key.peer, .receives = news->key.receives, .epoch = news->key.epoch};
+    const struct worker_pair_key key = {.peer     = news->key.peer,
+                                        .receives = news->key.receives,
+                                        .epoch    = news->key.epoch,
+                                        .team     = news->key.team};
     struct worker_pair_report report = {
         .key = key, .chunk = news->first_chunk, .text = news->text};
 
@@ -268,8 +299,12 @@ static void news_take(struct worker_executor *executor,
         report.event = PLASMON__V1__PAIR_EVENT__PAIR_STALLED;
         break;
     case TRANSFER_PAIR_TROUBLE:
-        pl_warn("worker", "pair %s device %u: %s", key.receives ? "from" : "to", key.peer,
-                news->text);
+        if (key.team != 0) {
+            pl_warn("worker", "team %u: %s", key.team, news->text);
+        } else {
+            pl_warn("worker", "pair %s device %u: %s", key.receives ? "from" : "to",
+                    key.peer, news->text);
+        }
         report.event = PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE;
         break;
     case TRANSFER_PAIR_TURN:

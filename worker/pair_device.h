@@ -27,11 +27,12 @@ void worker_pairs_environment(const char *address, uint32_t host_device);
 
 /* The core's ops. */
 plasmon_status_t worker_pair_op_open(void *user, const struct worker_pair_key *key,
-                                     bool remote, const uint8_t *id);
+                                     const struct worker_pair_shape *shape,
+                                     const uint8_t *id);
 void worker_pair_op_close(void *user, const struct worker_pair_key *key);
 void worker_pair_op_abort(void *user, const struct worker_pair_key *key);
-bool worker_pair_op_room(void *user, bool receives);
-bool worker_pair_op_settled(void *user, bool receives);
+bool worker_pair_op_room(void *user, uint32_t lane);
+bool worker_pair_op_settled(void *user, uint32_t lane);
 plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
                                      const struct worker_half *half);
 plasmon_status_t worker_pair_op_stage(void *user, const struct worker_pair_key *key,

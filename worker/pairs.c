@@ -14,6 +14,10 @@
  * on a device, but for the next OPEN, which finds the whole device so. Halves that are not enqueued yet wait at the front
  * meanwhile. Whatever is said of an epoch holds for earlier ones, too: there is a next one only when the one before is over.
  *
+ * TEAMS are communicators of several devices, for launches that all of them have and that each of them could do alone: a COPY with a function,
+ * of members that nobody writes before all are done. They live like pairs, and a part goes on its lane like a half. A team that is broken needs no
+ * DECIDED: what ended before the mark is done, and each device does the rest of its own by itself (worker_core_alone).
+ *
  * A worker that was restarted has no pair. The head tells it which are broken before it sends launches that name them.
  */
 #include "worker/core_int.h"
@@ -26,7 +30,28 @@
 static bool receives(const struct worker_launch *launch)
 {
     return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV ||
-           (worker_launch_is_pairs(launch) && launch->length == 1);
+           ((worker_launch_is_pairs(launch) || worker_launch_is_joint(launch)) &&
+            launch->length != 0);
+}
+
+static struct worker_pair_key key_of(const struct worker_launch *launch)
+{
+    return (struct worker_pair_key){.peer     = launch->team != 0 ? 0 : launch->peer,
+                                    .receives = receives(launch),
+                                    .epoch    = launch->comm,
+                                    .team     = launch->team};
+}
+
+static uint32_t lane_of(const struct worker_pair_key *key)
+{
+    return key->team != 0  ? WORKER_LANE_TEAMS
+           : key->receives ? WORKER_LANE_RECEIVES
+                           : WORKER_LANE_SENDS;
+}
+
+bool worker_launch_is_joint(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY && launch->team != 0;
 }
 
 bool worker_launch_is_pairs(const struct worker_launch *launch)
@@ -35,15 +60,17 @@ bool worker_launch_is_pairs(const struct worker_launch *launch)
            launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE;
 }
 
-static uint64_t name_of(uint32_t peer, bool receiving)
+/* Of all epochs of it. */
+static uint64_t name_of(const struct worker_pair_key *key)
 {
-    return ((uint64_t)peer << 1 | receiving) + 1;
+    return ((uint64_t)key->team << 32 | (uint64_t)key->peer << 1 | key->receives) + 1;
 }
 
 /* NULL: no memory. */
-static struct worker_comm *pair_of(struct worker_core *core, uint32_t peer, bool receiving)
+static struct worker_comm *pair_of(struct worker_core *core,
+                                   const struct worker_pair_key *key)
 {
-    uint64_t name            = name_of(peer, receiving);
+    uint64_t name            = name_of(key);
     struct worker_comm *pair = pl_map_get(&core->comms, name);
 
     if (pair != NULL) {
@@ -51,7 +78,8 @@ static struct worker_comm *pair_of(struct worker_core *core, uint32_t peer, bool
     }
     pair = PL_NEW(struct worker_comm);
     if (pair != NULL) {
-        pair->key = (struct worker_pair_key){.peer = peer, .receives = receiving};
+        pair->key = (struct worker_pair_key){
+            .peer = key->peer, .receives = key->receives, .team = key->team};
         if (pl_map_set(&core->comms, name, pair) != PLASMON_OK) {
             pl_free(pair);
             pair = NULL;
@@ -108,8 +136,9 @@ static uint64_t stage(struct worker_core *core, struct worker_comm *pair, uint64
     if (pair->key.epoch <= epoch &&
         core->config.ops->pair_stage(core->config.user, &pair->key, &first) != PLASMON_OK) {
         /* The device refused a call: who runs us sees its health. */
-        pl_error("worker", "transfers with device %u cannot go by the host route",
-                 pair->key.peer);
+        pl_error("worker", "what went by a communicator with %s %u cannot go another way",
+                 pair->key.team != 0 ? "team" : "device",
+                 pair->key.team != 0 ? pair->key.team : pair->key.peer);
     }
     return first;
 }
@@ -145,12 +174,13 @@ static void report_decided(struct worker_core *core, struct worker_comm *pair)
 
 void worker_pair_received(struct worker_core *core, const struct worker_launch *launch)
 {
+    const struct worker_pair_key key = key_of(launch);
     struct worker_comm *pair;
 
     if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV || launch->comm == 0) {
         return;
     }
-    pair = pair_of(core, launch->peer, true);
+    pair = pair_of(core, &key);
     if (pair != NULL && pair->decided_after != 0 && launch->seq >= pair->decided_after) {
         report_decided(core, pair);
     }
@@ -168,7 +198,9 @@ static void take_broken(struct worker_core *core, struct worker_comm *pair, uint
         pair->state = WORKER_PAIR_ENDING;
         core->config.ops->pair_abort(core->config.user, &pair->key);
     }
-    if (pair->key.receives) {
+    if (pair->key.team != 0) {
+        (void)stage(core, pair, epoch);
+    } else if (pair->key.receives) {
         pair->decided_after = last_received(core, pair, stage(core, pair, epoch));
         if (pair->decided_after == 0) {
             report_decided(core, pair);
@@ -195,7 +227,9 @@ plasmon_status_t worker_pairs_take(struct worker_core *core,
     }
     for (size_t i = 0; ops->pair_open != NULL && i < command->n_pairs; i++) {
         const Plasmon__V1__PairOrder *order = command->pairs[i];
-        struct worker_comm *pair            = pair_of(core, order->peer, order->receives);
+        const struct worker_pair_key key    = {
+               .peer = order->peer, .receives = order->receives, .team = order->team};
+        struct worker_comm *pair = pair_of(core, &key);
 
         if (pair == NULL) {
             return pl_err_set(err, PLASMON_ENOMEM, "no memory for a pair");
@@ -219,18 +253,27 @@ static void open_fail(struct worker_core *core, const struct worker_comm *pair,
                       plasmon_status_t status, const char *text)
 {
     struct worker_launch *front = core->queue.first;
+    struct worker_pair_key key;
 
-    if (front != NULL && front->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN &&
-        front->peer == pair->key.peer && receives(front) == pair->key.receives) {
+    if (front == NULL || front->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN) {
+        return;
+    }
+    key = key_of(front);
+    if (name_of(&key) != name_of(&pair->key)) {
+        return;
+    }
+    if (key.team != 0) {
+        worker_launch_fail(front, status, "no team %u: %s", key.team, text);
+    } else {
         worker_launch_fail(front, status, "no pair %s device %u: %s",
-                           pair->key.receives ? "from" : "to", pair->key.peer, text);
+                           key.receives ? "from" : "to", key.peer, text);
     }
 }
 
 void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_key *key,
                              plasmon_status_t status, const char *text, uint64_t bytes)
 {
-    struct worker_comm *pair = pair_of(core, key->peer, key->receives);
+    struct worker_comm *pair = pair_of(core, key);
 
     if (pair == NULL || pair->key.epoch != key->epoch) {
         return;
@@ -248,7 +291,7 @@ void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_
 
 void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_key *key)
 {
-    struct worker_comm *pair = pair_of(core, key->peer, key->receives);
+    struct worker_comm *pair = pair_of(core, key);
 
     if (pair != NULL && pair->key.epoch == key->epoch) {
         pair->state = WORKER_PAIR_CLOSED;
@@ -257,7 +300,7 @@ void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_
 
 void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key)
 {
-    struct worker_comm *pair = pair_of(core, key->peer, key->receives);
+    struct worker_comm *pair = pair_of(core, key);
 
     if (pair != NULL && pair->key.epoch == key->epoch &&
         pair->state == WORKER_PAIR_ENDING) {
@@ -277,9 +320,12 @@ static bool wait_for_pair(struct worker_core *core)
 static bool open_begin(struct worker_core *core, struct worker_comm *pair,
                        struct worker_launch *launch)
 {
+    const struct worker_pair_shape shape = {
+        .rank   = (uint32_t)launch->length,
+        .ranks  = launch->ranks,
+        .remote = launch->team == 0 && worker_host_device_of(core, launch->peer) >=
+                                           core->config.host_device_count};
     plasmon_status_t status;
-    bool remote =
-        worker_host_device_of(core, launch->peer) >= core->config.host_device_count;
 
     if (!worker_front_quiet(core)) {
         return false;
@@ -290,7 +336,7 @@ static bool open_begin(struct worker_core *core, struct worker_comm *pair,
     }
     pair->key.epoch = launch->comm;
     pair->state     = WORKER_PAIR_OPENING;
-    status          = core->config.ops->pair_open(core->config.user, &pair->key, remote,
+    status          = core->config.ops->pair_open(core->config.user, &pair->key, &shape,
                                          pair->key.receives ? pair->id : NULL);
     if (status == PLASMON_OK) {
         return wait_for_pair(core);
@@ -306,8 +352,9 @@ static bool open_front(struct worker_core *core, struct worker_comm *pair,
 
     if (launch->comm <= pair->broken && !(mine && pair->state == WORKER_PAIR_ENDING)) {
         worker_launch_fail(launch, PLASMON_EWORKER,
-                           "the pair with device %u was broken before it was open",
-                           launch->peer);
+                           "the communicator with %s %u was broken before it was open",
+                           launch->team != 0 ? "team" : "device",
+                           launch->team != 0 ? launch->team : launch->peer);
         return true;
     }
     if (launch->failure != PLASMON_OK || (mine && pair->state == WORKER_PAIR_OPEN)) {
@@ -339,8 +386,10 @@ static bool close_front(struct worker_core *core, struct worker_comm *pair,
 static bool half_front(struct worker_core *core, struct worker_comm *pair,
                        struct worker_launch *launch)
 {
+    uint32_t lane = lane_of(&pair->key);
+
     if (launch->comm <= pair->staged) { /* 0, too */
-        return core->config.ops->pair_settled(core->config.user, pair->key.receives) ||
+        return core->config.ops->pair_settled(core->config.user, lane) ||
                wait_for_pair(core);
     }
     if (launch->comm <= pair->broken || launch->comm != pair->key.epoch ||
@@ -349,8 +398,8 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
     }
     if (launch->failure == PLASMON_OK &&
         (!worker_inputs_done(core, launch) ||
-         !core->config.ops->pair_room(core->config.user, pair->key.receives) ||
-         !core->config.ops->pair_settled(core->config.user, pair->key.receives))) {
+         !core->config.ops->pair_room(core->config.user, lane) ||
+         !core->config.ops->pair_settled(core->config.user, lane))) {
         return wait_for_pair(core);
     }
     return true;
@@ -358,7 +407,7 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
 
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch)
 {
-    struct worker_pair_key key = {.peer = launch->peer, .receives = receives(launch)};
+    const struct worker_pair_key key = key_of(launch);
     struct worker_comm *pair;
 
     if (core->config.ops->pair_open == NULL) {
@@ -368,7 +417,7 @@ bool worker_pair_front(struct worker_core *core, struct worker_launch *launch)
         }
         return true; /* a half goes by the host route */
     }
-    pair = pair_of(core, key.peer, key.receives);
+    pair = pair_of(core, &key);
     if (pair == NULL) {
         worker_launch_fail(launch, PLASMON_ENOMEM, "no memory for a pair");
         return true;
@@ -387,12 +436,13 @@ bool worker_pair_front(struct worker_core *core, struct worker_launch *launch)
 
 bool worker_pair_usable(struct worker_core *core, const struct worker_launch *launch)
 {
+    const struct worker_pair_key key = key_of(launch);
     const struct worker_comm *pair;
 
     if (launch->comm == 0 || core->config.ops->pair_open == NULL) {
         return false;
     }
-    pair = pair_of(core, launch->peer, receives(launch));
+    pair = pair_of(core, &key);
     return pair != NULL && pair->state == WORKER_PAIR_OPEN &&
            pair->key.epoch == launch->comm && pair->broken < launch->comm;
 }
@@ -401,7 +451,7 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
                                      uint32_t stream, uint64_t offset)
 {
     const struct worker_half half = {
-        .key = {.peer = launch->peer, .receives = receives(launch), .epoch = launch->comm},
+        .key         = key_of(launch),
         .host_device = worker_host_device_of(core, launch->peer),
         .seq         = launch->seq,
         .first_chunk = launch->offset,
@@ -413,19 +463,77 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
     return core->config.ops->pair_move(core->config.user, stream, &half);
 }
 
+/* What one can fail for is looked at before its operation goes on the lane: the others are not to wait for it. */
+plasmon_status_t worker_joint_enqueue(struct worker_core *core,
+                                      struct worker_launch *launch, uint32_t stream,
+                                      struct pl_err *err)
+{
+    const struct worker_operand *to   = &launch->operands[0];
+    const struct worker_piece *member = worker_joint_member(core, launch);
+    struct worker_half half           = {
+                  .key         = key_of(launch),
+                  .host_device = UINT32_MAX,
+                  .seq         = launch->seq,
+                  .first_chunk = launch->order,
+                  .offset      = to->offset,
+                  .bytes       = to->bytes,
+                  .dtype       = to->arg.dtype,
+                  .op          = launch->scalar_count > 0 ? (uint32_t)launch->scalars[0].bits : 0,
+    };
+    struct worker_source from;
+    plasmon_status_t status;
+
+    if (member == NULL || !pl_box_equal(&member->box, &member->src_frame) ||
+        (uint64_t)pl_box_elements(&member->box) * pl_dtype_bytes(half.dtype) != to->bytes) {
+        return pl_err_set(err, PLASMON_EINTERNAL,
+                          "the member of this device is not all of a buffer");
+    }
+    status = worker_piece_source(core, member, half.dtype, &from, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    half.member_offset = from.offset;
+    launch->by_pair    = true;
+    worker_stream_before_hazard(core, stream, launch->seq);
+    status = core->config.ops->pair_move(core->config.user, stream, &half);
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->piece_count; i++) {
+        if (&launch->pieces[i] != member) { /* 2 (n - 1) / n of a member come to each */
+            worker_traffic_count(core, launch, wire_buffer_device(launch->pieces[i].src),
+                                 WORKER_ROUTE_NCCL, 2 * to->bytes / launch->piece_count);
+        }
+    }
+    return status;
+}
+
+void worker_joint_failed(struct worker_core *core, const struct worker_launch *launch)
+{
+    const struct worker_pair_key key = key_of(launch);
+
+    if (worker_launch_is_joint(launch) && !launch->by_pair &&
+        worker_pair_usable(core, launch)) {
+        report(core, &key, PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE, 0,
+               "a part of a collective failed");
+    }
+}
+
 void worker_pair_describe(const struct worker_core *core,
                           const struct worker_launch *launch, struct pl_str *out)
 {
     static const char *const states[] = {"none",   "opening", "open",
                                          "ending", "closing", "closed"};
+    const struct worker_pair_key key  = key_of(launch);
     const struct worker_comm *pair;
 
-    if (!worker_launch_is_half(launch) && !worker_launch_is_pairs(launch)) {
+    if (!worker_launch_is_half(launch) && !worker_launch_is_pairs(launch) &&
+        !worker_launch_is_joint(launch)) {
         return;
     }
-    pair = pl_map_get(&core->comms, name_of(launch->peer, receives(launch)));
-    pl_str_append(out, ", %s device %u by ", receives(launch) ? "from" : "to",
-                  launch->peer);
+    pair = pl_map_get(&core->comms, name_of(&key));
+    if (key.team != 0) {
+        pl_str_append(out, ", with team %u by ", key.team);
+    } else {
+        pl_str_append(out, ", %s device %u by ", key.receives ? "from" : "to", key.peer);
+    }
     if (launch->comm == 0 || pair == NULL) {
         pl_str_append(out, "the host route");
         return;

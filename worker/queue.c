@@ -8,7 +8,8 @@
  *   5. with pairs (pairs.c): a graph that must be recorded finds the device quiet, for instantiating one may wait for NCCL's kernels, which
  *      wait for the other device, whose part may wait for us
  *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
- *   7. half of a transfer by a pair: its pair is open, its input is complete, and there is room on the pair's lane (pairs.c)
+ *   7. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
+ *      its lane (pairs.c)
  *
  * A launch that failed (here, cancelled, or starved) skips 2 to 5 but not 1: "done" must still mean that all it names is done.
  * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
@@ -61,7 +62,7 @@ static bool points_known(struct worker_core *core, struct worker_launch *launch)
         }
     }
     return (!worker_launch_is_half(launch) && !worker_launch_is_pairs(launch)) ||
-           device_known(core, launch->peer);
+           launch->team != 0 || device_known(core, launch->peer);
 }
 
 bool worker_front_quiet(struct worker_core *core)
@@ -99,7 +100,8 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         worker_pairs_used(core) && !worker_front_quiet(core)) {
         return false;
     }
-    if ((worker_launch_is_half(launch) || worker_launch_is_pairs(launch)) &&
+    if ((worker_launch_is_half(launch) || worker_launch_is_pairs(launch) ||
+         worker_launch_is_joint(launch)) &&
         !worker_pair_front(core, launch)) {
         return false;
     }

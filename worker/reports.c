@@ -445,6 +445,7 @@ static plasmon_status_t fill_pairs(struct worker_report_batch *batch,
         plasmon__v1__pair_report__init(frame->pairs[i]);
         frame->pairs[i]->peer     = pair->report.key.peer;
         frame->pairs[i]->receives = pair->report.key.receives;
+        frame->pairs[i]->team     = pair->report.key.team;
         frame->pairs[i]->epoch    = pair->report.key.epoch;
         frame->pairs[i]->event    = (Plasmon__V1__PairEvent)pair->report.event;
         frame->pairs[i]->bytes    = pair->report.bytes;

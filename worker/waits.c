@@ -132,7 +132,8 @@ static Plasmon__V1__LaunchWait *tell(struct wire_arena *arena,
     wait->label    = dup_text(arena, launch->label);
     wait->client   = launch->client;
     wait->task     = launch->task;
-    wait->peer     = worker_launch_is_half(launch) || worker_launch_is_pairs(launch)
+    wait->peer     = launch->team == 0 &&
+                         (worker_launch_is_half(launch) || worker_launch_is_pairs(launch))
                          ? launch->peer + 1
                          : 0;
     if (watched->seq == launch->seq && now_ns > watched->since_ns) {

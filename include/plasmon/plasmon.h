@@ -561,7 +561,13 @@ typedef enum plasmon_collective_way {
     PLASMON_WAY_AUTO = 0,
     PLASMON_WAY_DIRECT =
         1, /* the function that reduces reads their memory: soonest for what is small */
-    PLASMON_WAY_COPIES = 2 /* copy engines bring them: fastest for what is large */
+    PLASMON_WAY_COPIES =
+        2, /* copy engines bring them: fastest for what is large without NCCL */
+    /*
+     * All-reduce: by NCCL, on GPUs of one host, one member a device, which is all of an array: fastest for what is large. The order of its
+     * sums is NCCL's own: the bits of floats may differ from those of the other ways, and, if a worker dies on the way, between results.
+     */
+    PLASMON_WAY_NCCL = 3
 } plasmon_collective_way_t;
 
 struct plasmon_collective_options {
@@ -570,7 +576,8 @@ struct plasmon_collective_options {
     struct plasmon_ref *const
         *into; /* one a result, and out_refs may be NULL; NULL: new refs */
     const char *label;
-    uint32_t way; /* enum plasmon_collective_way; the bits are the same */
+    uint32_t
+        way; /* enum plasmon_collective_way; AUTO is never NCCL: the bits are the same */
 };
 #define PLASMON_COLLECTIVE_INIT                               \
     {                                                         \

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "tests/integration/cluster.h"
 
 enum { MEMBERS_MAX = 6, WAIT_MS = 120000, GONE_MS = 60000, TEST_S = 200 };
@@ -370,20 +371,23 @@ static int plain(plasmon_reduce_t op, const int *x, uint32_t count)
     return op == PLASMON_REDUCE_AVG ? out / (int)count : out;
 }
 
-static void check_dtype(struct plasmon_client *client, plasmon_dtype_t dtype,
-                        plasmon_reduce_t op, int64_t elements)
+/* Of 2 or 4 members. */
+static void check_dtype(struct plasmon_client *client, uint32_t count,
+                        plasmon_dtype_t dtype, plasmon_reduce_t op, int64_t elements,
+                        plasmon_collective_way_t way)
 {
     enum { COUNT = 4 };
-    static const int values[COUNT] = {2, 4, 1, 5}; /* their sum is a multiple of 4 */
-    struct plasmon_shape shape     = cluster_vector(dtype, elements);
-    size_t one                     = bytes_of(dtype);
-    uint8_t *data                  = malloc((size_t)elements * one);
+    static const int values[COUNT]        = {2, 4, 1, 5}; /* their sum is a multiple of 4 */
+    struct plasmon_shape shape            = cluster_vector(dtype, elements);
+    size_t one                            = bytes_of(dtype);
+    uint8_t *data                         = malloc((size_t)elements * one);
+    struct plasmon_collective_options how = PLASMON_COLLECTIVE_INIT;
     struct plasmon_ref *refs[COUNT], *out[COUNT];
     bool is_complex = dtype == PLASMON_C64 || dtype == PLASMON_C128;
     uint8_t want[16];
 
     ASSERT_TRUE(data != NULL);
-    for (uint32_t i = 0; i < COUNT; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         struct plasmon_put_options options = PLASMON_PUT_INIT;
 
         options.device = (int)i;
@@ -392,8 +396,9 @@ static void check_dtype(struct plasmon_client *client, plasmon_dtype_t dtype,
         }
         CLUSTER_OK(plasmon_put(client, data, &shape, &options, &refs[i]));
     }
-    CLUSTER_OK(plasmon_all_reduce(client, op, refs, COUNT, NULL, out, NULL));
-    put_value(dtype, plain(op, values, COUNT), want);
+    how.way = way;
+    CLUSTER_OK(plasmon_all_reduce(client, op, refs, count, &how, out, NULL));
+    put_value(dtype, plain(op, values, count), want);
     if (is_complex && op == PLASMON_REDUCE_PROD) { /* (a - ai)(b - bi) = -2ab i, twice */
         double real = -4.0 * 40, zero = 0;
         float small = (float)real, small_zero = 0;
@@ -402,7 +407,7 @@ static void check_dtype(struct plasmon_client *client, plasmon_dtype_t dtype,
         memcpy(want + one / 2, dtype == PLASMON_C64 ? (void *)&small_zero : (void *)&zero,
                one / 2);
     }
-    for (uint32_t i = 0; i < COUNT; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         CLUSTER_OK(plasmon_get(client, out[i], data, (size_t)elements * one, WAIT_MS));
         for (int64_t k = 0; k < elements; k++) {
             if (memcmp(data + k * (int64_t)one, want, one) != 0) {
@@ -435,8 +440,10 @@ TEST(every_dtype_and_operation)
 
             if ((!is_complex || op <= PLASMON_REDUCE_PROD) &&
                 (!whole || op != PLASMON_REDUCE_AVG)) {
-                check_dtype(client, dtypes[d], (plasmon_reduce_t)op, 5);
-                check_dtype(client, dtypes[d], (plasmon_reduce_t)op, 140000);
+                check_dtype(client, 4, dtypes[d], (plasmon_reduce_t)op, 5,
+                            PLASMON_WAY_AUTO);
+                check_dtype(client, 4, dtypes[d], (plasmon_reduce_t)op, 140000,
+                            PLASMON_WAY_AUTO);
                 continue;
             }
             CLUSTER_OK(plasmon_put(client, zeros, &shape, NULL, &ref));
@@ -448,6 +455,67 @@ TEST(every_dtype_and_operation)
     }
     plasmon_finish(client);
     cluster_expect_gone(GONE_MS);
+}
+
+/* Until the cluster has counted so many reductions by NCCL, or more. */
+static void expect_by_nccl(struct plasmon_client *client, unsigned long long parts)
+{
+    static const char route[] = "{\"route\":\"nccl\",\"copies\":";
+    uint64_t until_ns         = pl_now_ns() + WAIT_MS * UINT64_C(1000000);
+    unsigned long long seen   = 0;
+
+    while (seen < parts) {
+        const char *at;
+        char *text;
+
+        CLUSTER_OK(plasmon_status_json(client, &text));
+        at   = strstr(text, route);
+        seen = at != NULL ? strtoull(at + sizeof(route) - 1, NULL, 10) : 0;
+        free(text);
+        if (pl_now_ns() > until_ns) {
+            test_fail(__FILE__, __LINE__, "%llu of %llu parts went by NCCL", seen, parts);
+        }
+    }
+}
+
+/* Each device has one part of each, by one communicator of all. */
+static void check_together(uint32_t count)
+{
+    static const plasmon_dtype_t dtypes[] = {PLASMON_F32, PLASMON_I64, PLASMON_F64,
+                                             PLASMON_I32,
+#ifdef COLLECTIVES_OF_GPUS
+                                             PLASMON_F16, PLASMON_BF16
+#endif
+    };
+    struct plasmon_client *client = start(count);
+    unsigned long long parts      = 0;
+
+    for (size_t d = 0; d < PL_COUNT(dtypes); d++) {
+        bool whole = dtypes[d] == PLASMON_I32 || dtypes[d] == PLASMON_I64;
+
+        for (int op = PLASMON_REDUCE_SUM; op <= PLASMON_REDUCE_AVG; op++) {
+            bool some = d == 0 || op == 1 + (int)(d % 4); /* of f32 all */
+
+            if (some && (!whole || op != PLASMON_REDUCE_AVG)) {
+                check_dtype(client, count, dtypes[d], (plasmon_reduce_t)op,
+                            op == PLASMON_REDUCE_MIN ? 1 : 140003, PLASMON_WAY_NCCL);
+                parts += count;
+            }
+        }
+    }
+    expect_by_nccl(client, parts);
+    plasmon_finish(client);
+    cluster_expect_gone(GONE_MS);
+}
+
+TEST(two_devices_reduce_together_by_nccl)
+{
+    check_together(2);
+}
+
+TEST(four_devices_reduce_together_by_nccl)
+{
+    check_together(4);
 }
 
 /* ------------------------------------------------------------------------------------------------ views, in place */
@@ -737,10 +805,10 @@ TEST(wrong_calls_say_what_is_wrong)
     expect_refused(plasmon_all_gather(client, pair, 2, &options, NULL, NULL),
                    PLASMON_ESHAPE, client, "into[0]");
     options.into = NULL;
-    options.way  = 3;
+    options.way  = 4;
     expect_refused(
         plasmon_all_reduce(client, PLASMON_REDUCE_SUM, pair, 2, &options, out, NULL),
-        PLASMON_EINVAL, client, "options.way is 3");
+        PLASMON_EINVAL, client, "options.way is 4");
     options.size = 3;
     expect_refused(plasmon_all_gather(client, pair, 2, &options, NULL, NULL),
                    PLASMON_EINVAL, client, "PLASMON_COLLECTIVE_INIT");
@@ -774,19 +842,19 @@ TEST(wrong_calls_say_what_is_wrong)
 
 /* ------------------------------------------------------------------------------------------------ deaths */
 
-/* Sums of sums: after `rounds` each element is what it was times COUNT to the power of them, modulo 2^64. */
-static void check_deaths(bool in_place)
+/* Sums of sums: after `rounds` each element is what it was times their count to the power of them, modulo 2^64. */
+static void check_deaths(bool in_place, int count)
 {
     enum { COUNT = 4, ROUNDS = 16, ELEMENTS = 100003 };
-    struct plasmon_client *client             = start(COUNT);
+    struct plasmon_client *client             = start((uint32_t)count);
     struct plasmon_shape shape                = cluster_vector(PLASMON_I64, ELEMENTS);
     struct plasmon_collective_options options = PLASMON_COLLECTIVE_INIT;
     struct plasmon_ref *refs[COUNT], *out[COUNT];
     int64_t *data   = malloc(sizeof(int64_t) * ELEMENTS);
-    uint64_t factor = 6; /* 0 + 1 + 2 + 3 */
+    uint64_t factor = (uint64_t)(count * (count - 1) / 2); /* 0 + 1 + .. */
 
     ASSERT_TRUE(data != NULL);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < count; i++) {
         struct plasmon_put_options put = PLASMON_PUT_INIT;
 
         put.device    = i;
@@ -798,20 +866,20 @@ static void check_deaths(bool in_place)
     }
     options.into = in_place ? refs : NULL;
     for (int round = 0; round < ROUNDS; round++) {
-        factor *= round > 0 ? COUNT : 1;
-        options.way = (uint32_t)round % 3;
-        CLUSTER_OK(plasmon_all_reduce(client, PLASMON_REDUCE_SUM, refs, COUNT, &options,
-                                      out, NULL));
+        factor *= round > 0 ? (uint64_t)count : 1;
+        options.way = (uint32_t)round % 4;
+        CLUSTER_OK(plasmon_all_reduce(client, PLASMON_REDUCE_SUM, refs, (uint32_t)count,
+                                      &options, out, NULL));
         CLUSTER_OK(plasmon_flush(client));
-        for (int i = 0; !in_place && i < COUNT; i++) {
+        for (int i = 0; !in_place && i < count; i++) {
             CLUSTER_OK(plasmon_release(client, refs[i]));
             refs[i] = out[i];
         }
         if (round % 5 == 2) {
-            cluster_kill(cluster_worker(client, (int)(noise() % COUNT)));
+            cluster_kill(cluster_worker(client, (int)(noise() % (uint32_t)count)));
         }
     }
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < count; i++) {
         CLUSTER_OK(plasmon_get(client, refs[i], data, sizeof(int64_t) * ELEMENTS, WAIT_MS));
         for (int64_t k = 0; k < ELEMENTS; k++) {
             if ((uint64_t)data[k] != factor * (uint64_t)(k + 1)) {
@@ -829,8 +897,14 @@ static void check_deaths(bool in_place)
 
 TEST(workers_die_in_the_middle_and_nothing_is_lost)
 {
-    check_deaths(false);
-    check_deaths(true);
+    check_deaths(false, 4);
+    check_deaths(true, 4);
+    cluster_expect_gone(GONE_MS);
+}
+
+TEST(workers_die_in_the_middle_and_nothing_is_lost_on_two_devices)
+{
+    check_deaths(false, 2);
     cluster_expect_gone(GONE_MS);
 }
 

@@ -55,8 +55,8 @@ enum {
     SIM_CLIENTS_MAX = 3,
     SIM_ARGS_MAX    = 8,
     SIM_STAGE_BYTES_MAX = 1 << 16, /* the largest transfer of the host route here */
-    SIM_STREAMS =
-        STORE_STREAM_MAX + 4, /* and a pair's: sends, receives, both by the host route */
+    SIM_STREAMS         = STORE_STREAM_MAX +
+                  6, /* and the lanes': sends, receives, teams; the same another way */
 };
 
 struct sim;
@@ -245,6 +245,8 @@ struct sim_op {
     uint64_t request;
     struct sim_comm *comm; /* MEET */
     bool receives;
+    uint32_t rank;         /* of a team */
+    uint32_t reduction;    /* of a team: as enum plasmon_reduce; 0: a pair */
     uint64_t index;        /* of its communicator's on this side */
     uint8_t *data;         /* owned */
     struct sim_host *host; /* PUT, READ: instead of data and request */
@@ -339,10 +341,10 @@ struct sim_half_touch {
 /* A worker's part of all pairs. Goes with its process. */
 struct sim_pairs {
     struct pl_list all; /* struct sim_pair */
-    struct transfer_lane lanes[2];
-    uint64_t done[2]; /* words, as in transfer/pair_int.h */
-    uint64_t staged[2];
-    uint64_t over[2];
+    struct transfer_lane lanes[TRANSFER_LANES];
+    uint64_t done[TRANSFER_LANES]; /* words, as in transfer/pair_int.h */
+    uint64_t staged[TRANSFER_LANES];
+    uint64_t over[TRANSFER_LANES];
     uint64_t passed;
     struct pl_vec news;       /* struct transfer_pair_news */
     struct pl_vec touches[2]; /* struct sim_half_touch: of the lanes' halves */
@@ -448,6 +450,7 @@ struct sim_task {
     struct sim_host *host; /* PUT_HOST, GET_HOST */
     /* COLLECTIVE: the first arguments are its members. */
     uint32_t collective; /* CollectiveKind */
+    uint32_t way;        /* enum plasmon_collective_way */
     uint32_t reduction;
     uint32_t root;
     uint32_t results;
@@ -695,11 +698,11 @@ void sim_pairs_describe(const struct sim_worker *worker, struct pl_str *out);
 bool sim_meet_ready(struct sim_op *op);
 void sim_meet_do(struct sim_worker *worker, const struct sim_op *op);
 plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
-                                  bool remote, const uint8_t *id);
+                                  const struct worker_pair_shape *shape, const uint8_t *id);
 void sim_pair_op_close(void *user, const struct worker_pair_key *key);
 void sim_pair_op_abort(void *user, const struct worker_pair_key *key);
-bool sim_pair_op_room(void *user, bool receives);
-bool sim_pair_op_settled(void *user, bool receives);
+bool sim_pair_op_room(void *user, uint32_t lane);
+bool sim_pair_op_settled(void *user, uint32_t lane);
 plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
                                   const struct worker_half *half);
 plasmon_status_t sim_pair_op_stage(void *user, const struct worker_pair_key *key,
@@ -930,6 +933,8 @@ struct sim {
 
     uint32_t crash_count;
     uint64_t combined; /* functions that read where their arguments lie */
+    uint64_t together; /* reductions that teams have done */
+    uint64_t alone;    /* parts of such that a device has done by itself */
     uint32_t gone_count;
     uint32_t break_count;
     uint32_t fence_count;

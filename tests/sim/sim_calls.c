@@ -115,6 +115,7 @@ static Plasmon__V1__Collective *put_collective(struct sim_client *client,
 
     plasmon__v1__collective__init(out);
     out->kind    = (Plasmon__V1__CollectiveKind)task->collective;
+    out->way     = task->way;
     out->op      = task->reduction;
     out->root    = task->root;
     out->n_place = task->results;

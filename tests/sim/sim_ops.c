@@ -287,7 +287,8 @@ static plasmon_status_t op_combine(void *user, uint32_t stream,
                                    uint32_t scalar_count, uint64_t tag, struct pl_err *err)
 {
     struct sim_worker *worker = user;
-    struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_RUN);
+    uint32_t on               = stream == WORKER_STREAM_ALONE ? SIM_STREAMS - 1 : stream;
+    struct sim_op *op         = sim_op_add(worker, on, SIM_OP_RUN);
 
     (void)err;
     PL_CHECK(scalar_count <= KERNEL_SCALARS_MAX);
@@ -297,6 +298,7 @@ static plasmon_status_t op_combine(void *user, uint32_t stream,
     op->scalar_count = scalar_count;
     op->tag          = tag;
     worker->sim->combined++;
+    worker->sim->alone += on != stream;
     memcpy(op->scalars, scalars, scalar_count * sizeof(*scalars));
     for (uint32_t i = 0; i < arg_count; i++) {
         struct sim_worker *owner = peer_of(worker, sources[i].host_device);
@@ -313,7 +315,7 @@ static plasmon_status_t op_combine(void *user, uint32_t stream,
                      worker->host_device, sources[i].host_device);
         }
     }
-    sim_op_start(worker, stream);
+    sim_op_start(worker, on);
     return PLASMON_OK;
 }
 

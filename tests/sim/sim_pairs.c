@@ -4,6 +4,7 @@
  *
  *   the communicator   operations of its two ends meet in their order. One that nobody meets waits, also when the other process is dead;
  *                      one that is aborted ends as if all were well, and what it wrote is rubbish. Some take a send before its receive is there
+ *                      of a team: an operation is over when all have come to it, and those that were under way when one died, never
  *   the pair's thread  opens, waits, closes or aborts; every step comes some time later
  *   the watcher        looks at the words some time after they change
  *   the main thread    hears of news some time after that
@@ -36,12 +37,16 @@ struct sim_end {
     bool joined;
     bool aborted;
     uint64_t ops;
+    uint64_t arrived;   /* of a team: operations that have begun here */
+    const uint8_t *src; /* of the last of these */
 };
 struct sim_comm {
-    struct sim_end end[2]; /* [receives] */
-    bool eager;            /* a send may be over before its receive is there */
-    uint64_t arrived;      /* receives that have begun */
-    uint64_t delivered;    /* sends that are over */
+    struct sim_end end[SIM_DEVICES_MAX]; /* by rank; of a pair: [receives] */
+    uint32_t ranks;
+    uint64_t reduced;   /* of a team: operations that all have come to */
+    bool eager;         /* a send may be over before its receive is there */
+    uint64_t arrived;   /* receives that have begun */
+    uint64_t delivered; /* sends that are over */
     uint64_t taken;
     uint64_t bytes; /* of what was delivered last */
     uint8_t data[SIM_STAGE_BYTES_MAX];
@@ -53,6 +58,8 @@ struct sim_pair {
     struct pl_list link; /* worker->pairs.all */
     struct sim_worker *worker;
     struct transfer_lane_pair on;
+    uint32_t rank;
+    uint32_t ranks;
     struct sim_comm *comm; /* the simulation's */
     enum phase phase;
     uint64_t serial; /* events of one that was freed are void */
@@ -69,8 +76,10 @@ static void pair_step(void *user, uint64_t arg, void *data);
 /* What the main thread makes of it: worker/pair_device.c. */
 static void news_take(struct sim_worker *worker, const struct transfer_pair_news *news)
 {
-    const struct worker_pair_key key = {
-        .peer = news->key.peer, .receives = news->key.receives, .epoch = news->key.epoch};
+    const struct worker_pair_key key = {.peer     = news->key.peer,
+                                        .receives = news->key.receives,
+                                        .epoch    = news->key.epoch,
+                                        .team     = news->key.team};
     struct worker_pair_report report = {
         .key = key, .chunk = news->first_chunk, .text = news->text};
 
@@ -222,8 +231,9 @@ static void look(void *user, uint64_t arg, void *data)
         return;
     }
     worker->pairs.look_pending = false;
-    lane_look(worker, 0);
-    lane_look(worker, 1);
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        lane_look(worker, i);
+    }
     pl_list_for_each_safe(pos, next, &worker->pairs.all) {
         struct sim_pair *pair           = pl_container_of(pos, struct sim_pair, link);
         struct transfer_pair_news quiet = {.event = TRANSFER_PAIR_QUIET};
@@ -257,33 +267,54 @@ static void step_soon(struct sim_pair *pair, uint64_t max_ns)
     }
 }
 
-static struct sim_end *end_of(struct sim_pair *pair, bool other)
+static struct sim_end *own_end(struct sim_pair *pair)
 {
-    return &pair->comm->end[pair->on.key.receives != other];
+    return &pair->comm->end[pair->rank];
+}
+
+/* All have joined, and none has gone since. */
+static bool all_there(const struct sim_comm *comm)
+{
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        if (!comm->end[i].joined || comm->end[i].pair == NULL || comm->end[i].aborted) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void comm_make(struct sim_pair *pair)
+{
+    struct sim *sim                = pair->worker->sim;
+    struct transfer_pair_news made = {.event = TRANSFER_PAIR_MADE};
+    struct sim_comm **place        = pl_vec_push(&sim->comms);
+
+    PL_CHECK(place != NULL);
+    pair->comm        = sim_alloc(sizeof(*pair->comm));
+    pair->comm->ranks = pair->ranks;
+    pair->comm->eager = sim_chance(sim, 400);
+    *place            = pair->comm;
+    memcpy(made.id, &pair->comm, sizeof(pair->comm));
+    tell(pair, &made);
 }
 
 static void pair_join(struct sim_pair *pair)
 {
-    struct sim_worker *worker      = pair->worker;
-    struct transfer_pair_news made = {.event = TRANSFER_PAIR_MADE};
-
     if (!pair->on.key.receives) {
-        struct sim_comm **place = pl_vec_push(&worker->sim->comms);
-
-        PL_CHECK(place != NULL);
-        pair->comm        = sim_alloc(sizeof(*pair->comm));
-        pair->comm->eager = sim_chance(worker->sim, 400);
-        *place            = pair->comm;
-        memcpy(made.id, &pair->comm, sizeof(pair->comm));
-        tell(pair, &made);
+        comm_make(pair);
     }
-    end_of(pair, false)->pair   = pair;
-    end_of(pair, false)->joined = true;
-    pair->phase                 = PHASE_MEETING;
+    own_end(pair)->pair   = pair;
+    own_end(pair)->joined = true;
+    pair->phase           = PHASE_MEETING;
     if (pair->on.key.receives) {
-        pair->until_ns = worker->sim->now_ns + TIMEOUT_NS;
-        if (end_of(pair, true)->pair != NULL) {
-            step_soon(end_of(pair, true)->pair, THREAD_MAX_NS);
+        pair->until_ns = pair->worker->sim->now_ns + TIMEOUT_NS;
+    }
+    for (uint32_t i = 0; pair->on.key.receives && i < pair->ranks; i++) {
+        struct sim_pair *other = pair->comm->end[i].pair;
+
+        if (i != pair->rank && other != NULL && other->phase == PHASE_MEETING) {
+            other->step_pending = false; /* perhaps it sleeps until it gives up */
+            step_soon(other, THREAD_MAX_NS);
         }
     }
     if (pair->on.key.receives || pair->on.broken) {
@@ -293,9 +324,9 @@ static void pair_join(struct sim_pair *pair)
 
 static void pair_over(struct sim_pair *pair)
 {
-    end_of(pair, false)->aborted = true; /* closed is as good: nothing is under way */
-    pair->phase                  = PHASE_OVER;
-    pair->on.aborted             = true;
+    own_end(pair)->aborted = true; /* closed is as good: nothing is under way */
+    pair->phase            = PHASE_OVER;
+    pair->on.aborted       = true;
     sim_pairs_look_soon(pair->worker);
 }
 
@@ -311,12 +342,11 @@ static void pair_not_opened(struct sim_pair *pair, plasmon_status_t status)
 static void pair_meet(struct sim_pair *pair)
 {
     struct sim *sim                  = pair->worker->sim;
-    const struct sim_end *other      = end_of(pair, true);
     struct transfer_pair_news opened = {.event = TRANSFER_PAIR_OPENED};
 
     if (pair->on.broken) {
         pair_not_opened(pair, PLASMON_ECANCELLED);
-    } else if (other->joined && other->pair != NULL && !other->aborted) {
+    } else if (all_there(pair->comm)) {
         pair->phase        = PHASE_OPEN;
         pair->on.uncertain = false;
         opened.bytes       = sim_between(sim, PAIR_BYTES_MIN, PAIR_BYTES_MAX);
@@ -334,8 +364,8 @@ static void pair_ending(struct sim_pair *pair)
     struct transfer_pair_news closed = {.event = TRANSFER_PAIR_CLOSED};
 
     if (pair->on.broken) {
-        end_of(pair, false)->aborted = true;
-        pair->phase                  = PHASE_ABORTING;
+        own_end(pair)->aborted = true;
+        pair->phase            = PHASE_ABORTING;
         sim_streams_kick(pair->worker->sim);
         step_soon(pair, ABORT_MAX_NS);
     } else if (pair->close_asked) {
@@ -387,10 +417,74 @@ static void pair_step(void *user, uint64_t arg, void *data)
 
 /* ------------------------------------------------------------------------------------------ operations */
 
+static void join(uint32_t reduction, float *x, const float *y, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        x[i] = reduction == DEVICE_REDUCE_MIN   ? (y[i] < x[i] ? y[i] : x[i])
+               : reduction == DEVICE_REDUCE_MAX ? (y[i] > x[i] ? y[i] : x[i])
+                                                : x[i] + y[i];
+    }
+}
+
+/* The last one comes: what all get, in the order of ranks, which is nobody's. */
+static void reduce(struct sim_worker *worker, const struct sim_op *op)
+{
+    struct sim_comm *comm = op->comm;
+    static float data[SIM_STAGE_BYTES_MAX / sizeof(float)], member[PL_COUNT(data)];
+
+    memcpy(data, comm->end[0].src, op->bytes);
+    for (uint32_t i = 1; i < comm->ranks; i++) {
+        memcpy(member, comm->end[i].src, op->bytes);
+        join(op->reduction, data, member, op->bytes / sizeof(float));
+    }
+    memcpy(comm->data, data, op->bytes);
+    comm->reduced = op->index + 1;
+    worker->sim->together++;
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        sim_streams_kick_soon(comm->end[i].pair->worker);
+    }
+}
+
+static bool team_ready(struct sim_op *op)
+{
+    struct sim_comm *comm = op->comm;
+    struct sim_end *own   = &comm->end[op->rank];
+    bool all              = all_there(comm);
+
+    if (own->aborted || comm->reduced > op->index) {
+        return true;
+    }
+    if (own->arrived == op->index) {
+        own->arrived++;
+        own->src = own->pair->worker->arena + op->src_offset;
+    }
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        all = all && comm->end[i].arrived > op->index;
+    }
+    if (all) {
+        reduce(own->pair->worker, op);
+    }
+    return all;
+}
+
+static void team_do(struct sim_worker *worker, const struct sim_op *op)
+{
+    uint8_t *at = worker->arena + op->dst_offset;
+
+    if (!op->comm->end[op->rank].aborted) {
+        memcpy(at, op->comm->data, op->bytes);
+    } else if (sim_chance(worker->sim, 500)) {
+        sim_memory_noise(worker->sim, at, op->bytes);
+    }
+}
+
 bool sim_meet_ready(struct sim_op *op)
 {
     struct sim_comm *comm = op->comm;
 
+    if (op->reduction != 0) {
+        return team_ready(op);
+    }
     if (comm->end[op->receives].aborted) {
         return true;
     }
@@ -413,7 +507,9 @@ void sim_meet_do(struct sim_worker *worker, const struct sim_op *op)
     struct sim_comm *comm = op->comm;
     uint8_t *at           = worker->arena + op->dst_offset;
 
-    if (comm->end[op->receives].aborted) {
+    if (op->reduction != 0) {
+        team_do(worker, op);
+    } else if (comm->end[op->receives].aborted) {
         if (op->receives && sim_chance(worker->sim, 500)) {
             sim_memory_noise(worker->sim, at, op->bytes);
         }
@@ -442,7 +538,7 @@ static struct sim_pair *pair_named(struct sim_worker *worker,
         struct sim_pair *pair = pl_container_of(pos, struct sim_pair, link);
 
         if (pair->on.key.peer == key->peer && pair->on.key.receives == key->receives &&
-            pair->on.key.epoch == key->epoch) {
+            pair->on.key.team == key->team && pair->on.key.epoch == key->epoch) {
             return pair;
         }
     }
@@ -450,7 +546,7 @@ static struct sim_pair *pair_named(struct sim_worker *worker,
 }
 
 plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
-                                  bool remote, const uint8_t *id)
+                                  const struct worker_pair_shape *shape, const uint8_t *id)
 {
     struct sim_worker *worker = user;
     struct sim_pair *pair     = sim_alloc(sizeof(*pair));
@@ -461,9 +557,15 @@ plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
                      worker->host_device, i);
         }
     }
-    PL_CHECK(!remote && (id != NULL) == key->receives);
+    PL_CHECK(!shape->remote && (id != NULL) == key->receives &&
+             (shape->ranks != 0) == (key->team != 0));
     *pair        = (struct sim_pair){.worker = worker, .serial = ++worker->pairs.serial};
-    pair->on.key = (struct transfer_pair_key){key->peer, key->receives, key->epoch};
+    pair->on.key = (struct transfer_pair_key){.peer     = key->peer,
+                                              .receives = key->receives,
+                                              .epoch    = key->epoch,
+                                              .team     = key->team};
+    pair->rank   = shape->ranks != 0 ? shape->rank : key->receives;
+    pair->ranks  = shape->ranks != 0 ? shape->ranks : 2;
     pair->on.uncertain = true;
     if (id != NULL) {
         memcpy(&pair->comm, id, sizeof(pair->comm));
@@ -496,18 +598,18 @@ void sim_pair_op_abort(void *user, const struct worker_pair_key *key)
     sim_pairs_look_soon(user);
 }
 
-bool sim_pair_op_room(void *user, bool receives)
+bool sim_pair_op_room(void *user, uint32_t lane)
 {
     const struct sim_worker *worker = user;
 
-    return worker->pairs.lanes[receives].running < TRANSFER_PAIR_DEPTH;
+    return worker->pairs.lanes[lane].running < TRANSFER_PAIR_DEPTH;
 }
 
-bool sim_pair_op_settled(void *user, bool receives)
+bool sim_pair_op_settled(void *user, uint32_t lane)
 {
     const struct sim_worker *worker = user;
 
-    return transfer_lane_settled(&worker->pairs.lanes[receives]);
+    return transfer_lane_settled(&worker->pairs.lanes[lane]);
 }
 
 static void put_word(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind,
@@ -558,18 +660,22 @@ static const struct sim_touch *touch_noted(struct sim_worker *worker, bool recei
 static void put_operation(struct sim_worker *worker, struct sim_pair *pair,
                           const struct worker_half *half, uint64_t number)
 {
-    uint32_t lane     = STORE_STREAM_MAX + half->key.receives;
+    uint32_t index    = transfer_lane_of(&pair->on.key);
+    uint32_t lane     = STORE_STREAM_MAX + index;
     struct sim_op *op = sim_op_add(worker, lane, SIM_OP_MEET);
 
     op->comm       = pair->comm;
     op->receives   = half->key.receives;
-    op->index      = pair->comm->end[half->key.receives].ops++;
+    op->rank       = pair->rank;
+    op->reduction  = half->key.team != 0 ? half->op : 0;
+    op->src_offset = half->member_offset;
+    op->index      = own_end(pair)->ops++;
     op->bytes      = half->bytes;
     op->dst_offset = half->offset;
     PL_CHECK(half->bytes <= SIM_STAGE_BYTES_MAX);
     sim_op_touch(op, worker, half->offset);
     sim_op_start(worker, lane);
-    put_word(worker, lane, SIM_OP_SIGNAL, &worker->pairs.done[half->key.receives], number);
+    put_word(worker, lane, SIM_OP_SIGNAL, &worker->pairs.done[index], number);
 }
 
 plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
@@ -578,12 +684,13 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
     struct sim_worker *worker      = user;
     struct sim_pairs *pairs        = &worker->pairs;
     struct sim_pair *pair          = pair_named(worker, &half->key);
-    bool receives                  = half->key.receives;
+    uint32_t index                 = pair != NULL ? transfer_lane_of(&pair->on.key) : 0;
+    bool receives                  = index == TRANSFER_LANE_RECEIVES;
     bool with_bytes                = half->offset != WORKER_NOWHERE;
-    struct transfer_lane *lane     = &pairs->lanes[receives];
+    struct transfer_lane *lane     = &pairs->lanes[index];
     uint64_t number                = transfer_lane_number(lane);
     const struct transfer_half its = {
-        .key         = {half->key.peer, receives, half->key.epoch},
+        .key         = pair != NULL ? pair->on.key : (struct transfer_pair_key){.peer = 0},
         .host_device = half->host_device,
         .seq         = half->seq,
         .first_chunk = half->first_chunk,
@@ -594,10 +701,12 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
 
     PL_CHECK(pair != NULL && pair->phase == PHASE_OPEN);
     if (with_bytes) {
-        touch_note(worker, receives, number, half->offset);
+        if (half->key.team == 0) {
+            touch_note(worker, receives, number, half->offset);
+        }
         put_operation(worker, pair, half, number);
     }
-    put_word(worker, stream, SIM_OP_WAIT, &pairs->over[receives], number);
+    put_word(worker, stream, SIM_OP_WAIT, &pairs->over[index], number);
     if (receives) {
         put_word(worker, stream, SIM_OP_SIGNAL, &worker->timeline->stage_taken.value,
                  half->first_chunk + 1);
@@ -618,10 +727,15 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
 static void lane_stage_next(struct sim_worker *worker, uint32_t index)
 {
     struct sim_pairs *pairs = &worker->pairs;
-    uint32_t stream         = STORE_STREAM_MAX + 2 + index;
+    uint32_t stream         = STORE_STREAM_MAX + TRANSFER_LANES + index;
     struct transfer_lane_half half;
 
     if (!transfer_lane_stage_next(&pairs->lanes[index], &half)) {
+        return;
+    }
+    if (index == TRANSFER_LANE_TEAMS) {
+        worker_core_alone(worker->core, half.half.seq);
+        put_word(worker, stream, SIM_OP_SIGNAL, &pairs->staged[index], half.staged);
         return;
     }
     if (index == 1) {
@@ -637,19 +751,21 @@ static void lane_stage_next(struct sim_worker *worker, uint32_t index)
 
 void sim_pairs_stage_next(struct sim_worker *worker)
 {
-    lane_stage_next(worker, 0);
-    lane_stage_next(worker, 1);
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        lane_stage_next(worker, i);
+    }
 }
 
 plasmon_status_t sim_pair_op_stage(void *user, const struct worker_pair_key *key,
                                    uint64_t *out_first)
 {
-    struct sim_worker *worker  = user;
-    struct transfer_lane *lane = &worker->pairs.lanes[key->receives];
-    struct sim_pair *pair      = pair_named(worker, key);
+    struct sim_worker *worker = user;
+    struct sim_pair *pair     = pair_named(worker, key);
+    struct transfer_lane *lane;
 
     *out_first = 0;
     if (pair != NULL && pair->on.broken) {
+        lane       = &worker->pairs.lanes[transfer_lane_of(&pair->on.key)];
         *out_first = transfer_lane_first_lost(lane, &pair->on);
         transfer_lane_stage(lane, &pair->on);
         sim_pairs_look_soon(worker);
@@ -677,8 +793,9 @@ void sim_pairs_init(struct sim_worker *worker)
         .touches = {PL_VEC_INIT(struct sim_half_touch), PL_VEC_INIT(struct sim_half_touch)},
         .serial  = serial};
     pl_list_init(&worker->pairs.all);
-    transfer_lane_init(&worker->pairs.lanes[0], false);
-    transfer_lane_init(&worker->pairs.lanes[1], true);
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        transfer_lane_init(&worker->pairs.lanes[i], i);
+    }
 }
 
 void sim_pairs_finish(struct sim_worker *worker)
@@ -688,14 +805,15 @@ void sim_pairs_finish(struct sim_worker *worker)
     while (!pl_list_empty(&pairs->all)) {
         struct sim_pair *pair = pl_list_first(&pairs->all, struct sim_pair, link);
 
-        if (pair->comm != NULL && end_of(pair, false)->pair == pair) {
-            end_of(pair, false)->pair = NULL;
+        if (pair->comm != NULL && own_end(pair)->pair == pair) {
+            own_end(pair)->pair = NULL;
         }
         pl_list_remove(&pair->link);
         pl_free(pair);
     }
-    transfer_lane_finish(&pairs->lanes[0]);
-    transfer_lane_finish(&pairs->lanes[1]);
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        transfer_lane_finish(&pairs->lanes[i]);
+    }
     pl_vec_finish(&pairs->touches[0]);
     pl_vec_finish(&pairs->touches[1]);
     pl_vec_finish(&pairs->news);
@@ -712,21 +830,24 @@ void sim_pairs_describe(const struct sim_worker *worker, struct pl_str *out)
     static const char *const states[] = {"runs", "ended", "waits for its turn", "is staged",
                                          "is over"};
 
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
         const struct transfer_lane *lane = &worker->pairs.lanes[i];
 
         for (size_t k = 0; k < lane->halves.count; k++) {
             const struct transfer_lane_half *half = pl_vec_at(&lane->halves, k);
 
-            pl_str_append(out, "  %s %u: launch %llu, chunk %llu, pair %llu%s%s%s: %s%s\n",
-                          i == 0 ? "send to" : "receive from", half->half.key.peer,
-                          (unsigned long long)half->half.seq,
-                          (unsigned long long)half->half.first_chunk,
-                          (unsigned long long)half->half.key.epoch,
-                          half->pair->doubted ? ", in doubt" : "",
-                          half->pair->broken ? ", broken" : "",
-                          half->pair->staged ? ", staged" : "", states[half->state],
-                          half->sent ? ", sent" : "");
+            pl_str_append(
+                out, "  %s %u: launch %llu, chunk %llu, pair %llu%s%s%s: %s%s\n",
+                i == TRANSFER_LANE_SENDS      ? "send to"
+                : i == TRANSFER_LANE_RECEIVES ? "receive from"
+                                              : "with team",
+                i == TRANSFER_LANE_TEAMS ? half->half.key.team : half->half.key.peer,
+                (unsigned long long)half->half.seq,
+                (unsigned long long)half->half.first_chunk,
+                (unsigned long long)half->half.key.epoch,
+                half->pair->doubted ? ", in doubt" : "",
+                half->pair->broken ? ", broken" : "", half->pair->staged ? ", staged" : "",
+                states[half->state], half->sent ? ", sent" : "");
         }
     }
 }

@@ -106,6 +106,7 @@ static void pairs_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *fram
         plasmon__v1__pair_report__init(frame->pairs[i]);
         frame->pairs[i]->peer     = from->report.key.peer;
         frame->pairs[i]->receives = from->report.key.receives;
+        frame->pairs[i]->team     = from->report.key.team;
         frame->pairs[i]->epoch    = from->report.key.epoch;
         frame->pairs[i]->event    = (Plasmon__V1__PairEvent)from->report.event;
         frame->pairs[i]->bytes    = from->report.bytes;

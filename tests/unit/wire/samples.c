@@ -620,6 +620,30 @@ static const Plasmon__V1__WorkerFrame worker_pair_reports = {
                      .text  = TEXT("the other side is gone"))),
 };
 
+static const Plasmon__V1__WorkerCommand worker_teams = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
+    .header  = HEADER(9),
+    .n_pairs = 2,
+    .pairs   = LIST(
+          Plasmon__V1__PairOrder *,
+          MESSAGE(PairOrder, pair_order, .team = 2, .receives = 1, .epoch = 3, .id = PAIR_ID),
+          MESSAGE(PairOrder, pair_order, .team = 1, .epoch = 4,
+                  .state = PLASMON__V1__PAIR_STATE__PAIR_BROKEN)),
+    .n_launches = 1,
+    .launches   = LIST(Plasmon__V1__Launch *,
+                       MESSAGE(Launch, launch, .seq = 14, .order = 36, .team = 2, .ranks = 4,
+                               .kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN, .length = 3,
+                               .pair = 3)),
+};
+static const Plasmon__V1__WorkerFrame worker_team_reports = {
+    .base    = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header  = HEADER(9),
+    .n_pairs = 1,
+    .pairs   = LIST(Plasmon__V1__PairReport *,
+                    MESSAGE(PairReport, pair_report, .team = 2, .receives = 1, .epoch = 3,
+                            .event = PLASMON__V1__PAIR_EVENT__PAIR_STALLED, .chunk = 36)),
+};
+
 /* ------------------------------------------------------------------------------------------ the table */
 
 #define DECODE(function, type)                                                            \
@@ -667,9 +691,11 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"worker_report", &worker_report.base, sample_worker_frame},
     {"client_compact", &client_compact.base, sample_client_frame},
     {"worker_pairs", &worker_pairs.base, sample_worker_command},
+    {"worker_teams", &worker_teams.base, sample_worker_command},
     {"client_collective", &client_collective.base, sample_client_frame},
     {"worker_collective", &worker_collective.base, sample_worker_command},
     {"worker_pair_reports", &worker_pair_reports.base, sample_worker_frame},
+    {"worker_team_reports", &worker_team_reports.base, sample_worker_frame},
     {"client_bulk", &client_bulk.base, sample_client_frame},
     {"head_bulk", &head_bulk.base, sample_head_frame},
     {"worker_rates", &worker_rates.base, sample_worker_frame},

@@ -218,15 +218,17 @@ static struct transfer_pair_news wait_for(struct host *host, uint32_t peer, bool
     }
 }
 
+static const struct transfer_pair_shape sender = {.rank = 0}, receiver = {.rank = 1};
+
 static void pair_open(struct world *world, uint32_t from, uint32_t to)
 {
     struct host *src = &world->host[from], *dst = &world->host[to];
     struct transfer_pair_key sends = key_of(to, false), takes = key_of(from, true);
     struct transfer_pair_news made, opened;
 
-    ASSERT_OK(transfer_pair_open(src->pairs, &sends, false, NULL, 5000));
+    ASSERT_OK(transfer_pair_open(src->pairs, &sends, &sender, NULL, 5000));
     made = wait_for(src, to, false, TRANSFER_PAIR_MADE);
-    ASSERT_OK(transfer_pair_open(dst->pairs, &takes, false, made.id, 5000));
+    ASSERT_OK(transfer_pair_open(dst->pairs, &takes, &receiver, made.id, 5000));
     opened = wait_for(src, to, false, TRANSFER_PAIR_OPENED);
     ASSERT_OK(opened.status);
     opened = wait_for(dst, from, true, TRANSFER_PAIR_OPENED);
@@ -621,7 +623,7 @@ TEST(a_pair_that_nobody_joins_is_given_up)
     test_set_timeout(DEADLINE_S + 30);
     world_open(&world, 2, 1);
     /* A sender waits until it is told to stop. */
-    ASSERT_OK(transfer_pair_open(world.host[0].pairs, &sends, false, NULL, 100));
+    ASSERT_OK(transfer_pair_open(world.host[0].pairs, &sends, &sender, NULL, 100));
     news = wait_for(&world.host[0], 1, false, TRANSFER_PAIR_MADE);
     transfer_pair_break(world.host[0].pairs, &sends);
     news = wait_for(&world.host[0], 1, false, TRANSFER_PAIR_OPENED);
@@ -634,7 +636,7 @@ TEST(a_pair_that_nobody_joins_is_given_up)
         struct pl_err err;
 
         ASSERT_OK(device_comm_id(world.host[0].device, &config, id, &err));
-        ASSERT_OK(transfer_pair_open(world.host[1].pairs, &takes, false, id, 100));
+        ASSERT_OK(transfer_pair_open(world.host[1].pairs, &takes, &receiver, id, 100));
         news = wait_for(&world.host[1], 0, true, TRANSFER_PAIR_OPENED);
         ASSERT_EQ(news.status, PLASMON_ETIMEDOUT);
         ASSERT_TRUE(strstr(news.text, "device 0 did not answer within 100 ms") != NULL);
