@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef PL_FAULTS
 
@@ -26,8 +27,10 @@ struct armed {
     char name[NAME_BYTES];
     unsigned passes_left; /* before the one that fails */
     int fired;
-    int death; /* instead of failing, the process gets this signal; 0: it fails */
+    int death; /* instead of failing, the process gets this signal, or HANG; 0: it fails */
 };
+
+#define HANG (-1) /* the thread that passes never goes on */
 
 /* A plain mutex: points are passed with locks of any rank held, and it takes nothing else. */
 static pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -71,9 +74,15 @@ int pl_fault_point(const char *name)
         }
     }
     pthread_mutex_unlock(&fault_lock);
-    if (death != 0) {
+    if (death > 0) {
         pl_warn("base", "fault point %s: signal %d", name, death);
         (void)raise(death); /* SIGSTOP: goes on here when it is continued */
+    }
+    if (death == HANG) {
+        pl_warn("base", "fault point %s: a call that does not return", name);
+        for (;;) {
+            (void)pause();
+        }
     }
     return fail;
 }
@@ -155,7 +164,7 @@ static char *cut_last(char *item, char mark)
     return at;
 }
 
-/* "[WHO/]NAME[:NTH][=kill|stop]" */
+/* "[WHO/]NAME[:NTH][=kill|stop|hang]" */
 static void fault_arm_item(char *item, const char *who)
 {
     const char *signal_name = cut_last(item, '=');
@@ -164,7 +173,9 @@ static void fault_arm_item(char *item, const char *who)
     int death               = 0;
 
     if (signal_name != NULL) {
-        death = strcmp(signal_name, "stop") == 0 ? SIGSTOP : SIGKILL;
+        death = strcmp(signal_name, "stop") == 0   ? SIGSTOP
+                : strcmp(signal_name, "hang") == 0 ? HANG
+                                                   : SIGKILL;
     }
     if (name != NULL) {
         *name++ = '\0';

@@ -1,8 +1,8 @@
 /*
  * Fault points: named places where the world can say no. A test arms one; the nth pass from there fails once.
  * PLASMON_FAULT="store.spawn:2,copy:1" arms them from the environment (debug builds and tests). "worker0.1/copy:1=kill" is for one
- * process alone - the first incarnation of the worker of host device 0 - and does not fail there: the process gets SIGKILL (or, =stop,
- * SIGSTOP) in that place.
+ * process alone - the first incarnation of the worker of host device 0 - and does not fail there: the process gets SIGKILL (=stop: SIGSTOP)
+ * in that place, or, =hang, the thread never goes on, as if in a call that does not return.
  * In a build without PL_FAULTS a point is the constant 0.
  */
 #ifndef BASE_FAULT_H

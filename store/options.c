@@ -82,6 +82,9 @@ static const struct option options[] = {
      "or: objects may go between machines in the clear, for that network is private"},
     {"--worker-lease", "MS", OPTION_MS, AT(worker_lease_ms), "30000",
      "a worker whose main loop stands still for so long is killed and replaced"},
+    {"--worker-start-lease", "MS", OPTION_MS, AT(start_lease_ms), "60000",
+     "and one that is not ready yet, when its start comes no further for so long; three of "
+     "these in a row, and the device is given up"},
     {"--spare-workers", "WHICH", OPTION_SPARE, AT(spare_workers), "none",
      "keep a worker started ahead for each device, so that the next one of a dead one is "
      "there sooner: none; process (driver and libraries loaded, no device memory); context "
@@ -320,6 +323,7 @@ plasmon_status_t store_options_parse(int argc, char **argv,
                                           .write_back        = STORE_WRITE_BACK,
                                           .spare_workers     = "none",
                                           .worker_lease_ms   = STORE_WORKER_LEASE_MS,
+                                          .start_lease_ms    = STORE_START_LEASE_MS,
                                           .store_lease_ms    = STORE_LEASE_MS,
                                           .drain_deadline_ms = STORE_DRAIN_MS,
                                           .client_pidfd      = -1,

@@ -16,6 +16,8 @@
 #define STORE_DRAIN_MS        20000u /* Slurm gives 30 s between SIGTERM and SIGKILL */
 #define STORE_LEASE_MS        10000u /* as the head waits for a store (--node-lease) */
 #define STORE_WORKER_LEASE_MS 30000u /* far longer than any call into a driver takes */
+#define STORE_START_LEASE_MS \
+    60000u /* a driver that is not loaded yet takes seconds a GPU */
 
 struct store_options {
     const char *head;       /* NULL in the embedded default */
@@ -34,6 +36,7 @@ struct store_options {
     const char *tls_ca;
     const char *spare_workers; /* auto, none, process or context */
     uint32_t worker_lease_ms;
+    uint32_t start_lease_ms; /* of a worker until it is ready, for each step */
     uint32_t store_lease_ms;
     uint32_t drain_deadline_ms; /* 0: leave at once */
     bool allow_source;          /* workers run C text of clients */

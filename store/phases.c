@@ -39,6 +39,22 @@ uint64_t store_phase_took(const struct store_phases *phases, enum store_phase ph
     return before != 0 && at > before ? at - before : 0;
 }
 
+const char *store_phases_last(const struct store_phases *phases)
+{
+    const char *last = NULL;
+    uint64_t last_ns = 0;
+
+    for (int i = STORE_PHASE_RUNNING; i < STORE_PHASES; i++) {
+        uint64_t at_ns = store_phase_at(phases, (enum store_phase)i);
+
+        if (at_ns > last_ns) {
+            last    = store_phase_name((enum store_phase)i);
+            last_ns = at_ns;
+        }
+    }
+    return last;
+}
+
 void store_phases_begin(struct store_phases *phases, uint64_t now_ns)
 {
     for (int i = STORE_PHASE_STARTED; i < STORE_PHASES; i++) {

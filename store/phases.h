@@ -51,6 +51,8 @@ void store_phase_note(struct store_phases *phases, enum store_phase phase, uint6
 uint64_t store_phase_at(const struct store_phases *phases, enum store_phase phase);
 /* How long it took; 0 as well for one that was not come to. */
 uint64_t store_phase_took(const struct store_phases *phases, enum store_phase phase);
+/* The last step of the one that starts now that is over, in words; NULL: none is yet, as far as we were told. */
+const char *store_phases_last(const struct store_phases *phases);
 /* By the store, when the next one starts: that begins another record, of which `noticed` and `ended` are known. */
 void store_phases_begin(struct store_phases *phases, uint64_t now_ns);
 /* "ended 52, exec 12, driver 210, .." of those from first to last that took at least 1 ms. */

@@ -16,7 +16,7 @@
  * told, that launch and all behind it in its stream have touched nothing. `known` says which launches these are, and what else the host
  * knew of each when it enqueued it. It is the worker's alone, who is dead when it is read.
  *
- * BEAT. The worker's main loop counts it up; the store fences a worker whose beat stands still.
+ * BEAT. The worker counts it up, with each step of its start and then in its main loop; the store fences a worker whose beat stands still.
  *
  * The host route's staging ring (transfer/host.c) has its words here too: both halves of a transfer wait for each other's.
  *
@@ -65,7 +65,7 @@ struct store_timeline {
     uint64_t
         waits_for; /* bit i: our next launch waits until host device i publishes; by the worker, read by publishers */
     uint64_t
-        beat; /* by the worker's main loop, from 1 when it is up; 0: not yet. Reset by the store */
+        beat; /* by the worker, from 1 when it has its memory; 0: not yet. Reset by the store */
     uint64_t
         released; /* by the store: its worker will not come back, and nobody waits for it */
     /* By the store, for the store that comes after it (store/handback.h). */

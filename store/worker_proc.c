@@ -21,15 +21,18 @@ static unsigned proc_spawn(struct store_proc *proc, uint64_t now_ns)
     proc->due_ns     = UINT64_MAX;
     proc->started_ns = now_ns;
     proc->incarnation++;
+    proc->ready      = false;
+    proc->hung       = false;
     proc->beat       = 0;
     proc->silence_ns = 0;
     return STORE_PROC_SPAWN;
 }
 
-static void proc_quarantine(struct store_proc *proc)
+static void proc_quarantine(struct store_proc *proc, const char *why)
 {
     proc->state  = STORE_PROC_QUARANTINED;
     proc->due_ns = UINT64_MAX;
+    proc->why    = why;
 }
 
 /* Deaths in the minute before now, the one that was just noted included; at most DEATHS_MAX + 1. */
@@ -57,16 +60,39 @@ static uint64_t proc_pause(uint32_t early)
     return pause;
 }
 
-static unsigned proc_died(struct store_proc *proc, uint64_t now_ns)
+static void proc_note_death(struct store_proc *proc, uint64_t now_ns)
 {
-    uint32_t deaths;
+    bool settled = proc->ready && now_ns - proc->started_ns >= STORE_PROC_SETTLED_NS;
 
     proc->deaths_ns[proc->death_count % PL_COUNT(proc->deaths_ns)] = now_ns;
     proc->death_count++;
-    deaths      = proc_recent_deaths(proc, now_ns);
-    proc->early = now_ns - proc->started_ns < STORE_PROC_SETTLED_NS ? proc->early + 1 : 0;
-    if (deaths > STORE_PROC_DEATHS_MAX) {
-        proc_quarantine(proc);
+    proc->early   = settled ? 0 : proc->early + 1;
+    proc->unready = proc->ready ? 0 : proc->unready + 1;
+    proc->hangs   = proc->hung ? proc->hangs + 1 : 0;
+}
+
+/* Is another one of no use? NULL: not yet. */
+static const char *proc_hopeless(const struct store_proc *proc, uint64_t now_ns)
+{
+    if (proc->hangs >= STORE_PROC_HANGS_MAX) {
+        return "3 starts of a worker in a row hung";
+    }
+    if (proc->unready > STORE_PROC_STARTS_MAX) {
+        return "more than 10 starts of a worker in a row failed";
+    }
+    return proc_recent_deaths(proc, now_ns) > STORE_PROC_DEATHS_MAX
+               ? "more than 10 workers died in a minute"
+               : NULL;
+}
+
+static unsigned proc_died(struct store_proc *proc, uint64_t now_ns)
+{
+    const char *hopeless;
+
+    proc_note_death(proc, now_ns);
+    hopeless = proc_hopeless(proc, now_ns);
+    if (hopeless != NULL) {
+        proc_quarantine(proc, hopeless);
         return STORE_PROC_REPORT;
     }
     if (proc_pause(proc->early) == 0) {
@@ -81,6 +107,7 @@ unsigned store_proc_adopt(struct store_proc *proc, uint32_t incarnation, bool ca
                           uint64_t now_ns)
 {
     proc->state       = came ? STORE_PROC_RUNNING : STORE_PROC_FENCING;
+    proc->ready       = true; /* it had been handed all of its device, long ago */
     proc->incarnation = incarnation;
     proc->started_ns  = 0; /* long ago */
     proc->due_ns      = came ? UINT64_MAX : now_ns + STORE_PROC_REAP_TIMEOUT_NS;
@@ -97,13 +124,19 @@ static unsigned running_step(struct store_proc *proc, enum store_proc_event even
     case STORE_PROC_EXITED:
     case STORE_PROC_SPAWN_FAILED:
         return proc_died(proc, now_ns);
+    case STORE_PROC_READY:
+        proc->ready      = true;
+        proc->silence_ns = 0;
+        return 0;
     case STORE_PROC_FENCE:
+    case STORE_PROC_HUNG:
     case STORE_PROC_END:
         if (pl_bug("store.spawn_before_reap")) {
             return STORE_PROC_KILL | proc_died(proc, now_ns);
         }
         proc->state     = STORE_PROC_FENCING;
         proc->blameless = event == STORE_PROC_END;
+        proc->hung      = event == STORE_PROC_HUNG;
         proc->due_ns    = now_ns + STORE_PROC_REAP_TIMEOUT_NS;
         return STORE_PROC_KILL;
     default:
@@ -119,19 +152,20 @@ static unsigned fencing_step(struct store_proc *proc, enum store_proc_event even
                                : proc_died(proc, now_ns);
     }
     if (event == STORE_PROC_TICK && now_ns >= proc->due_ns) {
-        proc_quarantine(proc);
+        proc_quarantine(proc, "it could not be reaped");
         return STORE_PROC_REPORT;
     }
     return 0;
 }
 
 bool store_proc_beat(struct store_proc *proc, uint64_t beat, uint64_t now_ns,
-                     uint64_t lease_ns)
+                     const struct store_proc_leases *leases)
 {
-    uint64_t gone_ns = now_ns - proc->beat_ns;
+    uint64_t lease_ns = proc->ready ? leases->run_ns : leases->start_ns;
+    uint64_t gone_ns  = now_ns - proc->beat_ns;
 
     proc->beat_ns = now_ns;
-    if (proc->state != STORE_PROC_RUNNING || beat == 0 || beat != proc->beat) {
+    if (proc->state != STORE_PROC_RUNNING || beat != proc->beat) {
         proc->beat       = beat;
         proc->silence_ns = 0;
         return false;

@@ -126,6 +126,7 @@ static void worker_ready(struct store_daemon *daemon, struct store_worker *worke
     struct pl_str took;
 
     pl_str_init(&took);
+    worker_act(daemon, worker, STORE_PROC_READY, 0);
     store_phases_describe(phases_of(daemon, worker), STORE_PHASE_NOTICED, STORE_PHASE_READY,
                           &took);
     pl_info("store", "worker of device %u is ready: incarnation %u, pid %d%s%s%s%s",
@@ -333,8 +334,12 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
         store_timeline_release(daemon->host.devices[worker->host_device].timeline);
         workers_ring(daemon, UINT64_MAX);
     }
-    pl_warn("store", "worker of device %u is down: %s%s", worker->host_device, down.text,
-            down.quarantined ? "; the device is quarantined" : "");
+        size_t length = strlen(down.text);
+
+        static_assert(sizeof(down.text) >= sizeof(end) + 180 + 80, "both fit");
+        (void)snprintf(down.text + length, sizeof(down.text) - length,
+                       "; the device is quarantined: %s", worker->proc.why);
+    pl_warn("store", "worker of device %u is down: %s", worker->host_device, down.text);
     if (daemon->uplink != NULL) {
         daemon->uplink->worker_down(daemon->uplink->user, &down);
     }
@@ -499,20 +504,27 @@ void workers_finish(struct store_daemon *daemon)
     daemon->workers = NULL;
 }
 
-static uint64_t lease_ns(const struct store_daemon *daemon)
+static struct store_proc_leases leases_of(const struct store_daemon *daemon)
 {
-    return daemon->options->worker_lease_ms * UINT64_C(1000000);
+    return (struct store_proc_leases){
+        .start_ns = daemon->options->start_lease_ms * UINT64_C(1000000),
+        .run_ns   = daemon->options->worker_lease_ms * UINT64_C(1000000)};
 }
 
-/* Does its main loop still go round? */
+/* Does its main loop still go round, or its start come along? */
 static void worker_check_beat(struct store_daemon *daemon, struct store_worker *worker,
                               uint64_t now_ns)
 {
     uint64_t beat = __atomic_load_n(
         &daemon->host.devices[worker->host_device].timeline->beat, __ATOMIC_ACQUIRE);
-    char why[96];
+    struct store_proc_leases leases = leases_of(daemon);
+    const char *last                = store_phases_last(phases_of(daemon, worker));
+    char why[160];
 
-    if (store_proc_beat(&worker->proc, beat, now_ns, lease_ns(daemon))) {
+    if (!store_proc_beat(&worker->proc, beat, now_ns, &leases)) {
+        return;
+    }
+    if (worker->proc.ready) {
         (void)snprintf(why, sizeof(why), "its main loop made no progress for %u ms",
                        daemon->options->worker_lease_ms);
         worker_fence(daemon, worker, why);
@@ -520,7 +532,12 @@ static void worker_check_beat(struct store_daemon *daemon, struct store_worker *
 }
 
 /* The kernel tells a parent of a child that was stopped, and nobody of another process: these are looked at. */
+        return;
 static void check_adopted(struct store_daemon *daemon, uint64_t now_ns)
+    (void)snprintf(why, sizeof(why), "its start came no further for %u ms; done is %s",
+                   daemon->options->start_lease_ms,
+                   last != NULL ? last : "nothing that needs the store");
+    worker_fence_by(daemon, worker, STORE_PROC_HUNG, why);
 {
     daemon->adopted_due_ns = UINT64_MAX;
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
@@ -542,6 +559,8 @@ void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
         return;
     }
     if (now_ns >= daemon->adopted_due_ns && !daemon->stopping) {
+    struct store_proc_leases leases;
+
         check_adopted(daemon, now_ns);
     }
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
@@ -553,7 +572,8 @@ void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
     if (now_ns < daemon->beats_due_ns || daemon->stopping) {
         return;
     }
-    daemon->beats_due_ns = now_ns + lease_ns(daemon) / 8;
+    leases               = leases_of(daemon);
+    daemon->beats_due_ns = now_ns + pl_min_u64(leases.start_ns, leases.run_ns) / 8;
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
         worker_check_beat(daemon, &daemon->workers[i], now_ns);
     }

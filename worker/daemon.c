@@ -609,11 +609,7 @@ static void beat(struct worker_daemon *daemon)
 {
     struct store_timeline *timeline = daemon->shared.timelines[daemon->shared.host_device];
 
-    if (daemon->options.incarnation == 1 && pl_fault_point("worker.hang")) {
-        for (;;) {
-            (void)pause(); /* tests: what a thread that is stuck in a call looks like */
-        }
-    }
+    (void)pl_fault_point("worker.loop"); /* for =hang */
     __atomic_store_n(&timeline->beat, timeline->beat + 1, __ATOMIC_RELEASE);
     worker_where_beat();
 }

@@ -232,11 +232,12 @@ plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
                : pl_err_set(err, status, "host buffers: %s", pl_status_text(status));
 }
 
-void worker_host_buffers_settle(struct worker_host_buffers *buffers)
+void worker_host_buffers_settle(struct worker_host_buffers *buffers, uint64_t *beat)
 {
     pl_mutex_lock(&buffers->lock);
     while (buffers->registering > 0) {
         pl_cond_wait(&buffers->changed, &buffers->lock);
+        __atomic_store_n(beat, *beat + 1, __ATOMIC_RELEASE);
     }
     pl_mutex_unlock(&buffers->lock);
 }

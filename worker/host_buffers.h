@@ -56,7 +56,7 @@ void worker_host_buffers_finish(struct worker_host_buffers *buffers);
 plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
                                           struct pl_err *err) PL_MUST_CHECK;
 /* Until all that were handed over are registered, or cannot be: before the first launch. */
-void worker_host_buffers_settle(struct worker_host_buffers *buffers);
+void worker_host_buffers_settle(struct worker_host_buffers *buffers, uint64_t *beat);
 /* Tell the store what the thread is through with. ECLOSED: it is gone. */
 plasmon_status_t
 worker_host_buffers_tell(struct worker_host_buffers *buffers) PL_MUST_CHECK;

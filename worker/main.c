@@ -133,7 +133,9 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         if (status != PLASMON_OK) {
             return status;
         }
-        worker_host_buffers_settle(&daemon->executor.host_buffers); /* launches name them */
+        worker_host_buffers_settle(
+            &daemon->executor.host_buffers, /* launches name them */
+            &daemon->shared.timelines[daemon->shared.host_device]->beat);
     }
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "what the last worker left does not make sense: %s",
@@ -282,7 +284,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
     }
     if (status == PLASMON_OK) {
         worker_phases_share(&daemon->phases,
-                            &daemon->shared.timelines[daemon->shared.host_device]->phases);
+                            daemon->shared.timelines[daemon->shared.host_device]);
         worker_phases_note(&daemon->phases, STORE_PHASE_SET_UP);
         status = worker_memory_create(daemon->device, &daemon->shared,
                                       daemon->options.device_memory, &daemon->memory, err);
@@ -309,13 +311,17 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
     return status;
 }
 
-/* Which worker of the host, and which life of it. */
-static void faults_arm(const struct worker_options *options)
+/* Which worker of the host, and which life of it; or that it is nobody's yet. */
+static void faults_arm(const struct worker_options *options, bool spare)
 {
     char who[32];
 
-    (void)snprintf(who, sizeof(who), "worker%u.%u", (unsigned)options->host_device,
-                   (unsigned)options->incarnation);
+    if (spare) {
+        (void)snprintf(who, sizeof(who), "spare%u", (unsigned)options->host_device);
+    } else {
+        (void)snprintf(who, sizeof(who), "worker%u.%u", (unsigned)options->host_device,
+                       (unsigned)options->incarnation);
+    }
     pl_fault_from_env(who);
 }
 
@@ -370,7 +376,7 @@ static int serve(const struct worker_options *options)
         status = spare_wait(&daemon, &err);
     }
     if (status == PLASMON_OK) {
-        faults_arm(&daemon.options);
+    faults_arm(options, options->spare != NULL);
         status = daemon_start(&daemon, &reports, &err);
     }
     if (status == PLASMON_ECLOSED) {
@@ -384,6 +390,7 @@ static int serve(const struct worker_options *options)
     if (status != PLASMON_OK) {
         worker_daemon_end(&daemon, WORKER_EXIT_DEVICE_LOST, status, err.text);
     }
+        faults_arm(&daemon.options, false);
     worker_daemon_run(&daemon);
 }
 

@@ -2,6 +2,9 @@
  * The worker's part of store/phases.h: when each step of its start was over. Before the store's set-up there is no timeline to write into, so
  * the first ones are kept here until then.
  *
+ * Each step also counts up the device's beat, by which the store sees that a start comes along, and is a fault point: with
+ * PLASMON_FAULT=worker0.1/worker.start.memory=hang the first worker of host device 0 hangs when its memory is mapped.
+ *
  * Threads: the main thread until the uplink runs; from then on whoever holds the worker's lock.
  */
 #ifndef WORKER_PHASES_H
@@ -10,16 +13,17 @@
 #include <stdbool.h>
 
 #include "store/phases.h"
+#include "store/timeline.h"
 
 struct worker_phases {
     struct store_phases early;
-    struct store_phases *shared; /* NULL: not yet */
-    bool over;                   /* something was enqueued */
+    struct store_timeline *timeline; /* NULL: not yet */
+    bool over;                       /* something was enqueued */
 };
 
 void worker_phases_note(struct worker_phases *phases, enum store_phase phase);
 /* The set-up came: what was noted so far goes there, too. */
-void worker_phases_share(struct worker_phases *phases, struct store_phases *shared);
+void worker_phases_share(struct worker_phases *phases, struct store_timeline *timeline);
 /* Something was enqueued. The first time: true, and the line for the log is in *out. */
 bool worker_phases_end(struct worker_phases *phases, struct pl_str *out);
 

@@ -107,6 +107,7 @@ static void spawned(void *user, uint64_t arg, void *data)
     worker->process.seen_still_ns = 0;
     sim_worker_spawn(worker);
     PL_CHECK(worker->incarnation == worker->process.proc.incarnation);
+    act(worker, STORE_PROC_READY);
 }
 
 static void due(void *user, uint64_t arg, void *data)
@@ -190,6 +191,7 @@ void sim_store_init(struct sim_worker *worker)
             store_proc_step(&worker->process.proc, STORE_PROC_START, worker->sim->now_ns);
 
         PL_CHECK(actions == STORE_PROC_SPAWN); /* which sim_worker_start() does */
+        (void)store_proc_step(&worker->process.proc, STORE_PROC_READY, worker->sim->now_ns);
     }
 }
 
@@ -216,6 +218,8 @@ static void look(struct sim_worker *worker)
     struct sim *sim          = worker->sim;
     struct sim_process *mine = &worker->process;
     bool over;
+    /* A start is one event here, which nobody stops in the middle. */
+    const struct store_proc_leases leases = {.start_ns = UINT64_MAX, .run_ns = LEASE_NS};
 
     if (worker->alive && !mine->stopped) {
         worker->timeline->beat++;
@@ -225,7 +229,7 @@ static void look(struct sim_worker *worker)
             ? mine->seen_still_ns + pl_min_u64(sim->now_ns - mine->seen_ns, LEASE_NS / 8)
             : 0;
     mine->seen_ns = sim->now_ns;
-    over = store_proc_beat(&mine->proc, worker->timeline->beat, sim->now_ns, LEASE_NS);
+    over = store_proc_beat(&mine->proc, worker->timeline->beat, sim->now_ns, &leases);
     if (over && worker->alive) {
         fence_silent(worker);
     } else if (worker->alive && mine->proc.state == STORE_PROC_RUNNING &&

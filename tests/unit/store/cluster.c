@@ -102,8 +102,9 @@ void cluster_start(struct cluster *cluster, unsigned devices, const char *mode)
         (void)dup2(ends[1], 2);
         (void)execl(BARE_STORE_PATH, "plasmon-store", "--head", "unix:/nowhere",
                     "--cpu-devices", count, "--gpus", "none", "--device-memory", "64M",
-                    "--worker-lease", "1000", "--socket-dir", sockets, "--node", "testnode",
-                    (char *)NULL);
+                    "--worker-lease", "1000", "--worker-start-lease",
+                    mode != NULL && strcmp(mode, "mute") == 0 ? "400" : "60000",
+                    "--socket-dir", sockets, "--node", "testnode", (char *)NULL);
         _exit(127);
     }
     (void)close(ends[1]);

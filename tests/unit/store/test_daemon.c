@@ -51,6 +51,18 @@ TEST(a_worker_whose_main_loop_stands_still_is_killed_and_replaced)
     ASSERT_EQ(cluster_end(&cluster), 0);
 }
 
+TEST(a_device_whose_workers_hang_before_they_are_ready_is_given_up_and_it_is_said_why)
+{
+    cluster_start(&cluster, 1, "mute"); /* with a lease of 400 ms for a start */
+    ASSERT_CONTAINS(cluster_wait(&cluster, "down: device 0 incarnation 1 status 9"),
+                    "quarantined 0: killed by signal 9: its start came no further for 400 "
+                    "ms; done is nothing that needs the store");
+    (void)cluster_wait(&cluster, "down: device 0 incarnation 2 status 9");
+    ASSERT_CONTAINS(cluster_wait(&cluster, "down: device 0 incarnation 3 status 9"),
+                    "the device is quarantined: 3 starts of a worker in a row hung");
+    ASSERT_EQ(cluster_end(&cluster), 0);
+}
+
 TEST(a_worker_that_breaks_the_protocol_is_fenced_and_replaced)
 {
     cluster_start(&cluster, 1, "garbage");

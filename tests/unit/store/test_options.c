@@ -82,9 +82,17 @@ TEST(help_lists_every_option)
     char *text                       = NULL;
     size_t bytes                     = 0;
     FILE *out                        = open_memstream(&text, &bytes);
-    static const char *const names[] = {
-        "--head",       "--cpu-devices", "--gpus", "--device-memory", "--token-file",
-        "--socket-dir", "--node",        "--log",  "--embedded",      "--worker-lease"};
+    static const char *const names[] = {"--head",
+                                        "--cpu-devices",
+                                        "--gpus",
+                                        "--device-memory",
+                                        "--token-file",
+                                        "--socket-dir",
+                                        "--node",
+                                        "--log",
+                                        "--embedded",
+                                        "--worker-lease",
+                                        "--worker-start-lease"};
 
     ASSERT_NOT_NULL(out);
     store_options_print_help(out);

@@ -76,4 +76,17 @@ TEST(a_description_has_what_took_time)
     pl_str_finish(&text);
 }
 
+TEST(the_step_that_was_done_last_is_the_latest_in_time)
+{
+    struct store_phases phases = {{0}};
+
+    store_phases_begin(&phases, 100);
+    ASSERT_NULL(store_phases_last(&phases)); /* that it was started is none of its steps */
+    store_phase_note(&phases, STORE_PHASE_CODE, 150); /* before what comes first by name */
+    store_phase_note(&phases, STORE_PHASE_SET_UP, 160);
+    ASSERT_STR(store_phases_last(&phases), "set-up");
+    store_phase_note(&phases, STORE_PHASE_MEMORY, 170);
+    ASSERT_STR(store_phases_last(&phases), "memory");
+}
+
 TEST_MAIN()

@@ -164,6 +164,7 @@ TEST(memory_that_cannot_be_page_locked_is_told_and_the_others_go_on)
 TEST(a_store_that_hands_over_nonsense_ends_the_worker)
 {
     struct worker_shared_buffer *given;
+    uint64_t beat = 0;
     struct pl_err err;
 
     begin();
@@ -173,7 +174,7 @@ TEST(a_store_that_hands_over_nonsense_ends_the_worker)
     *given = (struct worker_shared_buffer){.id = 7, .bytes = BYTES, .fd = -1};
     ASSERT_OK(pl_memfd_create("host", BYTES, &given->fd)); /* the number again */
     ASSERT_STATUS(worker_host_buffers_take(&buffers, &err), PLASMON_EMALFORMED);
-    worker_host_buffers_settle(&buffers);
+    worker_host_buffers_settle(&buffers, &beat);
     end(); /* with one that nobody heard of */
 }
 
