@@ -565,6 +565,18 @@ plasmon_status_t device_enter(struct device *device)
     return device->ops->enter == NULL ? PLASMON_OK : device->ops->enter(device);
 }
 
+bool device_cublas_pending(const struct device *device)
+{
+    return device->ops->cublas_pending != NULL && device->ops->cublas_pending(device);
+}
+
+void device_cublas_start(struct device *device)
+{
+    if (device_cublas_pending(device)) {
+        device->ops->cublas_start(device);
+    }
+}
+
 void *device_cublas(struct device *device, struct pl_err *why)
 {
     if (device->ops->cublas == NULL) {

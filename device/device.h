@@ -59,6 +59,7 @@ struct device_config {
         bytes_max; /* CPU: how much memory the device pretends to have; 0: a quarter of the host's RAM */
     uint32_t cpu_threads; /* CPU: threads a kernel may use; 0: 1 */
     bool cpu_guard_pages; /* tests */
+    bool cublas_later;    /* CUDA: cuBLAS is left to device_cublas_start() */
     /* CPU, may be NULL: a launch failed. On its stream's thread, before anything behind it in the stream runs. */
     void (*cpu_failed)(void *user, uint64_t tag);
     /* A step of opening is over, for who measures; may be NULL. On the thread that opens. CPU devices have no such steps. */
@@ -334,7 +335,13 @@ plasmon_status_t device_launch(struct device_stream *stream, void *function,
  * CUDA: make the device's context the calling thread's, for libraries that take what is current. Nothing to do on CPU devices.
  */
 plasmon_status_t device_enter(struct device *device);
-/* cuBLAS handle of the device, made at open; NULL on CPU devices or when cuBLAS is missing (why says so). */
+/*
+ * Is cuBLAS not started yet (device_config.cublas_later)? Starting it loads all of its kernels, which takes seconds, and blocks while a stream waits: it
+ * wants a device on which nothing is enqueued. It may turn out to be missing then.
+ */
+bool device_cublas_pending(const struct device *device);
+void device_cublas_start(struct device *device);
+/* cuBLAS handle of the device; NULL on CPU devices, when cuBLAS is missing, or is pending (why says so). */
 void *device_cublas(struct device *device, struct pl_err *why);
 /*
  * The same handle, bound to this stream and to the stream's own workspace (two streams must not share one, and cublasSetStream

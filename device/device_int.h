@@ -127,7 +127,9 @@ struct device_ops {
                                         struct pl_err *err);
     plasmon_status_t (*launch)(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
-    plasmon_status_t (*enter)(struct device *device); /* NULL: nothing to do */
+    plasmon_status_t (*enter)(struct device *device);    /* NULL: nothing to do */
+    bool (*cublas_pending)(const struct device *device); /* may be NULL, like the next */
+    void (*cublas_start)(struct device *device);
     void *(*cublas)(struct device *device, struct pl_err *why);
     void *(*cublas_on)(struct device_stream *stream, struct pl_err *why);
     void *(*cublas_symbol)(struct device *device, const char *name);

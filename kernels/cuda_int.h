@@ -233,6 +233,8 @@ struct cuda_call {
 };
 
 /* ---- tools, in cuda_run.c */
+/* Before cuBLAS is called. Starts one that is pending, which kernel_cuda_prepare() has done where it can do so without blocking. */
+void cuda_blas_need(struct kernel_cuda *cuda);
 
 /* f32 0, f64 1, i32 2, i64 3, f16 4, bf16 5, c64 6, c128 7; only for those. */
 uint32_t cuda_type_index(uint32_t dtype);

@@ -24,6 +24,7 @@ static plasmon_status_t blas_failed(const struct cuda_call *call, int result)
 static void *blas_lock(const struct cuda_call *call)
 {
     pl_mutex_lock(&call->cuda->blas_lock);
+    cuda_blas_need(call->cuda);
     return device_cublas_on(call->stream, call->err);
 }
 

@@ -2,7 +2,8 @@
  * The CUDA variants by function, loading, and launching.
  *
  * Everything is loaded when the context is made: modules, kernels, the functions of cuBLAS. A first launch that loads code
- * would block while a stream waits, and a worker's streams wait all the time.
+ * would block while a stream waits, and a worker's streams wait all the time. A cuBLAS that is to be started later (device.h) is what a call
+ * of a function that may need it has to have prepared, like a plan: with nothing enqueued.
  */
 #include "kernels/cuda_int.h"
 
@@ -28,11 +29,15 @@ struct cuda_variant {
     plasmon_status_t (*look)(const struct cuda_call *call, bool keep); /* NULL: no plan */
     plasmon_status_t (*make)(const struct cuda_call *call);
     uint64_t (*work)(const struct cuda_call *call);
+    bool blas; /* it may call cuBLAS */
 };
 
 #define ROW(id, fn) [KERNEL_ID_##id] = {.run = cuda_##fn}
 #define ROW_SCRATCH(id, fn) \
     [KERNEL_ID_##id] = {.run = cuda_##fn, .scratch = cuda_##fn##_scratch}
+
+#define ROW_BLAS(id, fn) \
+    [KERNEL_ID_##id] = {.run = cuda_##fn, .scratch = cuda_##fn##_scratch, .blas = true}
 
 #define ROW_PLANNED(id, fn, plan)                   \
     [KERNEL_ID_##id] = {.run  = cuda_##fn,          \
@@ -103,12 +108,12 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW_SCRATCH(argsort, sort),
     ROW_SCRATCH(sort_into, sort),
     ROW(where, where),
-    ROW_SCRATCH(gemm_batched, gemm_batched),
-    ROW_SCRATCH(einsum, einsum),
+    ROW_BLAS(gemm_batched, gemm_batched),
+    ROW_BLAS(einsum, einsum),
     ROW_SCRATCH(spmv, spmv),
-    ROW_SCRATCH(solve_triangular, solve),
-    ROW_SCRATCH(cholesky, cholesky),
-    ROW_SCRATCH(cholesky_solve, solve),
+    ROW_BLAS(solve_triangular, solve),
+    ROW_BLAS(cholesky, cholesky),
+    ROW_BLAS(cholesky_solve, solve),
     ROW_PLANNED(qr, qr, solver),
     ROW_SCRATCH(svd, svd),
     ROW_SCRATCH(eigh, eigh),
@@ -119,13 +124,13 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW_PLANNED(rfft, fft, fft),
     ROW_PLANNED(irfft, ifft, fft),
     ROW_SCRATCH(dot, dot),
-    ROW_SCRATCH(gemv, gemv),
-    ROW_SCRATCH(gemm, gemm),
-    ROW_SCRATCH(gemm_into, gemm),
+    ROW_BLAS(gemv, gemv),
+    ROW_BLAS(gemm, gemm),
+    ROW_BLAS(gemm_into, gemm),
     ROW(transpose, transpose),
     ROW(permute, permute),
     ROW(concatenate, concatenate),
-    ROW_SCRATCH(pairwise_distance, pairwise),
+    ROW_BLAS(pairwise_distance, pairwise),
     ROW(topk_min, topk_min),
     ROW(topk_merge, topk_merge),
     ROW(vote, vote),
@@ -188,12 +193,9 @@ static plasmon_status_t find_kernels(struct kernel_cuda *cuda, struct pl_err *er
     return PLASMON_OK;
 }
 
-/* A missing cuBLAS is no error until a product of floats asks for it. */
+/* A missing cuBLAS is no error until a product of floats asks for it: then all of these are NULL. */
 static void find_blas(struct kernel_cuda *cuda)
 {
-    if (device_cublas(cuda->device, NULL) == NULL) {
-        return;
-    }
     cuda->sgemm = (cuda_sgemm_fn)device_cublas_symbol(cuda->device, "cublasSgemm_v2");
     cuda->dgemm = (cuda_dgemm_fn)device_cublas_symbol(cuda->device, "cublasDgemm_v2");
     cuda->sgemv = (cuda_sgemv_fn)device_cublas_symbol(cuda->device, "cublasSgemv_v2");
@@ -204,6 +206,14 @@ static void find_blas(struct kernel_cuda *cuda)
     cuda->dsyrk = (cuda_dsyrk_fn)device_cublas_symbol(cuda->device, "cublasDsyrk_v2");
     cuda->gemm_batched = (cuda_gemm_batched_fn)device_cublas_symbol(
         cuda->device, "cublasGemmStridedBatchedEx");
+}
+
+void cuda_blas_need(struct kernel_cuda *cuda)
+{
+    if (device_cublas_pending(cuda->device)) {
+        device_cublas_start(cuda->device);
+        find_blas(cuda);
+    }
 }
 
 plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **out_cuda,
@@ -235,7 +245,9 @@ plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **
         kernel_cuda_destroy(cuda);
         return status;
     }
-    find_blas(cuda);
+    if (!device_cublas_pending(device)) {
+        find_blas(cuda);
+    }
     *out_cuda = cuda;
     return PLASMON_OK;
 }
@@ -292,6 +304,9 @@ plasmon_status_t kernel_cuda_prepared(struct kernel_cuda *cuda,
     const struct cuda_variant *variant = &variants[kernel_id_of(function)];
     struct cuda_call call = call_of(cuda, function, args, arg_count, scalars, err);
 
+    if (variant->blas && device_cublas_pending(cuda->device)) {
+        return PLASMON_EAGAIN;
+    }
     return variant->look == NULL ? PLASMON_OK : variant->look(&call, keep);
 }
 
@@ -303,6 +318,9 @@ plasmon_status_t kernel_cuda_prepare(struct kernel_cuda *cuda,
     const struct cuda_variant *variant = &variants[kernel_id_of(function)];
     struct cuda_call call = call_of(cuda, function, args, arg_count, scalars, err);
 
+    if (variant->blas) {
+        cuda_blas_need(cuda);
+    }
     return variant->make == NULL ? PLASMON_OK : variant->make(&call);
 }
 

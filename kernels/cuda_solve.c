@@ -53,6 +53,7 @@ static plasmon_status_t run_trsm(const struct cuda_call *call, uint32_t dtype,
     void *handle;
 
     pl_mutex_lock(&call->cuda->blas_lock);
+    cuda_blas_need(call->cuda);
     handle = device_cublas_on(call->stream, call->err);
     if (handle != NULL && cuda->strsm != NULL && cuda->dtrsm != NULL) {
         result = dtype == PL_F32
@@ -80,6 +81,7 @@ static plasmon_status_t run_syrk(const struct cuda_call *call, uint32_t dtype, i
     void *handle;
 
     pl_mutex_lock(&call->cuda->blas_lock);
+    cuda_blas_need(call->cuda);
     handle = device_cublas_on(call->stream, call->err);
     if (handle != NULL && cuda->ssyrk != NULL && cuda->dsyrk != NULL) {
         result = dtype == PL_F32 ? cuda->ssyrk(handle, BLAS_UPPER, BLAS_T, n, k, &f32[0],

@@ -104,6 +104,7 @@ enum store_control_type {
     STORE_CONTROL_HANDBACK_END      = 25,
     STORE_CONTROL_BEGIN             = 26, /* to a spare */
     STORE_CONTROL_SPILL             = 27,
+    STORE_CONTROL_PREPARED          = 28, /* by a spare: it waits for BEGIN */
 };
 
 struct store_control {

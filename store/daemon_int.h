@@ -38,7 +38,8 @@ struct store_child {
 struct store_spare {
     struct store_child child; /* pid 0: none */
     struct store_link link;
-    uint64_t due_ns; /* start one then; UINT64_MAX: not now */
+    uint64_t due_ns;     /* start one then; UINT64_MAX: not now */
+    uint64_t started_ns; /* the child */
 };
 
 struct store_worker {
@@ -163,6 +164,8 @@ void spares_init(struct store_worker *worker);
 void spares_finish(struct store_daemon *daemon, struct store_worker *worker);
 /* Its worker is up: there is to be a spare soon, if the operator wants any. */
 void spares_plan(struct store_daemon *daemon, struct store_worker *worker);
+/* Its worker ends: the next one can begin with what needs nothing of it, if none is there already. */
+void spares_hurry(struct store_daemon *daemon, struct store_worker *worker);
 void spares_tick(struct store_daemon *daemon, struct store_worker *worker, uint64_t now_ns);
 /* The spare is the worker now: its child and link, and it knows. false: there is none that can be. */
 bool spares_take(struct store_daemon *daemon, struct store_worker *worker);

@@ -88,7 +88,7 @@ static const struct option options[] = {
     {"--spare-workers", "WHICH", OPTION_SPARE, AT(spare_workers), "none",
      "keep a worker started ahead for each device, so that the next one of a dead one is "
      "there sooner: none; process (driver and libraries loaded, no device memory); context "
-     "(and a context, some 500 MiB of a GPU); auto: process for GPUs, none for CPU "
+     "(and a context, about 1 GiB of a GPU); auto: process for GPUs, none for CPU "
      "devices"},
     {"--store-lease", "MS", OPTION_MS, AT(store_lease_ms), "10000",
      "when this store dies, its workers and what they hold wait so long for one that is "

@@ -161,7 +161,10 @@ static void worker_message(struct store_daemon *daemon, struct store_worker *wor
         worker_noticed(daemon, worker);
         worker_note(worker, message->text);
         worker->last_status = (plasmon_status_t)message->status;
+        spares_hurry(daemon, worker);
         break;
+    case STORE_CONTROL_PREPARED:
+        break; /* of one that was taken before it had said so */
     case STORE_CONTROL_NEW_HEAD_FD:
         if (daemon->options->embedded && worker->proc.state == STORE_PROC_RUNNING) {
             workers_sent(daemon, worker, embedded_send_head_fd(daemon, &worker->link));
@@ -331,14 +334,14 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
     (void)snprintf(down.text, sizeof(down.text), "%s%s%.180s", end,
                    worker->last_words[0] != '\0' ? ": " : "", worker->last_words);
     if (down.quarantined) {
-        store_timeline_release(daemon->host.devices[worker->host_device].timeline);
-        workers_ring(daemon, UINT64_MAX);
-    }
         size_t length = strlen(down.text);
 
         static_assert(sizeof(down.text) >= sizeof(end) + 180 + 80, "both fit");
         (void)snprintf(down.text + length, sizeof(down.text) - length,
                        "; the device is quarantined: %s", worker->proc.why);
+        store_timeline_release(daemon->host.devices[worker->host_device].timeline);
+        workers_ring(daemon, UINT64_MAX);
+    }
     pl_warn("store", "worker of device %u is down: %s", worker->host_device, down.text);
     if (daemon->uplink != NULL) {
         daemon->uplink->worker_down(daemon->uplink->user, &down);
@@ -369,6 +372,7 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
     }
     if ((actions & STORE_PROC_KILL) != 0) {
         daemon_child_signal(&worker->child, SIGKILL);
+        spares_hurry(daemon, worker);
     }
     if ((actions & STORE_PROC_TERM) != 0) {
         daemon_child_signal(&worker->child, SIGTERM);
@@ -528,16 +532,16 @@ static void worker_check_beat(struct store_daemon *daemon, struct store_worker *
         (void)snprintf(why, sizeof(why), "its main loop made no progress for %u ms",
                        daemon->options->worker_lease_ms);
         worker_fence(daemon, worker, why);
-    }
-}
-
-/* The kernel tells a parent of a child that was stopped, and nobody of another process: these are looked at. */
         return;
-static void check_adopted(struct store_daemon *daemon, uint64_t now_ns)
+    }
     (void)snprintf(why, sizeof(why), "its start came no further for %u ms; done is %s",
                    daemon->options->start_lease_ms,
                    last != NULL ? last : "nothing that needs the store");
     worker_fence_by(daemon, worker, STORE_PROC_HUNG, why);
+}
+
+/* The kernel tells a parent of a child that was stopped, and nobody of another process: these are looked at. */
+static void check_adopted(struct store_daemon *daemon, uint64_t now_ns)
 {
     daemon->adopted_due_ns = UINT64_MAX;
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
@@ -555,12 +559,12 @@ static void check_adopted(struct store_daemon *daemon, uint64_t now_ns)
 
 void workers_tick(struct store_daemon *daemon, uint64_t now_ns)
 {
+    struct store_proc_leases leases;
+
     if (daemon->workers == NULL) {
         return;
     }
     if (now_ns >= daemon->adopted_due_ns && !daemon->stopping) {
-    struct store_proc_leases leases;
-
         check_adopted(daemon, now_ns);
     }
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {

@@ -52,14 +52,25 @@ static void device_opened(void *user, enum device_open_step step)
                                             : STORE_PHASE_LIBRARIES);
 }
 
+/*
+ * Somebody waits for what the worker before us left undone. cuBLAS takes longer to start than all the rest, and not everybody needs it; a first
+ * worker and a spare have the time.
+ */
+static bool follows_at_once(const struct worker_options *options)
+{
+    return options->spare == NULL ? options->incarnation > 1
+                                  : strcmp(options->spare, "next") == 0;
+}
+
 /* All of the device that needs nothing of the store. */
 static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err *err)
 {
-    struct device_config config = {.bytes_max   = daemon->options.device_memory,
-                                   .cpu_threads = 1,
-                                   .cpu_failed  = launch_failed,
-                                   .opened      = device_opened,
-                                   .user        = daemon};
+    struct device_config config = {.bytes_max    = daemon->options.device_memory,
+                                   .cpu_threads  = 1,
+                                   .cpu_failed   = launch_failed,
+                                   .cublas_later = follows_at_once(&daemon->options),
+                                   .opened       = device_opened,
+                                   .user         = daemon};
     struct device_info info;
     plasmon_status_t status =
         device_probe(daemon->options.kind, daemon->options.ordinal, &info, err);
@@ -331,12 +342,13 @@ static void faults_arm(const struct worker_options *options, bool spare)
  */
 static plasmon_status_t spare_wait(struct worker_daemon *daemon, struct pl_err *err)
 {
+    struct store_control prepared = {.type = STORE_CONTROL_PREPARED};
+    bool context                  = strcmp(daemon->options.spare, "process") != 0;
     plasmon_status_t status;
     struct pl_err why;
 
     device_preload(daemon->options.kind);
-    if (strcmp(daemon->options.spare, "context") == 0 &&
-        device_start(daemon, &why) != PLASMON_OK) {
+    if (context && device_start(daemon, &why) != PLASMON_OK) {
         pl_info("worker", "a spare of device %u has no context yet: %s",
                 daemon->options.host_device, why.text);
         if (daemon->device != NULL) {
@@ -344,7 +356,11 @@ static plasmon_status_t spare_wait(struct worker_daemon *daemon, struct pl_err *
             daemon->device = NULL;
         }
     }
-    status = worker_shared_await_begin(&daemon->shared, &daemon->options.incarnation, err);
+    status = worker_shared_send(&daemon->shared, &prepared, -1);
+    if (status == PLASMON_OK) {
+        status =
+            worker_shared_await_begin(&daemon->shared, &daemon->options.incarnation, err);
+    }
     if (status == PLASMON_OK) {
         daemon->shared.handback.incarnation = daemon->options.incarnation;
     }
@@ -361,6 +377,7 @@ static int serve(const struct worker_options *options)
     struct pl_err err = {.status = PLASMON_OK};
     plasmon_status_t status;
 
+    faults_arm(options, options->spare != NULL);
     worker_phases_note(&daemon.phases, STORE_PHASE_RUNNING);
     daemon.options = *options;
     reports        = worker_daemon_reports(&daemon);
@@ -374,9 +391,9 @@ static int serve(const struct worker_options *options)
     worker_pairs_environment(options->bulk_address, options->host_device);
     if (status == PLASMON_OK && options->spare != NULL) {
         status = spare_wait(&daemon, &err);
+        faults_arm(&daemon.options, false);
     }
     if (status == PLASMON_OK) {
-    faults_arm(options, options->spare != NULL);
         status = daemon_start(&daemon, &reports, &err);
     }
     if (status == PLASMON_ECLOSED) {
@@ -390,7 +407,6 @@ static int serve(const struct worker_options *options)
     if (status != PLASMON_OK) {
         worker_daemon_end(&daemon, WORKER_EXIT_DEVICE_LOST, status, err.text);
     }
-        faults_arm(&daemon.options, false);
     worker_daemon_run(&daemon);
 }
 

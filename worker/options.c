@@ -177,9 +177,9 @@ plasmon_status_t worker_options_parse(int argc, char **argv,
             "it, not people");
     }
     if (options.spare != NULL && strcmp(options.spare, "process") != 0 &&
-        strcmp(options.spare, "context") != 0) {
-        return pl_err_set(err, PLASMON_EINVAL, "--spare is process or context, not '%s'",
-                          options.spare);
+        strcmp(options.spare, "context") != 0 && strcmp(options.spare, "next") != 0) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--spare is process, context or next, not '%s'", options.spare);
     }
     if (options.run_streams > WORKER_RUN_STREAMS_MAX) {
         return pl_err_set(err, PLASMON_EINVAL,

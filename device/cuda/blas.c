@@ -1,6 +1,10 @@
 /*
  * cuBLAS of a device: found at run time, created and called once at open, because both block while a stream waits.
  *
+ * LATER. That is the longest part of opening a device: with modules loaded eagerly (driver.c) it is all kernels of cuBLAS, two seconds of an
+ * H200 and 460 MiB of it. Who cannot wait for it has that done by device_cuda_blas_start(), at a moment when nothing is enqueued; until then it is
+ * pending, and the handle NULL.
+ *
  * WORKSPACES. Two streams must not use one workspace at the same time, and cublasSetStream() forgets the one that was
  * set. So each stream has its own, made when cuBLAS is first used on it (cuMemAlloc does not wait for streams) and freed
  * with the stream, and device_cuda_blas_on() sets both, stream first.
@@ -10,6 +14,7 @@
 #include "device/cuda/cuda_int.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <cublas_v2.h>
@@ -34,6 +39,7 @@
 
 struct device_cuda_blas {
     void *library;
+    bool pending; /* not looked for, or found at most */
     cublasHandle_t handle;
     CUdeviceptr workspace; /* of the idle stream */
 #define XX(member, symbol) __typeof__(symbol) *member;
@@ -247,12 +253,18 @@ void device_cuda_blas_preload(void)
     }
 }
 
-void device_cuda_blas_init(struct device_cuda *cuda)
+void device_cuda_blas_init(struct device_cuda *cuda, bool later)
 {
     struct device_cuda_blas *blas = PL_NEW(struct device_cuda_blas);
 
+    cuda->blas = NULL;
     if (blas == NULL) {
         (void)pl_err_set(&cuda->blas_error, PLASMON_ENOMEM, "no memory for cuBLAS");
+        return;
+    }
+    if (later) {
+        blas->pending = true;
+        cuda->blas    = blas;
         return;
     }
     for (size_t i = 0; i < PL_COUNT(versions); i++) {
@@ -273,12 +285,37 @@ void device_cuda_blas_init(struct device_cuda *cuda)
             cuda->blas_error.text);
 }
 
+bool device_cuda_blas_pending(const struct device *device)
+{
+    const struct device_cuda *cuda = (const struct device_cuda *)(const void *)device;
+
+    return cuda->blas != NULL && cuda->blas->pending;
+}
+
+void device_cuda_blas_start(struct device *device)
+{
+    struct device_cuda *cuda = device_cuda_of(device);
+    uint64_t began_ns        = pl_now_ns();
+
+    pl_free(cuda->blas);
+    cuda->blas = NULL;
+    if (device_cuda_enter(cuda) != PLASMON_OK) {
+        (void)pl_err_set(&cuda->blas_error, PLASMON_EDEVICE, "%s",
+                         device_cuda_last_error());
+        return;
+    }
+    device_cuda_blas_init(cuda, false);
+    pl_info(
+        "device", "CUDA device %u: cuBLAS was started when it was asked for, in %llu ms",
+        cuda->base.info.ordinal, (unsigned long long)((pl_now_ns() - began_ns) / 1000000));
+}
+
 void device_cuda_blas_finish(struct device_cuda *cuda)
 {
     if (cuda->blas == NULL) {
         return;
     }
-    if (device_cuda_enter(cuda) == PLASMON_OK) {
+    if (!cuda->blas->pending && device_cuda_enter(cuda) == PLASMON_OK) {
         (void)cuda->blas->destroy(cuda->blas->handle); /* fails only on a lost context */
         (void)DEVICE_CU(cuda, cuMemFree(cuda->blas->workspace)); /* logged */
     }
@@ -294,6 +331,10 @@ void *device_cuda_blas_handle(struct device *device, struct pl_err *why)
 
     if (cuda->blas == NULL) {
         (void)pl_err_set(why, cuda->blas_error.status, "%s", cuda->blas_error.text);
+        return NULL;
+    }
+    if (cuda->blas->pending) {
+        (void)pl_err_set(why, PLASMON_EAGAIN, "cuBLAS is not started yet");
         return NULL;
     }
     return cuda->blas->handle;
@@ -325,5 +366,11 @@ void *device_cuda_blas_symbol(struct device *device, const char *name)
 {
     struct device_cuda *cuda = device_cuda_of(device);
 
-    return cuda->blas != NULL ? dlsym(cuda->blas->library, name) : NULL;
+    if (cuda->blas == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < PL_COUNT(versions) && cuda->blas->library == NULL; i++) {
+        cuda->blas->library = library_find(versions[i]); /* pending */
+    }
+    return cuda->blas->library != NULL ? dlsym(cuda->blas->library, name) : NULL;
 }

@@ -46,7 +46,7 @@ struct device_cuda {
     uint64_t pitch_max;
     struct device_module *copy_module;
     CUfunction copy_functions[DEVICE_CUDA_COPY_WIDTHS]; /* [i]: words of 1 << i bytes */
-    struct device_cuda_blas *blas;                      /* NULL: blas_error says why */
+    struct device_cuda_blas *blas; /* started, or to be; NULL: blas_error says why */
     struct pl_err blas_error;
 
     struct pl_mutex
@@ -216,8 +216,11 @@ plasmon_status_t device_cuda_copy_planned(struct device_stream *stream,
                                           struct device_ptr dst, struct device_ptr src);
 
 /* blas.c */
-void device_cuda_blas_preload(void);                  /* it stays loaded */
-void device_cuda_blas_init(struct device_cuda *cuda); /* sets blas or blas_error */
+void device_cuda_blas_preload(void); /* it stays loaded */
+/* Sets blas or blas_error. later: it is pending until device_cuda_blas_start(). */
+void device_cuda_blas_init(struct device_cuda *cuda, bool later);
+bool device_cuda_blas_pending(const struct device *device);
+void device_cuda_blas_start(struct device *device);
 void device_cuda_blas_finish(struct device_cuda *cuda);
 void *device_cuda_blas_handle(struct device *device, struct pl_err *why);
 void *device_cuda_blas_on(struct device_stream *stream, struct pl_err *why);

@@ -2,7 +2,7 @@
  * CUDA devices: what they are, opening and closing, and whether the context still lives.
  *
  * Everything that blocks while some stream waits for a timeline happens in open: modules are loaded, cuBLAS is created
- * and called once. Later calls only enqueue.
+ * and called once (or in device_cublas_start(), for which the device must have nothing to do). Later calls only enqueue.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -286,7 +286,7 @@ static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *
     if (status != PLASMON_OK) {
         goto err_close_context;
     }
-    device_cuda_blas_init(cuda);
+    device_cuda_blas_init(cuda, config->cublas_later);
     opened(config, DEVICE_OPENED_LIBRARIES);
 
     *out_device = &cuda->base;
@@ -468,6 +468,8 @@ const struct device_ops device_cuda_ops = {
     .function_limits    = device_cuda_function_limits,
     .launch             = device_cuda_launch,
     .enter              = enter,
+    .cublas_pending     = device_cuda_blas_pending,
+    .cublas_start       = device_cuda_blas_start,
     .cublas             = device_cuda_blas_handle,
     .cublas_on          = device_cuda_blas_on,
     .cublas_symbol      = device_cuda_blas_symbol,

@@ -276,4 +276,61 @@ TEST(an_object_goes_to_another_gpu_in_one_copy)
     finish(&gpu);
 }
 
+static void fill_and_multiply(struct gpu *gpu)
+{
+    struct plasmon_shape shape = {.dtype = PLASMON_F32, .ndim = 2, .dim = {NODES, NODES}};
+    struct plasmon_arg args[]  = {{.mode = PLASMON_OUT}, {.mode = PLASMON_IN}, {0}};
+    plasmon_scalar_t scalars[] = {{.f = 1}, {.i = 0}, {.i = 0}};
+    struct plasmon_arg out     = {.mode = PLASMON_OUT, .shape = &shape};
+    struct plasmon_call call   = PLASMON_CALL_INIT;
+    struct plasmon_ref *x, *y;
+
+    call.function     = "fill";
+    call.args         = &out;
+    call.arg_count    = 1;
+    call.scalars      = scalars;
+    call.scalar_count = 1;
+    CLUSTER_OK(plasmon_submit(gpu->client, &call, &x, NULL));
+    args[1].ref       = x;
+    args[2]           = args[1];
+    call.function     = "gemm";
+    call.args         = args;
+    call.arg_count    = 3;
+    call.scalar_count = 3;
+    CLUSTER_OK(plasmon_submit(gpu->client, &call, &y, NULL));
+    wait_for(gpu, y);
+    CLUSTER_OK(plasmon_state(gpu->client, y));
+    CLUSTER_OK(plasmon_release(gpu->client, x));
+    CLUSTER_OK(plasmon_release(gpu->client, y));
+}
+
+/* Starting cuBLAS takes longer than all else that a GPU's worker does before its first launch. */
+TEST(a_worker_that_follows_a_dead_one_starts_cublas_when_a_product_wants_it)
+{
+    struct gpu gpu;
+    struct plasmon_ref *x;
+
+    test_expect_log();
+    start(&gpu, 1);
+    ASSERT_EQ(count_in(gpu.calls, "cublasCreate"), 1);
+    link_define(&gpu);
+    x = cluster_put(gpu.client, N, 5, 0);
+    link_submit(&gpu, x, 0);
+    wait_for(&gpu, x);
+
+    for (int life = 2; life <= 3;
+         life++) { /* one that was begun while the one before it ended, too */
+        cluster_kill(cluster_worker(gpu.client, 0));
+        link_submit(&gpu, x, 0);
+        wait_for(&gpu, x);
+        ASSERT_EQ(count_in(gpu.calls, "cublasCreate"), life - 1);
+        fill_and_multiply(&gpu);
+        fill_and_multiply(&gpu);
+        ASSERT_EQ(count_in(gpu.calls, "cublasCreate"), life);
+    }
+    expect_values(&gpu, x, 5 + 3);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    finish(&gpu);
+}
+
 TEST_MAIN()

@@ -3,6 +3,7 @@
  * device hangs in another one. All are ended after the lease of a start, told with the step that was done last, and replaced; what was submitted
  * meanwhile is done. A device whose workers all hang is given up, and who asks for it hears why.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ static const char *const steps[] = {"exec",    "set-up", "memory",
                                     "buffers", "ready",  "welcome"};
 
 static char said[1 << 16];
+static pid_t store;
 
 /* A store with so many devices; leases of a start and of a main loop in milliseconds. */
 static struct plasmon_client *start(const char *faults, unsigned devices, const char *lease)
@@ -29,10 +31,11 @@ static struct plasmon_client *start(const char *faults, unsigned devices, const 
     (void)snprintf(count, sizeof(count), "%u", devices);
     (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", target);
     ASSERT_EQ(setenv("PLASMON_FAULT", faults, 1), 0);
-    (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", target, "--gpus", "none",
-                         "--cpu-devices", count, "--device-memory", "16M", "--socket-dir",
-                         cluster_folder(), "--bulk-address", "none", "--worker-start-lease",
-                         lease, "--worker-lease", lease);
+    store =
+        STARTED_DAEMON("store.log", "plasmon-store", "--head", target, "--gpus", "none",
+                       "--cpu-devices", count, "--device-memory", "16M", "--socket-dir",
+                       cluster_folder(), "--bulk-address", "none", "--worker-start-lease",
+                       lease, "--worker-lease", lease, "--drain-deadline", "0");
     ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
     return started_join_knowing(target, devices);
 }
@@ -63,6 +66,8 @@ TEST(a_worker_that_hangs_in_any_step_of_its_start_is_replaced)
         CLUSTER_OK(plasmon_release(client, ref));
     }
     plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
     expect_log(
         "its start came no further for 3000 ms; done is nothing that needs the store");
     expect_log("its start came no further for 3000 ms; done is set-up");

@@ -134,10 +134,25 @@ TEST(a_cublas_that_lacks_a_function_is_told_which_and_the_device_goes_on_without
     load("old/libcublas.so.13");
     load("old/libcublas.so.12");
     cuda.base.ops = &device_cuda_ops;
-    device_cuda_blas_init(&cuda);
+    device_cuda_blas_init(&cuda, false);
+    ASSERT_TRUE(!device_cublas_pending(&cuda.base));
     ASSERT_NULL(device_cuda_blas_handle(&cuda.base, &err));
     ASSERT_STATUS(err.status, PLASMON_ENOLIB);
     ASSERT_CONTAINS(err.text, "cuBLAS has no cublasCreate");
+}
+
+TEST(a_cublas_that_is_left_for_later_is_not_even_looked_for)
+{
+    struct device_cuda cuda = {0};
+    struct pl_err err       = {0};
+
+    cuda.base.ops = &device_cuda_ops;
+    device_cuda_blas_init(&cuda, true);
+    ASSERT_TRUE(device_cublas_pending(&cuda.base));
+    ASSERT_NULL(device_cuda_blas_handle(&cuda.base, &err));
+    ASSERT_STATUS(err.status, PLASMON_EAGAIN);
+    device_cuda_blas_finish(&cuda);
+    ASSERT_TRUE(!device_cublas_pending(&cuda.base));
 }
 
 TEST_MAIN()
