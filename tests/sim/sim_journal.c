@@ -201,9 +201,14 @@ static bool checkpoint(struct sim *sim)
 
 bool sim_journal_checkpoint(struct sim *sim)
 {
+    bool closed;
+
     head_machine_flush(sim->head_process.machine);
-    (void)batch_close(sim);
-    if (!checkpoint(sim)) {
+    closed = batch_close(sim);
+    if (!checkpoint(sim)) { /* the flush began something: a copy ahead of need, perhaps */
+        if (closed) {
+            store_last(sim);
+        }
         return false;
     }
     sim->head_process.stored = sim->head_process.batches.count;

@@ -106,6 +106,27 @@ TEST(what_lies_in_memory_of_the_host_and_in_files_is_in_checkpoints)
                 sum.checkpoints_spilled > 0);
 }
 
+/*
+ * A seed whose run did not come to rest: the flush before a checkpoint began a copy ahead of need, so there was none, and the batch that was closed
+ * for it was never stored in the simulation. What followed from it never left.
+ */
+TEST(a_checkpoint_that_a_copy_ahead_of_need_prevents)
+{
+    static const struct graph_profile profile = {.devices_min         = 1,
+                                                 .devices_max         = 3,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 140,
+                                                 .head_crash_permille = 1000,
+                                                 .crash_permille      = 1000,
+                                                 .crashes_most        = 4,
+                                                 .breaks_most         = 6,
+                                                 .spill_permille      = 1000,
+                                                 .check_every         = 50};
+
+    seeds_log_errors();
+    ASSERT_TRUE(graph_run(60000477, &profile, &sum, true));
+}
+
 /* What is lost is made again by whichever head is there when that is known. */
 TEST(devices_and_hosts_that_are_lost_beside_a_head_that_is_killed)
 {
