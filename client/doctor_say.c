@@ -214,6 +214,20 @@ static void say_peers(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     }
 }
 
+static void say_journal(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    if (reply->waits->journal_ms < SILENT_TOLD_MS) {
+        return;
+    }
+    pl_str_append(out, "\njournal\n  has stored nothing for ");
+    say_seconds(out, reply->waits->journal_ms);
+    pl_str_append(
+        out,
+        ", and %llu answers wait for it: is Redis up, and its disk? What runs goes "
+        "on; the head ends when it stays away (its log says more)\n",
+        (unsigned long long)reply->waits->journal_held);
+}
+
 static void say_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     if (reply->waits->n_routes == 0) {
@@ -239,6 +253,7 @@ void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
         pl_str_append(out, "  none: no store has joined\n");
     }
     say_peers(reply, out);
+    say_journal(reply, out);
     say_routes(reply, out);
 }
 
@@ -359,7 +374,9 @@ void doctor_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     put_devices(reply, out);
     pl_str_append(out, "],\"peers\":[");
     put_peers(reply, out);
-    pl_str_append(out, "],\"routes\":[");
+    pl_str_append(out, "],\"journal\":{\"waiting_ms\":%llu,\"held\":%llu},\"routes\":[",
+                  (unsigned long long)reply->waits->journal_ms,
+                  (unsigned long long)reply->waits->journal_held);
     put_routes(reply, out);
     pl_str_append(out, "]}");
 }

@@ -129,6 +129,8 @@ struct serve_gate {
     struct pl_list held; /* struct serve_held, in order */
     uint64_t open;       /* number of the batch that is being filled, from 1 */
     uint64_t stored;     /* batches up to here are */
+    uint64_t
+        waiting_ms; /* when something was last stored, or is waited for; 0: all is stored */
 };
 
 struct serve {
@@ -201,6 +203,8 @@ void serve_unary_reply(struct serve *serve, struct rpc_unary *call, uint8_t *buf
 void serve_gate_forget(struct serve *serve, struct rpc_stream *stream); /* it has ended */
 /* The input ran dry: what was recorded is on its way to the journal. */
 void serve_gate_commit(struct serve *serve);
+/* What waits for the journal, and how long it has not got on. */
+void serve_gate_tell(const struct serve *serve, Plasmon__V1__Waits *out);
 /* The journal has stored more. On the loop's thread. */
 void serve_stored(struct serve *serve);
 

@@ -207,9 +207,28 @@ void serve_unary_reply(struct serve *serve, struct rpc_unary *call, uint8_t *buf
 
 void serve_stored(struct serve *serve)
 {
-    serve->gate.stored =
-        pl_max_u64(serve->gate.stored, head_journal_stored(serve->config.journal));
+    struct serve_gate *gate = &serve->gate;
+    uint64_t stored         = head_journal_stored(serve->config.journal);
+
+    if (stored > gate->stored) {
+        gate->stored     = stored;
+        gate->waiting_ms = stored + 1 < gate->open ? serve_now_ms(serve) : 0;
+    }
     release(serve);
+}
+
+void serve_gate_tell(const struct serve *serve, Plasmon__V1__Waits *out)
+{
+    const struct serve_gate *gate = &serve->gate;
+    uint64_t now_ms               = serve_now_ms(serve);
+
+    if (gate->waiting_ms == 0) {
+        return;
+    }
+    out->journal_ms = pl_max_u64(now_ms - pl_min_u64(now_ms, gate->waiting_ms), 1);
+    for (const struct pl_list *pos = gate->held.next; pos != &gate->held; pos = pos->next) {
+        out->journal_held++;
+    }
 }
 
 void serve_gate_commit(struct serve *serve)
@@ -223,6 +242,9 @@ void serve_gate_commit(struct serve *serve)
     }
     if (head_machine_batch_take(serve->machine, &bytes, &length)) {
         gate->open++;
+        if (gate->waiting_ms == 0) {
+            gate->waiting_ms = serve_now_ms(serve);
+        }
         head_journal_append(serve->config.journal, bytes, length);
         serve_stored(serve); /* it may be already */
         serve_log_grew(serve, length);

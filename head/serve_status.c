@@ -39,6 +39,7 @@ static void answer(struct serve *serve, struct serve_status *status)
         (!status->waits || head_machine_waits(serve->machine, &serve->arena,
                                               status->request, &waits) == PLASMON_OK)) {
         head_machine_figures(serve->machine, &figures);
+        serve_gate_tell(serve, &waits);
         out.waits   = status->waits ? &waits : NULL;
         out.core_ns = figures.core_ns;
         pl_list_for_each(pos, &serve->nodes) {

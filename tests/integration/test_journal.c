@@ -383,6 +383,46 @@ TEST(a_redis_that_is_stopped_in_the_middle_of_an_answer_costs_a_pause)
     program_end(&program);
 }
 
+/* Until plasmon_doctor() says that, as JSON or not; the status does not wait for the journal. */
+static void wait_doctor(struct plasmon_client *client, int json, const char *text)
+{
+    uint64_t deadline_ns = pl_now_ns() + WAIT_MS * 1000000ull;
+    bool found           = false;
+
+    while (!found) {
+        char *said;
+
+        CLUSTER_OK(plasmon_doctor(client, json, &said));
+        found = strstr(said, text) != NULL;
+        if (!found && pl_now_ns() > deadline_ns) {
+            test_fail(__FILE__, __LINE__, "'%s' is never said: %s", text, said);
+        }
+        free(said);
+        (void)poll(NULL, 0, found ? 0 : 20); /* nothing tells of it: ask */
+    }
+}
+
+TEST(a_redis_that_does_not_answer_is_what_doctor_says)
+{
+    struct program program;
+    pid_t redis;
+
+    begin();
+    redis = start_redis(NULL, NULL);
+    (void)start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    program_steps(&program, 100);
+    program_compare(&program);
+    ASSERT_EQ(kill(redis, SIGSTOP), 0);
+    program_steps(&program, 3);
+    wait_doctor(program.client, 0, "journal\n  has stored nothing for ");
+    ASSERT_EQ(kill(redis, SIGCONT), 0);
+    wait_doctor(program.client, 1, "\"journal\":{\"waiting_ms\":0,\"held\":0}");
+    program_compare(&program);
+    program_end(&program);
+}
+
 TEST(what_is_wrong_with_a_redis_is_said)
 {
     static const char secret[] = "right\n";
