@@ -1,4 +1,4 @@
-/* What fake_cuda.c (the calls) and fake_run.c (the device) have in common. */
+/* What the calls (fake_calls.h) and fake_run.c (the device) have in common. */
 #ifndef TESTS_HARNESS_GPU_FAKE_INT_H
 #define TESTS_HARNESS_GPU_FAKE_INT_H
 

@@ -1,0 +1,300 @@
+/* Kernels and graphs of the fake driver: kernels do nothing (but count, the one that is asked to), graphs are what was captured, in the order of calls. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/gpu/fake_calls.h"
+
+/* ------------------------------------------------------------------------------------------------ code */
+
+struct fake_module {
+    struct fake_function *functions;
+};
+
+CUresult fake_cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned count_,
+                                 CUjit_option *options, void **values)
+{
+    struct fake_module *module = calloc(1, sizeof(*module));
+
+    COUNT(cuModuleLoadDataEx);
+    (void)image;
+    (void)count_;
+    (void)options;
+    (void)values;
+    *out = (CUmodule)(void *)module;
+    return module != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fake_cuModuleUnload(CUmodule module)
+{
+    struct fake_function *function = ((struct fake_module *)(void *)module)->functions;
+
+    COUNT(cuModuleUnload);
+    while (function != NULL) {
+        struct fake_function *next = function->next;
+
+        free(function);
+        function = next;
+    }
+    free(module);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
+{
+    struct fake_module *of         = (struct fake_module *)(void *)module;
+    struct fake_function *function = calloc(1, sizeof(*function));
+
+    COUNT(cuModuleGetFunction);
+    if (function == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    function->counts = strcmp(name, "chain_link") == 0;
+    function->next   = of->functions;
+    of->functions    = function;
+    *out             = (CUfunction)(void *)function;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuModuleGetLoadingMode(CUmoduleLoadingMode *out)
+{
+    COUNT(cuModuleGetLoadingMode);
+    *out = CU_MODULE_EAGER_LOADING;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
+                                 int value)
+{
+    COUNT(cuFuncSetAttribute);
+    (void)function;
+    (void)attribute;
+    (void)value;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuFuncGetAttribute(int *out, CUfunction_attribute attribute,
+                                 CUfunction function)
+{
+    COUNT(cuFuncGetAttribute);
+    (void)function;
+    *out = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuOccupancyMaxPotentialBlockSize(int *out_grid, int *out_block,
+                                               CUfunction function,
+                                               CUoccupancyB2DSize shared_of, size_t shared,
+                                               int limit)
+{
+    COUNT(cuOccupancyMaxPotentialBlockSize);
+    (void)function;
+    (void)shared_of;
+    (void)shared;
+    (void)limit;
+    *out_grid  = 132;
+    *out_block = 256;
+    return CUDA_SUCCESS;
+}
+
+static struct fake_op kernel_op(CUfunction f, void *const *params)
+{
+    struct fake_op op = {.kind = FAKE_KERNEL};
+
+    op.kernel.function = (const struct fake_function *)(const void *)f;
+    if (op.kernel.function->counts) { /* chain_link(float *x, i64 n, i64 cycles) */
+        memcpy(&op.kernel.x, params[0], sizeof(op.kernel.x));
+        memcpy(&op.kernel.n, params[1], sizeof(op.kernel.n));
+    }
+    return op;
+}
+
+CUresult fake_cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
+                             unsigned grid_z, unsigned block_x, unsigned block_y,
+                             unsigned block_z, unsigned shared, CUstream stream,
+                             void **params, void **extra)
+{
+    const struct fake_op op = kernel_op(f, params);
+
+    COUNT(cuLaunchKernel);
+    (void)grid_x;
+    (void)grid_y;
+    (void)grid_z;
+    (void)block_x;
+    (void)block_y;
+    (void)block_z;
+    (void)shared;
+    (void)extra;
+    return fake_put(stream, &op);
+}
+
+CUresult fake_cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
+                                        unsigned grid_z, unsigned block_x, unsigned block_y,
+                                        unsigned block_z, unsigned shared, CUstream stream,
+                                        void **params)
+{
+    const struct fake_op op = kernel_op(f, params);
+
+    COUNT(cuLaunchCooperativeKernel);
+    (void)grid_x;
+    (void)grid_y;
+    (void)grid_z;
+    (void)block_x;
+    (void)block_y;
+    (void)block_z;
+    (void)shared;
+    return fake_put(stream, &op);
+}
+
+/* ------------------------------------------------------------------------------------------------ graphs */
+
+static struct fake_graph *graph_of(CUgraph graph)
+{
+    return (struct fake_graph *)(void *)graph;
+}
+
+static struct fake_exec *exec_of(CUgraphExec exec)
+{
+    return (struct fake_exec *)(void *)exec;
+}
+
+CUresult fake_cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
+{
+    static uint64_t captures;
+    struct fake_graph *graph = calloc(1, sizeof(*graph));
+
+    COUNT(cuStreamBeginCapture);
+    (void)mode;
+    if (graph == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake_lock();
+    graph->capture                  = ++captures;
+    fake_stream_of(stream)->capture = graph;
+    fake_stream_of(stream)->last    = NULL;
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *out)
+{
+    struct fake_graph *graph;
+
+    COUNT(cuStreamEndCapture);
+    fake_lock();
+    graph = fake_stream_of(stream)->capture;
+    for (struct fake_stream *other = fake_streams(); other != NULL; other = other->next) {
+        if (graph != NULL && other->capture == graph) {
+            other->capture = NULL;
+            other->last    = NULL;
+        }
+    }
+    fake_unlock();
+    *out = (CUgraph)(void *)graph;
+    return graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+}
+
+CUresult fake_cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *out_status,
+                                     cuuint64_t *out_id, CUgraph *out_graph,
+                                     const CUgraphNode **out_last, size_t *out_last_count)
+{
+    struct fake_stream *mine = fake_stream_of(stream);
+
+    COUNT(cuStreamGetCaptureInfo);
+    fake_lock();
+    *out_status = mine->capture != NULL ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                        : CU_STREAM_CAPTURE_STATUS_NONE;
+    if (out_id != NULL && mine->capture != NULL) {
+        *out_id = mine->capture->capture;
+    }
+    *out_graph      = (CUgraph)(void *)mine->capture;
+    *out_last       = &mine->last;
+    *out_last_count = mine->last != NULL;
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGraphGetNodes(CUgraph graph, CUgraphNode *out, size_t *io_count)
+{
+    COUNT(cuGraphGetNodes);
+    (void)out; /* nobody asks for them */
+    *io_count = graph_of(graph)->ops.count;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph,
+                                          unsigned long long flags)
+{
+    struct fake_exec *exec = calloc(1, sizeof(*exec));
+
+    COUNT(cuGraphInstantiateWithFlags);
+    (void)flags;
+    if (exec == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake_ops_copy(&exec->ops, &graph_of(graph)->ops);
+    *out = (CUgraphExec)(void *)exec;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph,
+                                CUgraphExecUpdateResultInfo *out_info)
+{
+    struct fake_ops *mine         = &exec_of(exec)->ops;
+    const struct fake_ops *theirs = &graph_of(graph)->ops;
+    bool same                     = mine->count == theirs->count;
+
+    COUNT(cuGraphExecUpdate);
+    (void)out_info;
+    for (size_t i = 0; same && i < mine->count; i++) {
+        same = mine->items[i].kind == theirs->items[i].kind;
+    }
+    if (!same) {
+        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    fake_lock();
+    if (mine->count > 0) {
+        memcpy(mine->items, theirs->items, mine->count * sizeof(*mine->items));
+    }
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                             const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    COUNT(cuGraphExecKernelNodeSetParams);
+    fake_lock();
+    exec_of(exec)->ops.items[(uintptr_t)node - 1] =
+        kernel_op(params->func, params->kernelParams);
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+/* What is changed afterwards is for the next launch. */
+CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    struct fake_exec *launched = calloc(1, sizeof(*launched));
+    const struct fake_op op    = {.kind = FAKE_GRAPH, .exec = launched};
+
+    COUNT(cuGraphLaunch);
+    if (launched == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake_ops_copy(&launched->ops, &exec_of(exec)->ops);
+    return fake_put(stream, &op);
+}
+
+CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
+{
+    COUNT(cuGraphExecDestroy);
+    fake_exec_destroy(exec_of(exec));
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGraphDestroy(CUgraph graph)
+{
+    COUNT(cuGraphDestroy);
+    free(graph_of(graph)->ops.items);
+    free(graph_of(graph));
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,180 @@
+/* Memory of the fake driver: pages of the host, whose chunks are files, so that other processes map them as they map a GPU's. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/harness/gpu/fake_calls.h"
+
+#define GRANULARITY (UINT64_C(2) << 20)
+
+static CUresult memory_result(const void *at)
+{
+    return at != MAP_FAILED ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fake_cuMemGetAllocationGranularity(size_t *out,
+                                            const CUmemAllocationProp *properties,
+                                            CUmemAllocationGranularity_flags flags)
+{
+    COUNT(cuMemGetAllocationGranularity);
+    (void)properties;
+    (void)flags;
+    *out = GRANULARITY;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment,
+                                  CUdeviceptr wish, unsigned long long flags)
+{
+    void *at =
+        mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    COUNT(cuMemAddressReserve);
+    (void)alignment;
+    (void)wish;
+    (void)flags;
+    *out = (CUdeviceptr)(uintptr_t)at;
+    return memory_result(at);
+}
+
+CUresult fake_cuMemAddressFree(CUdeviceptr at, size_t bytes)
+{
+    COUNT(cuMemAddressFree);
+    (void)munmap(fake_pointer(at), bytes);
+    return CUDA_SUCCESS;
+}
+
+/* A handle is a descriptor and 1: none is 0. */
+CUresult fake_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
+                          const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    int fd = memfd_create("fake-gpu", MFD_CLOEXEC);
+
+    COUNT(cuMemCreate);
+    (void)properties;
+    (void)flags;
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (unsigned)fd + 1ull;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    COUNT(cuMemRelease);
+    (void)close((int)(handle - 1));
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemMap(CUdeviceptr where, size_t bytes, size_t offset,
+                       CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    COUNT(cuMemMap);
+    (void)flags;
+    return memory_result(mmap(fake_pointer(where), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
+                              (int)(handle - 1), (off_t)offset));
+}
+
+CUresult fake_cuMemUnmap(CUdeviceptr where, size_t bytes)
+{
+    COUNT(cuMemUnmap);
+    return memory_result(mmap(fake_pointer(where), bytes, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                              0));
+}
+
+CUresult fake_cuMemSetAccess(CUdeviceptr where, size_t bytes, const CUmemAccessDesc *access,
+                             size_t access_count)
+{
+    bool writable =
+        access_count > 0 && access[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+    COUNT(cuMemSetAccess);
+    return mprotect(fake_pointer(where), bytes,
+                    writable ? PROT_READ | PROT_WRITE : PROT_READ) == 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
+                                           CUmemAllocationHandleType type,
+                                           unsigned long long flags)
+{
+    int fd = fcntl((int)(handle - 1), F_DUPFD_CLOEXEC, 0);
+
+    COUNT(cuMemExportToShareableHandle);
+    (void)type;
+    (void)flags;
+    memcpy(out, &fd, sizeof(fd));
+    return fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult fake_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *fd,
+                                             CUmemAllocationHandleType type)
+{
+    int own = fcntl((int)(uintptr_t)fd, F_DUPFD_CLOEXEC, 0);
+
+    COUNT(cuMemImportFromShareableHandle);
+    (void)type;
+    *out = (unsigned)own + 1ull;
+    return own >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult fake_cuMemAlloc(CUdeviceptr *out, size_t bytes)
+{
+    void *at = malloc(bytes);
+
+    COUNT(cuMemAlloc);
+    *out = (CUdeviceptr)(uintptr_t)at;
+    return at != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fake_cuMemFree(CUdeviceptr at)
+{
+    COUNT(cuMemFree);
+    free(fake_pointer(at));
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    COUNT(cuMemHostAlloc);
+    (void)flags;
+    *out = malloc(bytes);
+    return *out != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fake_cuMemGetInfo(size_t *out_free, size_t *out_total)
+{
+    COUNT(cuMemGetInfo);
+    *out_free  = FAKE_DEVICE_BYTES / 2;
+    *out_total = FAKE_DEVICE_BYTES;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemHostRegister(void *at, size_t bytes, unsigned flags)
+{
+    COUNT(cuMemHostRegister);
+    (void)at;
+    (void)bytes;
+    (void)flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemHostUnregister(void *at)
+{
+    COUNT(cuMemHostUnregister);
+    (void)at;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuMemHostGetDevicePointer(CUdeviceptr *out, void *at, unsigned flags)
+{
+    COUNT(cuMemHostGetDevicePointer);
+    (void)flags;
+    *out = (CUdeviceptr)(uintptr_t)at;
+    return CUDA_SUCCESS;
+}

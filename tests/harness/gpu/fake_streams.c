@@ -1,0 +1,294 @@
+/* Work on the fake driver's streams: copies, words, functions of the host, streams and events. fake_run.c does it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/gpu/fake_calls.h"
+
+/* ------------------------------------------------------------------------------------------------ work */
+
+CUresult fake_put(CUstream to, const struct fake_op *op)
+{
+    struct fake_stream *stream = fake_stream_of(to);
+
+    fake_lock();
+    if (stream->capture != NULL) {
+        fake_ops_push(&stream->capture->ops, op);
+        stream->last = fake_node_at(stream->capture->ops.count - 1);
+    } else {
+        fake_enqueue(stream, op);
+    }
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_bytes(CUstream to, uint64_t dst, uint64_t src, size_t bytes)
+{
+    struct fake_op op = {.kind = FAKE_COPY};
+
+    op.copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    op.copy.srcDevice     = src;
+    op.copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    op.copy.dstDevice     = dst;
+    op.copy.WidthInBytes  = bytes;
+    op.copy.Height        = 1;
+    op.copy.Depth         = 1;
+    return fake_put(to, &op);
+}
+
+CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                                CUstream stream)
+{
+    COUNT(cuMemcpyDtoDAsync);
+    return put_bytes(stream, dst, src, bytes);
+}
+
+CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes,
+                                CUstream stream)
+{
+    COUNT(cuMemcpyHtoDAsync);
+    return put_bytes(stream, dst, (uintptr_t)src, bytes);
+}
+
+CUresult fake_cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+    COUNT(cuMemcpyDtoHAsync);
+    return put_bytes(stream, (uintptr_t)dst, src, bytes);
+}
+
+CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src,
+                                CUcontext from, size_t bytes, CUstream stream)
+{
+    COUNT(cuMemcpyPeerAsync);
+    (void)to;
+    (void)from;
+    return put_bytes(stream, dst, src, bytes);
+}
+
+CUresult fake_cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+    struct fake_op op = {.kind = FAKE_COPY};
+
+    COUNT(cuMemcpy2DAsync);
+    op.copy.srcMemoryType = copy->srcMemoryType;
+    op.copy.srcHost       = copy->srcHost;
+    op.copy.srcDevice     = copy->srcDevice;
+    op.copy.srcPitch      = copy->srcPitch;
+    op.copy.dstMemoryType = copy->dstMemoryType;
+    op.copy.dstHost       = copy->dstHost;
+    op.copy.dstDevice     = copy->dstDevice;
+    op.copy.dstPitch      = copy->dstPitch;
+    op.copy.WidthInBytes  = copy->WidthInBytes;
+    op.copy.Height        = copy->Height;
+    op.copy.Depth         = 1;
+    return fake_put(stream, &op);
+}
+
+CUresult fake_cuMemcpy3DAsync(const CUDA_MEMCPY3D *copy, CUstream stream)
+{
+    const struct fake_op op = {.kind = FAKE_COPY, .copy = *copy};
+
+    COUNT(cuMemcpy3DAsync);
+    return fake_put(stream, &op);
+}
+
+CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes,
+                              CUstream stream)
+{
+    const struct fake_op op = {.kind = FAKE_SET,
+                               .word = {.at = dst, .value = value, .bytes = bytes}};
+
+    COUNT(cuMemsetD8Async);
+    return fake_put(stream, &op);
+}
+
+CUresult fake_cuStreamWriteValue64(CUstream stream, CUdeviceptr at, cuuint64_t value,
+                                   unsigned flags)
+{
+    const struct fake_op op = {.kind = FAKE_WRITE, .word = {.at = at, .value = value}};
+
+    COUNT(cuStreamWriteValue64);
+    (void)flags;
+    return fake_put(stream, &op);
+}
+
+CUresult fake_cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t value,
+                                  unsigned flags)
+{
+    const struct fake_op op = {.kind = FAKE_WAIT, .word = {.at = at, .value = value}};
+
+    COUNT(cuStreamWaitValue64);
+    (void)flags;
+    return fake_put(stream, &op);
+}
+
+CUresult fake_cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user)
+{
+    const struct fake_op op = {.kind = FAKE_HOST, .host = {.fn = fn, .user = user}};
+
+    COUNT(cuLaunchHostFunc);
+    return fake_put(stream, &op);
+}
+
+/* ------------------------------------------------------------------------------------------------ streams */
+
+CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
+{
+    struct fake_stream *stream = calloc(1, sizeof(*stream));
+
+    COUNT(cuStreamCreateWithPriority);
+    (void)flags;
+    (void)priority;
+    if (stream == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake_lock();
+    fake_stream_add(stream);
+    fake_unlock();
+    *out = (CUstream)(void *)stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamDestroy(CUstream stream)
+{
+    COUNT(cuStreamDestroy);
+    fake_sync(fake_stream_of(stream));
+    fake_lock();
+    fake_stream_remove(fake_stream_of(stream));
+    fake_unlock();
+    free(fake_stream_of(stream)->ops.items);
+    free(fake_stream_of(stream));
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamQuery(CUstream stream)
+{
+    bool busy;
+
+    COUNT(cuStreamQuery);
+    fake_lock();
+    busy =
+        fake_stream_of(stream)->ops.count > 0 || fake_stream_of(stream)->busy_until_ns != 0;
+    fake_unlock();
+    return busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult fake_cuStreamSynchronize(CUstream stream)
+{
+    COUNT(cuStreamSynchronize);
+    fake_sync(fake_stream_of(stream));
+    return CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------------------------------------------ events */
+
+CUresult fake_cuEventCreate(CUevent *out, unsigned flags)
+{
+    struct fake_event *event = calloc(1, sizeof(*event));
+
+    COUNT(cuEventCreate);
+    (void)flags;
+    *out = (CUevent)(void *)event;
+    return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fake_cuEventDestroy(CUevent event)
+{
+    COUNT(cuEventDestroy);
+    fake_lock();
+    fake_event_of(event)->destroyed = true;
+    fake_event_of(event)->pending++; /* of this call */
+    fake_event_unref(fake_event_of(event));
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuEventRecord(CUevent event, CUstream stream)
+{
+    struct fake_event *it    = fake_event_of(event);
+    struct fake_stream *mine = fake_stream_of(stream);
+
+    COUNT(cuEventRecord);
+    fake_lock();
+    it->capture = mine->capture != NULL ? mine->capture->capture : 0;
+    if (it->capture == 0) {
+        const struct fake_op op = {.kind = FAKE_RECORD,
+                                   .mark = {.event = it, .ticket = ++it->recorded}};
+
+        it->pending++;
+        fake_enqueue(mine, &op);
+    }
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+/* The graph that is captured under this number; NULL: that is over. */
+static struct fake_graph *captured(uint64_t capture)
+{
+    for (struct fake_stream *stream = fake_streams(); stream != NULL;
+         stream                     = stream->next) {
+        if (stream->capture != NULL && stream->capture->capture == capture) {
+            return stream->capture;
+        }
+    }
+    return NULL;
+}
+
+CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    struct fake_event *it    = fake_event_of(event);
+    struct fake_stream *mine = fake_stream_of(stream);
+    CUresult result          = CUDA_SUCCESS;
+
+    COUNT(cuStreamWaitEvent);
+    (void)flags;
+    fake_lock();
+    if (it->capture !=
+        0) { /* the order of calls is one of the orders that the graph allows */
+        mine->capture = captured(it->capture);
+        result = mine->capture != NULL ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    } else if (it->done < it->recorded) {
+        const struct fake_op op = {.kind = FAKE_AFTER,
+                                   .mark = {.event = it, .ticket = it->recorded}};
+
+        it->pending++;
+        fake_enqueue(mine, &op);
+    }
+    fake_unlock();
+    return result;
+}
+
+CUresult fake_cuEventQuery(CUevent event)
+{
+    bool done;
+
+    COUNT(cuEventQuery);
+    fake_lock();
+    done = fake_event_of(event)->done == fake_event_of(event)->recorded;
+    fake_unlock();
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult fake_cuEventElapsedTime(float *out_ms, CUevent begin, CUevent end)
+{
+    COUNT(cuEventElapsedTime);
+    fake_lock();
+    *out_ms = (float)(fake_event_of(end)->done_ns - fake_event_of(begin)->done_ns) * 1e-6f;
+    fake_unlock();
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
+{
+    COUNT(cuIpcGetEventHandle);
+    (void)out;
+    (void)event;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult fake_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+    COUNT(cuIpcOpenEventHandle);
+    (void)out;
+    (void)handle;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
