@@ -61,7 +61,9 @@ bool worker_slot_pinned(const struct worker_core *core, uint32_t slot)
         core->config.ops->written(core->config.user, slot)) {
         return true;
     }
-    return store_table_pinned(core->table, slot, core->config.readers, STORE_READER_MAX);
+    return store_table_pinned(core->table, slot, core->config.readers,
+                              core->config.readers_end != NULL ? *core->config.readers_end
+                                                               : STORE_READER_MAX);
 }
 
 void worker_arena_return(struct worker_core *core, uint64_t offset)

@@ -357,6 +357,8 @@ struct worker_core_config {
     struct store_table *const *tables; /* one a host device; own one is written */
     struct store_pins *const *
         readers; /* STORE_READER_MAX pages; NULL where there is none; may change between calls */
+    const uint32_t *
+        readers_end; /* from here on all are NULL; may change between calls. NULL: unknown */
     /* The reader epoch (store/control.h, PINS_ADD) up to which `readers` is complete; may change between calls. NULL: no epochs. */
     const uint64_t *reader_epoch;
     /* device index (cluster) -> host device; UINT32_MAX when it is on another host; WORKER_DEVICE_PENDING; may change between calls */

@@ -112,6 +112,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         .timelines      = daemon->shared.timelines,
         .tables         = daemon->shared.tables,
         .readers        = daemon->shared.readers,
+        .readers_end    = &daemon->shared.readers_end,
         .reader_epoch   = &daemon->shared.reader_epoch,
         .host_device_of = daemon->host_device_of,
         .device_max     = WORKER_DEVICES_MAX,

@@ -109,6 +109,19 @@ static plasmon_status_t part_map(struct worker_shared *shared,
     }
 }
 
+static void reader_set(struct worker_shared *shared, uint32_t reader,
+                       struct store_pins *page)
+{
+    pl_fd_unmap(shared->readers[reader], shared->pins_bytes);
+    shared->readers[reader] = page;
+    if (reader >= shared->readers_end) {
+        shared->readers_end = reader + 1;
+    }
+    while (shared->readers_end > 0 && shared->readers[shared->readers_end - 1] == NULL) {
+        shared->readers_end--;
+    }
+}
+
 static plasmon_status_t reader_map(struct worker_shared *shared, uint32_t reader,
                                    uint64_t bytes, int fd)
 {
@@ -120,9 +133,8 @@ static plasmon_status_t reader_map(struct worker_shared *shared, uint32_t reader
     }
     status = map_one(fd, bytes, false, sizeof(struct store_pins), &page);
     if (status == PLASMON_OK) {
-        pl_fd_unmap(shared->readers[reader], shared->pins_bytes);
-        shared->readers[reader] = page;
-        shared->pins_bytes      = bytes;
+        reader_set(shared, reader, page);
+        shared->pins_bytes = bytes;
     }
     return status;
 }
@@ -225,8 +237,7 @@ static plasmon_status_t message_take(struct worker_shared *shared,
         return status;
     case STORE_CONTROL_PINS_REMOVE:
         if (message->reader < STORE_READER_MAX) {
-            pl_fd_unmap(shared->readers[message->reader], shared->pins_bytes);
-            shared->readers[message->reader] = NULL;
+            reader_set(shared, message->reader, NULL);
         }
         return PLASMON_OK;
     case STORE_CONTROL_HEAD_FD:

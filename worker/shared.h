@@ -30,7 +30,9 @@ struct worker_shared {
     uint64_t slab_bytes;
     uint64_t pins_bytes;
     struct store_pins *readers[STORE_READER_MAX]; /* our own page too */
-    uint64_t reader_epoch;                        /* readers[] is complete up to here */
+    uint32_t
+        readers_end; /* from here on there are none: few of many, and each overwrite looks at all */
+    uint64_t reader_epoch; /* readers[] is complete up to here */
     struct pl_vec chunks;  /* struct worker_shared_chunk: what came and was not taken yet */
     struct pl_vec lanes;   /* int descriptors of STORE_LANE_BYTES, likewise */
     struct pl_vec buffers; /* struct worker_shared_buffer, likewise */
