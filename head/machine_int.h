@@ -1,5 +1,5 @@
 /*
- * Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_nodes.c knows stores, machine_waits.c says
+ * Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_frames.c what is put out to them, machine_nodes.c knows stores, machine_waits.c says
  * which of them are silent, machine_checkpoint.c saves and loads all of it.
  */
 #ifndef HEAD_MACHINE_INT_H
@@ -88,10 +88,6 @@ struct head_machine_worker *head_machine_worker_create(struct head_machine *mach
                                                        uint32_t host_device);
 char *head_string_copy(struct head_string string); /* NUL-terminated; the caller's */
 uint64_t head_machine_session_new(struct head_machine *machine);
-void head_machine_to_client(struct head_machine *machine, uint64_t session,
-                            const uint8_t *body, size_t length);
-void head_machine_to_worker(struct head_machine *machine, uint32_t device,
-                            const uint8_t *body, size_t length);
 struct head_machine_client *head_machine_client_of(const struct head_machine *machine,
                                                    uint64_t session);
 struct head_machine_worker *head_machine_worker_of(const struct head_machine *machine,
@@ -121,6 +117,12 @@ plasmon_status_t head_machine_worker_down(struct head_machine *machine,
 void head_machine_worker_forget(struct head_machine *machine,
                                 struct head_machine_worker *worker, const char *why);
 void head_machine_peers_finish(struct head_machine *machine);
+
+/* ---- machine_frames.c */
+void head_machine_to_client(struct head_machine *machine, uint64_t session,
+                            const uint8_t *body, size_t length);
+void head_machine_to_worker(struct head_machine *machine, uint32_t device,
+                            const uint8_t *body, size_t length);
 
 /* ---- machine_waits.c */
 void head_machine_peers_watch(struct head_machine *machine);
