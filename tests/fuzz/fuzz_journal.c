@@ -6,29 +6,16 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "head/machine.h"
+#include "tests/harness/lone_machine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint64_t random64(void *user)
-{
-    (void)user;
-    return 1;
-}
-
-static void session_ended(void *user, uint64_t session)
-{
-    (void)user;
-    (void)session;
-}
-
-static const struct head_machine_ops ops = {.random64      = random64,
-                                            .session_ended = session_ended};
-
 static void load(const uint8_t *bytes, size_t length)
 {
-    const struct head_machine_config config = {.ops = &ops, .kept_bytes_max = 1 << 20};
-    struct pl_err err                       = {.status = PLASMON_OK};
+    static struct lone_machine lone;
+    const struct head_machine_config config = {
+        .ops = &lone_machine_ops, .user = &lone, .kept_bytes_max = 1 << 20};
+    struct pl_err err = {.status = PLASMON_OK};
     struct head_machine *machine;
 
     PL_CHECK(head_machine_create(&config, &machine) == PLASMON_OK);

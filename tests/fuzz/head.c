@@ -2,79 +2,6 @@
 
 #include "wire/wire.h"
 
-/* ------------------------------------------------------------------------------------------------ what it puts out */
-
-static void send_to_client(void *user, uint64_t session, const uint8_t *bytes,
-                           size_t length)
-{
-    (void)user;
-    (void)session;
-    (void)bytes;
-    (void)length;
-}
-
-static void send_to_worker(void *user, uint32_t device, const uint8_t *bytes, size_t length)
-{
-    (void)user;
-    (void)device;
-    (void)bytes;
-    (void)length;
-}
-
-static void fence(void *user, const char *host, uint32_t host_device, uint32_t incarnation)
-{
-    (void)user;
-    (void)host;
-    (void)host_device;
-    (void)incarnation;
-}
-
-static void session_ended(void *user, uint64_t session)
-{
-    (void)user;
-    (void)session;
-}
-
-static void worker_gone(void *user, uint32_t device, const char *why)
-{
-    (void)user;
-    (void)device;
-    (void)why;
-}
-
-static void node_gone(void *user, const char *host, const char *why)
-{
-    (void)user;
-    (void)host;
-    (void)why;
-}
-
-static void spill(void *user, const char *host, const struct head_spill_op *op)
-{
-    (void)user;
-    (void)host;
-    (void)op;
-}
-
-/* The same at every run. */
-static uint64_t random64(void *user)
-{
-    struct fuzz_head *head = user;
-
-    return ++head->drawn * UINT64_C(0x9e3779b97f4a7c15) | 1;
-}
-
-static const struct head_machine_ops ops = {
-    .client_send   = send_to_client,
-    .worker_send   = send_to_worker,
-    .fence         = fence,
-    .session_ended = session_ended,
-    .worker_gone   = worker_gone,
-    .node_gone     = node_gone,
-    .spill         = spill,
-    .random64      = random64,
-};
-
 /* ------------------------------------------------------------------------------------------------ what it is told */
 
 plasmon_status_t fuzz_head_tell(struct fuzz_head *head, const struct head_input *input,
@@ -104,23 +31,25 @@ static struct head_outcome hello(struct fuzz_head *head, enum head_input_type ty
 
 void fuzz_head_begin(struct fuzz_head *head)
 {
-    const struct head_machine_config config = {
-        .ops = &ops, .user = head, .record = true, .kept_bytes_max = 1 << 20};
-    const struct head_settings settings = {.epoch         = 5,
-                                           .retries       = UINT32_MAX,
-                                           .lineage_bytes = 1 << 20,
-                                           .shadow_bytes  = 64,
-                                           .node_lease_ms = 10000};
-    Plasmon__V1__Header header          = PLASMON__V1__HEADER__INIT;
-    Plasmon__V1__NodeFrame node         = PLASMON__V1__NODE_FRAME__INIT;
-    Plasmon__V1__NodeHello node_hello   = PLASMON__V1__NODE_HELLO__INIT;
-    Plasmon__V1__WorkerFrame work       = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__WorkerHello work_hello = PLASMON__V1__WORKER_HELLO__INIT;
-    Plasmon__V1__ClientFrame client     = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Hello client_hello     = PLASMON__V1__HELLO__INIT;
-    struct head_input spill_up          = {.type    = HEAD_INPUT_SPILL_UP,
-                                           .numbers = {1 << 20, 1 << 20, 7, 0, 75, 0},
-                                           .strings = {head_string("h")}};
+    const struct head_machine_config config = {.ops            = &lone_machine_ops,
+                                               .user           = &head->lone,
+                                               .record         = true,
+                                               .kept_bytes_max = 1 << 20};
+    const struct head_settings settings     = {.epoch         = 5,
+                                               .retries       = UINT32_MAX,
+                                               .lineage_bytes = 1 << 20,
+                                               .shadow_bytes  = 64,
+                                               .node_lease_ms = 10000};
+    Plasmon__V1__Header header              = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__NodeFrame node             = PLASMON__V1__NODE_FRAME__INIT;
+    Plasmon__V1__NodeHello node_hello       = PLASMON__V1__NODE_HELLO__INIT;
+    Plasmon__V1__WorkerFrame work           = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerHello work_hello     = PLASMON__V1__WORKER_HELLO__INIT;
+    Plasmon__V1__ClientFrame client         = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Hello client_hello         = PLASMON__V1__HELLO__INIT;
+    struct head_input spill_up              = {.type    = HEAD_INPUT_SPILL_UP,
+                                               .numbers = {1 << 20, 1 << 20, 7, 0, 75, 0},
+                                               .strings = {head_string("h")}};
     struct pl_err err;
 
     *head = (struct fuzz_head){.now_ms = 1000};

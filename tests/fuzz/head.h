@@ -2,14 +2,14 @@
 #ifndef TESTS_FUZZ_HEAD_H
 #define TESTS_FUZZ_HEAD_H
 
-#include "head/machine.h"
+#include "tests/harness/lone_machine.h"
 
 struct fuzz_head {
     struct head_machine *machine;
     uint64_t session; /* the client's */
     uint32_t device;  /* the last worker's */
     uint64_t now_ms;
-    uint64_t drawn;
+    struct lone_machine lone;
 };
 
 /* In whatever it was before. The machine is the caller's to destroy. */

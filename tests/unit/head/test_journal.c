@@ -4,75 +4,19 @@
 
 #include "head/checkpoint.h"
 #include "head/machine.h"
+#include "tests/harness/lone_machine.h"
 #include "tests/harness/test.h"
 
 /* ------------------------------------------------------------------------------------------------ a machine alone */
 
-static void drop_client(void *user, uint64_t session, const uint8_t *bytes, size_t length)
-{
-    (void)user;
-    (void)session;
-    (void)bytes;
-    (void)length;
-}
-
-static void drop_worker(void *user, uint32_t device, const uint8_t *bytes, size_t length)
-{
-    (void)user;
-    (void)device;
-    (void)bytes;
-    (void)length;
-}
-
-static void drop_fence(void *user, const char *host, uint32_t host_device,
-                       uint32_t incarnation)
-{
-    (void)user;
-    (void)host;
-    (void)host_device;
-    (void)incarnation;
-}
-
-static void drop_session(void *user, uint64_t session)
-{
-    (void)user;
-    (void)session;
-}
-
-static void drop_device(void *user, uint32_t device, const char *why)
-{
-    (void)user;
-    (void)device;
-    (void)why;
-}
-
-static void drop_host(void *user, const char *host, const char *why)
-{
-    (void)user;
-    (void)host;
-    (void)why;
-}
-
-static uint64_t count_up(void *user)
-{
-    static uint64_t last;
-
-    (void)user;
-    return ++last;
-}
-
-static const struct head_machine_ops ops = {.client_send   = drop_client,
-                                            .worker_send   = drop_worker,
-                                            .fence         = drop_fence,
-                                            .session_ended = drop_session,
-                                            .worker_gone   = drop_device,
-                                            .node_gone     = drop_host,
-                                            .random64      = count_up};
-
 static struct head_machine *machine_create(void)
 {
-    struct head_machine_config config = {
-        .ops = &ops, .record = true, .digest = true, .kept_bytes_max = 1 << 20};
+    static struct lone_machine lone;
+    struct head_machine_config config = {.ops            = &lone_machine_ops,
+                                         .user           = &lone,
+                                         .record         = true,
+                                         .digest         = true,
+                                         .kept_bytes_max = 1 << 20};
     struct head_machine *machine;
 
     ASSERT_OK(head_machine_create(&config, &machine));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "head/machine.h"
+#include "tests/harness/lone_machine.h"
 #include "tests/harness/test.h"
 
 #define MEMORY  UINT64_C(0x1111)
@@ -13,69 +14,17 @@
 
 static struct {
     struct head_machine *machine;
-    unsigned nodes_gone;
-    unsigned workers_gone;
+    struct lone_machine lone;
 } world;
 
 /* ------------------------------------------------------------------------------------------------ a machine alone */
 
-static void drop_client(void *user, uint64_t session, const uint8_t *bytes, size_t length)
-{
-    (void)user;
-    (void)session;
-    (void)bytes;
-    (void)length;
-}
-
-static void drop_worker(void *user, uint32_t device, const uint8_t *bytes, size_t length)
-{
-    (void)user;
-    (void)device;
-    (void)bytes;
-    (void)length;
-}
-
-static void drop_session(void *user, uint64_t session)
-{
-    (void)user;
-    (void)session;
-}
-
-static void count_worker(void *user, uint32_t device, const char *why)
-{
-    (void)user;
-    (void)device;
-    (void)why;
-    world.workers_gone++;
-}
-
-static void count_node(void *user, const char *host, const char *why)
-{
-    (void)user;
-    (void)host;
-    (void)why;
-    world.nodes_gone++;
-}
-
-static uint64_t count_up(void *user)
-{
-    static uint64_t last;
-
-    (void)user;
-    return ++last;
-}
-
-static const struct head_machine_ops ops = {.client_send   = drop_client,
-                                            .worker_send   = drop_worker,
-                                            .session_ended = drop_session,
-                                            .worker_gone   = count_worker,
-                                            .node_gone     = count_node,
-                                            .random64      = count_up};
-
 static struct head_machine *machine_create(void)
 {
-    struct head_machine_config config = {
-        .ops = &ops, .record = true, .kept_bytes_max = 1 << 20};
+    struct head_machine_config config = {.ops            = &lone_machine_ops,
+                                         .user           = &world.lone,
+                                         .record         = true,
+                                         .kept_bytes_max = 1 << 20};
     struct head_machine *machine;
 
     ASSERT_OK(head_machine_create(&config, &machine));
@@ -172,7 +121,7 @@ TEST(a_store_whose_first_welcome_was_lost_is_the_one_that_comes_back)
     ASSERT_TRUE(again.resumed);
     ASSERT_EQ(again.session, first.session);
     ASSERT_STR(head_machine_store_socket(world.machine, "host"), "/b");
-    ASSERT_EQ(world.nodes_gone + world.workers_gone, 0);
+    ASSERT_EQ(world.lone.nodes_gone + world.lone.workers_gone, 0);
     ASSERT_OK(worker_hello(MEMORY, 2, &again, &err));
     ASSERT_EQ(again.device, worker.device);
     end();
@@ -190,8 +139,8 @@ TEST(another_memory_is_another_store_even_at_the_same_socket)
         store_hello("/a", ANOTHER, &again, &err)); /* before anybody saw the first die */
     ASSERT_TRUE(!again.resumed);
     ASSERT_TRUE(again.session != first.session);
-    ASSERT_EQ(world.nodes_gone, 1);
-    ASSERT_EQ(world.workers_gone, 1);
+    ASSERT_EQ(world.lone.nodes_gone, 1);
+    ASSERT_EQ(world.lone.workers_gone, 1);
     ASSERT_OK(worker_hello(ANOTHER, 1, &again, &err));
     ASSERT_TRUE(again.device != worker.device);
     end();
@@ -205,7 +154,7 @@ TEST(another_memory_beside_a_store_that_is_there_is_refused)
     begin();
     ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
     ASSERT_STATUS(store_hello("/b", ANOTHER, &out, &err), PLASMON_EEXIST);
-    ASSERT_EQ(world.nodes_gone, 0);
+    ASSERT_EQ(world.lone.nodes_gone, 0);
     ASSERT_TRUE(head_machine_memory_known(world.machine, "host", MEMORY));
     ASSERT_TRUE(!head_machine_memory_known(world.machine, "host", ANOTHER));
     end();
@@ -220,7 +169,7 @@ TEST(a_store_that_was_given_up_comes_back_as_a_fresh_one)
     ASSERT_OK(store_hello("/a", MEMORY, &first, &err));
     store_lost();
     head_machine_tick(world.machine, 6 + LEASE);
-    ASSERT_EQ(world.nodes_gone, 1);
+    ASSERT_EQ(world.lone.nodes_gone, 1);
     ASSERT_OK(store_hello("/a", MEMORY, &again, &err));
     ASSERT_TRUE(!again.resumed);
     ASSERT_TRUE(again.session != first.session);
@@ -240,7 +189,7 @@ TEST(a_worker_of_another_memory_is_refused_and_the_one_that_is_there_stays)
         ASSERT_STATUS(worker_hello(ANOTHER, incarnation, &again, &err), PLASMON_EHEADLOST);
         ASSERT_NOT_NULL(strstr(err.text, "0000000000002222"));
     }
-    ASSERT_EQ(world.workers_gone, 0);
+    ASSERT_EQ(world.lone.workers_gone, 0);
     ASSERT_OK(worker_hello(MEMORY, 1, &again, &err));
     ASSERT_EQ(again.device, worker.device);
     end();
@@ -302,7 +251,7 @@ TEST(the_next_head_knows_a_store_by_its_memory)
         ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
         ASSERT_TRUE(out.resumed);
         ASSERT_EQ(out.session, before.session);
-        ASSERT_EQ(world.nodes_gone, 0);
+        ASSERT_EQ(world.lone.nodes_gone, 0);
         head_machine_destroy(first);
         end();
     }
