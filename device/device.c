@@ -442,11 +442,29 @@ bool device_stream_records(const struct device_stream *stream)
     return stream->records;
 }
 
+void device_graph_tag_at(struct device_graph *graph, struct device_ptr word)
+{
+    assert(!graph->recording);
+    graph->tag_at = word;
+}
+
+struct device_ptr device_stream_tag(struct device_stream *stream)
+{
+    struct device_graph *graph = stream->branch_of;
+
+    if (graph == NULL || graph->tag_at.addr == 0) {
+        return (struct device_ptr){0};
+    }
+    graph->tagged = true;
+    return graph->tag_at;
+}
+
 plasmon_status_t device_graph_begin(struct device_graph *graph, struct pl_err *err)
 {
     plasmon_status_t status;
 
     assert(!graph->recording);
+    graph->tagged    = false;
     status           = graph->device->ops->graph_begin(graph, err);
     graph->recording = status == PLASMON_OK;
     return status;

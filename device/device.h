@@ -206,6 +206,14 @@ void device_graph_destroy(struct device_graph *graph); /* what it recorded stays
 struct device_stream *device_graph_branch(struct device_graph *graph, uint32_t branch);
 /* Is it a branch: will what is put on it run later, and perhaps many times? */
 bool device_stream_records(const struct device_stream *stream);
+/*
+ * Which launch it runs in is not known when work is recorded. What wants to know on a GPU (a kernel that reports a failure) reads it when it
+ * runs: device_graph_tag_at() before begin gives the recording 8 bytes of the device's memory for that, which stay the execs' as long as they are
+ * launched; device_stream_tag() says on a branch where they are, address 0: it was given none. Each launch of an exec in which somebody
+ * asked writes its tag there first, in its stream.
+ */
+void device_graph_tag_at(struct device_graph *graph, struct device_ptr word);
+struct device_ptr device_stream_tag(struct device_stream *stream);
 plasmon_status_t device_graph_begin(struct device_graph *graph, struct pl_err *err);
 /* What is on the branch now is mark number `mark`, from 0, of this recording. */
 plasmon_status_t device_graph_mark(struct device_graph *graph, uint32_t branch,
@@ -229,7 +237,7 @@ plasmon_status_t device_graph_item(struct device_graph *graph, uint32_t item);
 plasmon_status_t device_graph_change_begin(struct device_graph *graph,
                                            struct device_exec *exec, struct pl_err *err);
 plasmon_status_t device_graph_change_end(struct device_graph *graph);
-/* tag: of every launch in it on a CPU device; the first that fails ends the exec's run. */
+/* tag: of every launch in it on a CPU device, where the first that fails ends the exec's run; device_stream_tag() on a GPU. */
 plasmon_status_t device_exec_launch(struct device_stream *stream, struct device_exec *exec,
                                     uint64_t tag);
 void device_exec_destroy(struct device_exec *exec); /* launches under way still run */
@@ -326,8 +334,7 @@ struct device_launch_shape {
     uint32_t grid[3];
     uint32_t block[3];
     uint32_t shared_bytes;
-    bool
-        cooperative; /* all blocks run at once or none, so they may wait for each other; not recorded */
+    bool cooperative; /* all blocks run at once or none, so they may wait for each other */
 };
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);

@@ -147,7 +147,8 @@ struct device {
 };
 struct device_stream {
     struct device *device;
-    bool records; /* a graph's branch; constant */
+    bool records;                   /* a graph's branch; constant */
+    struct device_graph *branch_of; /* that graph, on GPUs; constant */
 };
 struct device_event {
     struct device *device;
@@ -160,9 +161,13 @@ struct device_graph {
     uint32_t branch_count;
     struct device_stream *branches[DEVICE_BRANCH_MAX];
     bool recording;
+    struct device_ptr
+        tag_at;  /* where launches of what is recorded write their tag; 0: nowhere */
+    bool tagged; /* something in the recording looks there */
 };
 struct device_exec {
     struct device *device;
+    struct device_ptr tag_at; /* 0: nothing in it looks */
 };
 struct device_comm {
     struct device *device;

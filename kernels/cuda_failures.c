@@ -73,8 +73,10 @@ plasmon_status_t cuda_report(const struct cuda_call *call, const uint64_t *words
                              const enum kernel_data_error *errors, uint32_t count,
                              uint32_t bytes, int64_t fine)
 {
+    struct device_ptr tag_at  = device_stream_tag(call->stream);
     struct cuda_report params = {.records    = call->cuda->failures.address,
                                  .tag        = call->tag,
+                                 .tag_at     = tag_at.addr,
                                  .fine       = fine,
                                  .count      = count,
                                  .bytes      = bytes,
@@ -85,9 +87,12 @@ plasmon_status_t cuda_report(const struct cuda_call *call, const uint64_t *words
                                  .mark_bit   = call->cuda->failures.marks.bit,
                                  .mark_shift = call->cuda->failures.marks.shift};
 
-    if (device_stream_records(call->stream)) {
-        /* The tag would be that of the recording, at every launch: such a function is launched by itself (worker/graph.c). */
-        return PLASMON_ENOTSUP;
+    if (device_stream_records(call->stream) && tag_at.addr == 0) {
+        return pl_err_set(
+            call->err, PLASMON_ENOTSUP,
+            "%s reports what is wrong with its data, and what is recorded does not know in "
+            "which launch it runs",
+            call->function->name);
     }
     for (uint32_t i = 0; i < count; i++) {
         params.word[i]  = words[i];

@@ -224,6 +224,7 @@ struct cuda_failure {
 struct cuda_report {
     uint64_t records;
     uint64_t tag;
+    uint64_t tag_at; /* where the tag is when it runs; 0: `tag` */
     uint64_t word[2];
     int64_t fine;
     uint32_t error[2];

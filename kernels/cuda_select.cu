@@ -105,16 +105,22 @@ SPMV_KERNEL(int64_t, double, i64_f64)
 /* How many records there are; the host counts what it has read. */
 __device__ unsigned long long failure_count;
 
-/* Nobody else writes the entry of a launch that is not over, but who marks it as failed too. */
-__device__ static void mark_failed(const cuda_report &p)
+/*
+ * Nobody else writes the entry of a launch that is not over, but who marks it as failed too. false: somebody has: one record a launch is
+ * enough, though it is a recorded graph of a thousand calls that all fail. (Two at the same time may both find it unmarked.)
+ */
+__device__ static bool mark_failed(const cuda_report &p, uint64_t tag)
 {
-    volatile uint64_t *entry =
-        pointer<volatile uint64_t>(p.marks, 0) + p.tag % p.mark_count;
+    volatile uint64_t *entry = pointer<volatile uint64_t>(p.marks, 0) + tag % p.mark_count;
 
-    if (*entry >> p.mark_shift == p.tag) {
+    if (*entry >> p.mark_shift == tag) {
+        if ((*entry & p.mark_bit) != 0) {
+            return false;
+        }
         *entry |= p.mark_bit;
     }
     __threadfence_system();
+    return true;
 }
 
 /*
@@ -123,6 +129,9 @@ __device__ static void mark_failed(const cuda_report &p)
  */
 KERNEL(report, cuda_report)
 {
+    const uint64_t tag =
+        p.tag_at != 0 ? *pointer<const volatile uint64_t>(p.tag_at, 0) : p.tag;
+
     for (uint32_t i = 0; i < p.count; i++) {
         int64_t value = p.bytes == 4 ? (int64_t)*pointer<const int32_t>(p.word[i], 0)
                                      : *pointer<const int64_t>(p.word[i], 0);
@@ -132,13 +141,13 @@ KERNEL(report, cuda_report)
         if (value == p.fine) {
             continue;
         }
-        if (p.mark_count != 0) {
-            mark_failed(p);
+        if (p.mark_count != 0 && !mark_failed(p, tag)) {
+            return;
         }
         number = atomicAdd(&failure_count, 1ull);
         record = pointer<volatile struct cuda_failure>(p.records, 0) +
                  number % CUDA_FAILURES_MAX;
-        record->tag      = p.tag;
+        record->tag      = tag;
         record->function = p.function;
         record->error    = value < 0 && p.bytes == 4 ? p.refused : p.error[i];
         record->value    = value < 0 && p.bytes == 4 ? -value : value;

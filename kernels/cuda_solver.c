@@ -439,12 +439,8 @@ plasmon_status_t cuda_inverse(const struct cuda_call *call)
     const enum kernel_data_error error = KERNEL_DATA_SINGULAR;
     struct step w;
     struct kernel_arg y;
-    plasmon_status_t status;
+    plasmon_status_t status = begin(call, &w);
 
-    if (device_stream_records(call->stream)) {
-        return PLASMON_ENOTSUP; /* as cuda_report() says, before anything was recorded */
-    }
-    status = begin(call, &w);
     if (status == PLASMON_OK) {
         status = factor(&w);
     }

@@ -290,14 +290,14 @@ struct worker_ops {
                                       const struct kernel_arg *arg, uint64_t tag);
     /*
      * Recorded graphs; record_begin may be NULL: nodes are then enqueued one by one. What run() puts on branches between begin and end is
-     * recorded and not run. mark: remember what is on the branch now; after: what follows on the branch comes after that mark.
+     * recorded and not run. tag_offset: 8 bytes in the arena that are the recording's, for what wants to know in which launch it runs. mark: remember what is on the branch now; after: what follows on the branch comes after that mark.
      * end: *io_exec becomes what replay() enqueues (an earlier one is changed, or replaced); keep false: throw the recording away.
      * *io_recorder is made by the first begin and, like what end makes, ends with record_drop. ENOTSUP: not on this device.
      * item: what follows is that one, until the next. Between change_begin and change_end, what is run after item(i) takes the place of
      * what was recorded as item i of the exec; when any of it fails, the exec must be recorded anew before it is replayed.
      */
     plasmon_status_t (*record_begin)(void *user, void **io_recorder, uint32_t branches,
-                                     struct pl_err *err);
+                                     uint64_t tag_offset, struct pl_err *err);
     plasmon_status_t (*record_mark)(void *user, uint32_t branch, uint32_t mark);
     plasmon_status_t (*record_after)(void *user, uint32_t branch, uint32_t mark);
     plasmon_status_t (*record_end)(void *user, bool keep, void **io_exec,

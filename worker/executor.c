@@ -616,7 +616,7 @@ static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
 /* ------------------------------------------------------------------------------------------------ recorded graphs */
 
 static plasmon_status_t op_record_begin(void *user, void **io_recorder, uint32_t branches,
-                                        struct pl_err *err)
+                                        uint64_t tag_offset, struct pl_err *err)
 {
     struct worker_executor *executor = user;
     struct device_graph *graph       = *io_recorder;
@@ -631,7 +631,8 @@ static plasmon_status_t op_record_begin(void *user, void **io_recorder, uint32_t
     if (status != PLASMON_OK) {
         return status;
     }
-    *io_recorder        = graph;
+    *io_recorder = graph;
+    device_graph_tag_at(graph, worker_memory_own(executor->memory, tag_offset));
     status              = device_graph_begin(graph, err);
     executor->recording = status == PLASMON_OK ? graph : NULL;
     return status;

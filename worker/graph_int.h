@@ -8,6 +8,8 @@
 #include "worker/core_int.h"
 
 #define WORKER_GRAPH_EXECS 4u
+#define WORKER_GRAPH_TAG_BYTES \
+    256u /* the last of its memory: which launch runs, for who reports a failure */
 
 struct graph_node {
     struct worker_launch

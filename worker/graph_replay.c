@@ -10,7 +10,8 @@
  * recording pays as soon as it is used twice). A program that sets a scalar at each launch costs what that scalar's calls cost. When
  * there is no room, the recording that was used longest ago is changed, or recorded anew in place where the device cannot change it.
  *
- * WHAT CANNOT BE RECORDED (the device or a library refuses) is enqueued node by node, in order: slower, and the same.
+ * WHAT CANNOT BE RECORDED (the device or a library refuses) is enqueued node by node, in order: slower, and the same. A SINGLE CALL of a
+ * client's function is never recorded: it is one call of the driver either way, and this one takes other addresses as they come.
  */
 #include "worker/graph_int.h"
 
@@ -284,8 +285,9 @@ static plasmon_status_t record(struct worker_core *core, struct worker_graph *gr
     const struct worker_ops *ops = core->config.ops;
     plasmon_status_t status, ended;
 
-    status =
-        ops->record_begin(core->config.user, &graph->recorder, graph->branch_count, err);
+    status = ops->record_begin(core->config.user, &graph->recorder, graph->branch_count,
+                               graph->memory_offset + graph->bytes - WORKER_GRAPH_TAG_BYTES,
+                               err);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -419,22 +421,27 @@ static plasmon_status_t enqueue_one_by_one(struct worker_core *core,
 {
     plasmon_status_t status = nodes_enqueue(core, graph, stream, err);
 
-    if (status == PLASMON_OK && !graph->one_by_one) {
+    if (status == PLASMON_OK) {
         graph->one_by_one = true;
-        if (why != NULL) {
-            pl_info("worker",
-                    "graph %llu is launched node by node, for it cannot be recorded: %s",
-                    (unsigned long long)graph->id, why->text);
-        }
+        pl_info("worker",
+                "graph %llu is launched node by node, for it cannot be recorded: %s",
+                (unsigned long long)graph->id, why->text);
     }
     return status;
+}
+
+static bool is_recorded(const struct worker_core *core, const struct worker_graph *graph)
+{
+    bool single =
+        graph->nodes.count == 1 && graph_node_at(graph, 0)->launch->function->defined;
+
+    return !graph->one_by_one && !single && core->config.ops->record_begin != NULL;
 }
 
 bool worker_graph_records(const struct worker_core *core,
                           const struct worker_launch *launch)
 {
-    return launch->graph != NULL && !launch->graph->one_by_one &&
-           core->config.ops->record_begin != NULL &&
+    return launch->graph != NULL && is_recorded(core, launch->graph) &&
            exec_find(launch->graph, launch) == NULL;
 }
 
@@ -448,9 +455,9 @@ plasmon_status_t worker_graph_enqueue(struct worker_core *core,
     struct graph_exec *exec;
 
     graph->last_seq = launch->seq;
-    if (graph->one_by_one || ops->record_begin == NULL) {
+    if (!is_recorded(core, graph)) {
         places_set(graph, launch);
-        return enqueue_one_by_one(core, graph, stream, NULL, err);
+        return nodes_enqueue(core, graph, stream, err);
     }
     exec = exec_find(graph, launch);
     if (exec == NULL && exec_make(core, graph, launch, &exec, &why) != PLASMON_OK) {

@@ -7,6 +7,9 @@
  *
  * RELAXED MODE: other threads map memory and load modules meanwhile, which a stricter capture would forbid or be spoiled by.
  *
+ * TAGS. A launch writes its tag where the recording was told, if anything in it asks (device_stream_tag), by one more call in its stream. Launches
+ * of one exec do not overlap, and those of a graph's other execs do not either, so nobody reads another one's tag.
+ *
  * AN EXEC IS UPDATED IN PLACE when the new graph has the nodes and edges of the old one, which it has when only addresses and scalars differ;
  * launches under way keep what they were launched with. Otherwise another one is instantiated. Where only some calls differ, items.c changes
  * just those, without a capture.
@@ -45,6 +48,7 @@ plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branch
             return status;
         }
         graph->base.branches[i]->records                      = true;
+        graph->base.branches[i]->branch_of                    = &graph->base;
         device_cuda_stream_of(graph->base.branches[i])->graph = graph;
         graph->base.branch_count++;
     }
@@ -219,11 +223,14 @@ static void exec_take_items(struct device_cuda_exec *exec, struct device_cuda_gr
 static plasmon_status_t exec_take(struct device_cuda *cuda, struct device_cuda_graph *graph,
                                   CUgraph captured, struct device_exec **io_exec)
 {
+    const struct device_ptr nowhere = {0};
+    struct device_ptr tag_at        = graph->base.tagged ? graph->base.tag_at : nowhere;
     struct device_cuda_exec *exec = *io_exec != NULL ? device_cuda_exec_of(*io_exec) : NULL;
     CUgraphExec made              = NULL;
     plasmon_status_t status       = PLASMON_OK;
 
     if (exec != NULL && update(exec, captured)) {
+        exec->base.tag_at = tag_at;
         exec_forget_items(cuda, exec);
         (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* the exec has all it needs */
         return PLASMON_OK;
@@ -246,7 +253,8 @@ static plasmon_status_t exec_take(struct device_cuda *cuda, struct device_cuda_g
         (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* the first error counts */
         return status;
     }
-    exec->exec = made;
+    exec->exec        = made;
+    exec->base.tag_at = tag_at;
     exec_take_items(exec, graph, captured);
     *io_exec = &exec->base;
     return PLASMON_OK;
@@ -290,13 +298,17 @@ plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
                                          struct device_exec *exec, uint64_t tag)
 {
     struct device_cuda *cuda = device_cuda_of(exec->device);
+    CUstream on              = device_cuda_stream_of(stream)->stream;
     plasmon_status_t status  = device_cuda_enter(cuda);
 
-    (void)tag;
+    if (status == PLASMON_OK &&
+        exec->tag_at.addr != 0) { /* behind the launch before, which may still look */
+        status = DEVICE_CU(cuda, cuStreamWriteValue64(on, exec->tag_at.addr, tag,
+                                                      CU_STREAM_WRITE_VALUE_DEFAULT));
+    }
     return status != PLASMON_OK
                ? status
-               : DEVICE_CU(cuda, cuGraphLaunch(device_cuda_exec_of(exec)->exec,
-                                               device_cuda_stream_of(stream)->stream));
+               : DEVICE_CU(cuda, cuGraphLaunch(device_cuda_exec_of(exec)->exec, on));
 }
 
 void device_cuda_exec_destroy(struct device_exec *base)

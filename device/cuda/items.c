@@ -3,7 +3,7 @@
  *
  * A launch that goes through device_launch() is one kernel node, the last one of its branch when it has been captured; so the driver is
  * asked for that node after each, which costs a recording some tenths of a microsecond a launch. What items do beside that - copies, fills,
- * cuBLAS - makes nodes that we do not see: an item that made more nodes than we know of is not changed alone.
+ * cuBLAS, cooperative launches - makes nodes that we do not see: an item that made more nodes than we know of is not changed alone.
  *
  * A CHANGE runs the item's calls once more, on branches that capture, and its launches become cuGraphExecKernelNodeSetParams() in place of
  * being captured. Whatever else the calls do is captured, not run, and thrown away: when the capture is not empty at the end, or the
@@ -154,6 +154,7 @@ plasmon_status_t device_cuda_graph_change_begin(struct device_graph *base,
     }
     status = device_cuda_graph_begin(base, err);
     if (status == PLASMON_OK) {
+        base->tag_at         = change->base.tag_at; /* as it was recorded */
         graph->change        = change;
         graph->change_status = PLASMON_OK;
         graph->changed       = 0;

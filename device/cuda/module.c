@@ -236,10 +236,11 @@ plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
             cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                (int)shape->shared_bytes));
     }
-    if (status == PLASMON_OK && stream->graph != NULL) {
-        return shape->cooperative
-                   ? PLASMON_ENOTSUP
-                   : device_cuda_graph_launch(stream, function, shape, params);
+    if (status == PLASMON_OK && stream->graph != NULL && !shape->cooperative) {
+        return device_cuda_graph_launch(stream, function, shape, params);
+    }
+    if (stream->graph != NULL && stream->graph->change != NULL) {
+        return PLASMON_ENOTSUP; /* a node that items.c does not know */
     }
     if (status == PLASMON_OK && shape->cooperative) {
         return DEVICE_CU(cuda, cuLaunchCooperativeKernel(

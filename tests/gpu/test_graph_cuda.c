@@ -305,12 +305,83 @@ TEST(a_scalar_that_changes_at_each_launch_is_each_launch_s_own)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
-/* Its report bears the number of the launch, so it is not captured: launched call by call. */
+/* Symmetric and positive definite: all that follows is defined. */
+static struct plasmon_ref *definite(struct plasmon_client *client)
+{
+    struct plasmon_shape shape = {PLASMON_F32, 2, {SIDE, SIDE}};
+    float *data                = malloc(COUNT * sizeof(float));
+    struct plasmon_ref *ref;
+
+    for (int i = 0; i < SIDE; i++) {
+        for (int k = 0; k < SIDE; k++) {
+            int meets = (i * k + i + k) % 17;
+
+            data[i * SIDE + k] = i == k ? (float)(SIDE + i % 7) : (float)meets / 17;
+        }
+    }
+    CLUSTER_OK(plasmon_put(client, data, &shape, NULL, &ref));
+    free(data);
+    return ref;
+}
+
+enum { JUDGED = 4 };
+
+/* Functions that look at their data and may refuse it: each reports which launch it is in. */
+static void judged(struct plasmon_client *client, struct plasmon_ref *a,
+                   struct plasmon_ref **out)
+{
+    struct plasmon_arg svd[]  = {{.mode = PLASMON_OUT},
+                                 {.mode = PLASMON_OUT},
+                                 {.mode = PLASMON_OUT},
+                                 {.mode = PLASMON_IN, .ref = a}};
+    struct plasmon_arg eigh[] = {
+        {.mode = PLASMON_OUT}, {.mode = PLASMON_OUT}, {.mode = PLASMON_IN, .ref = a}};
+    struct plasmon_arg one[] = {{.mode = PLASMON_OUT}, {.mode = PLASMON_IN, .ref = a}};
+    struct plasmon_ref *parts[3];
+
+    submit(client, "svd", svd, 4, NULL, 0, 0, parts);
+    out[0] = parts[0];
+    CLUSTER_OK(plasmon_release(client, parts[1]));
+    CLUSTER_OK(plasmon_release(client, parts[2]));
+    submit(client, "eigh", eigh, 3, NULL, 0, 0, parts);
+    CLUSTER_OK(plasmon_release(client, parts[0]));
+    out[1] = parts[1];
+    submit(client, "cholesky", one, 2, NULL, 0, 0, &out[2]);
+    submit(client, "inverse", one, 2, NULL, 0, 0, &out[3]);
+}
+
+TEST(functions_that_judge_their_data_are_replayed_as_they_are_submitted)
+{
+    static const char *const names[JUDGED] = {"u of svd", "v of eigh", "cholesky",
+                                              "inverse"};
+    struct plasmon_client *client          = start(1);
+    struct plasmon_ref *a                  = definite(client);
+    struct plasmon_ref *out[JUDGED], *plain[JUDGED];
+    struct plasmon_graph *graph;
+
+    test_set_timeout(300);
+    judged(client, a, plain);
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    judged(client, a, out);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    for (int round = 0; round < 20; round++) {
+        CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+        for (int i = 0; round % 5 == 4 && i < JUDGED; i++) {
+            expect_close(client, out[i], plain[i], names[i], round, 1e-5f);
+        }
+    }
+    CLUSTER_OK(plasmon_graph_release(client, graph));
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+/* One at a time, then all under way together: each report bears the number of the launch that it was made in. */
 TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
 {
+    enum { ROUNDS = 12 };
     struct plasmon_client *client = start(1);
     struct plasmon_shape shape    = {PLASMON_F32, 2, {8, 8}};
-    struct plasmon_ref *matrices[2], *root;
+    struct plasmon_ref *matrices[2], *root, *scaled, *tasks[ROUNDS];
     struct plasmon_graph *graph;
     float data[64] = {0};
 
@@ -326,9 +397,10 @@ TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
                                      {.mode = PLASMON_IN, .ref = matrices[0]}};
 
         submit(client, "cholesky", args, 2, NULL, 0, 0, &root);
+        scaled = product(client, root, root, 1, 0);
     }
     CLUSTER_OK(plasmon_graph_end(client, graph));
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         int wrong                            = round % 4 == 2;
         struct plasmon_graph_binding binding = {matrices[0], matrices[wrong]};
 
@@ -336,6 +408,22 @@ TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
         ASSERT_STATUS(plasmon_get(client, root, data, sizeof(data), CLUSTER_WAIT_MS),
                       wrong ? PLASMON_ESINGULAR : PLASMON_OK);
     }
+    for (int round = 0; round < ROUNDS; round++) {
+        struct plasmon_graph_binding binding = {matrices[0], matrices[round % 3 == 1]};
+
+        CLUSTER_OK(
+            plasmon_graph_launch(client, graph, &binding, 1, NULL, 0, &tasks[round]));
+    }
+    CLUSTER_OK(plasmon_wait(client, tasks, ROUNDS, ROUNDS, CLUSTER_WAIT_MS, NULL, NULL));
+    for (int round = 0; round < ROUNDS; round++) {
+        plasmon_status_t state = plasmon_state(client, tasks[round]);
+
+        if (state != (round % 3 == 1 ? PLASMON_ESINGULAR : PLASMON_OK)) {
+            test_fail(__FILE__, __LINE__, "launch %d of %d is %s", round, ROUNDS,
+                      plasmon_status_name(state));
+        }
+    }
+    CLUSTER_OK(plasmon_release(client, scaled));
     plasmon_finish(client);
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }

@@ -278,10 +278,11 @@ static plasmon_status_t op_fill_identity(void *user, uint32_t stream,
 }
 
 static plasmon_status_t op_record_begin(void *user, void **io_recorder, uint32_t branches,
-                                        struct pl_err *err)
+                                        uint64_t tag_offset, struct pl_err *err)
 {
     struct fake *fake = user;
 
+    (void)tag_offset;
     if (refuse(fake, "record") != PLASMON_OK) {
         return pl_err_set(err, PLASMON_ENOTSUP, "the fake records nothing");
     }
