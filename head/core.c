@@ -281,6 +281,11 @@ void head_core_count(const struct head_core *core, struct head_core_counts *out)
     *out = core->counts;
 }
 
+uint64_t head_core_components(const struct head_core *core)
+{
+    return core->components_started;
+}
+
 /* ---------------------------------------------------------------------------------------------- status */
 
 static Plasmon__V1__Device *status_device(const struct head_core *core,

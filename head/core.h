@@ -271,5 +271,7 @@ struct head_core_counts {
     uint64_t clients, refs, arrays, fragments, tiles, instances, buffers, tasks;
 };
 void head_core_count(const struct head_core *core, struct head_core_counts *out);
+/* Components of recorded graphs that were launched by themselves, since this process began. */
+uint64_t head_core_components(const struct head_core *core);
 
 #endif

@@ -36,7 +36,7 @@
  *     index.c     one task a point of an index space
  *     host_copy.c put from and get into memory of the client's host
  *     collective.h  all-reduce and the like: collective.c who does what, collective_step.c by which launches
- *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_nodes.c, graph_launch.c
+ *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_components.c, graph_nodes.c, graph_launch.c
  *   space.h     namespaces and their quotas: space.c; namespaces.c reads their file
  *   client.h    sessions, and what they ask for besides tasks
  *     client.c    sessions, refs, what clients are told
@@ -117,6 +117,7 @@ struct head_core {
     struct pl_list names;
     struct pl_list plans;          /* head_plan.link */
     uint64_t step_last;            /* number of the last segment of a plan, for workers */
+    uint64_t components_started;   /* since this process began */
     struct wire_arena arena;       /* for building messages; reset for each */
     uint32_t tracing;              /* clients that record */
     uint64_t trace_ns;             /* the time, while somebody records */

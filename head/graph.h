@@ -3,6 +3,7 @@
  *
  *   graph_record.c   a client's recording: tasks, and slots, which are the arrays they name
  *   graph_plan.c     where each task runs, and how runs of tasks on one device become segments
+ *   graph_components.c  what of a segment has nothing to do with the rest of it, and when that is launched by itself
  *   graph_nodes.c    a segment as its worker is told: operands, branches, memory for temporaries
  *   graph_launch.c   one launch: slots become arrays, segments become launches
  *
@@ -13,6 +14,10 @@
  * STEPS. A plan is a list of steps in an order that respects every dependence of the recording. A step is a segment, or one task by
  * itself (those with a REDUCE argument, whose partial results are folded by the rules of reduce.c). A segment is started
  * like any task with several arguments (head_run_start), so numbers, edges, copies, failures and restarts are those of tasks.
+ *
+ * COMPONENTS. A segment whose tasks fall into several groups that have nothing to do with each other is told to its worker twice: as a
+ * whole, and component by component. A launch of the graph starts the whole, or each component, which then waits for its own inputs only
+ * (graph_components.c). To worker and head a component is a segment like any other.
  *
  * A PLAN HOLDS for the devices it was made for. When one of them is gone, the next launch makes another. What a plan cannot express
  * (a ref that is a snapshot of a view) is launched task by task, as if it had been submitted so.
@@ -26,6 +31,7 @@ enum {
     GRAPH_SEGMENT_OPERANDS_MAX = 16384, /* a segment that touches more is cut */
     GRAPH_PART_NODES           = 1024,  /* nodes in one message */
     GRAPH_ALIGNMENT            = 256,   /* of temporaries: what device allocations have */
+    GRAPH_COMPONENTS_MAX       = 32,    /* of a segment: those of more are put together */
 };
 
 enum graph_slot_kind { GRAPH_EXTERNAL, GRAPH_OUTPUT, GRAPH_TEMPORARY };
@@ -63,6 +69,8 @@ struct graph_task {
     uint32_t step;
     uint32_t node; /* in its segment */
     uint32_t branch;
+    uint32_t component;      /* of its segment, if that has any .. */
+    uint32_t component_node; /* .. and which node of it */
 };
 
 struct head_graph {
@@ -79,6 +87,7 @@ struct head_graph {
 struct graph_operand {
     uint32_t slot;
     uint32_t mode; /* of all that the segment does with it */
+    bool common;   /* of a component: each of its segment's reads this box */
     struct pl_box hull;
 };
 
@@ -90,7 +99,9 @@ struct head_segment {
     struct pl_vec waits;    /* uint32_t: steps of others that its first task needed */
     struct pl_vec operands; /* struct graph_operand, disjoint where they are of one slot */
     struct pl_vec parts;    /* struct head_bytes: encoded GraphParts */
-    uint64_t bytes;         /* temporaries */
+    struct pl_vec
+        components; /* struct head_segment *, owned, without waits and components; empty: it is one */
+    uint64_t bytes; /* temporaries */
     uint32_t branches;
     uint64_t cost_ns;
     uint32_t retries;
@@ -115,6 +126,12 @@ static inline struct graph_slot *graph_slot_at(const struct head_graph *graph, u
 static inline struct head_segment *graph_step_at(const struct head_plan *plan, uint32_t i)
 {
     return *(struct head_segment **)pl_vec_at(&plan->steps, i);
+}
+
+static inline struct head_segment *graph_component_at(const struct head_segment *segment,
+                                                      uint32_t i)
+{
+    return *(struct head_segment **)pl_vec_at(&segment->components, i);
 }
 
 static inline bool graph_writes(uint32_t mode)
@@ -143,6 +160,22 @@ struct head_plan *graph_plan_restore(struct head_core *core, struct head_graph *
 uint64_t graph_plan_first_step(const struct head_core *core, const struct head_plan *plan);
 bool graph_plan_holds(const struct head_plan *plan); /* all its devices are there */
 void graph_arrays_release(struct head_core *core, struct head_graph *graph);
+/* Without an id and tasks. */
+struct head_segment *graph_segment_create(struct head_plan *plan,
+                                          struct head_device *device);
+/* Takes the task in: its retries, time limit and cost are the segment's, too. */
+void graph_segment_add(const struct head_graph *graph, struct head_segment *segment,
+                       uint32_t task);
+
+/* graph_components.c. The step is cut; all its tasks know their edges. */
+void graph_components_build(struct head_core *core, struct head_graph *graph,
+                            struct head_segment *step);
+/*
+ * Is the segment to be launched component by component? arrays: by slot, what this launch has. Follows from what the head knows alone, so
+ * a head that reads its journal decides the same.
+ */
+bool graph_components_pay(const struct head_core *core, const struct head_segment *segment,
+                          struct head_array *const *arrays);
 
 /* graph_nodes.c. Operands, branches, memory for temporaries, and the messages that tell its worker. */
 void graph_segment_build(struct head_core *core, struct head_graph *graph,

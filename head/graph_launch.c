@@ -3,7 +3,7 @@
  *
  * Each slot gets an array: external ones and outputs by their refs, or by those that the launch binds in their place; temporaries that
  * several steps share have one of the graph's own. Then the steps are started in the order of the plan, each as a task
- * with several arguments; the group (group.c) tells the client when all are resolved.
+ * with several arguments, or as several where components do not wait for each other (graph_components.c); the group (group.c) tells the client when all are resolved.
  *
  * TASK BY TASK. When there is no plan that fits - a ref is a snapshot of a view, and has other coordinates than its array; or no
  * plan could be made - the recorded tasks are started one after the other, as if they had been submitted so. Slower; the same bits.
@@ -336,6 +336,46 @@ static void shared_clean(struct start_graph *start, const struct head_plan *plan
     }
 }
 
+/* The scalars of one component, of those of its segment. */
+static void start_component(struct start_graph *start, const struct head_segment *segment,
+                            uint32_t number, Plasmon__V1__GraphScalar *const *set,
+                            size_t set_count)
+{
+    Plasmon__V1__GraphScalar *items  = head_alloc((set_count + 1) * sizeof(*items));
+    Plasmon__V1__GraphScalar **lists = head_alloc((set_count + 1) * sizeof(*lists));
+    size_t count                     = 0;
+
+    for (size_t i = 0; i < set_count; i++) {
+        const struct graph_task *task = graph_task_at(
+            start->graph, *(uint32_t *)pl_vec_at(&segment->tasks, set[i]->task));
+
+        if (task->component == number) {
+            items[count]      = *set[i];
+            items[count].task = task->component_node;
+            lists[count]      = &items[count];
+            count++;
+        }
+    }
+    start_segment(start, graph_component_at(segment, number), lists, count);
+    pl_free(items);
+    pl_free(lists);
+}
+
+static void start_step(struct start_graph *start, const struct head_segment *step,
+                       Plasmon__V1__GraphScalar *const *set, size_t set_count)
+{
+    if (step->id == 0) {
+        start_task(start, *(uint32_t *)pl_vec_at(&step->tasks, 0));
+    } else if (graph_components_pay(start->core, step, start->arrays)) {
+        for (uint32_t i = 0; i < step->components.count; i++) {
+            start_component(start, step, i, set, set_count);
+        }
+        start->core->components_started += step->components.count;
+    } else {
+        start_segment(start, step, set, set_count);
+    }
+}
+
 static void start_plan(struct start_graph *start, const struct head_plan *plan)
 {
     struct set_list set = set_split(start, plan);
@@ -344,13 +384,11 @@ static void start_plan(struct start_graph *start, const struct head_plan *plan)
     for (uint32_t i = 0; i < plan->steps.count; i++) {
         const struct head_segment *step = graph_step_at(plan, i);
 
-        if (step->id == 0) {
-            start_task(start, *(uint32_t *)pl_vec_at(&step->tasks, 0));
-        } else if (set.lists == NULL) {
-            start_segment(start, step, NULL, 0);
+        if (set.lists == NULL) {
+            start_step(start, step, NULL, 0);
         } else {
-            start_segment(start, step, set.lists + set.first[i],
-                          set.first[i + 1] - set.first[i]);
+            start_step(start, step, set.lists + set.first[i],
+                       set.first[i + 1] - set.first[i]);
         }
     }
     shared_clean(start, plan);

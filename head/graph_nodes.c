@@ -1,5 +1,5 @@
 /*
- * A segment as its worker is told it.
+ * A segment, or a component of one, as its worker is told it.
  *
  * OPERANDS. What the segment touches of arrays that outlive it. Boxes of one slot that meet are joined to their hull, so operands of one
  * slot are disjoint and the segment can be started like any task. An operand is OUT when every element of it is written
@@ -298,6 +298,7 @@ static void branches_build(struct builder *builder)
     for (uint32_t n = 0; n < count; n++) {
         struct graph_task *task = node_at(builder, n);
 
+        task->node              = n;
         task->branch            = branch_choose(builder, &branches, task);
         builder->after_first[n] = (uint32_t)builder->after.count;
         if (branches.tail[task->branch] != 0) {

@@ -5,7 +5,7 @@
  *               where those were placed, and devices are loaded with what was placed on them
  *   2. depend   edges between tasks, by boxes of slots: the rules of hazard.c, applied once; and those of folds (below)
  *   3. cut      runs of tasks on one device become segments
- *   4. encode   each segment as its worker is told it (graph_nodes.c)
+ *   4. encode   each segment as its worker is told it (graph_nodes.c), and its components (graph_components.c)
  *
  * WHERE A RUN IS CUT. A task joins the open segment of its device, unless
  *
@@ -308,21 +308,55 @@ static void exports_mark(struct head_graph *graph)
     }
 }
 
+struct head_segment *graph_segment_create(struct head_plan *plan,
+                                          struct head_device *device)
+{
+    struct head_segment *segment = head_alloc(sizeof(*segment));
+
+    segment->plan       = plan;
+    segment->device     = device;
+    segment->tasks      = PL_VEC_INIT(uint32_t);
+    segment->waits      = PL_VEC_INIT(uint32_t);
+    segment->operands   = PL_VEC_INIT(struct graph_operand);
+    segment->parts      = PL_VEC_INIT(struct head_bytes);
+    segment->components = PL_VEC_INIT(struct head_segment *);
+    return segment;
+}
+
+void graph_segment_add(const struct head_graph *graph, struct head_segment *segment,
+                       uint32_t number)
+{
+    const struct graph_task *task = graph_task_at(graph, number);
+    bool limited    = segment->tasks.count == 0 || segment->time_limit_ms != 0;
+    uint32_t *place = pl_vec_push(&segment->tasks);
+
+    PL_CHECK(place != NULL);
+    *place           = number;
+    segment->retries = (uint32_t)pl_max_u64(segment->retries, task->run.retries);
+    segment->time_limit_ms =
+        task->run.time_limit_ms == 0 || !limited
+            ? 0
+            : (uint32_t)pl_min_u64(
+                  (uint64_t)segment->time_limit_ms + task->run.time_limit_ms, UINT32_MAX);
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        const struct graph_slot *slot = graph_slot_at(graph, task->args[i].slot);
+
+        segment->cost_ns += (uint64_t)pl_box_elements(&task->args[i].hull) *
+                            pl_dtype_bytes(slot->shape.dtype) /
+                            (segment->device->kind == 1 ? 4 : 2000);
+    }
+    segment->cost_ns += 2000;
+}
+
 static struct head_segment *step_open(struct head_core *core, struct head_plan *plan,
                                       const struct graph_task *task)
 {
-    struct head_segment *step   = head_alloc(sizeof(*step));
+    struct head_segment *step   = graph_segment_create(plan, task->device);
     struct head_segment **place = pl_vec_push(&plan->steps);
 
     PL_CHECK(place != NULL);
-    *place         = step;
-    step->plan     = plan;
-    step->device   = task->device;
-    step->id       = alone(task) ? 0 : ++core->step_last;
-    step->tasks    = PL_VEC_INIT(uint32_t);
-    step->waits    = PL_VEC_INIT(uint32_t);
-    step->operands = PL_VEC_INIT(struct graph_operand);
-    step->parts    = PL_VEC_INIT(struct head_bytes);
+    *place   = step;
+    step->id = alone(task) ? 0 : ++core->step_last;
     return step;
 }
 
@@ -364,31 +398,17 @@ static bool joins(const struct head_graph *graph, const struct head_plan *plan,
 static void step_join(struct head_graph *graph, struct head_plan *plan, uint32_t number,
                       uint32_t step_number)
 {
-    struct head_segment *step = graph_step_at(plan, step_number);
-    struct graph_task *task   = graph_task_at(graph, number);
-    uint32_t *place           = pl_vec_push(&step->tasks);
+    struct graph_task *task = graph_task_at(graph, number);
 
-    PL_CHECK(place != NULL);
-    *place        = number;
-    task->step    = step_number;
-    task->node    = (uint32_t)step->tasks.count - 1;
-    step->retries = (uint32_t)pl_max_u64(step->retries, task->run.retries);
-    step->time_limit_ms =
-        task->run.time_limit_ms == 0 || (task->node > 0 && step->time_limit_ms == 0)
-            ? 0
-            : (uint32_t)pl_min_u64((uint64_t)step->time_limit_ms + task->run.time_limit_ms,
-                                   UINT32_MAX);
+    task->step = step_number;
+    graph_segment_add(graph, graph_step_at(plan, step_number), number);
     for (uint32_t i = 0; i < task->arg_count; i++) {
         struct graph_slot *slot = graph_slot_at(graph, task->args[i].slot);
 
         slot->step = slot->step == GRAPH_STEP_NONE || slot->step == step_number
                          ? step_number
                          : GRAPH_STEPS;
-        step->cost_ns += (uint64_t)pl_box_elements(&task->args[i].hull) *
-                         pl_dtype_bytes(slot->shape.dtype) /
-                         (step->device->kind == 1 ? 4 : 2000);
     }
-    step->cost_ns += 2000;
 }
 
 static void waits_note(const struct head_graph *graph, struct head_plan *plan,
@@ -476,10 +496,36 @@ static struct head_plan *plan_build(struct head_core *core, struct head_graph *g
         struct head_segment *step = graph_step_at(plan, i);
 
         if (step->id != 0) {
-            graph_segment_build(core, graph, step);
+            graph_components_build(core, graph, step);
+            graph_segment_build(core, graph,
+                                step); /* after them: tasks know their node of this */
         }
     }
     return plan;
+}
+
+static void segment_tell(struct head_core *core, const struct head_device *device,
+                         const struct head_segment *segment)
+{
+    for (size_t i = 0; segment->device == device && i < segment->parts.count; i++) {
+        head_device_tell(core, segment->device, pl_vec_at(&segment->parts, i));
+    }
+}
+
+/* What of it is on the device. */
+static void plan_tell(struct head_core *core, const struct head_plan *plan,
+                      const struct head_device *device)
+{
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        segment_tell(core, device, graph_step_at(plan, i));
+    }
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+        const struct head_segment *step = graph_step_at(plan, i);
+
+        for (uint32_t k = 0; k < step->components.count; k++) {
+            segment_tell(core, device, graph_component_at(step, k));
+        }
+    }
 }
 
 struct head_plan *graph_plan_create(struct head_core *core, struct head_client *client,
@@ -493,15 +539,7 @@ struct head_plan *graph_plan_create(struct head_core *core, struct head_client *
     }
     plan = plan_build(core, graph);
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        struct head_device *device = head_device_at(core, i);
-
-        for (uint32_t k = 0; k < plan->steps.count; k++) {
-            const struct head_segment *step = graph_step_at(plan, k);
-
-            for (size_t p = 0; step->device == device && p < step->parts.count; p++) {
-                head_device_tell(core, device, pl_vec_at(&step->parts, p));
-            }
-        }
+        plan_tell(core, plan, head_device_at(core, i));
     }
     return plan;
 }
@@ -543,13 +581,17 @@ bool graph_plan_holds(const struct head_plan *plan)
     return true;
 }
 
-static void step_destroy(struct head_segment *step)
+static void segment_destroy(struct head_segment *step)
 {
     if (step->id != 0 && !step->device->gone) {
         uint64_t *freed = pl_vec_push(&step->device->out_graph_free);
 
         PL_CHECK(freed != NULL);
         *freed = step->id;
+    }
+    for (uint32_t i = 0; i < step->components.count; i++) {
+        segment_destroy(
+            graph_component_at(step, i)); /* which have none: once, not deeper */
     }
     for (size_t i = 0; i < step->parts.count; i++) {
         pl_free(((struct head_bytes *)pl_vec_at(&step->parts, i))->data);
@@ -558,6 +600,7 @@ static void step_destroy(struct head_segment *step)
     pl_vec_finish(&step->waits);
     pl_vec_finish(&step->operands);
     pl_vec_finish(&step->parts);
+    pl_vec_finish(&step->components);
     pl_free(step);
 }
 
@@ -569,7 +612,7 @@ void head_plan_release(struct head_core *core, struct head_plan *plan)
         return;
     }
     for (uint32_t i = 0; i < plan->steps.count; i++) {
-        step_destroy(graph_step_at(plan, i));
+        segment_destroy(graph_step_at(plan, i));
     }
     pl_list_remove(&plan->link);
     pl_vec_finish(&plan->steps);
@@ -582,15 +625,7 @@ void head_plans_tell(struct head_core *core, struct head_device *device)
     struct pl_list *pos;
 
     pl_list_for_each(pos, &core->plans) {
-        const struct head_plan *plan = pl_container_of(pos, struct head_plan, link);
-
-        for (uint32_t i = 0; i < plan->steps.count; i++) {
-            const struct head_segment *step = graph_step_at(plan, i);
-
-            for (size_t p = 0; step->device == device && p < step->parts.count; p++) {
-                head_device_tell(core, device, pl_vec_at(&step->parts, p));
-            }
-        }
+        plan_tell(core, pl_container_of(pos, struct head_plan, link), device);
     }
 }
 

@@ -168,7 +168,7 @@ struct graph_coverage {
                  [GRAPH_FAILURES];
     uint64_t graphs, tasks, tasks_done, tasks_failed, unexplained_by_model, reads, crashes,
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
-        launches, replayed, over_limit, ended_by_force, fences, head_crashes,
+        launches, replayed, components, over_limit, ended_by_force, fences, head_crashes,
         inputs_replayed, checkpoints, gone, rebuilt, shadows;
     uint64_t write_backs, write_back_cancels;
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;

@@ -339,13 +339,15 @@ uint32_t graph_coverage_missing(const struct graph_coverage *coverage, struct pl
 void graph_coverage_print(const struct graph_coverage *coverage)
 {
     printf("# %llu graphs: %llu tasks (%llu done, %llu failed), %llu reads, %llu launches, "
-           "%llu crashes, %llu broken connections, %llu starvations, %llu tasks replayed\n",
+           "%llu crashes, %llu broken connections, %llu starvations, %llu tasks replayed, "
+           "%llu components of graphs launched by themselves\n",
            (unsigned long long)coverage->graphs, (unsigned long long)coverage->tasks,
            (unsigned long long)coverage->tasks_done,
            (unsigned long long)coverage->tasks_failed, (unsigned long long)coverage->reads,
            (unsigned long long)coverage->launches, (unsigned long long)coverage->crashes,
            (unsigned long long)coverage->breaks, (unsigned long long)coverage->starvations,
-           (unsigned long long)coverage->replayed);
+           (unsigned long long)coverage->replayed,
+           (unsigned long long)coverage->components);
     printf("# executed arguments: none / failed input / cancelled / worker crash\n");
     for (uint32_t m = 0; m < GRAPH_MODES; m++) {
         for (uint32_t k = 0; k < GRAPH_VIEW_KINDS; k++) {
@@ -623,6 +625,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->rebuilt += lineage.rebuilt_tasks;
     coverage->shadows += lineage.shadows;
     head_core_spill_count(sim->head, &spilled);
+    coverage->components += head_core_components(sim->head);
     coverage->spills += spilled.spills;
     coverage->restores += spilled.restores;
     coverage->write_backs += spilled.write_backs;

@@ -104,6 +104,7 @@ TEST(random_programs_mean_what_they_mean_one_by_one)
 
     if (count >= COVERAGE_FROM) {
         ASSERT_TRUE(sum.replayed > 0);
+        ASSERT_TRUE(sum.components > 0);
         pl_str_init(&missing);
         if (graph_coverage_missing(&sum, &missing) != 0) {
             printf("%s", pl_str_text(&missing));

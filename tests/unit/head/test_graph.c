@@ -99,14 +99,19 @@ struct world {
     uint64_t task; /* id of the last one */
 };
 
+/* What is 32 bytes, half of an array here, is worth a launch of its own. */
+static const struct head_config head_config = {.ops         = &ops,
+                                               .retries     = UINT32_MAX,
+                                               .epoch       = 1,
+                                               .chain_bytes = 32 * 256};
+
 static struct world world_make(void)
 {
-    struct head_config config = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
-    Plasmon__V1__Hello hello  = PLASMON__V1__HELLO__INIT;
-    struct world world        = {.task = 1000};
+    Plasmon__V1__Hello hello = PLASMON__V1__HELLO__INIT;
+    struct world world       = {.task = 1000};
 
     failures = 0;
-    ASSERT_OK(head_core_create(&config, &world.core));
+    ASSERT_OK(head_core_create(&head_config, &world.core));
     head_core_tick(world.core, 1);
     ASSERT_OK(head_core_node_up(world.core, "a", "a", DEVICES, &err));
     for (uint32_t i = 0; i < DEVICES; i++) {
@@ -183,7 +188,7 @@ static void update(struct world *world, uint64_t graph, uint32_t device, uint64_
     call(world, graph, device, PLASMON__V1__MODE__MODE_INOUT, y, false, x);
 }
 
-/* Recorded in graph 7: half of y is added to or read; x is only read by what adds, else updated. */
+/* Recorded in graph 7: half of y is added to, written or read; x is only read by what adds, else updated. */
 static void use_half(struct world *world, uint32_t device, uint32_t mode, uint64_t y,
                      int64_t half, uint64_t x)
 {
@@ -699,12 +704,228 @@ TEST(a_graph_outlives_a_device_of_its_plan)
     world_end(&world);
 }
 
+/* ------------------------------------------------------------------------------------------------ components */
+
+static uint32_t graph_launches(uint32_t device)
+{
+    return count_of_kind(device, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH);
+}
+
+/* Refs 1 and 2 on a device, and graph 7 on device 0: two calls, each of which reads one of them. */
+static struct world world_of_two(uint32_t device)
+{
+    struct world world = world_make();
+
+    out(&world, 0, device, 1, 0);
+    out(&world, 0, device, 2, 0);
+    all_done(&world);
+    forget_told();
+    out(&world, 7, 0, 100, 1);
+    out(&world, 7, 0, 101, 2);
+    end(&world, 7, 0);
+    return world;
+}
+
+TEST(calls_with_nothing_in_common_are_launched_each_when_its_own_input_comes)
+{
+    struct world world = world_of_two(1);
+
+    EXPECT_SEGMENT(0, 0, 2);
+    EXPECT_SEGMENT(0, 1, 1);
+    EXPECT_SEGMENT(0, 2, 1);
+    ASSERT_TRUE(segment(0, 3) == NULL);
+    launch(&world, 7); /* both must be copied .. */
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV), 2);
+    ASSERT_EQ(graph_launches(0), 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const Plasmon__V1__Launch *one = graph_launch(0, i);
+
+        ASSERT_EQ(one->graph, segment(0, 1 + i)->id);
+        ASSERT_EQ(one->n_operands, 1);
+        ASSERT_EQ(one->n_after, 1);
+    }
+    ASSERT_TRUE(graph_launch(0, 0)->after[0] != graph_launch(0, 1)->after[0]);
+    launch(&world, 7); /* .. are being copied .. */
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV), 2);
+    ASSERT_EQ(graph_launches(0), 4);
+    all_done(&world);
+    launch(&world, 7); /* .. and are there */
+    ASSERT_EQ(graph_launches(0), 5);
+    ASSERT_EQ(graph_launch(0, 4)->graph, segment(0, 0)->id);
+    ASSERT_EQ(graph_launch(0, 4)->n_operands, 2);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(calls_whose_inputs_are_there_are_one_launch)
+{
+    struct world world = world_of_two(0);
+
+    launch(&world, 7);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launches(0), 2);
+    ASSERT_EQ(graph_launch(0, 0)->n_operands, 2);
+    all_done(&world);
+    world_end(&world);
+}
+
+TEST(calls_that_all_wait_for_the_same_input_are_one_launch)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 1, 1, 0);
+    forget_told();
+    for (uint64_t i = 0; i < 10; i++) {
+        out(&world, 7, 0, 100 + i, 1);
+    }
+    end(&world, 7, 0);
+    launch(&world, 7);
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV), 1);
+    ASSERT_EQ(graph_launches(0), 1);
+    all_done(&world);
+    world_end(&world);
+}
+
+TEST(calls_that_wait_for_parts_of_one_array_wait_each_for_its_own)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 1, 1, 0);
+    out(&world, 0, 0, 2, 0);
+    out(&world, 0, 0, 3, 0);
+    all_done(&world);
+    forget_told();
+    use_half(&world, 0, PLASMON__V1__MODE__MODE_IN, 1, 0, 2);
+    use_half(&world, 0, PLASMON__V1__MODE__MODE_IN, 1, 1, 3);
+    end(&world, 7, 0);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launches(0), 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        ASSERT_EQ(graph_launch(0, i)->n_after, 1);
+    }
+    ASSERT_TRUE(graph_launch(0, 0)->after[0] != graph_launch(0, 1)->after[0]);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(calls_that_write_parts_of_one_array_stay_together)
+{
+    struct world world = world_make();
+
+    for (uint64_t i = 1; i <= 3; i++) {
+        out(&world, 0, 1, i, 0);
+    }
+    forget_told();
+    use_half(&world, 0, PLASMON__V1__MODE__MODE_OUT, 1, 0, 2);
+    use_half(&world, 0, PLASMON__V1__MODE__MODE_OUT, 1, 1, 3);
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 2);
+    ASSERT_TRUE(segment(0, 1) == NULL);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launches(0), 1);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+/* A chain is a component however long it is; of a hundred of them some go together. */
+TEST(a_hundred_chains_are_launched_in_a_few_groups)
+{
+    struct world world = world_make();
+    uint32_t groups    = 0;
+    uint32_t nodes     = 0;
+
+    for (uint64_t i = 0; i < 100; i++) {
+        out(&world, 0, 1, 1 + i, 0);
+    }
+    all_done(&world);
+    forget_told();
+    for (uint64_t i = 0; i < 300; i++) {
+        if (i < 100) {
+            out(&world, 7, 0, 1000 + i, 1 + i);
+        } else {
+            update(&world, 7, 0, 1000 + i % 100, 0);
+        }
+    }
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 300);
+    for (; segment(0, 1 + groups) != NULL; groups++) {
+        nodes += (uint32_t)segment(0, 1 + groups)->n_nodes;
+    }
+    ASSERT_EQ(groups, 25);
+    ASSERT_EQ(nodes, 300);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launches(0), groups);
+    ASSERT_EQ(graph_launch(0, 0)->n_operands, 4);
+    all_done(&world);
+    release(&world, 7);
+    ASSERT_EQ(freed_graphs(0), 1 + groups);
+    world_end(&world);
+}
+
+TEST(scalars_of_a_launch_go_to_the_component_that_has_the_call)
+{
+    struct world world = world_make();
+    Plasmon__V1__GraphScalar set[2], *list[] = {&set[0], &set[1]};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+    for (uint64_t i = 1; i <= 2; i++) {
+        out(&world, 0, 1, i, 0);
+    }
+    all_done(&world);
+    forget_told();
+    for (uint64_t i = 0; i < 4; i++) { /* calls 0 and 2 are one chain, 1 and 3 another */
+        Plasmon__V1__Arg args[2], *arg_list[] = {&args[0], &args[1]};
+        Plasmon__V1__Task call_of = PLASMON__V1__TASK__INIT;
+        uint64_t scalar           = 40 + i;
+
+        plasmon__v1__arg__init(&args[0]);
+        plasmon__v1__arg__init(&args[1]);
+        args[0].mode  = i < 2 ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_INOUT;
+        args[0].ref   = 100 + i % 2;
+        args[0].shape = i < 2 ? &shape_of_16 : NULL;
+        args[1].mode  = PLASMON__V1__MODE__MODE_IN;
+        args[1].ref   = 1 + i % 2;
+        call_of.function  = SCALE;
+        call_of.graph     = 7;
+        call_of.place     = 1;
+        call_of.n_args    = 2;
+        call_of.args      = arg_list;
+        call_of.n_scalars = 1;
+        call_of.scalars   = &scalar;
+        send(&world, &call_of);
+    }
+    end(&world, 7, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        plasmon__v1__graph_scalar__init(&set[i]);
+        set[i].task  = 3 - 3 * i;
+        set[i].value = 90 + i;
+    }
+    task.kind  = PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH;
+    task.graph = 7;
+    task.n_set = 2;
+    task.set   = list;
+    send(&world, &task);
+    ASSERT_EQ(graph_launches(0), 2);
+    for (uint32_t i = 0; i < 2; i++) { /* the first has call 0, the second call 3 */
+        const Plasmon__V1__Launch *one = graph_launch(0, i);
+
+        ASSERT_EQ(one->n_set, 1);
+        ASSERT_EQ(one->set[0]->task, i);
+        ASSERT_EQ(one->set[0]->value, i == 0 ? 91 : 90);
+    }
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
 /* Another head, made from a checkpoint; the old one stays. */
 static struct world restored(const struct world *world)
 {
-    struct head_config config = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
-    struct world next         = *world;
-    struct head_bytes saved   = {0};
+    struct world next       = *world;
+    struct head_bytes saved = {0};
     struct head_reader in;
 
     if (head_core_unquiet(world->core) != NULL) {
@@ -712,7 +933,7 @@ static struct world restored(const struct world *world)
     }
     head_core_save(world->core, &saved);
     in = (struct head_reader){.at = saved.data, .end = saved.data + saved.length};
-    ASSERT_OK(head_core_create(&config, &next.core));
+    ASSERT_OK(head_core_create(&head_config, &next.core));
     ASSERT_OK(head_core_load(next.core, &in, &err));
     head_core_check(next.core);
     pl_free(saved.data);
@@ -793,13 +1014,45 @@ TEST(graphs_are_launched_by_a_head_that_is_made_from_a_checkpoint_as_they_were)
     world_end(&world);
 }
 
+TEST(components_are_launched_by_a_head_that_is_made_from_a_checkpoint_as_they_were)
+{
+    struct world world = world_of_two(1), next;
+    uint64_t hash;
+
+    test_expect_log();
+    next = restored(&world);
+    forget_told();
+    launch(&world, 7);
+    ASSERT_EQ(graph_launches(0), 2);
+    all_done(&world);
+    hash = told_hash();
+    forget_told();
+    launch(&next, 7);
+    all_done(&next);
+    ASSERT_EQ(told_hash(), hash);
+
+    for (uint32_t i = 0; i < 2; i++) { /* a worker that begins anew is told all of them */
+        struct head_core *core = i == 0 ? world.core : next.core;
+
+        forget_told();
+        head_core_worker_down(core, "a", 0, false, PLASMON_OK, "killed");
+        worker_hello(core, 0, 2, 0);
+        head_core_flush(core);
+        EXPECT_SEGMENT(0, 0, 2);
+        EXPECT_SEGMENT(0, 2, 1);
+        ASSERT_TRUE(i == 0 || told_hash() == hash);
+        hash = told_hash();
+    }
+    head_core_destroy(next.core);
+    world_end(&world);
+}
+
 /* Check sums are the machine's: the core gets whatever it is. */
 TEST(a_checkpoint_of_graphs_with_any_bit_changed_is_taken_or_refused)
 {
-    struct head_config config = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
-    struct world world        = world_make();
-    struct head_bytes saved   = {0};
-    uint32_t refused          = 0;
+    struct world world      = world_make();
+    struct head_bytes saved = {0};
+    uint32_t refused        = 0;
 
     test_expect_log();
     out(&world, 0, 0, 1, 0);
@@ -814,7 +1067,7 @@ TEST(a_checkpoint_of_graphs_with_any_bit_changed_is_taken_or_refused)
         struct head_core *core;
 
         saved.data[i / 8] ^= (uint8_t)(1u << i % 8);
-        ASSERT_OK(head_core_create(&config, &core));
+        ASSERT_OK(head_core_create(&head_config, &core));
         refused += head_core_load(core, &in, &err) != PLASMON_OK;
         head_core_destroy(core);
         saved.data[i / 8] ^= (uint8_t)(1u << i % 8);
