@@ -32,6 +32,7 @@ struct worker_function {
     enum function_state
         state;           /* BUILDING, LOADING, UNLOADING, PREPARING: the thread has it */
     bool dead;           /* freed while the thread has it, or waiting to be unloaded */
+    bool queued;         /* in jobs; guarded by the lock */
     struct pl_list link; /* jobs, over, or unloads */
 
     /* The job: what the thread reads and writes. */
@@ -197,6 +198,7 @@ static struct worker_function *job_take(struct worker_functions *functions)
     if (!functions->stop) {
         function = pl_list_first(&functions->jobs, struct worker_function, link);
         pl_list_remove(&function->link);
+        function->queued = false;
     }
     pl_mutex_unlock(&functions->lock);
     return function;
@@ -241,7 +243,19 @@ static void job_give(struct worker_functions *functions, struct worker_function 
     } else {
         pl_list_add_head(&functions->jobs, &function->link);
     }
+    function->queued = true;
     pl_cond_signal(&functions->changed);
+    pl_mutex_unlock(&functions->lock);
+}
+
+/* A launch waits for it: of those that are to be built it is next. A worker that follows a dead one is given all functions at once. */
+static void job_first(struct worker_functions *functions, struct worker_function *function)
+{
+    pl_mutex_lock(&functions->lock);
+    if (function->queued) {
+        pl_list_remove(&function->link);
+        pl_list_add_head(&functions->jobs, &function->link);
+    }
     pl_mutex_unlock(&functions->lock);
 }
 
@@ -484,6 +498,9 @@ const struct kernel_function *worker_functions_find(struct worker_functions *fun
                          function->text != NULL ? function->text
                                                 : pl_status_text(function->status));
         return NULL;
+    }
+    if (function->state == FUNCTION_BUILDING) {
+        job_first(functions, function);
     }
     if (function->state == FUNCTION_BUILT && quiet) {
         worker_core_hold(*functions->core);

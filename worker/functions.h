@@ -4,7 +4,7 @@
  *   define -> [building] -> [built] -> [loading] -> [ready] -> free -> [dead] -> unloaded
  *                  \----------------------\-> [failed], with the compiler's words
  *
- * BUILDING goes on beside everything else. LOADING into a GPU waits while a stream of the context waits, and may hold up other
+ * BUILDING goes on beside everything else, in the order in which they were defined, but for one that a launch waits for, which is next. LOADING into a GPU waits while a stream of the context waits, and may hold up other
  * calls of the driver meanwhile: so it starts only when nothing is enqueued, and until it is over nothing is
  * (worker_core_hold). The same goes for unloading. docs/ordering.md shows why that hangs nothing.
  *

@@ -1,0 +1,74 @@
+/* Functions that clients define, and the thread that builds them: in which order. */
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "tests/harness/test.h"
+#include "worker/functions.h"
+
+static uint32_t built[8];
+static size_t built_count;
+
+static void note_built(void *user, uint32_t id, plasmon_status_t status, const char *text)
+{
+    (void)user;
+    (void)text;
+    ASSERT_EQ(status, PLASMON_EPERM); /* C text, which is not allowed: that takes no time */
+    ASSERT_TRUE(built_count < PL_COUNT(built));
+    built[built_count++] = id;
+}
+
+static void define(struct worker_functions *functions, uint32_t id)
+{
+    Plasmon__V1__FunctionDefine message = PLASMON__V1__FUNCTION_DEFINE__INIT;
+    uint8_t hash[WIRE_HASH_BYTES]       = {0};
+    struct pl_err err;
+
+    message.id        = id;
+    message.name      = (char *)(uintptr_t) "own";
+    message.signature = (char *)(uintptr_t) "own(out f32[n] x)";
+    message.hash      = (ProtobufCBinaryData){.data = hash, .len = sizeof(hash)};
+    message.c_text    = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t) "x", .len = 1};
+    ASSERT_OK(worker_functions_define(functions, &message, &err));
+}
+
+/* A worker that follows a dead one is given all functions of all clients at once, and one launch waits for one of them. */
+TEST(a_function_that_a_launch_waits_for_is_built_before_the_others)
+{
+    const struct device_config config = {.bytes_max = 1 << 20};
+    struct worker_functions functions;
+    struct pollfd woken = {.events = POLLIN};
+    struct device *device;
+    struct pl_err err;
+
+    woken.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ASSERT_OK(device_open(DEVICE_CPU, 0, &config, &device, &err));
+    ASSERT_OK(worker_functions_init(&functions, device, NULL, NULL, woken.fd, note_built,
+                                    NULL, &err));
+    functions.started = true; /* not yet: its thread would be at the first by now */
+    for (uint32_t id = 1; id <= 4; id++) {
+        define(&functions, id);
+    }
+    ASSERT_NULL(worker_functions_find(&functions, 3, true, &err));
+    ASSERT_STATUS(err.status, PLASMON_EAGAIN);
+    functions.started = false;
+    define(&functions, 5); /* starts it */
+
+    while (built_count < 5) {
+        uint64_t count;
+
+        ASSERT_EQ(poll(&woken, 1, 60000), 1);
+        ASSERT_EQ(read(woken.fd, &count, sizeof(count)), sizeof(count));
+        worker_functions_collect(&functions);
+    }
+    ASSERT_EQ(built[0], 3);
+    ASSERT_EQ(built[1], 1);
+    ASSERT_EQ(built[2], 2);
+    ASSERT_EQ(built[3], 4);
+    ASSERT_EQ(built[4], 5);
+    worker_functions_finish(&functions);
+    device_close(device);
+    ASSERT_EQ(close(woken.fd), 0);
+}
+
+TEST_MAIN()
