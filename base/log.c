@@ -33,6 +33,11 @@ void pl_log_set_level(enum pl_log_level level)
     atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
 }
 
+enum pl_log_level pl_log_get_level(void)
+{
+    return (enum pl_log_level)atomic_load_explicit(&log_level, memory_order_relaxed);
+}
+
 plasmon_status_t pl_log_level_parse(const char *text, enum pl_log_level *out_level)
 {
     for (size_t i = 0; i < PL_COUNT(level_names); i++) {

@@ -24,6 +24,7 @@ void pl_log_set_sink(pl_log_fn sink, void *user);
 void pl_log_stderr(void *user, enum pl_log_level level, const char *module,
                    const char *text);
 void pl_log_set_level(enum pl_log_level level);
+enum pl_log_level pl_log_get_level(void);
 /* "error" .. "trace"; from PLASMON_LOG. */
 plasmon_status_t pl_log_level_parse(const char *text, enum pl_log_level *out_level);
 int pl_log_enabled(enum pl_log_level level);

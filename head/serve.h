@@ -180,6 +180,8 @@ void serve_settings(const struct serve *serve, struct head_settings *out);
 /* ---- serve_checkpoint.c */
 void serve_log_grew(struct serve *serve, size_t bytes);
 /* After a commit: is one due, and possible? */
+/* The state came from a journal: workers are yet to come back. */
+void serve_checkpoint_begin(struct serve *serve);
 void serve_checkpoint_look(struct serve *serve);
 /* true: the frame waits. */
 bool serve_late_keep(struct serve_client *client, const uint8_t *bytes, size_t length);

@@ -3,7 +3,9 @@
  *
  * One is due when the log has grown past a part of its limit, and is made at the next moment when nothing is under way. Past the limit itself,
  * if tasks are what stands in the way, that moment is brought about: frames of clients wait for a while (they are not acknowledged, so they are
- * in nobody's way but their senders'), tasks end, the checkpoint is made. When they do not end in time, all goes on, and it is tried again later.
+ * in nobody's way but their senders'), tasks end, the checkpoint is made. When they do not end in time, all goes on, and it is tried again later:
+ * a minute later, or sooner when the log has grown far past its limit, because what a head that is started then has to replay is what clients
+ * wait for, too. A head that has just gone on from its journal gives workers time to come back before it waits for their tasks.
  * What stands in the way is said in the log.
  */
 #include <inttypes.h>
@@ -18,9 +20,12 @@ enum {
     DUE_PART = 8, /* of the limit */
     DUE_FACTOR =
         2, /* of what the last one took: it is written for twice as much of the log */
-    HOLD_MS       = 3000,
-    HOLD_PAUSE_MS = 60000,
-    SAY_MS        = 60000,
+    HOLD_MS             = 3000,
+    HOLD_PAUSE_MS       = 60000,
+    HOLD_PAUSE_FAR_MS   = 15000,
+    FAR_FACTOR          = 2, /* of the limit */
+    HOLD_AFTER_BEGIN_MS = 5000,
+    SAY_MS              = 60000,
 };
 
 static uint64_t log_limit(const struct serve *serve)
@@ -96,8 +101,10 @@ static void hold_end(struct serve *serve, uint64_t now_ms, bool made)
 {
     struct serve_checkpoint *state = &serve->checkpoint;
 
-    state->holding      = false;
-    state->hold_next_ms = now_ms + HOLD_PAUSE_MS;
+    state->holding = false;
+    state->hold_next_ms =
+        now_ms +
+        (past(serve, FAR_FACTOR * log_limit(serve)) ? HOLD_PAUSE_FAR_MS : HOLD_PAUSE_MS);
     state->held_ms += now_ms - state->hold_since_ms;
     pl_info("head",
             "clients waited %" PRIu64 " ms for a checkpoint of the journal%s (%" PRIu64
@@ -137,6 +144,11 @@ static void say_why_not(struct serve *serve, uint64_t now_ms, const char *why)
         pl_warn("head", "the journal has %" PRIu64 " bytes and cannot be cut down now: %s",
                 serve->checkpoint.log_bytes, why);
     }
+}
+
+void serve_checkpoint_begin(struct serve *serve)
+{
+    serve->checkpoint.hold_next_ms = serve_now_ms(serve) + HOLD_AFTER_BEGIN_MS;
 }
 
 void serve_checkpoint_look(struct serve *serve)

@@ -280,7 +280,8 @@ static void node_closed(void *user, struct rpc_stream *stream, plasmon_status_t 
                                    .numbers = {serve_now_ms(serve)},
                                    .strings = {head_string(node->host)}};
 
-        pl_info("head", "node %s lost its connection: %s", node->name, why);
+        pl_info("head", "node %s lost its connection: %s", node->name,
+                why[0] != '\0' ? why : "its store has ended it");
         if (serve_input(serve, &input, NULL, &err) != PLASMON_OK) {
             pl_debug("head", "node %s: %s", node->name, err.text);
         }

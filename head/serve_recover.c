@@ -1,7 +1,8 @@
 /*
  * Where the head begins: from nothing, or where the records of a journal end.
  *
- * The records are replayed without a connection to anybody, so all that is put out goes nowhere and is kept if it is numbered. Then one more
+ * The records are replayed without a connection to anybody, so all that is put out goes nowhere and is kept if it is numbered; and without a
+ * word in the log, where it stands since it happened. Then one more
  * input says that every connection is gone; peers come back with their sessions and are sent what they have not acknowledged. Leases of those
  * who were connected, or away, begin a while after now: who had no head to come back to is not punished for it.
  */
@@ -77,6 +78,7 @@ plasmon_status_t serve_recover(struct serve *serve,
 {
     struct replaying replaying = {.serve = serve};
     uint64_t began_ns          = pl_now_ns();
+    enum pl_log_level level    = pl_log_get_level();
     struct head_settings settings;
     struct head_figures figures;
     plasmon_status_t status = head_machine_create(config, &serve->machine);
@@ -85,13 +87,18 @@ plasmon_status_t serve_recover(struct serve *serve,
         return pl_err_set(err, status, "out of host memory");
     }
     if (serve->config.journal != NULL) {
+        if (level < PL_LOG_DEBUG) {
+            pl_log_set_level(PL_LOG_ERROR);
+        }
         status = head_journal_read(serve->config.journal, replay_one, &replaying, err);
+        pl_log_set_level(level);
     }
     if (status == PLASMON_OK && replaying.batches == 0) {
         serve_settings(serve, &settings);
         status = head_machine_begin(serve->machine, &settings, err);
     } else if (status == PLASMON_OK) {
         status = go_on(serve, err);
+        serve_checkpoint_begin(serve);
         head_machine_figures(serve->machine, &figures);
         compare_settings(serve);
         pl_info("head",

@@ -221,9 +221,11 @@ static void bind(struct head_spill_host *spill, struct head_task *task)
 /* Nothing that is under way will make room. It fails, and what it should have copied with it. */
 static void give_up(struct head_spill_host *spill, struct head_task *task)
 {
+    const char *why = spill->slab_why != NULL ? spill->slab_why : spill->files_why;
     struct head_failure *failure;
     char want[32], memory[32];
 
+    why = why != NULL ? why : "";
     pl_list_remove(&task->spill_link);
     failure = head_failure_create(
         PLASMON_EDEVMEM, 0, 0,
@@ -233,11 +235,8 @@ static void give_up(struct head_spill_host *spill, struct head_task *task)
         task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ? "spill" : "restore",
         task->device->index, spill->home.node,
         pl_format_bytes(task->spilled->spilled->bytes, want),
-        pl_format_bytes(spill->config.memory_bytes, memory),
-        spill->slab_why != NULL || spill->files_why != NULL ? ": " : "",
-        spill->slab_why != NULL    ? spill->slab_why
-        : spill->files_why != NULL ? spill->files_why
-                                   : "");
+        pl_format_bytes(spill->config.memory_bytes, memory), why[0] != '\0' ? ": " : "",
+        why);
     pl_warn("head", "%s", failure->text);
     head_task_doom(spill->core, task, failure);
     head_failure_release(failure);

@@ -80,7 +80,7 @@ bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child,
         return false;
     }
     if (child->adopted) {
-        *out_status    = 0; /* whoever inherited it reads that */
+        *out_status    = STORE_STATUS_UNKNOWN; /* whoever inherited it reads that */
         child->adopted = false;
     } else if (reaped < 0) {
         *out_status = 0; /* cannot happen: nobody else waits for it */

@@ -16,6 +16,7 @@
 #define STORE_TERM_TIMEOUT_NS  (500ull * 1000000u)
 #define STORE_LEAVE_GRACE_NS   UINT64_C(2000000000) /* beyond the deadline, for the answer */
 #define STORE_KILL_TIMEOUT_NS  (10ull * 1000000000u)
+#define STORE_STATUS_UNKNOWN   (-1) /* of a child of another store, which nobody told us */
 
 struct store_daemon;
 
@@ -122,7 +123,7 @@ void daemon_unwatch(struct store_daemon *daemon,
                     struct store_source *source); /* before the fd is closed */
 /* Begin the end: no new workers, SIGTERM to all children, SIGKILL later. Once. */
 void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why);
-/* Reap; *out_status as of waitpid(). false: it is not dead. */
+/* Reap; *out_status as of waitpid(), or STORE_STATUS_UNKNOWN. false: it is not dead. */
 bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child,
                        int *out_status);
 void daemon_child_signal(const struct store_child *child, int signal);

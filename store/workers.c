@@ -318,7 +318,7 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
     struct store_uplink_down down = {
         .host_device = worker->host_device,
         .incarnation = incarnation,
-        .wait_status = wait_status,
+        .wait_status = wait_status != STORE_STATUS_UNKNOWN ? wait_status : 0,
         .quarantined = worker->proc.state == STORE_PROC_QUARANTINED,
         .status      = worker->last_status,
     };
@@ -326,6 +326,8 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
 
     if (worker->child.pid != 0) {
         (void)snprintf(end, sizeof(end), "could not be reaped");
+    } else if (wait_status == STORE_STATUS_UNKNOWN) {
+        (void)snprintf(end, sizeof(end), "ended, under another store");
     } else if (WIFSIGNALED(wait_status)) {
         (void)snprintf(end, sizeof(end), "killed by signal %d", WTERMSIG(wait_status));
     } else {
@@ -439,7 +441,7 @@ static void worker_adopt(struct store_daemon *daemon, struct store_worker *worke
          STORE_PROC_KILL) != 0) {
         worker_note(worker, "it was gone when this store took over");
         if (worker_fence_unseen(timeline) == PLASMON_OK) {
-            worker_act(daemon, worker, STORE_PROC_EXITED, 0);
+            worker_act(daemon, worker, STORE_PROC_EXITED, STORE_STATUS_UNKNOWN);
         } /* else it is quarantined in the end */
         return;
     }
