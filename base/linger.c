@@ -1,6 +1,7 @@
 /*
  * What took t comes to light 3 % of t later at most. 50 us are well below what a host waits before it takes an idle processor away (200 us
- * with KVM); more than 20 us without a pause was measured to make frames small, and tasks in a row slow.
+ * with KVM); more than 20 us without a pause was measured to make frames small, and tasks in a row slow. Where many tasks are under way, any
+ * time without one does: 20 us are some twenty tasks.
  */
 #include "base/linger.h"
 
@@ -18,9 +19,12 @@
 #define PROCESSORS_MIN 8
 #define SLACK_NS       1000ul
 
-static const struct pl_pauses pauses = {.at_once_ns = 20000,
-                                        .min_ns     = 5000,
-                                        .max_ns     = 50000};
+static const struct pl_pauses pauses      = {.at_once_ns = 20000,
+                                             .min_ns     = 5000,
+                                             .max_ns     = 50000};
+static const struct pl_pauses pauses_many = {.at_once_ns = 0,
+                                             .min_ns     = 20000,
+                                             .max_ns     = 50000};
 static uint64_t linger_ns;
 
 static uint64_t by_default(void)
@@ -70,14 +74,14 @@ void pl_pauses_exact(void)
     (void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* refused: pauses are longer */
 }
 
-uint64_t pl_linger_pause_ns(uint64_t waited_ns)
+uint64_t pl_linger_pause_ns(uint64_t waited_ns, bool many)
 {
-    return pl_pause_ns(&pauses, waited_ns);
+    return pl_pause_ns(many ? &pauses_many : &pauses, waited_ns);
 }
 
-void pl_linger_pause(uint64_t waited_ns)
+void pl_linger_pause(uint64_t waited_ns, bool many)
 {
-    struct timespec pause = {.tv_nsec = (long)pl_linger_pause_ns(waited_ns)};
+    struct timespec pause = {.tv_nsec = (long)pl_linger_pause_ns(waited_ns, many)};
 
     if (pause.tv_nsec > 0) {
         (void)nanosleep(&pause, NULL); /* a signal: it looks sooner */

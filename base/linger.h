@@ -4,11 +4,16 @@
  * way from the device to the client. So a thread whose last event was a moment ago waits in short pauses, in which its
  * processor stays awake, and only then sleeps until it is woken.
  *
+ * WITH MANY THINGS UNDER WAY nobody waits for the next event alone, and who looks at once handles them one by one: frames become small, and each
+ * costs a system call and locks at both ends. So then the first look is only after a pause, in which more comes.
+ *
  * How long a moment is: PLASMON_LINGER_MS in the environment (0 to 1000; 0: sleep at once). By default 16 ms where the process may use 8
  * processors or more, 0 otherwise: on a small machine others need the time.
  */
 #ifndef BASE_LINGER_H
 #define BASE_LINGER_H
+
+#include <stdbool.h>
 
 #include "base/lock.h"
 
@@ -24,9 +29,14 @@ void pl_pauses_exact(void);
 
 /* 0: never linger. Read once. */
 uint64_t pl_linger_ns(void);
-/* How long to pause `waited_ns` after the last event: 0 (look again at once), then a 32nd of it, 5 to 50 us. */
-uint64_t pl_linger_pause_ns(uint64_t waited_ns);
-void pl_linger_pause(uint64_t waited_ns);
+/* More tasks than this are many. */
+#define PL_LINGER_MANY 64u
+/*
+ * How long to pause `waited_ns` after the last event: 0 (look again at once), then a 32nd of it, 5 to 50 us; never less than 20 us with many things
+ * under way.
+ */
+uint64_t pl_linger_pause_ns(uint64_t waited_ns, bool many);
+void pl_linger_pause(uint64_t waited_ns, bool many);
 /* For a thread that will: its pauses are exact. */
 void pl_linger_thread(void);
 /*

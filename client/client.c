@@ -377,6 +377,7 @@ static plasmon_status_t make_loop(struct plasmon_client *client)
                          pl_status_text(status));
     }
     rpc_loop_set_tick(client->loop, TICK_MS, session_tick, client);
+    rpc_loop_set_many(client->loop, session_many, client);
     rpc_loop_post(client->loop, note_loop_thread, client);
     status = rpc_loop_start(client->loop, "plasmon");
     if (status != PLASMON_OK) {

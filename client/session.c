@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/linger.h"
 #include "base/log.h"
 #include "client/client_int.h"
 
@@ -169,6 +170,7 @@ static void on_message(void *user, struct rpc_stream *stream, const uint8_t *byt
     } else {
         good = take_frame_locked(client, frame);
     }
+    client->session.many = client->refs.tasks_live > PL_LINGER_MANY;
     client_run_callbacks_unlock(client);
 
     if (!good) {
@@ -184,6 +186,7 @@ static void on_writable(void *user, struct rpc_stream *stream)
     pl_mutex_lock(&client->lock);
     if (session->stream == stream) {
         session->writing = false;
+        session->many    = client->refs.tasks_live > PL_LINGER_MANY;
         if (session->state == SESSION_OPEN && session->stuck_from != SESSION_NOT_STUCK &&
             !pl_bug("client.stuck_forgotten")) {
             session_resend_locked(session, session->stuck_from);
@@ -313,6 +316,13 @@ static void wait_stream_end_locked(struct plasmon_client *client, uint32_t timeo
     while (client->session.stream != NULL &&
            pl_cond_wait_until(&client->session.changed, &client->lock, deadline_ns)) {
     }
+}
+
+bool session_many(void *user)
+{
+    const struct plasmon_client *client = user;
+
+    return client->session.many;
 }
 
 void session_end(struct plasmon_client *client, uint32_t grace_ms)

@@ -66,6 +66,7 @@ struct session {
     enum session_state state;
     struct rpc_stream *stream; /* NULL: none */
     bool writing; /* a message is in flight; `writable` will say when it is out */
+    bool many;    /* tasks are under way, when the loop's thread last heard; its alone */
     bool ending;  /* plasmon_finish: a close is not a failure */
     uint64_t
         stuck_from; /* frames after this one are kept, and not with the stream; UINT64_MAX: none */
@@ -143,6 +144,7 @@ void requests_fail_locked(struct session *session, plasmon_status_t status,
 
 /* Loop's thread, from rpc's tick: acknowledgements, reconnecting, what was left in the batch. */
 void session_tick(void *user);
+bool session_many(void *user); /* for rpc_loop_set_many() */
 
 /* --- dispatch.c: one decoded frame. Loop's thread, locked. */
 void dispatch_head_frame_locked(struct plasmon_client *client,

@@ -276,6 +276,16 @@ bool head_core_idle(const struct head_core *core)
     return pl_list_empty(&core->unfinished) && pl_list_empty(&core->dirty_clients);
 }
 
+bool head_core_under_way(const struct head_core *core, uint64_t most)
+{
+    uint64_t launches = 0;
+
+    for (uint32_t i = 0; i < core->devices.count && launches <= most; i++) {
+        launches += head_device_at(core, i)->unfinished;
+    }
+    return launches > most;
+}
+
 void head_core_count(const struct head_core *core, struct head_core_counts *out)
 {
     *out = core->counts;

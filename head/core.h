@@ -264,9 +264,11 @@ void head_core_lineage(const struct head_core *core, struct head_lineage_counts 
 
 /* Walks everything and aborts on a broken invariant (reference counts, disjoint fragments, accounting, orders). Slow. */
 void head_core_check(const struct head_core *core);
-/* Nothing in flight anywhere. */
 uint64_t head_core_order(const struct head_core *core); /* number of the last launch */
+/* Nothing in flight anywhere. */
 bool head_core_idle(const struct head_core *core);
+/* More than `most` launches have been given numbers and are not done. */
+bool head_core_under_way(const struct head_core *core, uint64_t most);
 struct head_core_counts {
     uint64_t clients, refs, arrays, fragments, tiles, instances, buffers, tasks;
 };

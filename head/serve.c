@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/linger.h"
 #include "base/log.h"
 
 uint64_t serve_now_ms(const struct serve *serve)
@@ -165,6 +166,13 @@ static void idle(void *user)
     serve_gate_commit(serve);
 }
 
+static bool many(void *user)
+{
+    const struct serve *serve = user;
+
+    return head_core_under_way(serve->core, PL_LINGER_MANY);
+}
+
 /* While nothing is under way, time is told once a second: a journal grows by each record. */
 static bool tick_due(const struct serve *serve, uint64_t now_ms)
 {
@@ -301,6 +309,7 @@ plasmon_status_t serve_begin(struct serve *serve, struct head_journal *journal,
     serve->core = head_machine_core(serve->machine);
     rpc_loop_set_tick(serve->loop, SERVE_TICK_MS, tick, serve);
     rpc_loop_set_idle(serve->loop, idle, serve);
+    rpc_loop_set_many(serve->loop, many, serve);
     return PLASMON_OK;
 }
 

@@ -100,6 +100,12 @@ void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *us
     loop->idle_user = user;
 }
 
+void rpc_loop_set_many(struct rpc_loop *loop, bool (*many)(void *user), void *user)
+{
+    loop->many      = many;
+    loop->many_user = user;
+}
+
 /* ------------------------------------------------------------------------------------------ timers */
 
 void rpc_timer_init(struct rpc_timer *timer, void (*fn)(struct rpc_timer *timer))
@@ -233,7 +239,8 @@ static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 
     while (step == RPC_STEP_TIMEOUT && now_ns - loop->event_ns < linger_ns &&
            now_ns < deadline_ns) {
-        pl_linger_pause(now_ns - loop->event_ns);
+        pl_linger_pause(now_ns - loop->event_ns,
+                        loop->many != NULL && loop->many(loop->many_user));
         step   = loop_step(loop, 0);
         now_ns = pl_now_ns();
     }

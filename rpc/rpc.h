@@ -37,6 +37,11 @@ void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms,
                        void (*tick)(void *user), void *user);
 /* Called when the queue of events ran dry, and within a long burst now and then: the moment to send what was batched up. */
 void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *user);
+/*
+ * Asked while the loop's thread has nothing to do and has not yet fallen asleep: are many things under way, so that what comes may as well
+ * come together (base/linger.h)? Without it: no.
+ */
+void rpc_loop_set_many(struct rpc_loop *loop, bool (*many)(void *user), void *user);
 
 /* ------------------------------------------------------------------------------------------------ streams */
 

@@ -72,6 +72,8 @@ struct rpc_loop {
     void *tick_user;
     void (*idle)(void *user);
     void *idle_user;
+    bool (*many)(void *user);
+    void *many_user;
 
     bool started; /* by rpc_loop_start() */
     pthread_t thread;

@@ -2,6 +2,7 @@
 #include "worker/core_int.h"
 
 #include "base/alloc.h"
+#include "base/linger.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -303,6 +304,11 @@ uint64_t worker_core_launches(const struct worker_core *core)
 bool worker_core_idle(const struct worker_core *core)
 {
     return core->queue.first == NULL && worker_streams_quiet(core);
+}
+
+bool worker_core_many(const struct worker_core *core)
+{
+    return core->running_count > PL_LINGER_MANY;
 }
 
 void worker_core_hold(struct worker_core *core)

@@ -423,6 +423,8 @@ bool worker_core_pair_next(const struct worker_core *core, size_t *io_index,
                            struct worker_pair *out);
 bool worker_core_idle(
     const struct worker_core *core); /* nothing queued, nothing unfinished */
+bool worker_core_many(
+    const struct worker_core *core); /* more than PL_LINGER_MANY are on the device */
 /* Bit i: the front waits until host device i publishes something, whose doorbell must make us advance. */
 uint64_t worker_core_waits_for(const struct worker_core *core);
 /* Something waits for a reader to unpin, which wakes nobody: call worker_core_complete() again in a millisecond or so. */

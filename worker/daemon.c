@@ -297,6 +297,7 @@ static plasmon_status_t on_command(void *user, const Plasmon__V1__WorkerCommand 
         }
         step_locked(daemon);
         watch_on_locked(daemon);
+        daemon->many = worker_core_many(daemon->core);
     }
     meter_stop(daemon, meter);
     return status;
@@ -478,9 +479,17 @@ static Plasmon__V1__SpanBatch *on_spans(void *user, struct wire_arena *arena)
     return worker_trace_batch(&daemon->executor.trace, arena);
 }
 
+static bool on_many(void *user)
+{
+    const struct worker_daemon *daemon = user;
+
+    return daemon->many;
+}
+
 const struct worker_uplink_ops worker_daemon_uplink_ops = {
     .welcome       = on_welcome,
     .command       = on_command,
+    .many          = on_many,
     .tick          = on_tick,
     .want_fd       = on_want_fd,
     .lost          = on_lost,
@@ -680,6 +689,13 @@ static void wake_up_locked(struct worker_daemon *daemon, const struct worker_wat
     }
 }
 
+static enum worker_watched watched_of(const struct worker_core *core)
+{
+    return worker_core_idle(core)   ? WORKER_WATCHED_NOTHING
+           : worker_core_many(core) ? WORKER_WATCHED_MANY
+                                    : WORKER_WATCHED_FEW;
+}
+
 void worker_daemon_run(struct worker_daemon *daemon)
 {
     uint32_t own    = daemon->shared.host_device;
@@ -693,8 +709,8 @@ void worker_daemon_run(struct worker_daemon *daemon)
     worker_lanes_serve(&daemon->executor.lanes); /* what the last worker left undone */
     for (;;) {
         struct meter meter = meter_start();
+        enum worker_watched watched;
         int timeout_ms;
-        bool busy;
 
         daemon->sleeps_until_ns = 0;
         beat(daemon);
@@ -705,12 +721,12 @@ void worker_daemon_run(struct worker_daemon *daemon)
         worker_trace_tick(&daemon->executor.trace, pl_now_ns());
         worker_uplink_flush(daemon->uplink);
         watch.fds[0].fd = daemon->shared.control_fd; /* another store's, perhaps */
-        busy            = !worker_core_idle(daemon->core);
-        daemon->sleeps  = !busy;
+        watched         = watched_of(daemon->core);
+        daemon->sleeps  = watched == WORKER_WATCHED_NOTHING;
         timeout_ms      = wait_ms_locked(daemon);
         meter_stop(daemon, meter);
         pl_mutex_unlock(&daemon->lock);
-        worker_watch_wait(&watch, busy, timeout_ms);
+        worker_watch_wait(&watch, watched, timeout_ms);
         pl_mutex_lock(&daemon->lock);
     }
 }

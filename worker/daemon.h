@@ -44,6 +44,8 @@ struct worker_daemon {
     uint32_t device_index;
     bool devices_known; /* host_device_of is final */
     bool sleeps;        /* the main thread waits for descriptors alone */
+    bool
+        many; /* launches were on the device when the connection's thread last took some; its alone */
     uint32_t *host_device_of;
     uint64_t limit_due_ns;    /* worker_core_tick() wants to be called then */
     uint64_t sleeps_until_ns; /* the main thread; 0: it does not sleep */

@@ -503,6 +503,7 @@ plasmon_status_t worker_uplink_create(const struct worker_uplink_config *config,
     }
     rpc_loop_set_tick(uplink->loop, TICK_MS, on_tick, uplink);
     rpc_loop_set_idle(uplink->loop, on_idle, uplink);
+    rpc_loop_set_many(uplink->loop, config->ops->many, config->user);
     rpc_loop_post(uplink->loop, on_tick, uplink); /* connects now, not an interval later */
     *out_uplink = uplink; /* callbacks may come before this returns */
     status      = rpc_loop_start(uplink->loop, "plasmon-rpc");

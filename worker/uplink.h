@@ -27,6 +27,8 @@ struct worker_uplink_ops {
     /* One command, in order, once. Not OK: the worker ends. */
     plasmon_status_t (*command)(void *user, const Plasmon__V1__WorkerCommand *command,
                                 struct pl_err *err);
+    /* For rpc_loop_set_many(); without the lock. */
+    bool (*many)(void *user);
     /* About every 50 ms. */
     void (*tick)(void *user);
     /* The connection broke: a fresh descriptor is wanted (only when made with a descriptor). */

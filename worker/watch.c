@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/linger.h"
 
+#define MANY_NS       INT64_C(20000)  /* before the first look, with many in flight */
 #define GLANCE_NS     UINT64_C(50000) /* between looks at descriptors while words change */
 #define LOOKS_A_CLOCK 64
 
@@ -91,14 +92,17 @@ static void descriptors_glance(struct worker_watch *watch)
     }
 }
 
-void worker_watch_wait(struct worker_watch *watch, bool busy, int timeout_ms)
+void worker_watch_wait(struct worker_watch *watch, enum worker_watched what, int timeout_ms)
 {
     uint64_t began  = pl_now_ns();
     int64_t wait_ns = timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000000;
 
-    if (!watch->by_words || !busy) {
+    if (!watch->by_words || what == WORKER_WATCHED_NOTHING) {
         (void)descriptors_ready(watch, wait_ns);
         watch->changed_ns = pl_now_ns(); /* new work: look without a pause again */
+        return;
+    }
+    if (what == WORKER_WATCHED_MANY && descriptors_ready(watch, MANY_NS)) {
         return;
     }
     for (;;) {

@@ -4,8 +4,9 @@
  * A CPU device writes to a descriptor, which costs its stream nothing. A GPU could do so by a host function, but that holds up the stream
  * until a thread of the driver has run: tens of microseconds after each batch, in which the next copy of a series does not
  * start. So on a GPU the words themselves are looked at: without a pause at first, for short work is what latency is made
- * of, then at intervals that grow with the time since the last change, so that long work costs little CPU. What waits on a
- * device or on another device is not concerned: it watches the same words by itself.
+ * of, then at intervals that grow with the time since the last change, so that long work costs little CPU. With many launches on the
+ * device the next change is nobody's alone: it is looked for after a pause, so that a report is of several and the thread that enqueues is
+ * let in. What waits on a device or on another device is not concerned: it watches the same words by itself.
  */
 #ifndef WORKER_WATCH_H
 #define WORKER_WATCH_H
@@ -33,9 +34,15 @@ void worker_watch_init(struct worker_watch *watch, const struct store_timeline *
                        const int fds[WORKER_WATCH_FDS]);
 /*
  * Until a descriptor is readable (watch->fds says which), a word has changed since the last call, or `timeout_ms` are over (-1:
- * never). busy: launches are in flight, so words will change. One thread.
+ * never). One thread.
  */
-void worker_watch_wait(struct worker_watch *watch, bool busy, int timeout_ms);
+enum worker_watched {
+    WORKER_WATCHED_NOTHING, /* no word will change */
+    WORKER_WATCHED_FEW,     /* launches are in flight */
+    WORKER_WATCHED_MANY,
+};
+void worker_watch_wait(struct worker_watch *watch, enum worker_watched what,
+                       int timeout_ms);
 
 /* Pause before the next look, after so long without a change; 0: none. */
 uint64_t worker_watch_pause_ns(uint64_t unchanged_ns);

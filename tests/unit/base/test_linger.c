@@ -12,15 +12,22 @@ TEST(pauses_grow_with_the_wait_and_stay_below_what_puts_a_processor_to_sleep)
 {
     uint64_t last = 0;
 
-    ASSERT_EQ(pl_linger_pause_ns(0), 0);
-    ASSERT_EQ(pl_linger_pause_ns(19999), 0);
+    ASSERT_EQ(pl_linger_pause_ns(0, false), 0);
+    ASSERT_EQ(pl_linger_pause_ns(19999, false), 0);
     for (uint64_t waited = 20000; waited < 100000000; waited += 1000) {
-        uint64_t pause = pl_linger_pause_ns(waited);
+        uint64_t pause = pl_linger_pause_ns(waited, false);
 
         ASSERT_TRUE(pause >= last && pause >= 5000 && pause <= 50000);
         last = pause;
     }
     ASSERT_EQ(last, 50000);
+}
+
+TEST(with_many_things_under_way_there_is_a_pause_before_the_first_look)
+{
+    ASSERT_EQ(pl_linger_pause_ns(0, true), 20000);
+    ASSERT_EQ(pl_linger_pause_ns(500000, true), 20000);
+    ASSERT_EQ(pl_linger_pause_ns(100000000, true), 50000);
 }
 
 TEST(the_environment_says_how_long)

@@ -1,6 +1,8 @@
 /* Loops: posts, ticks and idle, of both kinds. */
 #include "tests/harness/test.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "tests/unit/rpc/peer.h"
 
@@ -150,6 +152,29 @@ TEST(buffers_that_are_not_sent_are_freed)
     memset(buffer, 1, 100);
     rpc_buffer_destroy(buffer);
     rpc_buffer_destroy(NULL);
+}
+
+static bool count_many(void *user)
+{
+    count_idle(user);
+    return true;
+}
+
+TEST(a_thread_that_is_awake_asks_whether_many_things_are_under_way)
+{
+    ASSERT_EQ(setenv("PLASMON_LINGER_MS", "1000", 1), 0);
+    for (int kind = 0; kind < 2; kind++) {
+        struct counts counts = {.loop = loop_create(kind)};
+
+        peer_end_init(&counts.end);
+        rpc_loop_set_many(counts.loop, count_many, &counts);
+        ASSERT_OK(rpc_loop_start(counts.loop, "asks"));
+        rpc_loop_post(counts.loop, count_message, &counts);
+        peer_end_wait(&counts.end, &counts.end.writable, 10, 60000);
+        peer_end_wait(&counts.end, &counts.end.messages, 1, 60000); /* and goes on */
+        loop_destroy(counts.loop, kind);
+        peer_end_finish(&counts.end);
+    }
 }
 
 TEST_MAIN()

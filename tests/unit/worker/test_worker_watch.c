@@ -63,7 +63,7 @@ TEST(a_word_that_changes_ends_the_wait_without_a_descriptor)
     pthread_t thread;
 
     ASSERT_EQ(pthread_create(&thread, NULL, word_grows_later, scene.timeline), 0);
-    worker_watch_wait(&scene.watch, true, -1);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_FEW, -1);
     ASSERT_EQ(__atomic_load_n(&scene.timeline->stream[3].value, __ATOMIC_ACQUIRE), 7);
     ASSERT_EQ(pthread_join(thread, NULL), 0);
     scene_end(&scene);
@@ -74,8 +74,31 @@ TEST(a_change_before_the_wait_is_not_slept_through)
     struct scene scene = scene_set(true);
 
     __atomic_store_n(&scene.timeline->stream[0].value, 1, __ATOMIC_RELEASE);
-    worker_watch_wait(&scene.watch, true, -1);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_FEW, -1);
     ASSERT_EQ(scene.watch.seen[0], 1);
+    scene_end(&scene);
+}
+
+/* Of many launches several end in that time: their words are found together. */
+TEST(with_many_in_flight_the_first_look_is_after_a_pause)
+{
+    struct scene scene = scene_set(true);
+    uint64_t began     = pl_now_ns();
+
+    __atomic_store_n(&scene.timeline->stream[0].value, 1, __ATOMIC_RELEASE);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_MANY, -1);
+    ASSERT_TRUE(pl_now_ns() - began >= 20000);
+    ASSERT_EQ(scene.watch.seen[0], 1);
+    scene_end(&scene);
+}
+
+TEST(a_descriptor_ends_that_pause)
+{
+    struct scene scene = scene_set(true);
+
+    raise_fd(scene.fds[2]);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_MANY, -1);
+    ASSERT_TRUE((scene.watch.fds[2].revents & POLLIN) != 0);
     scene_end(&scene);
 }
 
@@ -84,7 +107,7 @@ TEST(a_descriptor_ends_a_busy_wait_and_says_so)
     struct scene scene = scene_set(true);
 
     raise_fd(scene.fds[1]);
-    worker_watch_wait(&scene.watch, true, -1);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_FEW, -1);
     ASSERT_TRUE((scene.watch.fds[1].revents & POLLIN) != 0);
     ASSERT_EQ(scene.watch.fds[0].revents, 0);
     scene_end(&scene);
@@ -96,7 +119,7 @@ TEST(a_wait_with_nothing_in_flight_is_for_descriptors_alone)
     uint64_t began     = pl_now_ns();
 
     __atomic_store_n(&scene.timeline->stream[0].value, 1, __ATOMIC_RELEASE);
-    worker_watch_wait(&scene.watch, false, 5);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_NOTHING, 5);
     ASSERT_TRUE(pl_now_ns() - began >= 4000000); /* the word did not end it */
     scene_end(&scene);
 }
@@ -106,7 +129,7 @@ TEST(a_time_limit_ends_a_wait_for_a_word_that_never_changes)
     struct scene scene = scene_set(true);
     uint64_t began     = pl_now_ns();
 
-    worker_watch_wait(&scene.watch, true, 3);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_FEW, 3);
     ASSERT_TRUE(pl_now_ns() - began >= 3000000);
     ASSERT_TRUE(pl_now_ns() - began < FOREVER_NS);
     scene_end(&scene);
@@ -117,7 +140,7 @@ TEST(a_device_that_notifies_is_not_looked_at)
     struct scene scene = scene_set(false);
 
     __atomic_store_n(&scene.timeline->stream[0].value, 1, __ATOMIC_RELEASE);
-    worker_watch_wait(&scene.watch, true, 1);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_FEW, 1);
     ASSERT_EQ(scene.watch.seen[0], 0);
     scene_end(&scene);
 }
