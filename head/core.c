@@ -276,7 +276,7 @@ bool head_core_idle(const struct head_core *core)
     return pl_list_empty(&core->unfinished) && pl_list_empty(&core->dirty_clients);
 }
 
-bool head_core_under_way(const struct head_core *core, uint64_t most)
+bool head_core_under_way(struct head_core *core, uint64_t most)
 {
     uint64_t launches = 0;
 

@@ -268,7 +268,7 @@ uint64_t head_core_order(const struct head_core *core); /* number of the last la
 /* Nothing in flight anywhere. */
 bool head_core_idle(const struct head_core *core);
 /* More than `most` launches have been given numbers and are not done. */
-bool head_core_under_way(const struct head_core *core, uint64_t most);
+bool head_core_under_way(struct head_core *core, uint64_t most);
 struct head_core_counts {
     uint64_t clients, refs, arrays, fragments, tiles, instances, buffers, tasks;
 };
