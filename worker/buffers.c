@@ -566,7 +566,9 @@ void worker_buffers_free(struct worker_core *core, uint64_t buffer)
 
 void worker_buffers_free_all(struct worker_core *core)
 {
-    for (uint32_t slot = 0; slot < STORE_TABLE_SLOTS; slot++) {
+    uint32_t end = worker_slot_end(core);
+
+    for (uint32_t slot = 0; slot < end; slot++) {
         const struct store_entry *entry = &core->table->entries[slot];
 
         if (worker_entry_state(entry) != STORE_FREE) {

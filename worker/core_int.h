@@ -377,6 +377,13 @@ static inline uint32_t worker_entry_state(const struct store_entry *entry)
 {
     return atomic_load_explicit(&entry->state, memory_order_acquire);
 }
+/* Slots from here on were never used. A table has room for 32 MiB of them: who looks at all stops here. */
+static inline uint32_t worker_slot_end(const struct worker_core *core)
+{
+    uint32_t end = atomic_load_explicit(&core->table->slot_high, memory_order_acquire);
+
+    return end < STORE_TABLE_SLOTS ? end : STORE_TABLE_SLOTS;
+}
 bool worker_slot_pinned(const struct worker_core *core, uint32_t slot);
 /* Memory that something enqueued may have used: a starved front may try again. */
 void worker_arena_return(struct worker_core *core, uint64_t offset);

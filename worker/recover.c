@@ -84,9 +84,10 @@ static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
 static plasmon_status_t entries_recover(struct worker_core *core, uint64_t enqueued,
                                         bool ending)
 {
+    uint32_t end            = worker_slot_end(core);
     plasmon_status_t status = PLASMON_OK;
 
-    for (uint32_t slot = 0; status == PLASMON_OK && slot < STORE_TABLE_SLOTS; slot++) {
+    for (uint32_t slot = 0; status == PLASMON_OK && slot < end; slot++) {
         uint32_t state = worker_entry_state(&core->table->entries[slot]);
 
         if (state != STORE_FREE &&

@@ -45,10 +45,10 @@ struct holders {
 
 static struct holders holders_of(const struct worker_core *core)
 {
-    uint32_t end = atomic_load_explicit(&core->table->slot_high, memory_order_acquire);
+    uint32_t end       = worker_slot_end(core);
     struct holders sum = {.objects = 0};
 
-    for (uint32_t slot = 0; slot < end && slot < STORE_TABLE_SLOTS; slot++) {
+    for (uint32_t slot = 0; slot < end; slot++) {
         const struct store_entry *entry = &core->table->entries[slot];
         uint32_t state                  = worker_entry_state(entry);
 
