@@ -377,13 +377,12 @@ plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream
     return comm->device->ops->comm_move(comm, stream, ptr, bytes, err);
 }
 
-plasmon_status_t device_comm_all_reduce(struct device_comm *comm,
-                                        struct device_stream *stream,
-                                        const struct device_comm_reduction *reduction,
-                                        struct pl_err *err)
+plasmon_status_t device_comm_join(struct device_comm *comm, struct device_stream *stream,
+                                  const struct device_comm_collective *reduction,
+                                  struct pl_err *err)
 {
     assert(stream->device == comm->device && reduction->elements > 0);
-    return comm->device->ops->comm_all_reduce(comm, stream, reduction, err);
+    return comm->device->ops->comm_join(comm, stream, reduction, err);
 }
 
 plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err)

@@ -268,13 +268,19 @@ enum device_reduce {
     DEVICE_REDUCE_MIN,
     DEVICE_REDUCE_MAX
 };
-/* One rank's part of an all-reduce: dense arrays, which do not overlap. */
-struct device_comm_reduction {
+enum device_collective {
+    DEVICE_ALL_REDUCE, /* every dst becomes the reduction of all srcs, the same bits everywhere */
+    DEVICE_REDUCE_SCATTER, /* rank i's dst becomes part i of that; srcs are as large as all dsts */
+    DEVICE_ALL_GATHER, /* every dst becomes all srcs, in the order of ranks */
+};
+/* One rank's part: dense arrays, which do not overlap. */
+struct device_comm_collective {
+    enum device_collective kind;
     struct device_ptr src;
     struct device_ptr dst;
-    uint64_t elements;
-    uint32_t dtype; /* enum pl_dtype */
-    uint32_t op;    /* enum device_reduce */
+    uint64_t elements; /* of the smaller one of src and dst */
+    uint32_t dtype;    /* enum pl_dtype */
+    uint32_t op;       /* enum device_reduce; ALL_GATHER: 0 */
 };
 #define DEVICE_COMM_RANKS_MAX 16u
 /* Version number of what makes communicators, NCCL's on GPUs; both sides need the same. 0: none, why says what is missing. */
@@ -296,13 +302,11 @@ plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream
                                   struct device_ptr ptr, uint64_t bytes,
                                   struct pl_err *err);
 /*
- * Enqueue: every rank's dst becomes the reduction of all srcs, the same bits everywhere. ENOTSUP: not of that dtype, and nothing was enqueued.
- * Otherwise as above.
+ * Enqueue: a team does it. ENOTSUP: not of that dtype, and nothing was enqueued. Otherwise as above.
  */
-plasmon_status_t device_comm_all_reduce(struct device_comm *comm,
-                                        struct device_stream *stream,
-                                        const struct device_comm_reduction *reduction,
-                                        struct pl_err *err);
+plasmon_status_t device_comm_join(struct device_comm *comm, struct device_stream *stream,
+                                  const struct device_comm_collective *reduction,
+                                  struct pl_err *err);
 /* Not OK: it cannot be used any more. OK says little: between GPUs of a host a dead peer is not noticed. */
 plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err);
 /* Both end it and free it; all may block. Close: all sides, with nothing under way. */

@@ -107,10 +107,9 @@ struct device_ops {
     plasmon_status_t (*comm_move)(struct device_comm *comm, struct device_stream *stream,
                                   struct device_ptr ptr, uint64_t bytes,
                                   struct pl_err *err);
-    plasmon_status_t (*comm_all_reduce)(struct device_comm *comm,
-                                        struct device_stream *stream,
-                                        const struct device_comm_reduction *reduction,
-                                        struct pl_err *err);
+    plasmon_status_t (*comm_join)(struct device_comm *comm, struct device_stream *stream,
+                                  const struct device_comm_collective *reduction,
+                                  struct pl_err *err);
     plasmon_status_t (*comm_check)(struct device_comm *comm, struct pl_err *err);
     void (*comm_close)(struct device_comm *comm);
     void (*comm_abort)(struct device_comm *comm);

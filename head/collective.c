@@ -5,7 +5,8 @@
  *                   it (collective_reduce), then brings the others' reduced segments to its result (collective_copy). Large
  *                   segments are cut again, so that one chunk is reduced while the next one comes.
  *                   little: each device reduces all of it.
- *                   by NCCL, if the client wants that and the devices can: each device reduces all of it, together with the others.
+ *                   by NCCL, if the client wants that and the devices can: each device reduces all of it, together with the others; likewise
+ *                   reduce-scatter, and all-gather.
  *   reduce          the same segments, brought to one device; little, or of two members: that device reduces all of it.
  *   reduce-scatter  each device reduces its part
  *   all-gather, all-to-all   one copy on each device
@@ -78,16 +79,6 @@ static bool cut(const struct pl_box *box, uint32_t index, uint32_t pieces,
     return out->count[d] > 0;
 }
 
-/* Part number `index` of as many equal ones along the slowest dimension. */
-static struct pl_box slab(const struct pl_box *box, uint32_t index, uint32_t parts)
-{
-    struct pl_box out = *box;
-
-    out.count[0] /= parts;
-    out.start[0] += out.count[0] * index;
-    return out;
-}
-
 static struct pl_box in_out(const struct collective_out *out, const struct pl_box *part)
 {
     return collective_part_of(&out->made, part).box;
@@ -110,14 +101,40 @@ static bool gather(struct collective *c, uint32_t number,
     return collective_copy(c, &c->outs[number], &c->outs[number].made.box, from, to, count);
 }
 
+/* What NCCL reduces, and what stands in for it on CPU devices. */
+static bool nccl_reduces(uint32_t kind, uint32_t dtype)
+{
+    switch (dtype) {
+    case PL_F32:
+    case PL_F64:
+    case PL_I32:
+    case PL_I64:
+        return true;
+    case PL_F16:
+    case PL_BF16:
+        return kind != KIND_CPU;
+    default:
+        return false;
+    }
+}
+
+/* The client's wish, for the order of its sums is its own. */
+static bool by_nccl(const struct collective *c)
+{
+    return c->task->collective->way == COLLECTIVE_NCCL &&
+           nccl_reduces(c->outs[0].device->kind, c->ins[0].array->shape.dtype);
+}
+
 static bool all_gather(struct collective *c)
 {
     struct pl_box boxes[WIRE_COLLECTIVE_MAX];
-    bool ok = true;
+    bool done = false;
+    bool ok =
+        c->task->collective->way != COLLECTIVE_NCCL || collective_gather_together(c, &done);
 
-    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+    for (uint32_t i = 0; ok && !done && i < c->out_count; i++) {
         for (uint32_t k = 0; k < c->count; k++) {
-            boxes[k] = slab(&c->outs[i].made.box, k, c->count);
+            boxes[k] = collective_slab(&c->outs[i].made.box, k, c->count);
         }
         ok = gather(c, i, c->ins, boxes, c->count);
     }
@@ -133,8 +150,8 @@ static bool all_to_all(struct collective *c)
     for (uint32_t i = 0; ok && i < c->out_count; i++) {
         for (uint32_t k = 0; k < c->count; k++) {
             parts[k].array = c->ins[k].array;
-            parts[k].box   = slab(&c->ins[k].box, i, c->count);
-            boxes[k]       = slab(&c->outs[i].made.box, k, c->count);
+            parts[k].box   = collective_slab(&c->ins[k].box, i, c->count);
+            boxes[k]       = collective_slab(&c->outs[i].made.box, k, c->count);
         }
         ok = gather(c, i, parts, boxes, c->count);
     }
@@ -144,10 +161,11 @@ static bool all_to_all(struct collective *c)
 static bool reduce_scatter(struct collective *c)
 {
     const struct pl_box whole = collective_at_zero(&c->ins[0].box);
-    bool ok                   = true;
+    bool done                 = false;
+    bool ok                   = !by_nccl(c) || collective_reduce_together(c, true, &done);
 
-    for (uint32_t i = 0; ok && i < c->out_count; i++) {
-        struct pl_box part = slab(&whole, i, c->count);
+    for (uint32_t i = 0; ok && !done && i < c->out_count; i++) {
+        struct pl_box part = collective_slab(&whole, i, c->count);
 
         ok = collective_reduce(c, c->outs[i].device, i, &part, &c->outs[i].made);
     }
@@ -306,34 +324,10 @@ static bool is_little(const struct collective *c)
            all_reached(c);
 }
 
-/* What NCCL reduces, and what stands in for it on CPU devices. */
-static bool nccl_reduces(uint32_t kind, uint32_t dtype)
-{
-    switch (dtype) {
-    case PL_F32:
-    case PL_F64:
-    case PL_I32:
-    case PL_I64:
-        return true;
-    case PL_F16:
-    case PL_BF16:
-        return kind != KIND_CPU;
-    default:
-        return false;
-    }
-}
-
-/* The client's wish, for the order of its sums is its own. */
-static bool by_nccl(const struct collective *c)
-{
-    return c->task->collective->way == COLLECTIVE_NCCL &&
-           nccl_reduces(c->outs[0].device->kind, c->ins[0].array->shape.dtype);
-}
-
 static bool all_reduce(struct collective *c)
 {
     struct head_device *owners[WIRE_COLLECTIVE_MAX];
-    bool done = false, ok = !by_nccl(c) || collective_reduce_together(c, &done);
+    bool done = false, ok = !by_nccl(c) || collective_reduce_together(c, false, &done);
 
     if (!ok || done) {
         return ok;

@@ -85,10 +85,21 @@ bool collective_join(struct collective *c, struct collective_out *out,
  */
 bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
                        const struct pl_box *part, const struct collective_part *to);
+/* Part number `index` of as many equal ones along the slowest dimension. */
+static inline struct pl_box collective_slab(const struct pl_box *box, uint32_t index,
+                                            uint32_t parts)
+{
+    struct pl_box out = *box;
+
+    out.count[0] /= parts;
+    out.start[0] += out.count[0] * index;
+    return out;
+}
 /*
- * All of the members, reduced by a team of the results' devices, becomes every result. *out_done false: they cannot be, and nothing was
- * begun. false: c->failure.
+ * By a team of the results' devices: all of the members, reduced, becomes every result; or, scattered, its part i result i. The same of members
+ * that are gathered. *out_done false: they cannot be, and nothing was begun. false: c->failure.
  */
-bool collective_reduce_together(struct collective *c, bool *out_done);
+bool collective_reduce_together(struct collective *c, bool scattered, bool *out_done);
+bool collective_gather_together(struct collective *c, bool *out_done);
 
 #endif

@@ -240,11 +240,11 @@ static int compare_overwritten(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A copy by the function that reduces members where they lie: into new memory, and so in a stream beside those of copies (worker/streams.c). */
+/* A copy by the function that reduces members where they lie, or one that a team does: into new memory, and so in a stream beside those of copies (worker/streams.c). */
 static bool combines(const struct head_task *task)
 {
     return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY &&
-           task->function == pl_hash_name("combine");
+           (task->function == pl_hash_name("combine") || task->team != 0);
 }
 
 static void collect_overwritten(struct head_device *device,

@@ -278,14 +278,17 @@ static plasmon_status_t operation_put(struct transfer_pairs *pairs, struct pair 
         return pl_err_set(err, PLASMON_EDEVICE, "a fault point");
     }
     if (half->key.team != 0) {
-        const struct device_comm_reduction reduction = {
+        const uint32_t gathered =
+            half->collective == DEVICE_ALL_GATHER ? pair->shape.ranks : 1;
+        const struct device_comm_collective how = {
+            .kind     = (enum device_collective)half->collective,
             .src      = half->member,
             .dst      = half->ptr,
-            .elements = half->bytes / pl_dtype_bytes(half->dtype),
+            .elements = half->bytes / pl_dtype_bytes(half->dtype) / gathered,
             .dtype    = half->dtype,
             .op       = half->op};
 
-        status = device_comm_all_reduce(pair->comm, lane, &reduction, err);
+        status = device_comm_join(pair->comm, lane, &how, err);
     } else {
         status = device_comm_move(pair->comm, lane, half->ptr, half->bytes, err);
     }

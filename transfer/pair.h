@@ -64,7 +64,8 @@ struct transfer_half {
     struct device_ptr ptr; /* of a team: of the result */
     uint64_t bytes;
     bool with_bytes;          /* false: our half failed */
-    struct device_ptr member; /* of a team: what we give, as large as the result */
+    struct device_ptr member; /* of a team: what we give */
+    uint32_t collective;      /* enum device_collective */
     uint32_t dtype;
     uint32_t op; /* enum device_reduce */
 };

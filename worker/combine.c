@@ -182,6 +182,28 @@ static struct worker_launch *running_find(struct worker_core *core, uint64_t seq
     return NULL;
 }
 
+/* The members of other devices, which a team does not read, may not be right yet. All of these have smaller numbers, and are published. */
+static plasmon_status_t wait_for_members(struct worker_core *core,
+                                         const struct worker_launch *launch)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->after_count; i++) {
+        uint32_t device = worker_host_device_of(core, wire_point_device(launch->after[i]));
+        uint64_t *word, value;
+
+        if (device != core->config.host_device && device < core->config.host_device_count &&
+            core->config.timelines[device] != NULL &&
+            store_timeline_point(core->config.timelines[device],
+                                 wire_point_seq(launch->after[i]), &word,
+                                 &value) == STORE_POINT_ENQUEUED) {
+            status = core->config.ops->wait(core->config.user, WORKER_STREAM_ALONE, device,
+                                            word, value);
+        }
+    }
+    return status;
+}
+
 void worker_core_alone(struct worker_core *core, uint64_t seq)
 {
     struct worker_launch *launch = running_find(core, seq);
@@ -191,7 +213,10 @@ void worker_core_alone(struct worker_core *core, uint64_t seq)
     if (launch == NULL || launch->failure != PLASMON_OK) {
         return; /* its stream waits all the same, and goes on */
     }
-    status = worker_combine_enqueue(core, launch, WORKER_STREAM_ALONE, &err);
+    status = wait_for_members(core, launch);
+    if (status == PLASMON_OK) {
+        status = worker_combine_enqueue(core, launch, WORKER_STREAM_ALONE, &err);
+    }
     if (status != PLASMON_OK) {
         worker_core_failed(core, seq, status,
                            err.text[0] != '\0' ? err.text : pl_status_text(status));

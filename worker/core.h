@@ -57,7 +57,7 @@ enum {
 
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
-/* Of combine() in worker_core_alone(): the stream for what a team does not do, which is whoever's who called that. */
+/* Of wait() and combine() in worker_core_alone(): the stream for what a team does not do, which is whoever's who called that. */
 enum { WORKER_STREAM_ALONE = 63 };
 
 /*
@@ -105,7 +105,8 @@ struct worker_half {
     uint64_t offset; /* WORKER_NOWHERE: it failed */
     uint64_t bytes;
     uint64_t
-        member_offset; /* of a team: what this device gives, as large as the result at `offset` */
+        member_offset;   /* of a team: what this device gives for the result at `offset` */
+    uint32_t collective; /* as enum device_collective */
     uint32_t dtype;
     uint32_t op; /* as enum plasmon_reduce */
 };

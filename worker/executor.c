@@ -52,8 +52,10 @@ static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_devic
     struct worker_executor *executor = user;
 
     (void)host_device;
-    return worker_executor_must(executor,
-                                device_wait(executor->streams[stream], word, value));
+    return worker_executor_must(executor, device_wait(stream == WORKER_STREAM_ALONE
+                                                          ? executor->alone
+                                                          : executor->streams[stream],
+                                                      word, value));
 }
 
 static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)

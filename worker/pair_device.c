@@ -231,6 +231,7 @@ plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
           .bytes       = half->bytes,
           .with_bytes  = with_bytes,
           .member      = worker_memory_own(executor->memory, half->member_offset),
+          .collective  = half->collective,
           .dtype       = half->dtype,
           .op          = half->op,
     };

@@ -387,6 +387,7 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
                        struct worker_launch *launch)
 {
     uint32_t lane = lane_of(&pair->key);
+    bool done;
 
     if (launch->comm <= pair->staged) { /* 0, too */
         return core->config.ops->pair_settled(core->config.user, lane) ||
@@ -396,9 +397,11 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
         pair->state != WORKER_PAIR_OPEN) {
         return wait_for_pair(core); /* the head says what is to become of it */
     }
+    /* A team takes our own member; the others' are complete when their parts are on their lanes. */
+    done = worker_launch_is_joint(launch) ? worker_own_inputs_done(core, launch)
+                                          : worker_inputs_done(core, launch);
     if (launch->failure == PLASMON_OK &&
-        (!worker_inputs_done(core, launch) ||
-         !core->config.ops->pair_room(core->config.user, lane) ||
+        (!done || !core->config.ops->pair_room(core->config.user, lane) ||
          !core->config.ops->pair_settled(core->config.user, lane))) {
         return wait_for_pair(core);
     }
@@ -463,6 +466,36 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
     return core->config.ops->pair_move(core->config.user, stream, &half);
 }
 
+/*
+ * What a team is to do follows from what each would do alone: `combine` of all of the members, or of as large a part of each, or `concatenate`.
+ * false: nothing that a team does.
+ */
+static bool joint_kind(const struct worker_launch *launch,
+                       const struct worker_piece *member, uint32_t *out_kind)
+{
+    const struct worker_operand *to = &launch->operands[0];
+    uint64_t element                = pl_dtype_bytes(to->arg.dtype);
+    uint64_t gives = (uint64_t)pl_box_elements(&member->src_frame) * element;
+
+    if (strcmp(launch->function->name, "concatenate") == 0) {
+        *out_kind = DEVICE_ALL_GATHER;
+        return gives * launch->piece_count == to->bytes;
+    }
+    *out_kind = gives == to->bytes ? DEVICE_ALL_REDUCE : DEVICE_REDUCE_SCATTER;
+    return strcmp(launch->function->name, "combine") == 0 &&
+           (gives == to->bytes || gives == to->bytes * launch->piece_count);
+}
+
+/* From each of the others: 2 (n - 1) / n of a member come to a device that gets all of it, else what it gets less its own. */
+static uint64_t comes_by(const struct worker_launch *launch, uint32_t kind)
+{
+    uint64_t bytes = launch->operands[0].bytes;
+
+    return kind == DEVICE_ALL_REDUCE   ? 2 * bytes / launch->piece_count
+           : kind == DEVICE_ALL_GATHER ? bytes / launch->piece_count
+                                       : bytes;
+}
+
 /* What one can fail for is looked at before its operation goes on the lane: the others are not to wait for it. */
 plasmon_status_t worker_joint_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
@@ -483,10 +516,9 @@ plasmon_status_t worker_joint_enqueue(struct worker_core *core,
     struct worker_source from;
     plasmon_status_t status;
 
-    if (member == NULL || !pl_box_equal(&member->box, &member->src_frame) ||
-        (uint64_t)pl_box_elements(&member->box) * pl_dtype_bytes(half.dtype) != to->bytes) {
+    if (member == NULL || !joint_kind(launch, member, &half.collective)) {
         return pl_err_set(err, PLASMON_EINTERNAL,
-                          "the member of this device is not all of a buffer");
+                          "the member of this device is not what a team takes");
     }
     status = worker_piece_source(core, member, half.dtype, &from, err);
     if (status != PLASMON_OK) {
@@ -497,9 +529,9 @@ plasmon_status_t worker_joint_enqueue(struct worker_core *core,
     worker_stream_before_hazard(core, stream, launch->seq);
     status = core->config.ops->pair_move(core->config.user, stream, &half);
     for (uint32_t i = 0; status == PLASMON_OK && i < launch->piece_count; i++) {
-        if (&launch->pieces[i] != member) { /* 2 (n - 1) / n of a member come to each */
+        if (&launch->pieces[i] != member) {
             worker_traffic_count(core, launch, wire_buffer_device(launch->pieces[i].src),
-                                 WORKER_ROUTE_NCCL, 2 * to->bytes / launch->piece_count);
+                                 WORKER_ROUTE_NCCL, comes_by(launch, half.collective));
         }
     }
     return status;

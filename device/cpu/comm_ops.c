@@ -1,9 +1,9 @@
 /*
- * What goes through a communicator of CPU devices: moves of a pair, reductions of a team. Each runs on its stream's thread and waits there for the
+ * What goes through a communicator of CPU devices: moves of a pair, collectives of a team. Each runs on its stream's thread and waits there for the
  * other sides (comm.c has the manners that are kept).
  *
- * AN ALL-REDUCE goes through rank 0, which takes the others' arrays one after the other, joins them in the order of `fold` over
- * the ranks (docs/collectives.md), and sends everybody the result. Nobody is through before all have come.
+ * WHAT A TEAM DOES goes through rank 0, which takes the others' arrays one after the other, reduces them in the order of `fold` over
+ * the ranks (docs/collectives.md), or leaves them side by side, and sends everybody what is its. Nobody is through before all have come.
  */
 #include "device/cpu/comm_int.h"
 
@@ -20,9 +20,10 @@
 
 struct comm_op {
     struct cpu_comm *comm;
-    uint8_t *ptr; /* a move */
-    uint64_t bytes;
-    struct device_comm_reduction reduction; /* elements 0: a move */
+    uint8_t *ptr;   /* a move */
+    uint64_t bytes; /* .. or what each rank gives */
+    uint64_t gets;
+    struct device_comm_collective how; /* elements 0: a move */
 };
 
 /* ------------------------------------------------------------------------------------------------ moving */
@@ -111,44 +112,45 @@ static bool reducible(uint32_t dtype)
     return dtype == PL_F32 || dtype == PL_F64 || dtype == PL_I32 || dtype == PL_I64;
 }
 
-static void join(const struct device_comm_reduction *how, void *x, const void *y)
+static void join(const struct device_comm_collective *how, void *x, const void *y,
+                 uint64_t count)
 {
     bool orders = how->op == DEVICE_REDUCE_MIN || how->op == DEVICE_REDUCE_MAX;
 
     switch (how->dtype) {
     case PL_F32:
-        join_f32(how->op, x, y, how->elements);
+        join_f32(how->op, x, y, count);
         break;
     case PL_F64:
-        join_f64(how->op, x, y, how->elements);
+        join_f64(how->op, x, y, count);
         break;
     case PL_I32:
-        (orders ? join_i32(how->op, x, y, how->elements)
-                : join_u32(how->op, x, y, how->elements));
+        (orders ? join_i32(how->op, x, y, count) : join_u32(how->op, x, y, count));
         break;
     default:
-        (orders ? join_i64(how->op, x, y, how->elements)
-                : join_u64(how->op, x, y, how->elements));
+        (orders ? join_i64(how->op, x, y, count) : join_u64(how->op, x, y, count));
         break;
     }
 }
 
 /* Array 0 op tree(array 1, array 2, ..), into array 0. */
-static void fold(const struct device_comm_reduction *how, uint8_t **arrays, uint32_t count)
+static void fold(const struct device_comm_collective *how, uint8_t **arrays, uint32_t count,
+                 uint64_t bytes)
 {
+    const uint64_t elements = bytes / pl_dtype_bytes(how->dtype);
     uint8_t *level[DEVICE_COMM_RANKS_MAX];
 
     memcpy(level, arrays + 1, (count - 1) * sizeof(*level));
     for (uint32_t width = count - 1; width > 1; width = (width + 1) / 2) {
         for (uint32_t i = 0; i < width / 2; i++) {
-            join(how, level[2 * i], level[2 * i + 1]);
+            join(how, level[2 * i], level[2 * i + 1], elements);
             level[i] = level[2 * i];
         }
         if (width % 2 != 0) {
             level[width / 2] = level[width - 1];
         }
     }
-    join(how, arrays[0], level[0]);
+    join(how, arrays[0], level[0], elements);
 }
 
 /* Rank 0's; false: it ends here. */
@@ -171,7 +173,13 @@ static bool arrays_take(struct cpu_comm *comm, uint8_t **arrays, uint64_t bytes)
     return true;
 }
 
-static bool reduce_at_root(const struct comm_op *op)
+/* Where in what rank 0 has made that rank's result begins. */
+static uint8_t *part_of(const struct comm_op *op, uint8_t *made, uint32_t rank)
+{
+    return op->how.kind == DEVICE_REDUCE_SCATTER ? made + rank * op->gets : made;
+}
+
+static bool join_at_root(const struct comm_op *op)
 {
     struct cpu_comm *comm = op->comm;
     uint32_t ranks        = comm->base.ranks;
@@ -183,41 +191,39 @@ static bool reduce_at_root(const struct comm_op *op)
         arrays[i] = memory + i * op->bytes;
     }
     if (ok) {
-        memcpy(arrays[0], (const void *)(uintptr_t)op->reduction.src.addr, op->bytes);
+        memcpy(arrays[0], (const void *)(uintptr_t)op->how.src.addr, op->bytes);
         ok = arrays_take(comm, arrays, op->bytes);
     }
-    if (ok) {
-        fold(&op->reduction, arrays, ranks);
+    if (ok && op->how.kind != DEVICE_ALL_GATHER) {
+        fold(&op->how, arrays, ranks, op->bytes);
     }
     for (uint32_t i = 1; ok && i < ranks; i++) {
-        ok = pass(comm, comm->fd[i], arrays[0], op->bytes, true);
+        ok = pass(comm, comm->fd[i], part_of(op, memory, i), op->gets, true);
     }
     if (ok) {
-        memcpy((void *)(uintptr_t)op->reduction.dst.addr, arrays[0], op->bytes);
+        memcpy((void *)(uintptr_t)op->how.dst.addr, part_of(op, memory, 0), op->gets);
     }
     pl_free(memory);
     return ok;
 }
 
-static bool meet_reduce(struct comm_op *op)
+static bool meet_join(struct comm_op *op)
 {
     struct cpu_comm *comm = op->comm;
 
     if (comm->base.rank == 0) {
-        return reduce_at_root(op);
+        return join_at_root(op);
     }
     return pass(comm, comm->fd[0], &op->bytes, sizeof(op->bytes), true) &&
-           pass(comm, comm->fd[0], (void *)(uintptr_t)op->reduction.src.addr, op->bytes,
-                true) &&
-           pass(comm, comm->fd[0], (void *)(uintptr_t)op->reduction.dst.addr, op->bytes,
-                false);
+           pass(comm, comm->fd[0], (void *)(uintptr_t)op->how.src.addr, op->bytes, true) &&
+           pass(comm, comm->fd[0], (void *)(uintptr_t)op->how.dst.addr, op->gets, false);
 }
 
 /* ------------------------------------------------------------------------------------------------ on a stream */
 
 static bool meet(struct comm_op *op)
 {
-    return op->reduction.elements != 0 ? meet_reduce(op) : meet_move(op);
+    return op->how.elements != 0 ? meet_join(op) : meet_move(op);
 }
 
 static plasmon_status_t op_run(void *args, struct pl_err *err)
@@ -258,18 +264,21 @@ plasmon_status_t device_cpu_comm_move(struct device_comm *base,
     return op_put(&op, stream, err);
 }
 
-plasmon_status_t device_cpu_comm_all_reduce(struct device_comm *base,
-                                            struct device_stream *stream,
-                                            const struct device_comm_reduction *reduction,
-                                            struct pl_err *err)
+plasmon_status_t device_cpu_comm_join(struct device_comm *base,
+                                      struct device_stream *stream,
+                                      const struct device_comm_collective *how,
+                                      struct pl_err *err)
 {
-    struct comm_op op = {.comm  = device_cpu_comm_of(base),
-                         .bytes = reduction->elements * pl_dtype_bytes(reduction->dtype),
-                         .reduction = *reduction};
+    uint64_t bytes    = how->elements * pl_dtype_bytes(how->dtype);
+    struct comm_op op = {
+        .comm  = device_cpu_comm_of(base),
+        .bytes = how->kind == DEVICE_REDUCE_SCATTER ? base->ranks * bytes : bytes,
+        .gets  = how->kind == DEVICE_ALL_GATHER ? base->ranks * bytes : bytes,
+        .how   = *how};
 
-    if (!reducible(reduction->dtype)) {
-        return pl_err_set(err, PLASMON_ENOTSUP, "no all-reduce of %s on CPU devices",
-                          pl_dtype_name(reduction->dtype));
+    if (how->kind != DEVICE_ALL_GATHER && !reducible(how->dtype)) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "no reduction of %s on CPU devices",
+                          pl_dtype_name(how->dtype));
     }
     return op_put(&op, stream, err);
 }

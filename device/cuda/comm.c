@@ -81,6 +81,10 @@ static struct {
                     CUstream stream);
     int (*ncclAllReduce)(const void *src, void *dst, size_t count, int type, int op,
                          nccl_comm_t comm, CUstream stream);
+    int (*ncclReduceScatter)(const void *src, void *dst, size_t dst_count, int type, int op,
+                             nccl_comm_t comm, CUstream stream);
+    int (*ncclAllGather)(const void *src, void *dst, size_t src_count, int type,
+                         nccl_comm_t comm, CUstream stream);
     const char *(*ncclGetErrorString)(int error);
     const char *(*ncclGetLastError)(nccl_comm_t comm);
 } nccl = {.once = PTHREAD_ONCE_INIT};
@@ -96,6 +100,8 @@ static struct {
     XX(ncclSend)               \
     XX(ncclRecv)               \
     XX(ncclAllReduce)          \
+    XX(ncclReduceScatter)      \
+    XX(ncclAllGather)          \
     XX(ncclGetErrorString)     \
     XX(ncclGetLastError)
 
@@ -350,28 +356,41 @@ static plasmon_status_t operation_begin(struct cuda_comm *comm, CUstream stream,
                : fail(comm, result, sends ? "ncclSend" : "ncclRecv", err);
 }
 
-static plasmon_status_t reduction_begin(struct cuda_comm *comm, CUstream stream,
-                                        const struct device_comm_reduction *reduction,
-                                        int type, int op, struct pl_err *err)
+static plasmon_status_t joint_begin(struct cuda_comm *comm, CUstream stream,
+                                    const struct device_comm_collective *how, int type,
+                                    int op, struct pl_err *err)
 {
-    int result = nccl.ncclAllReduce((const void *)(uintptr_t)reduction->src.addr,
-                                    (void *)(uintptr_t)reduction->dst.addr,
-                                    reduction->elements, type, op, comm->comm, stream);
+    const void *src = (const void *)(uintptr_t)how->src.addr;
+    void *dst       = (void *)(uintptr_t)how->dst.addr;
+    int result;
 
+    switch (how->kind) {
+    case DEVICE_REDUCE_SCATTER:
+        result =
+            nccl.ncclReduceScatter(src, dst, how->elements, type, op, comm->comm, stream);
+        break;
+    case DEVICE_ALL_GATHER:
+        result = nccl.ncclAllGather(src, dst, how->elements * pl_dtype_bytes(how->dtype),
+                                    NCCL_UINT8, comm->comm, stream);
+        break;
+    default:
+        result = nccl.ncclAllReduce(src, dst, how->elements, type, op, comm->comm, stream);
+        break;
+    }
     return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
                ? PLASMON_OK
-               : fail(comm, result, "ncclAllReduce", err);
+               : fail(comm, result, "a collective", err);
 }
 
 static plasmon_status_t greeting_begin(struct cuda_comm *comm, CUdeviceptr memory,
                                        struct pl_err *err)
 {
-    const struct device_comm_reduction first = {
+    const struct device_comm_collective first = {
         .src = {.addr = memory}, .dst = {.addr = memory + 128}, .elements = 1};
 
-    return comm->team ? reduction_begin(comm, comm->stream->stream, &first, NCCL_UINT8,
-                                        NCCL_SUM, err)
-                      : operation_begin(comm, comm->stream->stream, memory, 1, err);
+    return comm->team
+               ? joint_begin(comm, comm->stream->stream, &first, NCCL_UINT8, NCCL_SUM, err)
+               : operation_begin(comm, comm->stream->stream, memory, 1, err);
 }
 
 static plasmon_status_t greeting_end(struct cuda_comm *comm, struct pl_err *err)
@@ -495,26 +514,26 @@ static int operation_of(uint32_t op)
                                       : 3;
 }
 
-plasmon_status_t device_cuda_comm_all_reduce(struct device_comm *base,
-                                             struct device_stream *stream,
-                                             const struct device_comm_reduction *reduction,
-                                             struct pl_err *err)
+plasmon_status_t device_cuda_comm_join(struct device_comm *base,
+                                       struct device_stream *stream,
+                                       const struct device_comm_collective *how,
+                                       struct pl_err *err)
 {
     struct cuda_comm *comm  = comm_of(base);
     uint64_t since_ns       = pl_now_ns();
-    int type                = type_of(reduction->dtype);
+    int type                = type_of(how->dtype);
     plasmon_status_t status = enter(base->device, err);
 
-    if (type < 0) {
-        return pl_err_set(err, PLASMON_ENOTSUP, "NCCL has no all-reduce of %s",
-                          pl_dtype_name(reduction->dtype));
+    if (type < 0 && how->kind != DEVICE_ALL_GATHER) {
+        return pl_err_set(err, PLASMON_ENOTSUP, "NCCL has no reduction of %s",
+                          pl_dtype_name(how->dtype));
     }
     if (status != PLASMON_OK) {
         return status;
     }
     pl_mutex_lock(&comm->lock);
-    status = reduction_begin(comm, device_cuda_stream_of(stream)->stream, reduction, type,
-                             operation_of(reduction->op), err);
+    status = joint_begin(comm, device_cuda_stream_of(stream)->stream, how, type,
+                         operation_of(how->op), err);
     if (status == PLASMON_OK) {
         status = settle_locked(comm, since_ns, err);
     }

@@ -239,10 +239,10 @@ plasmon_status_t device_cuda_comm_poll(struct device_comm *comm, struct pl_err *
 plasmon_status_t device_cuda_comm_move(struct device_comm *comm,
                                        struct device_stream *stream, struct device_ptr ptr,
                                        uint64_t bytes, struct pl_err *err);
-plasmon_status_t device_cuda_comm_all_reduce(struct device_comm *comm,
-                                            struct device_stream *stream,
-                                            const struct device_comm_reduction *reduction,
-                                            struct pl_err *err);
+plasmon_status_t device_cuda_comm_join(struct device_comm *comm,
+                                       struct device_stream *stream,
+                                       const struct device_comm_collective *reduction,
+                                       struct pl_err *err);
 plasmon_status_t device_cuda_comm_check(struct device_comm *comm, struct pl_err *err);
 void device_cuda_comm_close(struct device_comm *comm);
 void device_cuda_comm_abort(struct device_comm *comm);

@@ -564,8 +564,9 @@ typedef enum plasmon_collective_way {
     PLASMON_WAY_COPIES =
         2, /* copy engines bring them: fastest for what is large without NCCL */
     /*
-     * All-reduce: by NCCL, on GPUs of one host, one member a device, which is all of an array: fastest for what is large. The order of its
-     * sums is NCCL's own: the bits of floats may differ from those of the other ways, and, if a worker dies on the way, between results.
+     * All-reduce, reduce-scatter, all-gather: by NCCL, on GPUs of one host, with one member a device, which is all of an array, and result i
+     * where member i is. The order of its sums is NCCL's own: the bits of floats may differ from those of the other ways, and, if a worker
+     * dies on the way, between results. What cannot go like that goes as if nothing had been said.
      */
     PLASMON_WAY_NCCL = 3
 } plasmon_collective_way_t;

@@ -49,12 +49,13 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
 static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_device,
                                 uint64_t *word, uint64_t value)
 {
-    struct sim_op *op = sim_op_add(user, stream, SIM_OP_WAIT);
+    uint32_t on       = stream == WORKER_STREAM_ALONE ? SIM_STREAMS - 1 : stream;
+    struct sim_op *op = sim_op_add(user, on, SIM_OP_WAIT);
 
     op->word  = word;
     op->value = value;
     op->other = host_device;
-    sim_op_start(user, stream);
+    sim_op_start(user, on);
     return PLASMON_OK;
 }
 

@@ -664,10 +664,11 @@ static void put_operation(struct sim_worker *worker, struct sim_pair *pair,
     uint32_t lane     = STORE_STREAM_MAX + index;
     struct sim_op *op = sim_op_add(worker, lane, SIM_OP_MEET);
 
-    op->comm       = pair->comm;
-    op->receives   = half->key.receives;
-    op->rank       = pair->rank;
-    op->reduction  = half->key.team != 0 ? half->op : 0;
+    op->comm      = pair->comm;
+    op->receives  = half->key.receives;
+    op->rank      = pair->rank;
+    op->reduction = half->key.team != 0 ? half->op : 0;
+    PL_CHECK(half->collective == DEVICE_ALL_REDUCE); /* programs have no others */
     op->src_offset = half->member_offset;
     op->index      = own_end(pair)->ops++;
     op->bytes      = half->bytes;

@@ -89,7 +89,7 @@ static void end(void)
 
 static void reduce(uint32_t i, uint32_t dtype, uint32_t op, uint64_t elements)
 {
-    const struct device_comm_reduction reduction = {
+    const struct device_comm_collective reduction = {
         .src      = {.addr = (uint64_t)(uintptr_t)rank[i].member},
         .dst      = {.addr = (uint64_t)(uintptr_t)rank[i].result},
         .elements = elements,
@@ -97,7 +97,7 @@ static void reduce(uint32_t i, uint32_t dtype, uint32_t op, uint64_t elements)
         .op       = op};
     struct pl_err err;
 
-    ASSERT_OK(device_comm_all_reduce(rank[i].comm, rank[i].stream, &reduction, &err));
+    ASSERT_OK(device_comm_join(rank[i].comm, rank[i].stream, &reduction, &err));
     ASSERT_OK(device_signal(rank[i].stream, &rank[i].word, 1));
 }
 
@@ -171,6 +171,45 @@ TEST(integers_go_round_and_are_ordered_with_their_sign)
     end();
 }
 
+TEST(parts_are_scattered_and_gathered)
+{
+    enum { PART = ELEMENTS / RANKS };
+    struct pl_err err;
+
+    begin();
+    for (uint32_t i = 0; i < RANKS; i++) {
+        for (uint64_t k = 0; k < ELEMENTS; k++) {
+            rank[i].member[k] = (double)(k + i);
+        }
+    }
+    for (uint32_t kind = DEVICE_REDUCE_SCATTER; kind <= DEVICE_ALL_GATHER; kind++) {
+        for (uint32_t i = 0; i < RANKS; i++) {
+            const struct device_comm_collective how = {
+                .kind     = (enum device_collective)kind,
+                .src      = {.addr = (uint64_t)(uintptr_t)rank[i].member},
+                .dst      = {.addr = (uint64_t)(uintptr_t)rank[i].result},
+                .elements = PART,
+                .dtype    = PL_F64,
+                .op       = DEVICE_REDUCE_SUM};
+
+            ASSERT_OK(device_comm_join(rank[i].comm, rank[i].stream, &how, &err));
+        }
+        for (uint32_t i = 0; i < RANKS; i++) {
+            ASSERT_OK(device_stream_sync(rank[i].stream, &err));
+            for (uint64_t k = 0; kind == DEVICE_REDUCE_SCATTER && k < PART; k++) {
+                ASSERT_TRUE(rank[i].result[k] == meant(DEVICE_REDUCE_SUM, i * PART + k));
+            }
+            for (uint64_t k = 0; kind == DEVICE_ALL_GATHER && k < RANKS * PART; k++) {
+                ASSERT_TRUE(rank[i].result[k] == (double)(k % PART + k / PART));
+            }
+        }
+    }
+    for (uint32_t i = 0; i < RANKS; i++) {
+        device_comm_close(rank[i].comm);
+    }
+    end();
+}
+
 /* Rank 3 does not come: the others wait, whatever becomes of it. */
 TEST(whoever_waits_for_one_that_is_gone_waits_until_the_abort)
 {
@@ -200,12 +239,12 @@ TEST(whoever_waits_for_one_that_is_gone_waits_until_the_abort)
 
 TEST(what_it_does_not_reduce_is_refused)
 {
-    const struct device_comm_reduction reduction = {
+    const struct device_comm_collective reduction = {
         .elements = 1, .dtype = PL_F16, .op = DEVICE_REDUCE_SUM};
     struct pl_err err;
 
     begin();
-    ASSERT_STATUS(device_comm_all_reduce(rank[0].comm, rank[0].stream, &reduction, &err),
+    ASSERT_STATUS(device_comm_join(rank[0].comm, rank[0].stream, &reduction, &err),
                   PLASMON_ENOTSUP);
     for (uint32_t i = 0; i < RANKS; i++) {
         device_comm_close(rank[i].comm);
