@@ -3,7 +3,7 @@
  * its tasks are being placed, the queue of the device with the first parts is the longer one, and it is not when the last part has been
  * named. Where each device has about its share of an array, the others' parts will be worked on as well, and a queue says little.
  *
- * What several devices have counts once for each. What nobody wrote yet counts as if it lay elsewhere: parts are dealt when they are
+ * Copies that were brought somewhere to be read do not count: one device often gathers what the others made. What nobody wrote yet counts as if it lay elsewhere: parts are dealt when they are
  * written (place.c).
  */
 #include "head/core_int.h"
@@ -21,7 +21,7 @@ static uint64_t elements_both(const struct pl_box *a, const struct pl_box *b)
     return pl_box_intersection(a, b, &both) ? (uint64_t)pl_box_elements(&both) : 0;
 }
 
-/* Elements of the array that lie on the device, and on all of them. */
+/* Elements of the array that lie on the device, and on all of them; no copies. */
 static void count_elements(const struct head_array *array, const struct head_device *device,
                            uint64_t *out_there, uint64_t *out_all)
 {
@@ -38,8 +38,10 @@ static void count_elements(const struct head_array *array, const struct head_dev
                 pl_container_of(it, const struct head_instance, tile_link);
             uint64_t elements = elements_both(&fragment->box, &instance->box);
 
-            *out_all += elements;
-            *out_there += instance->buffer->device == device ? elements : 0;
+            if (!instance->buffer->replica) {
+                *out_all += elements;
+                *out_there += instance->buffer->device == device ? elements : 0;
+            }
         }
     }
 }

@@ -206,6 +206,20 @@ static void make_arrays(void)
     }
 }
 
+static void gather_on_device_0(uint64_t ref)
+{
+    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *list[] = {&arg};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+    arg.mode      = PLASMON__V1__MODE__MODE_IN;
+    arg.ref       = ref;
+    task.function = pl_hash_name("touch");
+    task.place    = 1;
+    task.n_args   = 1;
+    task.args     = list;
+    send(&task);
+}
+
 static void run_once(uint64_t graph)
 {
     for (int64_t part = 0; part < PARTS; part++) {
@@ -273,6 +287,34 @@ TEST(and_in_a_recorded_graph)
         finish_all();
         expect_even(nodes);
         ASSERT_EQ(transfers, 0);
+        end();
+    }
+}
+
+/* One device gathers all that the others made; who updates a part then stays with it, though that device has the longest queue. */
+TEST(what_is_gathered_on_one_device_is_dealt_still)
+{
+    for (size_t i = 0; i < PL_COUNT(counts); i++) {
+        begin(counts[i]);
+        make_arrays();
+        finish_all();
+        forget();
+        gather_on_device_0(INPUT);
+        finish_all();
+        ASSERT_TRUE(transfers > 0);
+        forget();
+        head_device_at(core, 0)->load_ns = 2000000;
+        for (int64_t part = 0; part < PARTS; part++) {
+            const struct use use = {INPUT, PLASMON__V1__MODE__MODE_INOUT};
+
+            run(0, 0, part, &use, 1);
+        }
+        head_core_flush(core);
+        for (uint32_t d = 0; d < devices; d++) {
+            ASSERT_EQ(runs[d], PARTS / devices);
+        }
+        head_device_at(core, 0)->load_ns -= 2000000;
+        finish_all();
         end();
     }
 }
