@@ -13,7 +13,8 @@
  * then is never more than slab and files hold. It is not if a disk turned out to be full in the meantime, or the slab could not be made:
  * then L fails, with the store's words, and the value with it.
  *
- * Seeded bugs: spill.wrong_offset, spill.place_held (a place is given away while a launch holds it).
+ * Seeded bugs: spill.wrong_offset, spill.ahead_misplaced (the same of what is copied ahead of need), spill.place_held (a place is given away while a
+ * launch holds it).
  */
 #include "head/spill_int.h"
 
@@ -201,8 +202,9 @@ static void bind(struct head_spill_host *spill, struct head_task *task)
     struct head_spilled *spilled = task->spilled->spilled;
     uint64_t offset              = spilled->offset;
 
-    if (pl_bug("spill.wrong_offset") &&
-        task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST) {
+    if ((pl_bug("spill.wrong_offset") &&
+         task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST) ||
+        (pl_bug("spill.ahead_misplaced") && task->ahead)) {
         offset = offset >= spilled->bytes ? offset - spilled->bytes : 0;
     }
     head_launch_place(spill->core, task, spill->slab_buffer, offset);

@@ -297,6 +297,13 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->write_back = graph->seed % 4 == 0 ? 0 : 25 * (uint32_t)(graph->seed % 4);
         config->on_demand  = graph->seed % 5 == 0;
     }
+    if (config->spill_memory > 0 &&
+        profile->spill_deaths_most >
+            0) { /* likewise; and very little, so that the store has much to do */
+        config->spill_deaths_max = profile->spill_deaths_most;
+        config->device_bytes     = 2 * 4096;
+        config->spill_memory     = 1536 + 512 * (graph->seed % 4);
+    }
     if (profile->gone_permille > 0 && config->devices > 1 &&
         graph_chance(graph, profile->gone_permille)) {
         config->gone_max       = (uint32_t)graph_between(graph, 1, config->devices - 1);

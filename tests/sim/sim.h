@@ -880,7 +880,9 @@ struct sim_config {
     uint32_t write_back;   /* percent of a device; 0: nothing is copied ahead of need */
     bool on_demand;        /* nothing is brought back before its turn */
     uint64_t spill_files;
-    uint32_t spill_full_permille;    /* of the writes find no room */
+    uint32_t spill_full_permille; /* of the writes find no room */
+    uint32_t
+        spill_deaths_max; /* the store is killed at something that it was asked, and another one goes on */
     uint32_t pair_trouble_millionth; /* a communicator fails, an operation */
     uint32_t gone_max;               /* devices that do not come back */
     uint32_t gone_millionth;
@@ -954,6 +956,12 @@ struct sim {
     uint64_t spill_op_last;
     struct pl_map spill_answers; /* id -> struct sim_spill_answer, of all that was done */
     uint64_t spill_free_ns;      /* the store's thread is busy until then */
+    uint64_t spill_life; /* of the store: what an earlier one was about to do is not done */
+    uint64_t spill_down_until_ns;
+    uint64_t spill_move;         /* store_spill_index.move */
+    struct sim_host *spill_slab; /* NULL: none was made */
+    uint32_t spill_deaths;
+    bool spill_goes_on; /* the store is another one: the next thing may have any number */
     uint64_t slab_moves;
     struct pl_vec comms;  /* struct sim_comm *; they stay, for an end may be named late */
     struct pl_map ran_on; /* client task -> device + 1 of its launch, both clients' */

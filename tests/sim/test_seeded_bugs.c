@@ -245,6 +245,11 @@ TEST(random_programs_notice_host_memory_that_is_given_away_in_use)
     assert_found("spill.place_held", &spilling, 2 * GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_copy_ahead_of_need_that_lies_elsewhere)
+{
+    assert_found("spill.ahead_misplaced", &spilling, GRAPHS_MAX);
+}
+
 TEST(random_programs_notice_a_worker_that_is_replaced_before_it_was_reaped)
 {
     assert_found("store.spawn_before_reap", &standing_still, GRAPHS_MAX);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "store/spill.h"
@@ -32,7 +33,8 @@ static void folder(char out[64])
 static void fill(uint8_t seed)
 {
     for (size_t i = 0; i < BYTES; i++) {
-        data[i] = (uint8_t)(i * 31 + seed);
+        data[i] =
+            (uint8_t)(i * 31 + (i >> 8) * 7 + seed); /* moved by a page, it is another */
     }
 }
 
@@ -376,6 +378,24 @@ TEST(a_move_that_is_cut_short_goes_on)
         ASSERT_EQ(memory[to - 1], 0xee);
         ASSERT_EQ(memory[from + BYTES], 0xee);
     }
+}
+
+TEST(a_move_that_began_anew_would_be_noticed)
+{
+    static uint8_t memory[3 * BYTES];
+    uint64_t progress = 0;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no seeded bugs (PLASMON_FAULTS is off)");
+#endif
+    fill(3);
+    memcpy(memory + BYTES, data, BYTES);
+    ASSERT_TRUE(!store_spill_move(memory, 1, BYTES, BYTES - 256, BYTES, &progress, 8));
+    pl_bug_arm("store.spill_move_again");
+    ASSERT_TRUE(
+        store_spill_move(memory, 1, BYTES, BYTES - 256, BYTES, &progress, UINT64_MAX));
+    pl_bug_arm(NULL);
+    ASSERT_TRUE(memcmp(memory + BYTES - 256, data, BYTES) != 0);
 }
 
 /* ------------------------------------------------------------------------------------------- the whole of it */
