@@ -17,7 +17,7 @@
 
 #define ROUNDS       5u
 #define SAMPLES_MAX  200u
-#define EXCHANGE_MAX 96u /* objects that cross at a time */
+#define EXCHANGE_MAX 256u /* objects that cross at a time */
 #define COMPARE_MAX \
     (64u << 20) /* up to here bytes are compared here; above, checksums of both devices */
 
@@ -37,12 +37,15 @@ static bool by_peer(const struct transfer *transfer)
     return strcmp(transfer->route, "peer") == 0;
 }
 
+static uint64_t objects_that_fit(const struct transfer *transfer, uint64_t bytes)
+{
+    return pl_min_u64(transfer->cluster.info[0].bytes_total / 4, 32ull << 30) / bytes;
+}
+
 uint32_t transfer_objects(const struct transfer *transfer, uint64_t bytes)
 {
-    uint64_t room = transfer->cluster.info[0].bytes_total / 4;
-    uint64_t fit  = pl_min_u64(room, 32ull << 30) / bytes;
-
-    return (uint32_t)pl_max_u64(1, pl_min_u64(TRANSFER_OBJECTS_MAX, fit));
+    return (uint32_t)pl_max_u64(
+        1, pl_min_u64(TRANSFER_OBJECTS_MAX, objects_that_fit(transfer, bytes)));
 }
 
 /* ------------------------------------------------------------------------------------------------ right before fast */
@@ -355,7 +358,7 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
 {
     uint32_t pairs = devices * (devices - 1);
     uint32_t turns = (uint32_t)pl_max_u64(
-        1, pl_min_u64(transfer_objects(transfer, bytes) / 2, EXCHANGE_MAX) / pairs);
+        1, pl_min_u64(objects_that_fit(transfer, bytes) / 2, EXCHANGE_MAX) / pairs);
     uint32_t count            = pairs * turns;
     struct exchange *exchange = bench_must_alloc(count * sizeof(*exchange));
     double gigabytes          = (double)bytes * 1e-9, seconds[ROUNDS];

@@ -177,7 +177,7 @@ struct worker_stream {
         hazard; /* last seq in here that may wait for another device, itself or through a join */
     uint32_t peer;        /* of the last SEND in here, which is not after `hazard` */
     uint32_t unsignalled; /* launches since the last signal; a graph counts for several */
-    uint64_t unsignalled_bytes; /* what they work on */
+    uint64_t unsignalled_bytes; /* what they work on; over a link: counted as more */
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
     uint64_t signalled_before; /* the one before that */
     bool woken;                /* the core stored the word since the last wake */

@@ -104,4 +104,41 @@ TEST(a_mark_that_could_not_be_made_is_no_failure)
     fake_destroy(fake);
 }
 
+/* Copies 1 and 2 in one batch, which reads another device's memory. */
+static struct fake *two_in_a_batch(int64_t count)
+{
+    struct pl_shape frame              = {.dtype = PL_F32, .ndim = 1, .dim = {count}};
+    struct fake *fake                  = fake_create_marking();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[2];
+    Plasmon__V1__Launch *launches[2] = {&launch[0].message, &launch[1].message};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        store_table_alloc(fake->tables[2], i + 1, 1, 0, &frame, 0, 1);
+        store_table_seal(fake->tables[2], i + 1);
+        fake_launch_init(&launch[i], i + 1, KIND(COPY));
+        fake_launch_fresh(&launch[i], i + 1, count);
+        fake_launch_piece(&launch[i], FAKE_BASE + 2, i + 1, count);
+    }
+    command.launches   = launches;
+    command.n_launches = 2;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    return fake;
+}
+
+TEST(large_copies_of_a_batch_are_over_one_by_one)
+{
+    enum { COUNT = FAKE_SIGNAL_BYTES / 8 / 4 }; /* what goes over a link counts eightfold */
+    struct fake *fake = two_in_a_batch(COUNT);
+
+    ASSERT_STR(fake_calls(fake),
+               "copy:2:0+256->0<-2.0 signal:2:1 copy:5:0+256->1024<-2.0 signal:5:2");
+    fake_destroy(fake);
+    fake = two_in_a_batch(COUNT / 2);
+    ASSERT_STR(fake_calls(fake),
+               "copy:2:0+128->0<-2.0 copy:5:0+128->512<-2.0 signal:2:1 signal:5:2");
+    fake_destroy(fake);
+}
+
 TEST_MAIN()
