@@ -129,9 +129,12 @@ __device__ static bool mark_failed(const cuda_report &p, uint64_t tag)
  */
 KERNEL(report, cuda_report)
 {
-    const uint64_t tag =
-        p.tag_at != 0 ? *pointer<const volatile uint64_t>(p.tag_at, 0) : p.tag;
+    uint64_t tag = p.tag;
 
+    if (p.tag_at !=
+        0) { /* no ?: of both: p.tag would be read as volatile too, at an address that no parameter has */
+        tag = *pointer<const volatile uint64_t>(p.tag_at, 0);
+    }
     for (uint32_t i = 0; i < p.count; i++) {
         int64_t value = p.bytes == 4 ? (int64_t)*pointer<const int32_t>(p.word[i], 0)
                                      : *pointer<const int64_t>(p.word[i], 0);
