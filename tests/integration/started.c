@@ -141,6 +141,28 @@ void started_log(const char *log, char *out, size_t out_bytes)
     out[got] = '\0';
 }
 
+const char *started_wait_log(const char *log, size_t *io_from, const char *text)
+{
+    static char said[1 << 20];
+    size_t from = io_from != NULL ? *io_from : 0;
+
+    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
+        const char *found;
+
+        started_log(log, said, sizeof(said));
+        found = strlen(said) >= from ? strstr(said + from, text) : NULL;
+        if (found != NULL && strchr(found, '\n') != NULL) {
+            found += strlen(text);
+            if (io_from != NULL) {
+                *io_from = (size_t)(found - said);
+            }
+            return found;
+        }
+        (void)poll(NULL, 0, 20); /* nothing tells of it: ask */
+    }
+    test_fail(__FILE__, __LINE__, "no \"%s\" in %s: %s", text, log, said);
+}
+
 /* ------------------------------------------------------------------------------------------------ clusters */
 
 static void end_all(void)

@@ -26,6 +26,11 @@ pid_t started_daemon(const char *const *argv, const char *log);
 int started_wait(pid_t pid);
 /* What a log holds so far. */
 void started_log(const char *log, char *out, size_t out_bytes);
+/*
+ * Until a whole line of the log has the text, behind *io_from bytes, or the test fails. io_from (NULL: from the beginning) is set to what follows it.
+ * Returns what follows, until the next call.
+ */
+const char *started_wait_log(const char *log, size_t *io_from, const char *text);
 
 /* The private folder, and that everything ends with the test. The others call it. */
 void started_begin(void);

@@ -40,23 +40,6 @@ static void wait_socket(const char *path)
     }
 }
 
-static void wait_log(const char *log, const char *text)
-{
-    uint64_t deadline_ns = pl_now_ns() + WAIT_MS * 1000000ull;
-    static char said[1 << 20];
-
-    for (;;) {
-        started_log(log, said, sizeof(said));
-        if (strstr(said, text) != NULL) {
-            return;
-        }
-        if (pl_now_ns() > deadline_ns) {
-            test_fail(__FILE__, __LINE__, "'%s' is never in %s: %s", text, log, said);
-        }
-        (void)poll(NULL, 0, 10);
-    }
-}
-
 static void begin(void)
 {
     if (access("/usr/bin/redis-server", X_OK) != 0) {
@@ -253,7 +236,7 @@ TEST(a_head_that_is_killed_again_and_again_goes_on_from_its_journal)
     }
     program_steps(&program, 200);
     program_end(&program);
-    wait_log("head.log", "goes on from its journal");
+    (void)started_wait_log("head.log", NULL, "goes on from its journal");
 }
 
 TEST(the_journal_is_cut_down_and_heads_go_on_from_what_is_left)
@@ -276,7 +259,7 @@ TEST(the_journal_is_cut_down_and_heads_go_on_from_what_is_left)
     }
     program_steps(&program, 500);
     program_end(&program);
-    wait_log("head.log", "checkpoint of");
+    (void)started_wait_log("head.log", NULL, "checkpoint of");
 }
 
 TEST(a_standby_takes_over_from_a_head_that_is_killed)
@@ -294,12 +277,12 @@ TEST(a_standby_takes_over_from_a_head_that_is_killed)
 
         (void)snprintf(log, sizeof(log), "standby%d.log", i);
         standby = start_head(log, "--standby");
-        wait_log(log, "stands by");
+        (void)started_wait_log(log, NULL, "stands by");
         program_steps(&program, 300);
         kill_now(head);
         program_steps(&program, 100);
         head = standby;
-        wait_log(log, "goes on from its journal");
+        (void)started_wait_log(log, NULL, "goes on from its journal");
     }
     program_end(&program);
 }
@@ -323,11 +306,11 @@ TEST(a_head_that_was_stopped_and_replaced_is_not_believed_and_ends)
     program_steps(&program, 300);
     ASSERT_EQ(kill(stopped, SIGSTOP), 0);
     (void)start_head_at(second, "next.log", NULL); /* takes the journal over at once */
-    wait_log("next.log", "goes on from its journal");
+    (void)started_wait_log("next.log", NULL, "goes on from its journal");
     program_steps(&program, 100);
     ASSERT_EQ(kill(stopped, SIGCONT), 0);
     ASSERT_EQ(started_wait(stopped), 4);
-    wait_log("head.log", "another head goes on with the journal");
+    (void)started_wait_log("head.log", NULL, "another head goes on with the journal");
     program_steps(&program, 300);
     program_end(&program);
 }
@@ -449,7 +432,7 @@ TEST(what_is_wrong_with_a_redis_is_said)
     (void)close(fd);
     (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", head_address, "--journal",
                          journal_url, "--journal-password-file", password_file);
-    wait_log("head.log", "has the journal, term 1");
+    (void)started_wait_log("head.log", NULL, "has the journal, term 1");
 }
 
 TEST(a_redis_that_stores_nothing_is_said)

@@ -12,28 +12,9 @@
 
 #define COUNT (1 << 20)
 
-static char said[1 << 16];
-
-/* Waits until the store's log has it, after what was found last (*io_from); what follows it. */
-static const char *await(size_t *io_from, const char *text)
-{
-    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
-        const char *found;
-
-        started_log("store.log", said, sizeof(said));
-        found = strlen(said) >= *io_from ? strstr(said + *io_from, text) : NULL;
-        if (found != NULL && strchr(found, '\n') != NULL) {
-            *io_from = (size_t)(found - said) + strlen(text);
-            return said + *io_from;
-        }
-        (void)usleep(20000);
-    }
-    test_fail(__FILE__, __LINE__, "no \"%s\" in the store's log: %s", text, said);
-}
-
 static pid_t await_pid(size_t *io_from, const char *text)
 {
-    return (pid_t)strtol(await(io_from, text), NULL, 10);
+    return (pid_t)strtol(started_wait_log("store.log", io_from, text), NULL, 10);
 }
 
 static void await_end(pid_t pid)
@@ -75,7 +56,7 @@ TEST(a_spare_goes_on_with_what_the_dead_worker_left)
     worker = await_pid(&from, "worker of device 0 started: incarnation 1, pid ");
     next   = await_pid(&from, spare);
     cluster_kill(worker);
-    how = await(&from, second);
+    how = started_wait_log("store.log", &from, second);
     ASSERT_EQ(strtol(how, NULL, 10), next); /* it is the one */
     ASSERT_CONTAINS(how, "the spare one");
     more = cluster_copy(client, made, 0);

@@ -43,20 +43,6 @@ static void store_kill(pid_t store)
     ASSERT_EQ(started_wait(store), 128 + SIGKILL);
 }
 
-static void expect_said(const char *log, const char *text)
-{
-    char said[1 << 16];
-
-    for (unsigned ms = 0; ms < CLUSTER_WAIT_MS; ms += 20) {
-        started_log(log, said, sizeof(said));
-        if (strstr(said, text) != NULL) {
-            return;
-        }
-        (void)usleep(20000);
-    }
-    test_fail(__FILE__, __LINE__, "no \"%s\" in %s: %s", text, log, said);
-}
-
 TEST(nothing_is_lost_with_a_store_that_another_one_follows)
 {
     struct plasmon_ref *put, *made[DEVICES], *large, *sum;
@@ -81,7 +67,7 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     store_kill(store);
     large = cluster_fill(client, LARGE, 7, 0); /* a chunk that no store knows */
     store = store_start("60000");
-    expect_said("store.log", "took over the memory of 3 devices");
+    (void)started_wait_log("store.log", NULL, "took over the memory of 3 devices");
     sum = cluster_copy(client, large, 2); /* and a peer copies from it */
     CLUSTER_OK(cluster_axpy(client, sum, large, 1, 2));
 
@@ -140,8 +126,8 @@ TEST(a_store_that_was_never_welcomed_is_who_it_was_to_its_successor)
 
     one_way_mend(relay);
     store = store_start_at(relay_target, "store.log", "60000");
-    expect_said("store.log", "took over the memory of 3 devices");
-    expect_said("store.log", "joined cluster");
+    (void)started_wait_log("store.log", NULL, "took over the memory of 3 devices");
+    (void)started_wait_log("store.log", NULL, "joined cluster");
     cluster_expect_ramp(client, put, COUNT, 5, 1);
     for (int i = 0; i < DEVICES; i++) {
         cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
@@ -205,7 +191,7 @@ TEST(workers_without_a_store_end_when_its_lease_is_over)
         (void)usleep(20000);
     }
     store = store_start("300"); /* finds nobody, and begins anew */
-    expect_said("head.log", "another store of its host took its place");
+    (void)started_wait_log("head.log", NULL, "another store of its host took its place");
     plasmon_finish(client);
     client = started_join_knowing(head_target, DEVICES);
     cluster_expect_all(client, cluster_fill(client, COUNT, 1, PLASMON_ANYWHERE), COUNT, 1);
