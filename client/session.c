@@ -70,7 +70,8 @@ void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
     }
     session->state       = SESSION_DEAD;
     session->dead_status = status == PLASMON_OK ? PLASMON_ECLOSED : status;
-    (void)snprintf(session->dead_text, sizeof(session->dead_text), "%s", text);
+    (void)snprintf(session->dead_text, sizeof(session->dead_text), "%.*s",
+                   (int)sizeof(session->dead_text) - 1, text);
     if (!session->ending) {
         pl_info("client", "session has ended: %s", session->dead_text);
     }

@@ -94,7 +94,7 @@ static const char *of_quota(uint64_t used, uint64_t quota, bool bytes, char out[
         (void)snprintf(have, sizeof(have), "%llu", (unsigned long long)used);
         (void)snprintf(may, sizeof(may), "%llu", (unsigned long long)quota);
     }
-    (void)snprintf(out, 64, quota != 0 ? "%s of %s" : "%s", have, may);
+    (void)snprintf(out, 64, quota != 0 ? "%.28s of %.28s" : "%.28s", have, may);
     return out;
 }
 
