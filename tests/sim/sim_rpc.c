@@ -238,6 +238,13 @@ void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms,
     loop->tick_ns   = interval_ms * UINT64_C(1000000);
 }
 
+void rpc_loop_set_many(struct rpc_loop *loop, bool (*many)(void *user), void *user)
+{
+    (void)loop; /* this network does not pause */
+    (void)many;
+    (void)user;
+}
+
 /* ------------------------------------------------------------------------------------------ streams */
 
 static void stream_closed(void *user, uint64_t arg, void *data)
