@@ -3,13 +3,12 @@
  * replicas on a peer if there is one; the worker is killed, and then lost to an illegal access in a kernel; every byte is compared by
  * a checksum that the GPU computes before and after, and a sample by value.
  */
-#include <dirent.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "plasmon/plasmon.h"
 #include "tests/harness/test.h"
+#include "tests/integration/cluster.h"
 
 enum { OBJECTS_MAX = 34, SAMPLE = 1024, WAIT_MS = 120000 };
 
@@ -73,6 +72,7 @@ static void make(struct survive *s)
     struct plasmon_device_info infos[16];
     uint64_t bytes;
 
+    cluster_tag();
     PX_OK(NULL, plasmon_init(&options, &s->px));
     PX_OK(s->px, plasmon_devices(s->px, infos, 16, &s->devices));
     if (infos[0].kind != 2) {
@@ -128,60 +128,14 @@ static void compare(struct survive *s)
     }
 }
 
-/* The plasmon-worker that serves device 0 of the cluster; which device of the host that is, the status tells. */
-static pid_t worker_pid(struct survive *s)
-{
-    DIR *proc = opendir("/proc");
-    struct dirent *entry;
-    pid_t found = 0;
-    char want[16];
-    char *status, *device;
-
-    ASSERT_NOT_NULL(proc);
-    PX_OK(s->px, plasmon_status_json(s->px, &status));
-    device = strstr(status,
-                    "\"host_device\":"); /* of the first in the list, which is device 0 */
-    ASSERT_NOT_NULL(device);
-    (void)snprintf(want, sizeof(want), "%d", atoi(device + strlen("\"host_device\":")));
-    free(status);
-    while ((entry = readdir(proc)) != NULL) {
-        char path[300], line[4096];
-        FILE *file;
-        size_t n;
-
-        (void)snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
-        file = fopen(path, "re");
-        if (file == NULL) {
-            continue;
-        }
-        n = fread(line, 1, sizeof(line) - 1, file);
-        fclose(file);
-        line[n] = '\0';
-        if (n == 0 || strstr(line, "plasmon-worker") == NULL) {
-            continue;
-        }
-        for (size_t at = 0; at < n; at += strlen(line + at) + 1) {
-            if (strcmp(line + at, "--host-device") == 0 &&
-                strcmp(line + at + strlen(line + at) + 1, want) == 0) {
-                found = (pid_t)atoi(entry->d_name);
-            }
-        }
-    }
-    closedir(proc);
-    return found;
-}
-
 TEST(objects_survive_a_killed_worker)
 {
     static struct survive s;
-    pid_t worker;
 
     test_set_timeout(230);
     test_expect_log();
     make(&s);
-    worker = worker_pid(&s);
-    ASSERT_TRUE(worker > 0);
-    ASSERT_EQ(kill(worker, SIGKILL), 0);
+    cluster_kill(cluster_worker(s.px, 0));
     compare(&s);
     printf("# %u GiB survived SIGKILL of their worker\n", s.objects);
     plasmon_finish(s.px);
@@ -226,7 +180,6 @@ TEST(a_donation_in_flight_fails_with_a_status_of_its_own)
     struct plasmon_call call = PLASMON_CALL_INIT;
     struct plasmon_ref *task;
     plasmon_status_t status;
-    pid_t worker;
 
     test_set_timeout(230);
     test_expect_log();
@@ -242,9 +195,7 @@ TEST(a_donation_in_flight_fails_with_a_status_of_its_own)
     PX_OK(s.px, plasmon_submit(s.px, &call, NULL, &task));
     ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 1500, NULL, NULL),
               PLASMON_ETIMEDOUT); /* it is spinning now */
-    worker = worker_pid(&s);
-    ASSERT_TRUE(worker > 0);
-    ASSERT_EQ(kill(worker, SIGKILL), 0);
+    cluster_kill(cluster_worker(s.px, 0));
     (void)plasmon_wait(s.px, &task, 1, 1, WAIT_MS, NULL, NULL);
     status = plasmon_state(s.px, task);
     printf("# the donation: %s: %s\n", plasmon_status_name(status), plasmon_error(s.px));
@@ -305,10 +256,10 @@ TEST(updates_in_place_that_had_not_begun_survive)
     plasmon_scalar_t micros  = {.i = 8000000};
     struct plasmon_call call = PLASMON_CALL_INIT;
     float out[SAMPLE];
-    pid_t worker;
 
     test_set_timeout(230);
     test_expect_log();
+    cluster_tag();
     PX_OK(NULL, plasmon_init(&options, &s.px));
     PX_OK(s.px, plasmon_devices(s.px, infos, 16, &s.devices));
     if (infos[0].kind != 2) {
@@ -332,13 +283,13 @@ TEST(updates_in_place_that_had_not_begun_survive)
     PX_OK(s.px, plasmon_submit(s.px, &call, NULL, &task));
     ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 1500, NULL, NULL), PLASMON_ETIMEDOUT);
     add(&s, chain, gate);
-    add(&s, joined, other); /* runs beside the kernel */
+    add(&s, joined,
+        other); /* runs beside the kernel, and is known to be over before its stream waits */
+    PX_OK(s.px, plasmon_wait(s.px, &joined, 1, 1, WAIT_MS, NULL, NULL));
     add(&s, joined, gate);
     PX_OK(s.px, plasmon_flush(s.px));
     ASSERT_EQ(plasmon_wait(s.px, &task, 1, 1, 500, NULL, NULL), PLASMON_ETIMEDOUT);
-    worker = worker_pid(&s);
-    ASSERT_TRUE(worker > 0);
-    ASSERT_EQ(kill(worker, SIGKILL), 0);
+    cluster_kill(cluster_worker(s.px, 0));
     PX_OK(s.px, plasmon_get(s.px, chain, out, sizeof(out), WAIT_MS));
     ASSERT_TRUE(out[0] == 11 && out[SAMPLE - 1] == 11);
     PX_OK(s.px, plasmon_get(s.px, joined, out, sizeof(out), WAIT_MS));
