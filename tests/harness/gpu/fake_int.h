@@ -25,12 +25,16 @@ struct fake_function {
     bool counts;                /* chain_link */
 };
 
+/* One record of an event. Who waits for the event waits for the record that was its last at the time, whatever becomes of the event. */
+struct fake_record {
+    bool done;
+    uint64_t done_ns;
+    uint32_t refs; /* its event, its operation, those that wait */
+};
+
 struct fake_event {
-    uint64_t recorded, done; /* records asked for and over */
-    uint64_t done_ns;        /* when the last one was */
-    uint64_t capture;        /* the capture in which it was recorded last; 0: none */
-    uint32_t pending;        /* operations that name it */
-    bool destroyed;          /* freed with the last of them */
+    struct fake_record *last; /* NULL: it was not recorded yet */
+    uint64_t capture;         /* the capture in which it was recorded last; 0: none */
 };
 
 struct fake_op {
@@ -42,10 +46,7 @@ struct fake_op {
             uint64_t value; /* to write or fill with, or waited for */
             uint64_t bytes;
         } word;
-        struct {
-            struct fake_event *event;
-            uint64_t ticket;
-        } mark;
+        struct fake_record *record;
         struct {
             const struct fake_function *function;
             float *x;
@@ -93,7 +94,7 @@ void fake_stream_remove(struct fake_stream *stream);
 void fake_enqueue(struct fake_stream *stream, const struct fake_op *op);
 void fake_ops_push(struct fake_ops *ops, const struct fake_op *op);
 void fake_ops_copy(struct fake_ops *out, const struct fake_ops *ops);
-void fake_event_unref(struct fake_event *event);
+void fake_record_unref(struct fake_record *record); /* NULL: nothing */
 void fake_exec_destroy(struct fake_exec *exec);
 
 /* Without it. */

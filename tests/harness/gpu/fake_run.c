@@ -70,11 +70,10 @@ void fake_ops_copy(struct fake_ops *out, const struct fake_ops *ops)
     }
 }
 
-void fake_event_unref(struct fake_event *event)
+void fake_record_unref(struct fake_record *record)
 {
-    event->pending--;
-    if (event->pending == 0 && event->destroyed) {
-        free(event);
+    if (record != NULL && --record->refs == 0) {
+        free(record);
     }
 }
 
@@ -139,13 +138,11 @@ static void graph_run(struct fake_exec *exec)
     fake_exec_destroy(exec);
 }
 
-static void record_run(const struct fake_op *op)
+static void record_run(struct fake_record *record)
 {
-    struct fake_event *event = op->mark.event;
-
-    event->done    = op->mark.ticket;
-    event->done_ns = now_ns();
-    fake_event_unref(event);
+    record->done    = true;
+    record->done_ns = now_ns();
+    fake_record_unref(record);
 }
 
 /* false: it waits. */
@@ -165,13 +162,13 @@ static bool op_run(const struct fake_op *op)
     case FAKE_WAIT:
         return word_reached(op);
     case FAKE_RECORD:
-        record_run(op);
+        record_run(op->record);
         return true;
     case FAKE_AFTER:
-        if (op->mark.event->done < op->mark.ticket) {
+        if (!op->record->done) {
             return false;
         }
-        fake_event_unref(op->mark.event);
+        fake_record_unref(op->record);
         return true;
     case FAKE_KERNEL:
         kernel_run(op);

@@ -195,9 +195,8 @@ CUresult fake_cuEventDestroy(CUevent event)
 {
     COUNT(cuEventDestroy);
     fake_lock();
-    fake_event_of(event)->destroyed = true;
-    fake_event_of(event)->pending++; /* of this call */
-    fake_event_unref(fake_event_of(event));
+    fake_record_unref(fake_event_of(event)->last);
+    free(fake_event_of(event));
     fake_unlock();
     return CUDA_SUCCESS;
 }
@@ -211,10 +210,16 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
     fake_lock();
     it->capture = mine->capture != NULL ? mine->capture->capture : 0;
     if (it->capture == 0) {
-        const struct fake_op op = {.kind = FAKE_RECORD,
-                                   .mark = {.event = it, .ticket = ++it->recorded}};
+        struct fake_record *record = malloc(sizeof(*record));
+        const struct fake_op op    = {.kind = FAKE_RECORD, .record = record};
 
-        it->pending++;
+        if (record == NULL) {
+            fake_unlock();
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        *record = (struct fake_record){.refs = 2};
+        fake_record_unref(it->last);
+        it->last = record;
         fake_enqueue(mine, &op);
     }
     fake_unlock();
@@ -246,11 +251,10 @@ CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
         0) { /* the order of calls is one of the orders that the graph allows */
         mine->capture = captured(it->capture);
         result = mine->capture != NULL ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    } else if (it->done < it->recorded) {
-        const struct fake_op op = {.kind = FAKE_AFTER,
-                                   .mark = {.event = it, .ticket = it->recorded}};
+    } else if (it->last != NULL && !it->last->done) {
+        const struct fake_op op = {.kind = FAKE_AFTER, .record = it->last};
 
-        it->pending++;
+        it->last->refs++;
         fake_enqueue(mine, &op);
     }
     fake_unlock();
@@ -259,22 +263,32 @@ CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 
 CUresult fake_cuEventQuery(CUevent event)
 {
+    const struct fake_record *last;
     bool done;
 
     COUNT(cuEventQuery);
     fake_lock();
-    done = fake_event_of(event)->done == fake_event_of(event)->recorded;
+    last = fake_event_of(event)->last;
+    done = last == NULL || last->done;
     fake_unlock();
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult fake_cuEventElapsedTime(float *out_ms, CUevent begin, CUevent end)
 {
+    const struct fake_record *from, *to;
+    bool known;
+
     COUNT(cuEventElapsedTime);
     fake_lock();
-    *out_ms = (float)(fake_event_of(end)->done_ns - fake_event_of(begin)->done_ns) * 1e-6f;
+    from  = fake_event_of(begin)->last;
+    to    = fake_event_of(end)->last;
+    known = from != NULL && from->done && to != NULL && to->done;
+    if (known) {
+        *out_ms = (float)(to->done_ns - from->done_ns) * 1e-6f;
+    }
     fake_unlock();
-    return CUDA_SUCCESS;
+    return known ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult fake_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
