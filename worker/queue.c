@@ -5,8 +5,9 @@
  *   2. its function exists and takes its arguments
  *   3. memory for all its fresh buffers and its scratch is in hand, all or nothing
  *   4. no reader holds a buffer that it overwrites
- *   5. with pairs (pairs.c): a graph that must be recorded finds the device quiet, for instantiating one may wait for NCCL's kernels, which
- *      wait for the other device, whose part may wait for us
+ *   5. a graph that must be recorded finds the words of all that is enqueued written, for instantiating one was seen to wait for what the device
+ *      has under way, which may wait for another device, and that for one of these words; and with pairs (pairs.c) the device quiet, for what
+ *      NCCL's kernels wait for is the other device's part, which may wait for us
  *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
  *   7. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
  *      its lane (pairs.c)
@@ -96,9 +97,12 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         worker_buffers_consume(core, launch) == WORKER_BUFFERS_WAIT) {
         return false;
     }
-    if (launch->failure == PLASMON_OK && worker_graph_records(core, launch) &&
-        worker_pairs_used(core) && !worker_front_quiet(core)) {
-        return false;
+    if (launch->failure == PLASMON_OK && worker_graph_records(core, launch)) {
+        if (worker_pairs_used(core) && !worker_front_quiet(core)) {
+            return false;
+        }
+        worker_streams_flush(
+            core); /* else words are behind a call that may take until others go on */
     }
     if ((worker_launch_is_half(launch) || worker_launch_is_pairs(launch) ||
          worker_launch_is_joint(launch)) &&

@@ -218,6 +218,47 @@ TEST(launches_of_one_graph_follow_each_other)
     fake_destroy(fake);
 }
 
+/* Two fills and the graph, in one command. */
+static const char *fills_and_graph(struct fake *fake, uint64_t seq)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[3];
+    Plasmon__V1__Launch *launches[3];
+
+    for (uint32_t i = 0; i < 3; i++) {
+        if (i == 2) {
+            graph_launch(&launch[i], seq + i, 9, 1, 2);
+        } else {
+            fake_launch_init(&launch[i], seq + i, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+            fake_launch_function(&launch[i], "fill");
+            fake_launch_scalar(&launch[i], 1.0);
+            fake_launch_fresh(&launch[i], (uint32_t)(seq + i), COUNT);
+        }
+        launches[i] = &launch[i].message;
+    }
+    command.launches   = launches;
+    command.n_launches = 3;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    return fake_calls(fake);
+}
+
+/* To instantiate a graph may take until another device goes on, and that until it has seen these words. */
+TEST(the_words_of_what_is_enqueued_are_written_before_a_graph_is_recorded)
+{
+    struct fake *fake = world(9);
+
+    ASSERT_STR(fills_and_graph(fake, 7),
+               "run:0:fill run:1:fill signal:0:7 signal:1:8 " RECORDED
+               "1 replay:0:1 signal:0:9");
+    for (uint32_t i = 0; i < FAKE_RUN_STREAMS; i++) {
+        fake_finish(fake, i, 9);
+    }
+    ASSERT_STR(fills_and_graph(fake, 10),
+               "run:0:fill run:1:fill replay:0:1 signal:0:12 signal:1:11"); /* at the end */
+    fake_destroy(fake);
+}
+
 TEST(memory_of_a_graph_stays_with_it_until_it_is_forgotten)
 {
     struct fake *fake = world(9);
