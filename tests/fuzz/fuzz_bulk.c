@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/bulk.h"
+#include "tests/fuzz/device.h"
 #include "transfer/bulk_int.h"
 #include "wire/wire.h"
 #include "worker/bulk_clients.h"
@@ -24,7 +24,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define INPUT_MAX    8192u
 #define BUFFER_BYTES 3000u
-#define CHUNK_BYTES  65536u
 #define GUARD_BYTES  4096u
 #define EPOCH        7u
 #define DEVICE       3u
@@ -36,61 +35,26 @@ enum {
     RIGHT_TICKET = 1u << 5,
 };
 /* Slots of the table: one that a client may write, one that it may read. */
-enum { OPENED = 1, SEALED = 2 };
+enum { OPENED = FUZZ_OPENED, SEALED = FUZZ_SEALED };
 
 static struct transfer_bulk bulk;
 static struct store_timeline timeline;
-static struct store_table *table;
-static struct worker_shared shared;
+static struct fuzz_device device;
 static struct worker_bulk_clients clients;
 static uint8_t input[INPUT_MAX];
 
 /* ------------------------------------------------------------------------------------------ a worker */
 
-static void *pages_of(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    PL_CHECK(memory != MAP_FAILED);
-    return memory;
-}
-
-static void table_begin(void)
-{
-    const struct pl_shape frame = {.dtype = PL_U8, .ndim = 1, .dim = {BUFFER_BYTES}};
-
-    table = pages_of(sizeof(*table));
-    store_table_init(table, 0, DEVICE_CPU, 0, 1u << 30);
-    for (uint32_t slot = OPENED; slot <= SEALED; slot++) {
-        store_table_alloc(table, slot, 10 + slot, slot * 4096, &frame,
-                          slot == OPENED ? STORE_ENTRY_CLIENT_WRITES : 0, 1);
-    }
-    store_table_seal(table, SEALED);
-}
-
 /* A CPU device, whose memory clients reach where it lies. */
 static void device_begin(void)
 {
-    struct device_config config = {.bytes_max = CHUNK_BYTES};
     static struct transfer_counters counters;
     static struct worker_lanes lanes;
-    struct worker_memory *memory;
-    struct device *device;
-    struct pl_err err;
-    int fd;
 
-    table_begin();
-    worker_shared_init(&shared, -1);
-    shared.tables[0]         = table;
-    shared.host_device_count = 1;
-    PL_CHECK(device_open(DEVICE_CPU, 0, &config, &device, &err) == PLASMON_OK);
-    PL_CHECK(worker_memory_create(device, &shared, 0, &memory, &err) == PLASMON_OK);
-    PL_CHECK(device_chunk_create(device, CHUNK_BYTES, &fd) == PLASMON_OK);
-    PL_CHECK(device_chunk_map(device, fd, CHUNK_BYTES, 0, true,
-                              worker_memory_own(memory, 0)) == PLASMON_OK);
-    PL_CHECK(worker_lanes_init(&lanes, device, &shared, memory, &counters) == PLASMON_OK);
-    PL_CHECK(worker_bulk_clients_init(&clients, device, memory, &lanes, false,
+    fuzz_device_begin(&device, SEALED, 4096, BUFFER_BYTES);
+    PL_CHECK(worker_lanes_init(&lanes, device.device, &device.shared, device.memory,
+                               &counters) == PLASMON_OK);
+    PL_CHECK(worker_bulk_clients_init(&clients, device.device, device.memory, &lanes, false,
                                       bulk.secret) == PLASMON_OK);
     worker_bulk_clients_identify(&clients, EPOCH, DEVICE);
 }
@@ -102,8 +66,8 @@ static void begin(void)
     device_begin();
     bulk = (struct transfer_bulk){
         .config = {.ring        = {.timeline = &timeline,
-                                   .slab     = pages_of((size_t)STORE_STAGE_SLOTS *
-                                                        STORE_STAGE_SLOT_BYTES)},
+                                   .slab     = fuzz_pages((size_t)STORE_STAGE_SLOTS *
+                                                          STORE_STAGE_SLOT_BYTES)},
                    .access      = &worker_bulk_clients_ops,
                    .access_user = &clients},
         .device = DEVICE,
@@ -156,7 +120,7 @@ static void tickets_set(size_t size)
 
         memcpy(&request, input + at, sizeof(request));
         slot          = request.kind == BULK_PUT ? OPENED : SEALED;
-        ticket.buffer = wire_buffer(DEVICE, slot, 10 + slot);
+        ticket.buffer = wire_buffer(DEVICE, slot, FUZZ_GENERATION + slot);
         ticket.rights = request.kind == BULK_PUT ? WIRE_TICKET_WRITE : WIRE_TICKET_READ;
         wire_ticket_make(&ticket, EPOCH, bulk.secret, sizeof(bulk.secret), request.ticket);
         memcpy(input + at, &request, sizeof(request));
@@ -247,7 +211,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0) {
         return 0;
     }
-    if (table == NULL) {
+    if (device.table == NULL) {
         begin();
     }
     how  = data[0];

@@ -8,48 +8,31 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "tests/fuzz/device.h"
 #include "tests/fuzz/words.h"
 #include "worker/lanes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define CHUNK_BYTES  65536u
 #define BUFFER_BYTES 8192u
-#define GENERATION   10u /* of slot 1, and so on */
 #define TAIL_BYTES   64u /* of a lane's slot, behind the longest copy */
 
 /* Slots of the table, one behind the other in memory; what each byte of theirs is. */
-enum { OPENED = 1, SEALED = 2, OF_A_TASK = 3, BUFFERS = 3 };
+enum { OPENED = FUZZ_OPENED, SEALED = FUZZ_SEALED, OF_A_TASK = 3, BUFFERS = 3 };
 enum { NOBODYS = 0x44, FROM_CLIENT = 0x55 };
 #define PATTERN(slot) ((uint8_t)((slot)*0x11))
 
-static struct store_table *table;
-static struct worker_shared shared;
+static struct fuzz_device device;
 static struct transfer_counters counters;
 static struct worker_lanes lanes;
 static struct store_lane *lane; /* as the client maps it */
 static uint8_t *memory;         /* the device's */
 
-static void table_begin(void)
-{
-    const struct pl_shape frame = {.dtype = PL_U8, .ndim = 1, .dim = {BUFFER_BYTES}};
-
-    table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                 -1, 0);
-    PL_CHECK(table != MAP_FAILED);
-    store_table_init(table, 0, DEVICE_CPU, 0, UINT64_C(1) << 30);
-    for (uint32_t slot = OPENED; slot <= BUFFERS; slot++) {
-        store_table_alloc(table, slot, GENERATION + slot, slot * BUFFER_BYTES, &frame,
-                          slot == OPENED ? STORE_ENTRY_CLIENT_WRITES : 0, 1);
-    }
-    store_table_seal(table, SEALED);
-}
-
 static void lane_begin(void)
 {
     struct pl_err err;
     void *mapped;
-    int *given = pl_vec_push(&shared.lanes);
+    int *given = pl_vec_push(&device.shared.lanes);
 
     PL_CHECK(given != NULL);
     PL_CHECK(pl_memfd_create("lane", STORE_LANE_BYTES, given) == PLASMON_OK);
@@ -62,31 +45,17 @@ static void lane_begin(void)
 /* Once: a device, its table, and a lane. */
 static void begin(void)
 {
-    struct device_config config = {.bytes_max = CHUNK_BYTES};
-    struct worker_memory *arena;
-    struct device *device;
-    struct pl_err err;
-    int fd;
-
     pl_log_set_level(PL_LOG_ERROR);
-    table_begin();
-    worker_shared_init(&shared, -1);
-    shared.tables[0]         = table;
-    shared.host_device_count = 1;
-    PL_CHECK(device_open(DEVICE_CPU, 0, &config, &device, &err) == PLASMON_OK);
-    PL_CHECK(worker_memory_create(device, &shared, 0, &arena, &err) == PLASMON_OK);
-    PL_CHECK(device_chunk_create(device, CHUNK_BYTES, &fd) == PLASMON_OK);
-    PL_CHECK(device_chunk_map(device, fd, CHUNK_BYTES, 0, true,
-                              worker_memory_own(arena, 0)) == PLASMON_OK);
-    memory = device_ptr_host(device, worker_memory_own(arena, 0));
-    pl_fd_close(&fd);
-    PL_CHECK(worker_lanes_init(&lanes, device, &shared, arena, &counters) == PLASMON_OK);
+    fuzz_device_begin(&device, BUFFERS, BUFFER_BYTES, BUFFER_BYTES);
+    memory = device_ptr_host(device.device, worker_memory_own(device.memory, 0));
+    PL_CHECK(worker_lanes_init(&lanes, device.device, &device.shared, device.memory,
+                               &counters) == PLASMON_OK);
     lane_begin();
 }
 
 static void memory_fill(void)
 {
-    memset(memory, NOBODYS, CHUNK_BYTES);
+    memset(memory, NOBODYS, FUZZ_CHUNK_BYTES);
     for (uint32_t slot = OPENED; slot <= BUFFERS; slot++) {
         memset(memory + slot * BUFFER_BYTES, PATTERN(slot), BUFFER_BYTES);
     }
@@ -107,7 +76,7 @@ static void write_word(const struct fuzz_word *word)
     if (word->which >> 31 != 0) {
         mailbox->kind        = slot == OPENED ? STORE_LANE_PUT : STORE_LANE_GET;
         mailbox->buffer_slot = slot;
-        mailbox->generation  = GENERATION + slot;
+        mailbox->generation  = FUZZ_GENERATION + slot;
         mailbox->offset      = 0;
         mailbox->bytes       = BUFFER_BYTES;
     }
@@ -152,7 +121,7 @@ static void expect_memory(void)
     expect_all(memory + SEALED * BUFFER_BYTES, BUFFER_BYTES, PATTERN(SEALED));
     expect_all(memory + OF_A_TASK * BUFFER_BYTES, BUFFER_BYTES, PATTERN(OF_A_TASK));
     expect_all(memory + (BUFFERS + 1) * BUFFER_BYTES,
-               CHUNK_BYTES - (BUFFERS + 1) * BUFFER_BYTES, NOBODYS);
+               FUZZ_CHUNK_BYTES - (BUFFERS + 1) * BUFFER_BYTES, NOBODYS);
     for (uint32_t i = 0; i < STORE_LANE_SLOTS; i++) {
         const uint8_t *bytes = store_lane_data(lane, i);
 
@@ -176,7 +145,7 @@ static void reset(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (table == NULL) {
+    if (device.table == NULL) {
         begin();
     }
     memory_fill();

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/str.h"
 #include "tests/integration/started.h"
 
 #define COUNT 1024
@@ -60,17 +61,16 @@ static void expect_fenced(unsigned device)
 
 TEST(a_worker_that_hangs_in_any_step_of_its_start_is_replaced)
 {
-    char faults[PL_COUNT(steps) * 48] = "";
+    struct pl_str faults = {.text = NULL};
     struct plasmon_client *client;
 
     for (unsigned i = 0; i < PL_COUNT(steps); i++) {
-        char one[48];
-
-        (void)snprintf(one, sizeof(one), "%sworker%u.1/worker.start.%s=hang",
-                       i > 0 ? "," : "", i, steps[i]);
-        strcat(faults, one);
+        pl_str_append(&faults, "%sworker%u.1/worker.start.%s=hang", i > 0 ? "," : "", i,
+                      steps[i]);
     }
-    client = start(faults, PL_COUNT(steps), "5000");
+    ASSERT_TRUE(!faults.failed);
+    client = start(faults.text, PL_COUNT(steps), "5000");
+    pl_str_finish(&faults);
     for (unsigned i = 0; i < PL_COUNT(steps); i++) {
         struct plasmon_ref *ref = cluster_fill(client, COUNT, (float)i, (int)i);
 
