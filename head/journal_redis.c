@@ -44,8 +44,8 @@ static const char *const scripts[HEAD_SCRIPTS] = {
     "redis.call('SET', KEYS[4], ARGV[4]) "
     "return tonumber(ARGV[4])",
     [HEAD_SCRIPT_RENEW] = /* owner, lease_ms, term */
-    "if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') end "
-    "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) return 1",
+    ("if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') end "
+     "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) return 1"),
     [HEAD_SCRIPT_RELEASE] = /* owner, lease_ms, term */
     "if redis.call('GET', KEYS[1]) == ARGV[3] then redis.call('DEL', KEYS[2]) end return 1",
 };

@@ -115,7 +115,7 @@ static void tell_who_waits(struct plasmon_client *px)
     }
 }
 
-static _Noreturn void failed(struct stress_thread *thread, const char *text)
+static __attribute__((noreturn)) void failed(struct stress_thread *thread, const char *text)
 {
     struct player *player = player_of(thread);
     struct client *client = player->client;

@@ -294,6 +294,7 @@ TEST(kernels_overlap_with_the_hosts_work)
         }
         to = now_ns();
     } while (to - from < SPIN_US * UINT64_C(1000) / 2);
+    (void)sum;
     ASSERT_STATUS(plasmon_state(px, task), PLASMON_INPROGRESS);
     wait_all(px, &task, 1);
     count  = stop(px, "host");

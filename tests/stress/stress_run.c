@@ -162,7 +162,7 @@ static bool excuse(struct stress_thread *thread, plasmon_status_t status, bool c
            atomic_load(&player->run->deaths_begun) > player->deaths_before;
 }
 
-static _Noreturn void failed(struct stress_thread *thread, const char *text)
+static __attribute__((noreturn)) void failed(struct stress_thread *thread, const char *text)
 {
     print_cluster(player_of(thread)->run);
     stress_print_steps(thread, STRESS_LOG_LINES);

@@ -295,7 +295,7 @@ static struct kernel_code *compiled(const struct kernel_code_policy *policy,
     pl_str_init(&log);
     status = kernel_code_build(&definition, &hopper, policy, &code, &log, &err);
     if (status == PLASMON_ENOLIB) {
-        test_skip(err.text);
+        test_skip("%s", err.text);
     }
     if (status != PLASMON_OK) {
         test_fail(__FILE__, __LINE__, "%s\n%s", err.text, pl_str_text(&log));

@@ -665,8 +665,13 @@ static void comm_open(struct side *from, struct side *to)
     ASSERT_OK(device_comm_id(from->device, &sends, id, &err));
     ASSERT_OK(device_comm_open(from->device, &sends, id, from->stream, &from->sends, &err));
     ASSERT_OK(device_comm_open(to->device, &takes, id, to->stream, &to->takes, &err));
-    while ((device_comm_poll(from->sends, &err) == PLASMON_EAGAIN) |
-           (device_comm_poll(to->takes, &err) == PLASMON_EAGAIN)) {
+    for (;;) {
+        bool sends_open = device_comm_poll(from->sends, &err) != PLASMON_EAGAIN;
+        bool takes_open = device_comm_poll(to->takes, &err) != PLASMON_EAGAIN;
+
+        if (sends_open && takes_open) {
+            break;
+        }
         ASSERT_TRUE(pl_now_ns() < until_ns);
         nap();
     }
