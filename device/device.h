@@ -307,7 +307,10 @@ plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream
 plasmon_status_t device_comm_join(struct device_comm *comm, struct device_stream *stream,
                                   const struct device_comm_collective *reduction,
                                   struct pl_err *err);
-/* Not OK: it cannot be used any more. OK says little: between GPUs of a host a dead peer is not noticed. */
+/*
+ * Does not wait. OK: nothing is wrong, which says little: between GPUs of a host a dead peer is not noticed. EAGAIN: another thread is enqueuing,
+ * ask again. Else it cannot be used any more.
+ */
 plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err);
 /* Both end it and free it; all may block. Close: all sides, with nothing under way. */
 void device_comm_close(struct device_comm *comm);

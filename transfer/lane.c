@@ -47,28 +47,33 @@ static bool may_stage(const struct transfer_lane_pair *pair)
     return pair->staged && (!pair->uncertain || pair->aborted);
 }
 
-static void half_end(struct transfer_lane *lane, struct transfer_lane_half *half,
+/* false: nobody can say yet whether to believe it. */
+static bool half_end(struct transfer_lane *lane, struct transfer_lane_half *half,
                      transfer_lane_whole_fn whole, void *user)
 {
-    struct transfer_lane_pair *pair = half->pair;
+    struct transfer_lane_pair *pair  = half->pair;
+    enum transfer_lane_health health = TRANSFER_LANE_DOUBTFUL;
 
-    half->state = TRANSFER_HALF_ENDED;
+    if (lane->index != TRANSFER_LANE_SENDS && !pair->broken && !pair->doubted) {
+        health = whole(user, pair);
+    }
+    if (health == TRANSFER_LANE_ASK_AGAIN) {
+        return false;
+    }
+    half->state = health == TRANSFER_LANE_WHOLE ? TRANSFER_HALF_OVER : TRANSFER_HALF_ENDED;
     pair->running--;
     lane->running--;
-    if (lane->index != TRANSFER_LANE_SENDS && !pair->broken && !pair->doubted &&
-        whole(user, pair)) {
-        half->state = TRANSFER_HALF_OVER;
-    }
+    return true;
 }
 
 static bool half_step(struct transfer_lane *lane, struct transfer_lane_half *half,
                       uint64_t done, uint64_t staged, transfer_lane_whole_fn whole,
-                      void *user)
+                      void *user, bool *out_again)
 {
     enum transfer_half_state before = half->state;
 
     if (half->state == TRANSFER_HALF_RUNNING && done >= half->number) {
-        half_end(lane, half, whole, user);
+        *out_again = !half_end(lane, half, whole, user);
     }
     if (half->state == TRANSFER_HALF_ENDED && may_stage(half->pair)) {
         half->state = TRANSFER_HALF_WAITING;
@@ -86,12 +91,14 @@ static bool half_step(struct transfer_lane *lane, struct transfer_lane_half *hal
 bool transfer_lane_look(struct transfer_lane *lane, uint64_t done, uint64_t staged,
                         transfer_lane_whole_fn whole, void *user)
 {
-    bool moved = false;
+    bool moved = false, again = false;
 
-    for (size_t i = 0; i < lane->halves.count; i++) {
-        moved |= half_step(lane, pl_vec_at(&lane->halves, i), done, staged, whole, user);
+    /* In order: of a pair's halves nothing is decided before those in front of it. */
+    for (size_t i = 0; i < lane->halves.count && !again; i++) {
+        moved |=
+            half_step(lane, pl_vec_at(&lane->halves, i), done, staged, whole, user, &again);
     }
-    return moved;
+    return moved || again;
 }
 
 uint64_t transfer_lane_pop(struct transfer_lane *lane)

@@ -30,8 +30,11 @@
 
 #include "transfer/transfer.h"
 
-/* Operations on a lane at a time: a communicator's queue that is full blocks whoever enqueues. */
-#define TRANSFER_PAIR_DEPTH 4u
+/*
+ * Operations on a lane at a time. A communicator's queue that is full (some hundred of them) blocks whoever enqueues; so many of 16 MiB
+ * take longer than it takes to hear of the first and to enqueue the next.
+ */
+#define TRANSFER_PAIR_DEPTH 8u
 
 /* In whose order operations go. */
 enum transfer_lane_index {
@@ -133,7 +136,7 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
 void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
 /* QUIET comes. */
 void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
-/* Can one more operation go on that lane? */
+/* Can one more operation go on that lane? If not, notify_fd is raised when it can. */
 bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane);
 /* Enqueue our half: on the pair's lane, and what waits for it on the launch's stream. */
 plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,

@@ -39,6 +39,7 @@ struct lane {
     struct transfer_lane on;      /* pairs->lock */
     struct device_stream *stream; /* of operations */
     struct device_stream *staged; /* for the host route */
+    bool room_wanted;             /* pairs->lock; somebody found none */
 };
 
 /* Registered with the device. All are the device's but `over`, which is the watcher's. */
@@ -69,6 +70,7 @@ struct transfer_pairs {
 
 /* pair_thread.c */
 void *pair_run(void *pair);
+void pair_notify(const struct transfer_pairs *pairs);
 /* Told when the worker asks; raises notify_fd. */
 void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news);
 

@@ -15,17 +15,23 @@
 #include "base/log.h"
 #include "transfer/pair_int.h"
 
+void pair_notify(const struct transfer_pairs *pairs)
+{
+    uint64_t one = 1;
+
+    if (write(pairs->config.notify_fd, &one, sizeof(one)) < 0) {
+        pl_debug("pair", "eventfd: %s", strerror(errno)); /* full: it is raised */
+    }
+}
+
 void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news)
 {
     struct transfer_pair_news *place = pl_vec_push(&pair->pairs->news);
-    uint64_t one                     = 1;
 
     PL_CHECK(place != NULL); /* news that is lost would stop the worker's queue for ever */
     news->key = pair->on.key;
     *place    = *news;
-    if (write(pair->pairs->config.notify_fd, &one, sizeof(one)) < 0) {
-        pl_debug("pair", "eventfd: %s", strerror(errno)); /* full: it is raised */
-    }
+    pair_notify(pair->pairs);
 }
 
 static void tell(struct pair *pair, struct transfer_pair_news *news)

@@ -12,8 +12,11 @@
 
 #define LOOK_CHECK_NS \
     UINT64_C(50000000) /* between looks at what a communicator says of itself */
-#define SLEEP_NS UINT64_C(100000000)
-#define AWAY_NS  UINT64_C(3000000000) /* the whole process was, and the worker with it */
+#define SPINS \
+    40u /* looks without a nap, some 50 us; the next starts anew with whatever moves */
+#define LOOKS_A_LOCK 32u /* at the words, between two looks with the lock */
+#define SLEEP_NS     UINT64_C(100000000)
+#define AWAY_NS      UINT64_C(3000000000) /* the whole process was, and the worker with it */
 
 static uint64_t word_of(struct store_word *word)
 {
@@ -33,20 +36,25 @@ static void trouble_locked(struct pair *pair, const char *text)
     }
 }
 
-static bool whole_locked(void *user, struct transfer_lane_pair *on)
+static enum transfer_lane_health whole_locked(void *user, struct transfer_lane_pair *on)
 {
     struct pair *pair = pl_container_of(on, struct pair, on);
     struct pl_err err = {.status = PLASMON_OK};
+    plasmon_status_t status;
 
     (void)user;
     if (pair->on.broken || pair->comm == NULL || pair->on.doubted) {
-        return false;
+        return TRANSFER_LANE_DOUBTFUL;
     }
-    if (device_comm_check(pair->comm, &err) != PLASMON_OK) {
+    status = device_comm_check(pair->comm, &err);
+    if (status == PLASMON_EAGAIN) {
+        return TRANSFER_LANE_ASK_AGAIN;
+    }
+    if (status != PLASMON_OK) {
         trouble_locked(pair, err.text);
-        return false;
+        return TRANSFER_LANE_DOUBTFUL;
     }
-    return true;
+    return TRANSFER_LANE_WHOLE;
 }
 
 static void stall_locked(struct transfer_pairs *pairs, struct transfer_lane_half *half,
@@ -99,6 +107,10 @@ static bool lane_look_locked(struct transfer_pairs *pairs, uint32_t index, uint6
         stall_locked(pairs, first, now_ns);
     }
     lane_pop_locked(pairs, index);
+    if (pairs->lanes[index].room_wanted && lane->running < TRANSFER_PAIR_DEPTH) {
+        pairs->lanes[index].room_wanted = false;
+        pair_notify(pairs);
+    }
     return moved;
 }
 
@@ -174,15 +186,34 @@ static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t
     }
 }
 
-/* Short at first: transfers of a few KiB are over in some microseconds. */
-static void pause_between(uint32_t looks)
+/* Of what was seen: all words together. They only grow. */
+static uint64_t words_sum(const struct transfer_pairs *pairs)
 {
-    struct timespec nap = {.tv_nsec = looks < 2000 ? 20000 : 200000};
+    uint64_t sum = 0;
 
-    if (looks < 300) {
-        pl_cpu_relax();
-    } else {
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        /* Relaxed: who takes them loads them again, with acquire. */
+        sum += __atomic_load_n(&pairs->words->done[i].value, __ATOMIC_RELAXED) +
+               __atomic_load_n(&pairs->words->staged[i].value, __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+/*
+ * Short at first: transfers of a few KiB are over in some microseconds. Then it is the words that are looked at, without the lock: who enqueues
+ * takes it several times an operation, and would meet somebody who gives it away for an instant only.
+ */
+static void pause_between(const struct transfer_pairs *pairs, uint32_t looks)
+{
+    struct timespec nap = {.tv_nsec = looks < SPINS + 1700 ? 20000 : 200000};
+    uint64_t seen       = words_sum(pairs);
+
+    if (looks >= SPINS) {
         (void)nanosleep(&nap, NULL); /* cut short is as good */
+        return;
+    }
+    for (uint32_t i = 0; i < LOOKS_A_LOCK && words_sum(pairs) == seen; i++) {
+        pl_cpu_relax();
     }
 }
 
@@ -207,7 +238,7 @@ void *pair_watch_run(void *user)
         looks = moved ? 0 : looks + 1;
         if (busy_locked(pairs)) {
             pl_mutex_unlock(&pairs->lock);
-            pause_between(looks);
+            pause_between(pairs, looks);
             pl_mutex_lock(&pairs->lock);
         } else {
             (void)pl_cond_wait_until(&pairs->changed, &pairs->lock, now_ns + SLEEP_NS);

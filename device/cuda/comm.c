@@ -27,6 +27,7 @@
 #include "base/log.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,6 +189,8 @@ enum comm_state { COMM_INIT, COMM_CONNECTING, COMM_GREETING, COMM_OPEN };
 struct cuda_comm {
     struct device_comm base;
     struct pl_mutex lock; /* rank PL_RANK_COMM; calls about `comm`, but those that end it */
+    atomic_bool
+        enqueuing; /* the lock is held for long: an operation takes 30 us and more to settle */
     nccl_comm_t comm;
     struct device_cuda_stream *stream; /* for the byte that connects */
     enum comm_state state;
@@ -463,6 +466,18 @@ static plasmon_status_t settle_locked(struct cuda_comm *comm, uint64_t since_ns,
     return pl_err_set(err, PLASMON_ETIMEDOUT, "NCCL did not enqueue an operation in 2 s");
 }
 
+static void enqueue_begin(struct cuda_comm *comm)
+{
+    atomic_store(&comm->enqueuing, true);
+    pl_mutex_lock(&comm->lock);
+}
+
+static void enqueue_end(struct cuda_comm *comm)
+{
+    pl_mutex_unlock(&comm->lock);
+    atomic_store(&comm->enqueuing, false);
+}
+
 plasmon_status_t device_cuda_comm_move(struct device_comm *base,
                                        struct device_stream *stream, struct device_ptr ptr,
                                        uint64_t bytes, struct pl_err *err)
@@ -474,13 +489,13 @@ plasmon_status_t device_cuda_comm_move(struct device_comm *base,
     if (status != PLASMON_OK) {
         return status;
     }
-    pl_mutex_lock(&comm->lock);
+    enqueue_begin(comm);
     status =
         operation_begin(comm, device_cuda_stream_of(stream)->stream, ptr.addr, bytes, err);
     if (status == PLASMON_OK) {
         status = settle_locked(comm, since_ns, err);
     }
-    pl_mutex_unlock(&comm->lock);
+    enqueue_end(comm);
     return status;
 }
 
@@ -531,13 +546,13 @@ plasmon_status_t device_cuda_comm_join(struct device_comm *base,
     if (status != PLASMON_OK) {
         return status;
     }
-    pl_mutex_lock(&comm->lock);
+    enqueue_begin(comm);
     status = joint_begin(comm, device_cuda_stream_of(stream)->stream, how, type,
                          operation_of(how->op), err);
     if (status == PLASMON_OK) {
         status = settle_locked(comm, since_ns, err);
     }
-    pl_mutex_unlock(&comm->lock);
+    enqueue_end(comm);
     return status;
 }
 
@@ -546,6 +561,10 @@ plasmon_status_t device_cuda_comm_check(struct device_comm *base, struct pl_err 
     struct cuda_comm *comm = comm_of(base);
     plasmon_status_t status;
 
+    /* Else who asks would wait for that with locks that the one who enqueues needs next. */
+    if (atomic_load(&comm->enqueuing)) {
+        return PLASMON_EAGAIN;
+    }
     pl_mutex_lock(&comm->lock);
     status = settled(comm, "a transfer", err);
     pl_mutex_unlock(&comm->lock);

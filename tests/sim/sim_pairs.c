@@ -167,15 +167,15 @@ static struct sim_pair *pair_of(struct transfer_lane_pair *on)
     return pl_container_of(on, struct sim_pair, on);
 }
 
-static bool whole(void *user, struct transfer_lane_pair *on)
+static enum transfer_lane_health whole(void *user, struct transfer_lane_pair *on)
 {
     struct sim_worker *worker = user;
 
     if (sim_below(worker->sim, 1000000) < worker->sim->config.pair_trouble_millionth) {
         trouble(pair_of(on), "the communicator has failed");
-        return false;
+        return TRANSFER_LANE_DOUBTFUL;
     }
-    return true;
+    return sim_below(worker->sim, 8) == 0 ? TRANSFER_LANE_ASK_AGAIN : TRANSFER_LANE_WHOLE;
 }
 
 static void look(void *user, uint64_t arg, void *data);
@@ -203,7 +203,9 @@ static void lane_look(struct sim_worker *worker, uint32_t index)
     struct transfer_lane_half *first;
     uint64_t number;
 
-    (void)transfer_lane_look(lane, pairs->done[index], pairs->staged[index], whole, worker);
+    if (transfer_lane_look(lane, pairs->done[index], pairs->staged[index], whole, worker)) {
+        sim_pairs_look_soon(worker); /* what cannot be said now */
+    }
     first = transfer_lane_first_running(lane);
     if (first != NULL) {
         stall(worker, first);

@@ -4,6 +4,7 @@
  *
  * Whatever happens on the way - pairs that break in the middle, at either end, again and again - every byte must arrive, in time.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -454,6 +456,72 @@ TEST(what_was_under_way_when_pairs_break_goes_by_the_host_route)
         finish(&world);
         world_close(&world, 2);
     }
+}
+
+static enum transfer_lane_health say(void *user, struct transfer_lane_pair *pair)
+{
+    (void)pair;
+    return *(const enum transfer_lane_health *)user;
+}
+
+/* Who enqueues has the communicator: nothing is decided of what ended, nor of what ended behind it. */
+TEST(what_nobody_can_judge_now_is_looked_at_again)
+{
+    enum transfer_lane_health health = TRANSFER_LANE_ASK_AGAIN;
+    struct transfer_lane_pair pair   = {.key = {.receives = true}};
+    struct transfer_half half        = {.key = pair.key};
+    struct transfer_lane lane;
+
+    transfer_lane_init(&lane, TRANSFER_LANE_RECEIVES);
+    for (uint64_t i = 1; i <= 2; i++) {
+        half.seq = i;
+        ASSERT_EQ(transfer_lane_number(&lane), i);
+        ASSERT_TRUE(transfer_lane_add(&lane, &pair, &half, i, true));
+    }
+    ASSERT_TRUE(transfer_lane_look(&lane, 2, 0, say, &health));
+    ASSERT_EQ(transfer_lane_pop(&lane), 0);
+    ASSERT_EQ(lane.running, 2);
+    ASSERT_EQ(transfer_lane_first_lost(&lane, &pair), 1);
+    health = TRANSFER_LANE_WHOLE;
+    ASSERT_TRUE(transfer_lane_look(&lane, 2, 0, say, &health));
+    ASSERT_EQ(transfer_lane_pop(&lane), 2);
+    ASSERT_EQ(pair.running + pair.halves, 0);
+    transfer_lane_finish(&lane);
+}
+
+/* Else a lane that was full would stand still until something else happens: a message of the head, for who sends. */
+TEST(who_found_no_room_on_a_lane_is_told_when_there_is)
+{
+    struct host *src = &world.host[0];
+    uint64_t raised;
+
+    test_set_timeout(DEADLINE_S + 30);
+    world_open(&world, 2, TRANSFER_PAIR_DEPTH);
+    pair_open(&world, 0, 1);
+    pl_mutex_lock(&src->lock);
+    for (uint32_t t = 0; t < TRANSFER_PAIR_DEPTH; t++) {
+        world.transfer[t] =
+            (struct transfer){.to = 1, .bytes = 300, .offset = t * 512ull, .chunk = t};
+        for (uint64_t i = 0; i < 300; i += 7) {
+            src->memory[t * 512ull + i] = byte_of(t, i);
+        }
+        half_enqueue(src, t);
+    }
+    ASSERT_TRUE(!transfer_pair_room(src->pairs, TRANSFER_LANE_SENDS));
+    pl_mutex_unlock(&src->lock);
+    for (uint32_t t = 0; t < TRANSFER_PAIR_DEPTH; t++) {
+        pl_mutex_lock(&world.host[1].lock);
+        half_enqueue(&world.host[1], t);
+        pl_mutex_unlock(&world.host[1].lock);
+    }
+    while (!transfer_pair_room(src->pairs, TRANSFER_LANE_SENDS)) {
+        struct pollfd fd = {.fd = src->notify_fd, .events = POLLIN};
+
+        ASSERT_EQ(poll(&fd, 1, DEADLINE_S * 1000), 1);
+        ASSERT_EQ(read(src->notify_fd, &raised, sizeof(raised)), sizeof(raised));
+    }
+    finish(&world);
+    world_close(&world, 2);
 }
 
 static void receive_staged(struct host *host, uint32_t t)
