@@ -239,8 +239,11 @@ enum bench_raw_figure {
     BENCH_RAW_HOST_MANY,
     BENCH_RAW_HOST_DUPLEX,
     BENCH_RAW_HOST_ALL,
-    BENCH_RAW_NCCL, /* two processes, bench_raw_nccl_run */
+    BENCH_RAW_NCCL, /* a process a device, bench_raw_nccl_run; shapes as of PEER */
     BENCH_RAW_NCCL_LATENCY,
+    BENCH_RAW_NCCL_MANY,
+    BENCH_RAW_NCCL_DUPLEX,
+    BENCH_RAW_NCCL_ALL,
     BENCH_RAW_TCP, /* to another host's program (raw_tcp.h), by bench remote */
     BENCH_RAW_TCP_LATENCY,
     BENCH_RAW_FIGURES

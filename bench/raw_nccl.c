@@ -1,9 +1,11 @@
 /*
- * NCCL without Plasmon: two processes, a communicator that does not block with as many channels as a pair has, and sends in a row, or one at a
- * time. What the nccl route is held against. On CPU devices it is the stand-in, whose figures mean nothing but that the command works.
+ * NCCL without Plasmon, as Plasmon uses it: a process a device, communicators that do not block, from one device to one other, with as many
+ * channels as a pair has; one stream a device for what it sends and one for what it receives, which all of them fill in one order.
+ * What the nccl route is held against. On CPU devices it is the stand-in, whose figures mean nothing but that the command works.
  *
- * The receiver measures. The two meet by words in shared memory; each has a deadline for all it waits for.
+ * The processes meet by words in shared memory; each has a deadline for all it waits for. A figure is the time of the slowest.
  */
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,63 +18,71 @@
 #include "device/device.h"
 
 #define DEADLINE_NS UINT64_C(60000000000)
-#define BUDGET_NS   UINT64_C(400000000) /* of one figure */
+#define BUDGET_NS   UINT64_C(400000000) /* of one figure; of the stand-in, a tenth */
 #define REPEATS_MAX 200u
+#define SIDES_MAX   16u
+#define SPINS       10000u /* before a process that waits lets others run */
+
+enum shape { ONE, MANY, BOTH_WAYS, ALL };
+
+static const struct {
+    enum bench_raw_figure figure;
+    enum shape shape;
+    bool each; /* one is waited for before the next */
+    uint32_t sides_min;
+} figures[] = {
+    {BENCH_RAW_NCCL, ONE, false, 2},      {BENCH_RAW_NCCL_LATENCY, ONE, true, 2},
+    {BENCH_RAW_NCCL_MANY, MANY, true, 3}, {BENCH_RAW_NCCL_DUPLEX, BOTH_WAYS, false, 2},
+    {BENCH_RAW_NCCL_ALL, ALL, false, 3},
+};
 
 struct meeting {
-    _Atomic uint32_t arrived[2]; /* meetings so far */
-    _Atomic uint32_t repeats;    /* the receiver decides */
+    _Atomic uint32_t arrived[SIDES_MAX]; /* meetings so far */
+    _Atomic uint64_t took_ns[SIDES_MAX]; /* the last series */
     _Atomic bool failed;
-    uint8_t id[DEVICE_COMM_ID_BYTES];
+    uint8_t id[DEVICE_COMM_ID_BYTES]; /* of the pair that is being opened */
 };
 
 struct side {
     const struct bench_raw_copy *config;
     struct meeting *meeting;
     uint32_t rank;
+    uint32_t count; /* of all */
     struct device *device;
-    struct device_stream *stream;
-    struct device_comm *comm;
-    struct device_ptr memory;
+    struct device_stream *stream[2];        /* sends, receives */
+    struct device_comm *comm[2][SIDES_MAX]; /* to, from */
+    struct device_ptr memory[2];            /* what is sent, what comes */
 };
 
-/* Both are here. */
+/* All are here. */
 static plasmon_status_t meet(struct side *side, struct pl_err *err)
 {
     struct meeting *meeting = side->meeting;
     uint32_t mine           = atomic_fetch_add(&meeting->arrived[side->rank], 1) + 1;
     uint64_t until_ns       = pl_now_ns() + DEADLINE_NS;
+    uint32_t looks          = 0;
 
-    while (atomic_load(&meeting->arrived[1 - side->rank]) < mine) {
-        if (atomic_load(&meeting->failed) || pl_now_ns() > until_ns) {
-            return pl_err_set(err, PLASMON_ETIMEDOUT, "the other process does not come");
+    for (uint32_t i = 0; i < side->count; i++) {
+        while (atomic_load(&meeting->arrived[i]) < mine) {
+            if (atomic_load(&meeting->failed) || pl_now_ns() > until_ns) {
+                return pl_err_set(err, PLASMON_ETIMEDOUT, "process %u does not come", i);
+            }
+            pl_cpu_relax();
+            if (++looks > SPINS) {
+                (void)sched_yield();
+            }
         }
-        pl_cpu_relax();
     }
     return PLASMON_OK;
 }
 
-static plasmon_status_t comm_open(struct side *side, struct pl_err *err)
+static plasmon_status_t comm_wait(struct device_comm *comm, struct pl_err *err)
 {
-    const struct device_comm_config config = {.rank = side->rank};
-    uint64_t until_ns                      = pl_now_ns() + DEADLINE_NS;
-    const struct timespec nap              = {.tv_nsec = 200000};
-    plasmon_status_t status                = PLASMON_OK;
+    uint64_t until_ns         = pl_now_ns() + DEADLINE_NS;
+    const struct timespec nap = {.tv_nsec = 200000};
+    plasmon_status_t status;
 
-    if (side->rank == 0) {
-        status = device_comm_id(side->device, &config, side->meeting->id, err);
-    }
-    if (status == PLASMON_OK) {
-        status = meet(side, err);
-    }
-    if (status == PLASMON_OK) {
-        status = device_comm_open(side->device, &config, side->meeting->id, side->stream,
-                                  &side->comm, err);
-    }
-    if (status != PLASMON_OK) {
-        return status;
-    }
-    while ((status = device_comm_poll(side->comm, err)) == PLASMON_EAGAIN) {
+    while ((status = device_comm_poll(comm, err)) == PLASMON_EAGAIN) {
         if (pl_now_ns() > until_ns) {
             return pl_err_set(err, PLASMON_ETIMEDOUT, "no communicator after a minute");
         }
@@ -81,9 +91,43 @@ static plasmon_status_t comm_open(struct side *side, struct pl_err *err)
     return status;
 }
 
+/* Everybody takes part in the meetings, so that they are counted alike. */
+static plasmon_status_t pair_open(struct side *side, uint32_t from, uint32_t to,
+                                  struct pl_err *err)
+{
+    const struct device_comm_config config = {.rank = side->rank == to};
+    bool mine                              = side->rank == from || side->rank == to;
+    struct device_comm **at = &side->comm[config.rank][side->rank == to ? from : to];
+    plasmon_status_t status = meet(side, err); /* the one before has read its id */
+
+    if (status == PLASMON_OK && side->rank == from) {
+        status = device_comm_id(side->device, &config, side->meeting->id, err);
+    }
+    if (status == PLASMON_OK) {
+        status = meet(side, err);
+    }
+    if (status == PLASMON_OK && mine) {
+        status = device_comm_open(side->device, &config, side->meeting->id,
+                                  side->stream[config.rank], at, err);
+    }
+    return status == PLASMON_OK && mine ? comm_wait(*at, err) : status;
+}
+
+static plasmon_status_t pairs_open(struct side *side, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t from = 0; from < side->count; from++) {
+        for (uint32_t to = 0; to < side->count && status == PLASMON_OK; to++) {
+            status = from != to ? pair_open(side, from, to, err) : PLASMON_OK;
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t side_open(struct side *side, struct pl_err *err)
 {
-    struct device_config config = {.bytes_max = UINT64_C(8) << 30};
+    struct device_config config = {.bytes_max = 0};
     uint64_t bytes              = 0;
     plasmon_status_t status;
     int fd = -1;
@@ -91,67 +135,133 @@ static plasmon_status_t side_open(struct side *side, struct pl_err *err)
     for (uint32_t i = 0; i < side->config->size_count; i++) {
         bytes = pl_max_u64(bytes, side->config->size[i]);
     }
+    bytes            = pl_round_up(bytes, 256);
+    config.bytes_max = 2 * bytes + (UINT64_C(1) << 30);
     status = device_open(side->config->cuda ? DEVICE_CUDA : DEVICE_CPU, side->rank, &config,
                          &side->device, err);
     if (status != PLASMON_OK || device_comm_version(side->device, err) == 0) {
         return status != PLASMON_OK ? status : PLASMON_ENOLIB;
     }
-    bytes  = pl_round_up(bytes, device_get_info(side->device)->chunk_granularity);
-    status = device_stream_create(side->device, 0, &side->stream);
-    if (status == PLASMON_OK) {
-        status = device_range_reserve(side->device, bytes, &side->memory);
+    for (uint32_t i = 0; status == PLASMON_OK && i < 2; i++) {
+        status = device_stream_create(side->device, 0, &side->stream[i]);
     }
     if (status == PLASMON_OK) {
-        status = device_chunk_create(side->device, bytes, &fd);
+        uint64_t all =
+            pl_round_up(2 * bytes, device_get_info(side->device)->chunk_granularity);
+
+        status = device_range_reserve(side->device, all, &side->memory[0]);
+        if (status == PLASMON_OK) {
+            status = device_chunk_create(side->device, all, &fd);
+        }
+        if (status == PLASMON_OK) {
+            status =
+                device_chunk_map(side->device, fd, all, side->rank, true, side->memory[0]);
+        }
     }
-    if (status == PLASMON_OK) {
-        status = device_chunk_map(side->device, fd, bytes, side->rank, true, side->memory);
-    }
+    side->memory[1] = device_ptr_add(side->memory[0], bytes);
     return status == PLASMON_OK
-               ? comm_open(side, err)
+               ? pairs_open(side, err)
                : pl_err_set(err, status, "memory of a device: %s", pl_status_text(status));
 }
 
-/* Seconds a transfer. each: one is waited for before the next. */
-static plasmon_status_t series(struct side *side, uint64_t bytes, uint32_t repeats,
-                               bool each, double *out_seconds, struct pl_err *err)
-{
-    plasmon_status_t status = meet(side, err);
-    uint64_t began_ns       = pl_now_ns();
+/* ------------------------------------------------------------------------------------------------ shapes */
 
-    for (uint32_t i = 0; i < repeats && status == PLASMON_OK; i++) {
-        status = device_comm_move(side->comm, side->stream, side->memory, bytes, err);
-        if (status == PLASMON_OK && each) {
-            status = device_stream_sync(side->stream, err);
+/* Nothing, for who is neither. */
+static plasmon_status_t move(struct side *side, uint32_t from, uint32_t to, uint64_t bytes,
+                             struct pl_err *err)
+{
+    uint32_t receives = side->rank == to;
+
+    if (side->rank != from && side->rank != to) {
+        return PLASMON_OK;
+    }
+    return device_comm_move(side->comm[receives][receives ? from : to],
+                            side->stream[receives], side->memory[receives], bytes, err);
+}
+
+/* In rounds, as transfer_shapes.c has them: in each one every device receives from another one. */
+static plasmon_status_t move_all(struct side *side, uint64_t bytes, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t step = 1; step < side->count; step++) {
+        for (uint32_t to = 0; to < side->count && status == PLASMON_OK; to++) {
+            status = move(side, (to + step) % side->count, to, bytes, err);
         }
     }
-    if (status == PLASMON_OK) {
-        status = device_stream_sync(side->stream, err);
-    }
-    *out_seconds = (double)(pl_now_ns() - began_ns) * 1e-9 / repeats;
     return status;
 }
 
-static plasmon_status_t figure(struct side *side, uint64_t bytes, bool each, double *out,
-                               struct pl_err *err)
+/* One turn. The same order for all, so that no two wait for each other. */
+static plasmon_status_t turn(struct side *side, enum shape shape, uint64_t bytes,
+                             struct pl_err *err)
 {
-    double one              = 0, again;
-    plasmon_status_t status = series(side, bytes, 3, each, &one, err);
+    plasmon_status_t status = PLASMON_OK;
 
-    if (side->rank == 1) {
-        uint64_t fit = (uint64_t)((double)BUDGET_NS / 3 / (one * 1e9 + 1));
-
-        atomic_store(&side->meeting->repeats,
-                     (uint32_t)pl_min_u64(pl_max_u64(fit, 2), REPEATS_MAX));
+    switch (shape) {
+    case ONE:
+        return move(side, 0, 1, bytes, err);
+    case MANY:
+        for (uint32_t to = 1; to < side->count && status == PLASMON_OK; to++) {
+            status = move(side, 0, to, bytes, err);
+        }
+        return status;
+    case BOTH_WAYS:
+        status = move(side, 0, 1, bytes, err);
+        return status == PLASMON_OK ? move(side, 1, 0, bytes, err) : status;
+    default:
+        return move_all(side, bytes, err);
     }
+}
+
+static plasmon_status_t settle(struct side *side, struct pl_err *err)
+{
+    plasmon_status_t status = device_stream_sync(side->stream[0], err);
+
+    return status == PLASMON_OK ? device_stream_sync(side->stream[1], err) : status;
+}
+
+/* Seconds a turn, of whoever takes longest. */
+static plasmon_status_t series(struct side *side, size_t figure, uint64_t bytes,
+                               uint32_t repeats, double *out_seconds, struct pl_err *err)
+{
+    plasmon_status_t status = meet(side, err);
+    uint64_t began_ns = pl_now_ns(), slowest = 0;
+
+    for (uint32_t i = 0; i < repeats && status == PLASMON_OK; i++) {
+        status = turn(side, figures[figure].shape, bytes, err);
+        if (status == PLASMON_OK && figures[figure].each) {
+            status = settle(side, err);
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = settle(side, err);
+    }
+    atomic_store(&side->meeting->took_ns[side->rank], pl_now_ns() - began_ns);
     if (status == PLASMON_OK) {
         status = meet(side, err);
     }
+    for (uint32_t i = 0; i < side->count; i++) {
+        slowest = pl_max_u64(slowest, atomic_load(&side->meeting->took_ns[i]));
+    }
+    *out_seconds = (double)slowest * 1e-9 / repeats;
+    return status == PLASMON_OK ? meet(side, err) : status; /* all have read them */
+}
+
+static plasmon_status_t measure_figure(struct side *side, size_t figure, uint64_t bytes,
+                                       double *out, struct pl_err *err)
+{
+    double one              = 1, again;
+    plasmon_status_t status = series(side, figure, bytes, 3, &one, err);
+    /* All have the same figure, and so the same number. */
+    uint64_t budget  = side->config->cuda ? BUDGET_NS : BUDGET_NS / 10;
+    uint64_t fit     = (uint64_t)((double)budget / 3 / (one * 1e9 + 1));
+    uint32_t repeats = (uint32_t)pl_min_u64(pl_max_u64(fit, 2), REPEATS_MAX);
+
     *out = 1e9;
     for (int i = 0; i < 3 && status == PLASMON_OK; i++) {
-        status =
-            series(side, bytes, atomic_load(&side->meeting->repeats), each, &again, err);
-        *out = again < *out ? again : *out;
+        status = series(side, figure, bytes, repeats, &again, err);
+        *out   = again < *out ? again : *out;
     }
     return status;
 }
@@ -160,53 +270,75 @@ static plasmon_status_t measure(struct side *side, double *result, struct pl_err
 {
     plasmon_status_t status = side_open(side, err);
 
-    for (uint32_t i = 0; i < side->config->size_count && status == PLASMON_OK; i++) {
-        double *of = &result[i * BENCH_RAW_FIGURES];
-
-        status = figure(side, side->config->size[i], false, &of[BENCH_RAW_NCCL], err);
-        if (status == PLASMON_OK) {
-            status =
-                figure(side, side->config->size[i], true, &of[BENCH_RAW_NCCL_LATENCY], err);
+    for (uint32_t i = 0; i < side->config->size_count; i++) {
+        for (size_t k = 0; k < PL_COUNT(figures) && status == PLASMON_OK; k++) {
+            if (figures[k].sides_min <= side->count) {
+                status =
+                    measure_figure(side, k, side->config->size[i],
+                                   &result[i * BENCH_RAW_FIGURES + figures[k].figure], err);
+            }
         }
     }
     if (status == PLASMON_OK) {
-        status = meet(side, err); /* nobody goes while the other one still receives */
+        status = meet(side, err); /* nobody goes while another one still receives */
     } else {
         atomic_store(&side->meeting->failed, true);
     }
     return status;
 }
 
+static _Noreturn void other_side(struct side *side, uint32_t rank, double *result)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+    plasmon_status_t status;
+
+    side->rank = rank;
+    status     = measure(side, result, &err);
+    if (status != PLASMON_OK) {
+        bench_say("process %u of raw NCCL transfers: %s", rank, err.text);
+    }
+    _exit(status == PLASMON_OK ? 0 : 1);
+}
+
 plasmon_status_t bench_raw_nccl_run(const void *config, double *result, size_t count,
                                     struct pl_err *err)
 {
-    struct side side    = {.config = config, .rank = 1};
-    struct pl_err other = {.status = PLASMON_OK};
-    plasmon_status_t status;
-    pid_t child;
+    struct side side = {.config = config};
+    pid_t child[SIDES_MAX];
+    plasmon_status_t status = PLASMON_OK;
+    uint32_t children       = 0;
 
+    side.count   = (uint32_t)pl_min_u64(side.config->devices, SIDES_MAX);
     side.meeting = mmap(NULL, sizeof(*side.meeting), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (side.meeting == MAP_FAILED ||
         count < (size_t)side.config->size_count * BENCH_RAW_FIGURES) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory to meet in");
     }
+    for (size_t i = 0; i < count; i++) {
+        result[i] = -1;
+    }
     /* No multicast, and nobody listens outside of this machine. */
     (void)setenv("NCCL_NVLS_ENABLE", "0", 1);
     (void)setenv("NCCL_SOCKET_IFNAME", "=lo", 0);
-    child = fork(); /* before either has a driver */
-    if (child == 0) {
-        side.rank = 0;
-        status    = measure(&side, result, &other);
-        if (status != PLASMON_OK) {
-            bench_say("the sender of raw NCCL transfers: %s", other.text);
+    while (status == PLASMON_OK && children + 1 < side.count) {
+        pid_t pid = fork(); /* before any has a driver */
+
+        if (pid == 0) {
+            other_side(&side, children + 1, result);
         }
-        _exit(status == PLASMON_OK ? 0 : 1);
+        if (pid < 0) {
+            atomic_store(&side.meeting->failed, true);
+            status = pl_err_set(err, PLASMON_EAGAIN, "no process for each device");
+        } else {
+            child[children++] = pid;
+        }
     }
-    if (child < 0) {
-        return pl_err_set(err, PLASMON_EAGAIN, "no second process");
+    if (status == PLASMON_OK) {
+        status = measure(&side, result, err);
     }
-    status = measure(&side, result, err);
-    (void)waitpid(child, NULL, 0); /* it ends by its own deadlines */
+    for (uint32_t i = 0; i < children; i++) {
+        (void)waitpid(child[i], NULL, 0); /* they end by their own deadlines */
+    }
     return status;
 }

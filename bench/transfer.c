@@ -160,7 +160,7 @@ static void measure_raw_nccl(struct transfer *transfer)
         bench_die("route nccl: %s", err.text);
     }
     for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
-        for (uint32_t k = BENCH_RAW_NCCL; k <= BENCH_RAW_NCCL_LATENCY; k++) {
+        for (uint32_t k = BENCH_RAW_NCCL; k <= BENCH_RAW_NCCL_ALL; k++) {
             transfer->result[i * BENCH_RAW_FIGURES + k] = result[i * BENCH_RAW_FIGURES + k];
         }
     }

@@ -184,28 +184,49 @@ static void add(struct transfer *transfer, const char *shape, uint64_t bytes, do
     bench_report_add(&transfer->report, &row);
 }
 
-static enum bench_raw_figure figure_of(const struct transfer *transfer)
+/* What a route is held against, in each shape. */
+struct yardstick {
+    const char *route;
+    enum bench_raw_figure in_a_row, latency, many, duplex, all;
+    const char *in_a_row_name, *one_name, *many_name, *together_name;
+};
+static const struct yardstick yardsticks[] = {
+    {"peer", BENCH_RAW_PEER, BENCH_RAW_PEER_LATENCY, BENCH_RAW_PEER_MANY,
+     BENCH_RAW_PEER_DUPLEX, BENCH_RAW_PEER_ALL, "raw copies in a row", "one raw copy",
+     "raw copies to all at once", "raw copies running together"},
+    {"host", BENCH_RAW_HOST, BENCH_RAW_HOST_LATENCY, BENCH_RAW_HOST_MANY,
+     BENCH_RAW_HOST_DUPLEX, BENCH_RAW_HOST_ALL, "raw copies in a row", "one raw copy",
+     "raw copies to all at once", "raw copies running together"},
+    {"nccl", BENCH_RAW_NCCL, BENCH_RAW_NCCL_LATENCY, BENCH_RAW_NCCL_MANY,
+     BENCH_RAW_NCCL_DUPLEX, BENCH_RAW_NCCL_ALL, "raw NCCL in a row", "raw NCCL, one",
+     "raw NCCL to all at once", "raw NCCL, all at once"},
+};
+/* Between hosts. There are no yardsticks of more than two. */
+static const struct yardstick tcp = {NULL,
+                                     BENCH_RAW_TCP,
+                                     BENCH_RAW_TCP_LATENCY,
+                                     BENCH_RAW_FIGURES,
+                                     BENCH_RAW_FIGURES,
+                                     BENCH_RAW_FIGURES,
+                                     "raw copies in a row",
+                                     "raw TCP, one",
+                                     "",
+                                     ""};
+
+static const struct yardstick *yardstick_of(const struct transfer *transfer)
 {
-    return by_peer(transfer)                      ? BENCH_RAW_PEER
-           : strcmp(transfer->route, "nccl") == 0 ? BENCH_RAW_NCCL
-           : strcmp(transfer->route, "host") == 0 ? BENCH_RAW_HOST
-                                                  : BENCH_RAW_TCP;
+    for (size_t i = 0; i < PL_COUNT(yardsticks); i++) {
+        if (strcmp(transfer->route, yardsticks[i].route) == 0) {
+            return &yardsticks[i];
+        }
+    }
+    return &tcp;
 }
 
-static enum bench_raw_figure latency_of(const struct transfer *transfer)
+/* Seconds; negative: not measured. */
+static double raw_of(const double *raw, enum bench_raw_figure figure)
 {
-    return by_peer(transfer)                      ? BENCH_RAW_PEER_LATENCY
-           : strcmp(transfer->route, "nccl") == 0 ? BENCH_RAW_NCCL_LATENCY
-           : strcmp(transfer->route, "host") == 0 ? BENCH_RAW_HOST_LATENCY
-                                                  : BENCH_RAW_TCP_LATENCY;
-}
-
-/* Seconds for copies of one object to all others at once; negative: not measured. */
-static double many_of(const struct transfer *transfer, const double *raw)
-{
-    return by_peer(transfer)                      ? raw[BENCH_RAW_PEER_MANY]
-           : strcmp(transfer->route, "host") == 0 ? raw[BENCH_RAW_HOST_MANY]
-                                                  : -1;
+    return figure < BENCH_RAW_FIGURES ? raw[figure] : -1;
 }
 
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw)
@@ -222,7 +243,8 @@ void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const doubl
     (void)snprintf(note, sizeof(note), "%u objects", count);
     add(transfer, TRANSFER_NEW, bytes,
         gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5), 0, "GB/s",
-        gigabytes / raw[figure_of(transfer)], "raw copies in a row", note);
+        gigabytes / raw[yardstick_of(transfer)->in_a_row],
+        yardstick_of(transfer)->in_a_row_name, note);
     pl_free(refs);
 }
 
@@ -241,16 +263,16 @@ void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const d
     }
     p99 = samples >= 100 ? bench_percentile(seconds, samples, 0.99) * 1e6 : 0;
     add(transfer, "single latency", bytes, bench_percentile(seconds, samples, 0.5) * 1e6,
-        p99, "us", raw[latency_of(transfer)] * 1e6,
-        figure_of(transfer) == BENCH_RAW_TCP ? "raw TCP, one" : "one raw copy",
-        "from the call to its end");
+        p99, "us", raw[yardstick_of(transfer)->latency] * 1e6,
+        yardstick_of(transfer)->one_name, "from the call to its end");
 }
 
 void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
     uint32_t count = transfer->cluster.devices - 1, samples = samples_of(bytes);
     uint32_t to[PL_COUNT(transfer->cluster.info)];
-    double seconds[SAMPLES_MAX], one, all, many = many_of(transfer, raw);
+    const struct yardstick *by = yardstick_of(transfer);
+    double seconds[SAMPLES_MAX], one, all, many = raw_of(raw, by->many);
     bool chain = by_peer(transfer) && raw[BENCH_RAW_PEER_CHAIN] > 0 &&
                  raw[BENCH_RAW_PEER_CHAIN] < many;
     char note[80];
@@ -261,14 +283,14 @@ void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const doub
     for (uint32_t i = 0; i < samples; i++) {
         seconds[i] = move_one(transfer, to, count, bytes);
     }
-    one  = raw[latency_of(transfer)];
+    one  = raw[by->latency];
     all  = bench_percentile(seconds, samples, 0.5);
     many = chain ? raw[BENCH_RAW_PEER_CHAIN] : many;
     (void)snprintf(note, sizeof(note), "takes %.2f of one raw copy; by hand %.2f",
                    all / one, many > 0 ? many / one : 0);
     add(transfer, "one to all devices", bytes, (double)bytes * count * 1e-9 / all, 0,
         "GB/s", many > 0 ? (double)bytes * count * 1e-9 / many : 0,
-        chain ? "raw chain of 16 MiB pieces" : "raw copies to all at once", note);
+        chain ? "raw chain of 16 MiB pieces" : by->many_name, note);
 }
 
 /* ------------------------------------------------------------------------------------------------ everybody sends and receives */
@@ -374,24 +396,20 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
     (void)snprintf(note, sizeof(note), "sum of all devices, %u objects", count);
     add(transfer, name, bytes, gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5),
         0, "GB/s", raw_seconds > 0 ? gigabytes * pairs / raw_seconds : 0,
-        "raw copies running together", note);
+        yardstick_of(transfer)->together_name, note);
     pl_free(exchange);
 }
 
 void transfer_measure_duplex(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
     measure_exchange(transfer, "two devices, both ways", 2, bytes,
-                     by_peer(transfer)                      ? raw[BENCH_RAW_PEER_DUPLEX]
-                     : strcmp(transfer->route, "host") == 0 ? raw[BENCH_RAW_HOST_DUPLEX]
-                                                            : 0);
+                     raw_of(raw, yardstick_of(transfer)->duplex));
 }
 
 void transfer_measure_all(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
     measure_exchange(transfer, "all to all", transfer->cluster.devices, bytes,
-                     by_peer(transfer)                      ? raw[BENCH_RAW_PEER_ALL]
-                     : strcmp(transfer->route, "host") == 0 ? raw[BENCH_RAW_HOST_ALL]
-                                                            : 0);
+                     raw_of(raw, yardstick_of(transfer)->all));
 }
 
 void transfer_show_words(struct transfer *transfer, uint64_t bytes, const double *raw)
