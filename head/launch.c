@@ -170,6 +170,30 @@ void head_launch_place(struct head_core *core, struct head_task *task, uint64_t 
     head_memory_count(core, task);
 }
 
+void head_launch_copy_from(struct head_core *core, struct head_task *task,
+                           const struct head_buffer *buffer)
+{
+    struct head_piece piece = {.src = (struct head_buffer *)(uintptr_t)buffer,
+                               .box = buffer->frame};
+    Plasmon__V1__Piece *pieces;
+    Plasmon__V1__Launch *out;
+
+    wire_arena_reset(&core->arena);
+    out = plasmon__v1__launch__unpack(&core->arena.allocator, task->bytes_length,
+                                      task->bytes);
+    PL_CHECK(out != NULL && out->n_operands == 1);
+    pieces                    = encode_piece(&core->arena, &piece);
+    task->kind                = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY;
+    out->kind                 = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY;
+    out->pieces               = &pieces;
+    out->n_pieces             = 1;
+    out->host_buffer          = 0;
+    out->offset               = 0;
+    out->operands[0]->replica = task->uses[0].buffer->replica;
+    keep_encoded(task, out);
+    head_memory_count(core, task);
+}
+
 /*
  * The launch keeps its number, what it waits for (so that "done" goes on meaning that all of that is done) and the memory that it would have
  * made, because later launches may write parts of it in place without depending on what was to be there.

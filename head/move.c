@@ -62,6 +62,12 @@ static bool in_halves(const struct head_core *core, const struct head_device *fr
     return !(from->kind == to->kind && from->peer_capable && to->peer_capable);
 }
 
+bool head_move_direct(const struct head_core *core, const struct head_device *from,
+                      const struct head_device *to)
+{
+    return from == to || (!from->gone && !in_halves(core, from, to));
+}
+
 /* -------------------------------------------------------------------------------------- common buffer */
 
 static bool buffer_serves(struct head_array *array, const struct pl_box *box,

@@ -156,8 +156,10 @@ struct head_use {
 };
 
 /* ---- retire.c */
-/* Will no launch that gets a number from now on name it? It stays so; device->bytes_live is without it then. */
+/* Will no launch that gets a number from now on name it? It stays so, unless a spill is taken back; device->bytes_live is without it then. */
 bool head_buffer_leaves(struct head_buffer *buffer);
+/* It was to leave, and holds values again (spill_undo.c). Not one that is retired. */
+void head_buffer_stays(struct head_buffer *buffer);
 /* Something that kept it is gone: look at it before the next flush. */
 void head_buffer_ending(struct head_buffer *buffer);
 void head_device_task_sent(const struct head_task *task);
@@ -282,6 +284,9 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
                       struct head_failure **out_failure);
 /* Into how many parts a large piece is cut (move.c); bytes: at least config.chain_bytes. */
 uint32_t head_move_parts(const struct head_core *core, uint64_t bytes);
+/* Does a launch of `to` read memory of `from` itself, and needs no launch there? */
+bool head_move_direct(const struct head_core *core, const struct head_device *from,
+                      const struct head_device *to);
 /* Is there a route? */
 bool head_move_possible(const struct head_device *from, const struct head_device *to);
 

@@ -14,11 +14,27 @@ static bool may_fail_again(struct head_task *task)
     return true;
 }
 
+/* Why what lies on the device does not make room; "": no reason but that it is in use. */
+static const char *why_nothing_leaves(struct head_core *core,
+                                      const struct head_device *device,
+                                      const Plasmon__V1__LaunchFailure *report)
+{
+    const struct head_spill_host *spill =
+        report->status == PLASMON_EDEVMEM ? head_spill_host_of(core, device->host) : NULL;
+    const char *why = spill == NULL                     ? NULL
+                      : spill->slab == HEAD_SLAB_FAILED ? spill->slab_why
+                      : spill->files_full               ? spill->files_why
+                                                        : NULL;
+
+    return why != NULL ? why : "";
+}
+
 static void worker_failed(struct head_core *core, struct head_device *device,
                           const Plasmon__V1__LaunchFailure *report)
 {
     struct head_task *task = head_device_task(device, report->seq);
     struct head_failure *failure;
+    const char *why;
     char what[160];
 
     if (task == NULL) {
@@ -28,9 +44,11 @@ static void worker_failed(struct head_core *core, struct head_device *device,
         return;
     }
     head_task_describe(task, what);
-    failure       = head_failure_create((plasmon_status_t)report->status, task->id,
-                                  task->client != NULL ? task->client->id : 0,
-                                        "%s failed: %s", what, report->text);
+    why     = why_nothing_leaves(core, device, report);
+    failure = head_failure_create(
+        (plasmon_status_t)report->status, task->id,
+        task->client != NULL ? task->client->id : 0, "%s failed: %s%s%s", what,
+        report->text, why[0] != '\0' ? "; nothing more can be spilled: " : "", why);
     failure->loss = report->status == PLASMON_ELOST ||
                     report->status == PLASMON_EDEPENDENCY ||
                     (report->status == PLASMON_EFUNCTION && may_fail_again(task));

@@ -10,7 +10,8 @@
  *   refs        no others: no request of ours is half done
  *
  * That cannot become untrue: a new use comes from an instance of a tile that somebody holds. So nothing that is sent later names
- * the buffer, and its `free` comes, as for any other, when the last use has ended.
+ * the buffer, and its `free` comes, as for any other, when the last use has ended. (A spill that is taken back gives a buffer its values again,
+ * spill_undo.c: that launch uses the buffer and was not sent, so the buffer is not retired.)
  *
  * Looked at when something that kept it went (`ending`), once a flush, and again when its last launch is sent.
  *
@@ -43,6 +44,15 @@ bool head_buffer_leaves(struct head_buffer *buffer)
         buffer->device->bytes_live -= head_spill_rounded(buffer->bytes);
     }
     return buffer->leaving;
+}
+
+void head_buffer_stays(struct head_buffer *buffer)
+{
+    PL_CHECK(!buffer->retired);
+    if (buffer->leaving) {
+        buffer->leaving = false;
+        buffer->device->bytes_live += head_spill_rounded(buffer->bytes);
+    }
 }
 
 void head_buffer_ending(struct head_buffer *buffer)

@@ -7,6 +7,7 @@
  *   spill_host.c    a host: how much it takes, and which buffers have a copy there
  *   spill_places.c  its slab: where in it they lie, and the launches that need them there
  *   spill_store.c   what its store is asked to do, and answers
+ *   spill_undo.c    taking back a spill that finds no place
  *
  * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is none: `home` of its host's
  * head_spill_host. So hazards order a spill before the restores that read it, and it goes when nobody needs it, by the rules that
@@ -77,7 +78,8 @@ struct head_spill_host {
     uint64_t restores, restore_bytes;
     uint64_t write_backs, write_back_bytes; /* of these, .. */
     uint64_t cancels;                       /* .. were not needed before they were over */
-    uint64_t writes, write_bytes;           /* files that were written, and read */
+    uint64_t undone;              /* spills that found no place; not in a checkpoint */
+    uint64_t writes, write_bytes; /* files that were written, and read */
     uint64_t reads, read_bytes;
     struct pl_list link; /* core->spill_hosts */
 };

@@ -1,6 +1,6 @@
 /*
  * Between the parts of spilling: spill_host.c (hosts, and which buffers have a copy there), spill_places.c (places in the slab), spill_store.c
- * (what the store is asked), write_back.c. Nobody else includes it.
+ * (what the store is asked), spill_undo.c, write_back.c. Nobody else includes it.
  */
 #ifndef HEAD_SPILL_INT_H
 #define HEAD_SPILL_INT_H
@@ -21,6 +21,14 @@ void head_spill_slab_want(struct head_spill_host *spill);
 bool head_spill_place_free(const struct head_spill_host *spill, uint64_t bytes);
 /* It gives its place back. */
 void head_spill_place_leave(struct head_spilled *spilled);
+
+/* ---- spill_undo.c */
+/*
+ * A spill that was not sent finds no place: its values stay where they are, and it has nothing to do. Who reads the copy on a device that cannot
+ * read there fails.
+ */
+void head_spill_undo(struct head_core *core, struct head_task *spill,
+                     struct head_failure *failure);
 
 /* ---- spill_store.c */
 /* buffer NULL: SLAB, and FORGET of `file`. */

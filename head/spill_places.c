@@ -11,7 +11,7 @@
  * the store has written it, which ends; and what may not leave is moved together. So when all before L is over, all of the slab but what
  * must stay is one hole. head_spill_copy() has seen to it, when L was planned, that this is enough: what was spilled and not forgotten
  * then is never more than slab and files hold. It is not if a disk turned out to be full in the meantime, or the slab could not be made:
- * then L fails, with the store's words, and the value with it.
+ * then L is taken back if it is a spill (spill_undo.c), and fails with the store's words if it is a restore. The value stays where it is.
  *
  * Seeded bugs: spill.wrong_offset, spill.ahead_misplaced (the same of what is copied ahead of need), spill.place_held (a place is given away while a
  * launch holds it).
@@ -220,12 +220,13 @@ static void bind(struct head_spill_host *spill, struct head_task *task)
     }
 }
 
-/* Nothing that is under way will make room. It fails, and what it should have copied with it. */
+/* Nothing that is under way will make room. A spill leaves its values on their device, and a restore fails: its value stays in its file. */
 static void give_up(struct head_spill_host *spill, struct head_task *task)
 {
     const char *why = spill->slab_why != NULL ? spill->slab_why : spill->files_why;
     struct head_failure *failure;
     char want[32], memory[32];
+    bool spills = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST;
 
     why = why != NULL ? why : "";
     pl_list_remove(&task->spill_link);
@@ -234,13 +235,17 @@ static void give_up(struct head_spill_host *spill, struct head_task *task)
         "%s on device %u of %s: no room for %s in the host memory for spilling (%s)%s%s; "
         "release some refs, or give plasmon-store more --spill-memory or another "
         "--spill-dir",
-        task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ? "spill" : "restore",
-        task->device->index, spill->home.node,
+        spills ? "spill" : "restore", task->device->index, spill->home.node,
         pl_format_bytes(task->spilled->spilled->bytes, want),
         pl_format_bytes(spill->config.memory_bytes, memory), why[0] != '\0' ? ": " : "",
         why);
-    pl_warn("head", "%s", failure->text);
-    head_task_doom(spill->core, task, failure);
+    if (spills) { /* why, was said when the disk was full, or the slab not made */
+        pl_debug("head", "%s; the value stays on its device", failure->text);
+        head_spill_undo(spill->core, task, failure);
+    } else {
+        pl_warn("head", "%s", failure->text);
+        head_task_doom(spill->core, task, failure);
+    }
     head_failure_release(failure);
 }
 

@@ -156,6 +156,9 @@ void head_launch_encode(struct head_core *core, struct head_task *task,
 /* PUT_HOST, GET_HOST: where in host memory. */
 void head_launch_place(struct head_core *core, struct head_task *task, uint64_t host_buffer,
                        uint64_t offset);
+/* A restore that was not sent: it copies all of that buffer instead. */
+void head_launch_copy_from(struct head_core *core, struct head_task *task,
+                           const struct head_buffer *buffer);
 /* It will not be run: its launch only waits and signals. */
 void head_launch_skip(struct head_core *core, struct head_task *task);
 

@@ -142,6 +142,8 @@ struct graph_profile {
     uint32_t
         spill_permille; /* with little device memory, and host memory and files for the rest */
     uint32_t
+        disk_full_permille; /* then: so many writes find no room; 0: few of few programs */
+    uint32_t
         spill_deaths_most; /* of these, stores that are killed while they spill; no draw */
     uint32_t client_crash_permille; /* a client dies on the way */
     uint32_t pairs_permille;        /* all transfers by pairs */
@@ -172,7 +174,7 @@ struct graph_coverage {
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
         launches, replayed, components, over_limit, ended_by_force, fences, head_crashes,
         inputs_replayed, checkpoints, gone, rebuilt, shadows;
-    uint64_t write_backs, write_back_cancels, spill_deaths;
+    uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone;
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];
 };

@@ -304,6 +304,12 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->device_bytes     = 2 * 4096;
         config->spill_memory     = 1536 + 512 * (graph->seed % 4);
     }
+    if (config->spill_memory > 0 && profile->disk_full_permille > 0) { /* likewise */
+        config->spill_full_permille = profile->disk_full_permille;
+        config->spill_files         = UINT64_C(1) << 30;
+        config->device_bytes        = 2 * 4096;
+        config->spill_memory        = 1536 + 512 * (graph->seed % 4);
+    }
     if (profile->gone_permille > 0 && config->devices > 1 &&
         graph_chance(graph, profile->gone_permille)) {
         config->gone_max       = (uint32_t)graph_between(graph, 1, config->devices - 1);

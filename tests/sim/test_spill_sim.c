@@ -21,14 +21,16 @@ static bool run_seeds(const struct graph_profile *profile)
     printf(
         "# %llu runs: %llu tasks done, %llu failed, %llu for want of room; %llu crashes, "
         "%llu starvations; %llu spills, %llu restores, %llu files written, %llu read, "
-        "%llu moves; %llu copied ahead, %llu of them in vain; %llu stores killed\n",
+        "%llu moves; %llu copied ahead, %llu of them in vain; %llu stores killed; %llu "
+        "spills found no place\n",
         (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
         (unsigned long long)sum.tasks_failed, (unsigned long long)sum.no_room,
         (unsigned long long)sum.crashes, (unsigned long long)sum.starvations,
         (unsigned long long)sum.spills, (unsigned long long)sum.restores,
         (unsigned long long)sum.file_writes, (unsigned long long)sum.file_reads,
         (unsigned long long)sum.slab_moves, (unsigned long long)sum.write_backs,
-        (unsigned long long)sum.write_back_cancels, (unsigned long long)sum.spill_deaths);
+        (unsigned long long)sum.write_back_cancels, (unsigned long long)sum.spill_deaths,
+        (unsigned long long)sum.spills_undone);
     return count >= SEEDS_DEFAULT;
 }
 
@@ -95,6 +97,24 @@ TEST(stores_and_heads_that_are_killed_lose_nothing_that_was_spilled)
 
     if (run_seeds(&profile)) {
         ASSERT_TRUE(sum.spill_deaths > SEEDS_DEFAULT / 4 && sum.head_crashes > 0);
+    }
+}
+
+/* Others fill the disk: what was to go to a file stays where it is, and what had been planned with its room waits, or fails. */
+TEST(disks_that_others_fill_lose_nothing)
+{
+    static const struct graph_profile profile = {.devices_min        = 1,
+                                                 .devices_max        = 3,
+                                                 .steps_min          = 60,
+                                                 .steps_max          = 160,
+                                                 .spill_permille     = 1000,
+                                                 .disk_full_permille = 500,
+                                                 .crash_permille     = 300,
+                                                 .break_permille     = 300,
+                                                 .check_every        = 1};
+
+    if (run_seeds(&profile)) {
+        ASSERT_TRUE(sum.spills_undone > 0 && sum.file_writes > 0);
     }
 }
 

@@ -15,20 +15,23 @@ static struct head_device *device;
 static struct head_spill_host *spill;
 static uint64_t session;
 
-static void begin(uint32_t write_back, bool on_demand)
+static void begin_with(const struct head_spill_config *config)
 {
-    const struct head_spill_config config = {.memory_bytes = 64 * VALUE,
-                                             .life         = 1,
-                                             .write_back   = write_back,
-                                             .on_demand    = on_demand};
-
     core = core_make();
     core_announce(core, "a", 1);
     ASSERT_EQ(core_join(core, "a", 0), 0);
-    head_core_spill_up(core, "a", &config);
+    head_core_spill_up(core, "a", config);
     spill   = head_spill_host_of(core, "a");
     device  = head_device_at(core, 0);
     session = core_client(core);
+}
+
+static void begin(uint32_t write_back, bool on_demand)
+{
+    begin_with(&(struct head_spill_config){.memory_bytes = 64 * VALUE,
+                                           .life         = 1,
+                                           .write_back   = write_back,
+                                           .on_demand    = on_demand});
 }
 
 static void end(void)
@@ -96,20 +99,33 @@ static void done(void)
     head_core_check(core);
 }
 
-/* And so on, the store included, until nothing is left to be done. */
-static void settle(void)
+/* The store has done what it was asked first, or its disk is full. */
+static void answer(bool disk_full)
+{
+    const struct head_spill_request *request =
+        pl_list_first(&spill->requests, struct head_spill_request, link);
+    bool refused = disk_full && request->op.kind == HEAD_SPILL_WRITE;
+
+    head_core_spill_done(core, "a", request->op.id, refused ? PLASMON_ELIMIT : PLASMON_OK,
+                         9, refused ? "the disk is full" : "");
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static void settle_disk(bool full)
 {
     while (device->unfinished > 0 || !pl_list_empty(&spill->requests)) {
         done();
         if (!pl_list_empty(&spill->requests)) {
-            uint64_t id =
-                pl_list_first(&spill->requests, struct head_spill_request, link)->op.id;
-
-            head_core_spill_done(core, "a", id, PLASMON_OK, 9, "");
-            head_core_flush(core);
-            head_core_check(core);
+            answer(full);
         }
     }
+}
+
+/* And so on, the store included, until nothing is left to be done. */
+static void settle(void)
+{
+    settle_disk(false);
 }
 
 static struct head_buffer *buffer_of(uint64_t id)
@@ -417,6 +433,74 @@ TEST(also_what_a_task_of_the_frame_makes)
     ASSERT_EQ(spill->restores, 0);
     ASSERT_NOT_NULL(buffer_of(300));
     ASSERT_NULL(buffer_of(301));
+    end();
+}
+
+/* ------------------------------------------------------------------------------------------- a full disk */
+
+static struct head_array *array_of(uint64_t id)
+{
+    struct head_client *client = pl_map_get(&core->sessions, session);
+    struct pl_err err          = {0};
+    struct head_ref *ref;
+
+    ASSERT_OK(head_client_ref_get(client, id, 0, &ref, &err));
+    return ref->array;
+}
+
+/* Is the value of every ref in some memory, none of it failed? */
+static void assert_all_there(uint64_t first, uint64_t count)
+{
+    for (uint64_t id = first; id < first + count; id++) {
+        struct head_array *array = array_of(id);
+        struct pl_list *pos;
+
+        ASSERT_NULL(head_array_failure(array, &array->extent));
+        pl_list_for_each(pos, &array->fragments) {
+            const struct head_fragment *fragment =
+                pl_container_of(pos, struct head_fragment, array_link);
+
+            ASSERT_TRUE(head_tile_covered(fragment->tile, NULL, &fragment->box));
+        }
+    }
+}
+
+static void begin_with_files(void)
+{
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = 4 * VALUE, .file_bytes = 64 * VALUE, .life = 1, .on_demand = true});
+}
+
+/* 30 values for 15 places and a slab of 4: ten are on their way to files when it is found that somebody else has filled the disk. */
+TEST(a_value_that_has_no_place_in_any_file_stays_where_it_is)
+{
+    test_expect_log(); /* that it is full */
+    begin_with_files();
+    make(1, 30);
+    ASSERT_EQ(spill->spills, 15);
+    settle_disk(true);
+    assert_all_there(101, 30);
+    ASSERT_EQ(spill->home.bytes_live, 4 * VALUE);
+    ASSERT_EQ(device->bytes_live,
+              26 * VALUE); /* too much: those that come last fail for want of it */
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
+/* What was planned to come back is copied from where it stayed. */
+TEST(who_reads_it_finds_it_there)
+{
+    static const uint64_t refs[] = {101, 102, 103, 104, 105, 106, 107, 108, 109};
+
+    test_expect_log(); /* that it is full */
+    begin_with_files();
+    make(1, 30);
+    call(200, refs, PL_COUNT(refs), PLASMON__V1__MODE__MODE_IN);
+    call(300, refs, PL_COUNT(refs), PLASMON__V1__MODE__MODE_INOUT);
+    ASSERT_TRUE(spill->restores >= PL_COUNT(refs));
+    settle_disk(true);
+    ASSERT_EQ(core->tasks_failed, 0);
+    assert_all_there(101, 30);
     end();
 }
 
