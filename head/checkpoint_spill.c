@@ -112,6 +112,7 @@ static void load_spilled(struct head_loading *loading, struct head_spill_host *s
     spilled->filled   = (flags & 8) != 0;
     spilled->offset   = head_load_number(in);
     spilled->file     = head_load_below(in, spill->op_last);
+    head_spill_size_add(spill, spilled->bytes);
     /* Where it lies comes below: until then it has no place. */
     pl_list_init(&spilled->range_link);
     pl_list_init(&spilled->recent_link);

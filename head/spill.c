@@ -266,10 +266,11 @@ static struct head_launch launch_between(struct head_buffer *spilled,
     };
 }
 
-bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead)
+bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead,
+                    enum head_spill_for purpose)
 {
     struct head_spill_host *spill = head_spill_host_of(core, buffer->device->host);
-    struct head_buffer *copy      = head_spill_copy(core, spill, buffer);
+    struct head_buffer *copy      = head_spill_copy(core, spill, buffer, purpose);
     struct head_operand operand;
     struct head_launch launch;
     struct pl_list *pos;
@@ -298,14 +299,31 @@ bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahe
     return true;
 }
 
+/*
+ * May it go without a launch? A replica at once. A copy in host memory becomes the only one, for which there must be room as if it went there now; or it
+ * goes itself for that room, and then there is none.
+ */
+static bool may_be_dropped(struct head_core *core, struct head_buffer *buffer,
+                           enum head_spill_for purpose)
+{
+    if (buffer->replica) {
+        return true;
+    }
+    return head_spill_droppable(buffer) &&
+           head_spill_reserve(core, head_spill_host_of(core, buffer->device->host), 0,
+                              purpose) &&
+           head_spill_droppable(buffer);
+}
+
 /* It goes, if it may; the buffer may be freed. */
-static bool let_go(struct head_core *core, struct head_buffer *buffer)
+static bool let_go(struct head_core *core, struct head_buffer *buffer,
+                   enum head_spill_for purpose)
 {
     struct pl_box frame = buffer->frame;
 
     if (!may_go(core, buffer) ||
-        (!head_spill_droppable(buffer) &&
-         (!writers_are_its_own(buffer) || !head_spill_out(core, buffer, false)))) {
+        (!may_be_dropped(core, buffer, purpose) &&
+         (!writers_are_its_own(buffer) || !head_spill_out(core, buffer, false, purpose)))) {
         return false;
     }
     head_buffer_forget(core, buffer, &frame, UINT64_MAX);
@@ -339,7 +357,8 @@ static struct head_buffer *needed_last(struct head_core *core, struct head_devic
     return last;
 }
 
-bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes)
+static bool make_room(struct head_core *core, struct head_device *device, uint64_t bytes,
+                      enum head_spill_for purpose)
 {
     uint64_t room = room_of(device);
     struct pl_list *pos, *tmp;
@@ -354,7 +373,7 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
     while (head_lookahead_some(core) && device->bytes_live + bytes > room) {
         struct head_buffer *buffer = needed_last(core, device);
 
-        if (buffer == NULL || !let_go(core, buffer)) {
+        if (buffer == NULL || !let_go(core, buffer, purpose)) {
             break; /* nothing more is to be gained by looking ahead */
         }
     }
@@ -362,9 +381,14 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
         if (device->bytes_live + bytes <= room) {
             break;
         }
-        (void)let_go(core, pl_container_of(pos, struct head_buffer, recent_link));
+        (void)let_go(core, pl_container_of(pos, struct head_buffer, recent_link), purpose);
     }
     return device->bytes_live + bytes <= room;
+}
+
+bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes)
+{
+    return make_room(core, device, bytes, HEAD_SPILL_FOR_NEW);
 }
 
 /* -------------------------------------------------------------------------------------------- bringing back */
@@ -412,7 +436,7 @@ static bool restore(struct head_core *core, struct head_buffer *copy,
         return false;
     }
     head_buffer_hold(copy);
-    (void)head_spill_room(core, device, head_spill_rounded(copy->bytes));
+    (void)make_room(core, device, head_spill_rounded(copy->bytes), HEAD_SPILL_FOR_RETURN);
     buffer = head_buffer_create(core, device, &copy->frame, copy->dtype);
     if (buffer == NULL) {
         head_buffer_release(core, copy);
@@ -546,9 +570,9 @@ static uint64_t bytes_back(struct head_core *core, struct head_array *array,
     return bytes;
 }
 
-/* What an argument needs on the device besides what is kept there. */
+/* What an argument needs on the device besides what is kept there; *io_back: and of that, what comes back. */
 static uint64_t bytes_for(struct head_core *core, const struct head_arg *arg,
-                          struct head_device *device)
+                          struct head_device *device, uint64_t *io_back)
 {
     uint64_t whole = head_spill_rounded((uint64_t)pl_box_elements(&arg->hull) *
                                         pl_dtype_bytes(arg->dtype));
@@ -558,6 +582,7 @@ static uint64_t bytes_for(struct head_core *core, const struct head_arg *arg,
         return whole;
     }
     back = bytes_back(core, arg->array, &arg->hull);
+    *io_back += back;
     if (head_move_common(arg->array, &arg->hull, device,
                          arg->mode != PLASMON__V1__MODE__MODE_IN) != NULL ||
         (back == whole && arg->array->fragment_count == 1)) {
@@ -569,7 +594,7 @@ static uint64_t bytes_for(struct head_core *core, const struct head_arg *arg,
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, back = 0;
 
     if (head_spill_host_of(core, device->host) == NULL) {
         return true;
@@ -581,9 +606,10 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
         }
     }
     for (size_t i = 0; i < run->arg_count; i++) {
-        bytes += bytes_for(core, &run->args[i], device);
+        bytes += bytes_for(core, &run->args[i], device, &back);
     }
-    (void)head_spill_room(core, device, bytes);
+    (void)make_room(core, device, bytes,
+                    bytes == back ? HEAD_SPILL_FOR_RETURN : HEAD_SPILL_FOR_NEW);
     for (size_t i = 0; i < run->arg_count; i++) {
         if (reads_array(&run->args[i]) &&
             !head_spill_bring(core, run->args[i].array, &run->args[i].hull, device,

@@ -64,8 +64,10 @@ struct head_spill_host {
     char *slab_why;        /* FAILED: the store's text */
     struct pl_list ranges; /* head_spilled.range_link, by offset */
     struct pl_list
-        recent;     /* head_spilled.recent_link: in the slab, least recently bound first */
-    uint64_t bound; /* launches that hold their place */
+        recent; /* head_spilled.recent_link: in the slab, least recently bound first */
+    struct pl_map sizes; /* bytes -> how many copies take so many, as (uintptr_t) .. */
+    uint64_t largest;    /* .. and the most that one takes */
+    uint64_t bound;      /* launches that hold their place */
     uint64_t file_bytes; /* of all copies in files */
     bool files_full; /* a write found no room: none is tried until something is forgotten */
     char *files_why;
@@ -82,6 +84,12 @@ struct head_spill_host {
     uint64_t writes, write_bytes; /* files that were written, and read */
     uint64_t reads, read_bytes;
     struct pl_list link; /* core->spill_hosts */
+};
+
+/* What the room on a device is for that something leaves for the host. */
+enum head_spill_for {
+    HEAD_SPILL_FOR_NEW, /* something that was not there before: .. */
+    HEAD_SPILL_FOR_RETURN /* .. one that comes back from the host, where its place is free then */
 };
 
 /* As the arena of a worker rounds a block (store_arena_rounded): what a buffer costs its device. */
@@ -116,7 +124,8 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
  * A launch copies the buffer to host memory, where its values are from now on in plan order, too. ahead: a write-back. false: there is no
  * room there.
  */
-bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead);
+bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead,
+                    enum head_spill_for purpose);
 /* Nothing holds it but launches and the values in it, and nobody looks at it or puts it by other means. */
 bool head_spill_lies_still(struct head_buffer *buffer);
 /* Is every element of the box in memory of some device? */
@@ -135,7 +144,16 @@ void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
 struct head_spill_host *head_spill_host_of(struct head_core *core, const char *host);
 /* A copy of the buffer, nowhere yet. NULL: there will be no room for it. Refs 1, the caller's. */
 struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_host *spill,
-                                    const struct head_buffer *buffer);
+                                    const struct head_buffer *buffer,
+                                    enum head_spill_for purpose);
+/*
+ * May so much more lie there, besides what does? Copies of what is on a device, too, go for it. bytes 0: is it no more than there should be, so that
+ * what has a copy there may go from its device? false: there are too few to go.
+ */
+bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
+                        uint64_t bytes, enum head_spill_for purpose);
+/* Of a checkpoint: it takes so much. */
+void head_spill_size_add(struct head_spill_host *spill, uint64_t bytes);
 /* Nothing needs it any more: head_buffer_release() frees it. */
 void head_spill_freed(struct head_core *core, struct head_buffer *buffer);
 /* The host is gone, and what lay in its memory. */

@@ -2,7 +2,7 @@
  * A host that takes what its devices have no room for: what it offers, and which buffers have a copy there, planned or filled.
  *
  * How much may be copied is decided here, when a spill is planned (head_spill_copy): what was spilled and not forgotten is never more than
- * slab and files hold together. spill_places.c relies on it, which finds the copies their places later; spill_store.c asks the store.
+ * slab and files hold together, less what it takes to bring any of it back when they are full (room_for). spill_places.c relies on it, which finds the copies their places later; spill_store.c asks the store.
  *
  * Deterministic: what is done depends on the order of inputs, on nothing else.
  */
@@ -51,6 +51,7 @@ void head_spill_host_create(struct head_core *core, const char *host,
     spill->home.node      = head_strdup(node_of(core, host));
     spill->home.connected = true;
     spill->home.joined    = true;
+    pl_map_init(&spill->sizes);
     pl_list_init(&spill->home.buffers);
     pl_list_init(&spill->home.ending);
     pl_list_init(&spill->home.recent);
@@ -71,7 +72,39 @@ static void host_destroy(struct head_spill_host *spill)
     pl_free(spill->home.node);
     pl_free(spill->slab_why);
     pl_free(spill->files_why);
+    pl_map_finish(&spill->sizes);
     pl_free(spill);
+}
+
+/* ------------------------------------------------------------------------------------------- sizes */
+
+void head_spill_size_add(struct head_spill_host *spill, uint64_t bytes)
+{
+    uintptr_t count = (uintptr_t)pl_map_get(&spill->sizes, bytes);
+
+    PL_CHECK(pl_map_set(&spill->sizes, bytes, (void *)(count + 1)) == PLASMON_OK);
+    spill->largest = pl_max_u64(spill->largest, bytes);
+}
+
+static void size_remove(struct head_spill_host *spill, uint64_t bytes)
+{
+    uintptr_t count = (uintptr_t)pl_map_get(&spill->sizes, bytes);
+    uint64_t key;
+    void *value;
+
+    PL_CHECK(count > 0);
+    if (count > 1) {
+        PL_CHECK(pl_map_set(&spill->sizes, bytes, (void *)(count - 1)) == PLASMON_OK);
+        return;
+    }
+    (void)pl_map_remove(&spill->sizes, bytes);
+    if (bytes < spill->largest) {
+        return;
+    }
+    spill->largest = 0;
+    for (size_t i = 0; pl_map_next(&spill->sizes, &i, &key, &value);) {
+        spill->largest = pl_max_u64(spill->largest, key);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------- copies */
@@ -122,14 +155,45 @@ void head_spill_slab_want(struct head_spill_host *spill)
     head_spill_ask(spill, HEAD_SPILL_SLAB, NULL, 0);
 }
 
-static uint64_t spill_capacity(const struct head_spill_host *spill)
+/*
+ * What is kept free, so that everything that was spilled can be read again when all is full. Let L be the largest:
+ *
+ *   2 L of slab and files  a value that is in a file alone needs a place in the slab, and what lies there must go to a file first. That works, of
+ *                          whatever sizes they are, unless less than L is free in the slab and less than L in the files. What fits into the slab needs no file
+ *   2 L of what is left    a device that is full must send others here before a value can come back: as much, and up to one more, whose
+ *                          size was not the right one. Then the place of that value can be given up. So only what comes back may
+ *                          take this; not more than half, or little memory would be none
+ */
+static uint64_t room_for(const struct head_spill_host *spill, uint64_t bytes,
+                         enum head_spill_for purpose)
 {
-    return spill->config.memory_bytes +
-           (spill->files_full ? spill->file_bytes : spill->config.file_bytes);
+    uint64_t memory  = spill->config.memory_bytes;
+    uint64_t files   = spill->files_full ? spill->file_bytes : spill->config.file_bytes;
+    uint64_t largest = pl_max_u64(bytes, spill->largest);
+    uint64_t room    = memory + files - pl_min_u64(2 * largest, files);
+
+    return purpose == HEAD_SPILL_FOR_RETURN || spill->home.bytes_live == 0
+               ? room
+               : room - pl_min_u64(2 * largest, room / 2);
+}
+
+bool head_spill_room_free(const struct head_spill_host *spill, uint64_t bytes)
+{
+    return spill->home.bytes_live + bytes <= room_for(spill, bytes, HEAD_SPILL_FOR_NEW);
+}
+
+bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
+                        uint64_t bytes, enum head_spill_for purpose)
+{
+    uint64_t room  = room_for(spill, bytes, purpose);
+    uint64_t taken = spill->home.bytes_live + bytes;
+
+    return taken <= room || drop_copies(core, spill, taken - room);
 }
 
 struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_host *spill,
-                                    const struct head_buffer *buffer)
+                                    const struct head_buffer *buffer,
+                                    enum head_spill_for purpose)
 {
     uint64_t bytes = head_spill_rounded(buffer->bytes);
     struct head_buffer *copy;
@@ -137,8 +201,7 @@ struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_ho
     if (spill->slab == HEAD_SLAB_FAILED || bytes > spill->config.memory_bytes) {
         return NULL;
     }
-    if (spill->home.bytes_live + bytes > spill_capacity(spill) &&
-        !drop_copies(core, spill, spill->home.bytes_live + bytes - spill_capacity(spill))) {
+    if (!head_spill_reserve(core, spill, bytes, purpose)) {
         return NULL;
     }
     if (spill->slab == HEAD_SLAB_NONE) {
@@ -149,6 +212,7 @@ struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_ho
     copy->spilled   = head_alloc(sizeof(*copy->spilled));
     copy->spilled->buffer = copy;
     copy->spilled->bytes  = bytes;
+    head_spill_size_add(spill, bytes);
     pl_list_init(&copy->spilled->range_link);
     pl_list_init(&copy->spilled->recent_link);
     return copy;
@@ -169,6 +233,7 @@ void head_spill_freed(struct head_core *core, struct head_buffer *buffer)
         spill->file_bytes -= spilled->bytes;
         spill->files_full = false; /* it may do now */
     }
+    size_remove(spill, spilled->bytes);
     pl_free(spilled);
     buffer->spilled = NULL;
 }
@@ -245,7 +310,7 @@ void head_spill_check(const struct head_core *core)
         const struct head_spill_host *spill =
             pl_container_of(pos, struct head_spill_host, link);
         uint64_t end = 0, live = 0, planned = 0, files = 0, pins = 0, held = 0;
-        uint64_t ahead = 0;
+        uint64_t ahead = 0, largest = 0;
 
         pl_list_for_each(it, &spill->ranges) {
             const struct head_spilled *spilled =
@@ -263,6 +328,7 @@ void head_spill_check(const struct head_core *core)
             PL_CHECK(spilled != NULL && spilled->buffer == buffer);
             PL_CHECK(spilled->pins == 0 || spilled->placed);
             PL_CHECK(!spilled->filled || spilled->placed || spilled->file != 0);
+            largest = pl_max_u64(largest, spilled->bytes);
             planned += buffer->bytes;
             live += buffer->leaving ? 0 : spilled->bytes;
             files += spilled->file != 0 ? spilled->bytes : 0;
@@ -288,6 +354,7 @@ void head_spill_check(const struct head_core *core)
             PL_CHECK(task->bound && task->ahead);
             ahead++;
         }
+        PL_CHECK(largest == spill->largest);
         PL_CHECK(ahead == spill->ahead_bound && ahead <= spill->bound);
         PL_CHECK(planned == spill->home.bytes_planned && live == spill->home.bytes_live);
         PL_CHECK(files == spill->file_bytes && pins == spill->bound && held == pins);

@@ -13,6 +13,8 @@ void head_spill_host_create(struct head_core *core, const char *host,
 
 /* All that is in it is on devices, too: it is spilled no more, and goes with the last launch that uses it. false: some of it is not. */
 bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy);
+/* May so much more lie there, without that anything makes way for it? */
+bool head_spill_room_free(const struct head_spill_host *spill, uint64_t bytes);
 /* There is none: have it made. */
 void head_spill_slab_want(struct head_spill_host *spill);
 

@@ -75,6 +75,7 @@ bool head_spill_place_free(const struct head_spill_host *spill, uint64_t bytes)
     uint64_t offset;
 
     return spill->home.bytes_live + bytes <= spill->config.memory_bytes &&
+           head_spill_room_free(spill, bytes) &&
            (spill->slab != HEAD_SLAB_READY || place_find(spill, bytes, &offset));
 }
 

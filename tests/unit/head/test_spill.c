@@ -40,13 +40,15 @@ static void end(void)
     head_core_destroy(core);
 }
 
+static uint64_t elements = VALUE / 4; /* of what is made */
+
 /* Task `id` uses refs of this client in this mode, one after the other: each its own task of one frame. OUT makes ref `id` + 100. */
 static void call(uint64_t id, const uint64_t *refs, size_t count, Plasmon__V1__Mode mode)
 {
     enum { MOST = 64 };
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
-    uint64_t dim                   = VALUE / 4;
+    uint64_t dim                   = elements;
     Plasmon__V1__Task task[MOST], *tasks[MOST];
     Plasmon__V1__Arg arg[MOST], *args[MOST];
     struct pl_err err = {0};
@@ -310,10 +312,11 @@ TEST(nothing_is_copied_ahead_while_spills_need_the_lanes)
 TEST(a_copy_ahead_of_need_takes_no_host_memory_from_anybody)
 {
     begin(50, false);
-    spill->config.memory_bytes = 4 * VALUE;
+    spill->config.memory_bytes = 6 * VALUE;
     make(1, ROOM);
     settle();
-    ASSERT_EQ(spill->write_backs, 4); /* the other three have no room */
+    ASSERT_EQ(spill->write_backs,
+              4); /* the other three have no room, of which two are kept */
     make(ROOM + 1, 8);
     settle();
     ASSERT_EQ(spill->home.bytes_live, 4 * VALUE);
@@ -436,8 +439,6 @@ TEST(also_what_a_task_of_the_frame_makes)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------- a full disk */
-
 static struct head_array *array_of(uint64_t id)
 {
     struct head_client *client = pl_map_get(&core->sessions, session);
@@ -464,6 +465,87 @@ static void assert_all_there(uint64_t first, uint64_t count)
         }
     }
 }
+
+/* ------------------------------------------------------------------------------------------- all is full */
+
+static void let_go_of(uint64_t ref)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[]   = {&range};
+    struct pl_err err              = {0};
+
+    range.first     = ref;
+    range.count     = 1;
+    frame.release   = ranges;
+    frame.n_release = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* Values until one does not fit any more; so many. */
+static uint64_t fill(uint64_t *random, bool uneven)
+{
+    for (uint64_t id = 1;; id++) {
+        elements = uneven ? 256 + test_random(random) % (VALUE / 4 - 256) : VALUE / 4;
+        make(id, 1);
+        settle();
+        if (device->bytes_live > ROOM * VALUE) {
+            let_go_of(100 + id);
+            settle();
+            elements = VALUE / 4;
+            return id - 1;
+        }
+    }
+}
+
+static void read_one(uint64_t task, uint64_t ref)
+{
+    call(task, &ref, 1, PLASMON__V1__MODE__MODE_IN);
+    ASSERT_TRUE(device->bytes_live <= ROOM * VALUE); /* its worker has room */
+    settle();
+}
+
+/* Each value comes back, in whatever order, when device, slab and files are full: no launch is planned beyond what the device has, and none fails. */
+static void all_come_back(uint64_t memory, uint64_t files, bool uneven)
+{
+    uint64_t random = test_seed();
+    uint64_t count, task = 1000;
+
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = memory, .file_bytes = files, .life = 1, .on_demand = true});
+    count = fill(&random, uneven);
+    ASSERT_TRUE(count > ROOM);
+    for (uint64_t i = 0; i < count; i++) {
+        read_one(task++, 101 + i);
+    }
+    for (uint64_t i = count; i-- > 0;) {
+        read_one(task++, 101 + i);
+    }
+    for (uint64_t i = 0; i < 8 * count; i++) {
+        read_one(task++, 101 + test_random(&random) % count);
+    }
+    ASSERT_EQ(core->tasks_failed, 0);
+    ASSERT_EQ(spill->undone, 0);
+    assert_all_there(101, count);
+    end();
+}
+
+TEST(what_was_spilled_comes_back_when_host_memory_is_full)
+{
+    all_come_back(8 * VALUE, 0, false);
+    all_come_back(8 * VALUE, 0, true);
+}
+
+TEST(what_was_spilled_comes_back_when_host_memory_and_files_are_full)
+{
+    all_come_back(4 * VALUE, 6 * VALUE, false);
+    all_come_back(4 * VALUE, 6 * VALUE, true);
+    all_come_back(4 * VALUE, 30 * VALUE, true);
+}
+
+/* ------------------------------------------------------------------------------------------- a full disk */
 
 static void begin_with_files(void)
 {
