@@ -255,6 +255,24 @@ bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *b
     return head_tile_covered_by(tile, is_wanted, buffer, box);
 }
 
+bool head_tile_missing(const struct head_tile *tile)
+{
+    uint32_t fragments = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, tile_link);
+
+        fragments++;
+        if (!head_tile_covered(tile, NULL, &fragment->box)) {
+            return true;
+        }
+    }
+    return tile->refs > tile->makers + fragments /* a partial result */
+           && !head_tile_covered(tile, NULL, &tile->box);
+}
+
 /* ---------------------------------------------------------------------------------------------- tiles */
 
 struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *box)

@@ -40,25 +40,6 @@ bool head_tile_shown(const struct head_tile *tile)
     return tile->refs > tile->makers;
 }
 
-/* Is any part of what somebody has of it nowhere? */
-static bool shown_part_missing(const struct head_tile *tile)
-{
-    uint32_t fragments = 0;
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &tile->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, tile_link);
-
-        fragments++;
-        if (!head_tile_covered(tile, NULL, &fragment->box)) {
-            return true;
-        }
-    }
-    return tile->refs > tile->makers + fragments /* a partial result */
-           && !head_tile_covered(tile, NULL, &tile->box);
-}
-
 /*
  * Memory that was given up because nobody was going to look there again: its worker may use it for something else already, and the plan counts on
  * that. (Not only what is retired: what leaves is retired once its last launch is sent, whatever we find here.)
@@ -146,7 +127,7 @@ static void need(struct head_rebuild *rebuild, struct head_tile *tile,
     if (tile->rebuilt != NULL || tile->failure != NULL) {
         return;
     }
-    own     = shown_part_missing(tile) || (!head_tile_shown(tile) && tile->makers == 0);
+    own     = head_tile_missing(tile) || (!head_tile_shown(tile) && tile->makers == 0);
     rebuilt = head_alloc(sizeof(*rebuilt));
     place   = pl_vec_push(&rebuild->tiles);
     PL_CHECK(place != NULL);
@@ -202,7 +183,7 @@ static void collect(struct head_rebuild *rebuild)
     for (size_t i = 0; i < lineage->lost.count; i++) {
         const struct head_loss *loss = pl_vec_at(&lineage->lost, i);
 
-        if (head_tile_shown(loss->tile) && shown_part_missing(loss->tile)) {
+        if (head_tile_shown(loss->tile) && head_tile_missing(loss->tile)) {
             need(rebuild, loss->tile, loss->failure);
         }
     }

@@ -610,6 +610,12 @@ static struct head_failure *lost_where(const struct head_buffer *buffer, const c
                      buffer->device->index, buffer->device->node, text);
 }
 
+/* Nobody misses what no array shows any more; but who is to make it may be about to write there. */
+static bool part_lost(const struct head_tile *tile, const struct pl_box *box)
+{
+    return tile->makers > 0 ? !head_tile_covered(tile, NULL, box) : head_tile_missing(tile);
+}
+
 void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const char *text)
 {
     while (!pl_list_empty(&buffer->instances)) {
@@ -619,7 +625,7 @@ void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const 
         struct pl_box box      = instance->box;
 
         head_instance_remove(core, instance);
-        if (tile->failure == NULL && !head_tile_covered(tile, NULL, &box)) {
+        if (tile->failure == NULL && part_lost(tile, &box)) {
             struct head_failure *failure = lost_where(buffer, text);
 
             failure->loss = true;
