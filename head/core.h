@@ -151,6 +151,24 @@ void head_core_node_gone(struct head_core *core, const char *host, const char *t
  * Move what lies only on this node (its name, or its host) to others, until deadline_ms are over, and place nothing there any more. Again:
  * another deadline. ENOENT: there is no such node. The report is of the last look, a fraction of a second ago.
  */
+enum head_drain_why {
+    HEAD_DRAIN_LATER,   /* it is on its way, or its turn has not come */
+    HEAD_DRAIN_WRITTEN, /* a task that was placed there, or a put, has yet to write it */
+    HEAD_DRAIN_NO_ROOM, /* no device of a node that stays can take it, with all dropped and spilled there that may be */
+    HEAD_DRAIN_NO_ROUTE, /* nor can any be reached */
+    HEAD_DRAIN_REFUSED,  /* something else: head_drain_report.why */
+    HEAD_DRAIN_DEADLINE, /* there was no time left to begin */
+};
+/* What one ref or name shows of what is left. */
+struct head_drain_left {
+    const char *name; /* published; "": a client's ref. Lent until the next input */
+    uint64_t client;
+    const char *label; /* of the client; lent as the name is */
+    uint64_t ref;
+    uint64_t bytes;
+    enum head_drain_why why; /* of the part that is furthest from leaving */
+};
+enum { HEAD_DRAIN_LEFT_MAX = 16 };
 struct head_drain_report {
     bool done;             /* nothing is lost when it leaves */
     bool over;             /* nothing more will be moved */
@@ -160,6 +178,7 @@ struct head_drain_report {
     uint64_t bytes_left;
     uint64_t objects_moving; /* of these */
     uint64_t tasks_left;     /* unfinished launches there */
+    uint64_t bytes_no_room;  /* of bytes_left: no node can take them */
     char why[256];           /* what stands in the way; "": nothing is known to */
 };
 plasmon_status_t head_core_drain(struct head_core *core, const char *node,
@@ -169,6 +188,12 @@ plasmon_status_t head_core_drain_undo(struct head_core *core, const char *node,
 plasmon_status_t head_core_drain_report(struct head_core *core, const char *node,
                                         struct head_drain_report *out,
                                         struct pl_err *err) PL_MUST_CHECK;
+/*
+ * Whose values are left: the refs and names that show the most of it, at most HEAD_DRAIN_LEFT_MAX. Returns how many there are in all; 0 for a node that
+ * is not drained.
+ */
+uint32_t head_core_drain_left(struct head_core *core, const char *node,
+                              struct head_drain_left out[HEAD_DRAIN_LEFT_MAX]);
 /*
  * What the store offers for spilling. Said again when it is back after a broken connection: then what it has not answered is asked again,
  * under the same ids; but for another store (`life`), which begins with 1 again.

@@ -89,6 +89,8 @@ struct head_drain {
     uint64_t until_ms;
     uint64_t looked_ms;
     struct head_drain_report report; /* of the last look */
+    struct pl_map
+        why; /* .. too: struct head_tile * of what is left -> enum head_drain_why + 1 */
     struct pl_list link;
 };
 

@@ -2,18 +2,24 @@
  * Draining a node: what lies only there is copied to other nodes, and nothing new is placed there, so that it can leave without a loss.
  *
  * WHAT IS MOVED. Every part of a value that an array shows and of which no whole copy is on a device that stays. A move is a replica like any
- * other (move.c), on the device with the most room; it is no replica in the sense of memory pressure, for it is to be the only one. A part that a
- * task still writes waits for that task: tasks that were placed there before run there. Partial results of a REDUCE are folded, elsewhere.
+ * other (move.c), on the device with the most room; it is no replica in the sense of memory pressure, for it is to be the only one. Nor is one that was
+ * there already, from the moment that the drain counts on it: what lies on the node is the replica then, and goes first when room is wanted there. A part that a
+ * task still writes, or a client puts, waits for that: tasks that were placed there before run there. Partial results of a REDUCE move as they are: to fold them early
+ * would give other bits (reduce.c).
+ *
+ * WHERE. A device that has room as it is. If none has, one that gets it by dropping its replicas, and then by spilling what it did not use for the longest
+ * time (spill.c). What no device can take even so stays where it is: it is lost when the node ends, and the report says so while the node is still there.
  *
  * All of it is found by looking: now and then everything on the node is compared with what is elsewhere, a bounded number of moves is
  * started, and what is found is the report. So a move that failed, or a device that left, needs nothing of its own: the next look finds
- * that something is still to be moved.
+ * that something is still to be moved. Moves begin when the look is over, for what makes room for one changes what is looked at.
  *
  * When the deadline is over nothing more is started. The node stays closed to new work until that is undone or it leaves.
  */
 #include "head/core_int.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LOOK_MS = 100, MOVING_MAX = 32 };
@@ -52,8 +58,15 @@ static bool pending(const struct head_buffer *buffer, const struct pl_box *box)
     return false;
 }
 
-/* Is every element of `box` of the tile on devices that stay? settled: and no task is on its way there. */
-static bool elsewhere(const struct head_tile *tile, const struct pl_box *box, bool settled)
+enum elsewhere {
+    ELSEWHERE_PLANNED, /* there, or on its way there */
+    ELSEWHERE_SETTLED, /* no task is on its way there */
+    ELSEWHERE_KEPT     /* .. and it is not dropped for want of memory */
+};
+
+/* Is every element of `box` of the tile on devices that stay? */
+static bool elsewhere(const struct head_tile *tile, const struct pl_box *box,
+                      enum elsewhere how)
 {
     struct pl_list *pos;
 
@@ -66,12 +79,13 @@ static bool elsewhere(const struct head_tile *tile, const struct pl_box *box, bo
 
         if (!stays(instance->buffer->device) ||
             !pl_box_intersection(&instance->box, box, &part) ||
-            (settled && pending(instance->buffer, &part))) {
+            (how >= ELSEWHERE_SETTLED && pending(instance->buffer, &part)) ||
+            (how >= ELSEWHERE_KEPT && instance->buffer->replica)) {
             continue;
         }
         count = pl_box_subtract(box, &part, rest);
         for (unsigned i = 0; i < count; i++) {
-            if (!elsewhere(tile, &rest[i], settled)) {
+            if (!elsewhere(tile, &rest[i], how)) {
                 return false;
             }
         }
@@ -80,128 +94,8 @@ static bool elsewhere(const struct head_tile *tile, const struct pl_box *box, bo
     return false;
 }
 
-/* Where there is the most room for it. */
-static struct head_device *target(struct head_core *core, const struct head_device *from,
-                                  uint64_t bytes)
-{
-    struct head_device *best = NULL;
-    uint64_t best_room       = 0;
-
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        struct head_device *device = head_device_at(core, i);
-        uint64_t room =
-            device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_planned);
-
-        if (stays(device) && device->joined && device->connected && room >= bytes &&
-            room > best_room && head_move_possible(from, device)) {
-            best      = device;
-            best_room = room;
-        }
-    }
-    return best;
-}
-
-/* ------------------------------------------------------------------------------------------ a look */
-
-struct look {
-    struct head_core *core;
-    struct head_drain *drain;
-    struct head_drain_report report;
-    uint64_t bytes_moving;
-    bool start;
-};
-
-static void move(struct look *look, const struct head_instance *instance,
-                 struct head_array *array, const struct pl_box *box, uint64_t bytes)
-{
-    struct head_device *to       = target(look->core, instance->buffer->device, bytes);
-    struct head_failure *failure = NULL;
-    struct head_buffer *copy;
-    char text[32];
-
-    if (to == NULL) {
-        (void)snprintf(look->report.why, sizeof(look->report.why),
-                       "no device of another node has room for %s and can be reached",
-                       pl_format_bytes(bytes, text));
-        return;
-    }
-    head_spill_plan_begin(look->core);
-    copy = head_move_read(look->core, array, box, to, false, &failure);
-    if (copy == NULL) {
-        (void)snprintf(look->report.why, sizeof(look->report.why), "%.*s",
-                       (int)sizeof(look->report.why) - 1, failure->text);
-        head_failure_release(failure);
-        return;
-    }
-    copy->replica = false;
-    head_buffer_release(look->core, copy);
-    look->report.objects_moving++;
-    look->bytes_moving += bytes;
-}
-
-/* One part of a value, in a buffer of the node. */
-static void part_look(struct look *look, const struct head_instance *instance,
-                      struct head_array *array, const struct pl_box *box)
-{
-    struct head_drain_report *report = &look->report;
-    const struct head_tile *tile     = instance->tile;
-    uint64_t bytes =
-        (uint64_t)pl_box_elements(box) * pl_dtype_bytes(instance->buffer->dtype);
-
-    if (elsewhere(tile, box, true)) {
-        report->objects_safe++;
-        report->bytes_safe += bytes;
-        return;
-    }
-    report->objects_left++;
-    report->bytes_left += bytes;
-    if (elsewhere(tile, box, false)) {
-        report->objects_moving++;
-        look->bytes_moving += bytes;
-    } else if (look->start && !pending(instance->buffer, box) &&
-               report->objects_moving < MOVING_MAX &&
-               look->bytes_moving < MOVING_BYTES_MAX) {
-        move(look, instance, array, box, bytes);
-    }
-}
-
-/* The first array that shows a part of it: the others show the same bytes. */
-static void instance_look(struct look *look, const struct head_instance *instance)
-{
-    struct pl_list *pos;
-
-    if (instance->tile->failure != NULL) {
-        return;
-    }
-    pl_list_for_each(pos, &instance->tile->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, tile_link);
-        struct pl_box part;
-
-        if (pl_box_intersection(&fragment->box, &instance->box, &part)) {
-            part_look(look, instance, fragment->array, &part);
-            return;
-        }
-    }
-}
-
-/* Moving adds buffers to other devices and instances to tiles, never to this device. */
-static void device_look(struct look *look, const struct head_device *device)
-{
-    struct pl_list *pos, *it;
-
-    look->report.tasks_left += device->unfinished;
-    pl_list_for_each(pos, &device->buffers) {
-        const struct head_buffer *buffer =
-            pl_container_of(pos, struct head_buffer, device_link);
-
-        pl_list_for_each(it, &buffer->instances) {
-            instance_look(look, pl_container_of(it, struct head_instance, buffer_link));
-        }
-    }
-}
-
-static bool lies_on(const struct head_tile *tile, const char *host)
+/* It is settled elsewhere: as many replicas there as it takes are none from now on. */
+static void keep_elsewhere(const struct head_tile *tile, const struct pl_box *box)
 {
     struct pl_list *pos;
 
@@ -209,32 +103,313 @@ static bool lies_on(const struct head_tile *tile, const char *host)
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
 
-        if (strcmp(instance->buffer->device->host, host) == 0) {
+        if (elsewhere(tile, box, ELSEWHERE_KEPT)) {
+            return;
+        }
+        if (stays(instance->buffer->device) && pl_box_intersects(&instance->box, box)) {
+            instance->buffer->replica = false;
+        }
+    }
+}
+
+/* All that is in it is: it is the one that goes when room is wanted. */
+static void replica_if_kept_elsewhere(struct head_buffer *buffer)
+{
+    struct pl_list *pos;
+
+    if (pl_list_empty(&buffer->instances) || !pl_list_empty(&buffer->writers)) {
+        return;
+    }
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        if (!elsewhere(instance->tile, &instance->box, ELSEWHERE_KEPT)) {
+            return;
+        }
+    }
+    buffer->replica = true;
+}
+
+/* ------------------------------------------------------------------------------------------ a look */
+
+/* What is to be moved when the look is over. */
+struct candidate {
+    struct head_array *array; /* held */
+    struct head_device *from; /* a device, or the memory of the host */
+    struct head_tile *tile;   /* the array has it */
+    struct pl_box box;
+    uint64_t bytes;
+};
+
+struct look {
+    struct head_core *core;
+    struct head_drain *drain;
+    struct head_drain_report report;
+    struct candidate candidates[MOVING_MAX];
+    uint32_t candidate_count;
+    uint64_t bytes_moving;
+    uint64_t *obtainable; /* a device; UINT64_MAX: not known */
+    bool start;
+};
+
+static uint64_t obtainable(struct look *look, const struct head_device *device)
+{
+    uint64_t *known = &look->obtainable[device->index];
+
+    if (*known == UINT64_MAX) {
+        *known = head_spill_obtainable(look->core, device);
+    }
+    return *known;
+}
+
+/* Where it finds the most room, if it can without anything being dropped or spilled; then where it finds the most so. NULL: *out_why. */
+static struct head_device *target(struct look *look, const struct head_device *from,
+                                  uint64_t bytes, enum head_drain_why *out_why)
+{
+    struct head_device *best = NULL;
+    uint64_t best_room       = 0;
+    bool best_free           = false;
+
+    *out_why = HEAD_DRAIN_NO_ROUTE;
+    for (uint32_t i = 0; i < look->core->devices.count; i++) {
+        struct head_device *device = head_device_at(look->core, i);
+        uint64_t room;
+        bool free;
+
+        if (!stays(device) || !device->joined || !device->connected ||
+            !head_move_possible(from, device)) {
+            continue;
+        }
+        *out_why = HEAD_DRAIN_NO_ROOM;
+        room     = head_spill_free(look->core, device);
+        free     = room >= bytes;
+        room     = free ? room : obtainable(look, device);
+        if (room >= bytes && (best == NULL || (free && !best_free) ||
+                              (free == best_free && room > best_room))) {
+            best      = device;
+            best_room = room;
+            best_free = free;
+        }
+    }
+    return best;
+}
+
+/* The furthest from leaving counts for a tile of several parts. */
+static void note_why(struct look *look, const struct head_tile *tile,
+                     enum head_drain_why why)
+{
+    uint64_t key    = (uint64_t)(uintptr_t)tile;
+    uintptr_t known = (uintptr_t)pl_map_get(&look->drain->why, key);
+
+    PL_CHECK(
+        pl_map_set(&look->drain->why, key,
+                   (void *)(known > (uintptr_t)why + 1 ? known : (uintptr_t)why + 1)) ==
+        PLASMON_OK);
+}
+
+/* A client puts it piece by piece, and the rest comes to where the first piece went. */
+static bool being_put(const struct head_tile *tile)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->fragments) {
+        if (pl_container_of(pos, struct head_fragment, tile_link)->array->put_offset !=
+            UINT64_MAX) {
             return true;
         }
     }
     return false;
 }
 
-static void fold_partials(struct head_core *core, const char *host)
+/* One part of a value, in a buffer of the node. */
+static void part_look(struct look *look, const struct head_instance *instance,
+                      struct head_array *array, const struct pl_box *box)
+{
+    struct head_drain_report *report = &look->report;
+    struct head_tile *tile           = instance->tile;
+    struct head_device *from         = instance->buffer->device;
+    enum head_drain_why why          = HEAD_DRAIN_LATER;
+    uint64_t bytes =
+        (uint64_t)pl_box_elements(box) * pl_dtype_bytes(instance->buffer->dtype);
+
+    if (!being_put(tile) && elsewhere(tile, box, ELSEWHERE_SETTLED)) {
+        keep_elsewhere(tile, box);
+        report->objects_safe++;
+        report->bytes_safe += bytes;
+        return;
+    }
+    report->objects_left++;
+    report->bytes_left += bytes;
+    if (being_put(tile)) {
+        why = HEAD_DRAIN_WRITTEN;
+    } else if (elsewhere(tile, box, ELSEWHERE_PLANNED)) {
+        report->objects_moving++;
+        look->bytes_moving += bytes;
+    } else if (pending(instance->buffer, box)) {
+        why = HEAD_DRAIN_WRITTEN;
+    } else if (target(look, from, head_spill_rounded(bytes), &why) == NULL) {
+        report->bytes_no_room += why == HEAD_DRAIN_NO_ROOM ? bytes : 0;
+    } else if (!look->start) {
+        why = HEAD_DRAIN_DEADLINE;
+    } else if (report->objects_moving + look->candidate_count < MOVING_MAX &&
+               look->bytes_moving < MOVING_BYTES_MAX) {
+        look->candidates[look->candidate_count++] = (struct candidate){
+            .array = array, .from = from, .tile = tile, .box = *box, .bytes = bytes};
+        array->refs++;
+        look->bytes_moving += bytes;
+        why = HEAD_DRAIN_LATER;
+    } else {
+        why = HEAD_DRAIN_LATER;
+    }
+    note_why(look, tile, why);
+}
+
+/* What fragments from `pos` on show of it, each element once: the others show the same bytes. */
+static void box_look(struct look *look, const struct head_instance *instance,
+                     const struct pl_list *pos, const struct pl_box *box)
+{
+    for (; pos != &instance->tile->fragments; pos = pos->next) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, tile_link);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        struct pl_box part;
+        unsigned count;
+
+        if (!pl_box_intersection(&fragment->box, box, &part)) {
+            continue;
+        }
+        part_look(look, instance, fragment->array, &part);
+        count = pl_box_subtract(box, &part, rest);
+        for (unsigned i = 0; i < count; i++) {
+            box_look(look, instance, pos->next, &rest[i]);
+        }
+        return;
+    }
+}
+
+static void device_look(struct look *look, const struct head_device *device)
+{
+    struct pl_list *pos, *it;
+
+    look->report.tasks_left += device->unfinished;
+    pl_list_for_each(pos, &device->buffers) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+
+        pl_list_for_each(it, &buffer->instances) {
+            const struct head_instance *instance =
+                pl_container_of(it, struct head_instance, buffer_link);
+
+            if (instance->tile->failure == NULL) {
+                box_look(look, instance, instance->tile->fragments.next, &instance->box);
+            }
+        }
+        if (buffer->spilled == NULL) {
+            replica_if_kept_elsewhere(buffer);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ moving */
+
+static void refused(struct look *look, const struct candidate *candidate,
+                    enum head_drain_why why, const char *text)
+{
+    note_why(look, candidate->tile, why);
+    look->report.bytes_no_room += why == HEAD_DRAIN_NO_ROOM ? candidate->bytes : 0;
+    if (text != NULL) {
+        (void)snprintf(look->report.why, sizeof(look->report.why), "%.*s",
+                       (int)sizeof(look->report.why) - 1, text);
+    }
+}
+
+static void move(struct look *look, const struct candidate *candidate)
+{
+    uint64_t bytes               = head_spill_rounded(candidate->bytes);
+    struct head_failure *failure = NULL;
+    enum head_drain_why why;
+    struct head_device *to;
+    struct head_buffer *copy;
+
+    head_spill_plan_begin(look->core);
+    head_spill_keep(look->core, candidate->array, &candidate->box);
+    if (elsewhere(candidate->tile, &candidate->box, ELSEWHERE_PLANNED)) {
+        look->report.objects_moving++; /* it lay on two devices of the node */
+        return;
+    }
+    to = target(look, candidate->from, bytes, &why);
+    if (to == NULL) { /* those before it took it */
+        refused(look, candidate, why, NULL);
+        return;
+    }
+    look->obtainable[to->index] = UINT64_MAX;
+    if (!head_spill_obtain(look->core, to, bytes)) {
+        refused(look, candidate, HEAD_DRAIN_NO_ROOM, NULL);
+        return;
+    }
+    copy =
+        head_move_read(look->core, candidate->array, &candidate->box, to, false, &failure);
+    if (copy == NULL) {
+        refused(look, candidate, HEAD_DRAIN_REFUSED, failure->text);
+        head_failure_release(failure);
+        return;
+    }
+    copy->replica = false;
+    head_buffer_release(look->core, copy);
+    look->report.objects_moving++;
+}
+
+static void candidates_move(struct look *look)
+{
+    for (uint32_t i = 0; i < look->candidate_count; i++) {
+        move(look, &look->candidates[i]);
+    }
+    for (uint32_t i = 0; i < look->candidate_count; i++) {
+        head_array_release(look->core, look->candidates[i].array);
+    }
+}
+
+/* What no array shows until it is folded: by one that is made for the move. */
+static void partial_look(struct look *look, struct head_array *array,
+                         const struct head_partial *partial)
+{
+    struct pl_list *pos, *tmp;
+
+    if (partial->tile->failure != NULL) {
+        return;
+    }
+    pl_list_for_each_safe(pos, tmp, &partial->tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+        struct head_array *shown;
+        struct pl_box part;
+
+        if (strcmp(instance->buffer->device->host, look->drain->host) != 0 ||
+            !pl_box_intersection(&instance->box, &partial->box, &part)) {
+            continue;
+        }
+        shown         = head_array_create(look->core, array->space, &array->shape);
+        shown->extent = partial->box;
+        head_array_set(look->core, shown, &partial->box, partial->tile);
+        part_look(look, instance, shown, &part);
+        head_array_release(look->core, shown);
+    }
+}
+
+static void partials_look(struct look *look)
 {
     struct pl_list *pos;
 
-    pl_list_for_each(pos, &core->clients) {
+    pl_list_for_each(pos, &look->core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
         uint64_t key;
         void *value;
 
         for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
             struct head_array *array = ((struct head_ref *)value)->array;
-            bool here                = false;
 
-            for (size_t p = 0; p < array->partials.count && !here; p++) {
-                here = lies_on(
-                    ((struct head_partial *)pl_vec_at(&array->partials, p))->tile, host);
-            }
-            if (here) {
-                head_reduce_fold(core, array);
+            for (size_t p = 0; p < array->partials.count; p++) {
+                partial_look(look, array, pl_vec_at(&array->partials, p));
             }
         }
     }
@@ -252,6 +427,30 @@ static bool anywhere_to_go(struct head_core *core)
     return false;
 }
 
+/* What stands in the way, if nothing was said of it yet. */
+static void say_why(struct look *look)
+{
+    struct head_drain_report *report = &look->report;
+    char bytes[32];
+
+    if (report->why[0] != '\0') {
+        return;
+    }
+    if (report->bytes_no_room > 0) {
+        (void)snprintf(
+            report->why, sizeof(report->why),
+            "no other node has room for %s of it, with all dropped and spilled there "
+            "that may be: add a node, release refs, or give a store more "
+            "--spill-memory or a --spill-dir",
+            pl_format_bytes(report->bytes_no_room, bytes));
+    } else if (report->over && report->objects_left > 0) {
+        (void)snprintf(report->why, sizeof(report->why), "the deadline is over");
+    } else if (report->tasks_left > 0) {
+        (void)snprintf(report->why, sizeof(report->why),
+                       "tasks that were placed there are not done");
+    }
+}
+
 static void drain_look(struct head_core *core, struct head_drain *drain)
 {
     struct look look = {.core = core, .drain = drain};
@@ -259,15 +458,18 @@ static void drain_look(struct head_core *core, struct head_drain *drain)
     drain->looked_ms = core->now_ms;
     look.report.over = core->now_ms >= drain->until_ms;
     look.start       = !look.report.over;
+    look.obtainable  = head_alloc((core->devices.count + 1) * sizeof(*look.obtainable));
+    memset(look.obtainable, 0xff, core->devices.count * sizeof(*look.obtainable));
+    pl_map_finish(&drain->why);
+    pl_map_init(&drain->why);
     if (!anywhere_to_go(core)) {
         look.report.over = true;
         look.start       = false;
         (void)snprintf(look.report.why, sizeof(look.report.why),
                        "there is no other node to move anything to");
     }
-    if (look.start) {
-        fold_partials(core, drain->host);
-    }
+    head_spill_plan_begin(
+        core); /* so that nothing counts as kept for what was planned last */
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 
@@ -278,11 +480,11 @@ static void drain_look(struct head_core *core, struct head_drain *drain)
     if (head_spill_host_of(core, drain->host) != NULL) {
         device_look(&look, &head_spill_host_of(core, drain->host)->home);
     }
+    partials_look(&look);
+    candidates_move(&look);
+    pl_free(look.obtainable);
     look.report.done = look.report.objects_left == 0 && look.report.tasks_left == 0;
-    if (!look.report.over && look.report.why[0] == '\0' && look.report.tasks_left > 0) {
-        (void)snprintf(look.report.why, sizeof(look.report.why),
-                       "tasks that were placed there are not done");
-    }
+    say_why(&look);
     drain->report = look.report;
 }
 
@@ -297,6 +499,112 @@ void head_drain_tick(struct head_core *core)
             drain_look(core, drain);
         }
     }
+}
+
+/* ------------------------------------------------------------------------------------------ whose it is */
+
+/* Elements of the box that are left; *io_why of the part that is furthest from leaving. */
+static uint64_t tile_left(const struct head_drain *drain, const struct head_tile *tile,
+                          const struct pl_box *box, enum head_drain_why *io_why)
+{
+    uintptr_t why = (uintptr_t)pl_map_get(&drain->why, (uint64_t)(uintptr_t)tile);
+    struct pl_list *pos;
+
+    if (why == 0) {
+        return 0;
+    }
+    pl_list_for_each(pos, &tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+        struct pl_box part;
+
+        if (strcmp(instance->buffer->device->host, drain->host) == 0 &&
+            pl_box_intersection(&instance->box, box, &part) &&
+            !elsewhere(tile, &part, ELSEWHERE_SETTLED)) {
+            *io_why = pl_max_u64(*io_why, why - 1);
+            return (uint64_t)pl_box_elements(&part); /* other copies there show the same */
+        }
+    }
+    return 0;
+}
+
+static uint64_t array_left(const struct head_drain *drain, const struct head_array *array,
+                           enum head_drain_why *out_why)
+{
+    uint64_t elements = 0;
+    struct pl_list *pos;
+
+    *out_why = HEAD_DRAIN_LATER;
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        elements += tile_left(drain, fragment->tile, &fragment->box, out_why);
+    }
+    for (size_t i = 0; i < array->partials.count; i++) {
+        const struct head_partial *partial = pl_vec_at(&array->partials, i);
+
+        elements += tile_left(drain, partial->tile, &partial->box, out_why);
+    }
+    return elements * pl_dtype_bytes(array->shape.dtype);
+}
+
+/* Larger, then older. */
+static bool ahead_of(const struct head_drain_left *a, const struct head_drain_left *b)
+{
+    return a->bytes != b->bytes     ? a->bytes > b->bytes
+           : a->client != b->client ? a->client < b->client
+                                    : a->ref < b->ref;
+}
+
+static void left_add(struct head_drain_left *out, uint32_t count,
+                     const struct head_drain_left *left)
+{
+    uint32_t i = (uint32_t)pl_min_u64(count, HEAD_DRAIN_LEFT_MAX);
+
+    while (i > 0 && ahead_of(left, &out[i - 1])) {
+        if (i < HEAD_DRAIN_LEFT_MAX) {
+            out[i] = out[i - 1];
+        }
+        i--;
+    }
+    if (i < HEAD_DRAIN_LEFT_MAX) {
+        out[i] = *left;
+    }
+}
+
+static uint32_t left_find(struct head_core *core, const struct head_drain *drain,
+                          struct head_drain_left *out)
+{
+    struct head_drain_left left;
+    struct pl_list *pos;
+    uint32_t count = 0;
+    uint64_t key;
+    void *value;
+
+    pl_list_for_each(pos, &core->names) {
+        const struct head_name *name = pl_container_of(pos, struct head_name, link);
+
+        left       = (struct head_drain_left){.name  = name->key + strlen(name->key) + 1,
+                                              .label = ""};
+        left.bytes = array_left(drain, name->ref.array, &left.why);
+        if (left.bytes > 0) {
+            left_add(out, count++, &left);
+        }
+    }
+    pl_list_for_each(pos, &core->clients) {
+        const struct head_client *client = pl_container_of(pos, struct head_client, link);
+
+        for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
+            left = (struct head_drain_left){
+                .name = "", .client = client->id, .label = client->label, .ref = key};
+            left.bytes = array_left(drain, ((struct head_ref *)value)->array, &left.why);
+            if (left.bytes > 0) {
+                left_add(out, count++, &left);
+            }
+        }
+    }
+    return count;
 }
 
 /* ------------------------------------------------------------------------------------------ from outside */
@@ -358,6 +666,7 @@ plasmon_status_t head_core_drain(struct head_core *core, const char *node,
     if (drain == NULL) {
         drain       = head_alloc(sizeof(*drain));
         drain->host = head_strdup(host);
+        pl_map_init(&drain->why);
         pl_list_init(&drain->link);
         pl_list_add_tail(&core->drains, &drain->link);
         pl_info("head", "node %s is drained, within %llu ms", node,
@@ -372,6 +681,7 @@ plasmon_status_t head_core_drain(struct head_core *core, const char *node,
 static void drain_destroy(struct head_drain *drain)
 {
     pl_list_remove(&drain->link);
+    pl_map_finish(&drain->why);
     pl_free(drain->host);
     pl_free(drain);
 }
@@ -409,6 +719,16 @@ plasmon_status_t head_core_drain_report(struct head_core *core, const char *node
     }
     *out = drain->report;
     return PLASMON_OK;
+}
+
+uint32_t head_core_drain_left(struct head_core *core, const char *node,
+                              struct head_drain_left out[HEAD_DRAIN_LEFT_MAX])
+{
+    struct pl_err err      = {.status = PLASMON_OK};
+    const char *host       = host_of(core, node, &err);
+    struct head_drain *one = host != NULL ? drain_of(core, host) : NULL;
+
+    return one != NULL && one->report.objects_left > 0 ? left_find(core, one, out) : 0;
 }
 
 void head_drain_forget(struct head_core *core, const char *host)

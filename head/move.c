@@ -235,7 +235,7 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
 }
 
 /*
- * One whose worker is there, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
+ * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
  * there already, then the device with the least to do.
  */
 static bool better_source(const struct head_core *core, const struct head_instance *a,
@@ -250,6 +250,9 @@ static bool better_source(const struct head_core *core, const struct head_instan
 
     if (from_a->device->connected != from_b->device->connected) {
         return from_a->device->connected; /* the other one may never come back */
+    }
+    if (!to->draining && from_a->device->draining != from_b->device->draining) {
+        return from_b->device->draining; /* it may end while it sends */
     }
     if (whole_a != whole_b) {
         return whole_a;

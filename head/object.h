@@ -243,6 +243,8 @@ struct head_shadow *head_shadow_add(struct head_core *core, struct head_array *a
 void head_shadow_begin(struct head_core *core, struct head_array *array,
                        const struct pl_box *box);
 void head_shadow_array_gone(struct head_core *core, struct head_array *array);
+/* What they take there, and would give back. */
+uint64_t head_shadow_bytes(const struct head_core *core, const struct head_device *device);
 /* About so many bytes are wanted on the device. */
 void head_shadow_give_way(struct head_core *core, const struct head_device *device,
                           uint64_t bytes);

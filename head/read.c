@@ -99,7 +99,19 @@ static struct head_device *reading_device(struct head_core *core, struct head_ar
         }
         break; /* who holds all of it holds this part */
     }
-    return second != NULL ? second : head_place(core, &want, 1, 0, out_failure);
+    if (second == NULL) {
+        return head_place(core, &want, 1, 0, out_failure);
+    }
+    if (second->draining) { /* it may end while it is read: put together where it stays */
+        struct head_device *placed = head_place(core, &want, 1, 0, out_failure);
+
+        if (placed != NULL) {
+            return placed;
+        }
+        head_failure_release(*out_failure);
+        *out_failure = NULL;
+    }
+    return second;
 }
 
 /* The box in one buffer. exact: which holds nothing else. */

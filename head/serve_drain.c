@@ -18,6 +18,52 @@ static void report_fill(const struct head_drain_report *report,
     out->text           = (char *)(uintptr_t)report->why;
 }
 
+static const char *why_text(enum head_drain_why why)
+{
+    switch (why) {
+    case HEAD_DRAIN_WRITTEN:
+        return "a task that runs there, or a put, has yet to write it";
+    case HEAD_DRAIN_NO_ROOM:
+        return "no other node has room for it";
+    case HEAD_DRAIN_NO_ROUTE:
+        return "no device of another node can be reached from there";
+    case HEAD_DRAIN_REFUSED:
+        return "the copy could not be planned";
+    case HEAD_DRAIN_DEADLINE:
+        return "the deadline was over before its turn";
+    case HEAD_DRAIN_LATER:
+        break;
+    }
+    return "it is on its way, or waits for its turn";
+}
+
+/* In the arena; without them if there is no memory. */
+static void left_fill(struct serve *serve, const char *node, Plasmon__V1__DrainReply *out)
+{
+    struct head_drain_left left[HEAD_DRAIN_LEFT_MAX];
+    uint32_t all   = head_core_drain_left(serve->core, node, left);
+    uint32_t count = (uint32_t)pl_min_u64(all, HEAD_DRAIN_LEFT_MAX);
+    Plasmon__V1__DrainLeft *rows =
+        wire_arena_alloc(&serve->arena, (count + 1) * sizeof(*rows));
+
+    out->left = wire_arena_alloc(&serve->arena, (count + 1) * sizeof(*out->left));
+    if (rows == NULL || out->left == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        plasmon__v1__drain_left__init(&rows[i]);
+        rows[i].name   = (char *)(uintptr_t)left[i].name;
+        rows[i].client = left[i].client;
+        rows[i].label  = (char *)(uintptr_t)left[i].label;
+        rows[i].ref    = left[i].ref;
+        rows[i].bytes  = left[i].bytes;
+        rows[i].why    = (char *)(uintptr_t)why_text(left[i].why);
+        out->left[i]   = &rows[i];
+    }
+    out->n_left    = count;
+    out->left_more = all - count;
+}
+
 static plasmon_status_t act(struct serve *serve, const Plasmon__V1__DrainRequest *request,
                             struct head_drain_report *out, struct pl_err *err)
 {
@@ -59,6 +105,9 @@ void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     out.status = status;
     if (status == PLASMON_OK) {
         report_fill(&report, &out);
+        if (report.objects_left > 0) {
+            left_fill(serve, request->node, &out);
+        }
     } else {
         out.text = err.text;
     }
@@ -76,6 +125,25 @@ void serve_node_leave(struct serve_node *node, uint32_t deadline_ms)
         pl_info("head", "node %s leaves: %s", node->name, err.text);
     }
     serve_drain_tick(node->serve);
+}
+
+static void left_warn(struct serve *serve, const struct serve_node *node,
+                      const struct head_drain_report *report)
+{
+    struct head_drain_left left[HEAD_DRAIN_LEFT_MAX];
+    uint32_t all = head_core_drain_left(serve->core, node->host, left);
+    char bytes[32];
+
+    pl_warn("head", "node %s leaves with %llu objects (%s) that are nowhere else: %s",
+            node->name, (unsigned long long)report->objects_left,
+            pl_format_bytes(report->bytes_left, bytes), report->why);
+    for (uint32_t i = 0; i < all && i < HEAD_DRAIN_LEFT_MAX; i++) {
+        pl_warn("head", "node %s leaves with %s of %s%s %llu of client %llx: %s",
+                node->name, pl_format_bytes(left[i].bytes, bytes),
+                left[i].name[0] != '\0' ? "the name " : "ref", left[i].name,
+                (unsigned long long)left[i].ref, (unsigned long long)left[i].client,
+                why_text(left[i].why));
+    }
 }
 
 /* Those that may go now are told so. */
@@ -98,8 +166,7 @@ void serve_drain_tick(struct serve *serve)
         }
         node->left_told = true;
         if (report.objects_left > 0) {
-            pl_warn("head", "node %s leaves with %llu objects that are nowhere else: %s",
-                    node->name, (unsigned long long)report.objects_left, report.why);
+            left_warn(serve, node, &report);
         }
         serve_node_tell_left(node, &report);
     }

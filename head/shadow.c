@@ -209,6 +209,19 @@ static uint64_t bytes_on(const struct head_array *kept, const struct head_device
     return bytes;
 }
 
+uint64_t head_shadow_bytes(const struct head_core *core, const struct head_device *device)
+{
+    const struct pl_list *pos;
+    uint64_t bytes = 0;
+
+    pl_list_for_each(pos, &core->shadows) {
+        const struct head_shadow *shadow = pl_container_of(pos, struct head_shadow, link);
+
+        bytes += bytes_on(shadow->kept, device) + bytes_on(shadow->older, device);
+    }
+    return bytes;
+}
+
 void head_shadow_give_way(struct head_core *core, const struct head_device *device,
                           uint64_t bytes)
 {

@@ -51,7 +51,7 @@ bool head_spill_on_devices(const struct head_tile *tile, const struct pl_box *bo
     return head_tile_covered_by(tile, is_on_a_device, NULL, box);
 }
 
-/* Is all of what it holds of the tile in one copy in host memory? */
+/* Is all of what it holds of the tile in one copy in host memory? Not that of a host that is drained, for somebody who stays. */
 static bool copied(const struct head_instance *instance)
 {
     struct pl_list *pos;
@@ -61,6 +61,7 @@ static bool copied(const struct head_instance *instance)
             pl_container_of(pos, struct head_instance, tile_link);
 
         if (other->buffer->spilled != NULL &&
+            (!other->buffer->device->draining || instance->buffer->device->draining) &&
             pl_box_contains(&other->box, &instance->box)) {
             return true;
         }
@@ -391,6 +392,75 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
     return make_room(core, device, bytes, HEAD_SPILL_FOR_NEW);
 }
 
+/* Of its values in the order that they would go, as let_go() does it: so much would come free. */
+static uint64_t may_come_free(struct head_core *core, const struct head_device *device)
+{
+    const struct head_spill_host *spill = head_spill_host_of(core, device->host);
+    uint64_t largest = 0, left = 0, free = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &device->recent) {
+        const struct head_buffer *buffer =
+            pl_container_of(pos, struct head_buffer, recent_link);
+
+        largest = pl_max_u64(largest, head_spill_rounded(buffer->bytes));
+    }
+    left = spill != NULL ? head_spill_host_room(spill, largest) : 0;
+    pl_list_for_each(pos, &device->recent) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
+        uint64_t bytes             = head_spill_rounded(buffer->bytes);
+
+        if (!may_go(core, buffer)) {
+            continue;
+        }
+        if (head_spill_droppable(buffer)) {
+            free += bytes;
+        } else if (bytes <= left && bytes <= spill->config.memory_bytes &&
+                   writers_are_its_own(buffer)) {
+            free += bytes;
+            left -= bytes;
+        }
+    }
+    return free;
+}
+
+uint64_t head_spill_free(struct head_core *core, const struct head_device *device)
+{
+    uint64_t room =
+        head_spill_host_of(core, device->host) != NULL
+            ? room_of(device)
+            : device->bytes_total - pl_min_u64(device->bytes_graphs, device->bytes_total);
+
+    return room - pl_min_u64(device->bytes_live, room);
+}
+
+uint64_t head_spill_obtainable(struct head_core *core, const struct head_device *device)
+{
+    return head_spill_free(core, device) + head_shadow_bytes(core, device) +
+           may_come_free(core, device);
+}
+
+bool head_spill_obtain(struct head_core *core, struct head_device *device, uint64_t bytes)
+{
+    struct pl_list *pos, *tmp;
+
+    if (head_spill_free(core, device) < bytes) {
+        head_shadow_give_way(core, device, bytes);
+    }
+    pl_list_for_each_safe(pos, tmp, &device->recent) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
+        struct pl_box frame        = buffer->frame;
+
+        if (head_spill_free(core, device) >= bytes) {
+            return true;
+        }
+        if (may_go(core, buffer) && may_be_dropped(core, buffer, HEAD_SPILL_FOR_NEW)) {
+            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
+        }
+    }
+    return head_spill_room(core, device, bytes) && head_spill_free(core, device) >= bytes;
+}
+
 /* -------------------------------------------------------------------------------------------- bringing back */
 
 /* A device that the bytes can go to from host memory: `to`, or one of their host with the most room. */
@@ -463,10 +533,11 @@ static bool restore(struct head_core *core, struct head_buffer *copy,
     return true;
 }
 
-/* A copy that has some of the box, where no device has it. NULL: none is needed. */
+/* A copy that has some of the box, where no device has it: rather one of a host that stays. NULL: none is needed. */
 static struct head_buffer *copy_needed(const struct head_tile *tile,
                                        const struct pl_box *box)
 {
+    struct head_buffer *leaving = NULL;
     struct pl_list *pos;
 
     if (tile->failure != NULL || head_spill_on_devices(tile, box)) {
@@ -480,10 +551,13 @@ static struct head_buffer *copy_needed(const struct head_tile *tile,
         if (instance->buffer->spilled != NULL &&
             pl_box_intersection(&instance->box, box, &part) &&
             !head_spill_on_devices(tile, &part)) {
-            return instance->buffer;
+            if (!instance->buffer->device->draining) {
+                return instance->buffer;
+            }
+            leaving = instance->buffer;
         }
     }
-    return NULL;
+    return leaving;
 }
 
 bool head_spill_missing(struct head_array *array, const struct pl_box *box)

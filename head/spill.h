@@ -111,6 +111,14 @@ void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer);
  * the plan. false: not all of it could go; the launch is planned all the same and waits for memory at its worker.
  */
 bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes);
+/*
+ * For what must find room (drain.c). free: so much could be made now, on a device whose host takes nothing without the part that spilling keeps; obtainable:
+ * and so much if what may be dropped were dropped and what may be spilled were spilled. obtain: does that, replicas and what has a copy in host
+ * memory first, then what was not used for the longest time, until so much is free. false: it is not; what went stays where it went.
+ */
+uint64_t head_spill_free(struct head_core *core, const struct head_device *device);
+uint64_t head_spill_obtainable(struct head_core *core, const struct head_device *device);
+bool head_spill_obtain(struct head_core *core, struct head_device *device, uint64_t bytes);
 /* Whatever of the box lies in host memory only is brought to `device`, or to one that it can come from. false: *out_failure. */
 bool head_spill_bring(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_device *device,
@@ -154,6 +162,11 @@ bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
                         uint64_t bytes, enum head_spill_for purpose);
 /* Of a checkpoint: it takes so much. */
 void head_spill_size_add(struct head_spill_host *spill, uint64_t bytes);
+/*
+ * About so much more can be copied there, in pieces of at most `largest`, with copies dropped that lie on a device, too. An estimate: the next copy may
+ * take less, never more than head_spill_copy() gives.
+ */
+uint64_t head_spill_host_room(const struct head_spill_host *spill, uint64_t largest);
 /* Nothing needs it any more: head_buffer_release() frees it. */
 void head_spill_freed(struct head_core *core, struct head_buffer *buffer);
 /* The host is gone, and what lay in its memory. */

@@ -109,9 +109,16 @@ static void size_remove(struct head_spill_host *spill, uint64_t bytes)
 
 /* ------------------------------------------------------------------------------------------- copies */
 
-bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy)
+/* A device that is as likely to stay as the host whose memory the copy is in. */
+static bool device_counts(const struct head_buffer *buffer, const void *user)
 {
-    struct pl_box frame = copy->frame;
+    const struct head_buffer *copy = user;
+
+    return buffer->spilled == NULL && (!buffer->device->draining || copy->device->draining);
+}
+
+static bool copy_droppable(const struct head_buffer *copy)
+{
     struct pl_list *pos;
 
     if (copy->leaving || pl_list_empty(&copy->instances)) {
@@ -121,9 +128,19 @@ bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy)
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, buffer_link);
 
-        if (!head_spill_on_devices(instance->tile, &instance->box)) {
+        if (!head_tile_covered_by(instance->tile, device_counts, copy, &instance->box)) {
             return false;
         }
+    }
+    return true;
+}
+
+bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy)
+{
+    struct pl_box frame = copy->frame;
+
+    if (!copy_droppable(copy)) {
+        return false;
     }
     head_spill_keep_others(copy);
     head_buffer_forget(core, copy, &frame, UINT64_MAX); /* may free it */
@@ -189,6 +206,22 @@ bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
     uint64_t taken = spill->home.bytes_live + bytes;
 
     return taken <= room || drop_copies(core, spill, taken - room);
+}
+
+uint64_t head_spill_host_room(const struct head_spill_host *spill, uint64_t largest)
+{
+    uint64_t room =
+        spill->slab != HEAD_SLAB_FAILED ? room_for(spill, largest, HEAD_SPILL_FOR_NEW) : 0;
+    uint64_t taken = spill->home.bytes_live;
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &spill->home.recent) {
+        const struct head_buffer *copy =
+            pl_container_of(pos, struct head_buffer, recent_link);
+
+        taken -= copy_droppable(copy) ? copy->spilled->bytes : 0;
+    }
+    return room - pl_min_u64(taken, room);
 }
 
 struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_host *spill,

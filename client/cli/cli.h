@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/str.h"
 #include "plasmon/plasmon.h"
@@ -132,6 +133,9 @@ int cli_show_status(const struct cli_command *command, int argc, char **argv,
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
                    void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply));
+/* A line of how far it is; and its end, in the one way or the other. */
+void cli_drain_progress(const Plasmon__V1__DrainReply *reply, FILE *out);
+void cli_drain_show(const Plasmon__V1__DrainReply *reply, bool json);
 /* The first line of a file; NULL and a message if there is none. free() it. */
 char *cli_token_read(const struct cli_command *command, const char *path);
 

@@ -71,33 +71,6 @@ static Plasmon__V1__DrainReply *ask(struct plasmon_client *client,
     return reply;
 }
 
-static void print_progress(const Plasmon__V1__DrainReply *reply, FILE *out)
-{
-    char safe[32], left[32];
-
-    fprintf(
-        out, "%llu objects (%s) are elsewhere, %llu (%s) are not yet, %llu tasks are left",
-        (unsigned long long)reply->objects_safe, pl_format_bytes(reply->bytes_safe, safe),
-        (unsigned long long)reply->objects_left, pl_format_bytes(reply->bytes_left, left),
-        (unsigned long long)reply->tasks_left);
-    fprintf(out, "%s%s\n", reply->text[0] != '\0' ? ": " : "", reply->text);
-}
-
-static void print_json(const Plasmon__V1__DrainReply *reply)
-{
-    struct pl_str text;
-
-    pl_str_init(&text);
-    pl_str_append_json(&text, reply->text);
-    printf("{\"done\":%s,\"over\":%s,\"objects_safe\":%llu,\"bytes_safe\":%llu,"
-           "\"objects_left\":%llu,\"bytes_left\":%llu,\"tasks_left\":%llu,\"text\":%s}\n",
-           reply->done ? "true" : "false", reply->over ? "true" : "false",
-           (unsigned long long)reply->objects_safe, (unsigned long long)reply->bytes_safe,
-           (unsigned long long)reply->objects_left, (unsigned long long)reply->bytes_left,
-           (unsigned long long)reply->tasks_left, pl_str_text(&text));
-    pl_str_finish(&text);
-}
-
 /* Until the head says that it is done or over. */
 static int watch(struct plasmon_client *client, const struct drain *drain,
                  Plasmon__V1__DrainRequest *request, struct wire_arena *arena)
@@ -113,18 +86,14 @@ static int watch(struct plasmon_client *client, const struct drain *drain,
         }
         if (reply->objects_left + reply->tasks_left != left_before) {
             left_before = reply->objects_left + reply->tasks_left;
-            print_progress(reply, stderr);
+            cli_drain_progress(reply, stderr);
         }
         (void)nanosleep(&pause, NULL); /* the head looks itself now and then */
     }
     if (reply == NULL) {
         return CLI_FAIL;
     }
-    if (drain->json) {
-        print_json(reply);
-    } else {
-        print_progress(reply, stdout);
-    }
+    cli_drain_show(reply, drain->json);
     return reply->done ? CLI_OK : CLI_FAIL;
 }
 

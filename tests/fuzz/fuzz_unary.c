@@ -87,6 +87,8 @@ static void drain_answer(const uint8_t *bytes, size_t length)
     wire_arena_reset(&answered);
     if (wire_decode_drain_reply(&answered, bytes, length, &reply, &err) == PLASMON_OK) {
         PL_CHECK(strlen(reply->text) <= WIRE_TEXT_BYTES_MAX);
+        cli_drain_show(reply, false);
+        cli_drain_show(reply, true);
     } else {
         PL_CHECK(err.text[0] != '\0');
     }

@@ -152,6 +152,7 @@ struct graph_profile {
         head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */
     uint32_t gone_permille;  /* a device is lost for good */
     uint32_t host_permille;  /* of these: several, with their host */
+    bool drains;             /* .. and it is drained before: see sim_config */
     bool no_puts;            /* so that everything can be made again */
     uint32_t crashes_most;   /* in one graph; 0: 3 */
     uint32_t breaks_most;    /* 0: 4 */
@@ -175,6 +176,7 @@ struct graph_coverage {
         launches, replayed, components, over_limit, ended_by_force, fences, head_crashes,
         inputs_replayed, checkpoints, gone, rebuilt, shadows;
     uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone;
+    uint64_t drained;
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];
 };

@@ -154,6 +154,12 @@ static bool cut_off(const struct check *check, const struct graph_step *step)
 static bool explained_by_loss(const struct check *check, const struct graph_step *step,
                               const struct sim_answer *answer)
 {
+    if (check->sim->drain_begun && (check->sim->drained || check->sim->gone_count == 0)) {
+        /* Nothing is lost; but the host takes nothing new: EINVAL is for a piece behind a first one that was refused. */
+        return step->place != 0 &&
+               (answer->status == PLASMON_EWORKER ||
+                (answer->status == PLASMON_EINVAL && step->kind == GRAPH_PUT));
+    }
     if (check->sim->gone_count == 0) {
         return false;
     }
@@ -618,6 +624,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->breaks += sim->break_count;
     coverage->fences += sim->fence_count;
     coverage->gone += sim->gone_count;
+    coverage->drained += sim->drained && sim->gone_count > 0;
     for (uint32_t i = 0; i < SIM_CELL_COUNT; i++) {
         coverage->met[i] += sim->met[i];
     }

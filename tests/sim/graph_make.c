@@ -315,11 +315,12 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->gone_max       = (uint32_t)graph_between(graph, 1, config->devices - 1);
         config->gone_millionth = 4000;
         config->second_host    = graph_chance(graph, profile->host_permille);
+        config->drains         = config->second_host && profile->drains;
         config->lineage_bytes  = graph_chance(graph, 900)   ? 1 << 24
                                  : graph_chance(graph, 500) ? graph_between(graph, 500, 8000)
                                                             : 0;
         graph->no_puts         = profile->no_puts;
-        graph->names_none      = graph_chance(graph, 700);
+        graph->names_none      = graph_chance(graph, 700) || config->drains;
     }
     if (profile->cut_permille > 0 && graph_chance(graph, profile->cut_permille)) {
         config->cuts_max      = (uint32_t)graph_between(graph, 1, profile->cuts_most);

@@ -34,6 +34,8 @@ static bool all_answered(void *user)
     return true;
 }
 
+#define DRAIN_WAIT_NS UINT64_C(3000000000)
+
 struct until {
     const struct sim *sim;
     uint64_t at_ns;
@@ -399,6 +401,14 @@ static void release_everything(struct graph *graph, struct sim *sim)
     }
 }
 
+/* The host is gone, or will not go. */
+static bool drain_over(void *user)
+{
+    const struct until *until = user;
+
+    return until->sim->gone_count > 0 || until->sim->now_ns >= until->at_ns;
+}
+
 static bool at_rest(void *user)
 {
     const struct sim *sim = user;
@@ -444,9 +454,18 @@ static void go_on_from_checkpoint(struct graph *graph, struct sim *sim)
     }
 }
 
+/* The head looks a few times a second: a program is long over by then, unless it waits. */
+static void wait_for_drain(struct sim *sim)
+{
+    struct until until = {.sim = sim, .at_ns = sim->now_ns + DRAIN_WAIT_NS};
+
+    (void)sim_run_until(sim, drain_over, &until);
+}
+
 bool graph_play(struct graph *graph, struct sim *sim)
 {
     uint32_t steps = graph->step_count;
+    bool waited    = graph->seed % 2 == 0; /* not before the end */
 
     for (uint32_t i = 0; i < steps && !sim->failed; i++) {
         struct until until = {.sim = sim, .at_ns = sim->now_ns + graph->steps[i].pause_ns};
@@ -463,6 +482,13 @@ bool graph_play(struct graph *graph, struct sim *sim)
         if (!sim->clients[graph->steps[i].client].dead) {
             play_step(graph, i, sim);
         }
+        if (sim->drain_begun && !waited) {
+            waited = true;
+            wait_for_drain(sim);
+        }
+    }
+    if (sim->drain_begun) {
+        wait_for_drain(sim);
     }
     read_everything(graph, sim);
     (void)sim_run_until(sim, all_answered, sim);

@@ -786,6 +786,10 @@ void sim_head_from_node(void *user, const uint8_t *data, size_t length);
 void sim_head_late_hello(struct sim_worker *worker, const uint8_t *data, size_t length);
 void sim_head_worker_down(struct sim_worker *worker, uint32_t incarnation);
 /* Its store gives it up. */
+/* The second host is to leave. */
+void sim_head_drain(struct sim *sim, uint64_t deadline_ms);
+/* false: it may not go yet. */
+bool sim_head_drain_over(struct sim *sim, bool *out_done);
 void sim_head_worker_gone(struct sim_worker *worker);
 
 /* What is to leave the head when a batch is stored. */
@@ -888,6 +892,8 @@ struct sim_config {
     uint32_t gone_millionth;
     bool
         second_host; /* the upper half of the devices; when one of these does not come back, none does */
+    bool
+        drains; /* with second_host: it is drained first, and goes when nothing lies there alone, or it took too long */
     bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
     uint32_t cuts_max; /* of the network between the head and somebody */
     uint32_t cut_millionth;
@@ -938,6 +944,8 @@ struct sim {
     uint64_t together; /* reductions that teams have done */
     uint64_t alone;    /* parts of such that a device has done by itself */
     uint32_t gone_count;
+    bool drain_begun; /* of the second host .. */
+    bool drained;     /* .. and it went with nothing that was not elsewhere */
     uint32_t break_count;
     uint32_t fence_count;
     uint32_t cut_count;

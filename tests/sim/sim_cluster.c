@@ -147,6 +147,31 @@ static void maybe_crash_head(struct sim *sim)
     }
 }
 
+static void second_host_goes(struct sim *sim)
+{
+    sim->gone_count = sim->config.gone_max;
+    for (uint32_t i = (sim->config.devices + 1) / 2; i < sim->config.devices; i++) {
+        sim_worker_gone(&sim->workers[i]);
+    }
+}
+
+/* Its time may come at once, or never. */
+static void drain(struct sim *sim)
+{
+    if (!sim->drain_begun && !sim_head_down(sim)) {
+        sim->drain_begun = true;
+        sim_head_drain(sim, sim_chance(sim, 900) ? 3600000 : sim_below(sim, 1000));
+    }
+}
+
+static void drain_look(struct sim *sim)
+{
+    if (sim->drain_begun && sim->gone_count == 0 &&
+        sim_head_drain_over(sim, &sim->drained)) {
+        second_host_goes(sim);
+    }
+}
+
 /* One device at least of the clients' host stays. */
 static void maybe_lose(struct sim *sim)
 {
@@ -157,12 +182,13 @@ static void maybe_lose(struct sim *sim)
         sim_below(sim, 1000000) >= sim->config.gone_millionth) {
         return;
     }
+    if (sim->config.drains) {
+        drain(sim);
+        return;
+    }
     worker = &sim->workers[1 + sim_below(sim, sim->config.devices - 1)];
     if (sim->config.second_host && worker->host_device >= first) {
-        sim->gone_count = sim->config.gone_max;
-        for (uint32_t i = first; i < sim->config.devices; i++) {
-            sim_worker_gone(&sim->workers[i]);
-        }
+        second_host_goes(sim);
         return;
     }
     sim->gone_count++;
@@ -176,6 +202,7 @@ static void tick(struct sim *sim)
     if (now_ms != sim->tick_ns / 1000000 + 1) {
         sim->tick_ns = sim->now_ns;
         sim_head_tick(sim);
+        drain_look(sim);
     }
 }
 

@@ -501,6 +501,30 @@ void sim_head_worker_gone(struct sim_worker *worker)
     sim_after(sim, sim_below(sim, NOTICE_MAX_NS), worker_given_up, worker, 0, NULL);
 }
 
+void sim_head_drain(struct sim *sim, uint64_t deadline_ms)
+{
+    struct head_input input = {.type    = HEAD_INPUT_DRAIN,
+                               .numbers = {deadline_ms},
+                               .strings = {head_string("simhost2")}};
+    struct pl_err err       = {0};
+
+    PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
+    sim_head_flush_soon(sim);
+}
+
+bool sim_head_drain_over(struct sim *sim, bool *out_done)
+{
+    struct head_drain_report report;
+    struct pl_err err = {0};
+
+    if (sim_head_down(sim) ||
+        head_core_drain_report(sim->head, "simhost2", &report, &err) != PLASMON_OK) {
+        return false;
+    }
+    *out_done = report.done;
+    return report.done || report.over;
+}
+
 /* ------------------------------------------------------------------------------------------ the store */
 
 static void node_send(struct sim_node *node, Plasmon__V1__NodeCommand *command,
