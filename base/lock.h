@@ -14,6 +14,7 @@ enum pl_rank {
     PL_RANK_WORKER  = 20,
     PL_RANK_STORE   = 30,
     PL_RANK_KERNELS = 40,
+    PL_RANK_CHAINS  = 45, /* of kernels: held over calls of the driver */
     PL_RANK_DEVICE  = 50,
     PL_RANK_RPC     = 60,
     PL_RANK_LEAF    = 100, /* takes nothing else of ours: log, stats */

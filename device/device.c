@@ -200,8 +200,8 @@ void *device_ptr_host(struct device *device, struct device_ptr ptr)
 plasmon_status_t device_stream_create(struct device *device, unsigned flags,
                                       struct device_stream **out_stream)
 {
-    assert((flags &
-            ~(unsigned)(DEVICE_STREAM_HIGH_PRIORITY | DEVICE_STREAM_LOW_PRIORITY)) == 0);
+    assert((flags & ~(unsigned)(DEVICE_STREAM_HIGH_PRIORITY | DEVICE_STREAM_LOW_PRIORITY |
+                                DEVICE_STREAM_KEEPS)) == 0);
     assert((flags & DEVICE_STREAM_HIGH_PRIORITY) == 0 ||
            (flags & DEVICE_STREAM_LOW_PRIORITY) == 0);
     return device->ops->stream_create(device, flags, out_stream);
@@ -211,6 +211,13 @@ void device_stream_destroy(struct device_stream *stream)
 {
     if (stream != NULL) {
         stream->device->ops->stream_destroy(stream);
+    }
+}
+
+void device_stream_flush(struct device_stream *stream)
+{
+    if (stream->device->ops->stream_flush != NULL) {
+        stream->device->ops->stream_flush(stream);
     }
 }
 
@@ -404,10 +411,9 @@ void device_comm_abort(struct device_comm *comm)
     }
 }
 
-bool device_cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err)
+bool device_launch_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err)
 {
-    return device->ops->cpu_failure != NULL &&
-           device->ops->cpu_failure(device, out_tag, out_err);
+    return device->ops->launch_failure(device, out_tag, out_err);
 }
 
 /* ------------------------------------------------------------------------------------------------ recorded work */
@@ -575,6 +581,15 @@ plasmon_status_t device_launch(struct device_stream *stream, void *function,
 {
     assert(stream->device->ops->launch != NULL);
     return stream->device->ops->launch(stream, function, shape, params);
+}
+
+plasmon_status_t device_launch_soon(struct device_stream *stream, void *function,
+                                    const struct device_launch_shape *shape,
+                                    const uint64_t *values, uint32_t count, uint64_t tag)
+{
+    assert(stream->device->ops->launch_soon != NULL && count <= DEVICE_SOON_VALUES_MAX &&
+           !shape->cooperative);
+    return stream->device->ops->launch_soon(stream, function, shape, values, count, tag);
 }
 
 plasmon_status_t device_enter(struct device *device)

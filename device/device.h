@@ -60,8 +60,11 @@ struct device_config {
     uint32_t cpu_threads; /* CPU: threads a kernel may use; 0: 1 */
     bool cpu_guard_pages; /* tests */
     bool cublas_later;    /* CUDA: cuBLAS is left to device_cublas_start() */
-    /* CPU, may be NULL: a launch failed. On its stream's thread, before anything behind it in the stream runs. */
-    void (*cpu_failed)(void *user, uint64_t tag);
+    /*
+     * A launch failed that had been taken; may be NULL. Before anything behind it in the stream runs: on the stream's thread (CPU), or on the thread that
+     * flushes the stream (CUDA, device_launch_soon()).
+     */
+    void (*launch_failed)(void *user, uint64_t tag);
     /* A step of opening is over, for who measures; may be NULL. On the thread that opens. CPU devices have no such steps. */
     void (*opened)(void *user, enum device_open_step step);
     void *user;
@@ -121,10 +124,15 @@ enum device_stream_flags {
     DEVICE_STREAM_HIGH_PRIORITY = 1u << 0,
     DEVICE_STREAM_LOW_PRIORITY =
         1u << 1, /* below one without flags, where the device has three levels */
+    DEVICE_STREAM_KEEPS =
+        1u
+        << 2, /* CUDA: device_launch_soon() may wait for others; who uses it flushes it */
 };
 plasmon_status_t device_stream_create(struct device *device, unsigned flags,
                                       struct device_stream **out_stream);
 void device_stream_destroy(struct device_stream *stream); /* waits for its work */
+/* What device_launch_soon() keeps goes in now. Whoever has nothing more to put into it at once says so. */
+void device_stream_flush(struct device_stream *stream);
 /* Tests and shutdown only. Gives the first error of work in this stream since the last call. */
 plasmon_status_t device_stream_sync(struct device_stream *stream, struct pl_err *err);
 /* First sticky error of the device (an illegal access, say): the context is lost. Never blocks. */
@@ -185,8 +193,9 @@ bool device_event_host_ns(struct device_event *event, uint64_t *out_ns);
 /* CPU devices: run fn on the stream's thread. args (args_bytes) are copied. `tag` names the launch in failures. */
 plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn fn,
                                    const void *args, size_t args_bytes, uint64_t tag);
-/* Launches that failed on a CPU stream, oldest first; false: none. Any thread. */
-bool device_cpu_failure(struct device *device, uint64_t *out_tag, struct pl_err *out_err);
+/* Launches that failed after they had been taken (CPU devices; device_launch_soon()), oldest first; false: none. Any thread. */
+bool device_launch_failure(struct device *device, uint64_t *out_tag,
+                           struct pl_err *out_err);
 
 /*
  * Recorded work. A graph has branches: streams on which copies, fills and launches are recorded between begin and end, and not run; a branch
@@ -331,6 +340,9 @@ struct device_function_limits {
     uint32_t shared_max; /* dynamic shared memory of a block */
     uint32_t block_max[3];
     uint32_t grid_max[3];
+    bool
+        soon; /* device_launch_soon() takes it, with as much dynamic shared memory as follows */
+    uint32_t soon_shared_max;
     uint32_t
         suggested_block; /* threads that fill the device best, without dynamic shared memory */
 };
@@ -345,6 +357,17 @@ struct device_launch_shape {
 };
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
+/*
+ * The same for a function whose limits say `soon`, with `count` parameters of at most 8 bytes each (the low bytes of `values`, copied). In a stream with
+ * DEVICE_STREAM_KEEPS it is kept until device_stream_flush(), until anything else is put into the stream or looks at it, or until there are
+ * many; those that follow each other then go in by one call. Shapes must have been checked against the limits: what the driver refuses all the same
+ * fails when it goes in, and is told by device_launch_failure() with this tag. The function's module must not be unloaded meanwhile. ENOTSUP: not in this
+ * stream; nothing happened.
+ */
+#define DEVICE_SOON_VALUES_MAX 16u
+plasmon_status_t device_launch_soon(struct device_stream *stream, void *function,
+                                    const struct device_launch_shape *shape,
+                                    const uint64_t *values, uint32_t count, uint64_t tag);
 /*
  * CUDA: make the device's context the calling thread's, for libraries that take what is current. Nothing to do on CPU devices.
  */

@@ -42,6 +42,7 @@ struct device_ops {
     plasmon_status_t (*stream_create)(struct device *device, unsigned flags,
                                       struct device_stream **out_stream);
     void (*stream_destroy)(struct device_stream *stream);
+    void (*stream_flush)(struct device_stream *stream); /* NULL: nothing is kept */
     plasmon_status_t (*stream_sync)(struct device_stream *stream, struct pl_err *err);
     plasmon_status_t (*health)(struct device *device, struct pl_err *err);
 
@@ -71,10 +72,12 @@ struct device_ops {
     bool (*event_host_ns)(struct device_event *event,
                           uint64_t *out_ns); /* NULL: a clock of its own */
 
+    bool (*launch_failure)(struct device *device, uint64_t *out_tag,
+                           struct pl_err *out_err);
+
     /* CPU devices only; may be NULL. */
     plasmon_status_t (*cpu_launch)(struct device_stream *stream, device_cpu_fn fn,
                                    const void *args, size_t args_bytes, uint64_t tag);
-    bool (*cpu_failure)(struct device *device, uint64_t *out_tag, struct pl_err *out_err);
 
     plasmon_status_t (*graph_create)(struct device *device, uint32_t branches,
                                      struct device_graph **out_graph, struct pl_err *err);
@@ -126,6 +129,9 @@ struct device_ops {
                                         struct pl_err *err);
     plasmon_status_t (*launch)(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
+    plasmon_status_t (*launch_soon)(struct device_stream *stream, void *function,
+                                    const struct device_launch_shape *shape,
+                                    const uint64_t *values, uint32_t count, uint64_t tag);
     plasmon_status_t (*enter)(struct device *device);    /* NULL: nothing to do */
     bool (*cublas_pending)(const struct device *device); /* may be NULL, like the next */
     void (*cublas_start)(struct device *device);

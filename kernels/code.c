@@ -372,15 +372,36 @@ static plasmon_status_t run_c(const struct kernel_code *code, struct device_stre
         offsetof(struct c_call, value) + packed.count * sizeof(call.value[0]), tag);
 }
 
+static plasmon_status_t launch(const struct kernel_code *code, struct device_stream *stream,
+                               const struct device_launch_shape *shape,
+                               struct packed *packed, uint64_t tag)
+{
+    void *params[KERNEL_VALUES_MAX];
+    plasmon_status_t status = PLASMON_ENOTSUP;
+
+    if (code->limits.soon && shape->shared_bytes <= code->limits.soon_shared_max &&
+        packed->count <= DEVICE_SOON_VALUES_MAX) {
+        status = device_launch_soon(stream, code->function, shape, packed->value,
+                                    packed->count, tag);
+    }
+    if (status != PLASMON_ENOTSUP) {
+        return status;
+    }
+    for (uint32_t i = 0; i < packed->count; i++) {
+        params[i] = &packed->value[i];
+    }
+    return device_launch(stream, code->function, shape, params);
+}
+
 static plasmon_status_t run_cuda(const struct kernel_code *code,
                                  struct device_stream *stream,
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars,
-                                 struct kernel_launch_shape *io_shape, struct pl_err *err)
+                                 struct kernel_launch_shape *io_shape, uint64_t tag,
+                                 struct pl_err *err)
 {
     struct device_launch_shape shape = {.cooperative = false};
     struct packed packed;
-    void *params[KERNEL_VALUES_MAX];
     plasmon_status_t status = pack(code->signature, args, arg_count, scalars, &packed, err);
     char text[96];
 
@@ -392,13 +413,10 @@ static plasmon_status_t run_cuda(const struct kernel_code *code,
     if (status != PLASMON_OK) {
         return status;
     }
-    for (uint32_t i = 0; i < packed.count; i++) {
-        params[i] = &packed.value[i];
-    }
     memcpy(shape.grid, io_shape->grid, sizeof(shape.grid));
     memcpy(shape.block, io_shape->block, sizeof(shape.block));
     shape.shared_bytes = io_shape->shared_bytes;
-    status             = device_launch(stream, code->function, &shape, params);
+    status             = launch(code, stream, &shape, &packed, tag);
     return status == PLASMON_OK
                ? PLASMON_OK
                : pl_err_set(err, status, "%s (%s): the device refused the launch: %s",
@@ -464,7 +482,7 @@ plasmon_status_t kernel_code_run(const struct kernel_code *code,
                            tag, err);
     }
     if (code->kind == DEVICE_CUDA) {
-        return run_cuda(code, stream, args, arg_count, scalars, io_shape, err);
+        return run_cuda(code, stream, args, arg_count, scalars, io_shape, tag, err);
     }
     return run_c(code, stream, args, arg_count, scalars, io_shape, tag, err);
 }

@@ -147,7 +147,7 @@ void kernel_release(struct kernel_context *context); /* no recorded graph is lef
 /*
  * On a GPU: where a launch that fails because of its data is marked before its stream's word can say that it is over, so that whoever comes
  * after this process knows. Entry tag % count, if it is (tag << shift | ..), gets `bit`. The entries are registered host memory that outlives
- * the process; set once, before anything runs. On a CPU device the device's `cpu_failed` does that.
+ * the process; set once, before anything runs. On a CPU device the device's `launch_failed` does that.
  */
 struct kernel_marks {
     struct device_ptr entries; /* uint64_t */

@@ -155,9 +155,9 @@ void kernel_context_set_marks(struct kernel_context *context,
 bool kernel_failure(struct kernel_context *context, uint64_t *out_tag,
                     struct pl_err *out_err)
 {
-    return context->kind == DEVICE_CUDA
-               ? kernel_cuda_failure(context->cuda, out_tag, out_err)
-               : device_cpu_failure(context->device, out_tag, out_err);
+    return (context->kind == DEVICE_CUDA &&
+            kernel_cuda_failure(context->cuda, out_tag, out_err)) ||
+           device_launch_failure(context->device, out_tag, out_err);
 }
 
 /* ------------------------------------------------------------------------------------------------ running */

@@ -312,6 +312,11 @@ struct worker_ops {
     void (*record_drop)(void *user, void *recorder, void *exec); /* either may be NULL */
     /* Enqueue: this stream's word of our timeline := seq; then wake whoever calls worker_core_complete(). */
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
+    /*
+     * The core has nothing more for this stream at once: what run_defined() may have kept, to put several launches in by one call, goes in now. Any other
+     * op for the stream does that, too. May be NULL.
+     */
+    void (*flush)(void *user, uint32_t stream);
     /* Enqueue: `begun` of this stream of our timeline := seq. */
     plasmon_status_t (*begin)(void *user, uint32_t stream, uint64_t seq);
     /*

@@ -442,6 +442,8 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream);
 void worker_stream_signalled(struct worker_stream *stream); /* up to its last launch */
 /* Before work that may wait for another device by itself. */
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
+void worker_stream_flush(struct worker_core *core,
+                         uint32_t stream); /* of launches; no word */
 void worker_streams_flush(struct worker_core *core);
 
 /* graph.c, graph_bind.c, graph_replay.c */

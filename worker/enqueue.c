@@ -528,5 +528,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         word_store(core, launch, stream);
     } else if (launch->time_limit_ms != 0 || signal_due(core, mine)) {
         worker_stream_signal(core, stream);
+    } else if (idle) { /* it need not wait for others of its batch */
+        worker_stream_flush(core, stream);
     }
 }

@@ -1,5 +1,6 @@
 #include "worker/executor_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,10 +11,10 @@
 #include "base/log.h"
 
 /*
- * Streams are for overlap, not for safety (docs/ordering.md). Four keep a GPU busy with the graphs of bench/; a CPU device's
- * streams are threads, and its kernels compete for the same cores.
+ * Streams are for overlap, not for safety (docs/ordering.md). Eight keep a GPU busy with the graphs of bench/ (docs/measurements.md has fewer); a CPU
+ * device's streams are threads, and its kernels compete for the same cores.
  */
-#define RUN_STREAMS_CUDA 4u
+#define RUN_STREAMS_CUDA 8u
 #define RUN_STREAMS_CPU  2u
 
 static uint32_t run_streams_of(enum device_kind kind)
@@ -42,6 +43,9 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
 {
     struct worker_executor *executor = user;
 
+    for (uint32_t i = 0; i < executor->stream_count; i++) { /* it takes long */
+        device_stream_flush(executor->streams[i]);
+    }
     return worker_memory_grow(executor->memory, pool, bytes);
 }
 
@@ -99,6 +103,13 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
         status = device_notify(executor->streams[stream], executor->notify_fd);
     }
     return worker_executor_must(executor, status);
+}
+
+static void op_flush(void *user, uint32_t stream)
+{
+    const struct worker_executor *executor = user;
+
+    device_stream_flush(executor->streams[stream]);
 }
 
 static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
@@ -275,6 +286,7 @@ const struct worker_ops worker_executor_ops = {
     .span_end         = op_span_end,
     .span_done        = op_span_done,
     .signal           = op_signal,
+    .flush            = op_flush,
     .collect          = op_collect,
     .wake             = op_wake,
     .written          = op_written,
@@ -297,8 +309,18 @@ const struct worker_ops worker_executor_ops = {
 
 /* ------------------------------------------------------------------------------------------------ life */
 
+/* PLASMON_COALESCE=0: each launch goes to the driver by itself, at once. */
+static bool launches_coalesce(void)
+{
+    const char *text = getenv("PLASMON_COALESCE");
+
+    return text == NULL || strcmp(text, "0") != 0;
+}
+
 static plasmon_status_t streams_create(struct worker_executor *executor)
 {
+    unsigned keeps = launches_coalesce() ? DEVICE_STREAM_KEEPS : 0;
+
     if (executor->run_streams == 0) {
         executor->run_streams = run_streams_of(device_get_info(executor->device)->kind);
     }
@@ -309,8 +331,10 @@ static plasmon_status_t streams_create(struct worker_executor *executor)
         unsigned flags = i < executor->run_streams ? 0
                          : i < low                 ? DEVICE_STREAM_HIGH_PRIORITY
                                                    : DEVICE_STREAM_LOW_PRIORITY;
-        plasmon_status_t status =
-            device_stream_create(executor->device, flags, &executor->streams[i]);
+        bool runs =
+            i < executor->run_streams || i >= executor->run_streams + WORKER_ROLE_STREAMS;
+        plasmon_status_t status = device_stream_create(
+            executor->device, flags | (runs ? keeps : 0), &executor->streams[i]);
 
         if (status != PLASMON_OK) {
             return status;

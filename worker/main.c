@@ -65,12 +65,12 @@ static bool follows_at_once(const struct worker_options *options)
 /* All of the device that needs nothing of the store. */
 static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err *err)
 {
-    struct device_config config = {.bytes_max    = daemon->options.device_memory,
-                                   .cpu_threads  = 1,
-                                   .cpu_failed   = launch_failed,
-                                   .cublas_later = follows_at_once(&daemon->options),
-                                   .opened       = device_opened,
-                                   .user         = daemon};
+    struct device_config config = {.bytes_max     = daemon->options.device_memory,
+                                   .cpu_threads   = 1,
+                                   .launch_failed = launch_failed,
+                                   .cublas_later  = follows_at_once(&daemon->options),
+                                   .opened        = device_opened,
+                                   .user          = daemon};
     struct device_info info;
     plasmon_status_t status =
         device_probe(daemon->options.kind, daemon->options.ordinal, &info, err);

@@ -425,6 +425,13 @@ void worker_stream_signalled(struct worker_stream *stream)
     stream->signalled         = stream->last;
 }
 
+void worker_stream_flush(struct worker_core *core, uint32_t stream)
+{
+    if (core->config.ops->flush != NULL) {
+        core->config.ops->flush(core->config.user, stream);
+    }
+}
+
 /* The end of a batch may do without: a word that is still to come brings the host here again. */
 static bool signal_can_wait(const struct worker_core *core, uint32_t stream)
 {
@@ -439,6 +446,8 @@ void worker_streams_flush(struct worker_core *core)
 
         if (stream->unsignalled != 0 && !signal_can_wait(core, i)) {
             worker_stream_signal(core, i);
+        } else if (stream->unsignalled != 0) {
+            worker_stream_flush(core, i);
         }
         if (stream->woken) {
             stream->woken = false;

@@ -126,7 +126,7 @@ static plasmon_status_t cpu_open(uint32_t ordinal, const struct device_config *c
     cpu->base.ops = &device_cpu_ops;
     cpu_info(ordinal, config, &cpu->base.info);
     cpu->bytes_max   = cpu->base.info.bytes_total;
-    cpu->failed      = config->cpu_failed;
+    cpu->failed      = config->launch_failed;
     cpu->failed_user = config->user;
     cpu->guard_bytes = config->cpu_guard_pages ? DEVICE_CPU_GRANULARITY : 0;
     cpu->spin_ns     = spin_ns();
@@ -295,7 +295,7 @@ const struct device_ops device_cpu_ops = {
     .event_behind     = device_cpu_event_behind,
     .event_host_ns    = device_cpu_event_host_ns,
     .cpu_launch       = device_cpu_launch_enqueue,
-    .cpu_failure      = cpu_failure,
+    .launch_failure   = cpu_failure,
     .graph_create     = device_cpu_graph_create,
     .graph_destroy    = device_cpu_graph_destroy,
     .graph_begin      = device_cpu_graph_begin,

@@ -357,7 +357,8 @@ void *device_cuda_blas_on(struct device_stream *base, struct pl_err *why)
         (void)pl_err_set(why, status, "%s", device_cuda_last_error());
         return NULL;
     }
-    return bind(cuda->blas, stream->stream, stream->workspace, why) == PLASMON_OK
+    return bind(cuda->blas, device_cuda_stream_on(stream), stream->workspace, why) ==
+                   PLASMON_OK
                ? cuda->blas->handle
                : NULL;
 }

@@ -392,8 +392,9 @@ static plasmon_status_t greeting_begin(struct cuda_comm *comm, CUdeviceptr memor
         .src = {.addr = memory}, .dst = {.addr = memory + 128}, .elements = 1};
 
     return comm->team
-               ? joint_begin(comm, comm->stream->stream, &first, NCCL_UINT8, NCCL_SUM, err)
-               : operation_begin(comm, comm->stream->stream, memory, 1, err);
+               ? joint_begin(comm, device_cuda_stream_on(comm->stream), &first, NCCL_UINT8,
+                             NCCL_SUM, err)
+               : operation_begin(comm, device_cuda_stream_on(comm->stream), memory, 1, err);
 }
 
 static plasmon_status_t greeting_end(struct cuda_comm *comm, struct pl_err *err)
@@ -440,7 +441,8 @@ plasmon_status_t device_cuda_comm_poll(struct device_comm *base, struct pl_err *
         status      = greeting_begin(comm, greeting_of(cuda), err);
         return status == PLASMON_OK ? PLASMON_EAGAIN : status;
     }
-    status = DEVICE_CU(cuda, cuEventRecord(comm->event, comm->stream->stream));
+    status =
+        DEVICE_CU(cuda, cuEventRecord(comm->event, device_cuda_stream_on(comm->stream)));
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "%s", device_cuda_last_error());
     }
@@ -485,13 +487,14 @@ plasmon_status_t device_cuda_comm_move(struct device_comm *base,
     struct cuda_comm *comm  = comm_of(base);
     uint64_t since_ns       = pl_now_ns();
     plasmon_status_t status = enter(base->device, err);
+    CUstream on;
 
     if (status != PLASMON_OK) {
         return status;
     }
+    on = device_cuda_stream_on(device_cuda_stream_of(stream)); /* may take a lock */
     enqueue_begin(comm);
-    status =
-        operation_begin(comm, device_cuda_stream_of(stream)->stream, ptr.addr, bytes, err);
+    status = operation_begin(comm, on, ptr.addr, bytes, err);
     if (status == PLASMON_OK) {
         status = settle_locked(comm, since_ns, err);
     }
@@ -538,6 +541,7 @@ plasmon_status_t device_cuda_comm_join(struct device_comm *base,
     uint64_t since_ns       = pl_now_ns();
     int type                = type_of(how->dtype);
     plasmon_status_t status = enter(base->device, err);
+    CUstream on;
 
     if (type < 0 && how->kind != DEVICE_ALL_GATHER) {
         return pl_err_set(err, PLASMON_ENOTSUP, "NCCL has no reduction of %s",
@@ -546,9 +550,9 @@ plasmon_status_t device_cuda_comm_join(struct device_comm *base,
     if (status != PLASMON_OK) {
         return status;
     }
+    on = device_cuda_stream_on(device_cuda_stream_of(stream)); /* may take a lock */
     enqueue_begin(comm);
-    status = joint_begin(comm, device_cuda_stream_of(stream)->stream, how, type,
-                         operation_of(how->op), err);
+    status = joint_begin(comm, on, how, type, operation_of(how->op), err);
     if (status == PLASMON_OK) {
         status = settle_locked(comm, since_ns, err);
     }

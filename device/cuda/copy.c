@@ -94,7 +94,7 @@ static plasmon_status_t engine_2d(struct device_cuda_stream *stream,
     };
 
     return DEVICE_CU(device_cuda_of(stream->base.device),
-                     cuMemcpy2DAsync(&copy, stream->stream));
+                     cuMemcpy2DAsync(&copy, device_cuda_stream_on(stream)));
 }
 
 static plasmon_status_t engine_3d(struct device_cuda_stream *stream,
@@ -116,7 +116,7 @@ static plasmon_status_t engine_3d(struct device_cuda_stream *stream,
     };
 
     return DEVICE_CU(device_cuda_of(stream->base.device),
-                     cuMemcpy3DAsync(&copy, stream->stream));
+                     cuMemcpy3DAsync(&copy, device_cuda_stream_on(stream)));
 }
 
 static plasmon_status_t engine_1d(struct device_cuda_stream *stream,
@@ -125,7 +125,7 @@ static plasmon_status_t engine_1d(struct device_cuda_stream *stream,
 {
     return DEVICE_CU(device_cuda_of(stream->base.device),
                      cuMemcpyDtoDAsync(dst + plan->dst_offset, src + plan->src_offset,
-                                       plan->run_bytes, stream->stream));
+                                       plan->run_bytes, device_cuda_stream_on(stream)));
 }
 
 static plasmon_status_t engine_copy(struct device_cuda_stream *stream,

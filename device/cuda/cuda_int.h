@@ -6,6 +6,7 @@
  *   memory.c   ranges, chunks, registered host memory       module.c   GPU code and launches
  *   stream.c   streams, copies, timelines, events          graph.c    recorded work
  *   comm.c     NCCL                                        items.c    changing recorded work in parts
+ *   chain.c    kernels of a stream, as graphs
  *
  * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries see the same one. Each
  * public function begins with device_cuda_enter(), which makes it current in the calling thread if it is not (asking
@@ -47,6 +48,8 @@ struct device_cuda {
     struct device_module *copy_module;
     CUfunction copy_functions[DEVICE_CUDA_COPY_WIDTHS]; /* [i]: words of 1 << i bytes */
     struct device_cuda_blas *blas; /* started, or to be; NULL: blas_error says why */
+    void (*launch_failed)(void *user, uint64_t tag); /* may be NULL */
+    void *launch_failed_user;
     struct pl_err blas_error;
 
     struct pl_mutex
@@ -58,6 +61,12 @@ struct device_cuda {
     unsigned host_range_count;
     struct pl_err lost;      /* first sticky error */
     CUdeviceptr comm_memory; /* comm.c's, made when first needed; 0: none */
+    struct pl_list failures; /* chain.c's, oldest first */
+
+    _Atomic bool failed; /* there are failures */
+    struct pl_mutex
+        keeps_lock; /* rank PL_RANK_CHAINS; guards `keeps`, and what is in their chains */
+    struct pl_list keeps;
 };
 
 struct device_cuda_stream {
@@ -67,6 +76,7 @@ struct device_cuda_stream {
     CUevent join_event;              /* for joins of this stream with others */
     struct device_cuda_graph *graph; /* whose branch it is; NULL: of none. Constant */
     CUdeviceptr workspace;           /* cuBLAS's, made when first needed; 0: none */
+    struct device_cuda_keep *keep;   /* chain.c; NULL: launches go in at once. Constant */
 };
 
 static inline struct device_cuda *device_cuda_of(struct device *device)
@@ -158,6 +168,27 @@ plasmon_status_t device_cuda_graph_end(struct device_graph *graph, bool keep,
 plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
                                          struct device_exec *exec, uint64_t tag);
 void device_cuda_exec_destroy(struct device_exec *exec);
+
+/* chain.c */
+plasmon_status_t device_cuda_keep_create(struct device_cuda_stream *stream);
+void device_cuda_keep_destroy(
+    struct device_cuda_stream *stream);                   /* what it keeps is dropped */
+void device_cuda_chains_forget(struct device_cuda *cuda); /* before code is unloaded */
+void device_cuda_stream_flush(struct device_stream *stream);
+plasmon_status_t device_cuda_launch_soon(struct device_stream *stream, void *function,
+                                         const struct device_launch_shape *shape,
+                                         const uint64_t *values, uint32_t count,
+                                         uint64_t tag);
+bool device_cuda_launch_failure(struct device *device, uint64_t *out_tag,
+                                struct pl_err *out_err);
+/* To put something into it, or to look at it: behind what it keeps. */
+static inline CUstream device_cuda_stream_on(struct device_cuda_stream *stream)
+{
+    if (stream->keep != NULL) {
+        device_cuda_stream_flush(&stream->base);
+    }
+    return stream->stream;
+}
 
 /* memory.c */
 CUmemAllocationProp device_cuda_chunk_properties(CUdevice device);

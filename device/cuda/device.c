@@ -266,6 +266,10 @@ static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *
     }
     cuda->base.ops = &device_cuda_ops;
     pl_list_init(&cuda->streams);
+    pl_list_init(&cuda->failures);
+    pl_list_init(&cuda->keeps);
+    cuda->launch_failed      = config->launch_failed;
+    cuda->launch_failed_user = config->user;
 
     status = cuda_probe(ordinal, &cuda->base.info, err);
     if (status != PLASMON_OK) {
@@ -276,9 +280,14 @@ static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *
         (void)pl_err_set(err, status, "no lock for CUDA device %u", ordinal);
         goto err_free;
     }
+    status = pl_mutex_init(&cuda->keeps_lock, PL_RANK_CHAINS);
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "no lock for CUDA device %u", ordinal);
+        goto err_finish_lock;
+    }
     status = open_context(cuda, err);
     if (status != PLASMON_OK) {
-        goto err_finish_lock;
+        goto err_finish_keeps_lock;
     }
     opened(config, DEVICE_OPENED_CONTEXT);
     warn_if_lazy();
@@ -294,6 +303,8 @@ static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *
 
 err_close_context:
     close_context(cuda);
+err_finish_keeps_lock:
+    pl_mutex_finish(&cuda->keeps_lock);
 err_finish_lock:
     pl_mutex_finish(&cuda->lock);
 err_free:
@@ -304,15 +315,22 @@ err_free:
 static void cuda_close(struct device *device)
 {
     struct device_cuda *cuda = device_cuda_of(device);
+    struct pl_err err;
+    uint64_t tag;
 
     while (!pl_list_empty(&cuda->streams)) {
         device_cuda_stream_destroy(
             &pl_list_first(&cuda->streams, struct device_cuda_stream, link)->base);
     }
+    while (device_cuda_launch_failure(device, &tag, &err)) {
+        pl_debug("device", "nobody asked what became of launch %llu: %s",
+                 (unsigned long long)tag, err.text);
+    }
     device_cuda_blas_finish(cuda);
     device_cuda_copy_finish(cuda);
     device_cuda_host_finish(cuda);
     close_context(cuda);
+    pl_mutex_finish(&cuda->keeps_lock);
     pl_mutex_finish(&cuda->lock);
     pl_free(cuda);
 }
@@ -387,7 +405,7 @@ static void *cuda_ptr_host(struct device_ptr ptr)
 
 static void *cuda_native_stream(struct device_stream *stream)
 {
-    return device_cuda_stream_of(stream)->stream;
+    return device_cuda_stream_on(device_cuda_stream_of(stream));
 }
 
 static plasmon_status_t cuda_host_address(struct device *device, const void *ptr,
@@ -427,6 +445,7 @@ const struct device_ops device_cuda_ops = {
     .ptr_host           = cuda_ptr_host,
     .stream_create      = device_cuda_stream_create,
     .stream_destroy     = device_cuda_stream_destroy,
+    .stream_flush       = device_cuda_stream_flush,
     .stream_sync        = device_cuda_stream_sync,
     .health             = cuda_health,
     .copy               = device_cuda_copy,
@@ -467,6 +486,8 @@ const struct device_ops device_cuda_ops = {
     .module_function    = device_cuda_module_function,
     .function_limits    = device_cuda_function_limits,
     .launch             = device_cuda_launch,
+    .launch_soon        = device_cuda_launch_soon,
+    .launch_failure     = device_cuda_launch_failure,
     .enter              = enter,
     .cublas_pending     = device_cuda_blas_pending,
     .cublas_start       = device_cuda_blas_start,

@@ -85,6 +85,9 @@
     XX(cuLaunchCooperativeKernel)        \
     XX(cuCtxEnablePeerAccess)            \
     XX(cuMemcpyPeerAsync)                \
+    XX(cuGraphCreate)                    \
+    XX(cuGraphAddKernelNode)             \
+    XX(cuGraphUpload)                    \
     XX(cuGraphGetNodes)                  \
     XX(cuGraphExecKernelNodeSetParams)   \
     XX(cuStreamBeginCapture)             \
@@ -139,13 +142,18 @@ static inline void device_cuda_call_begin(void)
     }
 }
 
-static inline plasmon_status_t device_cuda_call_end(struct device_cuda *cuda,
-                                                    CUresult result, const char *call)
+static inline void device_cuda_call_over(void)
 {
     if (device_cuda_call_begin_ns != 0) {
         device_driver_time_total_ns += pl_now_ns() - device_cuda_call_begin_ns;
         device_cuda_call_begin_ns = 0;
     }
+}
+
+static inline plasmon_status_t device_cuda_call_end(struct device_cuda *cuda,
+                                                    CUresult result, const char *call)
+{
+    device_cuda_call_over();
     return result == CUDA_SUCCESS ? PLASMON_OK : device_cuda_fail(cuda, result, call);
 }
 

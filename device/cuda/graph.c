@@ -298,7 +298,7 @@ plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
                                          struct device_exec *exec, uint64_t tag)
 {
     struct device_cuda *cuda = device_cuda_of(exec->device);
-    CUstream on              = device_cuda_stream_of(stream)->stream;
+    CUstream on              = device_cuda_stream_on(device_cuda_stream_of(stream));
     plasmon_status_t status  = device_cuda_enter(cuda);
 
     if (status == PLASMON_OK &&

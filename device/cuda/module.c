@@ -114,6 +114,7 @@ void device_cuda_module_unload(struct device_module *base)
     struct device_cuda *cuda   = device_cuda_of(base->device);
 
     if (device_cuda_enter(cuda) == PLASMON_OK) {
+        device_cuda_chains_forget(cuda);
         (void)DEVICE_CU(cuda,
                         cuModuleUnload(module->module)); /* logged; nothing else to do */
     }
@@ -184,6 +185,29 @@ static plasmon_status_t function_attribute(struct device_cuda *cuda, CUfunction 
     return status;
 }
 
+/*
+ * Can it take another function's place in a graph, whatever that was? Not if it must be launched with attributes of its own; and its first launch should not
+ * make the driver look for memory.
+ */
+static plasmon_status_t limits_soon(struct device_cuda *cuda, CUfunction function,
+                                    struct device_function_limits *out)
+{
+    static const CUfunction_attribute unusual[] = {
+        CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES};
+    plasmon_status_t status = PLASMON_OK;
+
+    out->soon            = out->shared_static <= SHARED_BYTES_DEFAULT_MAX;
+    out->soon_shared_max = out->soon ? SHARED_BYTES_DEFAULT_MAX - out->shared_static : 0;
+    for (size_t i = 0; status == PLASMON_OK && i < PL_COUNT(unusual); i++) {
+        uint32_t value = 0;
+
+        status = function_attribute(cuda, function, unusual[i], &value);
+        out->soon &= value == 0;
+    }
+    return status;
+}
+
 plasmon_status_t device_cuda_function_limits(struct device_module *base, void *function,
                                              struct device_function_limits *out_limits,
                                              struct pl_err *err)
@@ -208,6 +232,9 @@ plasmon_status_t device_cuda_function_limits(struct device_module *base, void *f
     if (status == PLASMON_OK) {
         status = function_attribute(cuda, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
                                     &out.shared_static);
+    }
+    if (status == PLASMON_OK) {
+        status = limits_soon(cuda, function, &out);
     }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(
@@ -243,16 +270,18 @@ plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
         return PLASMON_ENOTSUP; /* a node that items.c does not know */
     }
     if (status == PLASMON_OK && shape->cooperative) {
-        return DEVICE_CU(cuda, cuLaunchCooperativeKernel(
-                                   function, shape->grid[0], shape->grid[1], shape->grid[2],
-                                   shape->block[0], shape->block[1], shape->block[2],
-                                   shape->shared_bytes, stream->stream, params));
+        return DEVICE_CU(cuda,
+                         cuLaunchCooperativeKernel(
+                             function, shape->grid[0], shape->grid[1], shape->grid[2],
+                             shape->block[0], shape->block[1], shape->block[2],
+                             shape->shared_bytes, device_cuda_stream_on(stream), params));
     }
     if (status == PLASMON_OK) {
-        status = DEVICE_CU(
-            cuda, cuLaunchKernel(function, shape->grid[0], shape->grid[1], shape->grid[2],
-                                 shape->block[0], shape->block[1], shape->block[2],
-                                 shape->shared_bytes, stream->stream, params, NULL));
+        status =
+            DEVICE_CU(cuda, cuLaunchKernel(function, shape->grid[0], shape->grid[1],
+                                           shape->grid[2], shape->block[0], shape->block[1],
+                                           shape->block[2], shape->shared_bytes,
+                                           device_cuda_stream_on(stream), params, NULL));
     }
     return status;
 }

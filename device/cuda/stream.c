@@ -69,6 +69,11 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
         goto err_destroy_stream;
     }
 
+    if ((flags & DEVICE_STREAM_KEEPS) != 0 &&
+        device_cuda_keep_create(stream) != PLASMON_OK) {
+        pl_warn("device", "launches go in one by one: %s", device_cuda_last_error());
+    }
+
     pl_mutex_lock(&cuda->lock);
     pl_list_add_tail(&cuda->streams, &stream->link);
     pl_mutex_unlock(&cuda->lock);
@@ -93,7 +98,8 @@ void device_cuda_stream_destroy(struct device_stream *base)
 
     /* Whatever fails is logged, and the rest is still tried. */
     if (device_cuda_enter(cuda) == PLASMON_OK) {
-        (void)DEVICE_CU(cuda, cuStreamSynchronize(stream->stream));
+        (void)DEVICE_CU(cuda, cuStreamSynchronize(device_cuda_stream_on(stream)));
+        device_cuda_keep_destroy(stream);
         (void)DEVICE_CU(cuda, cuEventDestroy(stream->join_event));
         (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream));
         if (stream->workspace != 0) {
@@ -110,7 +116,7 @@ plasmon_status_t device_cuda_stream_sync(struct device_stream *base, struct pl_e
     plasmon_status_t status           = device_cuda_enter(cuda);
 
     if (status == PLASMON_OK) {
-        status = DEVICE_CU(cuda, cuStreamSynchronize(stream->stream));
+        status = DEVICE_CU(cuda, cuStreamSynchronize(device_cuda_stream_on(stream)));
     }
     return status == PLASMON_OK ? PLASMON_OK
                                 : pl_err_set(err, status, "%s", device_cuda_last_error());
@@ -130,13 +136,14 @@ plasmon_status_t device_cuda_copy(struct device_stream *base, enum device_copy_k
     }
     switch (kind) {
     case DEVICE_COPY_DEVICE_TO_DEVICE:
-        return DEVICE_CU(cuda, cuMemcpyDtoDAsync(dst, src, bytes, stream->stream));
+        return DEVICE_CU(cuda,
+                         cuMemcpyDtoDAsync(dst, src, bytes, device_cuda_stream_on(stream)));
     case DEVICE_COPY_HOST_TO_DEVICE:
         return DEVICE_CU(cuda, cuMemcpyHtoDAsync(dst, (const void *)(uintptr_t)src, bytes,
-                                                 stream->stream));
+                                                 device_cuda_stream_on(stream)));
     case DEVICE_COPY_DEVICE_TO_HOST:
-        return DEVICE_CU(
-            cuda, cuMemcpyDtoHAsync((void *)(uintptr_t)dst, src, bytes, stream->stream));
+        return DEVICE_CU(cuda, cuMemcpyDtoHAsync((void *)(uintptr_t)dst, src, bytes,
+                                                 device_cuda_stream_on(stream)));
     }
     return PLASMON_EINVAL;
 }
@@ -150,7 +157,8 @@ plasmon_status_t device_cuda_fill8(struct device_stream *base, struct device_ptr
 
     return status != PLASMON_OK
                ? status
-               : DEVICE_CU(cuda, cuMemsetD8Async(dst.addr, value, bytes, stream->stream));
+               : DEVICE_CU(cuda, cuMemsetD8Async(dst.addr, value, bytes,
+                                                 device_cuda_stream_on(stream)));
 }
 
 /* ------------------------------------------------------------------------------------------------ order */
@@ -173,8 +181,8 @@ plasmon_status_t device_cuda_signal(struct device_stream *base, uint64_t *word,
         return status;
     }
     /* The default write has a system-wide fence before it: what the stream did is visible first. */
-    return DEVICE_CU(cuda, cuStreamWriteValue64(stream->stream, address, value,
-                                                CU_STREAM_WRITE_VALUE_DEFAULT));
+    return DEVICE_CU(cuda, cuStreamWriteValue64(device_cuda_stream_on(stream), address,
+                                                value, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
 plasmon_status_t device_cuda_wait(struct device_stream *base, uint64_t *word,
@@ -194,8 +202,8 @@ plasmon_status_t device_cuda_wait(struct device_stream *base, uint64_t *word,
     if (status != PLASMON_OK) {
         return status;
     }
-    return DEVICE_CU(cuda, cuStreamWaitValue64(stream->stream, address, value,
-                                               CU_STREAM_WAIT_VALUE_GEQ));
+    return DEVICE_CU(cuda, cuStreamWaitValue64(device_cuda_stream_on(stream), address,
+                                               value, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
 /* On a thread of the driver, which must not call CUDA. */
@@ -226,8 +234,8 @@ plasmon_status_t device_cuda_notify(struct device_stream *base, int eventfd)
     }
     return status != PLASMON_OK
                ? status
-               : DEVICE_CU(cuda, cuLaunchHostFunc(stream->stream, notify_host,
-                                                  (void *)(intptr_t)eventfd));
+               : DEVICE_CU(cuda, cuLaunchHostFunc(device_cuda_stream_on(stream),
+                                                  notify_host, (void *)(intptr_t)eventfd));
 }
 
 plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stream *other)
@@ -241,11 +249,13 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
     }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(
-            cuda, cuEventRecord(stream->join_event, device_cuda_stream_of(other)->stream));
+            cuda, cuEventRecord(stream->join_event,
+                                device_cuda_stream_on(device_cuda_stream_of(other))));
     }
     if (status == PLASMON_OK) {
-        status = DEVICE_CU(cuda, cuStreamWaitEvent(stream->stream, stream->join_event,
-                                                   CU_EVENT_WAIT_DEFAULT));
+        status =
+            DEVICE_CU(cuda, cuStreamWaitEvent(device_cuda_stream_on(stream),
+                                              stream->join_event, CU_EVENT_WAIT_DEFAULT));
     }
     return status;
 }
@@ -299,7 +309,8 @@ plasmon_status_t device_cuda_event_record(struct device_event *base,
     }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(
-            cuda, cuEventRecord(event->event, device_cuda_stream_of(stream)->stream));
+            cuda, cuEventRecord(event->event,
+                                device_cuda_stream_on(device_cuda_stream_of(stream))));
     }
     if (status == PLASMON_OK) {
         event->recorded = true;
@@ -322,7 +333,8 @@ plasmon_status_t device_cuda_event_behind(struct device_stream *base,
     }
     return status != PLASMON_OK
                ? status
-               : DEVICE_CU(cuda, cuStreamWaitEvent(stream->stream, event_of(event)->event,
+               : DEVICE_CU(cuda, cuStreamWaitEvent(device_cuda_stream_on(stream),
+                                                   event_of(event)->event,
                                                    CU_EVENT_WAIT_DEFAULT));
 }
 

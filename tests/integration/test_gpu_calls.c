@@ -15,6 +15,7 @@
 
 enum { N = 256, LAUNCHES = 60, LINKS = 400, NODES = 20, REPLAYS = 15 };
 enum { LARGE = 512 << 10, CHAINS = 4 }; /* 2 MiB */
+enum { MANY = 10000 };
 
 static const char link_text[] =
     "extern \"C\" __global__ void chain_link(float *x, long long n, long long cycles)\n"
@@ -206,9 +207,21 @@ TEST(a_launch_is_its_kernel_and_one_word)
     finish(&gpu);
 }
 
+static const char *const chain_calls[] = {"cuLaunchKernel", "cuGraphLaunch",
+                                          "cuGraphExecKernelNodeSetParams",
+                                          "cuStreamWriteValue64", NULL};
+
+/* Each is launched, or replaces a kernel of a chain that is. */
+static void expect_links(const struct gpu *gpu, uint64_t links)
+{
+    expect_only(gpu, chain_calls);
+    ASSERT_EQ(counted(gpu, "cuLaunchKernel") +
+                  counted(gpu, "cuGraphExecKernelNodeSetParams"),
+              links);
+}
+
 TEST(a_chain_has_no_word_for_each_of_its_launches)
 {
-    static const char *const allowed[] = {"cuLaunchKernel", "cuStreamWriteValue64", NULL};
     struct gpu gpu;
     struct plasmon_ref *x;
 
@@ -223,10 +236,65 @@ TEST(a_chain_has_no_word_for_each_of_its_launches)
         link_submit(&gpu, x, 0);
     }
     wait_for(&gpu, x);
-    expect_only(&gpu, allowed);
-    ASSERT_EQ(counted(&gpu, "cuLaunchKernel"), LINKS);
+    expect_links(&gpu, LINKS);
     ASSERT_TRUE(counted(&gpu, "cuStreamWriteValue64") <= LINKS / 2);
 
+    expect_values(&gpu, x, LINKS);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    finish(&gpu);
+}
+
+/* While the device is behind, launches go in as chains of many kernels. */
+TEST(a_long_chain_is_few_launches)
+{
+    struct gpu gpu;
+    struct plasmon_ref *x;
+
+    ASSERT_EQ(setenv("FAKE_CUDA_KERNEL_NS", "20000", 1), 0);
+    start(&gpu, 1);
+    link_define(&gpu);
+    x = cluster_put(gpu.client, N, -1, 0);
+    link_submit(&gpu, x, 0); /* loads the function */
+    wait_for(&gpu, x);
+
+    count_begin(&gpu);
+    for (int i = 0; i < MANY; i++) {
+        link_submit(&gpu, x, 0);
+    }
+    wait_for(&gpu, x);
+    expect_links(&gpu, MANY);
+    printf("# launches %llu, of graphs %llu, words %llu\n",
+           (unsigned long long)counted(&gpu, "cuLaunchKernel"),
+           (unsigned long long)counted(&gpu, "cuGraphLaunch"),
+           (unsigned long long)counted(&gpu, "cuStreamWriteValue64"));
+    ASSERT_TRUE(counted(&gpu, "cuLaunchKernel") + counted(&gpu, "cuGraphLaunch") <=
+                MANY / 4);
+
+    expect_values(&gpu, x, MANY);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    finish(&gpu);
+}
+
+TEST(a_chain_is_a_launch_each_where_that_is_asked_for)
+{
+    static const char *const allowed[] = {"cuLaunchKernel", "cuStreamWriteValue64", NULL};
+    struct gpu gpu;
+    struct plasmon_ref *x;
+
+    ASSERT_EQ(setenv("PLASMON_COALESCE", "0", 1), 0);
+    start(&gpu, 1);
+    link_define(&gpu);
+    x = cluster_put(gpu.client, N, -1, 0);
+    link_submit(&gpu, x, 0); /* loads the function */
+    wait_for(&gpu, x);
+
+    count_begin(&gpu);
+    for (int i = 0; i < LINKS; i++) {
+        link_submit(&gpu, x, 0);
+    }
+    wait_for(&gpu, x);
+    expect_only(&gpu, allowed);
+    ASSERT_EQ(counted(&gpu, "cuLaunchKernel"), LINKS);
     expect_values(&gpu, x, LINKS);
     CLUSTER_OK(plasmon_release(gpu.client, x));
     finish(&gpu);

@@ -49,6 +49,7 @@ CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     function->counts = strcmp(name, "chain_link") == 0;
+    function->mixes  = strcmp(name, "chain_mix") == 0;
     function->next   = of->functions;
     of->functions    = function;
     *out             = (CUfunction)(void *)function;
@@ -96,6 +97,8 @@ CUresult fake_cuOccupancyMaxPotentialBlockSize(int *out_grid, int *out_block,
     return CUDA_SUCCESS;
 }
 
+#define THREADS_MAX 1024u
+
 static struct fake_op kernel_op(CUfunction f, void *const *params)
 {
     struct fake_op op = {.kind = FAKE_KERNEL};
@@ -104,6 +107,11 @@ static struct fake_op kernel_op(CUfunction f, void *const *params)
     if (op.kernel.function->counts) { /* chain_link(float *x, i64 n, i64 cycles) */
         memcpy(&op.kernel.x, params[0], sizeof(op.kernel.x));
         memcpy(&op.kernel.n, params[1], sizeof(op.kernel.n));
+    }
+    if (op.kernel.function->mixes) { /* chain_mix(u32 *x, i64 n, u32 value) */
+        memcpy(&op.kernel.x, params[0], sizeof(op.kernel.x));
+        memcpy(&op.kernel.n, params[1], sizeof(op.kernel.n));
+        memcpy(&op.kernel.value, params[2], sizeof(op.kernel.value));
     }
     return op;
 }
@@ -119,12 +127,10 @@ CUresult fake_cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
     (void)grid_x;
     (void)grid_y;
     (void)grid_z;
-    (void)block_x;
-    (void)block_y;
-    (void)block_z;
     (void)shared;
     (void)extra;
-    return fake_put(stream, &op);
+    return block_x * block_y * block_z <= THREADS_MAX ? fake_put(stream, &op)
+                                                      : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult fake_cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
@@ -213,6 +219,42 @@ CUresult fake_cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *out
     return CUDA_SUCCESS;
 }
 
+CUresult fake_cuGraphCreate(CUgraph *out, unsigned flags)
+{
+    struct fake_graph *graph = calloc(1, sizeof(*graph));
+
+    COUNT(cuGraphCreate);
+    (void)flags;
+    *out = (CUgraph)(void *)graph;
+    return graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Behind the last one: other orders are not asked for. */
+CUresult fake_cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph,
+                                   const CUgraphNode *after, size_t after_count,
+                                   const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const struct fake_op op = kernel_op(params->func, params->kernelParams);
+    struct fake_ops *ops    = &graph_of(graph)->ops;
+
+    COUNT(cuGraphAddKernelNode);
+    assert(after_count == (ops->count > 0) &&
+           (after_count == 0 || *after == fake_node_at(ops->count - 1)));
+    (void)after;
+    (void)after_count;
+    *out = fake_node_at(ops->count);
+    fake_ops_push(ops, &op);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuGraphUpload(CUgraphExec exec, CUstream stream)
+{
+    COUNT(cuGraphUpload);
+    (void)exec;
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
 CUresult fake_cuGraphGetNodes(CUgraph graph, CUgraphNode *out, size_t *io_count)
 {
     COUNT(cuGraphGetNodes);
@@ -263,6 +305,9 @@ CUresult fake_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                              const CUDA_KERNEL_NODE_PARAMS *params)
 {
     COUNT(cuGraphExecKernelNodeSetParams);
+    if (params->blockDimX * params->blockDimY * params->blockDimZ > THREADS_MAX) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     fake_lock();
     exec_of(exec)->ops.items[(uintptr_t)node - 1] =
         kernel_op(params->func, params->kernelParams);

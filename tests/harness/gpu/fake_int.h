@@ -23,6 +23,7 @@ enum fake_op_kind {
 struct fake_function {
     struct fake_function *next; /* of its module */
     bool counts;                /* chain_link */
+    bool mixes;                 /* chain_mix */
 };
 
 /* One record of an event. Who waits for the event waits for the record that was its last at the time, whatever becomes of the event. */
@@ -49,8 +50,9 @@ struct fake_op {
         struct fake_record *record;
         struct {
             const struct fake_function *function;
-            float *x;
+            void *x; /* float, or uint32_t */
             int64_t n;
+            uint32_t value;
         } kernel;
         struct {
             CUhostFn fn;

@@ -115,10 +115,14 @@ static bool word_reached(const struct fake_op *op)
 
 static void kernel_run(const struct fake_op *op)
 {
-    if (op->kernel.function->counts) {
-        for (int64_t i = 0; i < op->kernel.n; i++) {
-            op->kernel.x[i] += 1;
-        }
+    float *counted  = op->kernel.x;
+    uint32_t *mixed = op->kernel.x;
+
+    for (int64_t i = 0; op->kernel.function->counts && i < op->kernel.n; i++) {
+        counted[i] += 1;
+    }
+    for (int64_t i = 0; op->kernel.function->mixes && i < op->kernel.n; i++) {
+        mixed[i] = 3 * mixed[i] + op->kernel.value;
     }
 }
 

@@ -115,7 +115,7 @@ TEST(failed_launches_are_reported_with_their_tags_and_later_ones_run)
     struct contract c;
 
     contract_open(&c);
-    ASSERT_TRUE(!device_cpu_failure(c.device, &tag, &err));
+    ASSERT_TRUE(!device_launch_failure(c.device, &tag, &err));
     for (uint32_t i = 0; i < 6; i++) {
         ASSERT_OK(device_cpu_launch(c.stream, fail_if_odd, &i, sizeof(i), 100 + i));
     }
@@ -126,16 +126,16 @@ TEST(failed_launches_are_reported_with_their_tags_and_later_ones_run)
     ASSERT_OK(device_stream_sync(c.stream, &err)); /* once */
     ASSERT_EQ(*(uint8_t *)device_ptr_host(c.device, c.memory), 77);
 
-    ASSERT_TRUE(device_cpu_failure(c.device, &tag, &err));
+    ASSERT_TRUE(device_launch_failure(c.device, &tag, &err));
     ASSERT_EQ(tag, 101);
     ASSERT_STR(err.text, "number 1 is odd");
-    ASSERT_TRUE(device_cpu_failure(c.device, &tag, &err));
+    ASSERT_TRUE(device_launch_failure(c.device, &tag, &err));
     ASSERT_EQ(tag, 103);
     ASSERT_EQ(err.status, PLASMON_ENOTSUP);
     ASSERT_STR(err.text, pl_status_text(PLASMON_ENOTSUP));
-    ASSERT_TRUE(device_cpu_failure(c.device, &tag, &err));
+    ASSERT_TRUE(device_launch_failure(c.device, &tag, &err));
     ASSERT_EQ(tag, 105);
-    ASSERT_TRUE(!device_cpu_failure(c.device, &tag, &err));
+    ASSERT_TRUE(!device_launch_failure(c.device, &tag, &err));
     contract_close(&c);
 }
 
@@ -155,7 +155,7 @@ TEST(a_failure_is_there_before_the_next_signal)
         while (contract_word_load(&c.words[0]) < i) {
             (void)sched_yield(); /* or each step takes a time slice on a busy machine */
         }
-        ASSERT_TRUE(device_cpu_failure(c.device, &tag, &err));
+        ASSERT_TRUE(device_launch_failure(c.device, &tag, &err));
         ASSERT_EQ(tag, i);
     }
     (void)device_stream_sync(c.stream, NULL); /* of failures; they were meant */

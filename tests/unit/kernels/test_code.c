@@ -188,7 +188,7 @@ TEST(a_number_that_is_not_0_fails_the_launch)
     code = built(&runner, &definition);
     ASSERT_OK(run(&runner, code, NULL, 0, &seven, 1, &err));
     (void)device_stream_sync(runner.stream, &err); /* may or may not tell as well */
-    ASSERT_TRUE(device_cpu_failure(runner.device, &tag, &failure));
+    ASSERT_TRUE(device_launch_failure(runner.device, &tag, &failure));
     ASSERT_EQ(tag, 7);
     ASSERT_STATUS(failure.status, PLASMON_EFUNCTION);
     ASSERT_CONTAINS(failure.text, "fails (grid 3x1x1, block 64x1x1");

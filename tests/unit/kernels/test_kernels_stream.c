@@ -41,11 +41,11 @@ TEST(a_function_that_fails_is_reported_with_its_tag)
     test_expect_log();
     runner_open(&runner, DEVICE_CPU);
     x.data = runner.arena;
-    ASSERT_TRUE(!device_cpu_failure(runner.device, &tag, &failure));
+    ASSERT_TRUE(!device_launch_failure(runner.device, &tag, &failure));
     ASSERT_OK(kernel_run(runner.context, runner.stream, kernel_by_name("test_fail"), &x, 1,
                          &code, 1, nothing, 0, 1234, &err));
     (void)device_stream_sync(runner.stream, &err); /* may or may not tell as well */
-    ASSERT_TRUE(device_cpu_failure(runner.device, &tag, &failure));
+    ASSERT_TRUE(device_launch_failure(runner.device, &tag, &failure));
     ASSERT_EQ(tag, 1234);
     ASSERT_EQ(failure.status, PLASMON_EFUNCTION);
     ASSERT_CONTAINS(failure.text, "test_fail: failed as asked, code 42");

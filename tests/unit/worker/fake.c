@@ -415,6 +415,15 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
     return refuse(fake, "signal");
 }
 
+static void op_flush(void *user, uint32_t stream)
+{
+    struct fake *fake = user;
+
+    if (fake->flushes) {
+        CALL("", "flush:%u", stream);
+    }
+}
+
 static uint64_t op_now(void *user)
 {
     const struct fake *fake = user;
@@ -488,6 +497,7 @@ static const struct worker_ops fake_ops = {
     .run_defined      = op_run_defined,
     .fill_identity    = op_fill_identity,
     .signal           = op_signal,
+    .flush            = op_flush,
     .begin            = op_begin,
     .record_begin     = op_record_begin,
     .record_mark      = op_record_mark,

@@ -34,6 +34,7 @@ struct fake {
     uint64_t signal_bytes;
     uint64_t mark_bytes;
     bool lone;
+    bool flushes;        /* flushes of streams are written down */
     bool begins_cheap;   /* from the next restart on */
     char untouched[256]; /* of the last restart: "3+2 7+1" */
     struct pl_str calls;

@@ -52,6 +52,35 @@ TEST(two_batches_under_way_have_their_words_and_more_wait_for_the_first)
     fake_destroy(fake);
 }
 
+/* What a stream keeps (device_launch_soon()) must go in when nothing more comes. */
+TEST(a_batch_without_a_word_is_flushed)
+{
+    struct fake *fake = busy(fake_create_lone());
+
+    fake->flushes = true;
+    chain(fake, 3, 3);
+    ASSERT_CONTAINS(fake_calls(fake), "run:0:fill flush:0");
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(fake_calls(fake), "signal:0:3");
+    fake_destroy(fake);
+}
+
+TEST(the_first_launch_of_an_idle_stream_waits_for_no_others_of_its_batch)
+{
+    struct fake *fake = fake_create_lone();
+
+    fake->flushes = true;
+    worker_core_hold(fake->core);
+    fake_fill(fake, 1, SLOT, 4);
+    chain(fake, 2, 4);
+    ASSERT_STR(fake_calls(fake), "");
+    worker_core_resume(fake->core);
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake),
+               "run:0:fill flush:0 run:0:fill run:0:fill run:0:fill signal:0:4");
+    fake_destroy(fake);
+}
+
 TEST(an_idle_stream_writes_its_word_at_once)
 {
     struct fake *fake = busy(fake_create_lone());

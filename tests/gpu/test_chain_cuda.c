@@ -1,0 +1,214 @@
+/*
+ * Launches that a stream keeps and puts in together (device/cuda/chain.c): that each runs once, in order, with its own arguments, and that one which the
+ * driver refuses is told by its own tag. On a GPU, and with the driver that has none (tests/harness/gpu), which reads no code and knows chain_mix by its name.
+ */
+#include "tests/unit/device/contract.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const enum device_kind contract_kind = DEVICE_CUDA;
+
+/* x[i] = 3 x[i] + value: another order gives another number. */
+static const char ptx[] =
+    ".version 7.0\n"
+    ".target sm_80\n"
+    ".address_size 64\n"
+    ".visible .entry chain_mix(.param .u64 x, .param .u64 n, .param .u32 value)\n"
+    "{\n"
+    "    .reg .u32 %r<6>;\n"
+    "    .reg .u64 %d<5>;\n"
+    "    .reg .pred %p;\n"
+    "    ld.param.u64 %d1, [x];\n"
+    "    ld.param.u64 %d2, [n];\n"
+    "    ld.param.u32 %r1, [value];\n"
+    "    mov.u32 %r2, %tid.x;\n"
+    "    cvt.u64.u32 %d3, %r2;\n"
+    "    setp.ge.u64 %p, %d3, %d2;\n"
+    "    @%p ret;\n"
+    "    mul.wide.u32 %d4, %r2, 4;\n"
+    "    add.u64 %d1, %d1, %d4;\n"
+    "    ld.global.u32 %r3, [%d1];\n"
+    "    mad.lo.u32 %r4, %r3, 3, %r1;\n"
+    "    st.global.u32 [%d1], %r4;\n"
+    "    ret;\n"
+    "}\n";
+
+enum { N = 64, KEPT_MOST = 32 };
+
+struct chained {
+    struct contract c;
+    struct device_stream *stream; /* keeps */
+    struct device_module *module;
+    void *function;
+    uint32_t expected[N];
+    uint32_t launches; /* so far */
+};
+
+static void load(struct chained *t)
+{
+    struct device_function_limits limits;
+    struct pl_err err = {.status = PLASMON_OK};
+
+    if (device_module_load(t->c.device, ptx, sizeof(ptx) - 1, &t->module, &err) !=
+        PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s", err.text);
+    }
+    ASSERT_OK(device_module_function(t->module, "chain_mix", &t->function, NULL));
+    ASSERT_OK(device_function_limits(t->module, t->function, &limits, NULL));
+    ASSERT_TRUE(limits.soon);
+    ASSERT_EQ(limits.soon_shared_max, 48u << 10);
+}
+
+static void begin(struct chained *t)
+{
+    memset(t, 0, sizeof(*t));
+    contract_open(&t->c);
+    ASSERT_OK(device_stream_create(t->c.device, DEVICE_STREAM_KEEPS, &t->stream));
+    load(t);
+    ASSERT_OK(device_fill8(t->stream, t->c.memory, 0, sizeof(t->expected)));
+}
+
+static void end(struct chained *t)
+{
+    device_module_unload(t->module);
+    device_stream_destroy(t->stream);
+    contract_close(&t->c);
+}
+
+static void put_threads(struct chained *t, uint32_t value, uint32_t threads)
+{
+    struct device_launch_shape shape = {.grid = {1, 1, 1}, .block = {threads, 1, 1}};
+    const uint64_t values[] = {t->c.memory.addr, N, value | UINT64_C(0xabcd00000000)};
+
+    ASSERT_OK(device_launch_soon(t->stream, t->function, &shape, values, PL_COUNT(values),
+                                 1000 + t->launches));
+    t->launches++;
+}
+
+static void put(struct chained *t, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t value = 7 * t->launches + 1;
+
+        put_threads(t, value, N);
+        for (uint32_t i = 0; i < N; i++) {
+            t->expected[i] = 3 * t->expected[i] + value;
+        }
+    }
+}
+
+/* By a copy in the same stream, which must come behind what is kept. */
+static void expect(struct chained *t)
+{
+    const uint32_t *got = (const uint32_t *)(const void *)t->c.host;
+
+    ASSERT_OK(device_copy(t->stream, DEVICE_COPY_DEVICE_TO_HOST, (uint64_t)(uintptr_t)got,
+                          t->c.memory.addr, sizeof(t->expected)));
+    ASSERT_OK(device_stream_sync(t->stream, NULL));
+    for (uint32_t i = 0; i < N; i++) {
+        ASSERT_EQ(got[i], t->expected[i]);
+    }
+}
+
+TEST(kept_launches_run_once_in_order_with_their_own_arguments)
+{
+    struct chained t;
+
+    begin(&t);
+    for (uint32_t count = 1; count <= 2 * KEPT_MOST + 3; count++) {
+        put(&t, count);
+        expect(&t);
+    }
+    for (uint32_t i = 0; i < 40;
+         i++) { /* chains that are launched again while they are under way */
+        put(&t, KEPT_MOST - i % 3);
+        device_stream_flush(t.stream);
+    }
+    device_stream_flush(t.stream); /* nothing is kept */
+    expect(&t);
+    end(&t);
+}
+
+/* Whatever looks at the stream finds them done: a word, an event, another stream behind it. */
+TEST(what_follows_is_behind_what_is_kept)
+{
+    struct device_event *event;
+    struct chained t;
+
+    begin(&t);
+    ASSERT_OK(device_event_create(t.c.device, &event));
+    put(&t, 5);
+    ASSERT_OK(device_signal(t.stream, &t.c.words[0], 1));
+    while (contract_word_load(&t.c.words[0]) !=
+           1) { /* the test's time-out is the deadline */
+    }
+    put(&t, 9);
+    ASSERT_OK(device_event_record(event, t.stream));
+    while (!device_event_done(event)) {
+    }
+    put(&t, 17);
+    ASSERT_OK(device_stream_join(t.c.stream, t.stream));
+    ASSERT_OK(device_copy(t.c.stream, DEVICE_COPY_DEVICE_TO_DEVICE, t.c.memory.addr + 4096,
+                          t.c.memory.addr, sizeof(t.expected)));
+    ASSERT_OK(device_stream_join(t.stream, t.c.stream));
+    put(&t, 3); /* behind the copy */
+    ASSERT_OK(device_stream_sync(t.stream, NULL));
+    expect(&t);
+    device_event_destroy(event);
+    end(&t);
+}
+
+TEST(a_refused_launch_is_told_by_its_tag_and_the_others_run)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+    struct chained t;
+    uint64_t tag = 0;
+
+    test_expect_log();
+    begin(&t);
+    put(&t, 3);
+    put_threads(&t, 0, 4096); /* no device has such blocks */
+    put(&t, 20);
+    ASSERT_TRUE(!device_launch_failure(t.c.device, &tag, &err));
+    device_stream_flush(t.stream);
+    ASSERT_TRUE(device_launch_failure(t.c.device, &tag, &err));
+    ASSERT_EQ(tag, 1003);
+    ASSERT_CONTAINS(err.text, "refused the launch");
+    ASSERT_TRUE(!device_launch_failure(t.c.device, &tag, &err));
+    expect(&t);
+    put(&t, 2 * KEPT_MOST);
+    expect(&t);
+    end(&t);
+}
+
+/* Nodes of chains name functions; those of a module that goes must not stay there. */
+TEST(code_comes_and_goes)
+{
+    struct chained t;
+
+    begin(&t);
+    for (int i = 0; i < 4; i++) {
+        put(&t, KEPT_MOST + 12);
+        expect(&t);
+        device_module_unload(t.module);
+        load(&t);
+    }
+    put(&t, KEPT_MOST + 12);
+    expect(&t);
+    end(&t);
+}
+
+TEST(a_stream_that_keeps_nothing_says_so)
+{
+    struct device_launch_shape shape = {.grid = {1, 1, 1}, .block = {N, 1, 1}};
+    uint64_t values[3]               = {0};
+    struct chained t;
+
+    begin(&t);
+    ASSERT_STATUS(device_launch_soon(t.c.stream, t.function, &shape, values, 3, 1),
+                  PLASMON_ENOTSUP);
+    end(&t);
+}
+
+TEST_MAIN()
