@@ -84,10 +84,10 @@ static plasmon_status_t open_device(struct timelines_side *side, struct pl_err *
     }
     status = device_stream_create(side->device, 0, &side->stream);
     if (status == PLASMON_OK) {
-        status = device_event_create(side->device, &side->begin);
+        status = device_event_create(side->device, true, &side->begin);
     }
     if (status == PLASMON_OK) {
-        status = device_event_create(side->device, &side->end);
+        status = device_event_create(side->device, true, &side->end);
     }
     if (status == PLASMON_OK) {
         status = device_host_register(side->device, side->page, 4096);

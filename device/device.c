@@ -291,9 +291,15 @@ struct device *device_of_stream(struct device_stream *stream)
 
 /* ------------------------------------------------------------------------------------------------ events */
 
-plasmon_status_t device_event_create(struct device *device, struct device_event **out_event)
+plasmon_status_t device_event_create(struct device *device, bool timed,
+                                     struct device_event **out_event)
 {
-    return device->ops->event_create(device, out_event);
+    plasmon_status_t status = device->ops->event_create(device, timed, out_event);
+
+    if (status == PLASMON_OK) {
+        (*out_event)->timed = timed;
+    }
+    return status;
 }
 
 void device_event_destroy(struct device_event *event)
@@ -314,6 +320,9 @@ plasmon_status_t device_event_elapsed_ns(struct device_event *begin,
                                          struct device_event *end, uint64_t *out_ns)
 {
     assert(begin->device == end->device);
+    if (!begin->timed || !end->timed) {
+        return PLASMON_EINVAL;
+    }
     return begin->device->ops->event_elapsed_ns(begin, end, out_ns);
 }
 

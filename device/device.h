@@ -170,8 +170,11 @@ void device_word_wake(uint64_t *word);
 plasmon_status_t device_stream_join(struct device_stream *stream,
                                     struct device_stream *other);
 
-/* Timing marks (GPU timestamps; CPU: the stream thread's clock). elapsed is valid once the second has been reached. */
-plasmon_status_t device_event_create(struct device *device,
+/*
+ * Marks in streams. A timed one tells when it was reached (GPU timestamps; CPU: the stream thread's clock); elapsed is valid once the second has been, and
+ * EINVAL of one that is not timed. A time stamp holds up a GPU's stream: 2.8 us of 49.5 behind a copy of 16 MiB from a peer.
+ */
+plasmon_status_t device_event_create(struct device *device, bool timed,
                                      struct device_event **out_event);
 void device_event_destroy(struct device_event *event);
 plasmon_status_t device_event_record(struct device_event *event,

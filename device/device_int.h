@@ -59,7 +59,7 @@ struct device_ops {
     plasmon_status_t (*notify)(struct device_stream *stream, int eventfd);
     plasmon_status_t (*join)(struct device_stream *stream, struct device_stream *other);
 
-    plasmon_status_t (*event_create)(struct device *device,
+    plasmon_status_t (*event_create)(struct device *device, bool timed,
                                      struct device_event **out_event);
     void (*event_destroy)(struct device_event *event);
     plasmon_status_t (*event_record)(struct device_event *event,
@@ -157,6 +157,7 @@ struct device_stream {
 };
 struct device_event {
     struct device *device;
+    bool timed; /* constant */
 };
 struct device_module {
     struct device *device;

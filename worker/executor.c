@@ -74,7 +74,7 @@ static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
     struct worker_executor *executor = user;
     struct device_event **event      = &executor->marks[stream][slot];
     plasmon_status_t status =
-        *event != NULL ? PLASMON_OK : device_event_create(executor->device, event);
+        *event != NULL ? PLASMON_OK : device_event_create(executor->device, false, event);
 
     return status == PLASMON_OK ? device_event_record(*event, executor->streams[stream])
                                 : status; /* the core joins instead */

@@ -82,7 +82,7 @@ static struct worker_trace_base *base_take(struct worker_trace *trace)
         uint64_t error_ns              = 0;
 
         if (base == NULL ||
-            device_event_create(trace->device, &base->event) != PLASMON_OK) {
+            device_event_create(trace->device, true, &base->event) != PLASMON_OK) {
             pl_free(base);
             break;
         }
@@ -192,8 +192,8 @@ static struct worker_trace_span *span_make(struct worker_trace *trace)
     if (span == NULL) {
         return NULL;
     }
-    if (device_event_create(trace->device, &span->begin) != PLASMON_OK ||
-        device_event_create(trace->device, &span->end) != PLASMON_OK) {
+    if (device_event_create(trace->device, true, &span->begin) != PLASMON_OK ||
+        device_event_create(trace->device, true, &span->end) != PLASMON_OK) {
         span_free(span);
         return NULL;
     }

@@ -206,7 +206,7 @@ plasmon_status_t device_cpu_recording_enqueue(struct device_stream *stream,
                                               uint64_t tag); /* takes a reference */
 
 /* event.c */
-plasmon_status_t device_cpu_event_create(struct device *device,
+plasmon_status_t device_cpu_event_create(struct device *device, bool timed,
                                          struct device_event **out_event);
 void device_cpu_event_destroy(struct device_event *event);
 plasmon_status_t device_cpu_event_record(struct device_event *event,

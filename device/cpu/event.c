@@ -28,7 +28,7 @@ void device_cpu_mark_release(struct device_cpu_mark *mark)
     }
 }
 
-plasmon_status_t device_cpu_event_create(struct device *device,
+plasmon_status_t device_cpu_event_create(struct device *device, bool timed,
                                          struct device_event **out_event)
 {
     struct cpu_event *event = PL_NEW(struct cpu_event);
@@ -36,6 +36,7 @@ plasmon_status_t device_cpu_event_create(struct device *device,
     if (event == NULL) {
         return PLASMON_ENOMEM;
     }
+    (void)timed; /* a thread's clock costs nothing */
     event->mark = PL_NEW(struct device_cpu_mark);
     if (event->mark == NULL) {
         pl_free(event);

@@ -228,7 +228,7 @@ plasmon_status_t device_cuda_wait(struct device_stream *stream, uint64_t *word,
 plasmon_status_t device_cuda_notify(struct device_stream *stream, int eventfd);
 plasmon_status_t device_cuda_join(struct device_stream *stream,
                                   struct device_stream *other);
-plasmon_status_t device_cuda_event_create(struct device *device,
+plasmon_status_t device_cuda_event_create(struct device *device, bool timed,
                                           struct device_event **out_event);
 void device_cuda_event_destroy(struct device_event *event);
 plasmon_status_t device_cuda_event_record(struct device_event *event,

@@ -262,7 +262,7 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
 
 /* ------------------------------------------------------------------------------------------------ events */
 
-plasmon_status_t device_cuda_event_create(struct device *device,
+plasmon_status_t device_cuda_event_create(struct device *device, bool timed,
                                           struct device_event **out_event)
 {
     struct device_cuda *cuda = device_cuda_of(device);
@@ -275,7 +275,9 @@ plasmon_status_t device_cuda_event_create(struct device *device,
     event->base.device = device;
     status             = device_cuda_enter(cuda);
     if (status == PLASMON_OK) {
-        status = DEVICE_CU(cuda, cuEventCreate(&event->event, CU_EVENT_DEFAULT));
+        status =
+            DEVICE_CU(cuda, cuEventCreate(&event->event, timed ? CU_EVENT_DEFAULT
+                                                               : CU_EVENT_DISABLE_TIMING));
     }
     if (status != PLASMON_OK) {
         pl_free(event);

@@ -137,7 +137,7 @@ TEST(what_follows_is_behind_what_is_kept)
     struct chained t;
 
     begin(&t);
-    ASSERT_OK(device_event_create(t.c.device, &event));
+    ASSERT_OK(device_event_create(t.c.device, true, &event));
     put(&t, 5);
     ASSERT_OK(device_signal(t.stream, &t.c.words[0], 1));
     while (contract_word_load(&t.c.words[0]) !=

@@ -518,7 +518,7 @@ TEST(nothing_that_enqueues_blocks_while_a_stream_waits)
     ASSERT_OK(device_stream_sync(working, NULL));
     device_chunk_unmap(c.device, extra, c.chunk_bytes);
     pl_fd_close(&fd);
-    ASSERT_OK(device_event_create(c.device, &event));
+    ASSERT_OK(device_event_create(c.device, true, &event));
     ASSERT_OK(device_event_record(event, working));
     if (dgemm != NULL) {
         product_check(&c, dgemm, working,

@@ -453,8 +453,8 @@ TEST(spin_keeps_the_stream_busy_that_long)
 
     open_gpu(&runner);
     x.data = runner.arena;
-    ASSERT_OK(device_event_create(runner.device, &event[0]));
-    ASSERT_OK(device_event_create(runner.device, &event[1]));
+    ASSERT_OK(device_event_create(runner.device, true, &event[0]));
+    ASSERT_OK(device_event_create(runner.device, true, &event[1]));
     ASSERT_OK(device_event_record(event[0], runner.stream));
     ASSERT_OK(kernel_run(runner.context, runner.stream, kernel_by_name("spin"), &x, 1, &us,
                          1, nothing, 0, 1, &err));

@@ -131,7 +131,7 @@ TEST(what_would_mean_another_moment_at_each_launch_cannot_be_recorded)
     struct contract c;
 
     contract_open(&c);
-    ASSERT_OK(device_event_create(c.device, &event));
+    ASSERT_OK(device_event_create(c.device, true, &event));
     graph  = graph_begin(&c, 2);
     branch = device_graph_branch(graph, 0);
     ASSERT_STATUS(device_signal(branch, &c.words[1], 1), PLASMON_ENOTSUP);

@@ -65,7 +65,7 @@ TEST(a_wait_holds_its_stream_and_no_other)
     struct contract c;
 
     contract_open(&c);
-    ASSERT_OK(device_event_create(c.device, &held));
+    ASSERT_OK(device_event_create(c.device, true, &held));
     ASSERT_OK(device_fill8(c.stream, c.memory, 1, 1));
     ASSERT_OK(device_stream_sync(c.stream, NULL));
 
@@ -157,7 +157,7 @@ TEST(a_join_waits_for_what_was_enqueued_and_not_for_more)
     struct contract c;
 
     contract_open(&c);
-    ASSERT_OK(device_event_create(c.device, &joined));
+    ASSERT_OK(device_event_create(c.device, true, &joined));
     ASSERT_OK(device_fill8(c.stream, c.memory, 1, 1));
     ASSERT_OK(device_stream_sync(c.stream, NULL));
 
@@ -184,8 +184,8 @@ TEST(a_stream_goes_on_behind_an_event_and_not_behind_what_came_later)
     struct contract c;
 
     contract_open(&c);
-    ASSERT_OK(device_event_create(c.device, &point));
-    ASSERT_OK(device_event_create(c.device, &held));
+    ASSERT_OK(device_event_create(c.device, true, &point));
+    ASSERT_OK(device_event_create(c.device, true, &held));
     ASSERT_STATUS(device_stream_behind(c.stream, point), PLASMON_EINVAL);
     ASSERT_OK(device_fill8(c.stream, c.memory, 1, 1));
     ASSERT_OK(device_stream_sync(c.stream, NULL));
@@ -300,6 +300,25 @@ TEST(a_notification_comes_after_the_work_and_wakes_a_poller)
     close(fd);
 }
 
+TEST(an_event_that_is_not_timed_tells_only_that_it_was_reached)
+{
+    struct device_event *timed, *untimed;
+    uint64_t elapsed_ns;
+    struct contract c;
+
+    contract_open(&c);
+    ASSERT_OK(device_event_create(c.device, true, &timed));
+    ASSERT_OK(device_event_create(c.device, false, &untimed));
+    ASSERT_OK(device_event_record(timed, c.stream));
+    ASSERT_OK(device_event_record(untimed, c.stream));
+    ASSERT_OK(device_stream_sync(c.stream, NULL));
+    ASSERT_TRUE(device_event_done(untimed));
+    ASSERT_STATUS(device_event_elapsed_ns(timed, untimed, &elapsed_ns), PLASMON_EINVAL);
+    device_event_destroy(timed);
+    device_event_destroy(untimed);
+    contract_close(&c);
+}
+
 TEST(events_tell_time_and_whether_they_were_reached)
 {
     struct device_event *begin;
@@ -310,8 +329,8 @@ TEST(events_tell_time_and_whether_they_were_reached)
     struct contract c;
 
     contract_open(&c);
-    ASSERT_OK(device_event_create(c.device, &begin));
-    ASSERT_OK(device_event_create(c.device, &end));
+    ASSERT_OK(device_event_create(c.device, true, &begin));
+    ASSERT_OK(device_event_create(c.device, true, &end));
     ASSERT_STATUS(device_event_elapsed_ns(begin, end, &elapsed_ns), PLASMON_EINVAL);
 
     started_ns = pl_now_ns();

@@ -406,7 +406,7 @@ static plasmon_status_t use_everything(void)
     }
     status = device_stream_create(device, 0, &stream);
     if (status == PLASMON_OK) {
-        status = device_event_create(device, &event);
+        status = device_event_create(device, true, &event);
     }
     if (status == PLASMON_OK) {
         status = device_cpu_launch(stream, fail_if_odd, large, sizeof(large), 0);
