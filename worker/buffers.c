@@ -233,6 +233,39 @@ static uint32_t operand_pool(const struct worker_core *core,
     return operand->client_writes && core->table->kind == KIND_MAPPABLE ? 1 : 0;
 }
 
+/* Its maker was not over: nothing says that there was ever anything right in it. */
+static void interrupted_void(struct worker_core *core, uint32_t slot)
+{
+    core->writers[slot] &= (uint16_t)~WRITERS_ENDED_WELL;
+    for (size_t i = 0; i < core->interrupted.count; i++) {
+        struct worker_interrupted *was = pl_vec_at(&core->interrupted, i);
+
+        was->right = was->right && was->slot != slot;
+    }
+}
+
+/*
+ * The launch that made the buffer comes again. One that does not write - an allocation, or a launch that is skipped now - says nothing of what
+ * others have written there since, or are about to; only what it was to write itself is never there.
+ */
+static void survivor_take(struct worker_core *core, const struct worker_launch *launch,
+                          struct worker_operand *operand)
+{
+    const struct store_entry *entry = &core->table->entries[operand->slot];
+    uint32_t state                  = worker_entry_state(entry);
+
+    operand->was_sealed = state == STORE_SEALED;
+    if (state == STORE_CONSUMED) {
+        interrupted_void(core, operand->slot);
+    }
+    if (state == STORE_RETIRED) {
+        return;
+    }
+    if (operand->writes || (state != STORE_SEALED && entry->seq == launch->seq)) {
+        store_table_consume(core->table, operand->slot, writer_seq(launch, operand));
+    }
+}
+
 static plasmon_status_t fresh_place(struct worker_core *core, struct worker_launch *launch,
                                     struct worker_operand *operand)
 {
@@ -242,10 +275,7 @@ static plasmon_status_t fresh_place(struct worker_core *core, struct worker_laun
     if (entry_survived(entry, operand)) {
         operand->offset = entry->offset;
         operand->placed = true;
-        if (worker_entry_state(entry) != STORE_RETIRED &&
-            (operand->writes || worker_entry_state(entry) != STORE_WRITING)) {
-            store_table_consume(core->table, operand->slot, writer_seq(launch, operand));
-        } /* else an ALLOC: its client may be writing already */
+        survivor_take(core, launch, operand);
         if (operand->writes) {
             core->writers[operand->slot]++;
         }
@@ -501,6 +531,44 @@ void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *lau
     }
 }
 
+/* The parts that it does not write are right, whether it comes again, fails then, or is skipped. */
+plasmon_status_t worker_buffers_interrupted(struct worker_core *core, uint32_t slot)
+{
+    struct worker_interrupted *interrupted = pl_vec_push(&core->interrupted);
+
+    if (interrupted == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    *interrupted = (struct worker_interrupted){
+        .slot = slot, .seq = core->table->entries[slot].seq, .right = true};
+    core->writers[slot] = WRITERS_ENDED_WELL;
+    return PLASMON_OK;
+}
+
+/* If nobody took it over in this life, nobody has said yet what is in it. */
+static void interrupted_over(struct worker_core *core, uint64_t seq)
+{
+    for (size_t i = core->interrupted.count; i-- > 0;) {
+        struct worker_interrupted was =
+            *(struct worker_interrupted *)pl_vec_at(&core->interrupted, i);
+        const struct store_entry *entry = &core->table->entries[was.slot];
+
+        if (was.seq != seq) {
+            continue;
+        }
+        pl_vec_remove_unordered(&core->interrupted, i);
+        if (worker_entry_state(entry) == STORE_CONSUMED && entry->seq == seq &&
+            writers_of(core, was.slot) == 0) {
+            if (was.right) {
+                store_table_seal(core->table, was.slot);
+            } else {
+                store_table_consume(core->table, was.slot, WORKER_SEQ_NEVER);
+            }
+            core->writers[was.slot] = 0;
+        }
+    }
+}
+
 void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
 {
     bool right = launch->failure == PLASMON_OK || pl_bug("worker.seal_failed");
@@ -513,6 +581,7 @@ void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
             writer_leaves(core, operand, right || operand->was_sealed);
         }
     }
+    interrupted_over(core, launch->seq);
     if (launch->scratch_shared) {
         worker_scratch_done(core, launch);
     } else if (launch->scratch_bytes != 0) {

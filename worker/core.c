@@ -47,12 +47,13 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     core->timeline     = config->timelines[config->host_device];
     core->stream_count = config->run_streams + WORKER_STREAM_ROLES +
                          config->urgent_streams + config->low_streams;
-    core->noop_id = pl_hash_name("noop");
-    core->doomed  = PL_VEC_INIT(uint32_t);
-    core->waits   = PL_VEC_INIT(struct worker_wait);
-    core->args    = PL_VEC_INIT(struct kernel_arg);
-    core->shapes  = PL_VEC_INIT(struct kernel_arg_shape);
-    core->sources = PL_VEC_INIT(struct worker_source);
+    core->noop_id     = pl_hash_name("noop");
+    core->doomed      = PL_VEC_INIT(uint32_t);
+    core->interrupted = PL_VEC_INIT(struct worker_interrupted);
+    core->waits       = PL_VEC_INIT(struct worker_wait);
+    core->args        = PL_VEC_INIT(struct kernel_arg);
+    core->shapes      = PL_VEC_INIT(struct kernel_arg_shape);
+    core->sources     = PL_VEC_INIT(struct worker_source);
     wire_ranges_init(&core->unfinished);
     pl_map_init(&core->graphs);
     pl_map_init(&core->pairs);
@@ -98,6 +99,7 @@ void worker_core_destroy(struct worker_core *core)
     }
     wire_ranges_finish(&core->unfinished);
     pl_vec_finish(&core->doomed);
+    pl_vec_finish(&core->interrupted);
     pl_vec_finish(&core->waits);
     pl_vec_finish(&core->args);
     pl_vec_finish(&core->shapes);

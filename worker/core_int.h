@@ -261,6 +261,8 @@ struct worker_core {
     uint8_t *
         followed; /* a ring position: bit 0: somebody took over its stream already; others: condemn.c */
     struct pl_vec doomed; /* uint32_t slots that wait for a reader */
+    struct pl_vec
+        interrupted; /* struct worker_interrupted: until their launches have come again */
     uint64_t
         freed_count; /* counts returns of memory, so that a starved front tries again only after one */
     uint64_t starved_at;    /* freed_count when the front found no memory */
@@ -342,6 +344,13 @@ void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch);
 struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo);
 
 /* buffers.c */
+/* A buffer that a launch was writing in place when the worker before us died. */
+struct worker_interrupted {
+    uint64_t seq;
+    uint32_t slot;
+    bool right; /* what others wrote there before is */
+};
+
 enum worker_buffers_result { WORKER_BUFFERS_READY, WORKER_BUFFERS_WAIT };
 /*
  * Place: find or allocate every operand. Consume: mark what is overwritten, see that nobody reads it. Both may say WAIT; a failure
@@ -359,6 +368,7 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
 void worker_buffers_make_anyway(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_done(struct worker_core *core, struct worker_launch *launch);
+plasmon_status_t worker_buffers_interrupted(struct worker_core *core, uint32_t slot);
 void worker_buffers_free(struct worker_core *core, uint64_t buffer);
 void worker_buffers_free_all(struct worker_core *core);
 void worker_buffers_free_doomed(struct worker_core *core);

@@ -7,7 +7,9 @@
  * A buffer whose launch is done is sealed. One whose launch was published and is not done is kept as it is: the launch comes
  * again, finds the buffer it made and writes it once more (or, a host-route receive, the rest of it). One that was marked as
  * CONSUMED for a launch that was never published was not touched, and is sealed as it was; if an unfinished launch was to write it
- * before, no reader goes there before that launch is done, and it comes again.
+ * before, no reader goes there before that launch is done, and it comes again. One that was CONSUMED for a launch that is not done
+ * is sealed when that launch has come again, however it ends: it wrote a part, of which the head knows what became, and the others are as
+ * right as they were.
  *
  * A buffer that was RETIRED, or DOOMED, may share bytes with another one that was put there behind its last use (reuse.c). Both stay where
  * they are: those of the others are taken first, and of these what is left.
@@ -21,6 +23,7 @@
  */
 #include "worker/core_int.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 
 /* ------------------------------------------------------------------------------------------------ buffers */
@@ -33,6 +36,9 @@ static bool entry_right(const struct worker_core *core, const struct store_entry
     }
     if (entry->seq > enqueued) {
         return state == STORE_CONSUMED;
+    }
+    if (pl_bug("worker.seal_early")) {
+        return true;
     }
     return store_timeline_done(core->timeline, entry->seq) &&
            !store_timeline_failed(core->timeline, entry->seq);
@@ -47,6 +53,7 @@ static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
 
     /* A death inside store_table_consume() leaves an old checksum, and everything right but perhaps seq. */
     if (state > STORE_RETIRED ||
+        (state == STORE_SEALED && slot % 4 == 0 && pl_bug("worker.sealed_given_up")) ||
         (state != STORE_CONSUMED && entry->checksum != store_entry_checksum(entry))) {
         status = PLASMON_EMALFORMED;
     } else if (state == STORE_RETIRED || state == STORE_DOOMED) {
@@ -75,8 +82,10 @@ static plasmon_status_t entry_recover(struct worker_core *core, uint32_t slot,
         }
         *doomed = slot;
     } else if (state != STORE_SEALED && state != STORE_RETIRED &&
-               entry_right(core, entry, state, enqueued)) {
+               entry_right(core, entry, state, enqueued) && !pl_bug("worker.seal_lost")) {
         store_table_seal(core->table, slot);
+    } else if (state == STORE_CONSUMED && entry->seq != WORKER_SEQ_NEVER) {
+        return worker_buffers_interrupted(core, slot);
     }
     return PLASMON_OK;
 }
@@ -117,7 +126,8 @@ static plasmon_status_t unfinished_find(struct worker_core *core, uint64_t enque
 
         if (!store_timeline_done(core->timeline, seq)) {
             store_timeline_mark(core->timeline, seq, false); /* it gets another chance */
-        } else if (!store_timeline_failed(core->timeline, seq)) {
+        } else if (!store_timeline_failed(core->timeline, seq) &&
+                   !pl_bug("worker.done_again")) {
             continue;
         }
         if (stream >= core->stream_count) {

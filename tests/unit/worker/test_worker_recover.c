@@ -153,6 +153,77 @@ TEST(skip_only_signals)
     fake_destroy(fake);
 }
 
+/* 1 makes the buffer, and 2 writes a part of it without waiting for that: it is over when the worker dies, and 1 is not. */
+static void other_part_written(struct fake *fake, struct wire_ranges *out_unfinished)
+{
+    struct fake_launch launch;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_operand(&launch, KERNEL_OUT, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    word_set(fake, 1, 2);
+    fake_restart(fake, &enqueued, out_unfinished);
+    ASSERT_EQ(out_unfinished->items.count, 1);
+    ASSERT_EQ(range(out_unfinished, 0)->first, 1);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+}
+
+TEST(what_another_launch_sealed_stays_sealed_when_its_maker_is_skipped)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+
+    other_part_written(fake, &unfinished);
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    fake_launch_fresh(&launch, 1, 4)->mode = PLASMON__V1__MODE__MODE_SCRATCH;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(fake->timelines[FAKE_US]->stream[0].value, 1);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(what_another_launch_sealed_is_sealed_again_when_its_maker_fails)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+
+    other_part_written(fake, &unfinished);
+    fake->refuse = "run";
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:1:");
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+/* What was half written when the worker died is not there because its launch is over: a second death must not seal it. */
+TEST(what_a_skipped_launch_was_to_write_is_never_sealed)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_restart(fake, &enqueued, &unfinished);
+    wire_ranges_finish(&unfinished);
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    fake_launch_fresh(&launch, 1, 4)->mode = PLASMON__V1__MODE__MODE_SCRATCH;
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(unfinished.items.count, 0);
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
 static void consume(struct fake *fake, uint64_t seq, uint32_t y, uint32_t x)
 {
     struct fake_launch launch;
@@ -179,6 +250,48 @@ TEST(consumed_for_a_published_launch_stays_consumed)
     ASSERT_EQ(enqueued, 3);
     ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
     ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+/* It wrote a part; a reader of another one is not to wait for ever. */
+TEST(consumed_is_sealed_when_its_launch_has_come_again_and_was_skipped)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    consume(fake, 3, 1, 2);
+    fake_restart(fake, &enqueued, &unfinished);
+    fake_launch_init(&launch, 3, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
+TEST(consumed_is_sealed_when_its_launch_has_come_again_and_failed)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    consume(fake, 3, 1, 2);
+    fake_restart(fake, &enqueued, &unfinished);
+    fake->refuse = "run";
+    consume(fake, 3, 1, 2);
+    fake_finish(fake, 0, 3);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:3:");
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
     wire_ranges_finish(&unfinished);
     fake_destroy(fake);
 }
