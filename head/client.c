@@ -334,7 +334,7 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     if (frame->trace != NULL) {
         head_trace_switch(core, client, frame->trace);
     }
-    for (size_t i = 0; i < frame->n_release; i++) {
+    for (size_t i = pl_bug("head.release_lost") ? 1 : 0; i < frame->n_release; i++) {
         refs_remove(core, client, frame->release[i]->first, frame->release[i]->count);
     }
     if (frame->ping != 0) {
@@ -475,6 +475,9 @@ void head_client_dirty(struct head_core *core, struct head_client *client)
 
 void head_client_done(struct head_core *core, struct head_client *client, uint64_t task)
 {
+    if (task % 16 == 0 && pl_bug("head.answer_lost")) {
+        return;
+    }
     PL_CHECK(wire_ranges_add(&client->done, task) == PLASMON_OK);
     head_client_dirty(core, client);
 }

@@ -6,6 +6,7 @@
  *   sim_link.c     connections: bytes in order, delays, everything in flight lost when they break; frames with headers
  *   sim_net.c      cuts: nothing gets through to or from the head, and nobody is told
  *   sim_memory.c   arenas: fresh memory is noise, freed memory is poison, a use of either is an error at once
+ *   sim_sealed.c   what is sealed stays sealed
  *   sim_stream.c   in-order streams of a simulated device
  *   sim_ops.c      struct worker_ops on top of them
  *   sim_pairs.c    pairs: communicators, and what looks after them
@@ -293,11 +294,15 @@ struct sim_chunk {
     uint64_t bytes;
     uint32_t pool;
 };
-/* What the table said at the last look. */
+/* An entry of the table, as it was when it was sealed (sim_sealed.c). */
 struct sim_sealed {
     uint32_t generation;
     uint64_t seq;
+    uint64_t offset;
+    uint64_t bytes;
     uint64_t hash;
+    uint32_t seals;  /* so often, so far */
+    uint32_t takers; /* launches that took it to write it, since then */
     bool sealed;
 };
 
@@ -375,6 +380,9 @@ struct sim_worker {
     struct pl_vec chunks; /* struct sim_chunk */
     uint8_t *slab;        /* STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX */
     struct pl_vec sealed; /* struct sim_sealed, a slot */
+    struct pl_map takers; /* sim_sealed.c: slot and seq -> what a launch writes there */
+    struct pl_map
+        leavers; /* slot + 1 -> the last generation that the head gave up there, + 1 */
 
     struct store_arena *book; /* the core's allocator, as seen at link time */
     struct pl_vec blocks;     /* struct sim_block */
@@ -757,14 +765,22 @@ void sim_op_describe(const struct sim_op *op, struct pl_str *out);
 /* Memory of a worker's core is watched between these two. */
 void sim_memory_enter(struct sim_worker *worker);
 void sim_memory_leave(void);
+struct sim_worker *sim_memory_watched(void); /* NULL: none */
 const struct sim_block *sim_memory_find(const struct sim_worker *worker, uint64_t offset);
 /* An op has its effect now: may it still touch what it was enqueued for? What it is the first to touch becomes noise. */
 bool sim_memory_touch(struct sim_worker *worker, uint64_t offset, uint64_t serial);
 void sim_memory_noise(struct sim *sim, uint8_t *bytes, uint64_t length);
 void sim_memory_forget(struct sim_worker *worker);    /* a crash: its book is gone */
 void sim_memory_recovered(struct sim_worker *worker); /* poisons what nobody took back */
-/* Sealed entries keep their bytes. */
-void sim_memory_check_sealed(struct sim_worker *worker);
+
+void sim_sealed_init(struct sim_worker *worker);
+void sim_sealed_finish(struct sim_worker *worker);
+/* What the head tells a worker: before the worker hears it. */
+void sim_sealed_note(struct sim_worker *worker, const Plasmon__V1__WorkerCommand *command);
+void sim_sealed_check(struct sim_worker *worker);
+void sim_sealed_check_idle(struct sim_worker *worker); /* when nothing is under way */
+/* The launch failed: what it alone should have made must not be sealed. */
+void sim_sealed_check_failed(struct sim_worker *worker, uint64_t seq);
 
 void sim_head_start(struct sim *sim);
 void sim_head_finish(struct sim *sim);
@@ -796,7 +812,7 @@ void sim_head_worker_gone(struct sim_worker *worker);
 struct sim_held {
     uint64_t batch;
     struct sim_pipe *pipe; /* NULL: an order to fence, or something for the store */
-    uint64_t life;         /* of the pipe */
+    uint64_t life;         /* of the pipe; for the store: spill_hellos */
     struct sim_worker *fence;
     uint32_t incarnation;
     size_t length;
@@ -966,6 +982,8 @@ struct sim {
     uint64_t spill_free_ns;      /* the store's thread is busy until then */
     uint64_t spill_life; /* of the store: what an earlier one was about to do is not done */
     uint64_t spill_down_until_ns;
+    uint64_t spill_hellos;       /* to heads: what was said before is not for this store */
+    bool spill_joined;           /* the last one was of this store, to this head */
     uint64_t spill_move;         /* store_spill_index.move */
     struct sim_host *spill_slab; /* NULL: none was made */
     uint32_t spill_deaths;

@@ -241,7 +241,7 @@ bool sim_step(struct sim *sim)
     if (sim->steps % SEALED_EVERY == 0) {
         for (uint32_t i = 0; i < sim->config.devices; i++) {
             if (!sim->workers[i].gone) {
-                sim_memory_check_sealed(&sim->workers[i]);
+                sim_sealed_check(&sim->workers[i]);
             }
             sim_limits_check(&sim->workers[i]);
         }
@@ -292,8 +292,15 @@ void sim_check(struct sim *sim)
 {
     head_core_check(sim->head);
     for (uint32_t i = 0; i < sim->config.devices; i++) {
-        if (!sim->workers[i].gone) {
-            sim_memory_check_sealed(&sim->workers[i]);
+        struct sim_worker *worker = &sim->workers[i];
+
+        if (worker->gone) {
+            continue;
+        }
+        if (worker->alive && worker_core_idle(worker->core)) {
+            sim_sealed_check_idle(worker);
+        } else {
+            sim_sealed_check(worker);
         }
     }
 }

@@ -669,6 +669,8 @@ void sim_head_spill_up(struct sim *sim)
     struct pl_err err;
 
     if (sim->config.spill_memory != 0) {
+        sim->spill_hellos++;
+        sim->spill_joined = true;
         PL_CHECK(head_machine_input(sim->head_process.machine, &input, NULL, &err) ==
                  PLASMON_OK);
     }

@@ -32,7 +32,9 @@ static void held_leave(struct sim *sim, struct sim_held *held)
     if (held->fence != NULL) {
         sim_limits_order(held->fence, held->incarnation);
     } else if (held->pipe == NULL) {
-        sim_spill_op(sim, (const struct head_spill_op *)held->data);
+        if (held->life == sim->spill_hellos) {
+            sim_spill_op(sim, (const struct head_spill_op *)held->data);
+        } /* else it was for a store that is dead; the next one was asked again */
     } else if (held->pipe->life == held->life) {
         sim_pipe_send(held->pipe, held->data, held->length);
     }
@@ -108,6 +110,7 @@ void sim_journal_spill(struct sim *sim, const struct head_spill_op *op)
         return;
     }
     held       = hold(sim);
+    held->life = sim->spill_hellos;
     held->data = sim_alloc(sizeof(*op));
     memcpy(held->data, op, sizeof(*op));
 }
@@ -400,7 +403,7 @@ static void store_is_back(void *user, uint64_t arg, void *data)
     struct sim *sim = user;
 
     (void)data;
-    if (arg == sim->head_process.life) {
+    if (arg == sim->head_process.life && sim->now_ns >= sim->spill_down_until_ns) {
         sim_head_spill_up(sim);
         sim_head_flush_soon(sim);
     }
@@ -419,6 +422,7 @@ void sim_head_crash(struct sim *sim)
     head->crashes++;
     head->life++;
     head->flush_pending = false;
+    sim->spill_joined   = false;
     head->down_until_ns = sim->now_ns + sim_below(sim, DOWN_MAX_NS);
     head_machine_destroy(head->machine);
     held_drop(head, 0);

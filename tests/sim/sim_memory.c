@@ -30,6 +30,11 @@ void sim_memory_leave(void)
     watched = NULL;
 }
 
+struct sim_worker *sim_memory_watched(void)
+{
+    return watched;
+}
+
 void sim_memory_noise(struct sim *sim, uint8_t *bytes, uint64_t length)
 {
     uint64_t word = sim_random(sim);
@@ -298,56 +303,4 @@ void __wrap_store_arena_free(struct store_arena *arena, uint64_t offset)
         }
     }
     __real_store_arena_free(arena, offset);
-}
-
-/* ------------------------------------------------------------------------------------------ sealed means sealed */
-
-static uint64_t hash_bytes(const uint8_t *bytes, uint64_t length)
-{
-    uint64_t hash = length;
-    uint64_t i    = 0;
-
-    for (; i + 8 <= length; i += 8) {
-        uint64_t word;
-
-        memcpy(&word, bytes + i, sizeof(word));
-        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
-    }
-    for (; i < length; i++) {
-        hash = (hash ^ bytes[i]) * 0x9e3779b97f4a7c15u;
-    }
-    return hash;
-}
-
-void sim_memory_check_sealed(struct sim_worker *worker)
-{
-    while (worker->sealed.count < worker->slots_used) {
-        PL_CHECK(pl_vec_push(&worker->sealed) != NULL);
-    }
-    for (uint32_t slot = 0; slot < worker->slots_used; slot++) {
-        const struct store_entry *entry = &worker->table->entries[slot];
-        struct sim_sealed *seen         = pl_vec_at(&worker->sealed, slot);
-        uint64_t hash;
-
-        if (entry->state != STORE_SEALED || entry->offset > worker->arena_bytes ||
-            entry->bytes > worker->arena_bytes - entry->offset) {
-            seen->sealed = false;
-            continue;
-        }
-        hash = hash_bytes(worker->arena + entry->offset, entry->bytes);
-        if (seen->sealed && seen->generation == entry->generation &&
-            seen->seq == entry->seq && seen->hash != hash) {
-            sim_fail(
-                worker->sim,
-                "device %u: slot %u generation %u is sealed by launch %llu, and its bytes "
-                "changed",
-                worker->host_device, slot, entry->generation,
-                (unsigned long long)entry->seq);
-        }
-        *seen = (struct sim_sealed){.generation = entry->generation,
-                                    .seq        = entry->seq,
-                                    .hash       = hash,
-                                    .sealed     = true};
-    }
 }

@@ -628,21 +628,6 @@ static void op_report_done(void *user, uint64_t first, uint64_t count)
     sim_worker_flush_soon(worker);
 }
 
-/* What a failed launch should have made must not be sealed. */
-static void check_unsealed(const struct sim_worker *worker, uint64_t seq)
-{
-    for (size_t i = 0; i < worker->fresh.count; i++) {
-        const struct sim_fresh *fresh   = pl_vec_at(&worker->fresh, i);
-        const struct store_entry *entry = &worker->table->entries[fresh->slot];
-
-        if (fresh->seq == seq && entry->generation == fresh->generation &&
-            entry->seq == seq && entry->state == STORE_SEALED) {
-            sim_fail(worker->sim, "device %u: launch %llu failed, and slot %u is sealed",
-                     worker->host_device, (unsigned long long)seq, fresh->slot);
-        }
-    }
-}
-
 static void op_report_failed(void *user, uint64_t seq, plasmon_status_t status,
                              const char *text)
 {
@@ -650,7 +635,7 @@ static void op_report_failed(void *user, uint64_t seq, plasmon_status_t status,
     struct sim_report *report = pl_vec_push(&worker->failed);
 
     PL_CHECK(report != NULL);
-    check_unsealed(worker, seq);
+    sim_sealed_check_failed(worker, seq);
     *report = (struct sim_report){.seq = seq, .status = status, .text = pl_strdup(text)};
     PL_CHECK(report->text != NULL);
     sim_worker_flush_soon(worker);

@@ -134,6 +134,7 @@ static void store_killed(struct sim *sim)
     sim->spill_deaths++;
     sim->spill_life++;
     sim->spill_goes_on       = true;
+    sim->spill_joined        = false;
     sim->spill_op_last       = 0;
     sim->spill_free_ns       = 0;
     sim->spill_down_until_ns = sim->now_ns + down_ns;
@@ -175,8 +176,8 @@ void sim_spill_op(struct sim *sim, const struct head_spill_op *op)
     struct head_spill_op *copy;
     uint64_t delay;
 
-    if (sim->now_ns < sim->spill_down_until_ns) {
-        return; /* nobody is there; the next one is asked again */
+    if (!sim->spill_joined) {
+        return; /* nobody is there, or has said so to this head; then it is asked again */
     }
     if (known != NULL) {
         answer(sim, op->id, known);

@@ -249,6 +249,7 @@ static void take_command(struct sim_worker *worker,
         trace_launch(worker, launch);
         note_launch(worker, launch);
     }
+    sim_sealed_note(worker, command);
     sim_memory_enter(worker);
     status = worker_core_command(worker->core, command, &err);
     sim_memory_leave();
@@ -544,7 +545,6 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
                                   .life          = 1,
                                   .chunks        = PL_VEC_INIT(struct sim_chunk),
                                   .fresh         = PL_VEC_INIT(struct sim_fresh),
-                                  .sealed        = PL_VEC_INIT(struct sim_sealed),
                                   .blocks        = PL_VEC_INIT(struct sim_block),
                                   .leaving       = PL_VEC_INIT(struct sim_block),
                                   .blocks_before = PL_VEC_INIT(struct sim_block),
@@ -556,6 +556,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
     sim_losses_init(worker);
     sim_limits_init(worker);
     sim_pairs_init(worker);
+    sim_sealed_init(worker);
 
     worker->table    = map_zero(sizeof(*worker->table));
     worker->timeline = map_zero(sizeof(*worker->timeline));
@@ -600,7 +601,7 @@ void sim_worker_finish(struct sim_worker *worker)
     pl_vec_finish(&worker->uses);
     pl_vec_finish(&worker->chunks);
     pl_vec_finish(&worker->fresh);
-    pl_vec_finish(&worker->sealed);
+    sim_sealed_finish(worker);
     pl_vec_finish(&worker->blocks);
     pl_vec_finish(&worker->leaving);
     pl_vec_finish(&worker->blocks_before);

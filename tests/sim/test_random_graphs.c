@@ -116,4 +116,20 @@ TEST(random_programs_mean_what_they_mean_one_by_one)
     (void)munmap(shared, sizeof(*shared));
 }
 
+/*
+ * Programs in which a sealed buffer was not sealed any more after a crash: its maker was given up though another launch had written a part (31537269),
+ * or a launch that had been writing a part in place (299336166, 142035034). And one whose maker failed twice, with nothing right in it (298654587).
+ */
+TEST(programs_that_lost_a_seal_keep_it)
+{
+    static const uint64_t seeds[] = {31537269, 299336166, 142035034, 298654587};
+    static struct graph_coverage coverage;
+
+    test_expect_log();
+    seeds_log_errors();
+    for (size_t i = 0; i < PL_COUNT(seeds); i++) {
+        ASSERT_TRUE(graph_run(seeds[i], &profile, &coverage, true));
+    }
+}
+
 TEST_MAIN()

@@ -118,4 +118,23 @@ TEST(disks_that_others_fill_lose_nothing)
     }
 }
 
+/* What the head had said to a store that died came to the next one, before what it said to that one. */
+TEST(what_was_said_to_a_dead_store_does_not_reach_the_next_one)
+{
+    static const struct graph_profile profile = {.devices_min         = 1,
+                                                 .devices_max         = 3,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .spill_permille      = 1000,
+                                                 .spill_deaths_most   = 8,
+                                                 .head_crash_permille = 1000,
+                                                 .crash_permille      = 300,
+                                                 .break_permille      = 300,
+                                                 .check_every         = 50};
+
+    test_expect_log();
+    seeds_log_errors();
+    ASSERT_TRUE(graph_run(956685862, &profile, &sum, true));
+}
+
 TEST_MAIN()
