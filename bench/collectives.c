@@ -33,7 +33,7 @@ static const struct cli_option options[] = {
     {"--sizes", "LIST", CLI_TEXT, OPTION(sizes),
      "bytes of a member, with K, M or G [4,4K,64K,1M,16M,64M; GPUs: 4K to 1G]"},
     {"--ways", "LIST", CLI_TEXT, OPTION(ways),
-     "how members are read: auto, direct, copies [all three; CPU devices: auto]"},
+     "auto, direct, copies, nccl, fastest [all but the last; CPU devices: auto]"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: a number or none [all]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices where there is no GPU [2]"},
@@ -166,10 +166,11 @@ static double ring_median(uint32_t count, uint64_t elements)
 
 /* ------------------------------------------------------------------------------------------------ by Plasmon */
 
-static const char *const way_names[] = {[PLASMON_WAY_AUTO]   = "auto",
-                                        [PLASMON_WAY_DIRECT] = "direct",
-                                        [PLASMON_WAY_COPIES] = "copies",
-                                        [PLASMON_WAY_NCCL]   = "nccl"};
+static const char *const way_names[] = {[PLASMON_WAY_AUTO]    = "auto",
+                                        [PLASMON_WAY_DIRECT]  = "direct",
+                                        [PLASMON_WAY_COPIES]  = "copies",
+                                        [PLASMON_WAY_NCCL]    = "nccl",
+                                        [PLASMON_WAY_FASTEST] = "fastest"};
 
 struct collectives {
     struct bench_cluster cluster;
@@ -434,7 +435,7 @@ static int run_collectives(int argc, char **argv)
     c = bench_must_alloc(sizeof(*c));
     if (!ways_parse(given.ways, c->ways)) {
         return cli_usage(&bench_collectives,
-                         "--ways is a list such as auto,direct,copies,nccl");
+                         "--ways is a list such as auto,direct,copies,nccl,fastest");
     }
     bench_report_init(&c->report, "Plasmon: collectives");
     c->report.x_title = "bytes";

@@ -32,7 +32,7 @@ struct call {
 };
 
 static_assert(PLASMON_COLLECTIVE_MAX == WIRE_COLLECTIVE_MAX, "one limit, two names");
-static_assert(PLASMON_WAY_NCCL + 1 == WIRE_COLLECTIVE_WAYS, "the same");
+static_assert(PLASMON_WAY_FASTEST + 1 == WIRE_COLLECTIVE_WAYS, "the same");
 
 /* ------------------------------------------------------------------------------------------------ look */
 
@@ -104,10 +104,10 @@ static plasmon_status_t check_call(const struct call *call,
                              call->name, i, devices[i]);
         }
     }
-    if (call->options.way > PLASMON_WAY_NCCL) {
+    if (call->options.way > PLASMON_WAY_FASTEST) {
         return error_set(PLASMON_EINVAL,
-                         "%s: options.way is %u; it is 0 (auto), 1 (direct), 2 (copies) or "
-                         "3 (NCCL)",
+                         "%s: options.way is %u; it is 0 (auto), 1 (direct), 2 (copies), "
+                         "3 (NCCL) or 4 (fastest)",
                          call->name, call->options.way);
     }
     if (call->options.into == NULL && out_refs == NULL) {

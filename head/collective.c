@@ -27,10 +27,11 @@
 #include <string.h>
 
 enum {
-    CHUNKS      = 4,  /* at most so many of a segment .. */
-    CHUNK_SHOTS = 64, /* .. and none below this many times what goes in one step */
-    SHOT_EXTRA  = 16, /* see is_little() */
-    KIND_CPU    = 1,  /* of a device */
+    CHUNKS            = 4,  /* at most so many of a segment .. */
+    CHUNK_SHOTS       = 64, /* .. and none below this many times what goes in one step */
+    SHOT_EXTRA        = 16, /* see is_little() */
+    KIND_CPU          = 1,  /* of a device */
+    NCCL_PAYS_DEVICES = 3,  /* see nccl_pays() */
     ALIGNED_ROWS =
         64 /* segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two share a line */
 };
@@ -118,11 +119,40 @@ static bool nccl_reduces(uint32_t kind, uint32_t dtype)
     }
 }
 
-/* The client's wish, for the order of its sums is its own. */
+/*
+ * Of two GPUs reading directly is as fast as NCCL, or faster, at every size. Of more, NCCL's rings keep both directions of all links busy at
+ * once, which pays where moving is what takes the time.
+ */
+static bool nccl_pays(const struct collective *c)
+{
+    return c->outs[0].device->kind != KIND_CPU && c->count >= NCCL_PAYS_DEVICES &&
+           collective_bytes(&c->ins[0]) >= c->core->config.team_bytes;
+}
+
+/* The same bits in whatever order: not of floats, whose sums are rounded, and whose NaNs and zeros NCCL may choose otherwise. */
+static bool order_is_free(uint32_t dtype)
+{
+    return dtype == PL_I32 || dtype == PL_I64;
+}
+
+/* The order of its sums is its own: the client's wish, or nobody can tell. */
 static bool by_nccl(const struct collective *c)
 {
-    return c->task->collective->way == COLLECTIVE_NCCL &&
-           nccl_reduces(c->outs[0].device->kind, c->ins[0].array->shape.dtype);
+    uint32_t dtype = c->ins[0].array->shape.dtype;
+
+    if (!nccl_reduces(c->outs[0].device->kind, dtype)) {
+        return false;
+    }
+    switch (c->task->collective->way) {
+    case COLLECTIVE_NCCL:
+        return true;
+    case COLLECTIVE_FASTEST:
+        return nccl_pays(c);
+    case COLLECTIVE_AUTO:
+        return order_is_free(dtype) && nccl_pays(c);
+    default:
+        return false;
+    }
 }
 
 static bool all_gather(struct collective *c)
@@ -493,7 +523,9 @@ static bool reads_directly(const struct collective *c)
     case COLLECTIVE_COPIES:
         return false;
     default:
-        return collective_bytes(&c->ins[0]) / c->count <= c->core->config.direct_bytes;
+        /* Of two, what is read is as much as what is copied, and one launch does it: faster at 1 GiB, too. */
+        return (c->count == 2 && c->outs[0].device->kind != KIND_CPU) ||
+               collective_bytes(&c->ins[0]) / c->count <= c->core->config.direct_bytes;
     }
 }
 

@@ -12,9 +12,11 @@ enum {
     COLLECTIVE_AVG = 5
 }; /* of enum plasmon_reduce */
 enum {
-    COLLECTIVE_DIRECT = 1,
-    COLLECTIVE_COPIES = 2,
-    COLLECTIVE_NCCL   = 3
+    COLLECTIVE_AUTO    = 0,
+    COLLECTIVE_DIRECT  = 1,
+    COLLECTIVE_COPIES  = 2,
+    COLLECTIVE_NCCL    = 3,
+    COLLECTIVE_FASTEST = 4
 }; /* of enum plasmon_collective_way */
 
 /* A dense part of an array: what a member gives, an intermediate result, or what is to be written. */

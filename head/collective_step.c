@@ -686,7 +686,8 @@ bool collective_reduce_together(struct collective *c, bool scattered, bool *out_
     }
     possible = ok && possible && ranks_give(parts, c->out_count, scattered, devices);
     if (possible) {
-        team = head_team_take(c->core, devices, c->out_count, collective_bytes(&c->ins[0]));
+        team = head_team_take(c->core, devices, c->out_count, collective_bytes(&c->ins[0]),
+                              c->task->collective->way == COLLECTIVE_NCCL);
     }
     *out_done = team != NULL;
     ok        = ok && (team == NULL || parts_start(c, parts, team));
@@ -755,7 +756,7 @@ bool collective_gather_together(struct collective *c, bool *out_done)
     }
     if (possible) {
         joint.team = head_team_take(c->core, devices, c->out_count,
-                                    c->count * collective_bytes(&c->ins[0]));
+                                    c->count * collective_bytes(&c->ins[0]), true);
     }
     *out_done = joint.team != NULL;
     for (uint32_t i = 0; *out_done && ok && i < c->out_count; i++) {

@@ -119,6 +119,9 @@ plasmon_status_t head_core_create(const struct head_config *config,
     if (core->config.direct_bytes == 0) {
         core->config.direct_bytes = 256u << 20;
     }
+    if (core->config.team_bytes == 0) {
+        core->config.team_bytes = 128u << 20;
+    }
     if (core->config.lease_ms == 0) {
         core->config.lease_ms = 10000;
     }

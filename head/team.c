@@ -21,9 +21,11 @@
 #define FIELD_PAIRS 14
 
 enum {
-    TEAMS_MAX    = 4,    /* communicators of a device */
-    RECORDS_MAX  = 4096, /* sets of devices that were ever one: no more after these */
-    FAILURES_MAX = 6,    /* the pause before the next attempt doubles so often */
+    TEAMS_MAX   = 4,    /* communicators of a device */
+    RECORDS_MAX = 4096, /* sets of devices that were ever one: no more after these */
+    UNASKED =
+        2, /* times config.team_bytes went another way before one is opened that nobody asked for */
+    FAILURES_MAX = 6, /* the pause before the next attempt doubles so often */
 };
 #define TEAM_BYTES_MAX (UINT64_C(4) << 30) /* of a device's memory, in all its teams */
 #define TEAM_BYTES_GUESS \
@@ -195,13 +197,17 @@ static bool room_make(struct head_core *core, const struct head_team *wanted, ui
     }
 }
 
-static bool time_to_open(struct head_core *core, struct head_team *team, uint64_t bytes)
+static bool time_to_open(struct head_core *core, struct head_team *team, uint64_t bytes,
+                         bool asked)
 {
     bool room = true;
 
     team->wanted += bytes;
     if (team->failures > 0 && team->wanted <= TEAM_WANTED_BYTES << team->failures) {
         return false;
+    }
+    if (!asked && team->wanted <= UNASKED * core->config.team_bytes) {
+        return false; /* opening costs its devices a pause, and memory */
     }
     for (uint32_t i = 0; room && i < team->count; i++) {
         room = room_make(core, team, i);
@@ -225,7 +231,7 @@ static bool possible(struct head_device *const *devices, uint32_t count)
 }
 
 struct head_team *head_team_take(struct head_core *core, struct head_device *const *devices,
-                                 uint32_t count, uint64_t bytes)
+                                 uint32_t count, uint64_t bytes, bool asked)
 {
     struct head_team *team;
 
@@ -239,7 +245,7 @@ struct head_team *head_team_take(struct head_core *core, struct head_device *con
     if (team == NULL) {
         team = team_create(core, devices, count);
     }
-    if (team->state == HEAD_TEAM_CLOSED && time_to_open(core, team, bytes)) {
+    if (team->state == HEAD_TEAM_CLOSED && time_to_open(core, team, bytes, asked)) {
         team_open(core, team);
     }
     if (team->state != HEAD_TEAM_OPENING && team->state != HEAD_TEAM_OPEN) {

@@ -34,10 +34,10 @@ struct head_team {
 
 /*
  * The team of these devices (their indices grow), to reduce members of so many bytes by launches that get their numbers now. Opens it if it is
- * time to. NULL: there is none.
+ * time to; asked: it is, unless it failed before; else when some like it went another way. NULL: there is none.
  */
 struct head_team *head_team_take(struct head_core *core, struct head_device *const *devices,
-                                 uint32_t count, uint64_t bytes);
+                                 uint32_t count, uint64_t bytes, bool asked);
 /* Communicators of teams that the device has, or is about to have. */
 uint32_t head_team_count(const struct head_core *core, const struct head_device *device);
 /* An OPEN or CLOSE is over. */

@@ -36,7 +36,7 @@
 #define WIRE_INDEX_DIM_MAX          3u
 #define WIRE_TEAM_MAX               16u   /* devices with a communicator for collectives */
 #define WIRE_COLLECTIVE_MAX         64u   /* members, and results, of one collective */
-#define WIRE_COLLECTIVE_WAYS        4u    /* of enum plasmon_collective_way */
+#define WIRE_COLLECTIVE_WAYS        5u    /* of enum plasmon_collective_way */
 #define WIRE_TEXT_BYTES_MAX         4096u /* error texts, signatures */
 #define WIRE_TOKEN_BYTES_MAX        4096u
 #define WIRE_BULK_ADDRESS_BYTES_MAX 63u

@@ -568,7 +568,9 @@ typedef enum plasmon_collective_way {
      * where member i is. The order of its sums is NCCL's own: the bits of floats may differ from those of the other ways, and, if a worker
      * dies on the way, between results. What cannot go like that goes as if nothing had been said.
      */
-    PLASMON_WAY_NCCL = 3
+    PLASMON_WAY_NCCL = 3,
+    /* Whichever is expected to take least, NCCL among them: as of NCCL, the bits of floats may differ. */
+    PLASMON_WAY_FASTEST = 4
 } plasmon_collective_way_t;
 
 struct plasmon_collective_options {
@@ -578,7 +580,7 @@ struct plasmon_collective_options {
         *into; /* one a result, and out_refs may be NULL; NULL: new refs */
     const char *label;
     uint32_t
-        way; /* enum plasmon_collective_way; AUTO is never NCCL: the bits are the same */
+        way; /* enum plasmon_collective_way; AUTO is NCCL only where the bits are the same: of integers */
 };
 #define PLASMON_COLLECTIVE_INIT                               \
     {                                                         \

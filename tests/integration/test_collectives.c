@@ -316,7 +316,7 @@ static void check_moves(const struct set *set)
 #ifdef COLLECTIVES_OF_GPUS
 enum { WAYS = PLASMON_WAY_NCCL };
 #else
-enum { WAYS = PLASMON_WAY_NCCL + 1 };
+enum { WAYS = PLASMON_WAY_FASTEST + 1 };
 #endif
 
 TEST(every_collective_is_its_loop_on_one_to_four_devices)
@@ -854,10 +854,10 @@ TEST(wrong_calls_say_what_is_wrong)
     expect_refused(plasmon_all_gather(client, pair, 2, &options, NULL, NULL),
                    PLASMON_ESHAPE, client, "into[0]");
     options.into = NULL;
-    options.way  = 4;
+    options.way  = 5;
     expect_refused(
         plasmon_all_reduce(client, PLASMON_REDUCE_SUM, pair, 2, &options, out, NULL),
-        PLASMON_EINVAL, client, "options.way is 4");
+        PLASMON_EINVAL, client, "options.way is 5");
     options.size = 3;
     expect_refused(plasmon_all_gather(client, pair, 2, &options, NULL, NULL),
                    PLASMON_EINVAL, client, "PLASMON_COLLECTIVE_INIT");
@@ -916,7 +916,7 @@ static void check_deaths(bool in_place, int count)
     options.into = in_place ? refs : NULL;
     for (int round = 0; round < ROUNDS; round++) {
         factor *= round > 0 ? (uint64_t)count : 1;
-        options.way = (uint32_t)round % 4;
+        options.way = (uint32_t)round % 5;
         CLUSTER_OK(plasmon_all_reduce(client, PLASMON_REDUCE_SUM, refs, (uint32_t)count,
                                       &options, out, NULL));
         CLUSTER_OK(plasmon_flush(client));

@@ -6,7 +6,7 @@
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 
-enum { DEVICES = 4, ELEMENTS = 1000, TOLD_MAX = 64, NCCL = 3 };
+enum { DEVICES = 4, ELEMENTS = 1000, TOLD_MAX = 64, NCCL = 3, FASTEST = 4 };
 enum {
     OPEN  = PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN,
     CLOSE = PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE,
@@ -23,6 +23,7 @@ struct told {
 
 static struct head_core *core;
 static uint64_t session, task_last;
+static uint32_t kind = 1, way = NCCL; /* of devices; of all_reduce() */
 static struct told told[DEVICES][TOLD_MAX];
 static uint32_t told_count[DEVICES];
 static uint64_t starve[DEVICES];
@@ -74,7 +75,7 @@ static void join(uint32_t host_device, uint32_t incarnation, uint32_t version,
     hello.node         = "a";
     hello.name         = "test";
     hello.host_device  = host_device;
-    hello.kind         = 1;
+    hello.kind         = kind;
     hello.bytes_total  = 1 << 20;
     hello.incarnation  = incarnation;
     hello.peer_capable = true;
@@ -149,7 +150,7 @@ static void all_reduce(uint32_t devices, uint32_t dtype_op)
         args[i] = &arg[i];
     }
     collective.op      = dtype_op;
-    collective.way     = NCCL;
+    collective.way     = way;
     collective.n_place = count;
     collective.place   = nowhere;
     task.id            = ++task_last;
@@ -300,6 +301,48 @@ TEST(without_the_same_nccl_on_all_there_is_none)
     ASSERT_TRUE(task_of(3, task_of(3, 2) != NULL ? 2 : 1)->team == 0);
     ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 1);
     ASSERT_EQ(head_team_count(core, head_device_at(core, 3)), 0);
+    end();
+}
+
+static void reduce_some(uint32_t devices, uint32_t wish)
+{
+    way = wish;
+    for (uint32_t i = 0; i < 3; i++) {
+        all_reduce(devices, 1);
+    }
+    way = NCCL;
+}
+
+static void begin_gpus(uint64_t team_bytes)
+{
+    kind = 2;
+    begin(22809);
+    kind                    = 1;
+    core->config.team_bytes = team_bytes;
+}
+
+TEST(the_fastest_is_by_nccl_where_much_is_reduced_on_three_gpus_and_more)
+{
+    begin_gpus(4 * ELEMENTS);
+    way = FASTEST;
+    all_reduce(15, 1);
+    all_reduce(15, 1);
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 0); /* perhaps the last */
+    all_reduce(15, 1);
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 1);
+    way = NCCL;
+    end();
+}
+
+TEST(the_fastest_is_not_by_nccl_on_two_gpus_nor_of_little_nor_where_sums_have_an_order)
+{
+    begin_gpus(4 * ELEMENTS);
+    reduce_some(3, FASTEST);
+    reduce_some(15, 0);
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 0);
+    core->config.team_bytes++;
+    reduce_some(15, FASTEST);
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 0);
     end();
 }
 
