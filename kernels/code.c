@@ -48,7 +48,7 @@ static plasmon_status_t build(struct kernel_code *code,
                           "--allow-source)",
                           definition->name);
     }
-    return code_build_c(code, definition, log, err);
+    return code_build_c(code, definition, policy, log, err);
 }
 
 plasmon_status_t kernel_code_build(const struct kernel_definition *definition,

@@ -8,7 +8,7 @@
  *   run     packs the parameters and enqueues. Allocates nothing, takes no lock.
  *
  * CPU devices run the C text, compiled by the system's compiler into memory without a name (code_cpu.c); GPUs run CUDA text by
- * NVRTC (code_nvrtc.c), kept on disk (code_cache.c); both run libraries (code_library.c).
+ * NVRTC (code_nvrtc.c); what was compiled is kept on disk (code_cache.c). Both run libraries (code_library.c).
  */
 #ifndef KERNELS_CODE_H
 #define KERNELS_CODE_H
@@ -35,7 +35,7 @@ struct kernel_definition {
 struct kernel_code_policy {
     bool c_text;             /* run C text of clients */
     const char *library_dir; /* NULL: no libraries */
-    const char *cache_dir;   /* of compiled CUDA text; NULL: not kept on disk */
+    const char *cache_dir;   /* of compiled text; NULL: not kept on disk */
     uint64_t cache_bytes_max;
 };
 

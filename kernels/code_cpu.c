@@ -1,7 +1,10 @@
 /*
  * C text for CPU devices, compiled by the system's compiler: PLASMON_CC, or cc.
  *
- * NOTHING IS LEFT BEHIND. Source, assembly, object and library are memory without names (memfd), which the compiler's three steps
+ * KEPT ON DISK (code_cache.c), by source, compiler and processor (code_c_key.c): compiling takes a tenth of a second and more, each
+ * worker has its own, and one that follows a dead one needs them before it goes on.
+ *
+ * NOTHING ELSE IS LEFT BEHIND. Source, assembly, object and library are memory without names (memfd), which the compiler's three steps
  * read and write as /proc/self/fd/N; none of them makes temporary files then. However the worker or the compiler dies,
  * there is no file to remove.
  *
@@ -27,6 +30,8 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/log.h"
+#include "kernels/code_cache.h"
 
 #define COMPILE_MS_MAX 120000 /* a text of 1 MiB takes seconds */
 #define LOG_BYTES_MAX \
@@ -272,15 +277,25 @@ static void files_close(struct files *files)
     pl_fd_close(&files->log);
 }
 
+static const char *compiler_name(void)
+{
+    const char *named = getenv("PLASMON_CC");
+
+    return named != NULL && named[0] != '\0' ? named : "cc";
+}
+
+/* How the text is compiled; the other steps have no choice. */
+static const char *const options[] = {"-O3", "-march=native", "-fPIC",
+                                      "-fvisibility=hidden",
+                                      "-Werror=implicit-function-declaration"};
+
 static plasmon_status_t compile(const struct files *files, const char *name,
                                 struct pl_err *err)
 {
-    const char *named         = getenv("PLASMON_CC");
-    const char *cc            = named != NULL && named[0] != '\0' ? named : "cc";
+    const char *cc            = compiler_name();
     const struct step steps[] = {
-        {.args = {cc, "-O3", "-march=native", "-fPIC", "-fvisibility=hidden",
-                  "-Werror=implicit-function-declaration", "-S", "-x", "c", "-", "-o", "-",
-                  NULL},
+        {.args = {cc, options[0], options[1], options[2], options[3], options[4], "-S",
+                  "-x", "c", "-", "-o", "-", NULL},
          .fds  = {files->source, files->assembly, files->log, -1, -1}},
         {.args = {cc, "-c", "-x", "assembler", "/proc/self/fd/3", "-o", "/proc/self/fd/4",
                   NULL},
@@ -316,19 +331,65 @@ static plasmon_status_t open_library(struct kernel_code *code, const char *name,
                : pl_err_set(err, PLASMON_EINTERNAL, "%s: " TRAMPOLINE " is missing", name);
 }
 
-plasmon_status_t code_build_c(struct kernel_code *code,
-                              const struct kernel_definition *definition,
-                              struct pl_str *log, struct pl_err *err)
+static void close_library(struct kernel_code *code)
 {
-    struct files files = {-1, -1, -1, -1, -1};
-    struct pl_str source;
-    plasmon_status_t status;
+    if (code->library != NULL) {
+        (void)dlclose(code->library); /* nothing more to do with it */
+        code->library = NULL;
+    }
+    pl_fd_close(&code->fd);
+}
 
-    pl_str_init(&source);
-    append_source(&source, code->signature, definition);
-    status = source.failed
-                 ? pl_err_set(err, PLASMON_ENOMEM, "no memory for the source text")
-                 : files_create(&files, &source, err);
+/* false: it is not there, or of no use here, and is compiled. */
+static bool library_load(struct kernel_code *code, const char *name, const char *dir,
+                         const uint8_t key[PL_SHA256_BYTES])
+{
+    struct pl_err err = {.status = PLASMON_OK};
+    struct code_cached cached;
+    bool good;
+
+    if (!code_cache_load(dir, key, &cached)) {
+        return false;
+    }
+    good =
+        memory_create("plasmon-library", &code->fd, &err) == PLASMON_OK &&
+        write(code->fd, cached.image, cached.image_bytes) == (ssize_t)cached.image_bytes &&
+        open_library(code, name, &err) == PLASMON_OK;
+    if (!good) {
+        pl_info("kernels", "%s is compiled again: %s", name, err.text);
+        close_library(code);
+    }
+    pl_free(cached.symbol);
+    pl_free(cached.image);
+    return good;
+}
+
+static void library_store(const struct kernel_code *code,
+                          const struct kernel_code_policy *policy,
+                          const uint8_t key[PL_SHA256_BYTES])
+{
+    struct stat at;
+    void *image;
+
+    if (fstat(code->fd, &at) != 0 || at.st_size <= 0) {
+        return;
+    }
+    image = mmap(NULL, (size_t)at.st_size, PROT_READ, MAP_SHARED, code->fd, 0);
+    if (image != MAP_FAILED) {
+        code_cache_store(policy->cache_dir, policy->cache_bytes_max, key, TRAMPOLINE, image,
+                         (size_t)at.st_size);
+        (void)munmap(image, (size_t)at.st_size);
+    }
+}
+
+static plasmon_status_t library_build(struct kernel_code *code,
+                                      const struct kernel_definition *definition,
+                                      const struct pl_str *source, struct pl_str *log,
+                                      struct pl_err *err)
+{
+    struct files files      = {-1, -1, -1, -1, -1};
+    plasmon_status_t status = files_create(&files, source, err);
+
     if (status == PLASMON_OK) {
         status = compile(&files, definition->name, err);
         if (status != PLASMON_OK) {
@@ -341,6 +402,34 @@ plasmon_status_t code_build_c(struct kernel_code *code,
         status        = open_library(code, definition->name, err);
     }
     files_close(&files);
+    return status;
+}
+
+plasmon_status_t code_build_c(struct kernel_code *code,
+                              const struct kernel_definition *definition,
+                              const struct kernel_code_policy *policy, struct pl_str *log,
+                              struct pl_err *err)
+{
+    uint8_t key[PL_SHA256_BYTES];
+    struct pl_str source;
+    plasmon_status_t status = PLASMON_OK;
+    bool kept;
+
+    pl_str_init(&source);
+    append_source(&source, code->signature, definition);
+    if (source.failed) {
+        pl_str_finish(&source);
+        return pl_err_set(err, PLASMON_ENOMEM, "no memory for the source text");
+    }
+    kept = policy->cache_dir != NULL &&
+           code_c_key(definition->c_text, source.text, compiler_name(), options,
+                      PL_COUNT(options), key);
+    if (!kept || !library_load(code, definition->name, policy->cache_dir, key)) {
+        status = library_build(code, definition, &source, log, err);
+        if (status == PLASMON_OK && kept) {
+            library_store(code, policy, key);
+        }
+    }
     pl_str_finish(&source);
     return status;
 }

@@ -2,6 +2,7 @@
 #ifndef KERNELS_CODE_INT_H
 #define KERNELS_CODE_INT_H
 
+#include "base/sha256.h"
 #include "kernels/code.h"
 #include "kernels/kernel_int.h"
 
@@ -44,7 +45,15 @@ static inline bool code_has(const char *text)
 /* code_cpu.c */
 plasmon_status_t code_build_c(struct kernel_code *code,
                               const struct kernel_definition *definition,
-                              struct pl_str *log, struct pl_err *err);
+                              const struct kernel_code_policy *policy, struct pl_str *log,
+                              struct pl_err *err);
+/*
+ * code_c_key.c: a name for what compiling `source`, which has `text` in it, gives here. false: it depends on what is not known before, so it is not
+ * to be kept.
+ */
+bool code_c_key(const char *text, const char *source, const char *cc,
+                const char *const *options, size_t option_count,
+                uint8_t out[PL_SHA256_BYTES]);
 /* code_nvrtc.c */
 plasmon_status_t code_build_cuda(struct kernel_code *code,
                                  const struct kernel_definition *definition,

@@ -453,6 +453,95 @@ TEST(a_damaged_or_foreign_file_is_compiled_again)
     folder_end(&folder);
 }
 
+/* A compiler that works, or one that refuses everything: to whoever looks at its file they are the same. */
+static void compiler_write(const char *path, bool works)
+{
+    static const char *const scripts[] = {"#!/bin/sh\nexit 1 # $* \n",
+                                          "#!/bin/sh\nexec cc \"$@\"\n"};
+    const struct timespec times[2]     = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    const char *script                 = scripts[works];
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+
+    ASSERT_EQ(strlen(scripts[0]), strlen(scripts[1]));
+    ASSERT_EQ(write(fd, script, strlen(script)), strlen(script));
+    ASSERT_EQ(futimens(fd, times), 0);
+    (void)close(fd);
+}
+
+static plasmon_status_t build_c(const struct kernel_code_policy *policy, const char *text,
+                                struct kernel_code **out)
+{
+    const struct device_info info             = {.kind = DEVICE_CPU};
+    const struct kernel_definition definition = {
+        .name = "nine", .signature = "nine(i64 code)", .c_text = text};
+    struct pl_err err = {0};
+    struct pl_str log;
+    plasmon_status_t status;
+
+    pl_str_init(&log);
+    status = kernel_code_build(&definition, &info, policy, out, &log, &err);
+    pl_str_finish(&log);
+    return status;
+}
+
+TEST(compiled_c_text_is_kept_and_a_file_that_anybody_could_have_written_is_not_run)
+{
+    static const char text[] = "#include <math.h>\nint nine(long c) { return (int)c + 9; }";
+    struct folder folder, tools;
+    struct kernel_code_policy policy = {.c_text = true, .cache_bytes_max = 1u << 30};
+    struct kernel_code *code;
+    char compiler[400], path[400];
+    const int64_t one     = 1;
+    void *const params[1] = {(void *)(uintptr_t)&one};
+
+    test_expect_log();
+    folder_begin(&folder);
+    folder_begin(&tools);
+    policy.cache_dir = folder.path;
+    (void)snprintf(compiler, sizeof(compiler), "%s/cc", tools.path);
+    ASSERT_EQ(setenv("PLASMON_CC", compiler, 1), 0);
+    compiler_write(compiler, true);
+    ASSERT_OK(build_c(&policy, text, &code));
+    kernel_code_destroy(code);
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 1);
+    (void)snprintf(path, sizeof(path), "%s/%s", folder.path, folder.name);
+
+    compiler_write(compiler, false);
+    ASSERT_OK(build_c(&policy, text, &code)); /* nobody compiled */
+    ASSERT_EQ(code->c_entry(params, NULL), 10);
+    kernel_code_destroy(code);
+    ASSERT_STATUS(build_c(&policy, "int nine(long c) { return (int)c; }", &code),
+                  PLASMON_ECOMPILE);
+    ASSERT_EQ(chmod(path, 0622), 0);
+    ASSERT_STATUS(build_c(&policy, text, &code), PLASMON_ECOMPILE);
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 0);
+    folder_end(&folder);
+    folder_end(&tools);
+}
+
+TEST(c_text_that_reads_files_which_may_change_is_not_kept)
+{
+    static const char *const texts[] = {
+        "#include \"/a/b.h\"", "#include </a/b.h>",       "#include <../b.h>",
+        "#include WHATEVER",   "__asm__(\".incbin x\");", "#if __has_include(<a>)"};
+    const char *const option = "-O3";
+    uint8_t key[PL_SHA256_BYTES], again[PL_SHA256_BYTES];
+
+    for (size_t i = 0; i < PL_COUNT(texts); i++) {
+        ASSERT_TRUE(!code_c_key(texts[i], texts[i], "cc", &option, 1, key));
+    }
+    ASSERT_TRUE(code_c_key("#include <math.h>\n", "a", "cc", &option, 1, key));
+    ASSERT_TRUE(code_c_key("# include<math.h>\n", "a", "cc", &option, 1, again));
+    ASSERT_EQ(memcmp(key, again, sizeof(key)), 0);
+    ASSERT_TRUE(code_c_key("", "a", "cc", &option, 0, again));
+    ASSERT_TRUE(memcmp(key, again, sizeof(key)) != 0);
+    ASSERT_TRUE(code_c_key("", "b", "cc", &option, 1, again));
+    ASSERT_TRUE(memcmp(key, again, sizeof(key)) != 0);
+    ASSERT_TRUE(!code_c_key("", "a", "/nowhere/cc", &option, 1, again));
+}
+
 TEST(the_cache_stays_below_its_size)
 {
     struct folder folder;

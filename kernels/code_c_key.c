@@ -1,0 +1,137 @@
+/*
+ * What compiled C text depends on: its source, how it is compiled, which compiler that is and, as it is compiled for the processor that it runs
+ * on, which processor. Several machines may share a home and so a cache.
+ *
+ * The compiler is its file: where it is, its size and when it was written. Asking it for its version would cost a process each time, and
+ * not tell apart two builds of one version.
+ */
+#include "kernels/code_int.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+/* "cc" as a process that is started by that name finds it. */
+static bool program_find(const char *name, char out[PATH_MAX])
+{
+    const char *path = getenv("PATH");
+
+    if (strchr(name, '/') != NULL) {
+        return realpath(name, out) != NULL;
+    }
+    path = path != NULL ? path : "/usr/bin:/bin";
+    while (*path != '\0') {
+        size_t length = strcspn(path, ":");
+        char at[PATH_MAX];
+
+        if (snprintf(at, sizeof(at), "%.*s/%s", (int)length, path, name) <
+                (int)sizeof(at) &&
+            access(at, X_OK) == 0) {
+            return realpath(at, out) != NULL;
+        }
+        path += length + (path[length] == ':');
+    }
+    return false;
+}
+
+static bool add_compiler(struct pl_sha256 *sha, const char *cc)
+{
+    char path[PATH_MAX];
+    struct stat at;
+
+    if (!program_find(cc, path) || stat(path, &at) != 0) {
+        return false;
+    }
+    pl_sha256_add_field(sha, cc,
+                        strlen(cc)); /* by its name a program may do other things */
+    pl_sha256_add_field(sha, path, strlen(path));
+    pl_sha256_add_field(sha, &at.st_size, sizeof(at.st_size));
+    pl_sha256_add_field(sha, &at.st_mtim, sizeof(at.st_mtim));
+    return true;
+}
+
+/* Of the first processor: its name and what it can do. */
+static bool add_processor(struct pl_sha256 *sha)
+{
+    static const char *const keys[] = {"vendor_id", "model name",      "flags",
+                                       "Features",  "CPU implementer", "CPU part"};
+    char text[16384], *line, *rest = NULL;
+    int fd         = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    char *end;
+    bool some = false;
+
+    pl_fd_close(&fd);
+    if (length <= 0) {
+        return false;
+    }
+    text[length] = '\0';
+    end          = strstr(text, "\n\n");
+    if (end != NULL) {
+        *end = '\0';
+    }
+    for (line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        for (size_t i = 0; i < PL_COUNT(keys); i++) {
+            if (strncmp(line, keys[i], strlen(keys[i])) == 0) {
+                pl_sha256_add_field(sha, line, strlen(line));
+                some = true;
+            }
+        }
+    }
+    return some;
+}
+
+/*
+ * Nothing but headers of the system, which come with compiler and libc: those of the user may change, and what they are is known only when
+ * it is compiled. Rather once too often: whatever looks like another file.
+ */
+static bool stands_alone(const char *text)
+{
+    for (const char *at = text; (at = strstr(at, "include")) != NULL;) {
+        at += strlen("include");
+        at += strspn(at, " \t");
+        if (at[0] != '<' || !isalpha((unsigned char)at[1]) ||
+            memchr(at, '>', strcspn(at, "\n")) == NULL) {
+            return false;
+        }
+        for (const char *c = at; *c != '>'; c++) {
+            if (c[0] == '.' && c[1] == '.') {
+                return false;
+            }
+        }
+    }
+    return strstr(text, "incbin") == NULL && strstr(text, "embed") == NULL;
+}
+
+bool code_c_key(const char *text, const char *source, const char *cc,
+                const char *const *options, size_t option_count,
+                uint8_t out[PL_SHA256_BYTES])
+{
+    const char *libc = gnu_get_libc_version();
+    struct pl_sha256 sha;
+
+    if (!stands_alone(text)) {
+        return false;
+    }
+    pl_sha256_init(&sha);
+    pl_sha256_add_field(&sha, "C text 1", 8); /* of this way to compile */
+    pl_sha256_add_field(&sha, source, strlen(source));
+    for (size_t i = 0; i < option_count; i++) {
+        pl_sha256_add_field(&sha, options[i], strlen(options[i]));
+    }
+    pl_sha256_add_field(&sha, libc, strlen(libc));
+    if (!add_compiler(&sha, cc) || !add_processor(&sha)) {
+        return false;
+    }
+    pl_sha256_finish(&sha, out);
+    return true;
+}
