@@ -14,6 +14,7 @@
  *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c, write_back.c, lookahead.c
  *     bulk.c      where workers take objects of other hosts
  *     rates.c     how fast transfers between devices are, measured
+ *     comm.c      room for communicators, of pairs and teams together
  *     pair.c      pairs: which transfers go by NCCL, and what when that breaks
  *     team.c      the same for sets of devices, and what they do together
  *   task.h      tasks and launches
@@ -58,6 +59,7 @@
 #include "head/client.h"
 #include "head/device.h"
 #include "head/lineage.h"
+#include "head/comm.h"
 #include "head/pair.h"
 #include "head/team.h"
 #include "head/rates.h"

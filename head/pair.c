@@ -25,13 +25,11 @@
 #define FIELD_PAIRS 14
 #define FIELD_SENT  15
 
-enum {
-    PAIRS_MAX    = 16, /* of a device, in and out */
-    FAILURES_MAX = 6,  /* the pause before the next attempt doubles so often */
-};
-#define PAIR_BYTES_MAX (UINT64_C(3) << 30) /* of a device's memory, in all its pairs */
+enum { FAILURES_MAX = 6 }; /* the pause before the next attempt doubles so often */
 #define PAIR_BYTES_GUESS \
     (UINT64_C(300) << 20) /* of one that was never open; over NVLink (limits.md) */
+#define BYTES_TIMES_MAX \
+    4 /* of the guess: what others took meanwhile is in a worker's figure, too */
 #define PAIR_WANTED_BYTES \
     (UINT64_C(64) << 20) /* that went another way before one is opened */
 
@@ -146,53 +144,34 @@ static void pair_open(struct head_core *core, struct head_pair *pair)
     start_halves(core, pair, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
 }
 
-static void pair_close(struct head_core *core, struct head_pair *pair)
+void head_pair_close(struct head_core *core, struct head_pair *pair)
 {
     pair->state = HEAD_PAIR_CLOSING;
     pair->ends  = 0;
     start_halves(core, pair, PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE);
 }
 
-static uint64_t pair_bytes(const struct head_pair *pair, const struct head_device *device)
+static uint64_t bytes_at(const struct head_pair *pair, bool at_dst)
 {
-    uint64_t bytes = pair->bytes[pair->dst == device];
-
-    return bytes > 1 ? bytes : PAIR_BYTES_GUESS;
+    return pair->bytes[at_dst] > 1 ? pair->bytes[at_dst] : PAIR_BYTES_GUESS;
 }
 
-/* Room for one more on that device; the pair that was not used for longest makes it. */
-static bool room_make(struct head_core *core, const struct head_device *device,
-                      const struct head_pair *wanted)
+uint64_t head_pair_bytes(const struct head_pair *pair, const struct head_device *device)
 {
-    for (;;) {
-        struct head_pair *oldest = NULL;
-        uint64_t bytes           = pair_bytes(wanted, device), key;
-        uint32_t count           = 1;
-        size_t i                 = 0;
-        void *item;
+    /* One that closes is away before the next is opened. */
+    return (pair->src != device && pair->dst != device) || !alive(pair) ||
+                   pair->state == HEAD_PAIR_CLOSING
+               ? 0
+               : bytes_at(pair, pair->dst == device);
+}
 
-        while (pl_map_next(&core->pairs, &i, &key, &item)) {
-            struct head_pair *pair = item;
+/* On both, or on none. */
+static bool room_make(struct head_core *core, const struct head_pair *pair)
+{
+    const struct head_comm_place places[] = {{pair->src, bytes_at(pair, false)},
+                                             {pair->dst, bytes_at(pair, true)}};
 
-            if ((pair->src != device && pair->dst != device) || !alive(pair) ||
-                pair->state == HEAD_PAIR_CLOSING) {
-                continue; /* one that closes is away before the next is opened */
-            }
-            count++;
-            bytes += pair_bytes(pair, device);
-            if (pair->state == HEAD_PAIR_OPEN &&
-                (oldest == NULL || pair->used < oldest->used)) {
-                oldest = pair;
-            }
-        }
-        if (count <= PAIRS_MAX && (count == 1 || bytes <= PAIR_BYTES_MAX)) {
-            return true;
-        }
-        if (oldest == NULL) {
-            return false;
-        }
-        pair_close(core, oldest);
-    }
+    return head_comm_room(core, HEAD_COMM_PAIR, places, PL_COUNT(places));
 }
 
 static void ends_take(struct head_core *core, const struct head_task *task)
@@ -329,7 +308,8 @@ void head_pair_report(struct head_core *core, struct head_device *device,
         }
         break;
     case PLASMON__V1__PAIR_EVENT__PAIR_OPENED:
-        pair->bytes[report->receives] = pl_max_u64(report->bytes, 1);
+        pair->bytes[report->receives] =
+            pl_min_u64(pl_max_u64(report->bytes, 1), BYTES_TIMES_MAX * PAIR_BYTES_GUESS);
         break;
     case PLASMON__V1__PAIR_EVENT__PAIR_DECIDED:
         if (report->receives && pair->state == HEAD_PAIR_BREAKING) {
@@ -405,7 +385,7 @@ uint64_t head_pair_route(struct head_core *core, struct head_device *from,
         pair->wanted += bytes;
         if ((forced && pair->failures == 0) || pair->wanted > PAIR_WANTED_BYTES
                                                                   << pair->failures) {
-            if (!room_make(core, from, pair) || !room_make(core, to, pair)) {
+            if (!room_make(core, pair)) {
                 return 0;
             }
             pair_open(core, pair);

@@ -30,6 +30,7 @@ struct head_pair {
     uint64_t stalled[2]; /* first chunk + 1 of the transfer that is stuck there */
     uint64_t wanted;     /* bytes that went by another route since there was one */
     uint32_t failures;   /* in a row */
+    bool leaving;        /* comm.c's, while it looks for room */
 };
 
 /*
@@ -38,6 +39,10 @@ struct head_pair {
  */
 uint64_t head_pair_route(struct head_core *core, struct head_device *from,
                          struct head_device *to, uint64_t bytes);
+/* Device memory that its communicator takes there, or is going to; 0: none, or it is being closed. */
+uint64_t head_pair_bytes(const struct head_pair *pair, const struct head_device *device);
+/* It is open; transfers that get their number from now on go another way. */
+void head_pair_close(struct head_core *core, struct head_pair *pair);
 /* Communicators that the device has, or is about to have. */
 uint32_t head_pair_count(const struct head_core *core, const struct head_device *device);
 /* Could there be one at all? */

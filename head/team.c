@@ -21,15 +21,15 @@
 #define FIELD_PAIRS 14
 
 enum {
-    TEAMS_MAX   = 4,    /* communicators of a device */
     RECORDS_MAX = 4096, /* sets of devices that were ever one: no more after these */
     UNASKED =
         2, /* times config.team_bytes went another way before one is opened that nobody asked for */
     FAILURES_MAX = 6, /* the pause before the next attempt doubles so often */
 };
-#define TEAM_BYTES_MAX (UINT64_C(4) << 30) /* of a device's memory, in all its teams */
 #define TEAM_BYTES_GUESS \
     (UINT64_C(800) << 20) /* of one that was never open; 32 channels (limits.md) */
+#define BYTES_TIMES_MAX \
+    4 /* of the guess: what others took meanwhile is in a worker's figure, too */
 #define TEAM_WANTED_BYTES \
     (UINT64_C(256) << 20) /* that went another way before one that failed is tried again */
 
@@ -156,7 +156,7 @@ static void team_open(struct head_core *core, struct head_team *team)
     start_parts(core, team, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
 }
 
-static void team_close(struct head_core *core, struct head_team *team)
+void head_team_close(struct head_core *core, struct head_team *team)
 {
     team->state = HEAD_TEAM_CLOSING;
     start_parts(core, team, PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE);
@@ -167,41 +167,30 @@ static uint64_t bytes_at(const struct head_team *team, uint32_t rank)
     return team->bytes[rank] != 0 ? team->bytes[rank] : TEAM_BYTES_GUESS;
 }
 
-/* Room for one more at that rank; the team that was not used for longest makes it. */
-static bool room_make(struct head_core *core, const struct head_team *wanted, uint32_t rank)
+uint64_t head_team_bytes(const struct head_team *team, const struct head_device *device)
 {
-    for (;;) {
-        struct head_team *oldest = NULL, *team;
-        uint64_t bytes           = bytes_at(wanted, rank);
-        uint32_t count           = 1, its;
+    uint32_t rank;
 
-        for (size_t at = 0; (team = next_team(core, &at)) != NULL;) {
-            if (!alive(team) || team->state == HEAD_TEAM_CLOSING ||
-                !has(team, wanted->device[rank], &its)) {
-                continue; /* one that closes is away before the next is opened */
-            }
-            count++;
-            bytes += bytes_at(team, its);
-            if (team->state == HEAD_TEAM_OPEN &&
-                (oldest == NULL || team->used < oldest->used)) {
-                oldest = team;
-            }
-        }
-        if (count <= TEAMS_MAX && (count == 1 || bytes <= TEAM_BYTES_MAX)) {
-            return true;
-        }
-        if (oldest == NULL) {
-            return false;
-        }
-        team_close(core, oldest);
+    /* One that closes is away before the next is opened. */
+    return !alive(team) || team->state == HEAD_TEAM_CLOSING || !has(team, device, &rank)
+               ? 0
+               : bytes_at(team, rank);
+}
+
+/* On all its devices, or on none. */
+static bool room_make(struct head_core *core, const struct head_team *team)
+{
+    struct head_comm_place places[WIRE_TEAM_MAX];
+
+    for (uint32_t i = 0; i < team->count; i++) {
+        places[i] = (struct head_comm_place){team->device[i], bytes_at(team, i)};
     }
+    return head_comm_room(core, HEAD_COMM_TEAM, places, team->count);
 }
 
 static bool time_to_open(struct head_core *core, struct head_team *team, uint64_t bytes,
                          bool asked)
 {
-    bool room = true;
-
     team->wanted += bytes;
     if (team->failures > 0 && team->wanted <= TEAM_WANTED_BYTES << team->failures) {
         return false;
@@ -209,10 +198,7 @@ static bool time_to_open(struct head_core *core, struct head_team *team, uint64_
     if (!asked && team->wanted <= UNASKED * core->config.team_bytes) {
         return false; /* opening costs its devices a pause, and memory */
     }
-    for (uint32_t i = 0; room && i < team->count; i++) {
-        room = room_make(core, team, i);
-    }
-    return room;
+    return room_make(core, team);
 }
 
 /* Of one host, and with the same NCCL. */
@@ -336,7 +322,8 @@ void head_team_report(struct head_core *core, struct head_device *device,
         }
         break;
     case PLASMON__V1__PAIR_EVENT__PAIR_OPENED:
-        team->bytes[rank] = pl_max_u64(report->bytes, 1);
+        team->bytes[rank] =
+            pl_min_u64(pl_max_u64(report->bytes, 1), BYTES_TIMES_MAX * TEAM_BYTES_GUESS);
         break;
     case PLASMON__V1__PAIR_EVENT__PAIR_STALLED:
         stalled(team, rank, report->chunk);

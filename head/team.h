@@ -30,6 +30,7 @@ struct head_team {
     uint64_t stalled[WIRE_TEAM_MAX]; /* order of the launches that are stuck there */
     uint64_t wanted;                 /* bytes of results since it failed */
     uint32_t failures;               /* in a row */
+    bool leaving;                    /* comm.c's, while it looks for room */
 };
 
 /*
@@ -38,6 +39,10 @@ struct head_team {
  */
 struct head_team *head_team_take(struct head_core *core, struct head_device *const *devices,
                                  uint32_t count, uint64_t bytes, bool asked);
+/* Device memory that its communicator takes there, or is going to; 0: none, or it is being closed. */
+uint64_t head_team_bytes(const struct head_team *team, const struct head_device *device);
+/* It is open; what gets its number from now on goes another way. */
+void head_team_close(struct head_core *core, struct head_team *team);
 /* Communicators of teams that the device has, or is about to have. */
 uint32_t head_team_count(const struct head_core *core, const struct head_device *device);
 /* An OPEN or CLOSE is over. */

@@ -439,6 +439,116 @@ TEST(a_part_without_memory_fails_when_all_else_is_over)
     end();
 }
 
+static void report_all_done(void)
+{
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        for (uint64_t at = device->seq_oldest; at <= device->seq_last; at++) {
+            if (task_of(i, at) != NULL) {
+                report_done(i, at);
+            }
+        }
+    }
+}
+
+/* Of 1.2 GiB at both ends, and used. */
+static void open_pair(uint32_t from, uint32_t to)
+{
+    Plasmon__V1__WorkerFrame frame      = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__PairReport report      = PLASMON__V1__PAIR_REPORT__INIT;
+    Plasmon__V1__PairReport *reports[1] = {&report};
+    uint64_t elements                   = ELEMENTS;
+    struct pl_err err                   = {0};
+
+    /* Another array each time: a copy that is there needs no transfer. */
+    core->config.transfer = HEAD_TRANSFER_NCCL;
+    core_submit(core, session, ++task_last, from, 0, &elements, 1);
+    task_last++;
+    core_submit(core, session, task_last, to, task_last + 99, &elements, 1);
+    core->config.transfer = HEAD_TRANSFER_AUTO;
+    report.epoch          = 1;
+    report.event          = PLASMON__V1__PAIR_EVENT__PAIR_OPENED;
+    report.bytes          = UINT64_C(1200) << 20;
+    frame.pairs           = reports;
+    frame.n_pairs         = 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        report.receives = i == 1;
+        report.peer     = i == 1 ? from : to;
+        ASSERT_OK(head_core_worker_frame(core, i == 1 ? to : from, &frame, &err));
+    }
+    report_all_done();
+}
+
+/* Those of a device that are open. */
+static uint32_t open_pairs(uint32_t device)
+{
+    uint32_t count = 0;
+    uint64_t key;
+    void *item;
+
+    for (size_t at = 0; pl_map_next(&core->pairs, &at, &key, &item);) {
+        const struct head_pair *pair = item;
+
+        count += pair->state == HEAD_PAIR_OPEN &&
+                 (pair->src->index == device || pair->dst->index == device);
+    }
+    return count;
+}
+
+TEST(a_pair_makes_room_for_a_team_and_a_team_for_a_pair)
+{
+    begin(22809);
+    report_all_done();
+    open_pair(0, 1);
+    open_pair(0, 2);
+    open_pair(0, 3);
+    ASSERT_EQ(open_pairs(0), 3);
+    all_reduce(3, 1);
+    report_all_done();
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 1);
+    ASSERT_EQ(open_pairs(0), 2); /* 4.4 GiB would be too much */
+    open_pair(0, 2);
+    open_pair(0, 3);
+    open_pair(0, 1);
+    ASSERT_EQ(open_pairs(0), 3);
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 0);
+    end();
+}
+
+TEST(a_team_for_which_one_device_has_no_room_closes_nothing_on_the_others)
+{
+    uint64_t key;
+    void *item;
+
+    begin(22809);
+    report_all_done();
+    open_pair(0, 2);
+    open_pair(0, 3);
+    open_pair(2, 0);
+    open_pair(1, 2);
+    open_pair(1, 3);
+    open_pair(2, 1);
+    for (size_t at = 0; pl_map_next(&core->pairs, &at, &key, &item);) {
+        struct head_pair *pair = item;
+
+        if (pair->src->index == 1 || pair->dst->index == 1) {
+            pair->state = HEAD_PAIR_OPENING; /* so it cannot be closed */
+        }
+    }
+    all_reduce(3, 1);
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), 0);
+    ASSERT_EQ(open_pairs(0), 3);
+    for (size_t at = 0; pl_map_next(&core->pairs, &at, &key, &item);) {
+        ((struct head_pair *)item)->state = HEAD_PAIR_OPEN;
+    }
+    all_reduce(3, 1);
+    report_all_done();
+    ASSERT_EQ(head_team_count(core, head_device_at(core, 1)), 1);
+    ASSERT_EQ(open_pairs(0), 2);
+    end();
+}
+
 TEST(the_one_that_was_not_used_for_longest_makes_room)
 {
     static const uint32_t sets[] = {3, 5, 9, 7, 11}; /* all with device 0 */
@@ -446,15 +556,7 @@ TEST(the_one_that_was_not_used_for_longest_makes_room)
     begin(22809);
     for (uint32_t s = 0; s < PL_COUNT(sets); s++) {
         all_reduce(sets[s], 1);
-        for (uint32_t i = 0; i < DEVICES; i++) { /* whatever there is, is done */
-            struct head_device *device = head_device_at(core, i);
-
-            for (uint64_t at = device->seq_oldest; at <= device->seq_last; at++) {
-                if (task_of(i, at) != NULL) {
-                    report_done(i, at);
-                }
-            }
-        }
+        report_all_done();
         if (s + 1 < PL_COUNT(sets)) {
             ASSERT_EQ(head_team_count(core, head_device_at(core, 0)), s + 1);
         }
