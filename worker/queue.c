@@ -109,6 +109,10 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         !worker_pair_front(core, launch)) {
         return false;
     }
+    if (worker_pair_usable(core, launch)) {
+        /* Its operation waits for the other side. Where streams share a hardware queue, what is kept or has no word yet would come behind it. */
+        worker_streams_flush(core);
+    }
     if (launch->failure != PLASMON_OK) {
         worker_buffers_undo(core, launch);
         worker_buffers_make_anyway(core, launch);

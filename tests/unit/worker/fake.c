@@ -475,6 +475,62 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
                   (unsigned long long)seq);
 }
 
+static plasmon_status_t op_pair_open(void *user, const struct worker_pair_key *key,
+                                     const struct worker_pair_shape *shape,
+                                     const uint8_t *id)
+{
+    struct fake *fake = user;
+
+    (void)shape;
+    (void)id;
+    CALL("pair", ":%u:%llu", key->peer, (unsigned long long)key->epoch);
+    return PLASMON_OK;
+}
+
+static void op_pair_end(void *user, const struct worker_pair_key *key)
+{
+    (void)user;
+    (void)key;
+}
+
+/* Of a lane: it has room, and nothing on it waits for its turn. */
+static bool op_pair_lane(void *user, uint32_t lane)
+{
+    (void)user;
+    (void)lane;
+    return true;
+}
+
+static plasmon_status_t op_pair_move(void *user, uint32_t stream,
+                                     const struct worker_half *half)
+{
+    struct fake *fake = user;
+
+    CALL("move", ":%u:%u+%llu", stream, half->key.peer, (unsigned long long)half->bytes);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t op_pair_stage(void *user, const struct worker_pair_key *key,
+                                      uint64_t *out_first)
+{
+    (void)user;
+    (void)key;
+    *out_first = 0;
+    return PLASMON_OK;
+}
+
+static void op_pair_sent(void *user, uint64_t seq)
+{
+    (void)user;
+    (void)seq;
+}
+
+static void op_report_pair(void *user, const struct worker_pair_report *report)
+{
+    (void)user;
+    (void)report;
+}
+
 static const struct worker_ops fake_ops = {
     .grow             = op_grow,
     .wait             = op_wait,
@@ -485,6 +541,15 @@ static const struct worker_ops fake_ops = {
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
     .bulk_send        = op_bulk_send,
+    .pair_open        = op_pair_open,
+    .pair_close       = op_pair_end,
+    .pair_abort       = op_pair_end,
+    .pair_room        = op_pair_lane,
+    .pair_settled     = op_pair_lane,
+    .pair_move        = op_pair_move,
+    .pair_stage       = op_pair_stage,
+    .pair_sent        = op_pair_sent,
+    .report_pair      = op_report_pair,
     .put              = op_put,
     .read             = op_read,
     .scratch_bytes    = op_scratch_bytes,

@@ -562,4 +562,42 @@ TEST(scratch_is_given_to_the_next_launch_once_its_user_is_done)
     fake_destroy(fake);
 }
 
+/* Its operation waits on the device for the other side, and streams may share a hardware queue. */
+TEST(a_word_is_written_before_half_of_a_transfer_by_a_pair_is_enqueued)
+{
+    const struct worker_pair_key key   = {.peer = FAKE_BASE, .epoch = 1};
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake *fake                  = fake_create();
+    struct fake_launch launch[2];
+    Plasmon__V1__Launch *launches[2] = {&launch[0].message, &launch[1].message};
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    fake_launch_init(&launch[0], 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
+    launch[0].message.peer = FAKE_BASE;
+    launch[0].message.pair = 1;
+    (void)fake_calls(fake);
+    ASSERT_OK(fake_send(fake, &launch[0]));
+    ASSERT_STR(fake_calls(fake), "pair:2:1");
+    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
+    worker_core_advance(fake->core);
+    (void)fake_calls(fake);
+
+    fake_launch_init(&launch[0], 3, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch[0], "fill");
+    fake_launch_scalar(&launch[0], 1.0);
+    fake_launch_fresh(&launch[0], 3, 4);
+    fake_launch_init(&launch[1], 4, PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND);
+    (void)fake_launch_operand(&launch[1], KERNEL_IN, 1, 4);
+    fake_launch_after(&launch[1], FAKE_BASE + FAKE_US, 1);
+    launch[1].message.peer = FAKE_BASE;
+    launch[1].message.pair = 1;
+    command.launches       = launches;
+    command.n_launches     = 2;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:1:fill signal:1:3 move:6:2+16 signal:6:4");
+    fake_destroy(fake);
+}
+
 TEST_MAIN()
