@@ -188,6 +188,8 @@ struct worker_stream {
     uint64_t moved_ns;   /* a transfer was last seen done */
     uint64_t
         marks[WORKER_MARKS]; /* marks.c: the launch that each is behind; a ring, growing */
+    uint64_t mark_words
+        [WORKER_MARKS]; /* ... and the write of the stream's word up to this one */
     uint32_t mark_count;
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
@@ -432,8 +434,12 @@ void worker_scratch_done(struct worker_core *core, const struct worker_launch *l
 /* marks.c: a mark behind what was just enqueued, if others will want one; and the first one behind a launch. */
 void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *launch,
                           uint32_t stream);
+/* word: behind the write of its word, too. */
 bool worker_mark_find(const struct worker_core *core, uint32_t stream, uint64_t seq,
-                      uint32_t *out_slot);
+                      bool word, uint32_t *out_slot);
+/* Who overwrites what it reads should wait for it and for nothing behind it: so its word is written before its mark. */
+bool worker_mark_wants_word(const struct worker_core *core,
+                            const struct worker_launch *launch);
 
 /* streams.c */
 uint32_t worker_host_device_of(const struct worker_core *core,

@@ -523,6 +523,9 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     launch_running(core, mine, launch);
     worker_scratch_lend(core, launch, stream);
     worker_reuse_enqueued(core, launch);
+    if (worker_mark_wants_word(core, launch)) {
+        worker_stream_signal(core, stream);
+    }
     worker_mark_enqueued(core, launch, stream);
     if (without_work && idle && clear) {
         word_store(core, launch, stream);

@@ -283,7 +283,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
     if (hazard_ahead(core, other)) {
         worker_stream_before_hazard(core, stream, launch->seq);
     }
-    by_mark = !word && worker_mark_find(core, other, seq, &slot);
+    by_mark = worker_mark_find(core, other, seq, word, &slot);
     status  = by_mark ? core->config.ops->join_mark(core->config.user, stream, other, slot)
                       : core->config.ops->join(core->config.user, stream, other);
     if (status != PLASMON_OK) {
@@ -295,7 +295,10 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
     worker_begun_held_up(core, stream);
     if (by_mark) {
         launch->behind_mark = true;
-        mine->joined[other] = core->streams[other].marks[slot];
+        mine->joined[other] =
+            pl_max_u64(mine->joined[other], core->streams[other].marks[slot]);
+        mine->joined_word[other] =
+            pl_max_u64(mine->joined_word[other], core->streams[other].mark_words[slot]);
     } else {
         mine->joined[other]      = core->streams[other].last;
         mine->joined_word[other] = core->streams[other].signalled;

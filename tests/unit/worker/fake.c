@@ -150,6 +150,18 @@ static plasmon_status_t op_read(void *user, uint32_t stream, uint64_t src_offset
     return refuse(fake, "read");
 }
 
+static plasmon_status_t op_get_host(void *user, uint32_t stream, uint64_t src_offset,
+                                    uint64_t host_buffer, uint64_t host_offset,
+                                    uint64_t bytes, struct pl_err *err)
+{
+    struct fake *fake = user;
+
+    (void)host_buffer, (void)host_offset, (void)err;
+    CALL("get_host", ":%u:%llu+%llu", stream, (unsigned long long)src_offset,
+         (unsigned long long)bytes);
+    return refuse(fake, "get_host");
+}
+
 static uint64_t op_scratch_bytes(void *user, const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars, uint32_t scalar_count)
@@ -552,6 +564,7 @@ static const struct worker_ops fake_ops = {
     .report_pair      = op_report_pair,
     .put              = op_put,
     .read             = op_read,
+    .get_host         = op_get_host,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
     .combine          = op_combine,

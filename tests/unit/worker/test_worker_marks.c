@@ -53,6 +53,65 @@ TEST(what_waited_for_a_mark_has_one_behind_it)
     fake_destroy(fake);
 }
 
+/* Buffers 1 and 2 are made, then read by launches 3 and 4, which copy them to host memory in one stream. */
+static struct fake *two_read(int64_t count)
+{
+    struct fake *fake = fake_create_marking();
+    struct fake_launch launch;
+
+    for (uint32_t i = 1; i <= 2; i++) {
+        fake_fill(fake, i, i, count);
+        fake_finish(fake, 0, i);
+    }
+    (void)fake_calls(fake);
+    for (uint32_t i = 1; i <= 2; i++) {
+        fake_launch_init(&launch, 2 + i, KIND(GET_HOST));
+        launch.message.host_buffer = 7;
+        fake_launch_operand(&launch, KERNEL_IN, i, count);
+        ASSERT_OK(fake_send(fake, &launch));
+    }
+    return fake;
+}
+
+static void overwrite(struct fake *fake, uint64_t seq, uint32_t slot, int64_t count,
+                      uint64_t reader)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, KIND(RUN));
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_operand(&launch, KERNEL_OUT, slot, count);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, reader);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+/* It must not come before the reader's word, lest that reads again after a crash: but no word of a later one. */
+TEST(who_overwrites_what_a_large_copy_reads_waits_for_its_word_and_for_nothing_behind_it)
+{
+    struct fake *fake = two_read(4 * LARGE);
+
+    ASSERT_STR(fake_calls(fake), "get_host:3:0+16384 signal:3:3 mark:3:0 "
+                                 "get_host:3:16384+16384 signal:3:4 mark:3:1");
+    overwrite(fake, 5, 1, 4 * LARGE, 3);
+    ASSERT_STR(fake_calls(fake),
+               "join_mark:0:3.0 begin:0:5 run:0:fill mark:0:0 signal:0:5");
+    overwrite(fake, 6, 2, 4 * LARGE, 4); /* behind the word of the first one all the same */
+    ASSERT_STR(fake_calls(fake),
+               "join_mark:1:3.1 begin:1:6 run:1:fill mark:1:0 signal:1:6");
+    fake_destroy(fake);
+}
+
+TEST(who_overwrites_what_a_small_copy_reads_joins_its_stream)
+{
+    struct fake *fake = two_read(LARGE);
+
+    (void)fake_calls(fake);
+    overwrite(fake, 5, 1, LARGE, 3);
+    ASSERT_STR(fake_calls(fake), "join:0:3 begin:0:5 run:0:fill signal:0:5");
+    fake_destroy(fake);
+}
+
 TEST(small_copies_are_joined)
 {
     struct fake *fake = four_copies(SMALL);
