@@ -14,6 +14,7 @@
  *
  * WHAT IS REFUSED LATE. Callers check what they keep, and the driver is asked only when it goes in. A chain that the driver refuses goes in launch by launch; a launch
  * that it refuses then is told by device_launch_failure(), and before that, before anything behind it is in the stream, by the device's `launch_failed`.
+ * When the context is lost nothing is told of launches: the device's health says it, and what was kept has not begun.
  *
  * CODE THAT IS UNLOADED must not stay in a chain: device_cuda_chains_forget() puts the copying kernels back. It may run beside a flush of another stream's user,
  * so a lock guards what is in the chains. What is kept is the stream's user's alone.
@@ -283,13 +284,23 @@ static plasmon_status_t launch_now(struct device_cuda *cuda, CUstream stream,
                                           params, NULL));
 }
 
+static bool context_lost(struct device_cuda *cuda)
+{
+    bool lost;
+
+    pl_mutex_lock(&cuda->lock);
+    lost = cuda->lost.status != PLASMON_OK;
+    pl_mutex_unlock(&cuda->lock);
+    return lost;
+}
+
 static void launch_each(struct device_cuda *cuda, CUstream stream, struct kept *kept,
                         uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         plasmon_status_t status = launch_now(cuda, stream, &kept[i]);
 
-        if (status != PLASMON_OK) {
+        if (status != PLASMON_OK && !context_lost(cuda)) {
             failure_add(cuda, kept[i].tag, status);
         }
     }
@@ -328,7 +339,7 @@ static void keep_flush(struct device_cuda *cuda, CUstream stream,
 
 static void keep_fail(struct device_cuda *cuda, struct device_cuda_keep *keep)
 {
-    for (uint32_t i = 0; i < keep->count; i++) {
+    for (uint32_t i = 0; i < keep->count && !context_lost(cuda); i++) {
         failure_add(cuda, keep->kept[i].tag, PLASMON_EDEVICE);
     }
     keep->count = 0;

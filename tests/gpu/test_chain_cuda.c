@@ -32,6 +32,16 @@ static const char ptx[] =
     "    mad.lo.u32 %r4, %r3, 3, %r1;\n"
     "    st.global.u32 [%d1], %r4;\n"
     "    ret;\n"
+    "}\n"
+    /* Nothing is mapped there: the context is lost. */
+    ".visible .entry store_nowhere()\n"
+    "{\n"
+    "    .reg .u32 %r<2>;\n"
+    "    .reg .u64 %d<2>;\n"
+    "    mov.u64 %d1, 16;\n"
+    "    mov.u32 %r1, 1;\n"
+    "    st.global.u32 [%d1], %r1;\n"
+    "    ret;\n"
     "}\n";
 
 enum { N = 64, KEPT_MOST = 32 };
@@ -179,6 +189,29 @@ TEST(a_refused_launch_is_told_by_its_tag_and_the_others_run)
     expect(&t);
     put(&t, 2 * KEPT_MOST);
     expect(&t);
+    end(&t);
+}
+
+/* What was kept has not begun, and did not fail: who starts anew does it again. */
+TEST(a_lost_context_is_told_by_health_and_not_by_launch)
+{
+    struct device_launch_shape shape = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
+    struct pl_err err                = {.status = PLASMON_OK};
+    struct chained t;
+    void *trap;
+    uint64_t tag;
+
+    test_expect_log();
+    begin(&t);
+    ASSERT_OK(device_module_function(t.module, "store_nowhere", &trap, NULL));
+    ASSERT_OK(device_launch(t.c.stream, trap, &shape, NULL));
+    while (device_health(t.c.device, &err) ==
+           PLASMON_OK) { /* the test's time-out is the deadline */
+    }
+    put(&t, KEPT_MOST + 5);
+    device_stream_flush(t.stream);
+    ASSERT_TRUE(!device_launch_failure(t.c.device, &tag, &err));
+    ASSERT_STATUS(device_health(t.c.device, &err), PLASMON_EDEVICE);
     end(&t);
 }
 

@@ -4,7 +4,7 @@
  *
  * WHAT IS REAL   memory that is exported and mapped, copies, words, waits for them, events, host functions, captured graphs, and the order
  *                of all that within a stream. A stream that waits holds up itself and nobody else.
- * WHAT IS NOT    kernels: only chain_link (bench/graphs/chain.cu) and chain_mix (tests/gpu/test_chain_cuda.c) do their work; all others take no time and
+ * WHAT IS NOT    kernels: only chain_link (bench/graphs/chain.cu), chain_mix and store_nowhere (tests/gpu/test_chain_cuda.c) do their work; all others take no time and
  *                do nothing. Of a launch's shape the number of threads in a block is looked at.
  *
  * Work runs on a thread of its own, as it does on a device: a call only enqueues.

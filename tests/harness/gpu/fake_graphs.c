@@ -50,6 +50,7 @@ CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *
     }
     function->counts = strcmp(name, "chain_link") == 0;
     function->mixes  = strcmp(name, "chain_mix") == 0;
+    function->traps  = strcmp(name, "store_nowhere") == 0;
     function->next   = of->functions;
     of->functions    = function;
     *out             = (CUfunction)(void *)function;
@@ -320,13 +321,18 @@ CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     struct fake_exec *launched = calloc(1, sizeof(*launched));
     const struct fake_op op    = {.kind = FAKE_GRAPH, .exec = launched};
+    CUresult result;
 
     COUNT(cuGraphLaunch);
     if (launched == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     fake_ops_copy(&launched->ops, &exec_of(exec)->ops);
-    return fake_put(stream, &op);
+    result = fake_put(stream, &op);
+    if (result != CUDA_SUCCESS) {
+        fake_exec_destroy(launched);
+    }
+    return result;
 }
 
 CUresult fake_cuGraphExecDestroy(CUgraphExec exec)

@@ -24,6 +24,7 @@ struct fake_function {
     struct fake_function *next; /* of its module */
     bool counts;                /* chain_link */
     bool mixes;                 /* chain_mix */
+    bool traps;                 /* store_nowhere */
 };
 
 /* One record of an event. Who waits for the event waits for the record that was its last at the time, whatever becomes of the event. */
@@ -90,6 +91,7 @@ void fake_unlock(void);
 
 /* With the lock. */
 struct fake_stream *fake_streams(void);
+bool fake_lost(void); /* a kernel has stored where nothing is: what follows is refused */
 void fake_stream_add(struct fake_stream *stream);
 void fake_stream_remove(struct fake_stream *stream);
 /* Append; the device is told. Out of memory ends the process: it is a test's. */

@@ -18,6 +18,7 @@ static pthread_once_t once  = PTHREAD_ONCE_INIT;
 static struct fake_stream *streams;
 static uint64_t kernel_ns;
 static bool sleeps;
+static bool lost;
 
 void fake_lock(void)
 {
@@ -32,6 +33,11 @@ void fake_unlock(void)
 struct fake_stream *fake_streams(void)
 {
     return streams;
+}
+
+bool fake_lost(void)
+{
+    return lost;
 }
 
 static uint64_t now_ns(void)
@@ -118,6 +124,7 @@ static void kernel_run(const struct fake_op *op)
     float *counted  = op->kernel.x;
     uint32_t *mixed = op->kernel.x;
 
+    lost |= op->kernel.function->traps;
     for (int64_t i = 0; op->kernel.function->counts && i < op->kernel.n; i++) {
         counted[i] += 1;
     }

@@ -9,16 +9,19 @@
 CUresult fake_put(CUstream to, const struct fake_op *op)
 {
     struct fake_stream *stream = fake_stream_of(to);
+    CUresult result            = CUDA_SUCCESS;
 
     fake_lock();
-    if (stream->capture != NULL) {
+    if (fake_lost()) {
+        result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    } else if (stream->capture != NULL) {
         fake_ops_push(&stream->capture->ops, op);
         stream->last = fake_node_at(stream->capture->ops.count - 1);
     } else {
         fake_enqueue(stream, op);
     }
     fake_unlock();
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult put_bytes(CUstream to, uint64_t dst, uint64_t src, size_t bytes)
@@ -162,14 +165,15 @@ CUresult fake_cuStreamDestroy(CUstream stream)
 
 CUresult fake_cuStreamQuery(CUstream stream)
 {
-    bool busy;
+    bool busy, lost;
 
     COUNT(cuStreamQuery);
     fake_lock();
     busy =
         fake_stream_of(stream)->ops.count > 0 || fake_stream_of(stream)->busy_until_ns != 0;
+    lost = fake_lost();
     fake_unlock();
-    return busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return lost ? CUDA_ERROR_ILLEGAL_ADDRESS : busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult fake_cuStreamSynchronize(CUstream stream)
