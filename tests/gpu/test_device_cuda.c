@@ -1,4 +1,5 @@
 /* The contract on the first GPU, and what only GPUs do: modules, launches, cuBLAS, a context that is lost. Skips without one. */
+#include "tests/harness/alone.h"
 #include "tests/unit/device/contract.h"
 
 #include "base/fd.h"
@@ -339,7 +340,7 @@ TEST(gpu_code_that_is_broken_says_what_is_wrong)
 
 /* ------------------------------------------------------------------------------------------------ failure */
 
-TEST(an_illegal_access_is_found_by_health_without_waiting_and_stays)
+TEST_ALONE(an_illegal_access_is_found_by_health_without_waiting_and_stays)
 {
     struct device_launch_shape shape = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
     struct pl_err err                = {.status = PLASMON_OK};

@@ -11,14 +11,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/harness/alone.h"
 #include "tests/harness/test.h"
 
 static void open_gpu(struct runner *runner)
 {
-    struct pl_err why = {0};
+    static struct device *kept; /* and never closed: the next test finds the context */
+    struct device_config config = {.bytes_max = 1u << 20};
+    struct pl_err why           = {0};
 
     if (device_count(DEVICE_CUDA, &why) == 0) {
         test_skip("no GPU: %s", why.text);
+    }
+    if (kept == NULL && device_open(DEVICE_CUDA, 0, &config, &kept, &why) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "device_open: %s", why.text);
     }
     runner_open(runner, DEVICE_CUDA);
 }
@@ -218,12 +224,12 @@ static void fails_when_it_runs(const char *name)
     /* The context is lost: nothing is closed, the process ends. */
 }
 
-TEST(a_trap_is_seen_as_a_lost_device)
+TEST_ALONE(a_trap_is_seen_as_a_lost_device)
 {
     fails_when_it_runs("test_fail");
 }
 
-TEST(an_illegal_access_is_seen_as_a_lost_device)
+TEST_ALONE(an_illegal_access_is_seen_as_a_lost_device)
 {
     fails_when_it_runs("test_illegal");
 }

@@ -1,4 +1,5 @@
 /* Not a test: tests that each end in one way, for test_harness.c to look at from outside. */
+#include "alone.h"
 #include "test.h"
 
 #include "base/log.h"
@@ -153,6 +154,23 @@ TEST(leaves_a_daemon_and_waits)
     }
     leave_a_daemon();
     hang();
+}
+
+static int tests_before;
+
+TEST(counts_first)
+{
+    printf("# first: %d before\n", tests_before++);
+}
+
+TEST(counts_second)
+{
+    printf("# second: %d before\n", tests_before++);
+}
+
+TEST_ALONE(counts_alone)
+{
+    printf("# alone: %d before\n", tests_before++);
 }
 
 TEST_MAIN()

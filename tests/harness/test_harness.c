@@ -128,6 +128,29 @@ TEST(expected_warnings_and_information_do_not_fail_it)
     expect("informs", 0, "\nok 1 informs\n", "");
 }
 
+/* Each ends as it does by itself, and what comes after it is told none the less. */
+TEST(tests_that_share_a_process_do_until_one_ends_it)
+{
+    struct outcome outcome = run_samples("--shared", "--seed", "77", NULL);
+    const char *text       = pl_str_text(&outcome.text);
+
+    ASSERT_CONTAINS(text, "# first: 0 before\nok ");
+    ASSERT_CONTAINS(text, "# second: 1 before\nok ");
+    ASSERT_CONTAINS(text, "# alone: 0 before\nok ");
+    ASSERT_CONTAINS(text, "\nok 1 passes\nnot ok 2 fails\n");
+    ASSERT_CONTAINS(text, "1 + 1 is 2, 3 is 3");
+    ASSERT_CONTAINS(text, "\nnot ok 3 crashes\n");
+    ASSERT_CONTAINS(text, "signal 9");
+    ASSERT_CONTAINS(text, "called exit()");
+    ASSERT_CONTAINS(text, "timed out");
+    ASSERT_CONTAINS(text, "\nok 6 skips # SKIP there is no unicorn here\n");
+    ASSERT_CONTAINS(text, "sample: something is odd");
+    ASSERT_CONTAINS(text, "\nok 8 warns_as_expected\n");
+    ASSERT_CONTAINS(text, "\nok 9 informs\n");
+    ASSERT_EQ(outcome.exit_status, 1);
+    pl_str_finish(&outcome.text);
+}
+
 TEST(the_seed_comes_from_the_command_line)
 {
     expect("prints_its_seed", 0, "\nok 1 prints_its_seed\n", "seed is 77\n");
@@ -149,7 +172,7 @@ TEST(one_failure_does_not_stop_the_others)
     const char *text       = pl_str_text(&outcome.text);
 
     ASSERT_EQ(outcome.exit_status, 1);
-    ASSERT_CONTAINS(text, "\n1..17\n");
+    ASSERT_CONTAINS(text, "\n1..20\n");
     ASSERT_CONTAINS(text, "\nok 1 passes\n");
     ASSERT_CONTAINS(text, "\nnot ok 3 crashes\n");
     ASSERT_CONTAINS(text, "\nnot ok 5 hangs\n");

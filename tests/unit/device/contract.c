@@ -45,12 +45,17 @@ size_t contract_words_bytes(void)
 
 void contract_open_sharing(struct contract *contract, int words_fd)
 {
+    static struct device *kept; /* and never closed: the next test finds the context */
     struct device_config config = {.bytes_max = 256u << 20};
     struct pl_err err           = {.status = PLASMON_OK};
 
     _Static_assert(CONTRACT_WORDS * sizeof(uint64_t) <= 4096, "the words fit");
     if (device_count(contract_kind, &err) == 0) {
         test_skip("%s", err.text);
+    }
+    if (contract_kind == DEVICE_CUDA && kept == NULL &&
+        device_open(contract_kind, 0, &config, &kept, &err) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "device_open: %s", err.text);
     }
     if (device_open(contract_kind, 0, &config, &contract->device, &err) != PLASMON_OK) {
         test_fail(__FILE__, __LINE__, "device_open: %s", err.text);

@@ -4,6 +4,7 @@
  *
  * A child's assertions end it with a message; its parent sees the status.
  */
+#include "tests/harness/alone.h"
 #include "tests/unit/device/contract.h"
 
 #include "base/fd.h"
@@ -130,7 +131,7 @@ static void reader(struct pair *pair)
     ASSERT_OK(pl_fd_send(pair->socket, "k", 1, NULL, 0));
 }
 
-TEST(another_process_maps_a_chunk_and_reads_it)
+TEST_ALONE(another_process_maps_a_chunk_and_reads_it)
 {
     struct pair pair;
     struct contract c;
@@ -169,7 +170,7 @@ static void producer(struct pair *pair)
     contract_close(&c);
 }
 
-TEST(a_timeline_orders_the_streams_of_two_processes)
+TEST_ALONE(a_timeline_orders_the_streams_of_two_processes)
 {
     uint8_t *got = malloc(rounds() * 64);
     struct pair pair;
@@ -204,7 +205,7 @@ static void maker_that_dies(struct pair *pair)
     (void)raise(SIGKILL);
 }
 
-TEST(memory_outlives_its_killed_maker)
+TEST_ALONE(memory_outlives_its_killed_maker)
 {
     struct pair pair;
     struct contract c;
@@ -246,7 +247,7 @@ static void waiter(struct pair *pair)
     contract_close(&c);
 }
 
-TEST(a_store_by_another_process_releases_a_waiting_stream)
+TEST_ALONE(a_store_by_another_process_releases_a_waiting_stream)
 {
     struct pair pair;
     struct contract c;
