@@ -326,7 +326,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->cuts_max      = (uint32_t)graph_between(graph, 1, profile->cuts_most);
         config->cut_millionth = 6000;
     }
-    if (profile->stop_permille > 0) { /* no draw without */
+    if (profile->stop_permille > 0 && !config->second_host) { /* no draw without */
         config->stores      = true;
         config->store_early = profile->store_early;
         if (graph_chance(graph, profile->stop_permille)) {

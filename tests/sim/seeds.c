@@ -37,5 +37,7 @@ uint64_t seeds_run(uint64_t by_default, bool (*run)(uint64_t seed, void *user), 
                       (unsigned long long)seed, (unsigned long long)seed);
         }
     }
+    printf("# %llu seeds from %llu\n", (unsigned long long)count,
+           (unsigned long long)first);
     return count;
 }

@@ -418,7 +418,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
         sim_worker_init(&sim->workers[i], sim, i);
     }
     if (config->stores) {
-        PL_CHECK(!config->second_host && config->spill_memory == 0 && !config->limits);
+        PL_CHECK(!config->second_host);
         sim_node_start(&sim->node, sim);
     }
     for (uint32_t i = 0; i < config->devices; i++) {

@@ -87,8 +87,8 @@ static void check_clock(struct sim_worker *worker, uint64_t seq)
         if (worker->timeline->begun[i].value != seq) {
             continue;
         }
-        if (ran_ns < limit_ns ||
-            (worker->limits.condemned_count == 0 && ran_ns > limit_ns + LATE_NS)) {
+        if (ran_ns < limit_ns || (worker->limits.condemned_count == 0 &&
+                                  sim->stop_count == 0 && ran_ns > limit_ns + LATE_NS)) {
             sim_fail(sim,
                      "device %u: launch %llu is condemned after %llu us, and its limit is "
                      "%llu us",
@@ -116,6 +116,7 @@ void sim_limits_condemned(struct sim_worker *worker,
         limits->status    = condemned->status;
         return;
     }
+    sim_trace(worker->sim, "device %u asks to be fenced", worker->host_device);
     limits->fence_asked_ns = worker->sim->now_ns;
     limits->condemned      = condemned->seq;
 }
@@ -159,12 +160,22 @@ static void order_arrives(void *user, uint64_t arg, void *data)
     if (!worker->alive || worker->incarnation != arg) {
         return; /* that one is dead */
     }
+    sim_trace(sim, "device %u is to be fenced", worker->host_device);
     if (worker->limits.fence_asked_ns == 0) {
         sim_fail(sim, "device %u is to be fenced and has not asked for it",
                  worker->host_device);
         return;
     }
+    if (sim->config.stores && !sim->node.alive) {
+        sim_look_at(sim, ORDER_AGAIN_NS);
+        return; /* nobody is there to end it */
+    }
     note_behind(worker);
+    if (sim->config.stores) {
+        worker->limits.fenced = true;
+        sim_store_fence(worker, worker->incarnation);
+        return;
+    }
     at = pl_vec_push(&sim->crash_times);
     PL_CHECK(at != NULL);
     *at = sim->now_ns;
@@ -200,11 +211,13 @@ void sim_limits_order(struct sim_worker *worker, uint32_t incarnation)
 
 void sim_limits_check(struct sim_worker *worker)
 {
+    /* A store that dies is away for up to five seconds. */
+    uint64_t most_ns = FENCE_MAX_NS + worker->sim->store_death_count * FENCE_MAX_NS;
+
     if (worker->alive && worker->limits.fence_asked_ns != 0 &&
-        worker->sim->now_ns - worker->limits.fence_asked_ns > FENCE_MAX_NS) {
+        worker->sim->now_ns - worker->limits.fence_asked_ns > most_ns) {
         sim_fail(worker->sim, "device %u asked to be fenced %llu s ago",
-                 worker->host_device,
-                 (unsigned long long)(FENCE_MAX_NS / UINT64_C(1000000000)));
+                 worker->host_device, (unsigned long long)(most_ns / UINT64_C(1000000000)));
     }
 }
 

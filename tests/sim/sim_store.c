@@ -303,7 +303,9 @@ static void stop_one(struct sim_worker *worker)
     bool told       = sim_chance(sim, 500);
 
     sim_worker_stop(worker);
-    worker->timeline->beat++; /* it ran until now */
+    worker->timeline->beat++; /* it ran until now, which the store sees at its next look */
+    worker->process.seen_still_ns = 0;
+    worker->process.seen_ns       = sim->now_ns;
     if (told) {
         sim_after(sim, sim_below(sim, SEEN_MAX_NS), seen, worker, key(worker), NULL);
     }

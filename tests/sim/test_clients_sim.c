@@ -50,6 +50,8 @@ static void run_seeds(const struct clients_profile *profile)
                       (unsigned long long)seed, (unsigned long long)seed);
         }
     }
+    printf("# %llu seeds from %llu\n", (unsigned long long)count,
+           (unsigned long long)first);
     printf(
         "# %llu runs, %.0f a second: %llu steps, %llu values; %llu programs killed, %llu "
         "sessions lost\n",

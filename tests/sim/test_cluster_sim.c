@@ -18,6 +18,9 @@
 
 enum { SEEDS_DEFAULT = 120 };
 
+/* What a few runs may miss. */
+#define ASSERT_MET(x) ASSERT_TRUE(sum.graphs < SEEDS_DEFAULT || (x))
+
 static void run_seeds(const struct graph_profile *profile, struct graph_coverage *out_sum)
 {
     uint64_t first = test_seed();
@@ -55,7 +58,7 @@ TEST(broken_connections_change_nothing)
                                                  .check_every    = 1};
 
     run_seeds(&profile, &sum);
-    ASSERT_TRUE(sum.breaks > sum.graphs);
+    ASSERT_MET(sum.breaks > sum.graphs);
 }
 
 TEST(crashed_workers_lose_only_what_was_running)
@@ -69,8 +72,8 @@ TEST(crashed_workers_lose_only_what_was_running)
                                                  .check_every    = 1};
 
     run_seeds(&profile, &sum);
-    ASSERT_TRUE(sum.crashes > sum.graphs / 2);
-    ASSERT_TRUE(sum.tasks_done > sum.tasks_failed); /* most of the work survives */
+    ASSERT_MET(sum.crashes > sum.graphs / 2);
+    ASSERT_MET(sum.tasks_done > sum.tasks_failed); /* most of the work survives */
 }
 
 TEST(dead_clients_leave_nothing)
@@ -95,7 +98,7 @@ TEST(full_devices_fail_tasks_and_hang_nobody)
                                                  .check_every     = 1};
 
     run_seeds(&profile, &sum);
-    ASSERT_TRUE(sum.starvations > 0);
+    ASSERT_MET(sum.starvations > 0);
 }
 
 /* Limits, cancels by force, and the fences that they take; an order to fence may be lost on the way. */
@@ -110,9 +113,9 @@ TEST(launches_that_do_not_end_cost_only_themselves_and_what_was_cut_short)
 
     run_seeds(&profile, &sum);
     print_limits(&sum);
-    ASSERT_TRUE(sum.crashes == 0 && sum.fences > 0);
-    ASSERT_TRUE(sum.over_limit > 0 && sum.ended_by_force > 0);
-    ASSERT_TRUE(sum.tasks_done > sum.tasks_failed);
+    ASSERT_MET(sum.crashes == 0 && sum.fences > 0);
+    ASSERT_MET(sum.over_limit > 0 && sum.ended_by_force > 0);
+    ASSERT_MET(sum.tasks_done > sum.tasks_failed);
 }
 
 TEST(launches_that_do_not_end_on_workers_that_crash_behind_connections_that_break)
@@ -130,7 +133,7 @@ TEST(launches_that_do_not_end_on_workers_that_crash_behind_connections_that_brea
 
     run_seeds(&profile, &sum);
     print_limits(&sum);
-    ASSERT_TRUE(sum.crashes > 0 && sum.breaks > 0 && sum.fences > 0);
+    ASSERT_MET(sum.crashes > 0 && sum.breaks > 0 && sum.fences > 0);
 }
 
 TEST(everything_at_once)
@@ -150,7 +153,7 @@ TEST(everything_at_once)
 
     run_seeds(&profile, &sum);
     print_limits(&sum);
-    ASSERT_TRUE(sum.crashes > 0 && sum.breaks > 0);
+    ASSERT_MET(sum.crashes > 0 && sum.breaks > 0);
 }
 
 /* Communicators that fail, transfers that are stuck, room for few pairs. */
@@ -181,7 +184,7 @@ TEST(pairs_of_workers_that_die_hang_nobody)
                                                  .check_every    = 50};
 
     run_seeds(&profile, &sum);
-    ASSERT_TRUE(sum.crashes > sum.graphs);
+    ASSERT_MET(sum.crashes > sum.graphs);
 }
 
 /* What a lane writes must not be somebody's who has not finished with it. */
@@ -198,7 +201,7 @@ TEST(pairs_of_workers_that_die_with_little_memory_hang_nobody)
                                                  .check_every     = 50};
 
     run_seeds(&profile, &sum);
-    ASSERT_TRUE(sum.starvations > 0);
+    ASSERT_MET(sum.starvations > 0);
 }
 
 /*

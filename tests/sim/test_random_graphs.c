@@ -76,7 +76,8 @@ TEST(random_programs_mean_what_they_mean_one_by_one)
 
     test_set_timeout(600);
     ASSERT_TRUE(shared != MAP_FAILED);
-    printf("# seeds from %llu\n", (unsigned long long)first);
+    printf("# %llu seeds from %llu\n", (unsigned long long)count,
+           (unsigned long long)first);
     (void)fflush(stdout);
     for (uint32_t i = 0; i < PROCESSES; i++) {
         child[i] = fork();

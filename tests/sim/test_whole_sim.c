@@ -1,0 +1,68 @@
+/*
+ * Everything at once: each program draws some of what the other simulations have alone - little memory, host memory and files for what has no room, time
+ * limits, pairs, lineage and shadows, a journal - and some of the faults: workers that crash, stand still, go on when they should not; stores and heads
+ * that are killed; devices and hosts that are lost for good; connections that break, networks that are cut; clients that die; disks that are full;
+ * communicators that fail. Each is checked where it is; here they meet.
+ *
+ * PLASMON_SEEDS=n: so many runs; --only TEST --seed S with PLASMON_SEEDS=1 repeats one. tools/simulate makes as many as there is time for.
+ */
+#include "tests/sim/seeds.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "tests/harness/test.h"
+
+enum { SEEDS_DEFAULT = 150 };
+
+static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+static const struct graph_profile whole = {.devices_min           = 1,
+                                           .devices_max           = 4,
+                                           .steps_min             = 40,
+                                           .steps_max             = 140,
+                                           .crash_permille        = 500,
+                                           .crashes_most          = 4,
+                                           .break_permille        = 400,
+                                           .breaks_most           = 10,
+                                           .scarce_permille       = 150,
+                                           .spill_permille        = 400,
+                                           .disk_full_permille    = 200,
+                                           .spill_deaths_most     = 3,
+                                           .client_crash_permille = 150,
+                                           .pairs_permille        = 250,
+                                           .limit_permille        = 300,
+                                           .head_crash_permille   = 500,
+                                           .gone_permille         = 250,
+                                           .host_permille         = 300,
+                                           .cut_permille          = 400,
+                                           .cuts_most             = 8,
+                                           .stop_permille         = 500,
+                                           .stops_most            = 3,
+                                           .store_deaths_most     = 2,
+                                           .check_every           = 50};
+
+TEST(all_features_and_all_faults_together)
+{
+    uint64_t began_ns = pl_thread_cpu_ns();
+    uint64_t count    = seeds_run_graphs(SEEDS_DEFAULT, &whole, &sum);
+    double seconds    = (double)(pl_thread_cpu_ns() - began_ns) / 1e9;
+
+    printf("# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
+           "fenced, %llu heads and %llu stores killed, %llu devices gone, %llu broken "
+           "connections; %llu tasks run again, %llu spills, %llu restores\n",
+           (unsigned long long)sum.graphs, (double)sum.graphs / seconds,
+           (unsigned long long)sum.tasks_done, (unsigned long long)sum.tasks_failed,
+           (unsigned long long)sum.crashes, (unsigned long long)sum.fences,
+           (unsigned long long)sum.head_crashes, (unsigned long long)sum.spill_deaths,
+           (unsigned long long)sum.gone, (unsigned long long)sum.breaks,
+           (unsigned long long)sum.rebuilt, (unsigned long long)sum.spills,
+           (unsigned long long)sum.restores);
+    if (count >= SEEDS_DEFAULT) {
+        ASSERT_TRUE(sum.crashes > 0 && sum.fences > 0 && sum.head_crashes > 0);
+        ASSERT_TRUE(sum.spill_deaths > 0 && sum.gone > 0 && sum.breaks > 0);
+        ASSERT_TRUE(sum.rebuilt > 0 && sum.spills > 0 && sum.restores > 0);
+    }
+}
+
+TEST_MAIN()
