@@ -4,6 +4,7 @@
 
 #include "client/client_int.h"
 #include "client/doctor.h"
+#include "client/json.h"
 #include "kernels/kernels.h"
 
 enum {
@@ -259,35 +260,23 @@ void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 
 /* ------------------------------------------------------------------------------------------------ JSON */
 
-static void put_text(struct pl_str *out, const char *name, const char *value)
-{
-    pl_str_append(out, ",\"%s\":", name);
-    pl_str_append_json(out, value);
-}
-
-static void put_number(struct pl_str *out, const char *name, uint64_t value)
-{
-    pl_str_append(out, ",\"%s\":%llu", name, (unsigned long long)value);
-}
-
 static void put_step(struct pl_str *out, const struct doctor_step *step)
 {
-    pl_str_append(out, "{\"device\":%u", step->device);
-    put_number(out, "launch", step->seq);
-    put_number(out, "task", task_of(step));
-    put_text(out, "function", function_of(step));
-    put_text(out, "label", label_of(step));
+    pl_str_append(out, "{");
+    json_number(out, "device", step->device);
+    json_number(out, "launch", step->seq);
+    json_number(out, "task", task_of(step));
+    json_text(out, "function", function_of(step));
+    json_text(out, "label", label_of(step));
     if (step->task != NULL) {
-        put_number(out, "age_ms", step->task->age_ms);
-        pl_str_append(out, ",\"client\":\"%016llx\"",
-                      (unsigned long long)step->task->client);
+        json_number(out, "age_ms", step->task->age_ms);
+        json_id(out, "client", step->task->client);
     }
     if (step->launch != NULL) {
-        put_number(out, "since_ms", step->launch->since_ms);
-        put_number(out, "behind", step->launch->behind);
-        put_text(out, "text", step->launch->text);
-        pl_str_append(out, ",\"on_device\":%s",
-                      step->launch->stream != 0 ? "true" : "false");
+        json_number(out, "since_ms", step->launch->since_ms);
+        json_number(out, "behind", step->launch->behind);
+        json_text(out, "text", step->launch->text);
+        json_flag(out, "on_device", step->launch->stream != 0);
     }
     pl_str_append(out, "}");
 }
@@ -303,9 +292,9 @@ static void put_tasks(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
         put_step(out, &finding.task);
         pl_str_append(out, ",\"waits_for\":");
         put_step(out, &finding.end);
-        put_text(out, "cause", finding.cause->name);
-        put_text(out, "why", finding.cause->why);
-        put_text(out, "remedy", finding.cause->remedy);
+        json_text(out, "cause", finding.cause->name);
+        json_text(out, "why", finding.cause->why);
+        json_text(out, "remedy", finding.cause->remedy);
         pl_str_append(out, "}");
         comma = ",";
     }
@@ -318,10 +307,10 @@ static void put_devices(const Plasmon__V1__StatusReply *reply, struct pl_str *ou
         const char *comma                 = "";
 
         pl_str_append(out, "%s{\"index\":%u", i > 0 ? "," : "", device->index);
-        put_text(out, "state", status_device_state(device));
-        put_number(out, "queued", device->queued);
-        pl_str_append(out, ",\"answers\":%s,\"launches\":[",
-                      doctor_silent(reply->waits, device->index) ? "false" : "true");
+        json_text(out, "state", status_device_state(device));
+        json_number(out, "queued", device->queued);
+        json_flag(out, "answers", !doctor_silent(reply->waits, device->index));
+        json_open(out, "launches", '[');
         for (size_t k = 0; k < reply->waits->n_launches; k++) {
             const Plasmon__V1__LaunchWait *launch = reply->waits->launches[k];
             struct doctor_step step               = {
@@ -344,11 +333,11 @@ static void put_peers(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 
         pl_str_append(out, "%s{\"kind\":\"%s\"", i > 0 ? "," : "",
                       peer->client != 0 ? "client" : "node");
-        put_text(out, "name", peer->name);
-        pl_str_append(out, ",\"connected\":%s", peer->connected ? "true" : "false");
-        put_number(out, "silent_ms", peer->silent_ms);
-        put_number(out, "bytes", peer->bytes);
-        put_text(out, "drain", peer->drain);
+        json_text(out, "name", peer->name);
+        json_flag(out, "connected", peer->connected);
+        json_number(out, "silent_ms", peer->silent_ms);
+        json_number(out, "bytes", peer->bytes);
+        json_text(out, "drain", peer->drain);
         pl_str_append(out, "}");
     }
 }
@@ -360,8 +349,8 @@ static void put_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out
 
         pl_str_append(out, "%s{\"from\":%u,\"to\":%u", i > 0 ? "," : "", plan->from,
                       plan->to);
-        put_text(out, "route", status_route_name(plan->route));
-        put_text(out, "why", plan->why);
+        json_text(out, "route", status_route_name(plan->route));
+        json_text(out, "why", plan->why);
         pl_str_append(out, "}");
     }
 }

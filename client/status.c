@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "client/client_int.h"
+#include "client/json.h"
 
 #define STATUS_PATH      "/plasmon.v1.Plasmon/Status"
 #define UNARY_TIMEOUT_MS 10000u
@@ -101,17 +102,6 @@ plasmon_status_t client_refresh_devices(struct plasmon_client *client)
 
 /* ------------------------------------------------------------------------------------------------ JSON */
 
-static void put_number(struct pl_str *out, const char *name, uint64_t value)
-{
-    pl_str_append(out, ",\"%s\":%llu", name, (unsigned long long)value);
-}
-
-static void put_text(struct pl_str *out, const char *name, const char *value)
-{
-    pl_str_append(out, ",\"%s\":", name);
-    pl_str_append_json(out, value != NULL ? value : "");
-}
-
 const char *status_device_state(const Plasmon__V1__Device *device)
 {
     static const char *const names[] = {"", "starting", "up", "down", "gone"};
@@ -123,27 +113,28 @@ const char *status_device_state(const Plasmon__V1__Device *device)
 
 static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
 {
-    pl_str_append(out, "{\"index\":%u", device->index);
-    put_text(out, "kind",
-             device->kind == 1   ? "cpu"
-             : device->kind == 2 ? "cuda"
-                                 : "unknown");
-    put_number(out, "ordinal", device->ordinal);
-    put_text(out, "node", device->node);
-    put_text(out, "name", device->name);
-    pl_str_append(out, ",\"alive\":%s", device->alive ? "true" : "false");
-    put_text(out, "state", status_device_state(device));
-    put_number(out, "bytes_total", device->bytes_total);
-    put_number(out, "bytes_used", device->bytes_used);
-    put_number(out, "bytes_replica", device->bytes_replica);
-    put_number(out, "bytes_reserved", device->bytes_reserved);
-    put_number(out, "largest_hole", device->largest_hole);
-    put_number(out, "launches", device->launches);
-    put_number(out, "queued", device->queued);
-    put_number(out, "communicators", device->communicators);
-    put_number(out, "restarts", device->restarts);
-    put_text(out, "host", device->host);
-    put_number(out, "host_device", device->host_device);
+    pl_str_append(out, "{");
+    json_number(out, "index", device->index);
+    json_text(out, "kind",
+              device->kind == 1   ? "cpu"
+              : device->kind == 2 ? "cuda"
+                                  : "unknown");
+    json_number(out, "ordinal", device->ordinal);
+    json_text(out, "node", device->node);
+    json_text(out, "name", device->name);
+    json_flag(out, "alive", device->alive);
+    json_text(out, "state", status_device_state(device));
+    json_number(out, "bytes_total", device->bytes_total);
+    json_number(out, "bytes_used", device->bytes_used);
+    json_number(out, "bytes_replica", device->bytes_replica);
+    json_number(out, "bytes_reserved", device->bytes_reserved);
+    json_number(out, "largest_hole", device->largest_hole);
+    json_number(out, "launches", device->launches);
+    json_number(out, "queued", device->queued);
+    json_number(out, "communicators", device->communicators);
+    json_number(out, "restarts", device->restarts);
+    json_text(out, "host", device->host);
+    json_number(out, "host_device", device->host_device);
     pl_str_append(out, "}");
 }
 
@@ -157,9 +148,10 @@ const char *status_route_name(uint32_t route)
 
 static void put_route(struct pl_str *out, const Plasmon__V1__RouteStats *route)
 {
-    pl_str_append(out, "{\"route\":\"%s\"", status_route_name(route->route));
-    put_number(out, "copies", route->copies);
-    put_number(out, "bytes", route->bytes);
+    pl_str_append(out, "{");
+    json_text(out, "route", status_route_name(route->route));
+    json_number(out, "copies", route->copies);
+    json_number(out, "bytes", route->bytes);
     pl_str_append(out, "}");
 }
 
@@ -170,71 +162,70 @@ static void put_lineage(struct pl_str *out, const Plasmon__V1__Lineage *lineage)
     if (lineage == NULL) {
         lineage = &none; /* an older head */
     }
-    pl_str_append(out, ",\"lineage\":{\"bytes_max\":%llu",
-                  (unsigned long long)lineage->bytes_max);
-    put_number(out, "bytes", lineage->bytes);
-    put_number(out, "records", lineage->records);
-    put_number(out, "dropped", lineage->dropped);
-    put_number(out, "rebuilt_tasks", lineage->rebuilt_tasks);
-    put_number(out, "rebuilt_bytes", lineage->rebuilt_bytes);
-    put_number(out, "shadows", lineage->shadows);
-    put_number(out, "never", lineage->never);
+    json_open(out, "lineage", '{');
+    json_number(out, "bytes_max", lineage->bytes_max);
+    json_number(out, "bytes", lineage->bytes);
+    json_number(out, "records", lineage->records);
+    json_number(out, "dropped", lineage->dropped);
+    json_number(out, "rebuilt_tasks", lineage->rebuilt_tasks);
+    json_number(out, "rebuilt_bytes", lineage->rebuilt_bytes);
+    json_number(out, "shadows", lineage->shadows);
+    json_number(out, "never", lineage->never);
     pl_str_append(out, "}");
 }
 
 static void put_spill(struct pl_str *out, const Plasmon__V1__SpillHost *host)
 {
-    pl_str_append(out, "{\"node\":");
-    pl_str_append_json(out, host->node);
-    put_number(out, "memory_bytes", host->memory_bytes);
-    put_number(out, "memory_used", host->memory_used);
-    put_number(out, "file_bytes", host->file_bytes);
-    put_number(out, "file_used", host->file_used);
-    put_number(out, "spill_bytes", host->spill_bytes);
-    put_number(out, "write_back_bytes", host->write_back_bytes);
-    put_number(out, "restore_bytes", host->restore_bytes);
+    pl_str_append(out, "{");
+    json_text(out, "node", host->node);
+    json_number(out, "memory_bytes", host->memory_bytes);
+    json_number(out, "memory_used", host->memory_used);
+    json_number(out, "file_bytes", host->file_bytes);
+    json_number(out, "file_used", host->file_used);
+    json_number(out, "spill_bytes", host->spill_bytes);
+    json_number(out, "write_back_bytes", host->write_back_bytes);
+    json_number(out, "restore_bytes", host->restore_bytes);
     pl_str_append(out, "}");
 }
 
 static void put_namespace(struct pl_str *out, const Plasmon__V1__NamespaceStats *space)
 {
-    pl_str_append(out, "{\"name\":");
-    pl_str_append_json(out, space->name);
-    put_number(out, "device_bytes", space->bytes);
-    put_number(out, "tasks", space->tasks);
-    put_number(out, "sessions", space->sessions);
-    put_number(out, "refused", space->refused);
-    pl_str_append(out, ",\"quota\":{\"device_bytes\":%llu",
-                  (unsigned long long)space->bytes_quota);
-    put_number(out, "tasks", space->tasks_quota);
-    put_number(out, "sessions", space->sessions_quota);
-    put_number(out, "message_bytes", space->message_bytes_quota);
+    pl_str_append(out, "{");
+    json_text(out, "name", space->name);
+    json_number(out, "device_bytes", space->bytes);
+    json_number(out, "tasks", space->tasks);
+    json_number(out, "sessions", space->sessions);
+    json_number(out, "refused", space->refused);
+    json_open(out, "quota", '{');
+    json_number(out, "device_bytes", space->bytes_quota);
+    json_number(out, "tasks", space->tasks_quota);
+    json_number(out, "sessions", space->sessions_quota);
+    json_number(out, "message_bytes", space->message_bytes_quota);
     pl_str_append(out, "}}");
 }
 
 void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
-    pl_str_append(out, "{\"version\":");
-    pl_str_append_json(out, reply->version);
-    put_number(out, "protocol", reply->protocol);
-    pl_str_append(out, ",\"epoch\":\"%016llx\"", (unsigned long long)reply->epoch);
-    put_number(out, "uptime_ms", reply->uptime_ms);
-    put_text(out, "policy", reply->policy);
-    put_text(out, "transfer", reply->transfer);
-    put_number(out, "nodes", reply->nodes);
-    put_number(out, "clients", reply->clients);
-    put_number(out, "tasks_queued", reply->tasks_queued);
-    put_number(out, "tasks_done", reply->tasks_done);
-    put_number(out, "tasks_failed", reply->tasks_failed);
-    put_number(out, "tasks_again", reply->tasks_again);
-    put_number(out, "objects", reply->objects);
-    put_number(out, "object_bytes", reply->object_bytes);
-    put_number(out, "core_ns", reply->core_ns);
-    put_number(out, "worker_cpu_ns", reply->worker_cpu_ns);
-    put_number(out, "worker_driver_ns", reply->worker_driver_ns);
-    pl_str_append(out, ",\"worker_driver_counted\":%s",
-                  reply->worker_driver_counted ? "true" : "false");
-    put_number(out, "task_bytes", reply->task_bytes);
+    pl_str_append(out, "{");
+    json_text(out, "version", reply->version);
+    json_number(out, "protocol", reply->protocol);
+    json_id(out, "epoch", reply->epoch);
+    json_number(out, "uptime_ms", reply->uptime_ms);
+    json_text(out, "policy", reply->policy);
+    json_text(out, "transfer", reply->transfer);
+    json_number(out, "nodes", reply->nodes);
+    json_number(out, "clients", reply->clients);
+    json_number(out, "tasks_queued", reply->tasks_queued);
+    json_number(out, "tasks_done", reply->tasks_done);
+    json_number(out, "tasks_failed", reply->tasks_failed);
+    json_number(out, "tasks_again", reply->tasks_again);
+    json_number(out, "objects", reply->objects);
+    json_number(out, "object_bytes", reply->object_bytes);
+    json_number(out, "core_ns", reply->core_ns);
+    json_number(out, "worker_cpu_ns", reply->worker_cpu_ns);
+    json_number(out, "worker_driver_ns", reply->worker_driver_ns);
+    json_flag(out, "worker_driver_counted", reply->worker_driver_counted);
+    json_number(out, "task_bytes", reply->task_bytes);
     put_lineage(out, reply->lineage);
     pl_str_append(out, ",\"devices\":[");
     for (size_t i = 0; i < reply->n_devices; i++) {

@@ -136,6 +136,8 @@ int cli_show_asked(const struct cli_command *command, const struct cli_asks *ask
 /* A line of how far it is; and its end, in the one way or the other. */
 void cli_drain_progress(const Plasmon__V1__DrainReply *reply, FILE *out);
 void cli_drain_show(const Plasmon__V1__DrainReply *reply, bool json);
+/* "used", "replica", "host memory", "file" (memory.c). */
+const char *cli_memory_state(uint32_t state);
 /* The first line of a file; NULL and a message if there is none. free() it. */
 char *cli_token_read(const struct cli_command *command, const char *path);
 

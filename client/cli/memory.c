@@ -5,6 +5,7 @@
 
 #include "client/cli/cli.h"
 #include "client/client_int.h"
+#include "client/json.h"
 
 static const struct cli_option options[] = {
     CLI_ASKS_OPTIONS,
@@ -26,7 +27,7 @@ const struct cli_command cli_memory = {
     .run          = run,
 };
 
-static const char *state_name(uint32_t state)
+const char *cli_memory_state(uint32_t state)
 {
     static const char *const names[] = {"used", "replica", "host memory", "file"};
 
@@ -92,89 +93,79 @@ static void print_holders(const Plasmon__V1__StatusReply *reply)
             (void)snprintf(ref, sizeof(ref), "%llu", (unsigned long long)holder->ref);
         }
         printf("  %10s %-12s %-6s %-16.16s %-24.24s %s\n",
-               pl_format_bytes(holder->bytes, bytes), state_name(holder->state), device,
-               holder->node, holder->label, ref);
+               pl_format_bytes(holder->bytes, bytes), cli_memory_state(holder->state),
+               device, holder->node, holder->label, ref);
     }
     if (reply->holders_left > 0) {
         printf("  and %llu smaller ones\n", (unsigned long long)reply->holders_left);
     }
 }
 
-static void json_text(const char *text)
+static void json_devices(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
-    struct pl_str quoted;
-
-    pl_str_init(&quoted);
-    pl_str_append_json(&quoted, text);
-    printf("%s", pl_str_text(&quoted));
-    pl_str_finish(&quoted);
-}
-
-static void json_devices(const Plasmon__V1__StatusReply *reply)
-{
-    printf("{\"devices\":[");
     for (size_t i = 0; i < reply->n_devices; i++) {
         const Plasmon__V1__Device *device = reply->devices[i];
 
-        printf("%s{\"device\":%u,\"node\":", i > 0 ? "," : "", device->index);
-        json_text(device->node);
-        printf(",\"bytes\":%llu,\"used\":%llu,\"replicas\":%llu,\"largest_hole\":%llu,"
-               "\"reserved\":%llu}",
-               (unsigned long long)device->bytes_total,
-               (unsigned long long)device->bytes_used,
-               (unsigned long long)device->bytes_replica,
-               (unsigned long long)device->largest_hole,
-               (unsigned long long)device->bytes_reserved);
+        json_next(out);
+        pl_str_append(out, "{");
+        json_number(out, "device", device->index);
+        json_text(out, "node", device->node);
+        json_number(out, "bytes", device->bytes_total);
+        json_number(out, "used", device->bytes_used);
+        json_number(out, "replicas", device->bytes_replica);
+        json_number(out, "largest_hole", device->largest_hole);
+        json_number(out, "reserved", device->bytes_reserved);
+        pl_str_append(out, "}");
     }
 }
 
-static void json_hosts(const Plasmon__V1__StatusReply *reply)
+static void json_hosts(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
-    printf("],\"spill\":[");
     for (size_t i = 0; i < reply->n_spill_hosts; i++) {
         const Plasmon__V1__SpillHost *host = reply->spill_hosts[i];
 
-        printf("%s{\"node\":", i > 0 ? "," : "");
-        json_text(host->node);
-        printf(",\"memory_bytes\":%llu,\"memory_used\":%llu,\"file_bytes\":%llu,"
-               "\"file_used\":%llu,\"spills\":%llu,\"spill_bytes\":%llu,\"restores\":%llu,"
-               "\"restore_bytes\":%llu,\"write_backs\":%llu,\"write_back_bytes\":%llu,"
-               "\"write_back_cancels\":%llu,\"writes\":%llu,\"write_bytes\":%llu,"
-               "\"reads\":%llu,\"read_bytes\":%llu}",
-               (unsigned long long)host->memory_bytes,
-               (unsigned long long)host->memory_used, (unsigned long long)host->file_bytes,
-               (unsigned long long)host->file_used, (unsigned long long)host->spills,
-               (unsigned long long)host->spill_bytes, (unsigned long long)host->restores,
-               (unsigned long long)host->restore_bytes,
-               (unsigned long long)host->write_backs,
-               (unsigned long long)host->write_back_bytes,
-               (unsigned long long)host->write_back_cancels,
-               (unsigned long long)host->writes, (unsigned long long)host->write_bytes,
-               (unsigned long long)host->reads, (unsigned long long)host->read_bytes);
+        json_next(out);
+        pl_str_append(out, "{");
+        json_text(out, "node", host->node);
+        json_number(out, "memory_bytes", host->memory_bytes);
+        json_number(out, "memory_used", host->memory_used);
+        json_number(out, "file_bytes", host->file_bytes);
+        json_number(out, "file_used", host->file_used);
+        json_number(out, "spills", host->spills);
+        json_number(out, "spill_bytes", host->spill_bytes);
+        json_number(out, "restores", host->restores);
+        json_number(out, "restore_bytes", host->restore_bytes);
+        json_number(out, "write_backs", host->write_backs);
+        json_number(out, "write_back_bytes", host->write_back_bytes);
+        json_number(out, "write_back_cancels", host->write_back_cancels);
+        json_number(out, "writes", host->writes);
+        json_number(out, "write_bytes", host->write_bytes);
+        json_number(out, "reads", host->reads);
+        json_number(out, "read_bytes", host->read_bytes);
+        pl_str_append(out, "}");
     }
 }
 
-static void json_holders(const Plasmon__V1__StatusReply *reply)
+static void json_holders(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
-    printf("],\"holders\":[");
     for (size_t i = 0; i < reply->n_holders; i++) {
         const Plasmon__V1__MemoryHolder *holder = reply->holders[i];
 
-        printf("%s{\"bytes\":%llu,\"state\":\"%s\",\"node\":", i > 0 ? "," : "",
-               (unsigned long long)holder->bytes, state_name(holder->state));
-        json_text(holder->node);
+        json_next(out);
+        pl_str_append(out, "{");
+        json_number(out, "bytes", holder->bytes);
+        json_text(out, "state", cli_memory_state(holder->state));
+        json_text(out, "node", holder->node);
         if (holder->device != 0) {
-            printf(",\"device\":%u", holder->device - 1);
+            json_number(out, "device", holder->device - 1);
         }
-        printf(",\"holder\":");
-        json_text(holder->label);
+        json_text(out, "holder", holder->label);
         if (holder->client != 0) {
-            printf(",\"client\":\"%016llx\",\"ref\":%llu",
-                   (unsigned long long)holder->client, (unsigned long long)holder->ref);
+            json_id(out, "client", holder->client);
+            json_number(out, "ref", holder->ref);
         }
-        printf("}");
+        pl_str_append(out, "}");
     }
-    printf("],\"holders_left\":%llu}\n", (unsigned long long)reply->holders_left);
 }
 
 static void print_text(const Plasmon__V1__StatusReply *reply)
@@ -186,9 +177,22 @@ static void print_text(const Plasmon__V1__StatusReply *reply)
 
 static void print_json(const Plasmon__V1__StatusReply *reply)
 {
-    json_devices(reply);
-    json_hosts(reply);
-    json_holders(reply);
+    struct pl_str out;
+
+    pl_str_init(&out);
+    pl_str_append(&out, "{");
+    json_open(&out, "devices", '[');
+    json_devices(reply, &out);
+    pl_str_append(&out, "]");
+    json_open(&out, "spill", '[');
+    json_hosts(reply, &out);
+    pl_str_append(&out, "]");
+    json_open(&out, "holders", '[');
+    json_holders(reply, &out);
+    pl_str_append(&out, "]");
+    json_number(&out, "holders_left", reply->holders_left);
+    printf("%s}\n", pl_str_text(&out));
+    pl_str_finish(&out);
 }
 
 static int run(int argc, char **argv)
