@@ -154,6 +154,37 @@ int pl_map_next(const struct pl_map *map, size_t *io_index, uint64_t *out_key,
     return 0;
 }
 
+static uint64_t reversed(uint64_t x)
+{
+    uint64_t out = 0;
+
+    for (unsigned i = 0; i < 64; i++) {
+        out = out << 1 | (x >> i & 1);
+    }
+    return out;
+}
+
+/*
+ * The homes are counted with their bits reversed (an idea of Redis's SCAN): when the map grows, a home becomes two that have the same low bits, and
+ * so both lie behind the cursor, or both before it.
+ */
+bool pl_map_scan(const struct pl_map *map, uint64_t *io_cursor, pl_map_fn fn, void *user)
+{
+    uint64_t mask = map->capacity - 1;
+    size_t home   = (size_t)(*io_cursor & mask);
+
+    if (map->count == 0) {
+        return false;
+    }
+    for (size_t i = home; map->slots[i].key != 0; i = (i + 1) & mask) {
+        if (map_home(map, map->slots[i].key) == home) {
+            fn(user, map->slots[i].key, map->slots[i].value);
+        }
+    }
+    *io_cursor = reversed(reversed(home | ~mask) + 1);
+    return *io_cursor != 0;
+}
+
 void *pl_map_some(const struct pl_map *map, size_t *io_index, uint64_t *out_key)
 {
     for (size_t i = 0; i < map->capacity; i++) {

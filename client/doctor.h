@@ -40,6 +40,9 @@ struct doctor_finding doctor_find(const Plasmon__V1__StatusReply *reply,
                                   const Plasmon__V1__TaskWait *task);
 bool doctor_silent(const Plasmon__V1__Waits *waits, uint32_t device);
 
+/* The oldest tasks, a line each: what each waits for in the end, how long, and what to do. */
+void doctor_say_oldest(const Plasmon__V1__StatusReply *reply, uint32_t most,
+                       struct pl_str *out);
 void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
 void doctor_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
 

@@ -105,17 +105,17 @@ static void say_finding(const Plasmon__V1__StatusReply *reply, struct pl_str *ou
     pl_str_append(out, "\n");
 }
 
-static void say_tasks(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+void doctor_say_oldest(const Plasmon__V1__StatusReply *reply, uint32_t most,
+                       struct pl_str *out)
 {
     const Plasmon__V1__Waits *waits = reply->waits;
     uint32_t told                   = 0;
     bool named = false; /* else all that is oldest is the head's own: copies, reads */
 
-    pl_str_append(out, "tasks\n");
     for (size_t i = 0; i < waits->n_tasks; i++) {
         named = named || waits->tasks[i]->task != 0;
     }
-    for (size_t i = 0; i < waits->n_tasks && told < TOLD_MAX; i++) {
+    for (size_t i = 0; i < waits->n_tasks && told < most; i++) {
         if (waits->tasks[i]->task != 0 || !named) {
             struct doctor_finding finding = doctor_find(reply, waits->tasks[i]);
 
@@ -245,7 +245,8 @@ static void say_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out
 
 void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
-    say_tasks(reply, out);
+    pl_str_append(out, "tasks\n");
+    doctor_say_oldest(reply, TOLD_MAX, out);
     pl_str_append(out, "\ndevices\n");
     for (size_t i = 0; i < reply->n_devices; i++) {
         say_device(reply, out, reply->devices[i]);

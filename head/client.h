@@ -151,6 +151,7 @@ plasmon_status_t head_function_define(struct head_core *core, struct head_client
 /* What a client calls by this number; NULL: it has defined nothing so. */
 struct head_function *head_function_of(const struct head_client *client, uint32_t number);
 uint32_t head_function_id(const struct head_function *function); /* for workers */
+const char *head_function_name(const struct head_function *function);
 /* For calls of it that may be run again, whoever made them. */
 void head_function_hold(struct head_function *function);
 void head_function_release(struct head_core *core, struct head_function *function);

@@ -281,6 +281,23 @@ plasmon_status_t head_core_status_namespaces(struct head_core *core, const char 
 plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *arena,
                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 
+/*
+ * A page of what `plasmon tasks` and `objects` list, of one namespace or (NULL) all. Bounded work, however much there is. Strings and arrays live in
+ * the arena, or are lent until the next call of the core. ENOMEM.
+ */
+plasmon_status_t head_core_list_tasks(struct head_core *core,
+                                      const Plasmon__V1__ListRequest *request,
+                                      const char *only, struct wire_arena *arena,
+                                      Plasmon__V1__ListReply *out) PL_MUST_CHECK;
+plasmon_status_t head_core_list_objects(struct head_core *core,
+                                        const Plasmon__V1__ListRequest *request,
+                                        const char *only, struct wire_arena *arena,
+                                        Plasmon__V1__ListReply *out) PL_MUST_CHECK;
+
+/* What the core knows of one. */
+void head_core_list_node(struct head_core *core, const char *host,
+                         Plasmon__V1__NodeRow *row);
+
 /* ---------------------------------------------------------------------------------------------- for tests */
 
 struct head_lineage_counts {

@@ -48,6 +48,7 @@
  *     function.c  functions that clients define
  *     trace.c     who records a timeline, and spans on their way
  *   memory_report.c  who holds what memory, for people
+ *   list.c      tasks and objects, a page at a time, for people
  *   core.c      create, tick, flush, status; check.c its invariants
  *
  * Allocation in here does not fail half-way: a head that cannot allocate cannot keep its promises, so head_alloc() stops it

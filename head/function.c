@@ -93,6 +93,11 @@ uint32_t head_function_id(const struct head_function *function)
     return function->id;
 }
 
+const char *head_function_name(const struct head_function *function)
+{
+    return function->name;
+}
+
 struct head_function *head_function_of(const struct head_client *client, uint32_t number)
 {
     return pl_map_get(&client->functions, number);

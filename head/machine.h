@@ -148,6 +148,11 @@ void head_machine_figures(const struct head_machine *machine, struct head_figure
 plasmon_status_t head_machine_waits(const struct head_machine *machine,
                                     struct wire_arena *arena, uint64_t request,
                                     Plasmon__V1__Waits *out) PL_MUST_CHECK;
+/* A page of the nodes, as head_core_list_tasks() has them of tasks. confined: without what others do there. */
+plasmon_status_t head_machine_list_nodes(const struct head_machine *machine,
+                                         const Plasmon__V1__ListRequest *request,
+                                         bool confined, struct wire_arena *arena,
+                                         Plasmon__V1__ListReply *out) PL_MUST_CHECK;
 /* A number that two machines with the same links have in common, and that have put out the same. For tests. */
 uint64_t head_machine_digest(const struct head_machine *machine);
 

@@ -1,6 +1,6 @@
 /*
  * Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_frames.c what is put out to them, machine_nodes.c knows stores, machine_waits.c says
- * which of them are silent, machine_checkpoint.c saves and loads all of it.
+ * which of them are silent, machine_list.c lists stores, machine_checkpoint.c saves and loads all of it.
  */
 #ifndef HEAD_MACHINE_INT_H
 #define HEAD_MACHINE_INT_H
@@ -125,6 +125,10 @@ void head_machine_to_worker(struct head_machine *machine, uint32_t device,
                             const uint8_t *body, size_t length);
 
 /* ---- machine_waits.c */
+/* How far it is drained, in the arena; NULL: it is not drained, or no memory. */
+char *head_machine_drain_text(const struct head_machine *machine,
+                              const struct head_machine_node *node,
+                              struct wire_arena *arena);
 void head_machine_peers_watch(struct head_machine *machine);
 
 /* ---- machine_nodes.c */

@@ -54,8 +54,9 @@ static plasmon_status_t client_tell(const struct head_machine *machine,
 }
 
 /* Of a node that is drained; NULL: it is not, or no memory. */
-static char *drain_text(const struct head_machine *machine,
-                        const struct head_machine_node *node, struct wire_arena *arena)
+char *head_machine_drain_text(const struct head_machine *machine,
+                              const struct head_machine_node *node,
+                              struct wire_arena *arena)
 {
     struct head_drain_report report;
     struct pl_err err = {.status = PLASMON_OK};
@@ -82,7 +83,7 @@ static plasmon_status_t node_tell(const struct head_machine *machine,
                                   const struct head_machine_node *node,
                                   struct wire_arena *arena, Plasmon__V1__Waits *out)
 {
-    char *drain = drain_text(machine, node, arena);
+    char *drain = head_machine_drain_text(machine, node, arena);
     Plasmon__V1__PeerWait *told;
 
     if (node->connected && drain == NULL) {

@@ -15,7 +15,7 @@ struct report {
     size_t ref_first;   /* rows of the ref that is being looked at begin there */
 };
 
-static Plasmon__V1__MemoryState state_of(const struct head_buffer *buffer)
+Plasmon__V1__MemoryState head_buffer_state(const struct head_buffer *buffer)
 {
     return buffer->spilled == NULL ? buffer->replica
                                          ? PLASMON__V1__MEMORY_STATE__MEMORY_REPLICA
@@ -30,7 +30,7 @@ static Plasmon__V1__MemoryHolder *row_of(struct report *report,
                                          const struct head_buffer *buffer)
 {
     uint32_t device = buffer->spilled == NULL ? buffer->device->index + 1 : 0;
-    Plasmon__V1__MemoryState state = state_of(buffer);
+    Plasmon__V1__MemoryState state = head_buffer_state(buffer);
     Plasmon__V1__MemoryHolder *row;
 
     for (size_t i = report->ref_first; i < report->rows.count; i++) {
@@ -120,16 +120,27 @@ static plasmon_status_t rows_out(struct report *report, Plasmon__V1__StatusReply
     return PLASMON_OK;
 }
 
+uint64_t head_spill_memory_used(const struct head_spill_host *spill)
+{
+    const struct pl_list *pos;
+    uint64_t bytes = 0;
+
+    pl_list_for_each(pos, &spill->ranges) {
+        bytes += pl_container_of(pos, struct head_spilled, range_link)->bytes;
+    }
+    return bytes;
+}
+
 static Plasmon__V1__SpillHost *spill_host(const struct head_spill_host *spill,
                                           struct wire_arena *arena)
 {
     Plasmon__V1__SpillHost *out = wire_arena_alloc(arena, sizeof(*out));
-    const struct pl_list *pos;
 
     if (out == NULL) {
         return NULL;
     }
     plasmon__v1__spill_host__init(out);
+    out->memory_used        = head_spill_memory_used(spill);
     out->node               = spill->home.node;
     out->memory_bytes       = spill->config.memory_bytes;
     out->file_bytes         = spill->config.file_bytes;
@@ -145,9 +156,6 @@ static Plasmon__V1__SpillHost *spill_host(const struct head_spill_host *spill,
     out->write_bytes        = spill->write_bytes;
     out->reads              = spill->reads;
     out->read_bytes         = spill->read_bytes;
-    pl_list_for_each(pos, &spill->ranges) {
-        out->memory_used += pl_container_of(pos, struct head_spilled, range_link)->bytes;
-    }
     return out;
 }
 

@@ -415,6 +415,7 @@ struct head_array *head_array_create(struct head_core *core, struct head_space *
     array->shape      = *shape;
     array->extent     = pl_box_of_shape(shape);
     array->partials   = PL_VEC_INIT(struct head_partial);
+    array->since_ms   = core->now_ms;
     array->put_offset = UINT64_MAX;
     pl_list_init(&array->fragments);
     pl_list_init(&array->nexts);

@@ -119,6 +119,7 @@ struct head_array {
     uint32_t fragment_count;
     struct pl_vec partials; /* struct head_partial */
     uint32_t partial_op;
+    uint64_t since_ms;   /* it exists in this process */
     uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
     bool put_replica;    /* then: a second copy is to be made of it */
     struct pl_list
@@ -228,6 +229,9 @@ struct head_array *head_array_snapshot(struct head_core *core, struct head_space
 struct head_failure *
 head_array_failure(struct head_array *array,
                    const struct pl_box *box); /* borrowed; NULL: none */
+
+/* ---- memory_report.c */
+Plasmon__V1__MemoryState head_buffer_state(const struct head_buffer *buffer);
 
 /* ---- shadow.c */
 /*

@@ -225,6 +225,7 @@ static const struct rpc_method methods[] = {
     {.path  = "/plasmon.v1.Plasmon/Functions",
      .unary = serve_functions_call,
      .roles = ANYBODY},
+    {.path = "/plasmon.v1.Plasmon/List", .unary = serve_list_call, .roles = ANYBODY},
 };
 
 void serve_settings(const struct serve *serve, struct head_settings *out)

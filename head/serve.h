@@ -10,6 +10,7 @@
  *   serve_workers.c  Work streams
  *   serve_nodes.c    Node streams
  *   serve_status.c   Status and Functions
+ *   serve_list.c     List
  *   serve_drain.c    Drain, and stores that leave
  *   main.c           options, signals, the control socket of the embedded default
  */
@@ -224,6 +225,8 @@ void serve_reply(struct serve *serve, struct rpc_unary *call,
                  const ProtobufCMessage *message, bool when_stored);
 void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                           size_t length);
+void serve_list_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                     size_t length);
 void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
 void serve_status_tick(struct serve *serve, uint64_t now_ms);
 void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */

@@ -182,6 +182,7 @@ void head_write_back_overwritten(struct head_core *core, struct head_buffer *buf
 
 /* ---- memory_report.c */
 /* StatusReply.spill_hosts. */
+uint64_t head_spill_memory_used(const struct head_spill_host *spill);
 plasmon_status_t head_spill_status(struct head_core *core, struct wire_arena *arena,
                                    Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 

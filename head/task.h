@@ -188,6 +188,13 @@ void head_task_doom(struct head_core *core, struct head_task *task,
 void head_task_cancel(struct head_core *core, struct head_task *task, bool force);
 void head_task_describe(const struct head_task *task, char out[160]);
 
+/* ---- waits.c */
+const char *head_task_kind(const struct head_task *task); /* "copy", for people */
+/* The points that it was sent to wait for and that are not done: the first few, in the arena, and how many more. ENOMEM. */
+plasmon_status_t head_task_after(struct head_core *core, struct wire_arena *arena,
+                                 const struct head_task *task, uint64_t **out_points,
+                                 size_t *out_count, uint32_t *out_more) PL_MUST_CHECK;
+
 /* ---- memory.c */
 void head_memory_count(struct head_core *core,
                        struct head_task *task); /* again, when its blocks have changed */

@@ -79,7 +79,7 @@ static plasmon_status_t launches_tell(struct head_core *core, struct wire_arena 
 
 /* ------------------------------------------------------------------------------------------------ tasks */
 
-static const char *kind_of(const struct head_task *task)
+const char *head_task_kind(const struct head_task *task)
 {
     static const char *const kinds[] = {
         "task", "copy", "send",  "receive", "put", "read",        "put",
@@ -92,29 +92,35 @@ static const char *kind_of(const struct head_task *task)
     return task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 }
 
-/* What it names in `after`, as it was encoded, and is not done. */
-static plasmon_status_t after_tell(struct head_core *core, struct wire_arena *arena,
-                                   const struct head_task *task, Plasmon__V1__TaskWait *out)
+plasmon_status_t head_task_after(struct head_core *core, struct wire_arena *arena,
+                                 const struct head_task *task, uint64_t **out_points,
+                                 size_t *out_count, uint32_t *out_more)
 {
     Plasmon__V1__Launch *launch =
         task->bytes == NULL ? NULL
                             : plasmon__v1__launch__unpack(&arena->allocator,
                                                           task->bytes_length, task->bytes);
 
-    out->after = wire_arena_alloc(arena, AFTER_MAX * sizeof(*out->after));
-    if (out->after == NULL) {
+    *out_points = wire_arena_alloc(arena, AFTER_MAX * sizeof(**out_points));
+    *out_count  = 0;
+    *out_more   = 0;
+    if (*out_points == NULL) {
         return PLASMON_ENOMEM;
     }
-    for (size_t i = 0; launch != NULL && i < launch->n_after && out->n_after < AFTER_MAX;
-         i++) {
+    for (size_t i = 0; launch != NULL && i < launch->n_after; i++) {
         struct head_device *device =
             head_device_at(core, wire_point_device(launch->after[i]));
         const struct head_task *before =
             device == NULL ? NULL
                            : head_device_task(device, wire_point_seq(launch->after[i]));
 
-        if (before != NULL && !before->ended) {
-            out->after[out->n_after++] = launch->after[i];
+        if (before == NULL || before->ended) {
+            continue;
+        }
+        if (*out_count < AFTER_MAX) {
+            (*out_points)[(*out_count)++] = launch->after[i];
+        } else {
+            (*out_more)++;
         }
     }
     return PLASMON_OK;
@@ -124,6 +130,7 @@ static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_aren
                                         const struct head_task *task)
 {
     Plasmon__V1__TaskWait *out = wire_arena_alloc(arena, sizeof(*out));
+    uint32_t more;
 
     if (out == NULL) {
         return NULL;
@@ -131,7 +138,7 @@ static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_aren
     plasmon__v1__task_wait__init(out);
     out->client   = task->client != NULL ? task->client->id : 0;
     out->task     = task->id;
-    out->what     = dup_text(arena, kind_of(task));
+    out->what     = dup_text(arena, head_task_kind(task));
     out->label    = dup_text(arena, task->label != NULL ? task->label : "");
     out->function = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ? task->function : 0;
     out->device   = task->device->index;
@@ -139,7 +146,8 @@ static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_aren
     out->age_ms   = core->now_ms - pl_min_u64(core->now_ms, task->since_ms);
     out->sent     = task->seq <= task->device->seq_sent;
     if (out->what == NULL || out->label == NULL ||
-        after_tell(core, arena, task, out) != PLASMON_OK) {
+        head_task_after(core, arena, task, &out->after, &out->n_after, &more) !=
+            PLASMON_OK) {
         return NULL;
     }
     return out;

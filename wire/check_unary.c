@@ -111,3 +111,22 @@ plasmon_status_t check_drain_reply(const Plasmon__V1__DrainReply *reply, struct 
 {
     return check_message(&reply->base, err);
 }
+
+plasmon_status_t check_list_request(const Plasmon__V1__ListRequest *request,
+                                    struct pl_err *err)
+{
+    if (request->kind > PLASMON__V1__LIST_KIND__LIST_NODES) {
+        return pl_err_set(err, PLASMON_EINVAL, "kind %d is none of tasks, objects, nodes",
+                          (int)request->kind);
+    }
+    if (request->device > WIRE_DEVICES_MAX) {
+        return pl_err_set(err, PLASMON_EINVAL, "device %u: a cluster has at most %u",
+                          request->device - 1, WIRE_DEVICES_MAX);
+    }
+    return check_text(request->label, WIRE_NAME_BYTES_MAX, "label", err);
+}
+
+plasmon_status_t check_list_reply(const Plasmon__V1__ListReply *reply, struct pl_err *err)
+{
+    return check_message(&reply->base, err);
+}

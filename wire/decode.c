@@ -128,3 +128,8 @@ WIRE_DECODE(wire_decode_drain_request, Plasmon__V1__DrainRequest,
 WIRE_DECODE(wire_decode_drain_reply, Plasmon__V1__DrainReply,
             plasmon__v1__drain_reply__descriptor, no_limits, check_drain_reply,
             "drain reply")
+WIRE_DECODE(wire_decode_list_request, Plasmon__V1__ListRequest,
+            plasmon__v1__list_request__descriptor, no_limits, check_list_request,
+            "list request")
+WIRE_DECODE(wire_decode_list_reply, Plasmon__V1__ListReply,
+            plasmon__v1__list_reply__descriptor, no_limits, check_list_reply, "list reply")

@@ -133,6 +133,12 @@ plasmon_status_t wire_decode_drain_request(struct wire_arena *arena, const uint8
 plasmon_status_t wire_decode_drain_reply(struct wire_arena *arena, const uint8_t *bytes,
                                          size_t length, Plasmon__V1__DrainReply **out,
                                          struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_list_request(struct wire_arena *arena, const uint8_t *bytes,
+                                          size_t length, Plasmon__V1__ListRequest **out,
+                                          struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t wire_decode_list_reply(struct wire_arena *arena, const uint8_t *bytes,
+                                        size_t length, Plasmon__V1__ListReply **out,
+                                        struct pl_err *err) PL_MUST_CHECK;
 
 /*
  * What identifies the content of a definition: everything but its id. Both sides compute it, so that a damaged text never

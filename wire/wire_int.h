@@ -71,6 +71,9 @@ plasmon_status_t check_drain_request(const Plasmon__V1__DrainRequest *request,
                                      struct pl_err *err);
 plasmon_status_t check_drain_reply(const Plasmon__V1__DrainReply *reply,
                                    struct pl_err *err);
+plasmon_status_t check_list_request(const Plasmon__V1__ListRequest *request,
+                                    struct pl_err *err);
+plasmon_status_t check_list_reply(const Plasmon__V1__ListReply *reply, struct pl_err *err);
 
 plasmon_status_t check_span_batches(size_t count, Plasmon__V1__SpanBatch *const *batches,
                                     struct pl_err *err);

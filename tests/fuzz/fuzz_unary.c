@@ -1,6 +1,6 @@
 /*
- * Unary calls, from both sides. The first byte says which: what anybody may ask a head (status, drain), or what a head may answer to
- * `plasmon status`, `memory`, `transfers`, `doctor` and `drain`. A request is refused with a reason, or the head, which has a node, a worker and a
+ * Unary calls, from both sides. The first byte says which: what anybody may ask a head (status, drain, a list), or what a head may answer to
+ * `plasmon status`, `memory`, `transfers`, `doctor`, `drain`, `tasks`, `objects` and `nodes`. A request is refused with a reason, or the head, which has a node, a worker and a
  * client, answers it, and its answer can be read. Whatever is taken as an answer is shown in every way that there is.
  */
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "client/cli/cli.h"
+#include "client/cli/list.h"
 #include "client/client_int.h"
 #include "client/doctor.h"
 #include "tests/fuzz/head.h"
@@ -31,6 +31,14 @@ int cli_show_asked(const struct cli_command *command, const struct cli_asks *ask
     text(shown);
     json(shown);
     return CLI_OK;
+}
+
+struct plasmon_client *cli_connect(const struct cli_command *command,
+                                   const struct cli_cluster *cluster)
+{
+    (void)command;
+    (void)cluster;
+    return NULL;
 }
 
 int cli_show_status(const struct cli_command *command, int argc, char **argv,
@@ -92,6 +100,33 @@ static void drain_answer(const uint8_t *bytes, size_t length)
     } else {
         PL_CHECK(err.text[0] != '\0');
     }
+}
+
+static void list_answer(const uint8_t *bytes, size_t length)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+    Plasmon__V1__ListReply *reply;
+    struct pl_str text;
+
+    wire_arena_reset(&answered);
+    if (wire_decode_list_reply(&answered, bytes, length, &reply, &err) != PLASMON_OK) {
+        PL_CHECK(err.text[0] != '\0');
+        return;
+    }
+    pl_str_init(&text);
+    for (size_t i = 0; i < reply->n_tasks; i++) {
+        list_task_text(reply->tasks[i]);
+        list_task_json(reply->tasks[i], &text);
+    }
+    for (size_t i = 0; i < reply->n_objects; i++) {
+        list_object_text(reply->objects[i]);
+        list_object_json(reply->objects[i], &text);
+    }
+    for (size_t i = 0; i < reply->n_nodes; i++) {
+        list_node_text(reply->nodes[i]);
+        list_node_json(reply->nodes[i], &text);
+    }
+    pl_str_finish(&text);
 }
 
 /* ------------------------------------------------------------------------------------------ requests */
@@ -157,10 +192,41 @@ static void drain_ask(const uint8_t *bytes, size_t length)
     }
 }
 
+/* As head/serve_list.c does. */
+static void list_ask(const uint8_t *bytes, size_t length)
+{
+    Plasmon__V1__ListReply out = PLASMON__V1__LIST_REPLY__INIT;
+    struct head_core *core     = head_machine_core(head.machine);
+    struct pl_err err          = {.status = PLASMON_OK};
+    Plasmon__V1__ListRequest *request;
+    uint8_t *encoded;
+    size_t encoded_length;
+
+    wire_arena_reset(&asked);
+    if (wire_decode_list_request(&asked, bytes, length, &request, &err) != PLASMON_OK) {
+        PL_CHECK(err.text[0] != '\0');
+        return;
+    }
+    switch (request->kind) {
+    case PLASMON__V1__LIST_KIND__LIST_TASKS:
+        PL_CHECK(head_core_list_tasks(core, request, NULL, &asked, &out) == PLASMON_OK);
+        break;
+    case PLASMON__V1__LIST_KIND__LIST_OBJECTS:
+        PL_CHECK(head_core_list_objects(core, request, NULL, &asked, &out) == PLASMON_OK);
+        break;
+    default:
+        PL_CHECK(head_machine_list_nodes(head.machine, request, false, &asked, &out) ==
+                 PLASMON_OK);
+    }
+    PL_CHECK(wire_encode(&out.base, create, &encoded, &encoded_length) == PLASMON_OK);
+    list_answer(encoded, encoded_length);
+    pl_free(encoded);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const ways[])(const uint8_t *bytes, size_t length) = {
-        status_answer, status_ask, drain_ask, drain_answer};
+        status_answer, status_ask, drain_ask, drain_answer, list_ask, list_answer};
 
     if (size == 0) {
         return 0;

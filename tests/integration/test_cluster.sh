@@ -33,6 +33,10 @@ status_json() {
     PLASMON_TOKEN=secret-of-the-test "$plasmon" memory
     PLASMON_TOKEN=secret-of-the-test "$plasmon" memory --json |
         /usr/bin/python3 -c 'import json, sys; memory = json.load(sys.stdin); assert len(memory["devices"]) == 2 and memory["spill"][0]["memory_bytes"] > 0, memory'
+    for list in tasks objects nodes; do
+        PLASMON_TOKEN=secret-of-the-test "$plasmon" $list --json |
+            /usr/bin/python3 -c 'import json, sys; assert isinstance(json.load(sys.stdin)[sys.argv[1]], list)' $list || return 1
+    done
 }
 second_start_refused() {
     before=$(daemons | sort)

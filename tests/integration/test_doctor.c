@@ -127,6 +127,41 @@ TEST(a_worker_that_is_stopped_does_not_answer)
     plasmon_finish(client);
 }
 
+/* What `plasmon COMMAND` says of the cluster: both texts are in there. */
+static void expect_listed(const char *command, const char *option, const char *value,
+                          const char *one, const char *other)
+{
+    char text[16384];
+
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", command, "--address",
+                          started_address(), option, value),
+              0);
+    ASSERT_CONTAINS(text, one);
+    ASSERT_CONTAINS(text, other);
+}
+
+/* A task runs on device 0, and one of device 1 waits for it. */
+static void expect_lists(void)
+{
+    struct plasmon_client *client = started_join();
+    struct plasmon_ref *x         = cluster_fill(client, COUNT, 1, 0), *task;
+
+    CLUSTER_OK(plasmon_wait(client, &x, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    cluster_spin(client, x, LONG_US, 0, &task);
+    (void)cluster_copy(client, x, 1);
+    CLUSTER_OK(plasmon_flush(client));
+    EXPECT(client, "spin 'spinning' on device 0 runs");
+    expect_listed("tasks", "--state", "running", "spinning", "spin ");
+    expect_listed("tasks", "--device", "1", "copy ", " 0:2");
+    expect_listed("tasks", "--json", NULL, "\"function\":\"spin\"", "\"more\":false}");
+    expect_listed("objects", "--state", "pending", "; written by 0:", "device 0");
+    expect_listed("objects", "--json", NULL, "\"state\":\"pending\"", "\"more\":false}");
+    expect_listed("nodes", NULL, NULL, " up ", "2 of 2");
+    expect_listed("top", NULL, NULL, "2 clients", "spin spinning, ");
+    end_by_force(client, task);
+    plasmon_finish(client);
+}
+
 TEST(the_command_line_says_the_same_and_a_node_that_is_away_is_named)
 {
     char text[16384];
@@ -144,11 +179,13 @@ TEST(the_command_line_says_the_same_and_a_node_that_is_away_is_named)
     ASSERT_CONTAINS(text, "{\"tasks\":[],\"devices\":[{\"index\":0");
     ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--json"), 2);
     ASSERT_CONTAINS(text, "--cluster");
+    expect_lists();
     {
         struct plasmon_client *client = started_join();
 
         cluster_kill(cluster_find("plasmon-store", -1));
         EXPECT(client, "is away for", "--node-lease");
+        expect_listed("nodes", NULL, NULL, " away ", "given up after");
         plasmon_finish(client);
     }
     (void)STARTED_RUN(NULL, 0, "plasmon", "stop");

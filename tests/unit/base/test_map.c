@@ -4,6 +4,8 @@
 #include "base/fault.h"
 #include "base/map.h"
 
+#include <string.h>
+
 #define KEYS  300
 #define STEPS 200000
 
@@ -176,6 +178,50 @@ TEST(a_failed_growth_leaves_the_map_as_it_was)
         ASSERT_NOT_NULL(pl_map_get(&map, k));
     }
     pl_map_finish(&map);
+}
+
+/* How often each key below 1000 was seen. */
+static uint8_t seen[1000];
+
+static void see(void *user, uint64_t key, void *value)
+{
+    (void)user;
+    (void)value;
+    ASSERT_TRUE(key < PL_COUNT(seen));
+    seen[key]++;
+}
+
+TEST(a_scan_sees_what_stays_once_while_the_map_grows_and_shrinks)
+{
+    struct pl_map map;
+
+    for (uint64_t grow_at = 0; grow_at < 40; grow_at++) {
+        uint64_t cursor = 0, steps = 0;
+
+        memset(seen, 0, sizeof(seen));
+        pl_map_init(&map);
+        ASSERT_TRUE(!pl_map_scan(&map, &cursor, see, NULL));
+        for (uint64_t key = 1; key < 30; key++) {
+            ASSERT_OK(pl_map_set(&map, key, &values[0]));
+        }
+        do {
+            if (steps++ == grow_at) {
+                for (uint64_t key = 100; key < 300; key++) {
+                    ASSERT_OK(pl_map_set(&map, key, &values[0]));
+                }
+                for (uint64_t key = 20; key < 30; key++) {
+                    ASSERT_NOT_NULL(pl_map_remove(&map, key));
+                }
+            }
+        } while (pl_map_scan(&map, &cursor, see, NULL));
+        for (uint64_t key = 1; key < 20; key++) {
+            ASSERT_EQ(seen[key], 1);
+        }
+        for (uint64_t key = 20; key < 300; key++) {
+            ASSERT_TRUE(seen[key] <= 1);
+        }
+        pl_map_finish(&map);
+    }
 }
 
 TEST_MAIN()

@@ -1,0 +1,36 @@
+/* List: a unary call for people and scripts, a page of tasks, objects or nodes. What a caller who is confined to a namespace sees is of that one. */
+#include "head/serve.h"
+
+void serve_list_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
+                     size_t length)
+{
+    struct serve *serve        = user;
+    Plasmon__V1__ListReply out = PLASMON__V1__LIST_REPLY__INIT;
+    struct pl_err err          = {.status = PLASMON_OK};
+    Plasmon__V1__ListRequest *request;
+    const char *only;
+    plasmon_status_t status;
+
+    wire_arena_reset(&serve->arena);
+    if (serve_confined(serve, rpc_unary_token_index(call), rpc_unary_identity(call), &only,
+                       &err) != PLASMON_OK ||
+        wire_decode_list_request(&serve->arena, bytes, length, &request, &err) !=
+            PLASMON_OK) {
+        rpc_unary_fail(call, err.status, err.text);
+        return;
+    }
+    if (request->kind == PLASMON__V1__LIST_KIND__LIST_NODES) {
+        status = head_machine_list_nodes(serve->machine, request, only != NULL,
+                                         &serve->arena, &out);
+    } else {
+        status =
+            (request->kind == PLASMON__V1__LIST_KIND__LIST_TASKS
+                 ? head_core_list_tasks
+                 : head_core_list_objects)(serve->core, request, only, &serve->arena, &out);
+    }
+    if (status == PLASMON_OK) {
+        serve_reply(serve, call, &out.base, false);
+    } else {
+        rpc_unary_fail(call, status, "the head is out of memory");
+    }
+}

@@ -1,0 +1,244 @@
+/* What `plasmon tasks`, `objects` and `nodes` are told: whole, a page at a time, and with bounded work. */
+#include <string.h>
+
+#include "base/map.h"
+#include "head/core.h"
+#include "tests/harness/test.h"
+#include "tests/unit/head/core.h"
+
+static struct wire_arena arena;
+static uint64_t dims[] = {4, 8};
+
+static Plasmon__V1__ListRequest request_of(Plasmon__V1__ListKind kind)
+{
+    Plasmon__V1__ListRequest request = PLASMON__V1__LIST_REQUEST__INIT;
+
+    request.kind = kind;
+    return request;
+}
+
+static Plasmon__V1__ListReply
+page(struct head_core *core, const Plasmon__V1__ListRequest *request, const char *only)
+{
+    Plasmon__V1__ListReply reply = PLASMON__V1__LIST_REPLY__INIT;
+
+    if (arena.bytes_max == 0) {
+        ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    }
+    ASSERT_OK((request->kind == PLASMON__V1__LIST_KIND__LIST_TASKS
+                   ? head_core_list_tasks
+                   : head_core_list_objects)(core, request, only, &arena, &reply));
+    return reply;
+}
+
+/* All rows of all pages; *out_pages. */
+static uint64_t count_all(struct head_core *core, Plasmon__V1__ListRequest request,
+                          const char *only, uint64_t *out_pages)
+{
+    uint64_t rows = 0;
+
+    *out_pages = 0;
+    for (;;) {
+        Plasmon__V1__ListReply reply = page(core, &request, only);
+
+        rows += reply.n_tasks + reply.n_objects;
+        (*out_pages)++;
+        if (reply.next == NULL) {
+            wire_arena_reset(&arena);
+            return rows;
+        }
+        request.from = reply.next; /* lies in the arena, which is reset at the end */
+    }
+}
+
+static struct head_core *two_devices(void)
+{
+    struct head_core *core = core_make();
+
+    core_announce(core, "a", 2);
+    (void)core_join(core, "a", 0);
+    (void)core_join(core, "a", 1);
+    return core;
+}
+
+TEST(a_task_is_told_with_its_device_state_age_and_what_it_waits_for)
+{
+    struct head_core *core           = two_devices();
+    uint64_t session                 = core_client(core), id;
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_TASKS);
+    const Plasmon__V1__TaskRow *first, *second;
+    Plasmon__V1__ListReply reply;
+    char *label;
+
+    core_submit(core, session, 7, 0, 0, dims, 2);
+    core_submit(core, session, 8, 0, 107, NULL, 0);
+    head_core_flush(core);
+    head_core_tick(core, 2501);
+    head_core_client_name(core, session, &id, &label);
+    reply = page(core, &request, NULL);
+    ASSERT_EQ(reply.n_tasks, 2);
+    ASSERT_NULL(reply.next);
+    first  = reply.tasks[0];
+    second = reply.tasks[1];
+    ASSERT_EQ(first->task, 7);
+    ASSERT_EQ(first->client, id);
+    ASSERT_EQ(first->device, 0);
+    ASSERT_EQ(first->age_ms, 2500);
+    ASSERT_EQ((int)first->state, PLASMON__V1__TASK_STATE__TASK_SENT);
+    ASSERT_EQ(second->task, 8);
+    ASSERT_TRUE(second->seq > first->seq);
+
+    request.state = PLASMON__V1__TASK_STATE__TASK_RUNNING + 1;
+    ASSERT_EQ(page(core, &request, NULL).n_tasks, 0);
+    request.state  = 0;
+    request.device = 2;
+    ASSERT_EQ(page(core, &request, NULL).n_tasks, 0);
+    request.device = 99; /* no such device */
+    ASSERT_EQ(page(core, &request, NULL).n_tasks, 0);
+    request.device = 0;
+    request.client = id + 1;
+    ASSERT_EQ(page(core, &request, NULL).n_tasks, 0);
+    request.client = id;
+    ASSERT_EQ(page(core, &request, "default").n_tasks, 2);
+    ASSERT_EQ(page(core, &request, "other").n_tasks, 0);
+    head_core_destroy(core);
+}
+
+TEST(an_object_is_told_with_its_shape_state_writer_and_places)
+{
+    struct head_core *core           = two_devices();
+    uint64_t session                 = core_client(core);
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_OBJECTS);
+    const Plasmon__V1__ObjectRow *row;
+    Plasmon__V1__ListReply reply;
+
+    core_submit(core, session, 7, 1, 0, dims, 2);
+    head_core_flush(core);
+    reply = page(core, &request, NULL);
+    ASSERT_EQ(reply.n_objects, 1);
+    row = reply.objects[0];
+    ASSERT_EQ(row->ref, 107);
+    ASSERT_EQ(row->bytes, 4 * 8 * 4);
+    ASSERT_EQ(row->shape->n_dim, 2);
+    ASSERT_EQ(row->shape->dim[1], 8);
+    ASSERT_EQ((int)row->state, PLASMON__V1__OBJECT_STATE__OBJECT_PENDING);
+    ASSERT_EQ(wire_point_device(row->maker), 1);
+    ASSERT_EQ(row->n_places, 1);
+    ASSERT_EQ(row->places[0]->device, 2);
+    ASSERT_EQ(row->places[0]->bytes, row->bytes);
+    ASSERT_STR(row->name_space, "default");
+
+    request.bytes_min = row->bytes + 1;
+    ASSERT_EQ(page(core, &request, NULL).n_objects, 0);
+    request.bytes_min = 0;
+    request.device    = 1;
+    ASSERT_EQ(page(core, &request, NULL).n_objects, 0);
+    request.device = 2;
+    ASSERT_EQ(page(core, &request, NULL).n_objects, 1);
+    request.state = PLASMON__V1__OBJECT_STATE__OBJECT_READY + 1;
+    ASSERT_EQ(page(core, &request, NULL).n_objects, 0);
+    request.state = 0;
+    ASSERT_EQ(page(core, &request, "other").n_objects, 0);
+    head_core_destroy(core);
+}
+
+/* `count` tasks that do nothing, or (shown) make a value each. */
+static void submit_many(struct head_core *core, uint64_t session, uint64_t first,
+                        uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t one = 1;
+
+        core_submit(core, session, first + 1000000 * (i % 2) + i, i % 2, 0, &one, 1);
+    }
+    head_core_flush(core);
+}
+
+TEST(pages_have_everything_once_and_none_is_large)
+{
+    enum { COUNT = 3000 };
+    struct head_core *core           = two_devices();
+    uint64_t session                 = core_client(core);
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_TASKS);
+    uint64_t pages;
+
+    submit_many(core, session, 1, COUNT);
+    submit_many(core, core_client(core), 1, 10);
+    ASSERT_EQ(count_all(core, request, NULL, &pages), COUNT + 10);
+    ASSERT_TRUE(pages > COUNT / 512);
+    request.rows_max = 100;
+    ASSERT_EQ(count_all(core, request, NULL, &pages), COUNT + 10);
+    ASSERT_TRUE(pages >= COUNT / 100);
+    request.device = 1;
+    ASSERT_EQ(count_all(core, request, NULL, &pages), (COUNT + 10) / 2);
+
+    request = request_of(PLASMON__V1__LIST_KIND__LIST_OBJECTS);
+    ASSERT_EQ(count_all(core, request, NULL, &pages), COUNT + 10);
+    ASSERT_TRUE(pages > COUNT / 1024);
+    request.rows_max = 1;
+    ASSERT_EQ(count_all(core, request, NULL, &pages), COUNT + 10);
+    head_core_destroy(core);
+}
+
+/* What a page begins at may be gone when it is asked for. */
+TEST(a_place_whose_client_is_gone_is_still_a_place)
+{
+    struct head_core *core = two_devices();
+    uint64_t sessions[3]   = {core_client(core), core_client(core), core_client(core)};
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_OBJECTS);
+    Plasmon__V1__ListReply reply;
+    uint64_t pages, id;
+    char *label;
+
+    for (int i = 0; i < 3; i++) {
+        submit_many(core, sessions[i], 1, 100);
+    }
+    request.rows_max = 150;
+    reply            = page(core, &request, NULL);
+    ASSERT_NOT_NULL(reply.next);
+    for (int i = 0; i < 3; i++) {
+        head_core_client_name(core, sessions[i], &id, &label);
+        if (id == reply.next->a) {
+            head_core_client_close(core, sessions[i]);
+        }
+    }
+    request.from = reply.next;
+    ASSERT_TRUE(count_all(core, request, NULL, &pages) <= 200);
+    head_core_destroy(core);
+}
+
+/* A filter that nothing passes looks at a bounded number of tasks a page, and gets through. */
+TEST(a_page_may_be_empty_and_not_the_last)
+{
+    enum { COUNT = 20000 };
+    struct head_core *core           = two_devices();
+    uint64_t session                 = core_client(core), pages;
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_TASKS);
+    Plasmon__V1__ListReply reply;
+
+    submit_many(core, session, 1, COUNT);
+    request.label = (char *)(uintptr_t) "nobody has this";
+    reply         = page(core, &request, NULL);
+    ASSERT_EQ(reply.n_tasks, 0);
+    ASSERT_NOT_NULL(reply.next);
+    ASSERT_EQ(count_all(core, request, NULL, &pages), 0);
+    ASSERT_TRUE(pages <= 3);
+    head_core_destroy(core);
+}
+
+TEST(a_node_is_told_with_its_devices)
+{
+    struct head_core *core   = two_devices();
+    Plasmon__V1__NodeRow row = PLASMON__V1__NODE_ROW__INIT;
+
+    core_announce(core, "b", 1);
+    core_submit(core, core_client(core), 7, 1, 0, dims, 2);
+    head_core_list_node(core, "a", &row);
+    ASSERT_EQ(row.devices, 2);
+    ASSERT_EQ(row.devices_up, 2);
+    ASSERT_EQ(row.queued, 1);
+    ASSERT_EQ(row.bytes_total, 2 << 20);
+    head_core_destroy(core);
+}
+
+TEST_MAIN()
