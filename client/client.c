@@ -554,8 +554,20 @@ static plasmon_status_t take_options(const struct plasmon_options *options,
     return PLASMON_OK;
 }
 
-plasmon_status_t plasmon_init(const struct plasmon_options *user_options,
-                              struct plasmon_client **out_client)
+/* A session, and for a private cluster its devices. */
+static plasmon_status_t join(struct plasmon_client *client, uint32_t timeout_ms)
+{
+    plasmon_status_t status = session_open(client, timeout_ms);
+
+    if (!client->embedded.active) {
+        return status;
+    }
+    return status == PLASMON_OK ? wait_devices(client, timeout_ms)
+                                : embedded_explain(&client->embedded, status);
+}
+
+static plasmon_status_t client_create(const struct plasmon_options *user_options,
+                                      bool with_session, struct plasmon_client **out_client)
 {
     struct plasmon_client *client;
     struct plasmon_options options;
@@ -576,7 +588,8 @@ plasmon_status_t plasmon_init(const struct plasmon_options *user_options,
     if (client == NULL) {
         return error_set(PLASMON_ENOMEM, "out of host memory");
     }
-    status = copy_options(client, &options);
+    client->unary_ms = with_session ? UNARY_TIMEOUT_MS : timeout_ms;
+    status           = copy_options(client, &options);
     if (status == PLASMON_OK) {
         status = prepare(client);
         if (status != PLASMON_OK) {
@@ -594,14 +607,8 @@ plasmon_status_t plasmon_init(const struct plasmon_options *user_options,
     if (status == PLASMON_OK) {
         status = make_channel(client, &options, timeout_ms);
     }
-    if (status == PLASMON_OK) {
-        status = session_open(client, timeout_ms);
-        if (status != PLASMON_OK && client->embedded.active) {
-            status = embedded_explain(&client->embedded, status);
-        }
-    }
-    if (status == PLASMON_OK && client->embedded.active) {
-        status = wait_devices(client, timeout_ms);
+    if (status == PLASMON_OK && with_session) {
+        status = join(client, timeout_ms);
     }
     if (status != PLASMON_OK) {
         session_end(client, 0);
@@ -610,6 +617,18 @@ plasmon_status_t plasmon_init(const struct plasmon_options *user_options,
     }
     *out_client = client;
     return PLASMON_OK;
+}
+
+plasmon_status_t plasmon_init(const struct plasmon_options *options,
+                              struct plasmon_client **out_client)
+{
+    return client_create(options, true, out_client);
+}
+
+plasmon_status_t client_ask_init(const struct plasmon_options *options,
+                                 struct plasmon_client **out_client)
+{
+    return client_create(options, false, out_client);
 }
 
 void plasmon_finish(struct plasmon_client *client)

@@ -46,6 +46,7 @@
 #define READS_MAX          16u /* of one value, each ended by the death of a worker */
 #define READS_IN_FLIGHT    16u /* 16 MiB: what the head has of one get at a time */
 #define CONNECT_TIMEOUT_MS 20000u
+#define UNARY_TIMEOUT_MS   10000u
 #define FINISH_GRACE_MS    1000u
 #define STORE_GONE_MS      2000u
 #define RECONNECT_MS       30000u
@@ -80,6 +81,7 @@ struct plasmon_client {
     char *address;       /* as given; NULL: private cluster */
     char *token;
     struct trust_source *trust; /* NULL: without TLS */
+    uint32_t unary_ms;          /* how long a unary call may take, connecting included */
     char *name_space;
     char *label;
     enum data_path path;         /* the one that is allowed; AUTO: whichever is best */
@@ -134,6 +136,13 @@ const struct client_device *client_device_locked(const struct plasmon_client *cl
 plasmon_status_t client_check_text(const char *text, size_t bytes_max,
                                    const char *what) PL_MUST_CHECK;
 
+/*
+ * A client of a cluster (options.address or $PLASMON_ADDRESS is set) without a session: for client_unary() and what is made of it, and
+ * plasmon_finish(). A session is an input of the head, which it has only when its journal has stored it; who only looks does not wait for
+ * that, counts as nobody, and sees a cluster whose devices are still starting. Does not connect: the first call does.
+ */
+plasmon_status_t client_ask_init(const struct plasmon_options *options,
+                                 struct plasmon_client **out_client) PL_MUST_CHECK;
 /* A unary call of the head; *out_bytes is the caller's. Without the lock. */
 plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
                               const ProtobufCMessage *message, uint8_t **out_bytes,

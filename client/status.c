@@ -6,8 +6,7 @@
 #include "client/client_int.h"
 #include "client/json.h"
 
-#define STATUS_PATH      "/plasmon.v1.Plasmon/Status"
-#define UNARY_TIMEOUT_MS 10000u
+#define STATUS_PATH "/plasmon.v1.Plasmon/Status"
 
 static uint8_t *alloc_bytes(size_t length)
 {
@@ -42,7 +41,7 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
     pl_mutex_unlock(&client->lock);
 
     if (status == PLASMON_OK) {
-        status = rpc_unary_call(channel, path, bytes, length, UNARY_TIMEOUT_MS, out_bytes,
+        status = rpc_unary_call(channel, path, bytes, length, client->unary_ms, out_bytes,
                                 out_length, &err);
         if (status != PLASMON_OK) {
             (void)error_from(&err, status);

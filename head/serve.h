@@ -39,6 +39,8 @@ enum {
         30000, /* how long a client's welcome waits for devices that are starting */
     SERVE_RATES_MS =
         1000, /* between questions for what transfers did, while there is work */
+    SERVE_JOURNAL_SILENT_MS =
+        1000,                    /* how long it may store nothing before people are told */
     SERVE_STATS_WAIT_MS = 500,   /* how long a status waits for figures of the workers */
     SERVE_HELLO_MS      = 10000, /* how long a stream may be there without its hello */
     SERVE_NODE_LEASE_MS = 10000,

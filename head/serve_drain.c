@@ -4,6 +4,10 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#include <stdio.h>
+
+enum { DRAIN_TEXT_BYTES = 160 };
+
 static void report_fill(const struct head_drain_report *report,
                         Plasmon__V1__DrainReply *out)
 {
@@ -85,6 +89,28 @@ static plasmon_status_t act(struct serve *serve, const Plasmon__V1__DrainRequest
                : status;
 }
 
+/*
+ * Whoever hears that a node is drained may end it: that must be stored. As long as the journal stores nothing the answer is not held back, but says
+ * so; it is asked again.
+ */
+static void hold_back(const struct serve *serve, Plasmon__V1__DrainReply *out,
+                      char text[static DRAIN_TEXT_BYTES])
+{
+    Plasmon__V1__Waits waits = PLASMON__V1__WAITS__INIT;
+
+    serve_gate_tell(serve, &waits);
+    if (out->status != PLASMON_OK || waits.journal_ms < SERVE_JOURNAL_SILENT_MS) {
+        return;
+    }
+    (void)snprintf(
+        text, DRAIN_TEXT_BYTES,
+        "the journal has stored nothing for %llu ms, so nothing is moved: is Redis "
+        "up?",
+        (unsigned long long)waits.journal_ms);
+    out->done = false;
+    out->text = text;
+}
+
 void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                       size_t length)
 {
@@ -93,6 +119,7 @@ void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     struct pl_err err           = {.status = PLASMON_OK};
     struct head_drain_report report;
     Plasmon__V1__DrainRequest *request;
+    char journal[DRAIN_TEXT_BYTES];
     plasmon_status_t status;
 
     wire_arena_reset(&serve->arena);
@@ -111,7 +138,9 @@ void serve_drain_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     } else {
         out.text = err.text;
     }
-    serve_reply(serve, call, &out.base, true);
+    hold_back(serve, &out, journal);
+    /* What is under way is looked at while the journal is away, too. */
+    serve_reply(serve, call, &out.base, request->undo || out.done);
 }
 
 void serve_node_leave(struct serve_node *node, uint32_t deadline_ms)

@@ -126,6 +126,9 @@ bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms);
 /* Connect to --address, $PLASMON_ADDRESS, or what runs here. Prints why not. */
 struct plasmon_client *cli_connect(const struct cli_command *command,
                                    const struct cli_cluster *cluster);
+/* The same for who only asks (client_ask_init()): the first question connects. */
+struct plasmon_client *cli_ask(const struct cli_command *command,
+                               const struct cli_cluster *cluster);
 /* All of such a command: the status, with what moved between devices, printed for people or as JSON. The exit status. */
 int cli_show_status(const struct cli_command *command, int argc, char **argv,
                     void (*text)(const Plasmon__V1__StatusReply *reply),

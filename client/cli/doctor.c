@@ -306,7 +306,7 @@ static void look_at_libplasmon(void)
 
 static int run_cluster(const struct doctor *doctor)
 {
-    struct plasmon_client *client = cli_connect(&cli_doctor, &doctor->cluster);
+    struct plasmon_client *client = cli_ask(&cli_doctor, &doctor->cluster);
     plasmon_status_t status;
     char *text;
 

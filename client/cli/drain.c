@@ -112,7 +112,7 @@ static int run(int argc, char **argv)
     if (parsed.operand_count != 1) {
         return cli_usage(&cli_drain, "which node? `plasmon status` has their names");
     }
-    client = cli_connect(&cli_drain, &drain.cluster);
+    client = cli_ask(&cli_drain, &drain.cluster);
     if (client == NULL) {
         return CLI_FAIL;
     }

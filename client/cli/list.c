@@ -82,7 +82,7 @@ int list_run(const struct cli_command *command, const struct list *list,
              int (*ask)(const struct list *list, struct plasmon_client *client,
                         struct wire_arena *arena))
 {
-    struct plasmon_client *client = cli_connect(command, &list->asks.cluster);
+    struct plasmon_client *client = cli_ask(command, &list->asks.cluster);
     struct wire_arena arena;
     int result;
 

@@ -209,8 +209,10 @@ char *cli_token_read(const struct cli_command *command, const char *path)
     return token;
 }
 
-struct plasmon_client *cli_connect(const struct cli_command *command,
-                                   const struct cli_cluster *cluster)
+/* Without a session, or with one. */
+static struct plasmon_client *reach(const struct cli_command *command,
+                                    const struct cli_cluster *cluster, bool asks)
+
 {
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client  = NULL;
@@ -238,7 +240,7 @@ struct plasmon_client *cli_connect(const struct cli_command *command,
         }
         options.token = token;
     }
-    if (plasmon_init(&options, &client) != PLASMON_OK) {
+    if ((asks ? client_ask_init : plasmon_init)(&options, &client) != PLASMON_OK) {
         (void)cli_fail(command, "no answer from %s: %s", options.address,
                        plasmon_error(NULL));
         client = NULL;
@@ -247,11 +249,23 @@ struct plasmon_client *cli_connect(const struct cli_command *command,
     return client;
 }
 
+struct plasmon_client *cli_connect(const struct cli_command *command,
+                                   const struct cli_cluster *cluster)
+{
+    return reach(command, cluster, false);
+}
+
+struct plasmon_client *cli_ask(const struct cli_command *command,
+                               const struct cli_cluster *cluster)
+{
+    return reach(command, cluster, true);
+}
+
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
                    void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply))
 {
-    struct plasmon_client *client = cli_connect(command, &asks->cluster);
+    struct plasmon_client *client = cli_ask(command, &asks->cluster);
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
     int result = CLI_OK;

@@ -254,7 +254,7 @@ static int run(int argc, char **argv)
     if (top.count == UINT32_MAX) {
         top.count = terminal ? 0 : 1;
     }
-    client = cli_connect(&cli_top, &top.cluster);
+    client = cli_ask(&cli_top, &top.cluster);
     if (client == NULL) {
         return CLI_FAIL;
     }

@@ -33,8 +33,8 @@ int cli_show_asked(const struct cli_command *command, const struct cli_asks *ask
     return CLI_OK;
 }
 
-struct plasmon_client *cli_connect(const struct cli_command *command,
-                                   const struct cli_cluster *cluster)
+struct plasmon_client *cli_ask(const struct cli_command *command,
+                               const struct cli_cluster *cluster)
 {
     (void)command;
     (void)cluster;

@@ -106,7 +106,7 @@ static pid_t start_store(void)
     (void)mkdir(folder, 0700);
     return STARTED_DAEMON("store.log", "plasmon-store", "--head", head_address,
                           "--socket-dir", folder, "--cpu-devices", "2", "--gpus", "none",
-                          "--device-memory", "64M");
+                          "--device-memory", "64M", "--node", "here");
 }
 
 static uint32_t device_count(struct plasmon_client *client)
@@ -385,6 +385,26 @@ static void wait_doctor(struct plasmon_client *client, int json, const char *tex
     }
 }
 
+/* Who only looks makes no session, for which the journal would be needed; and what drain starts is told to wait. */
+static void expect_answers(void)
+{
+    static const char *const commands[] = {"status", "nodes", "objects"};
+    char said[16384];
+
+    for (size_t i = 0; i < PL_COUNT(commands); i++) {
+        ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", commands[i], "--address",
+                              head_address),
+                  0);
+    }
+    ASSERT_EQ(
+        STARTED_RUN(said, sizeof(said), "plasmon", "doctor", "--address", head_address), 0);
+    ASSERT_CONTAINS(said, "has stored nothing for ");
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "drain", "here", "--deadline", "0",
+                          "--address", head_address),
+              1);
+    ASSERT_CONTAINS(said, "the journal has stored nothing for ");
+}
+
 TEST(a_redis_that_does_not_answer_is_what_doctor_says)
 {
     struct program program;
@@ -400,8 +420,12 @@ TEST(a_redis_that_does_not_answer_is_what_doctor_says)
     ASSERT_EQ(kill(redis, SIGSTOP), 0);
     program_steps(&program, 3);
     wait_doctor(program.client, 0, "journal\n  has stored nothing for ");
+    expect_answers();
     ASSERT_EQ(kill(redis, SIGCONT), 0);
     wait_doctor(program.client, 1, "\"journal\":{\"waiting_ms\":0,\"held\":0}");
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "plasmon", "drain", "--undo", "here", "--address",
+                          head_address),
+              0);
     program_compare(&program);
     program_end(&program);
 }
