@@ -22,6 +22,11 @@
 struct head_journal;
 struct rpc_loop;
 
+enum { HEAD_JOURNAL_WHERE_MAX = 640 };
+/* "database 0 of Redis at HOST:PORT, prefix 'P'," for people. */
+const char *head_journal_where(const struct head_journal *journal,
+                               char out[HEAD_JOURNAL_WHERE_MAX]);
+
 struct head_journal_config {
     const char *
         url; /* redis://[user@]host[:port][/db][?prefix=P], unix:/path[?db=N&prefix=P&user=U] */

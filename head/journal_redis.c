@@ -7,13 +7,19 @@
  *   <prefix>first       number of the first batch of the list, from 0
  *   <prefix>checkpoint  what comes before the list; need not be there
  *
- * All that changes something is a script, so it is checked there where the data is, in one step: a term that is not the last one is FENCED.
+ * All that changes something is a script, so it is checked there where the data is, in one step: a term that is not the last one is FENCED, and when
+ * there is none, or an older one, the data is gone (LACKING): somebody emptied the database, or put an older one in its place.
  */
 #include "head/journal_int.h"
 
 #include <poll.h>
 
 enum { CONNECT_MS = 5000, ANSWER_MS = 30000, KEYS = 5 };
+
+#define CHECK_TERM                                      \
+    "local last = redis.call('GET', KEYS[1]) "          \
+    "if last ~= ARGV[3] then return redis.error_reply(" \
+    "  tonumber(last or '0') > tonumber(ARGV[3]) and 'FENCED' or 'LACKING') end "
 
 /* KEYS: term lease log first checkpoint. */
 static const char *const scripts[HEAD_SCRIPTS] = {
@@ -25,27 +31,23 @@ static const char *const scripts[HEAD_SCRIPTS] = {
     "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
     "return {term, owner or ''}",
     /* owner, lease_ms (0: the lease is not renewed), term, first number, batches -> end of the list */
-    [HEAD_SCRIPT_APPEND] =
-        "if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') "
-        "end "
-        "if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) end "
-        "local have = tonumber(redis.call('GET', KEYS[4]) or '0') + redis.call('LLEN', "
-        "KEYS[3]) "
-        "local first = tonumber(ARGV[4]) "
-        "local at = 5 + have - first "
-        "if have < first or at > #ARGV then return have end "
-        "redis.call('RPUSH', KEYS[3], unpack(ARGV, at)) "
-        "return first + #ARGV - 4",
+    [HEAD_SCRIPT_APPEND] = CHECK_TERM
+    "if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) end "
+    "local have = tonumber(redis.call('GET', KEYS[4]) or '0') + redis.call('LLEN', "
+    "KEYS[3]) "
+    "local first = tonumber(ARGV[4]) "
+    "local at = 5 + have - first "
+    "if have < first or at > #ARGV then return have end "
+    "redis.call('RPUSH', KEYS[3], unpack(ARGV, at)) "
+    "return first + #ARGV - 4",
     [HEAD_SCRIPT_CHECKPOINT] = /* owner, lease_ms, term, number that it has, bytes */
-    "if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') end "
-    "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
-    "redis.call('SET', KEYS[5], ARGV[5]) "
-    "redis.call('DEL', KEYS[3]) "
-    "redis.call('SET', KEYS[4], ARGV[4]) "
-    "return tonumber(ARGV[4])",
+    CHECK_TERM "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
+               "redis.call('SET', KEYS[5], ARGV[5]) "
+               "redis.call('DEL', KEYS[3]) "
+               "redis.call('SET', KEYS[4], ARGV[4]) "
+               "return tonumber(ARGV[4])",
     [HEAD_SCRIPT_RENEW] = /* owner, lease_ms, term */
-    ("if redis.call('GET', KEYS[1]) ~= ARGV[3] then return redis.error_reply('FENCED') end "
-     "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) return 1"),
+    (CHECK_TERM "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) return 1"),
     [HEAD_SCRIPT_RELEASE] = /* owner, lease_ms, term */
     "if redis.call('GET', KEYS[1]) == ARGV[3] then redis.call('DEL', KEYS[2]) end return 1",
 };
@@ -58,6 +60,16 @@ const char *head_redis_where(const struct head_journal *journal,
     } else {
         (void)snprintf(out, HEAD_JOURNAL_AT_MAX, "%s:%d", journal->host, journal->port);
     }
+    return out;
+}
+
+const char *head_journal_where(const struct head_journal *journal,
+                               char out[HEAD_JOURNAL_WHERE_MAX])
+{
+    char at[HEAD_JOURNAL_AT_MAX];
+
+    (void)snprintf(out, HEAD_JOURNAL_WHERE_MAX, "database %d of Redis at %s, prefix '%s',",
+                   journal->db, head_redis_where(journal, at), journal->prefix);
     return out;
 }
 
@@ -85,6 +97,17 @@ static plasmon_status_t server_error(const struct head_journal *journal, const c
                           "another head goes on with the journal in Redis at %s; this one "
                           "(term %" PRIu64 ") ends",
                           at, journal->term);
+    }
+    if (strstr(text, "LACKING") != NULL) {
+        char what[HEAD_JOURNAL_WHERE_MAX];
+
+        return pl_err_set(
+            err, PLASMON_ELOST,
+            "%s has not what this head stored there: it was emptied (FLUSHALL?), "
+            "or older data was put in its place. This head ends rather than go on "
+            "beside it; one that is started now begins a new cluster, unless the "
+            "data is put back first",
+            head_journal_where(journal, what));
     }
     if (strncmp(text, "WRONGPASS", 9) == 0 || strncmp(text, "NOAUTH", 6) == 0 ||
         strncmp(text, "ERR AUTH", 8) == 0 ||

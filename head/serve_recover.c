@@ -73,6 +73,20 @@ static void tell(void *user, const struct head_input *input)
     PL_CHECK(head_machine_input(serve->machine, input, NULL, &err) == PLASMON_OK);
 }
 
+/* As it should be the first time; after that it is the wrong database, or one that was emptied. */
+static void say_empty(const struct serve *serve)
+{
+    char where[HEAD_JOURNAL_WHERE_MAX];
+
+    if (serve->config.journal != NULL) {
+        pl_info(
+            "head",
+            "%s has no journal: a new cluster begins, and clients and stores of another "
+            "one are not known here",
+            head_journal_where(serve->config.journal, where));
+    }
+}
+
 plasmon_status_t serve_recover(struct serve *serve,
                                const struct head_machine_config *config, struct pl_err *err)
 {
@@ -94,6 +108,7 @@ plasmon_status_t serve_recover(struct serve *serve,
         pl_log_set_level(level);
     }
     if (status == PLASMON_OK && replaying.batches == 0) {
+        say_empty(serve);
         serve_settings(serve, &settings);
         status = head_machine_begin(serve->machine, &settings, err);
     } else if (status == PLASMON_OK) {

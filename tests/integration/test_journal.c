@@ -459,6 +459,24 @@ TEST(what_is_wrong_with_a_redis_is_said)
     (void)started_wait_log("head.log", NULL, "has the journal, term 1");
 }
 
+/* The lease is renewed three times a second. */
+TEST(a_redis_that_was_emptied_is_said_and_ends_the_head)
+{
+    char log[4096];
+    pid_t head;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)started_wait_log("head.log", NULL, "has no journal: a new cluster begins");
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "/usr/bin/redis-cli", "-s", redis_socket, "flushall"),
+              0);
+    ASSERT_TRUE(started_wait(head) > 0);
+    started_log("head.log", log, sizeof(log));
+    ASSERT_CONTAINS(log, "database 0 of Redis at unix:");
+    ASSERT_CONTAINS(log, "prefix 'test:', has not what this head stored there");
+}
+
 TEST(a_redis_that_stores_nothing_is_said)
 {
     char said[4096];
