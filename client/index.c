@@ -52,7 +52,9 @@ static plasmon_status_t take_space(const struct plasmon_index_space *space,
         }
     }
     if ((unsigned)out->space.spread > PLASMON_SPREAD_ROUND_ROBIN) {
-        return error_set(PLASMON_EINVAL, "spread is %d", (int)out->space.spread);
+        return error_set(PLASMON_EINVAL,
+                         "space.spread is %d; it is 0 (none), 1 (block) or 2 (round robin)",
+                         (int)out->space.spread);
     }
     out->total = (uint32_t)total;
     return PLASMON_OK;
