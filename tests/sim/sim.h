@@ -278,6 +278,7 @@ struct sim_stream {
     struct pl_list ops;
     uint64_t enqueued;
     uint64_t completed;
+    uint64_t kept; /* the last so many have not gone in (device_launch_soon()) */
     uint64_t marks[WORKER_MARKS]; /* what was enqueued when it was made */
     bool running;
 };
@@ -746,6 +747,9 @@ void sim_streams_drop(struct sim_worker *worker,
 struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream,
                           enum sim_op_kind kind);
 void sim_op_start(struct sim_worker *worker, uint32_t stream);
+/* The op that was added last is kept, and so are those before it that were, until another kind is added, or too many are. */
+void sim_op_keep(struct sim_worker *worker, uint32_t stream);
+void sim_stream_flush(struct sim_worker *worker, uint32_t stream);
 void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset);
 void sim_streams_kick(struct sim *sim); /* a word changed */
 /* The same, from inside of a look at the streams. */

@@ -67,6 +67,7 @@ static plasmon_status_t join(struct sim_worker *worker, uint32_t stream, uint32_
 
     op->other = other;
     op->value = count;
+    sim_stream_flush(worker, other);
     sim_op_start(worker, stream);
     return PLASMON_OK;
 }
@@ -83,6 +84,7 @@ static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
     struct sim_stream *mine = &((struct sim_worker *)user)->streams[stream];
 
     mine->marks[slot] = mine->enqueued;
+    sim_stream_flush(user, stream);
     return PLASMON_OK;
 }
 
@@ -245,6 +247,15 @@ static uint64_t op_scratch_bytes(void *user, const struct kernel_function *funct
                : 0;
 }
 
+/* Half of all clusters have GPUs that keep launches of functions (device_launch_soon()). */
+static bool sim_keeps(const struct sim_worker *worker, uint32_t stream)
+{
+    uint32_t run = worker->sim->config.run_streams;
+
+    return worker->sim->config.seed % 2 == 0 &&
+           (stream < run || stream >= run + WORKER_ROLE_STREAMS);
+}
+
 static plasmon_status_t op_run(void *user, uint32_t stream,
                                const struct kernel_function *function,
                                const struct kernel_arg *args, uint32_t arg_count,
@@ -275,7 +286,11 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     if (scratch_bytes > 0) {
         sim_op_touch(op, user, scratch_offset);
     }
-    sim_op_start(user, stream);
+    if (sim_keeps(user, stream)) {
+        sim_op_keep(user, stream);
+    } else {
+        sim_op_start(user, stream);
+    }
     return PLASMON_OK;
 }
 
@@ -343,6 +358,11 @@ static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
     op->value = seq;
     sim_op_start(worker, stream);
     return PLASMON_OK;
+}
+
+static void op_flush(void *user, uint32_t stream)
+{
+    sim_stream_flush(user, stream);
 }
 
 static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
@@ -712,6 +732,7 @@ const struct worker_ops sim_worker_ops = {
     .fill_identity    = op_fill_identity,
     .begin            = op_begin,
     .signal           = op_signal,
+    .flush            = op_flush,
     .wake             = op_wake,
     .ring_doorbells   = op_ring_doorbells,
     .report_done      = op_report_done,

@@ -14,6 +14,7 @@ enum {
     OP_MAX_NS      = 30000,
     OP_SLOW_MAX_NS = 800000, /* one in fifty */
     OP_WAIT_MAX_NS = 2000,
+    KEPT_MAX       = 5, /* launches; a GPU keeps more */
 };
 
 static void stream_kick(struct sim_stream *stream);
@@ -75,7 +76,7 @@ void sim_streams_drop(struct sim_worker *worker, bool half)
             op_free(pl_list_first(&stream->ops, struct sim_op, link));
         }
         stream->running  = false;
-        stream->enqueued = stream->completed = 0;
+        stream->enqueued = stream->completed = stream->kept = 0;
     }
 }
 
@@ -160,7 +161,8 @@ static void stream_kick(struct sim_stream *stream)
 {
     struct sim_op *op = pl_list_first(&stream->ops, struct sim_op, link);
 
-    if (op == NULL || stream->running || !sim_op_ready(stream, op)) {
+    if (op == NULL || stream->running ||
+        stream->enqueued - stream->completed == stream->kept || !sim_op_ready(stream, op)) {
         return;
     }
     stream->running = true;
@@ -212,7 +214,20 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_o
 
 void sim_op_start(struct sim_worker *worker, uint32_t stream)
 {
+    worker->streams[stream].kept = 0;
     stream_kick(&worker->streams[stream]);
+}
+
+void sim_op_keep(struct sim_worker *worker, uint32_t stream)
+{
+    if (++worker->streams[stream].kept == KEPT_MAX) {
+        sim_op_start(worker, stream);
+    }
+}
+
+void sim_stream_flush(struct sim_worker *worker, uint32_t stream)
+{
+    sim_op_start(worker, stream);
 }
 
 struct sim_touch sim_touch_of(struct sim_worker *owner, uint64_t offset)
