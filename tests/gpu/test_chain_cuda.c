@@ -2,6 +2,7 @@
  * Launches that a stream keeps and puts in together (device/cuda/chain.c): that each runs once, in order, with its own arguments, and that one which the
  * driver refuses is told by its own tag. On a GPU, and with the driver that has none (tests/harness/gpu), which reads no code and knows chain_mix by its name.
  */
+#include "tests/harness/alone.h"
 #include "tests/unit/device/contract.h"
 
 #include <stdlib.h>
@@ -193,7 +194,7 @@ TEST(a_refused_launch_is_told_by_its_tag_and_the_others_run)
 }
 
 /* What was kept has not begun, and did not fail: who starts anew does it again. */
-TEST(a_lost_context_is_told_by_health_and_not_by_launch)
+TEST_ALONE(a_lost_context_is_told_by_health_and_not_by_launch)
 {
     struct device_launch_shape shape = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
     struct pl_err err                = {.status = PLASMON_OK};
