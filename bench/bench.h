@@ -257,6 +257,7 @@ plasmon_status_t bench_raw_nccl_run(const void *config, double *result, size_t c
 
 /* NCCL's all-reduce of f32 over the first so many GPUs. Not OK: there is no NCCL, or no GPU. */
 struct bench_raw_all_reduce {
+    bool cpu; /* the stand-in of CPU devices; bench_raw_team_run() only */
     uint32_t devices;
     uint32_t size_count;
     uint64_t size[BENCH_SIZES_MAX];
@@ -264,6 +265,9 @@ struct bench_raw_all_reduce {
 /* result[2 * size index]: seconds of one, many in a row; + 1: one at a time */
 plasmon_status_t bench_raw_all_reduce_run(const void *config, double *result, size_t count,
                                           struct pl_err *err);
+/* The same in a process a device, with a communicator as a team of Plasmon's has it (raw_nccl.c). */
+plasmon_status_t bench_raw_team_run(const void *config, double *result, size_t count,
+                                    struct pl_err *err);
 
 /* One library call for the whole product. */
 struct bench_raw_gemm {

@@ -1,8 +1,8 @@
 /*
  * `plasmon bench collectives`: all-reduce (sum of f32) over all devices, by size and by way (plasmon_collective_options.way): one at a time, with new
  * results and in place, and many in a row, each on the results of the one before. Beside it, in the same run, on GPUs bare NCCL
- * (raw_all_reduce.c); on CPU devices a ring by hand on threads, one a device: memcpy of a neighbour's segment and an addition, with a barrier
- * between steps. Bytes per second are those of NCCL's tests: a member's bytes over the time (algorithm bandwidth).
+ * (raw_all_reduce.c), and beside what goes by NCCL the same in a process a device, as Plasmon has it (raw_nccl.c); on CPU devices a ring by
+ * hand on threads, one a device: memcpy of a neighbour's segment and an addition, with a barrier between steps. Bytes per second are those of NCCL's tests: a member's bytes over the time (algorithm bandwidth).
  *
  * Each size is checked on every device before it is timed: members of device i are all i + 1.
  */
@@ -315,8 +315,25 @@ static void measure(struct collectives *c, uint64_t bytes, uint32_t way,
         all_reduce_median(c, elements, way, true, count), than->name, than->in_a_row);
 }
 
+/* Bare NCCL, in one process, and in a process a device as teams are; each seconds in a row and of one, a size. NULL: not measured. */
+struct bare {
+    const double *nccl;
+    const double *team;
+};
+
+static void show_bare_team(struct collectives *c, uint64_t bytes, const double *team,
+                           const struct yardstick *than)
+{
+    uint64_t elements = pl_max_u64(bytes / sizeof(float), 1);
+
+    add(c, elements, "bare NCCL in processes", "new results", team[1], than->name,
+        than->one);
+    add(c, elements, "bare NCCL in processes", "in a row", team[0], than->name,
+        than->in_a_row);
+}
+
 static void measure_all(struct collectives *c, const uint64_t *sizes, uint32_t count,
-                        const double *nccl)
+                        const struct bare *bare)
 {
     bool cpu = c->cluster.info[0].kind == 1;
     char text[32];
@@ -332,16 +349,25 @@ static void measure_all(struct collectives *c, const uint64_t *sizes, uint32_t c
                                 pl_format_bytes(sizes[i], text));
             continue;
         }
-        if (nccl != NULL) {
+        if (bare->nccl != NULL) {
             than = (struct yardstick){.name     = "NCCL, without multicast",
-                                      .in_a_row = nccl[2 * i],
-                                      .one      = nccl[2 * i + 1]};
+                                      .in_a_row = bare->nccl[2 * i],
+                                      .one      = bare->nccl[2 * i + 1]};
         } else if (cpu) {
             than.one = than.in_a_row =
                 ring_median(c->cluster.devices, pl_max_u64(sizes[i] / sizeof(float), 1));
         }
+        if (bare->team != NULL) {
+            show_bare_team(c, sizes[i], &bare->team[2 * i], &than);
+        }
         for (uint32_t way = 0; way < PL_COUNT(c->ways); way++) {
-            if (c->ways[way]) {
+            if (c->ways[way] && way == PLASMON_WAY_NCCL && bare->team != NULL) {
+                const struct yardstick team = {.name     = "NCCL in processes",
+                                               .in_a_row = bare->team[2 * i],
+                                               .one      = bare->team[2 * i + 1]};
+
+                measure(c, sizes[i], way, &team);
+            } else if (c->ways[way]) {
                 measure(c, sizes[i], way, &than);
             }
         }
@@ -349,15 +375,15 @@ static void measure_all(struct collectives *c, const uint64_t *sizes, uint32_t c
 }
 
 /* Before the cluster is there, and by a process of its own. NULL: not possible here, and the report says why. */
-static const double *measure_nccl(struct collectives *c, uint32_t gpus,
-                                  const uint64_t *sizes, uint32_t count, double *result)
+static const double *measure_bare(struct collectives *c, bench_raw_fn measure_it,
+                                  uint32_t gpus, const uint64_t *sizes, uint32_t count,
+                                  double *result)
 {
     struct bench_raw_all_reduce config = {.devices = gpus, .size_count = count};
     struct pl_err err                  = {0};
 
     memcpy(config.size, sizes, count * sizeof(*sizes));
-    if (bench_run_raw(bench_raw_all_reduce_run, &config, result, 2 * (size_t)count, &err) !=
-        PLASMON_OK) {
+    if (bench_run_raw(measure_it, &config, result, 2 * (size_t)count, &err) != PLASMON_OK) {
         bench_report_remark(&c->report, "no yardstick: %s", err.text);
         return NULL;
     }
@@ -410,8 +436,8 @@ static int run_collectives(int argc, char **argv)
     struct collectives_options given    = {0};
     struct cli_parsed parsed            = cli_parse(&bench_collectives, argc, argv, &given);
     struct bench_cluster_config config  = {0};
-    const double *nccl                  = NULL;
-    double seconds[2 * BENCH_SIZES_MAX];
+    struct bare bare                    = {.nccl = NULL};
+    double nccl[2 * BENCH_SIZES_MAX], team[2 * BENCH_SIZES_MAX];
     struct collectives *c;
     uint64_t sizes[BENCH_SIZES_MAX];
     uint32_t count, gpus;
@@ -440,10 +466,13 @@ static int run_collectives(int argc, char **argv)
     bench_report_init(&c->report, "Plasmon: collectives");
     c->report.x_title = "bytes";
     if (gpus > 0) {
-        nccl = measure_nccl(c, gpus, sizes, count, seconds);
+        bare.nccl = measure_bare(c, bench_raw_all_reduce_run, gpus, sizes, count, nccl);
+    }
+    if (gpus > 0 && c->ways[PLASMON_WAY_NCCL]) {
+        bare.team = measure_bare(c, bench_raw_team_run, gpus, sizes, count, team);
     }
     bench_must_start(&c->cluster, &config);
-    measure_all(c, sizes, count, nccl);
+    measure_all(c, sizes, count, &bare);
     bench_cluster_finish(&c->cluster);
 
     bench_report_print(&c->report);

@@ -1,7 +1,7 @@
 /*
  * NCCL without Plasmon, as Plasmon uses it: a process a device, communicators that do not block, from one device to one other, with as many
  * channels as a pair has; one stream a device for what it sends and one for what it receives, which all of them fill in one order.
- * What the nccl route is held against. On CPU devices it is the stand-in, whose figures mean nothing but that the command works.
+ * What the nccl route is held against. Or all of them are in one communicator, a team, and reduce. On CPU devices it is the stand-in, whose figures mean nothing but that the command works.
  *
  * The processes meet by words in shared memory; each has a deadline for all it waits for. A figure is the time of the slowest.
  */
@@ -23,17 +23,31 @@
 #define SIDES_MAX   16u
 #define SPINS       10000u /* before a process that waits lets others run */
 
-enum shape { ONE, MANY, BOTH_WAYS, ALL };
+enum shape { ONE, MANY, BOTH_WAYS, ALL, TOGETHER };
 
-static const struct {
-    enum bench_raw_figure figure;
+struct figure {
+    uint32_t figure; /* where it stands in the results of a size */
     enum shape shape;
     bool each; /* one is waited for before the next */
     uint32_t sides_min;
-} figures[] = {
+};
+static const struct figure of_pairs[] = {
     {BENCH_RAW_NCCL, ONE, false, 2},      {BENCH_RAW_NCCL_LATENCY, ONE, true, 2},
     {BENCH_RAW_NCCL_MANY, MANY, true, 3}, {BENCH_RAW_NCCL_DUPLEX, BOTH_WAYS, false, 2},
     {BENCH_RAW_NCCL_ALL, ALL, false, 3},
+};
+static const struct figure of_team[] = {{0, TOGETHER, false, 2}, {1, TOGETHER, true, 2}};
+
+/* What is measured. */
+struct plan {
+    bool cuda;
+    bool team;
+    uint32_t devices;
+    uint32_t size_count;
+    const uint64_t *size;
+    const struct figure *figures;
+    size_t figure_count;
+    size_t stride; /* results of a size */
 };
 
 struct meeting {
@@ -44,14 +58,15 @@ struct meeting {
 };
 
 struct side {
-    const struct bench_raw_copy *config;
+    const struct plan *config;
     struct meeting *meeting;
     uint32_t rank;
     uint32_t count; /* of all */
     struct device *device;
     struct device_stream *stream[2];        /* sends, receives */
     struct device_comm *comm[2][SIDES_MAX]; /* to, from */
-    struct device_ptr memory[2];            /* what is sent, what comes */
+    struct device_comm *team;
+    struct device_ptr memory[2]; /* what is sent, what comes */
 };
 
 /* All are here. */
@@ -113,6 +128,24 @@ static plasmon_status_t pair_open(struct side *side, uint32_t from, uint32_t to,
     return status == PLASMON_OK && mine ? comm_wait(*at, err) : status;
 }
 
+static plasmon_status_t team_open(struct side *side, struct pl_err *err)
+{
+    const struct device_comm_config config = {.rank = side->rank, .ranks = side->count};
+    plasmon_status_t status                = PLASMON_OK;
+
+    if (side->rank == 0) {
+        status = device_comm_id(side->device, &config, side->meeting->id, err);
+    }
+    if (status == PLASMON_OK) {
+        status = meet(side, err);
+    }
+    if (status == PLASMON_OK) {
+        status = device_comm_open(side->device, &config, side->meeting->id, side->stream[0],
+                                  &side->team, err);
+    }
+    return status == PLASMON_OK ? comm_wait(side->team, err) : status;
+}
+
 static plasmon_status_t pairs_open(struct side *side, struct pl_err *err)
 {
     plasmon_status_t status = PLASMON_OK;
@@ -160,7 +193,7 @@ static plasmon_status_t side_open(struct side *side, struct pl_err *err)
     }
     side->memory[1] = device_ptr_add(side->memory[0], bytes);
     return status == PLASMON_OK
-               ? pairs_open(side, err)
+               ? side->config->team ? team_open(side, err) : pairs_open(side, err)
                : pl_err_set(err, status, "memory of a device: %s", pl_status_text(status));
 }
 
@@ -192,6 +225,18 @@ static plasmon_status_t move_all(struct side *side, uint64_t bytes, struct pl_er
     return status;
 }
 
+static plasmon_status_t reduce(struct side *side, uint64_t bytes, struct pl_err *err)
+{
+    const struct device_comm_collective how = {.kind     = DEVICE_ALL_REDUCE,
+                                               .src      = side->memory[0],
+                                               .dst      = side->memory[1],
+                                               .elements = bytes / sizeof(float),
+                                               .dtype    = PL_F32,
+                                               .op       = DEVICE_REDUCE_SUM};
+
+    return device_comm_join(side->team, side->stream[0], &how, err);
+}
+
 /* One turn. The same order for all, so that no two wait for each other. */
 static plasmon_status_t turn(struct side *side, enum shape shape, uint64_t bytes,
                              struct pl_err *err)
@@ -209,8 +254,10 @@ static plasmon_status_t turn(struct side *side, enum shape shape, uint64_t bytes
     case BOTH_WAYS:
         status = move(side, 0, 1, bytes, err);
         return status == PLASMON_OK ? move(side, 1, 0, bytes, err) : status;
-    default:
+    case ALL:
         return move_all(side, bytes, err);
+    default:
+        return reduce(side, bytes, err);
     }
 }
 
@@ -222,15 +269,16 @@ static plasmon_status_t settle(struct side *side, struct pl_err *err)
 }
 
 /* Seconds a turn, of whoever takes longest. */
-static plasmon_status_t series(struct side *side, size_t figure, uint64_t bytes,
-                               uint32_t repeats, double *out_seconds, struct pl_err *err)
+static plasmon_status_t series(struct side *side, const struct figure *figure,
+                               uint64_t bytes, uint32_t repeats, double *out_seconds,
+                               struct pl_err *err)
 {
     plasmon_status_t status = meet(side, err);
     uint64_t began_ns = pl_now_ns(), slowest = 0;
 
     for (uint32_t i = 0; i < repeats && status == PLASMON_OK; i++) {
-        status = turn(side, figures[figure].shape, bytes, err);
-        if (status == PLASMON_OK && figures[figure].each) {
+        status = turn(side, figure->shape, bytes, err);
+        if (status == PLASMON_OK && figure->each) {
             status = settle(side, err);
         }
     }
@@ -248,8 +296,8 @@ static plasmon_status_t series(struct side *side, size_t figure, uint64_t bytes,
     return status == PLASMON_OK ? meet(side, err) : status; /* all have read them */
 }
 
-static plasmon_status_t measure_figure(struct side *side, size_t figure, uint64_t bytes,
-                                       double *out, struct pl_err *err)
+static plasmon_status_t measure_figure(struct side *side, const struct figure *figure,
+                                       uint64_t bytes, double *out, struct pl_err *err)
 {
     double one              = 1, again;
     plasmon_status_t status = series(side, figure, bytes, 3, &one, err);
@@ -271,11 +319,13 @@ static plasmon_status_t measure(struct side *side, double *result, struct pl_err
     plasmon_status_t status = side_open(side, err);
 
     for (uint32_t i = 0; i < side->config->size_count; i++) {
-        for (size_t k = 0; k < PL_COUNT(figures) && status == PLASMON_OK; k++) {
-            if (figures[k].sides_min <= side->count) {
+        for (size_t k = 0; k < side->config->figure_count && status == PLASMON_OK; k++) {
+            const struct figure *figure = &side->config->figures[k];
+
+            if (figure->sides_min <= side->count) {
                 status =
-                    measure_figure(side, k, side->config->size[i],
-                                   &result[i * BENCH_RAW_FIGURES + figures[k].figure], err);
+                    measure_figure(side, figure, side->config->size[i],
+                                   &result[i * side->config->stride + figure->figure], err);
             }
         }
     }
@@ -300,10 +350,10 @@ static _Noreturn void other_side(struct side *side, uint32_t rank, double *resul
     _exit(status == PLASMON_OK ? 0 : 1);
 }
 
-plasmon_status_t bench_raw_nccl_run(const void *config, double *result, size_t count,
-                                    struct pl_err *err)
+static plasmon_status_t plan_run(const struct plan *plan, double *result, size_t count,
+                                 struct pl_err *err)
 {
-    struct side side = {.config = config};
+    struct side side = {.config = plan};
     pid_t child[SIDES_MAX];
     plasmon_status_t status = PLASMON_OK;
     uint32_t children       = 0;
@@ -311,8 +361,7 @@ plasmon_status_t bench_raw_nccl_run(const void *config, double *result, size_t c
     side.count   = (uint32_t)pl_min_u64(side.config->devices, SIDES_MAX);
     side.meeting = mmap(NULL, sizeof(*side.meeting), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (side.meeting == MAP_FAILED ||
-        count < (size_t)side.config->size_count * BENCH_RAW_FIGURES) {
+    if (side.meeting == MAP_FAILED || count < plan->size_count * plan->stride) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory to meet in");
     }
     for (size_t i = 0; i < count; i++) {
@@ -341,4 +390,35 @@ plasmon_status_t bench_raw_nccl_run(const void *config, double *result, size_t c
         (void)waitpid(child[i], NULL, 0); /* they end by their own deadlines */
     }
     return status;
+}
+
+plasmon_status_t bench_raw_nccl_run(const void *config, double *result, size_t count,
+                                    struct pl_err *err)
+{
+    const struct bench_raw_copy *raw = config;
+    const struct plan plan           = {.cuda         = raw->cuda,
+                                        .devices      = raw->devices,
+                                        .size_count   = raw->size_count,
+                                        .size         = raw->size,
+                                        .figures      = of_pairs,
+                                        .figure_count = PL_COUNT(of_pairs),
+                                        .stride       = BENCH_RAW_FIGURES};
+
+    return plan_run(&plan, result, count, err);
+}
+
+plasmon_status_t bench_raw_team_run(const void *config, double *result, size_t count,
+                                    struct pl_err *err)
+{
+    const struct bench_raw_all_reduce *raw = config;
+    const struct plan plan                 = {.cuda         = !raw->cpu,
+                                              .team         = true,
+                                              .devices      = raw->devices,
+                                              .size_count   = raw->size_count,
+                                              .size         = raw->size,
+                                              .figures      = of_team,
+                                              .figure_count = PL_COUNT(of_team),
+                                              .stride       = PL_COUNT(of_team)};
+
+    return plan_run(&plan, result, count, err);
 }

@@ -29,4 +29,16 @@ TEST(two_have_none_for_what_needs_three)
     ASSERT_TRUE(result[BENCH_RAW_NCCL_ALL] < 0);
 }
 
+TEST(a_team_reduces_in_a_row_and_one_at_a_time)
+{
+    const struct bench_raw_all_reduce config = {
+        .cpu = true, .devices = 3, .size_count = 2, .size = {4096, 64}};
+    double seconds[4] = {0};
+
+    bench_must_run_raw(bench_raw_team_run, &config, seconds, PL_COUNT(seconds));
+    for (size_t i = 0; i < PL_COUNT(seconds); i++) {
+        ASSERT_TRUE(seconds[i] > 0 && seconds[i] < 60);
+    }
+}
+
 TEST_MAIN()
