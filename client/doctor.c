@@ -163,6 +163,10 @@ static const struct doctor_cause causes[] = {
                                             "its worker has not come to, and has nothing "
                                             "else to do",
                                             "ask again"},
+    [PLASMON__V1__WAIT_WHY__WAIT_STORE] =
+        {"store", "waits for its host's plasmon-store to keep new device memory",
+         "it goes on when that store runs again, or another one in its place: `plasmon "
+         "status`"},
 };
 static const struct doctor_cause cause_down = {
     "worker", "has no worker now",

@@ -5,7 +5,7 @@
  *
  *   worker -> store   CHUNK_ADD (+fd), READY, FATAL, NEW_HEAD_FD, HOST_BUFFER_READY, HOST_BUFFER_GONE;
  *                     to a new store: HANDBACK, KEPT (+fd) .., HANDBACK_END, then the above
- *   store  -> worker  BEGIN (a spare one), then SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), PINS_ADD (+fd: page of a new client),
+ *   store  -> worker  BEGIN (a spare one), then SETUP .. SETUP(DONE), CHUNK (of a peer or re-mapped own: +fd), CHUNKS_KEPT, PINS_ADD (+fd: page of a new client),
  *                     PINS_REMOVE, PEER_UP, HEAD_FD (+fd), LANE (+fd), HOST_BUFFER (+fd), HOST_BUFFER_DROP, SPILL (+fd),
  *                     ERROR
  *   client -> store   CLIENT_HELLO, GET_CHUNK, GET_LANE, GET_HOST_BUFFER, HOST_BUFFER_DROP, NEW_HEAD_FD (embedded only)
@@ -29,9 +29,12 @@
  * DONE a worker has everything. A client's set-up is TIMELINES and TABLES (both read-only), PINS (its own page, read-write), DONE;
  * the list of chunks is in the tables, descriptors come by GET_CHUNK.
  *
- * CHUNKS. A worker makes a chunk, sends CHUNK_ADD (chunk_id, offset, bytes, client_writable, fd), and only then lists it in its
- * table. If it dies in between, the store has the descriptor and the replacement, which gets it as CHUNK with its own
- * host_device, lists it. chunk_id is its index in table->chunks. CHUNK carries the same fields, host_device says whose.
+ * CHUNKS. A worker makes a chunk and sends CHUNK_ADD (chunk_id, offset, bytes, client_writable, fd). The store keeps the descriptor, sends it to
+ * the other workers, and answers CHUNKS_KEPT: it keeps all of the worker's chunks below chunk_id. Only then does the worker list
+ * the chunk in its table and put something there: what is in a chunk that nobody else has a descriptor of dies with its worker. A store
+ * that took over says CHUNKS_KEPT to all, once every one has been told of the others' chunks. If a worker dies in between, the replacement, which gets the
+ * chunk as CHUNK with its own host_device, lists it; or nobody has it, and its number and place are given out again. chunk_id is its
+ * index in table->chunks. CHUNK carries the same fields, host_device says whose.
  *
  * LANES (store/lane.h). GET_LANE names a host_device; the answer is LANE with bytes, the slab's descriptor and the doorbell
  * of the device's worker, which got the slab before, in a LANE of its own. A restarted worker gets all of them before DONE.
@@ -73,7 +76,7 @@
 
 #include "base/base.h"
 
-#define STORE_CONTROL_VERSION 1u
+#define STORE_CONTROL_VERSION 2u
 
 enum store_control_type {
     STORE_CONTROL_SETUP        = 1,
@@ -105,6 +108,7 @@ enum store_control_type {
     STORE_CONTROL_BEGIN             = 26, /* to a spare */
     STORE_CONTROL_SPILL             = 27,
     STORE_CONTROL_PREPARED          = 28, /* by a spare: it waits for BEGIN */
+    STORE_CONTROL_CHUNKS_KEPT       = 29,
 };
 
 struct store_control {

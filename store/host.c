@@ -444,6 +444,16 @@ const struct store_host_chunk *store_host_chunk_find(const struct store_host *ho
     return NULL;
 }
 
+uint32_t store_host_chunks_kept(const struct store_host *host, uint32_t device)
+{
+    uint32_t count = 0;
+
+    while (store_host_chunk_find(host, device, count) != NULL) {
+        count++;
+    }
+    return count;
+}
+
 /* From now on workers that have not heard of the new page take every slot for pinned. */
 static void epoch_raise(struct store_host *host)
 {

@@ -113,6 +113,8 @@ plasmon_status_t store_host_keep_reader(struct store_host *host, uint32_t reader
 plasmon_status_t store_host_add_chunk(struct store_host *host, uint32_t device,
                                       const struct store_chunk *chunk, int fd,
                                       struct pl_err *err) PL_MUST_CHECK;
+/* All chunks of the device below this number are here. */
+uint32_t store_host_chunks_kept(const struct store_host *host, uint32_t device);
 const struct store_host_chunk *store_host_chunk_find(const struct store_host *host,
                                                      uint32_t device,
                                                      uint32_t id); /* NULL: none */

@@ -90,6 +90,20 @@ void workers_sent(struct store_daemon *daemon, struct store_worker *worker,
 
 /* ------------------------------------------------------------------------------------------------ messages */
 
+/* What it may use: the others have it, too. */
+static void worker_tell_kept(struct store_daemon *daemon, struct store_worker *worker)
+{
+    struct store_control kept = {
+        .type        = STORE_CONTROL_CHUNKS_KEPT,
+        .host_device = worker->host_device,
+        .total       = daemon->host.device_count,
+        .chunk_id    = store_host_chunks_kept(&daemon->host, worker->host_device)};
+
+    if (worker->link.fd >= 0) {
+        workers_sent(daemon, worker, store_link_send(&worker->link, &kept, NULL, 0));
+    }
+}
+
 static void worker_chunk_added(struct store_daemon *daemon, struct store_worker *worker,
                                const struct store_control *message, int fd)
 {
@@ -118,6 +132,7 @@ static void worker_chunk_added(struct store_daemon *daemon, struct store_worker 
                                            &peer->link));
         }
     }
+    worker_tell_kept(daemon, worker);
 }
 
 static void worker_ready(struct store_daemon *daemon, struct store_worker *worker,
@@ -489,6 +504,9 @@ plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err)
         } else {
             worker_adopt(daemon, &daemon->workers[i], &daemon->adopted[i]);
         }
+    }
+    for (uint32_t i = 0; daemon->adopted != NULL && i < daemon->host.device_count; i++) {
+        worker_tell_kept(daemon, &daemon->workers[i]);
     }
     return PLASMON_OK;
 }

@@ -585,7 +585,7 @@ static plasmon_status_t check_waits(const Plasmon__V1__WorkerStats *stats,
     for (size_t i = 0; status == PLASMON_OK && i < stats->n_waits; i++) {
         const Plasmon__V1__LaunchWait *wait = stats->waits[i];
 
-        if ((unsigned)wait->why > PLASMON__V1__WAIT_WHY__WAIT_BEHIND) {
+        if ((unsigned)wait->why > PLASMON__V1__WAIT_WHY__WAIT_STORE) {
             status = pl_err_set(err, PLASMON_EMALFORMED, "it waits for reason %d",
                                 (int)wait->why);
         }

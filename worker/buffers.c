@@ -105,9 +105,15 @@ static void slot_end(struct worker_core *core, uint32_t slot)
 static plasmon_status_t memory_grow(struct worker_core *core, uint32_t pool, uint64_t bytes,
                                     uint64_t *out_offset)
 {
-    plasmon_status_t status = core->config.ops->grow(
-        core->config.user, pool, store_arena_missing(core->arena, pool, bytes));
+    plasmon_status_t status = PLASMON_EAGAIN;
 
+    if (!core->growing) {
+        status = core->config.ops->grow(core->config.user, pool,
+                                        store_arena_missing(core->arena, pool, bytes));
+    }
+    if (status == PLASMON_EAGAIN) {
+        core->growing = core->waits_chunk = true;
+    }
     return status == PLASMON_OK ? store_arena_alloc(core->arena, pool, bytes, out_offset)
                                 : status;
 }
@@ -128,7 +134,7 @@ static plasmon_status_t alloc_anywhere(struct worker_core *core, uint32_t pool,
 
 /*
  * What is free; what is retired and free for this launch's stream; more of the device's memory; what is retired at all. Waiting on
- * the device for another stream costs more than memory that nobody wants.
+ * the device for another stream costs more than memory that nobody wants. EAGAIN: a chunk is on its way (waits_chunk).
  */
 static plasmon_status_t memory_find(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t pool, uint64_t bytes, uint64_t *out_offset)
@@ -362,16 +368,25 @@ static plasmon_status_t all_place(struct worker_core *core, struct worker_launch
     return status == PLASMON_OK ? scratch_place(core, launch) : status;
 }
 
+/* The front found no memory before, and nothing came since. If not, it may try (again). */
+static bool memory_awaited(struct worker_core *core)
+{
+    if ((core->waits_memory || core->waits_chunk) &&
+        core->freed_count == core->starved_at) {
+        return true;
+    }
+    core->waits_memory = core->waits_chunk = false;
+    return false;
+}
+
 enum worker_buffers_result worker_buffers_place(struct worker_core *core,
                                                 struct worker_launch *launch)
 {
     plasmon_status_t status;
 
-    if (core->waits_memory && core->freed_count == core->starved_at) {
-        return WORKER_BUFFERS_WAIT; /* nothing came back since */
+    if (memory_awaited(core)) {
+        return WORKER_BUFFERS_WAIT;
     }
-    core->waits_memory = false;
-
     status = all_place(core, launch);
     if (status == PLASMON_EDEVMEM && worker_graphs_trim(core)) {
         worker_buffers_undo(core, launch);
@@ -388,7 +403,8 @@ enum worker_buffers_result worker_buffers_place(struct worker_core *core,
         worker_front_starves(core, launch);
         return WORKER_BUFFERS_WAIT;
     case PLASMON_EAGAIN:
-        core->waits_unpin = true;
+        core->starved_at  = core->freed_count;
+        core->waits_unpin = !core->waits_chunk;
         return WORKER_BUFFERS_WAIT;
     default:
         worker_launch_fail(launch, status, "memory for it could not be had: %s",
@@ -503,15 +519,25 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
  * For a launch that failed before it had memory. A later launch may write a part of such a buffer in place without depending on what
  * this one would have put there, so the buffer is made all the same if there is room; what is in it is never sealed.
  */
-void worker_buffers_make_anyway(struct worker_core *core, struct worker_launch *launch)
+enum worker_buffers_result worker_buffers_make_anyway(struct worker_core *core,
+                                                      struct worker_launch *launch)
 {
-    for (uint32_t i = 0; i < launch->operand_count; i++) {
+    if (memory_awaited(core)) {
+        return WORKER_BUFFERS_WAIT;
+    }
+    for (uint32_t i = 0; i < launch->operand_count && !core->waits_chunk; i++) {
         struct worker_operand *operand = &launch->operands[i];
 
         if (operand->fresh && operand->writes) {
             (void)fresh_place(core, launch, operand); /* its failure is reported already */
         }
     }
+    if (core->waits_chunk) {
+        worker_buffers_undo(core, launch);
+        core->starved_at = core->freed_count;
+        return WORKER_BUFFERS_WAIT;
+    }
+    return WORKER_BUFFERS_READY;
 }
 
 /* ------------------------------------------------------------------------------------------------ going, done */

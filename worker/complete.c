@@ -88,7 +88,8 @@ void worker_core_complete(struct worker_core *core)
     worker_buffers_free_doomed(core);
     worker_reuse_done(core);
     if (core->waits_unpin || core->waits_running || core->waits_pair ||
-        (core->waits_memory && core->freed_count != core->starved_at)) {
+        ((core->waits_memory || core->waits_chunk) &&
+         core->freed_count != core->starved_at)) {
         worker_core_advance(core);
     } else if (core->waits_quiet && worker_streams_quiet(core)) {
         worker_core_advance(core); /* a function may be loaded now */

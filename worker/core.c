@@ -115,8 +115,9 @@ plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool
 {
     plasmon_status_t status = store_arena_add(core->arena, pool, offset, bytes);
 
+    core->growing = false;
     if (status == PLASMON_OK) {
-        core->freed_count++; /* a starved front may try again */
+        core->freed_count++; /* a front that waits for memory may try again */
     }
     return status;
 }
@@ -195,8 +196,14 @@ static void launches_cancel(struct worker_core *core, uint64_t *seqs, size_t cou
 static void launch_starve(struct worker_core *core, uint64_t seq)
 {
     worker_core_advance(core);
-    if (core->queue.first != NULL && core->queue.first->seq == seq && core->waits_memory) {
+    if (core->queue.first == NULL || core->queue.first->seq != seq) {
+        return;
+    }
+    if (core->waits_memory) {
         worker_front_starved(core, core->queue.first);
+    } else if (core->waits_chunk) {
+        core->queue.first->starved =
+            false; /* the head has answered; it may have to be told again */
     }
 }
 

@@ -16,6 +16,7 @@
  *     stream never hides behind such a wait.
  *   - same stream: no wait. Another stream of this device: ops->join. Another device: ops->wait on its timeline word.
  *   - no memory: report Starved once and stay; the head frees something, or answers `starve`, which fails this launch alone.
+ *   - new memory is used when the store keeps it, and not before (ops->grow); who needs it waits, failed launches too.
  *   - a failed launch keeps its place, its waits and its word, and does nothing else, so that nobody waits for it for ever and
  *     "done" still means that everything before it is done; what it should have written is never sealed. Half a transfer
  *     that failed still moves the words of the staging ring.
@@ -171,8 +172,9 @@ struct worker_source {
 };
 
 struct worker_ops {
-    /* Grow the arena by a chunk of at least `bytes` at the growing end of this pool (store/arena.h); the implementation calls
-     * worker_core_chunk_added() (now or before it returns). EDEVMEM: the device is full. */
+    /* Grow the arena by a chunk of at least `bytes` at the growing end of this pool (store/arena.h). OK: the implementation has called
+     * worker_core_chunk_added(). EAGAIN: it will, when the store keeps the chunk; it is not asked again before. EDEVMEM: the
+     * device is full. */
     plasmon_status_t (*grow)(void *user, uint32_t pool, uint64_t bytes);
     /* Enqueue on stream: wait for a word of another device's timeline. */
     plasmon_status_t (*wait)(void *user, uint32_t stream, uint32_t host_device,

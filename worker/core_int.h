@@ -273,6 +273,8 @@ struct worker_core {
     struct worker_condemning condemned;
     uint32_t forced;    /* running launches that are to be condemned one after the other */
     bool waits_memory;  /* the front does */
+    bool growing;       /* a chunk is on its way: ops->grow said EAGAIN */
+    bool waits_chunk;   /* the front does, for that one */
     bool waits_unpin;   /* the front does */
     uint64_t waits_for; /* the front does: bit i, for host device i */
     uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */
@@ -356,7 +358,8 @@ struct worker_interrupted {
 enum worker_buffers_result { WORKER_BUFFERS_READY, WORKER_BUFFERS_WAIT };
 /*
  * Place: find or allocate every operand. Consume: mark what is overwritten, see that nobody reads it. Both may say WAIT; a failure
- * is READY, with launch->failure set. Undo: as if neither had been. Done: seal or not, return the scratch.
+ * is READY, with launch->failure set. Undo: as if neither had been. Make anyway: what a failed launch should have made. Done: seal
+ * or not, return the scratch.
  */
 /* The table's entry of a buffer of this host that can be read or written, or NULL. */
 const struct store_entry *worker_buffer_find(const struct worker_core *core,
@@ -367,7 +370,8 @@ enum worker_buffers_result worker_buffers_place(struct worker_core *core,
 enum worker_buffers_result worker_buffers_consume(struct worker_core *core,
                                                   struct worker_launch *launch);
 void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch);
-void worker_buffers_make_anyway(struct worker_core *core, struct worker_launch *launch);
+enum worker_buffers_result worker_buffers_make_anyway(struct worker_core *core,
+                                                      struct worker_launch *launch);
 void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch);
 void worker_buffers_done(struct worker_core *core, struct worker_launch *launch);
 plasmon_status_t worker_buffers_interrupted(struct worker_core *core, uint32_t slot);

@@ -38,6 +38,22 @@ void worker_handback_finish(struct worker_handback *handback)
 
 /* ------------------------------------------------------------------------------------------------ what is kept */
 
+/* A chunk under a known number: told again, or in the place of one that died with a worker and was never used. */
+static void forget_chunk(struct worker_handback *handback,
+                         const struct store_control *message)
+{
+    for (size_t i = handback->kept.count; i-- > 0;) {
+        struct worker_kept *kept = kept_at(handback, i);
+
+        if (kept->message.part == STORE_KEPT_CHUNK &&
+            kept->message.host_device == message->host_device &&
+            kept->message.chunk_id == message->chunk_id) {
+            pl_fd_close(&kept->fd);
+            pl_vec_remove_unordered(&handback->kept, i);
+        }
+    }
+}
+
 /* The same thing, said again or gone: pages and host buffers are replaced and dropped. */
 static void forget(struct worker_handback *handback, enum store_kept part, uint32_t reader,
                    uint64_t number)
@@ -119,6 +135,7 @@ void worker_handback_note(struct worker_handback *handback,
     case STORE_CONTROL_CHUNK:
     case STORE_CONTROL_CHUNK_ADD:
         if (fd_count == 1) {
+            forget_chunk(handback, message);
             keep(handback, message, STORE_KEPT_CHUNK, message->host_device, 0, fds[0]);
         }
         break;

@@ -8,8 +8,10 @@
  * the number of descriptors low and costs a peer 8 ms in the background; more if a block wants more. A device that is nearly full
  * gives smaller ones, down to what is missing.
  *
- * Order when growing: make, hand the descriptor to the store, map, list in the table, hand to the arena. So what the table lists the
- * store can map again, and nothing is allocated in memory that the store does not know.
+ * Order when growing: make, map, hand the descriptor to the store, and when it says that it keeps it (CHUNKS_KEPT) list in the table and
+ * hand to the arena. So what the table lists the next worker is given, wherever this one dies, and nothing is allocated in memory that would
+ * die with us: a store that is dead reads nothing, and what waits for it in its socket is gone. One chunk at a time is on its
+ * way; without a store it stays there, and goes with all that is handed back to the next one.
  */
 #include "worker/memory.h"
 
@@ -55,6 +57,8 @@ struct worker_memory {
     uint64_t high_start; /* chunks of pool 1 begin here */
     uint64_t bytes_max;  /* 0: no limit but the device's */
     uint64_t bytes_used; /* in our chunks, those of earlier incarnations included */
+    bool growing; /* a chunk is mapped, and the store has not said that it keeps it */
+    struct store_control grown; /* that chunk */
     bool peer_capable;
 
     struct pl_mutex lock; /* rank PL_RANK_STORE: taken under the worker's lock */
@@ -282,21 +286,25 @@ static plasmon_status_t chunk_list(struct worker_memory *memory,
                                       : PLASMON_EMALFORMED;
 }
 
-static plasmon_status_t chunk_use(struct worker_memory *memory,
-                                  const struct store_control *message, int fd)
+static plasmon_status_t chunk_map_own(struct worker_memory *memory,
+                                      const struct store_control *message, int fd)
 {
     const struct device_info *info = device_get_info(memory->device);
-    plasmon_status_t status;
 
     if (message->offset > memory->arena_bytes ||
         message->bytes > memory->arena_bytes - message->offset) {
         return PLASMON_EMALFORMED;
     }
-    status = device_chunk_map(memory->device, fd, message->bytes, info->ordinal, true,
-                              device_ptr_add(memory->base, message->offset));
-    if (status == PLASMON_OK) {
-        status = chunk_list(memory, message);
-    }
+    return device_chunk_map(memory->device, fd, message->bytes, info->ordinal, true,
+                            device_ptr_add(memory->base, message->offset));
+}
+
+/* It is mapped, and the store keeps it. */
+static plasmon_status_t chunk_use(struct worker_memory *memory,
+                                  const struct store_control *message)
+{
+    plasmon_status_t status = chunk_list(memory, message);
+
     if (status == PLASMON_OK) {
         status = worker_core_chunk_added(memory->core, message->client_writable,
                                          message->offset, message->bytes);
@@ -310,6 +318,22 @@ static plasmon_status_t chunk_use(struct worker_memory *memory,
     return status;
 }
 
+/* The store keeps the chunk that is on its way, if there is one. */
+static plasmon_status_t grown_take(struct worker_memory *memory, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (!memory->growing || memory->shared->chunks_kept <= memory->grown.chunk_id) {
+        return PLASMON_OK;
+    }
+    memory->growing = false;
+    status          = chunk_use(memory, &memory->grown);
+    return status == PLASMON_OK
+               ? status
+               : pl_err_set(err, status, "chunk %u, which the store keeps: %s",
+                            memory->grown.chunk_id, pl_status_text(status));
+}
+
 plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory, struct pl_err *err)
 {
     struct pl_vec *chunks   = &memory->shared->chunks;
@@ -320,8 +344,10 @@ plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory, struct 
         bool own = chunk->message.host_device == memory->shared->host_device;
 
         if (status == PLASMON_OK && own) {
-            status = chunk_use(memory, &chunk->message, chunk->fd);
-            pl_fd_close(&chunk->fd);
+            status = chunk_map_own(memory, &chunk->message, chunk->fd);
+            if (status == PLASMON_OK) {
+                status = chunk_use(memory, &chunk->message);
+            }
         } else if (status == PLASMON_OK &&
                    chunk->message.host_device < memory->shared->host_device_count) {
             status    = peer_chunk_add(memory, &chunk->message, chunk->fd);
@@ -335,7 +361,7 @@ plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory, struct 
         }
     }
     pl_vec_clear(chunks);
-    return status;
+    return status == PLASMON_OK ? grown_take(memory, err) : status;
 }
 
 static plasmon_status_t grow_by(struct worker_memory *memory, uint32_t pool, uint64_t bytes)
@@ -359,11 +385,21 @@ static plasmon_status_t grow_by(struct worker_memory *memory, uint32_t pool, uin
     if (status != PLASMON_OK) {
         return status;
     }
-    status = worker_shared_send(memory->shared, &message, fd);
+    status = chunk_map_own(memory, &message, fd);
     if (status == PLASMON_OK) {
-        status = chunk_use(memory, &message, fd);
+        status = worker_shared_send(memory->shared, &message, fd);
+        if (status == PLASMON_OK) {
+            memory->growing = true;
+            memory->grown   = message;
+        } else {
+            status = status == PLASMON_EAGAIN
+                         ? PLASMON_EUNREACHABLE /* a store that does not read */
+                         : status;
+            device_chunk_unmap(memory->device, device_ptr_add(memory->base, message.offset),
+                               bytes);
+        }
     }
-    pl_fd_close(&fd); /* the mapping keeps the memory; the store keeps a descriptor */
+    pl_fd_close(&fd); /* the mapping keeps the memory; the store is to keep a descriptor */
     return status;
 }
 
@@ -377,14 +413,17 @@ plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool,
     uint64_t size = pl_max_u64(usual, needed);
     plasmon_status_t status;
 
+    if (memory->growing) {
+        return PLASMON_EAGAIN;
+    }
     while ((status = grow_by(memory, pool, size)) == PLASMON_EDEVMEM && size > needed) {
         size = pl_max_u64(pl_round_up(size / 2, granularity), needed);
     }
     if (status == PLASMON_OK) {
-        pl_debug("worker", "arena grew by %llu bytes in pool %u", (unsigned long long)size,
+        pl_debug("worker", "arena grows by %llu bytes in pool %u", (unsigned long long)size,
                  pool);
     }
-    return status;
+    return status == PLASMON_OK ? PLASMON_EAGAIN : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ life */
@@ -498,6 +537,11 @@ void worker_memory_destroy(struct worker_memory *memory)
         device_chunk_unmap(memory->device,
                            device_ptr_add(memory->base, table->chunks[i].offset),
                            table->chunks[i].bytes);
+    }
+    if (memory->growing) {
+        device_chunk_unmap(memory->device,
+                           device_ptr_add(memory->base, memory->grown.offset),
+                           memory->grown.bytes);
     }
     device_range_release(memory->device, memory->base, memory->arena_bytes);
     pl_cond_finish(&memory->changed);

@@ -1,7 +1,7 @@
 /*
  * Address space: where an offset in a device's arena is in this process.
  *
- * Our own arena grows by chunks, which the store keeps a descriptor of before anything is put there. Peers' chunks are mapped
+ * Our own arena grows by chunks, which the store says that it keeps before anything is put there. Peers' chunks are mapped
  * read-only by a thread in the background as they are announced, because mapping a large one on another GPU takes 8 ms; a copy from
  * one that is not mapped yet maps it there and then.
  *
@@ -23,10 +23,10 @@ plasmon_status_t worker_memory_create(struct device *device, struct worker_share
 void worker_memory_destroy(struct worker_memory *memory);
 /* Where chunks of ours are reported from now on. */
 void worker_memory_set_core(struct worker_memory *memory, struct worker_core *core);
-/* Take shared->chunks: map our own (after a restart), queue those of peers. */
+/* Take shared->chunks: map our own (after a restart), queue those of peers; and shared->chunks_kept: use the one that was on its way. */
 plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory,
                                            struct pl_err *err) PL_MUST_CHECK;
-/* worker_ops.grow */
+/* worker_ops.grow; never OK: EAGAIN until worker_memory_take_chunks() finds that the store keeps the chunk. */
 plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool,
                                     uint64_t bytes) PL_MUST_CHECK;
 struct device_ptr worker_memory_own(const struct worker_memory *memory, uint64_t offset);

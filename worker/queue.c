@@ -12,7 +12,8 @@
  *   7. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
  *      its lane (pairs.c)
  *
- * A launch that failed (here, cancelled, or starved) skips 2 to 5 but not 1: "done" must still mean that all it names is done.
+ * A launch that failed (here, cancelled, or starved) skips 2 to 5 but not 1: "done" must still mean that all it names is done. What it
+ * was to make is made, if there is room (worker_buffers_make_anyway), so it too may wait for a chunk.
  * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
  */
 #include "worker/core_int.h"
@@ -115,8 +116,8 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     }
     if (launch->failure != PLASMON_OK) {
         worker_buffers_undo(core, launch);
-        worker_buffers_make_anyway(core, launch);
         core->waits_memory = false;
+        return worker_buffers_make_anyway(core, launch) == WORKER_BUFFERS_READY;
     }
     return true;
 }

@@ -214,6 +214,9 @@ static plasmon_status_t message_take(struct worker_shared *shared,
         *chunk = (struct worker_shared_chunk){.message = *message, .fd = fds[0]};
         fds[0] = -1;
         return PLASMON_OK;
+    case STORE_CONTROL_CHUNKS_KEPT:
+        shared->chunks_kept = message->chunk_id;
+        return PLASMON_OK;
     case STORE_CONTROL_LANE:
         if (fd_count != 1 || message->bytes != STORE_LANE_BYTES) {
             return PLASMON_EMALFORMED;

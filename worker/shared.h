@@ -34,7 +34,8 @@ struct worker_shared {
         readers_end; /* from here on there are none: few of many, and each overwrite looks at all */
     uint64_t reader_epoch; /* readers[] is complete up to here */
     struct pl_vec chunks;  /* struct worker_shared_chunk: what came and was not taken yet */
-    struct pl_vec lanes;   /* int descriptors of STORE_LANE_BYTES, likewise */
+    uint32_t chunks_kept; /* of ours the store keeps the first so many, as far as it said */
+    struct pl_vec lanes;  /* int descriptors of STORE_LANE_BYTES, likewise */
     struct pl_vec buffers; /* struct worker_shared_buffer, likewise */
     int head_fd;           /* a fresh connection to the head; -1: none came */
     struct worker_handback handback;

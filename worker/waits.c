@@ -89,6 +89,9 @@ static Plasmon__V1__WaitWhy why_at_front(const struct worker_core *core,
     if (core->waits_memory) {
         return PLASMON__V1__WAIT_WHY__WAIT_MEMORY;
     }
+    if (core->waits_chunk) {
+        return PLASMON__V1__WAIT_WHY__WAIT_STORE;
+    }
     if (core->waits_unpin) {
         return PLASMON__V1__WAIT_WHY__WAIT_READERS;
     }

@@ -190,7 +190,10 @@ void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection b
     XX(STORE_ADOPTED, "a worker that a later store took over")                            \
     XX(STORE_UNSEEN, "a worker that stood still, and was ended by a later store")         \
     XX(STORE_FOUND_DEAD, "a worker that died while there was no store")                   \
-    XX(STORE_TOLD_TWICE, "a death that the head was told again")
+    XX(STORE_TOLD_TWICE, "a death that the head was told again")                          \
+    XX(GROWTH_ALONE, "a device that wanted more memory while there was no store")         \
+    XX(GROWTH_HANDED, "new memory that was handed to the next store")                     \
+    XX(GROWTH_LOST, "new memory that went with its worker")
 enum sim_cell {
 #define XX(name, text) SIM_CELL_##name,
     SIM_CELLS(XX)
@@ -295,6 +298,16 @@ struct sim_chunk {
     uint64_t bytes;
     uint32_t pool;
 };
+/* A chunk on its way to the store (sim_growth.c). */
+enum sim_growth_state { SIM_GROWTH_NONE, SIM_GROWTH_SENT, SIM_GROWTH_KEPT };
+struct sim_growth {
+    enum sim_growth_state state;
+    struct sim_chunk chunk;
+    uint64_t number;     /* counts them */
+    uint64_t store_life; /* whom it was sent to */
+    bool early;          /* used already: the bug worker.chunk_early */
+    bool acknowledged;   /* while the process was stopped */
+};
 /* An entry of the table, as it was when it was sealed (sim_sealed.c). */
 struct sim_sealed {
     uint32_t generation;
@@ -378,7 +391,9 @@ struct sim_worker {
     uint64_t arena_bytes;
     uint64_t chunk_bytes; /* sum of chunks */
     uint64_t pool_bytes[STORE_ARENA_POOLS];
-    struct pl_vec chunks; /* struct sim_chunk */
+    struct pl_vec
+        chunks; /* struct sim_chunk: those that the store, or a peer for it, keeps */
+    struct sim_growth growth;
     uint8_t *slab;        /* STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX */
     struct pl_vec sealed; /* struct sim_sealed, a slot */
     struct pl_map takers; /* sim_sealed.c: slot and seq -> what a launch writes there */
@@ -651,6 +666,12 @@ void sim_worker_spawn(struct sim_worker *worker); /* the next incarnation, now *
 void sim_worker_stop(struct sim_worker *worker);  /* SIGSTOP: its device goes on */
 void sim_worker_continue(struct sim_worker *worker);
 
+/* sim_growth.c: worker_ops.grow, and what becomes of the chunk: its worker dies or goes on; another store takes over. */
+plasmon_status_t sim_growth_begin(struct sim_worker *worker, uint32_t pool, uint64_t bytes);
+void sim_growth_died(struct sim_worker *worker);
+void sim_growth_continued(struct sim_worker *worker);
+void sim_growth_handed_back(struct sim_worker *worker);
+
 /* The store process of the one host (sim_node.c), with config.stores. */
 struct sim_node {
     struct sim *sim;
@@ -684,6 +705,8 @@ void sim_store_look_again(struct sim *sim);
 void sim_store_init(struct sim_worker *worker);
 void sim_store_exited(struct sim_worker *worker); /* it died by itself */
 void sim_store_maybe_stop(struct sim *sim);       /* a worker, or a whole host */
+void sim_store_growth(struct sim_worker *worker); /* it was sent a chunk: may die of it */
+void sim_crash_one(struct sim *sim, struct sim_worker *worker); /* counted */
 /* Something of what the worker enqueued is about to be written: may it be? */
 void sim_store_writes(struct sim_worker *worker, const struct sim_op *op);
 void sim_worker_break(struct sim_worker *worker);

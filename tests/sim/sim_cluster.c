@@ -68,7 +68,7 @@ static void maybe_break(struct sim *sim)
     }
 }
 
-static void crash_one(struct sim *sim, struct sim_worker *worker)
+void sim_crash_one(struct sim *sim, struct sim_worker *worker)
 {
     uint64_t *at = pl_vec_push(&sim->crash_times);
 
@@ -85,7 +85,7 @@ static void crash_behind_cut(void *user, uint64_t arg, void *data)
     (void)arg;
     (void)data;
     if (worker->cut.on && worker->sim->crash_count < worker->sim->config.crashes_max) {
-        crash_one(worker->sim, worker);
+        sim_crash_one(worker->sim, worker);
     }
 }
 
@@ -135,7 +135,7 @@ static void maybe_crash(struct sim *sim)
         sim_below(sim, 1000000) >= sim->config.crash_millionth) {
         return;
     }
-    crash_one(sim, &sim->workers[sim_below(sim, sim->config.devices)]);
+    sim_crash_one(sim, &sim->workers[sim_below(sim, sim->config.devices)]);
 }
 
 static void maybe_crash_head(struct sim *sim)

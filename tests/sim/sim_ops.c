@@ -24,26 +24,7 @@ static struct sim_worker *peer_of(struct sim_worker *worker, uint32_t host_devic
 
 static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
 {
-    struct sim_worker *worker = user;
-    struct sim *sim           = worker->sim;
-    uint64_t limit            = sim->config.device_bytes;
-    uint64_t chunk = pl_max_u64(pl_round_up(bytes, 4096), limit != 0 ? 4096 : 16384);
-    struct sim_chunk *added;
-
-    if ((limit != 0 && worker->chunk_bytes + chunk > limit) ||
-        worker->chunk_bytes + chunk > worker->arena_bytes) {
-        return PLASMON_EDEVMEM;
-    }
-    added = pl_vec_push(&worker->chunks);
-    PL_CHECK(added != NULL);
-    worker->chunk_bytes += chunk;
-    worker->pool_bytes[pool] += chunk;
-    *added = (struct sim_chunk){.offset = pool == 0
-                                              ? worker->pool_bytes[0] - chunk
-                                              : worker->arena_bytes - worker->pool_bytes[1],
-                                .bytes  = chunk,
-                                .pool   = pool};
-    return worker_core_chunk_added(worker->core, pool, added->offset, chunk);
+    return sim_growth_begin(user, pool, bytes);
 }
 
 static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_device,

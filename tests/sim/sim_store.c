@@ -21,6 +21,8 @@ enum {
     KILL_SLOW_NS    = 3000000,
     SPAWN_MAX_NS    = 400000,
     CONTINUE_MAX_NS = 800000000,
+    GROWTH_MAX_NS   = 60000,
+    GROWTH_DEATH_MAX_NS = 300000,
 };
 #define LEASE_NS     UINT64_C(400000000)
 #define LEASE_MAX_NS (2 * LEASE_NS) /* seen to stand still for so long, nobody runs */
@@ -178,6 +180,9 @@ void sim_store_adopt(struct sim_worker *worker)
     mine->seen_ns       = sim->now_ns;
     actions             = store_proc_adopt(&mine->proc, incarnation, came, sim->now_ns);
     perform(worker, actions, incarnation);
+    if (came) {
+        sim_growth_handed_back(worker);
+    }
     if (!worker->alive) {
         sim_store_exited(worker); /* there is nobody to kill, which is seen at once */
     }
@@ -356,6 +361,47 @@ static void maybe_die(struct sim *sim)
         sim_below(sim, 1000000) < sim->config.stop_millionth) {
         sim->store_death_count++;
         sim_node_die(&sim->node);
+    }
+}
+
+static void worker_dies_alone(void *user, uint64_t incarnation, void *data)
+{
+    struct sim_worker *worker = user;
+    struct sim *sim           = worker->sim;
+
+    (void)data;
+    if (!sim->node.alive && worker->alive && worker->incarnation == incarnation &&
+        sim->crash_count < sim->config.crashes_max) {
+        sim_crash_one(sim, worker);
+    }
+}
+
+/* Around the moment at which it reads the chunk; and then its worker, perhaps. */
+static void dies_of_growth(void *user, uint64_t incarnation, void *data)
+{
+    struct sim_worker *worker = user;
+    struct sim *sim           = worker->sim;
+
+    (void)data;
+    if (sim->store_death_count >= sim->config.store_deaths_max || !sim->node.alive ||
+        !sim_node_settled(&sim->node) || sim->paused) {
+        return;
+    }
+    sim->store_death_count++;
+    sim_node_die(&sim->node);
+    if (sim_chance(sim, 600)) {
+        sim_after(sim, sim_below(sim, GROWTH_DEATH_MAX_NS), worker_dies_alone, worker,
+                  incarnation, NULL);
+    }
+}
+
+void sim_store_growth(struct sim_worker *worker)
+{
+    struct sim *sim = worker->sim;
+
+    if (sim->store_death_count < sim->config.store_deaths_max && sim_chance(sim, 250)) {
+        sim_after(sim, sim_below(sim, GROWTH_MAX_NS), dies_of_growth, worker,
+                  worker->incarnation, NULL);
     }
 }
 

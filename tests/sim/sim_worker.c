@@ -421,6 +421,7 @@ static void process_end(struct sim_worker *worker)
         worker->poll_pending                     = false;
     worker_core_destroy(worker->core);
     worker->core = NULL;
+    sim_growth_died(worker);
     sim_memory_forget(worker);
     sim_reports_clear(worker);
     wire_link_finish(&worker->link);
@@ -466,6 +467,7 @@ void sim_worker_continue(struct sim_worker *worker)
     sim_pipe_release(&worker->from_head);
     worker->wake_pending = worker->flush_pending = worker->doorbell_pending =
         worker->poll_pending                     = false;
+    sim_growth_continued(worker);
     sim_worker_wake(worker);
     sim_worker_flush_soon(worker);
     if (worker->process.connect_due) {

@@ -142,6 +142,7 @@ TEST(stores_die_and_their_workers_do_not)
     profile.store_early = false;
     run_seeds(&profile);
     assert_met(SIM_CELL_STORE_RESUMED, SIM_CELL_STORE_TOLD_TWICE);
+    assert_met(SIM_CELL_GROWTH_ALONE, SIM_CELL_GROWTH_LOST);
 }
 
 TEST(stores_die_before_they_were_welcomed)

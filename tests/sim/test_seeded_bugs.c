@@ -91,6 +91,19 @@ static const struct graph_profile without_store = {.devices_min       = 1,
                                                    .store_deaths_most = 4,
                                                    .check_every       = 200};
 
+/* .. and workers, too. */
+static const struct graph_profile without_both = {.devices_min       = 1,
+                                                  .devices_max       = 3,
+                                                  .steps_min         = 40,
+                                                  .steps_max         = 90,
+                                                  .stop_permille     = 1000,
+                                                  .stops_most        = 2,
+                                                  .store_deaths_most = 4,
+                                                  .crash_permille    = 1000,
+                                                  .crashes_most      = 4,
+                                                  .no_lineage        = true,
+                                                  .check_every       = 200};
+
 /* Workers that die while the network is cut. */
 static const struct graph_profile cut_off = {.devices_min    = 1,
                                              .devices_max    = 3,
@@ -277,6 +290,11 @@ TEST(random_programs_notice_a_store_that_forgets_who_it_was)
     assert_found("store.memory_forgotten", &without_store, GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_memory_that_is_used_before_the_store_has_it)
+{
+    assert_found("worker.chunk_early", &without_both, GRAPHS_MAX);
+}
+
 TEST(random_programs_notice_a_dead_worker_that_is_welcomed)
 {
     assert_found("head.serve_the_dead", &cut_off, GRAPHS_MAX);
@@ -310,6 +328,7 @@ TEST(the_same_programs_pass_without_a_bug)
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + 10; seed++) {
         ASSERT_TRUE(graph_run(seed, &standing_still, coverage, true));
         ASSERT_TRUE(graph_run(seed, &without_store, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &without_both, coverage, true));
         ASSERT_TRUE(graph_run(seed, &cut_off, coverage, true));
     }
     pl_free(coverage);

@@ -178,6 +178,10 @@ static void take(const struct store_control *message, int *fds)
     case STORE_CONTROL_CHUNK:
         take_chunk(message, fds[0]);
         break;
+    case STORE_CONTROL_CHUNKS_KEPT:
+        (void)fprintf(stderr, "fake %u: chunks below %u are kept\n", fake.device,
+                      message->chunk_id);
+        break;
     case STORE_CONTROL_PINS_ADD:
         (void)fprintf(stderr, "fake %u: reader %u came\n", fake.device, message->reader);
         break;

@@ -102,6 +102,14 @@ TEST(a_worker_that_cannot_be_started_is_reported_and_tried_again)
     ASSERT_EQ(cluster_end(&cluster), 0);
 }
 
+TEST(a_worker_hears_that_its_chunks_are_kept)
+{
+    cluster_start(&cluster, 1, NULL);
+    (void)cluster_wait(&cluster, "fake 0: chunks below 1 are kept");
+    (void)cluster_wait(&cluster, "fake 0: chunks below 2 are kept");
+    ASSERT_EQ(cluster_end(&cluster), 0);
+}
+
 TEST(a_worker_that_ignores_sigterm_does_not_keep_the_store)
 {
     uint64_t begin;
@@ -266,7 +274,7 @@ TEST(a_client_that_talks_nonsense_is_told_so_and_dropped_alone)
     client_hello(&good, client_connect(&cluster));
 
     expect_dropped(&wrong, sizeof(wrong), PLASMON_EVERSION,
-                   "version 2; this store speaks 1");
+                   "version 3; this store speaks 2");
     expect_dropped("?", 1, PLASMON_EMALFORMED, "message of 1 bytes");
     expect_dropped(large, sizeof(large), PLASMON_EMALFORMED, "longer than");
     wrong.version = STORE_CONTROL_VERSION;

@@ -152,6 +152,38 @@ TEST(encoding_refuses_what_the_other_side_would_refuse)
     ASSERT_STATUS(wire_encode(&frame.base, create, &bytes, &length), PLASMON_ELIMIT);
 }
 
+/* A worker that says one that the head does not know is disconnected. */
+TEST(every_reason_to_wait_is_known_to_the_head)
+{
+    const ProtobufCEnumDescriptor *reasons = &plasmon__v1__wait_why__descriptor;
+    Plasmon__V1__WorkerFrame frame         = PLASMON__V1__WORKER_FRAME__INIT, *got;
+    Plasmon__V1__Header header             = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__WorkerStats stats         = PLASMON__V1__WORKER_STATS__INIT;
+    Plasmon__V1__LaunchWait wait           = PLASMON__V1__LAUNCH_WAIT__INIT;
+    Plasmon__V1__LaunchWait *waits[]       = {&wait};
+    struct wire_arena arena;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    header.protocol = WIRE_PROTOCOL;
+    header.seq      = 1;
+    frame.header    = &header;
+    frame.stats     = &stats;
+    stats.n_waits   = 1;
+    stats.waits     = waits;
+    wait.seq        = 1;
+    for (unsigned i = 0; i < reasons->n_values; i++) {
+        wait.why = (Plasmon__V1__WaitWhy)reasons->values[i].value;
+        ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
+        ASSERT_OK(wire_decode_worker_frame(&arena, bytes, length, &got, &err));
+        pl_free(bytes);
+        wire_arena_reset(&arena);
+    }
+    wire_arena_finish(&arena);
+}
+
 /* The target is 2 M small tasks a second in a release build; here a floor that even a loaded machine must pass. */
 TEST(small_tasks_decode_at_a_good_rate)
 {

@@ -35,13 +35,32 @@ static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
     if (chunk > fake->grow_bytes) {
         return PLASMON_EDEVMEM;
     }
+    ASSERT_TRUE(!fake->growing); /* one at a time */
     fake->grow_bytes -= chunk;
     if (pool == 0) {
+        fake->grow_offset = fake->arena_end;
         fake->arena_end += chunk;
-        return worker_core_chunk_added(fake->core, 0, fake->arena_end - chunk, chunk);
+    } else {
+        fake->arena_top -= chunk;
+        fake->grow_offset = fake->arena_top;
     }
-    fake->arena_top -= chunk;
-    return worker_core_chunk_added(fake->core, 1, fake->arena_top, chunk);
+    if (fake->store_slow) {
+        fake->growing    = true;
+        fake->grow_pool  = pool;
+        fake->grow_chunk = chunk;
+        return PLASMON_EAGAIN;
+    }
+    return worker_core_chunk_added(fake->core, pool, fake->grow_offset, chunk);
+}
+
+void fake_kept(struct fake *fake)
+{
+    ASSERT_TRUE(fake->growing);
+    fake->growing = false;
+    ASSERT_OK(worker_core_chunk_added(fake->core, fake->grow_pool, fake->grow_offset,
+                                      fake->grow_chunk));
+    worker_core_complete(fake->core);
+    worker_core_complete(fake->core); /* words that the core has stored itself */
 }
 
 static plasmon_status_t op_wait(void *user, uint32_t stream, uint32_t host_device,
@@ -704,6 +723,12 @@ plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
     worker_core_destroy(fake->core);
     (void)fake_calls(fake);
     (void)fake_reports(fake);
+    if (fake->growing) {
+        fake->growing = false;
+        fake->grow_bytes += fake->grow_chunk;
+        fake->arena_end -= fake->grow_pool == 0 ? fake->grow_chunk : 0;
+        fake->arena_top += fake->grow_pool == 1 ? fake->grow_chunk : 0;
+    }
     core_start(fake);
     if (fake->arena_end != 0) {
         ASSERT_OK(worker_core_chunk_added(fake->core, 0, 0, fake->arena_end));

@@ -39,8 +39,12 @@ struct fake {
     char untouched[256]; /* of the last restart: "3+2 7+1" */
     struct pl_str calls;
     struct pl_str reports;
-    char last_text[512];             /* of the last failure */
-    uint64_t grow_bytes;             /* the device has this much left */
+    char last_text[512]; /* of the last failure */
+    uint64_t grow_bytes; /* the device has this much left */
+    bool store_slow;     /* what grows is not kept before fake_kept() */
+    bool growing;
+    uint32_t grow_pool;
+    uint64_t grow_offset, grow_chunk;
     uint64_t arena_end;              /* of what results go to; */
     uint64_t arena_top;              /* of what clients write, downwards from FAKE_ARENA */
     uint64_t scratch;                /* what every function wants */
@@ -79,6 +83,8 @@ void fake_restart(struct fake *fake, uint64_t *out_enqueued,
 /* The same, which may be refused: then it is the core's only word. */
 plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
                                   struct wire_ranges *out_unfinished);
+/* With store_slow: the store keeps what was asked for last. A restart before loses it. */
+void fake_kept(struct fake *fake);
 /* Take what was written down since the last time; valid until the next. */
 const char *fake_calls(struct fake *fake);
 const char *fake_reports(struct fake *fake);

@@ -278,6 +278,143 @@ TEST(memory_is_taken_all_or_nothing)
     fake_destroy(fake);
 }
 
+/* ------------------------------------------------------------------------------------------------ chunks on their way */
+
+static void assert_waits_for_the_store(struct fake *fake)
+{
+    struct pl_str text;
+
+    pl_str_init(&text);
+    worker_core_describe(fake->core, &text);
+    ASSERT_CONTAINS(pl_str_text(&text), "waits for the store to keep new memory");
+    pl_str_finish(&text);
+    ASSERT_STR(fake_calls(fake), "");
+    ASSERT_STR(fake_reports(fake), "");
+}
+
+TEST(new_memory_is_used_when_the_store_keeps_it)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->store_slow = true;
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_function(&launch, "copy");
+    fake_launch_fresh(&launch, 1, FAKE_CHUNK / 4);
+    fake_launch_fresh(&launch, 2, FAKE_CHUNK / 4)->mode = KERNEL_IN;
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_noop(fake, 2);
+    worker_core_advance(fake->core);
+    worker_core_complete(fake->core);
+    assert_waits_for_the_store(fake);
+    ASSERT_EQ(fake_state(fake, 1), STORE_FREE);
+    fake_kept(fake); /* enough for one of them */
+    assert_waits_for_the_store(fake);
+    ASSERT_EQ(fake_memory(fake).bytes_used, 0);
+    fake_kept(fake);
+    ASSERT_EQ(fake_state(fake, 1), STORE_WRITING);
+    ASSERT_CONTAINS(fake_calls(fake), "copy");
+    fake_destroy(fake);
+}
+
+/* A later launch may write a part of it in place. */
+TEST(what_a_failed_launch_should_have_made_waits_for_the_store_too)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->store_slow = true;
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_function(&launch, "no such thing");
+    fake_launch_fresh(&launch, 1, 4);
+    ASSERT_OK(fake_send(fake, &launch));
+    assert_waits_for_the_store(fake);
+    fake_kept(fake);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:1:");
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_FREE && fake_state(fake, 1) != STORE_SEALED);
+    fake_fill(fake, 2, 2, 4);
+    add_into(&launch, 3, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 0, 3);
+    fake_finish(fake, 1, 3);
+    ASSERT_STR(fake_reports(fake), "done:2+1 done:3+1");
+    fake_destroy(fake);
+}
+
+TEST(a_launch_that_is_cancelled_while_it_waits_for_the_store_waits_on)
+{
+    struct fake *fake = fake_create();
+
+    fake->store_slow = true;
+    fake_fill(fake, 1, 1, 4);
+    fake_cancel(fake, 1);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ECANCELLED");
+    assert_waits_for_the_store(fake);
+    fake_kept(fake);
+    ASSERT_STR(fake_reports(fake), "failed:1:ECANCELLED");
+    fake_destroy(fake);
+}
+
+/* The head's answer to the first complaint must not be taken for one to the second. */
+TEST(a_front_that_was_starved_before_it_waited_for_the_store_says_so_again)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->store_slow = true;
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_fill(fake, 1, 1, 4);
+    fake_kept(fake);
+    fake_finish(fake, 0, 1);
+    (void)fake_reports(fake);
+    fake_launch_init(&launch, 2, RUN);
+    fake_launch_function(&launch, "copy");
+    fake_launch_fresh(&launch, 2, FAKE_CHUNK / 4);
+    fake_launch_fresh(&launch, 3, FAKE_CHUNK / 4)->mode = KERNEL_IN;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_reports(fake), "starved:2");
+    (void)fake_calls(fake);
+    fake->grow_bytes = FAKE_CHUNK; /* another program has let go of it */
+    fake_free(fake, 1);
+    fake_starve(fake, 2);
+    assert_waits_for_the_store(fake);
+    fake->grow_bytes = 0;
+    fake->store_slow = false;
+    fake_fill(fake, 3, 4, 4);
+    fake_kept(fake);
+    (void)fake_reports(fake);
+    fake_destroy(fake);
+}
+
+/* Its worker dies while it waits, and the chunk with it. */
+TEST(an_alloc_comes_again_when_its_chunk_was_lost)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+    uint64_t enqueued;
+
+    fake->store_slow = true;
+    for (int life = 0; life < 3; life++) {
+        fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_ALLOC);
+        fake_launch_fresh(&launch, 1, 4);
+        ASSERT_OK(fake_send(fake, &launch));
+        if (life == 1) {
+            fake_kept(fake);
+            ASSERT_EQ(fake_state(fake, 1), STORE_WRITING);
+        } else if (life == 0) {
+            assert_waits_for_the_store(fake);
+        }
+        if (life < 2) {
+            fake->timelines[FAKE_US]->enqueued = 0; /* nobody was told of it */
+            fake_restart(fake, &enqueued, &unfinished);
+            wire_ranges_finish(&unfinished);
+        }
+    }
+    ASSERT_TRUE(!fake->growing); /* it has its place */
+    fake_destroy(fake);
+}
+
 TEST(scratch_is_returned_when_the_launch_is_done)
 {
     struct fake *fake = fake_create();

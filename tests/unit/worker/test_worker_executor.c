@@ -34,11 +34,15 @@ static int store_sockets[WORKERS];
 static struct worker workers[WORKERS];
 static uint32_t host_device_of[4] = {0, 1, UINT32_MAX, UINT32_MAX};
 
-/* What the store does with a CHUNK_ADD: tell the others. */
+static uint32_t chunks_kept[WORKERS];
+static bool store_sleeps;
+
+/* What the store does with a CHUNK_ADD: tell the others, and then that it keeps it. */
 static void chunks_pass_on(void)
 {
-    for (uint32_t i = 0; i < WORKERS; i++) {
+    for (uint32_t i = 0; i < WORKERS && !store_sleeps; i++) {
         struct store_control message;
+        struct pl_err err;
         size_t bytes      = sizeof(message);
         unsigned fd_count = 1;
         int fd;
@@ -51,7 +55,19 @@ static void chunks_pass_on(void)
             message.ordinal = i;
             ASSERT_OK(pl_fd_send(store_sockets[1 - i], &message, sizeof(message), &fd, 1));
             pl_fd_close(&fd);
+            message = (struct store_control){.version     = STORE_CONTROL_VERSION,
+                                             .type        = STORE_CONTROL_CHUNKS_KEPT,
+                                             .host_device = i,
+                                             .chunk_id    = ++chunks_kept[i]};
+            ASSERT_OK(pl_fd_send(store_sockets[i], &message, sizeof(message), NULL, 0));
         }
+        if (workers[i].core == NULL) {
+            continue;
+        }
+        while (worker_shared_receive(&workers[i].shared, &err) == PLASMON_OK) {
+        }
+        ASSERT_OK(worker_memory_take_chunks(workers[i].memory, &err));
+        worker_core_advance(workers[i].core);
     }
 }
 
@@ -245,6 +261,26 @@ TEST(function_writes_what_a_read_gets)
     ASSERT_EQ(workers[0].done, 2);
     ASSERT_EQ(workers[0].failed, 0);
     ASSERT_EQ(workers[0].executor.counters.copies[TRANSFER_INLINE], 1);
+    host_stop();
+}
+
+/* Else it would die with its worker. */
+TEST(new_memory_is_used_and_listed_when_the_store_has_it)
+{
+    host_start();
+    store_sleeps = true;
+    give_fill(&workers[0], 1, 1000, 2.5);
+    for (int i = 0; i < 3; i++) {
+        worker_core_advance(workers[0].core);
+        worker_core_complete(workers[0].core);
+    }
+    ASSERT_EQ(worker_core_launches(workers[0].core), 0);
+    ASSERT_EQ(host.tables[0]->chunk_count, 0);
+    store_sleeps = false;
+    settle();
+    ASSERT_EQ(host.tables[0]->chunk_count, 1);
+    ASSERT_EQ(workers[0].done, 1);
+    ASSERT_EQ(workers[0].failed, 0);
     host_stop();
 }
 

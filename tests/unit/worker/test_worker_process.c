@@ -268,9 +268,12 @@ static bool control_take(void)
         struct chunk *chunk = pl_vec_push(&world.chunks);
 
         ASSERT_NOT_NULL(chunk);
-        message.type = STORE_CONTROL_CHUNK;
-        message.kind = 1;
-        *chunk       = (struct chunk){.message = message, .fd = fd};
+        message.type     = STORE_CONTROL_CHUNK;
+        message.kind     = 1;
+        *chunk           = (struct chunk){.message = message, .fd = fd};
+        message.type     = STORE_CONTROL_CHUNKS_KEPT;
+        message.chunk_id = (uint32_t)world.chunks.count;
+        ASSERT_OK(pl_fd_send(world.control, &message, sizeof(message), NULL, 0));
     } else if (message.type == STORE_CONTROL_FATAL) {
         (void)snprintf(world.last_words, sizeof(world.last_words), "%s", message.text);
     } else if (message.type == STORE_CONTROL_NEW_HEAD_FD) {
