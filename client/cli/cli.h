@@ -74,8 +74,8 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_start, cli_stop, cli_status, cli_functions, cli_tasks,
-    cli_objects, cli_nodes, cli_top, cli_timeline, cli_transfers, cli_memory, cli_drain,
-    cli_cert, cli_doctor, cli_version;
+    cli_objects, cli_nodes, cli_top, cli_metrics, cli_timeline, cli_transfers, cli_memory,
+    cli_drain, cli_cert, cli_doctor, cli_version;
 
 /* What is left of the arguments after parsing. */
 struct cli_parsed {

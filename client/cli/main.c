@@ -16,9 +16,9 @@ static const struct cli_command cli_bench = {
 #endif
 
 static const struct cli_command *const commands[] = {
-    &cli_start,     &cli_stop,     &cli_status, &cli_nodes,     &cli_tasks,
-    &cli_objects,   &cli_top,      &cli_memory, &cli_transfers, &cli_drain,
-    &cli_functions, &cli_timeline, &cli_cert,   &cli_doctor,
+    &cli_start,   &cli_stop,      &cli_status,   &cli_nodes,  &cli_tasks,
+    &cli_objects, &cli_top,       &cli_metrics,  &cli_memory, &cli_transfers,
+    &cli_drain,   &cli_functions, &cli_timeline, &cli_cert,   &cli_doctor,
 #ifdef PLASMON_HAVE_BENCH
     &cli_bench,
 #endif

@@ -38,6 +38,13 @@ status_json() {
             /usr/bin/python3 -c 'import json, sys; assert isinstance(json.load(sys.stdin)[sys.argv[1]], list)' $list || return 1
     done
 }
+metrics_for_prometheus() {
+    PLASMON_TOKEN=secret-of-the-test "$plasmon" metrics --out "$XDG_RUNTIME_DIR/plasmon.prom" || return 1
+    cat "$XDG_RUNTIME_DIR/plasmon.prom"
+    grep -qx 'plasmon_up 1' "$XDG_RUNTIME_DIR/plasmon.prom" && grep -q '^plasmon_device_up{device="1".*} 1$' "$XDG_RUNTIME_DIR/plasmon.prom" || return 1
+    ! grep -F secret-of-the-test "$XDG_RUNTIME_DIR/plasmon.prom" || return 1
+    [ ! -e "$XDG_RUNTIME_DIR/plasmon.prom.new" ]
+}
 second_start_refused() {
     before=$(daemons | sort)
     if "$plasmon" start --head --cpu-devices 1 --gpus none; then
@@ -101,6 +108,7 @@ claim no_token_is_refused refused ""
 claim a_wrong_token_is_refused refused wrong
 claim status_names_the_devices status_names_devices
 claim status_json_parses status_json
+claim metrics_are_written_for_prometheus metrics_for_prometheus
 claim a_second_start_is_refused_and_harms_nobody second_start_refused
 claim a_second_head_on_the_port_says_that_it_is_in_use second_head_refused
 claim a_second_head_on_the_socket_is_refused_and_harms_nobody second_head_on_the_socket_refused

@@ -1,0 +1,19 @@
+/*
+ * A cluster's status as metrics: the text format 0.0.4 of Prometheus. Names end in their unit, and counters in _total; what counts in a device's worker
+ * begins anew with the worker, which is what counters may do.
+ *
+ * Threads: any. A pure function.
+ */
+#ifndef CLIENT_METRICS_H
+#define CLIENT_METRICS_H
+
+#include <stdbool.h>
+
+#include "base/str.h"
+#include "wire/plasmon.pb-c.h"
+
+/* First; false: then nothing follows. */
+void metrics_up(bool up, struct pl_str *out);
+void metrics_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
+
+#endif
