@@ -14,6 +14,14 @@ static bool is_share(uint64_t there, uint64_t all, uint32_t devices)
     return there > 0 && (double)there * 2 * devices <= (double)all * 3;
 }
 
+/* How many parts like the one that is wanted the share is; 0: it is no share. */
+static uint64_t parts_of_share(const struct head_want *want, uint64_t there, uint64_t all,
+                               uint32_t devices)
+{
+    return is_share(there, all, devices) ? pl_max_u64(there / pl_max_u64(want->bytes, 1), 1)
+                                         : 0;
+}
+
 static uint64_t elements_both(const struct pl_box *a, const struct pl_box *b)
 {
     struct pl_box both;
@@ -46,15 +54,18 @@ static void count_elements(const struct head_array *array, const struct head_dev
     }
 }
 
-bool head_dealt(const struct head_want *want, const struct head_device *device,
-                uint32_t devices)
+uint64_t head_dealt(const struct head_want *want, const struct head_device *device,
+                    uint32_t devices)
 {
-    uint64_t there, all;
+    uint64_t element, there, all;
 
     if (want->at != NULL) {
-        return want->at == device && is_share(want->at_bytes, want->at_whole, devices);
+        return want->at == device
+                   ? parts_of_share(want, want->at_bytes, want->at_whole, devices)
+                   : 0;
     }
+    element = pl_dtype_bytes(want->array->shape.dtype);
     count_elements(want->array, device, &there, &all);
-    return is_share(there, pl_max_u64(all, (uint64_t)pl_box_elements(&want->array->extent)),
-                    devices);
+    all = pl_max_u64(all, (uint64_t)pl_box_elements(&want->array->extent));
+    return parts_of_share(want, there * element, all * element, devices);
 }

@@ -31,7 +31,9 @@
  * others: of a program that does the same for each part of an array, each part should stay where it lies.
  */
 #define BRING_WEIGHT 4u
-#define DEALT_WEIGHT 64u /* of parts of arrays that are dealt over the devices */
+/* Of a part of an array that is dealt over the devices, for each part of the device's share: what is done with one will be done with all. */
+#define DEALT_WEIGHT    64u
+#define DEALT_PARTS_MAX 1024u
 
 enum { PEER_BYTES_PER_NS = 350, HOST_ROUTE_BYTES_PER_NS = 50, CPU_BYTES_PER_NS = 8 };
 
@@ -413,14 +415,17 @@ static struct head_device *choose_auto(struct head_core *core,
         .core = core, .function = function, .wants = wants, .count = count};
     const struct head_want *input = largest_input(wants, count);
     struct head_device *best;
+    uint64_t parts;
 
     choice.home = home_of(core, function, wants, count, &choice.home_bytes);
     core->round_robin++;
     best = least_sum(&choice, BRING_WEIGHT);
-    return best != choice.nearest && input != NULL &&
-                   head_dealt(input, choice.nearest, choice.devices)
-               ? least_sum(&choice, DEALT_WEIGHT)
-               : best;
+    if (best == choice.nearest || input == NULL) {
+        return best;
+    }
+    parts = head_dealt(input, choice.nearest, choice.devices);
+    return parts > 0 ? least_sum(&choice, DEALT_WEIGHT * pl_min_u64(parts, DEALT_PARTS_MAX))
+                     : best;
 }
 
 static struct head_device *choose_locality(struct head_core *core,

@@ -16,10 +16,10 @@
 #define DEVICES_MAX 4u
 #define GRAPH       7u
 
-enum { INPUT = 1, SQUARE = 3, SUM = 5, TICKET = 6, ARRAYS = 7 };
+enum { INPUT = 1, SQUARE = 3, SUM = 5, TICKET = 6, SCORE = 7, ARRAYS = 8 };
 
 static const int64_t elements_of[ARRAYS] = {0,        ELEMENTS, ELEMENTS, ELEMENTS,
-                                            ELEMENTS, 1,        1};
+                                            ELEMENTS, 1,        1,        ELEMENTS / 64};
 
 static struct head_core *core;
 static uint64_t session, last_task, last_seq[DEVICES_MAX];
@@ -314,6 +314,39 @@ TEST(what_is_gathered_on_one_device_is_dealt_still)
             ASSERT_EQ(runs[d], PARTS / devices);
         }
         head_device_at(core, 0)->load_ns -= 2000000;
+        finish_all();
+        end();
+    }
+}
+
+/*
+ * What is made of a part may be much smaller than it, and soon brought elsewhere. It stays with the part all the same, however long the queue is that the
+ * parts of one device make: the other device is as busy with its own.
+ */
+TEST(what_is_made_of_parts_stays_with_them)
+{
+    const struct use score[] = {{SCORE, PLASMON__V1__MODE__MODE_OUT},
+                                {INPUT, PLASMON__V1__MODE__MODE_IN}};
+    const struct use scale   = {SCORE, PLASMON__V1__MODE__MODE_INOUT};
+
+    for (size_t i = 0; i < PL_COUNT(counts); i++) {
+        begin(counts[i]);
+        make_arrays();
+        for (int again = 0; again < 3; again++) {
+            finish_all();
+            forget();
+            for (int64_t part = 0; part < PARTS; part++) {
+                for (int k = 0; k < 40; k++) {
+                    run(0, 0, part, score, PL_COUNT(score));
+                }
+                run(0, 0, part, &scale, 1);
+            }
+            head_core_flush(core);
+            for (uint32_t d = 0; d < devices && again > 0; d++) {
+                ASSERT_EQ(runs[d], 41 * PARTS / devices);
+            }
+            ASSERT_TRUE(again == 0 || transfers == 0);
+        }
         finish_all();
         end();
     }
