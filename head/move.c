@@ -14,6 +14,11 @@
  *   host route: as a pair SEND (on the source) and RECV (here) that share one order number: each waits for the other's chunks, and
  *               for nothing that has a higher number. Both halves move dense buffers, so a piece that is only part of a buffer
  *               is first copied out on the source's device.
+ *
+ * MANY SMALL PARTS. An array whose parts are made on many devices and read as one costs a launch, a wait and a copy for each part if
+ * each is brought when it is there. Small ones come by one launch, when all are there; where they lie one behind the other, that is a function which reads
+ * them where they are (`concatenate`; one kernel on a GPU). Such a launch fails with any of its parts, so until it is done nobody
+ * reads less than the whole from what it fills.
  */
 #include "head/core_int.h"
 
@@ -25,6 +30,11 @@
  * parts, and for one alone each is a loss.
  */
 #define PARTS 32u
+
+/* Of pieces up to so much a launch for all is sooner done than one for each: at 350 GB/s a quarter of a MiB takes less than what begins a copy. */
+#define SMALL_BYTES     (UINT64_C(256) << 10)
+#define SMALL_BYTES_ALL (UINT64_C(4) << 20)
+#define JOIN_MAX        64u /* pieces of one function, as many as a kernel takes */
 
 /* By one of its devices. */
 static bool home_possible(const struct head_device *home, const struct head_device *to)
@@ -75,7 +85,8 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
 {
     struct pl_list *pos;
 
-    if (!pl_box_contains(&buffer->frame, box) || (exclusive && !buffer->donatable)) {
+    if (!pl_box_contains(&buffer->frame, box) || (exclusive && !buffer->donatable) ||
+        head_buffer_fails_jointly(buffer, box)) {
         return false;
     }
     if (exclusive && head_buffer_mapped(buffer)) {
@@ -235,7 +246,7 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
 }
 
 /*
- * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
+ * One whose worker is there, then one that fails by itself, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
  * there already, then the device with the least to do.
  */
 static bool better_source(const struct head_core *core, const struct head_instance *a,
@@ -244,12 +255,17 @@ static bool better_source(const struct head_core *core, const struct head_instan
 {
     const struct head_buffer *from_a = a->buffer, *from_b = b->buffer;
     bool whole_a = pl_box_contains(&a->box, box), whole_b = pl_box_contains(&b->box, box);
-    bool near_a = strcmp(from_a->device->host, to->host) == 0;
-    bool near_b = strcmp(from_b->device->host, to->host) == 0;
+    bool near_a  = strcmp(from_a->device->host, to->host) == 0;
+    bool near_b  = strcmp(from_b->device->host, to->host) == 0;
+    bool joint_a = head_buffer_fails_jointly(from_a, box),
+         joint_b = head_buffer_fails_jointly(from_b, box);
     bool pending_a, pending_b;
 
     if (from_a->device->connected != from_b->device->connected) {
         return from_a->device->connected; /* the other one may never come back */
+    }
+    if (joint_a != joint_b) {
+        return joint_b;
     }
     if (!to->draining && from_a->device->draining != from_b->device->draining) {
         return from_b->device->draining; /* it may end while it sends */
@@ -290,7 +306,8 @@ static struct head_instance *best_source(const struct head_core *core,
             !head_move_possible(instance->buffer->device, to)) {
             continue;
         }
-        if (instance->buffer->device == to) {
+        if (instance->buffer->device == to &&
+            !head_buffer_fails_jointly(instance->buffer, box)) {
             return instance;
         }
         if (best == NULL || better_source(core, instance, best, box, to)) {
@@ -322,10 +339,14 @@ static struct head_buffer *temp_create(struct plan *plan, struct head_device *de
     return temp;
 }
 
-/* Fill `box` of dst. fresh: this launch makes dst, and its use covers all of it. */
+/*
+ * Fill `box` of dst. fresh: this launch makes dst, and its use covers all of it. axis: the pieces lie one behind the other along it, and a
+ * function joins them; NULL: they are copied.
+ */
 static void start_copy(struct head_core *core, struct head_buffer *dst,
                        const struct pl_box *box, bool fresh,
-                       const struct head_piece *pieces, size_t piece_count)
+                       const struct head_piece *pieces, size_t piece_count,
+                       const uint64_t *axis)
 {
     struct head_operand operand = head_operand_whole(dst, fresh, true);
     struct head_launch launch   = {
@@ -335,6 +356,9 @@ static void start_copy(struct head_core *core, struct head_buffer *dst,
           .operand_count = 1,
           .pieces        = pieces,
           .piece_count   = piece_count,
+          .function      = axis != NULL ? pl_hash_name("concatenate") : 0,
+          .scalars       = axis,
+          .scalar_count  = axis != NULL,
           .retries_max   = 250,
     };
 
@@ -343,18 +367,88 @@ static void start_copy(struct head_core *core, struct head_buffer *dst,
     (void)head_task_start(core, &launch); /* the core owns it */
 }
 
+/* In every dimension but one the piece is as large as dst. *io_axis: which one; PL_DIM_MAX: not known yet. */
+static bool along_axis(const struct pl_box *frame, const struct pl_box *box,
+                       uint32_t *io_axis)
+{
+    for (uint32_t d = 0; d < frame->ndim; d++) {
+        if (box->count[d] == frame->count[d]) {
+            continue;
+        }
+        if (*io_axis != PL_DIM_MAX && *io_axis != d) {
+            return false;
+        }
+        *io_axis = d;
+    }
+    return true;
+}
+
+/* One behind the other along *out_axis, and such that a launch on dst's device reads them where they lie; they are put in order. */
+static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
+                     uint64_t *out_axis)
+{
+    struct head_piece *items = pieces->items;
+    uint32_t axis            = PL_DIM_MAX;
+
+    if (pieces->count < 2 || pieces->count > JOIN_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < pieces->count; i++) {
+        if (!box_dense(&items[i].src->frame, &items[i].box) ||
+            !along_axis(&dst->frame, &items[i].box, &axis)) {
+            return false;
+        }
+    }
+    if (axis == PL_DIM_MAX) {
+        return false;
+    }
+    for (size_t i = 1; i < pieces->count; i++) { /* few, and nearly always in order */
+        for (size_t k = i; k > 0 && items[k].box.start[axis] < items[k - 1].box.start[axis];
+             k--) {
+            struct head_piece piece = items[k];
+
+            items[k]     = items[k - 1];
+            items[k - 1] = piece;
+        }
+    }
+    *out_axis = axis;
+    return true;
+}
+
+/* Each piece so small, and all of them together, that bringing one costs more than its bytes do. */
+static bool all_small(const struct pl_vec *pieces)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < pieces->count; i++) {
+        const struct head_piece *piece = pl_vec_at(pieces, i);
+        uint64_t more                  = box_bytes(&piece->box, piece->src->dtype);
+
+        bytes += more;
+        if (more > SMALL_BYTES || bytes > SMALL_BYTES_ALL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /*
- * Fill dst from pieces. What is there already goes in one launch. What is still being made goes piece by piece: a launch fails as a
- * whole, and who reads another part of dst must not fail because of a part that it does not read. Parts go one by one too.
+ * Fill dst from pieces. What is there already goes in one launch, and so does all if it is small. What is still being made goes piece by
+ * piece: a launch fails as a whole, and who reads another part of dst must not fail because of a part that it does not read. Parts go one by one too.
  */
 static void start_copies(struct head_core *core, struct head_buffer *dst,
                          struct pl_vec *pieces)
 {
     struct head_piece *items = pieces->items;
     size_t together          = 0;
+    bool gathers             = pieces->count > 1 && all_small(pieces);
+    uint64_t axis;
 
     for (size_t i = 0; i < pieces->count; i++) {
-        if (!items[i].part && !box_pending(items[i].src, &items[i].box)) {
+        bool pending = box_pending(items[i].src, &items[i].box);
+
+        dst->gathered |= gathers && pending;
+        if (!items[i].part && (!pending || gathers)) {
             struct head_piece piece = items[i];
 
             items[i]          = items[together];
@@ -362,10 +456,12 @@ static void start_copies(struct head_core *core, struct head_buffer *dst,
         }
     }
     if (together > 0) {
-        start_copy(core, dst, &dst->frame, true, items, together);
+        bool joins = gathers && together == pieces->count && in_a_row(dst, pieces, &axis);
+
+        start_copy(core, dst, &dst->frame, true, items, together, joins ? &axis : NULL);
     }
     for (size_t i = together; i < pieces->count; i++) {
-        start_copy(core, dst, &items[i].box, i == 0, &items[i], 1);
+        start_copy(core, dst, &items[i].box, i == 0, &items[i], 1, NULL);
     }
 }
 
@@ -484,7 +580,7 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src,
         if (dense == NULL) {
             return false;
         }
-        start_copy(plan->core, dense, box, true, &out, 1);
+        start_copy(plan->core, dense, box, true, &out, 1, NULL);
         src = dense;
     }
     if (plan->no_direct || !pl_box_equal(&plan->dst->frame, box)) {

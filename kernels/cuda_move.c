@@ -114,12 +114,13 @@ plasmon_status_t cuda_permute(const struct cuda_call *call)
 /* Blocks for each multiprocessor: as for combine, the parts may be other devices'. */
 #define PARTS_BLOCKS_SM 4
 
-/* All of it by one launch, if it is little, contiguous and on addresses for words of 16 bytes. */
+/* All of it by one launch, if it is little, contiguous and on addresses for words of 4 bytes at least. */
 static bool parts_fit(const struct cuda_call *call, struct cuda_parts *out)
 {
     const struct kernel_arg *y = &call->args[0];
     uint32_t axis              = (uint32_t)call->scalars[0].i;
     int64_t start              = 0;
+    uint64_t addresses         = 16;
 
     if (call->arg_count < 3 || call->arg_count - 1 > CUDA_FOLD_MAX) {
         return false;
@@ -129,8 +130,8 @@ static bool parts_fit(const struct cuda_call *call, struct cuda_parts *out)
         struct kernel_arg part     = kernel_arg_slab(y, axis, start, x);
         uint64_t bytes = (uint64_t)kernel_arg_elements(x) * pl_dtype_bytes(x->dtype);
 
-        if (bytes > PARTS_BYTES_MAX || !kernel_arg_dense(x) || !kernel_arg_dense(&part) ||
-            x->data.addr % 16 != 0 || part.data.addr % 16 != 0) {
+        addresses |= x->data.addr | part.data.addr;
+        if (bytes > PARTS_BYTES_MAX || !kernel_arg_dense(x) || !kernel_arg_dense(&part)) {
             return false;
         }
         out->to[i - 1]    = part.data.addr;
@@ -139,7 +140,8 @@ static bool parts_fit(const struct cuda_call *call, struct cuda_parts *out)
         start += x->dim[axis];
     }
     out->count = call->arg_count - 1;
-    return true;
+    out->word  = (uint32_t)(addresses & -addresses); /* their lowest bit */
+    return out->word >= 4;
 }
 
 static plasmon_status_t copy_parts(const struct cuda_call *call, struct cuda_parts *params)
@@ -151,7 +153,7 @@ static plasmon_status_t copy_parts(const struct cuda_call *call, struct cuda_par
     for (uint32_t i = 0; i < params->count; i++) {
         part = params->bytes[i] > part ? params->bytes[i] : part;
     }
-    each = (int64_t)(part / (256 * 16)) + 1;
+    each = (int64_t)(part / (256 * params->word)) + 1;
     each = each < most ? each : most;
     return cuda_launch(call, CUDA_parts, (each > 1 ? each : 1) * (int64_t)params->count,
                        256, 1, params);

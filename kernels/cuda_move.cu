@@ -44,35 +44,52 @@ KERNEL(copy, cuda_elementwise)
     }
 }
 
-/*
- * Parts side by side, each by the same number of blocks, so that all are on their way at once: they may come from several devices. A thread has four
- * loads of 16 bytes on their way.
- */
-KERNEL(parts, cuda_parts)
+template <typename Word>
+static __device__ void copy_part(const cuda_parts &p, uint32_t part)
 {
-    const uint32_t part  = blockIdx.x % p.count;
-    const uint64_t packs = p.bytes[part] / sizeof(word16);
+    const uint64_t words = p.bytes[part] / sizeof(Word);
     const uint64_t first = (uint64_t)(blockIdx.x / p.count) * blockDim.x + threadIdx.x;
     const uint64_t step  = (uint64_t)(gridDim.x / p.count) * blockDim.x;
-    const word16 *from   = pointer<const word16>(p.from[part], 0);
-    word16 *to           = pointer<word16>(p.to[part], 0);
+    const Word *from     = pointer<const Word>(p.from[part], 0);
+    Word *to             = pointer<Word>(p.to[part], 0);
     uint64_t i           = first;
 
-    for (; i + 3 * step < packs; i += 4 * step) {
-        const word16 a = from[i], b = from[i + step], c = from[i + 2 * step],
-                     d = from[i + 3 * step];
+    for (; i + 3 * step < words; i += 4 * step) {
+        const Word a = from[i], b = from[i + step], c = from[i + 2 * step],
+                   d = from[i + 3 * step];
 
         to[i]            = a;
         to[i + step]     = b;
         to[i + 2 * step] = c;
         to[i + 3 * step] = d;
     }
-    for (; i < packs; i += step) {
+    for (; i < words; i += step) {
         to[i] = from[i];
     }
-    for (i = packs * sizeof(word16) + first; i < p.bytes[part]; i += step) {
+    for (i = words * sizeof(Word) + first; i < p.bytes[part]; i += step) {
         *pointer<uint8_t>(p.to[part], (int64_t)i) =
             *pointer<const uint8_t>(p.from[part], (int64_t)i);
+    }
+}
+
+/*
+ * Parts side by side, each by the same number of blocks, so that all are on their way at once: they may come from several devices. A thread has four
+ * loads on their way, of the widest word that all addresses are multiples of.
+ */
+KERNEL(parts, cuda_parts)
+{
+    const uint32_t part = blockIdx.x % p.count;
+
+    switch (p.word) {
+    case 16:
+        copy_part<word16>(p, part);
+        break;
+    case 8:
+        copy_part<uint64_t>(p, part);
+        break;
+    default:
+        copy_part<uint32_t>(p, part);
+        break;
     }
 }
 

@@ -64,13 +64,13 @@ struct cuda_transpose {
     uint64_t x;
 };
 
-/* Contiguous parts that one launch copies; all addresses are multiples of 16. */
+/* Contiguous parts that one launch copies; all addresses are multiples of `word`: 4, 8 or 16. */
 struct cuda_parts {
     uint64_t to[CUDA_FOLD_MAX];
     uint64_t from[CUDA_FOLD_MAX];
     uint64_t bytes[CUDA_FOLD_MAX];
     uint32_t count;
-    uint32_t unused;
+    uint32_t word;
 };
 
 /* fold: y = y op tree; combine: y = *first op tree. walk.dense: and on 16-byte addresses, all of them. */

@@ -1,4 +1,7 @@
-/* One large object wanted by many devices: from whom each gets its bytes, and what each part waits for. */
+/*
+ * One large object wanted by many devices: from whom each gets its bytes, and what each part waits for. Many small parts wanted by one: by how many
+ * launches they come, and who fails with a part.
+ */
 #include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
@@ -99,6 +102,118 @@ TEST(a_small_object_comes_from_where_it_is)
         submit(1 + device, device, 0, 101);
         ASSERT_EQ(head_device_at(core, device)->seq_last, 2);
     }
+    end();
+}
+
+/* ------------------------------------------------------------------------------------------------ many small parts */
+
+enum { PARTS = 16, ARRAY = 101 };
+
+/* Part `part` of the array, of so many elements a part, to be written or read on a device; part PARTS: all of it. */
+static void submit_part(uint64_t id, uint32_t device, uint32_t mode, int64_t part,
+                        int64_t elements)
+{
+    int64_t view[3]                = {elements * part, elements, 1};
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
+    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *list[] = {&arg};
+    struct pl_err err = {0};
+
+    arg.mode      = mode;
+    arg.ref       = ARRAY;
+    arg.n_view    = part < PARTS ? 3 : 0;
+    arg.view      = view;
+    task.id       = id;
+    task.function = pl_hash_name("touch");
+    task.place    = device + 1;
+    task.n_args   = 1;
+    task.args     = list;
+    frame.n_tasks = 1;
+    frame.tasks   = tasks;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+}
+
+/* An array of 16 parts, half of them made on each of two devices, and not yet there. */
+static void make_parts(uint64_t elements)
+{
+    begin(2);
+    core->config.chain_bytes = 1 << 20;
+    for (uint32_t i = 0; i < 2; i++) {
+        head_device_at(core, i)->bytes_total = 1 << 28;
+    }
+    core_submit(core, session, 1, 0, 0, (uint64_t[]){PARTS * elements}, 1);
+    for (int64_t part = 0; part < PARTS; part++) {
+        submit_part(2 + (uint64_t)part, part >= PARTS / 2, PLASMON__V1__MODE__MODE_OUT,
+                    part, (int64_t)elements);
+    }
+}
+
+static const struct head_task *last_task(uint32_t device, uint64_t back)
+{
+    return task_of(device, head_device_at(core, device)->seq_last - back);
+}
+
+TEST(small_parts_that_are_being_made_come_by_one_launch)
+{
+    const struct head_task *copy;
+    uint64_t before;
+
+    make_parts(64);
+    before = head_device_at(core, 1)->seq_last;
+    submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + 2); /* and the reader */
+    copy = last_task(1, 1);
+    ASSERT_EQ(copy->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    ASSERT_EQ(copy->function, pl_hash_name("concatenate"));
+    ASSERT_EQ(copy->use_count, PARTS + 1);
+    for (uint32_t i = 2; i < copy->use_count; i++) { /* in their order, behind the result */
+        ASSERT_EQ(copy->uses[i].box.start[0], copy->uses[i - 1].box.start[0] + 64);
+    }
+    end();
+}
+
+/* 512 KiB: each is on its way when it is there. */
+TEST(larger_parts_come_one_by_one)
+{
+    uint64_t before;
+
+    make_parts(1 << 17);
+    before = head_device_at(core, 1)->seq_last;
+    submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + PARTS + 1);
+    end();
+}
+
+static void fail_task(uint32_t device, uint64_t seq)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failed = PLASMON__V1__LAUNCH_FAILURE__INIT, *list[] = {&failed};
+    struct pl_err err = {0};
+
+    failed.seq     = seq;
+    failed.status  = PLASMON_EINVAL;
+    failed.text    = (char *)(uintptr_t) "wrong";
+    frame.n_failed = 1;
+    frame.failed   = list;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+}
+
+/* A launch that brings all parts fails with each of them; who reads one part fails with that alone. */
+TEST(who_reads_one_part_does_not_fail_with_another)
+{
+    const struct head_task *whole, *right, *wrong;
+
+    make_parts(64);
+    submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
+    whole = last_task(1, 0);
+    submit_part(51, 1, PLASMON__V1__MODE__MODE_IN, 3, 64); /* of device 0 */
+    right = last_task(1, 0);
+    submit_part(52, 1, PLASMON__V1__MODE__MODE_IN, 2, 64);
+    wrong = last_task(1, 0);
+    fail_task(0, 1 + 1 + 2); /* part 2 */
+    ASSERT_TRUE(whole->failure != NULL);
+    ASSERT_NULL(right->failure);
+    ASSERT_TRUE(wrong->failure != NULL);
     end();
 }
 
