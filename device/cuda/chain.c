@@ -22,7 +22,7 @@
 #include "device/cuda/cuda_int.h"
 
 #include "base/alloc.h"
-#include "base/log.h"
+#include "device/cuda/copy_box.h"
 
 #include <string.h>
 
@@ -53,12 +53,12 @@ struct device_cuda_keep {
 
 /* ------------------------------------------------------------------------------------------------ chains */
 
-/* What a chain is made of, and becomes when code is unloaded. The parameters are never read: it does not run like that. */
-static uint64_t idle_params[DEVICE_SOON_VALUES_MAX * 16];
+/* What a chain is made of, and becomes when code is unloaded. It never runs like that. */
+static struct device_copy_box_args idle_args;
 
 static CUDA_KERNEL_NODE_PARAMS idle_node(const struct device_cuda *cuda, void **params)
 {
-    params[0] = idle_params;
+    params[0] = &idle_args;
     return (CUDA_KERNEL_NODE_PARAMS){.func         = cuda->copy_functions[0],
                                      .gridDimX     = 1,
                                      .gridDimY     = 1,
