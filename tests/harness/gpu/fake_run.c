@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LOOK_NS 5000
 
@@ -17,6 +18,7 @@ static pthread_cond_t work  = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once  = PTHREAD_ONCE_INIT;
 static struct fake_stream *streams;
 static uint64_t kernel_ns;
+static const char *gate; /* NULL: none */
 static bool sleeps;
 static bool lost;
 
@@ -200,6 +202,11 @@ static uint64_t kernels_of(const struct fake_op *op)
     return op->kind == FAKE_KERNEL ? 1 : op->kind == FAKE_GRAPH ? op->exec->ops.count : 0;
 }
 
+static bool held_up(const struct fake_op *op)
+{
+    return gate != NULL && kernels_of(op) > 0 && access(gate, F_OK) == 0;
+}
+
 /* As far as this stream gets now. */
 static void stream_run(struct fake_stream *stream)
 {
@@ -207,7 +214,7 @@ static void stream_run(struct fake_stream *stream)
         struct fake_op op = stream->ops.items[stream->ops.first];
         uint64_t time_ns  = kernels_of(&op) * kernel_ns;
 
-        if (!op_run(&op)) {
+        if (held_up(&op) || !op_run(&op)) {
             return;
         }
         stream->ops.first++;
@@ -267,6 +274,7 @@ static void device_start(void)
     pthread_t thread;
 
     kernel_ns = text != NULL ? strtoull(text, NULL, 10) : 0;
+    gate      = getenv("FAKE_CUDA_GATE");
     if (pthread_create(&thread, NULL, device_main, NULL) != 0) {
         fprintf(stderr, "fake cuda: no thread\n");
         abort();
