@@ -183,15 +183,17 @@ plasmon_status_t head_machine_node_change(struct head_machine *machine,
 
 /* ------------------------------------------------------------------------------------------ time */
 
-/* Nothing is lost with it. */
-static bool drained(const struct head_machine *machine,
-                    const struct head_machine_node *node)
+/*
+ * Nothing is lost with it, or it has said that it leaves and there is nothing to wait for. Else a store whose connection breaks while it is drained
+ * comes back like any other.
+ */
+static bool may_go(const struct head_machine *machine, const struct head_machine_node *node)
 {
     struct head_drain_report report;
     struct pl_err err = {.status = PLASMON_OK};
 
     return head_core_drain_report(machine->core, node->host, &report, &err) == PLASMON_OK &&
-           report.done;
+           (report.done || (node->leaving && report.over));
 }
 
 void head_machine_nodes_tick(struct head_machine *machine)
@@ -206,7 +208,7 @@ void head_machine_nodes_tick(struct head_machine *machine)
         if (node->connected) {
             continue;
         }
-        if (node->leaving || drained(machine, node)) {
+        if (may_go(machine, node)) {
             node_give_up(machine, node, "its store was ended");
         } else if (machine->now_ms >= node->lost_ms + machine->settings.node_lease_ms) {
             (void)snprintf(why, sizeof(why), "its store did not come back within %llu ms",

@@ -185,6 +185,7 @@ static void take_hello(struct serve_node *node, const Plasmon__V1__NodeHello *he
     PL_CHECK(node->host != NULL && node->name != NULL);
     welcome.epoch   = head_machine_epoch(serve->machine);
     welcome.cluster = (char *)"plasmon";
+    welcome.journal = serve->config.journal != NULL;
     command.welcome = &welcome;
     node_send(node, &command, false);
     take_spill(node, hello);

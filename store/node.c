@@ -29,6 +29,7 @@
 #define BEAT_NS           1000000000ull
 #define PAUSE_MIN_NS      100000000ull
 #define PAUSE_MAX_NS      2000000000ull
+#define LEAVE_BREAK_NS    500000000ull /* a broken connection, while the store leaves */
 #define CONNECT_MS        5000u
 #define COMMAND_BYTES_MAX (1u << 20)
 
@@ -57,11 +58,12 @@ struct store_node {
     struct pl_vec downs_in; /* struct store_uplink_down, for the loop */
     struct pl_vec events;   /* struct posted_event, for the daemon; from event_next on */
     size_t event_next;
-    char refusal[512]; /* why STORE_UPLINK_REFUSED; written once, before it is posted */
-    int fd_in;         /* a connection for us; -1: none */
-    bool ending;       /* the daemon ends */
-    bool reachable;    /* the head has welcomed this connection */
-    uint32_t leave_ms; /* the daemon wants to leave, within so long */
+    char refusal[512];     /* why STORE_UPLINK_REFUSED; written once, before it is posted */
+    int fd_in;             /* a connection for us; -1: none */
+    bool ending;           /* the daemon ends */
+    bool reachable;        /* the head has welcomed this connection */
+    bool returns;          /* it may come back if it goes away: it has a journal */
+    uint64_t leave_due_ns; /* the daemon wants to leave until then; 0: it does not */
 
     /* The loop's thread. */
     struct rpc_channel *channel;
@@ -71,6 +73,8 @@ struct store_node {
     bool told; /* the log says that the head cannot be reached */
     bool fd_asked;
     bool quitting;
+    bool left_told;    /* the daemon: nobody is there who would move anything */
+    uint64_t broke_ns; /* the last connection */
     uint64_t *
         session_kept; /* of the last welcome, for the store after us; in the host's memory */
     uint64_t beat_due_ns;
@@ -161,8 +165,8 @@ static bool node_leave(void *user, uint32_t deadline_ms)
     bool possible;
 
     pl_mutex_lock(&node->lock);
-    node->leave_ms = deadline_ms;
-    possible       = node->reachable;
+    node->leave_due_ns = pl_now_ns() + deadline_ms * UINT64_C(1000000);
+    possible           = node->reachable || node->returns;
     pl_mutex_unlock(&node->lock);
     if (possible) {
         rpc_loop_post(node->loop, node_leave_send, node);
@@ -174,6 +178,7 @@ static void node_set_reachable(struct store_node *node, bool reachable)
 {
     pl_mutex_lock(&node->lock);
     node->reachable = reachable;
+    node->returns   = node->session.journal;
     pl_mutex_unlock(&node->lock);
 }
 
@@ -186,14 +191,15 @@ static void node_ending(void *user)
     pl_mutex_unlock(&node->lock);
 }
 
-static bool node_is_leaving(struct store_node *node)
+/* 0: it is not leaving. */
+static uint64_t node_leave_due(struct store_node *node)
 {
-    bool leaving;
+    uint64_t due_ns;
 
     pl_mutex_lock(&node->lock);
-    leaving = node->leave_ms != 0;
+    due_ns = node->leave_due_ns;
     pl_mutex_unlock(&node->lock);
-    return leaving;
+    return due_ns;
 }
 
 static bool node_is_ending(struct store_node *node)
@@ -246,6 +252,9 @@ static void session_joined(void *user, uint64_t session, bool known, const char 
     }
     pl_mutex_unlock(&node->lock);
     pl_info("store", "joined cluster %s", cluster[0] != '\0' ? cluster : "(no name)");
+    if (node_leave_due(node) != 0) { /* of which this connection has not carried a word */
+        rpc_loop_post(node->loop, node_leave_send, node);
+    }
 }
 
 static void session_event(void *user, enum store_uplink_event event, uint32_t host_device,
@@ -291,17 +300,29 @@ static const struct store_node_session_ops session_ops = {.buffer  = rpc_buffer_
                                                           .spill   = session_spill,
                                                           .spilled = session_spilled};
 
-/* On the loop's thread. */
+/* On the loop's thread. Without a connection it is sent on the next one. */
 static void node_leave_send(void *user)
 {
     struct store_node *node = user;
-    uint32_t deadline_ms;
+    uint64_t now_ns = pl_now_ns(), due_ns = node_leave_due(node);
+    uint64_t left_ms = due_ns > now_ns ? (due_ns - now_ns) / 1000000u : 0;
 
-    pl_mutex_lock(&node->lock);
-    deadline_ms = node->leave_ms;
-    pl_mutex_unlock(&node->lock);
-    if (node->stream == NULL || !store_node_session_leave(&node->session, deadline_ms)) {
-        node_post(node, STORE_UPLINK_LEFT, 0, 0); /* nobody can be asked any more */
+    if (node->stream != NULL) {
+        (void)store_node_session_leave(&node->session,
+                                       (uint32_t)left_ms); /* or at the welcome */
+    }
+}
+
+/*
+ * Leaving without a connection: a head with a journal is waited for until the deadline, which the daemon watches. Any other one is given a moment,
+ * for the network may have failed; if it does not answer, it is gone with all that it knew.
+ */
+static void node_leave_look(struct store_node *node, uint64_t now_ns)
+{
+    if (node_leave_due(node) != 0 && !node->session.welcomed && !node->session.journal &&
+        !node->left_told && now_ns >= node->broke_ns + LEAVE_BREAK_NS) {
+        node->left_told = true;
+        node_post(node, STORE_UPLINK_LEFT, 0, 0);
     }
 }
 
@@ -371,12 +392,11 @@ static void stream_closed(void *user, struct rpc_stream *stream, plasmon_status_
 
     (void)stream;
     node->stream = NULL;
+    if (node->session.welcomed) {
+        node->broke_ns = pl_now_ns();
+    }
     store_node_session_broke(&node->session);
     node_set_reachable(node, false);
-    if (node_is_leaving(node)) {
-        node_post(node, STORE_UPLINK_LEFT, 0,
-                  0); /* nobody is there who would move anything */
-    }
     if (node_refused(node, status) && node->refusal[0] == '\0') {
         (void)snprintf(node->refusal, sizeof(node->refusal), "%s", why);
         node_post(node, STORE_UPLINK_REFUSED, 0, 0);
@@ -468,6 +488,7 @@ static void node_tick(void *user)
         return;
     }
     node_collect(node);
+    node_leave_look(node, now_ns);
     if (node->stream == NULL) {
         if (now_ns >= node->connect_due_ns) {
             node_connect(node);

@@ -267,6 +267,7 @@ static void take_welcome(struct store_node_session *session,
     session->epoch    = command->welcome->epoch;
     session->session  = number;
     session->joined   = number;
+    session->journal  = command->welcome->journal;
     if (!known) {
         pl_vec_clear(&session->results);
     }

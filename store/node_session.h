@@ -58,6 +58,7 @@ struct store_node_session {
 
     uint64_t joined; /* session of the last welcome; 0: there was none */
     bool welcomed;   /* this connection */
+    bool journal;    /* of the last welcome: another head may go on where that one ends */
     uint64_t epoch;
     uint64_t session;
     uint64_t out_seq;
@@ -86,7 +87,7 @@ void store_node_session_down(struct store_node_session *session,
 void store_node_session_send_owed(struct store_node_session *session);
 bool store_node_session_owes_ack(const struct store_node_session *session);
 void store_node_session_beat(struct store_node_session *session);
-/* Have the head move what lies only here. false: it cannot be asked now. */
+/* Have the head move what lies only here. false: it cannot be asked on this connection, or not yet. */
 bool store_node_session_leave(struct store_node_session *session, uint32_t deadline_ms);
 
 #endif

@@ -1,5 +1,7 @@
 /* plasmon-store without its link to the head: what would be reported goes to standard error as lines. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 
 #include "base/log.h"
@@ -31,6 +33,16 @@ static void give_fd(void *user, int fd)
     (void)fd;
 }
 
+/* FAKE_HEAD=slow: there is a head that never answers. */
+static bool leave(void *user, uint32_t deadline_ms)
+{
+    const char *head = getenv("FAKE_HEAD");
+
+    (void)user;
+    (void)deadline_ms;
+    return head != NULL && strcmp(head, "slow") == 0;
+}
+
 static void ending(void *user)
 {
     (void)user;
@@ -51,6 +63,7 @@ int main(int argc, char **argv)
     struct store_uplink uplink = {.start       = start,
                                   .worker_down = worker_down,
                                   .give_fd     = give_fd,
+                                  .leave       = leave,
                                   .ending      = ending,
                                   .next        = next};
     struct pl_err err;

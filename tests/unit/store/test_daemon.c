@@ -121,6 +121,15 @@ TEST(a_worker_that_ignores_sigterm_does_not_keep_the_store)
     ASSERT_TRUE(pl_now_ns() - begin < 2ull * 1000000000u);
 }
 
+TEST(a_second_sigterm_is_not_kept_waiting_by_what_lies_here_alone)
+{
+    ASSERT_EQ(setenv("FAKE_HEAD", "slow", 1), 0);
+    cluster_start(&cluster, 1, NULL);
+    ASSERT_EQ(kill(cluster.pid, SIGTERM), 0);
+    (void)cluster_wait(&cluster, "SIGTERM: leaving when what lies only here is elsewhere");
+    ASSERT_EQ(cluster_end(&cluster), 0); /* sends the second one */
+}
+
 /* ------------------------------------------------------------------------------------------------ clients */
 
 TEST(a_client_reads_a_sealed_buffer_and_cannot_write_it)

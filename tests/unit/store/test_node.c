@@ -31,6 +31,9 @@ static struct {
     unsigned downs; /* in all */
     unsigned quarantined;
     unsigned beats;
+    unsigned leaves;
+    uint32_t leave_ms; /* of the last one */
+    bool journal;      /* it says that it has one */
     uint64_t last_seq;
     uint64_t session;         /* that it welcomes with */
     uint64_t memory;          /* that the last hello named */
@@ -77,6 +80,7 @@ static void head_welcome(void)
 
     welcome.epoch   = head.epoch;
     welcome.cluster = (char *)(uintptr_t) "test";
+    welcome.journal = head.journal;
     command.welcome = &welcome;
     head_send(&command, 0, 0);
 }
@@ -127,6 +131,10 @@ static void head_message(void *user, struct rpc_stream *stream, const uint8_t *b
         (void)snprintf(head.down_text, sizeof(head.down_text), "%s", frame->down[i]->text);
     }
     head.beats += frame->beat > 0;
+    if (frame->leave != NULL) {
+        head.leaves++;
+        head.leave_ms = frame->leave->deadline_ms;
+    }
     if (head.acknowledge && frame->n_down > 0) {
         Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
 
@@ -375,6 +383,43 @@ TEST(every_head_is_told_of_a_quarantine)
     head_stop();
     head_start(6);
     head_wait(&head.quarantined, 2);
+    end();
+}
+
+TEST(a_store_that_leaves_says_so_to_the_head_that_goes_on_with_the_journal)
+{
+    begin();
+    head.journal = true;
+    head_start(5);
+    ASSERT_OK(uplink.start(uplink.user, "n", "/s", 2, MEMORY, &session_kept));
+    head_wait(&head.beats, 1);
+    ASSERT_TRUE(uplink.leave(uplink.user, 600000));
+    head_wait(&head.leaves, 1);
+    ASSERT_TRUE(head.leave_ms > 500000 && head.leave_ms <= 600000);
+    head_stop();
+    head_start(5);
+    head_wait(&head.leaves, 2);
+    ASSERT_TRUE(head.leave_ms > 500000 && head.leave_ms < 600000); /* what is left of it */
+    head_stop();
+    ASSERT_TRUE(uplink.leave(uplink.user, 600000)); /* .. also when it is away already */
+    head_start(5);
+    head_wait(&head.leaves, 3);
+    end();
+}
+
+TEST(without_a_journal_nobody_is_waited_for)
+{
+    uint32_t device, incarnation;
+
+    begin();
+    head_start(5);
+    ASSERT_OK(uplink.start(uplink.user, "n", "/s", 2, MEMORY, &session_kept));
+    head_wait(&head.beats, 1);
+    ASSERT_TRUE(uplink.leave(uplink.user, 600000));
+    head_wait(&head.leaves, 1);
+    head_stop();
+    ASSERT_EQ(wait_event(&device, &incarnation), STORE_UPLINK_LEFT);
+    head_start(5);
     end();
 }
 
