@@ -169,7 +169,7 @@ static void say(const Plasmon__V1__StatusReply *reply, const struct sample *befo
     char bytes[32], up[32];
 
     pl_str_append(
-        out, "plasmon %s, up %s: %" PRIu64 " nodes, %zu devices, %" PRIu64 " clients\n",
+        out, "plasmon %s, up %s: nodes %" PRIu64 ", devices %zu, clients %" PRIu64 "\n",
         reply->version, list_age(reply->uptime_ms, up), reply->nodes, reply->n_devices,
         reply->clients);
     pl_str_append(out,

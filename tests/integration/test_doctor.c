@@ -157,7 +157,7 @@ static void expect_lists(void)
     expect_listed("objects", "--state", "pending", "; written by 0:", "device 0");
     expect_listed("objects", "--json", NULL, "\"state\":\"pending\"", "\"more\":false}");
     expect_listed("nodes", NULL, NULL, " up ", "2 of 2");
-    expect_listed("top", NULL, NULL, "1 clients", "spin spinning, ");
+    expect_listed("top", NULL, NULL, "clients 1", "spin spinning, ");
     end_by_force(client, task);
     plasmon_finish(client);
 }
