@@ -521,7 +521,9 @@ static uint64_t tile_left(const struct head_drain *drain, const struct head_tile
         if (strcmp(instance->buffer->device->host, drain->host) == 0 &&
             pl_box_intersection(&instance->box, box, &part) &&
             !elsewhere(tile, &part, ELSEWHERE_SETTLED)) {
-            *io_why = pl_max_u64(*io_why, why - 1);
+            if (why - 1 > (uintptr_t)*io_why) {
+                *io_why = (enum head_drain_why)(why - 1);
+            }
             return (uint64_t)pl_box_elements(&part); /* other copies there show the same */
         }
     }
