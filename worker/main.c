@@ -14,8 +14,8 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/numa.h"
 #include "worker/daemon.h"
-#include "worker/numa.h"
 #include "worker/where.h"
 
 /* Compiled CUDA text of all programs of this user: some ten thousand kernels. */
@@ -79,7 +79,12 @@ static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err
         return status;
     }
     worker_phases_note(&daemon->phases, STORE_PHASE_DRIVER);
-    worker_numa_bind(info.numa_node);
+    if (info.kind == DEVICE_CUDA) { /* before anything is touched: pages stay there */
+        char text[PL_NUMA_TEXT_BYTES];
+
+        (void)pl_numa_bind("/sys", info.numa_node, text); /* said, and done without */
+        pl_info("worker", "GPU %u at %s: %s", info.ordinal, info.pci, text);
+    }
     status = device_open(daemon->options.kind, daemon->options.ordinal, &config,
                          &daemon->device, err);
     if (status == PLASMON_OK) {
@@ -125,6 +130,9 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "no memory for the launch queue");
     }
+    /* What others send us lies there until our device has it. Before anybody pins it. */
+    pl_numa_prefer(daemon->shared.slabs[daemon->shared.host_device],
+                   daemon->shared.slab_bytes, info->numa_node);
     daemon->executor.core = daemon->core;
     worker_memory_set_core(daemon->memory, daemon->core);
     status = worker_memory_take_chunks(daemon->memory, err);
