@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/numa.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,29 +54,27 @@ static plasmon_status_t check_required(CUdevice device, uint32_t ordinal,
     return PLASMON_OK;
 }
 
-/* The kernel knows which NUMA node a PCI device is at; -1 when it does not, or in a container without sysfs. */
-static int numa_node(const char *pci)
+/* In which no program may use it, whatever it asks for. */
+static plasmon_status_t check_mode(CUdevice device, const struct device_info *info,
+                                   struct pl_err *err)
 {
-    char lower[24];
-    char path[96];
-    FILE *file;
-    int node = -1;
-    size_t i;
+    int mode = CU_COMPUTEMODE_DEFAULT;
+    plasmon_status_t status =
+        device_cuda_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, &mode);
 
-    for (i = 0; pci[i] != '\0' && i + 1 < sizeof(lower); i++) {
-        lower[i] = (char)tolower((unsigned char)pci[i]);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "CUDA device %u: %s", info->ordinal,
+                          device_cuda_last_error());
     }
-    lower[i] = '\0';
-    (void)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", lower);
-    file = fopen(path, "re");
-    if (file == NULL) {
-        return -1;
+    if (mode == CU_COMPUTEMODE_PROHIBITED) {
+        return pl_err_set(
+            err, PLASMON_EPERM,
+            "CUDA device %u at %s is in compute mode PROHIBITED: no program "
+            "may use it; `nvidia-smi -i %s -c DEFAULT` ends that, or leave it "
+            "out with CUDA_VISIBLE_DEVICES",
+            info->ordinal, info->pci, info->pci);
     }
-    if (fscanf(file, "%d", &node) != 1) {
-        node = -1;
-    }
-    (void)fclose(file); /* read only */
-    return node;
+    return PLASMON_OK;
 }
 
 static plasmon_status_t info_numbers(CUdevice device, struct device_info *info)
@@ -130,7 +128,7 @@ static plasmon_status_t info_names(CUdevice device, struct device_info *info)
     }
     if (status == PLASMON_OK) {
         memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
-        info->numa_node = numa_node(info->pci);
+        info->numa_node = pl_numa_node_of_pci("/sys", info->pci);
     }
     return status;
 }
@@ -148,6 +146,10 @@ static plasmon_status_t cuda_probe(uint32_t ordinal, struct device_info *out_inf
     }
     if (status == PLASMON_OK) {
         status = check_required(device, ordinal, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+        status = check_mode(device, &info, err);
         if (status != PLASMON_OK) {
             return status;
         }
@@ -210,8 +212,27 @@ static plasmon_status_t open_constants(struct device_cuda *cuda)
     return status;
 }
 
+/* What to do about a context that cannot be had. */
+static const char *context_remedy(const struct device_cuda *cuda, plasmon_status_t status)
+{
+    int mode = CU_COMPUTEMODE_DEFAULT;
+
+    if (status == PLASMON_EDEVMEM) {
+        return ": other programs fill its memory; `nvidia-smi` names them";
+    }
+    if (device_cuda_attribute(cuda->device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, &mode) ==
+            PLASMON_OK &&
+        mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS) {
+        return ": it is in compute mode EXCLUSIVE_PROCESS, and another process has it; "
+               "`nvidia-smi` names that, `nvidia-smi -c DEFAULT` lets several in; "
+               "--spare-workers context needs that, too";
+    }
+    return "";
+}
+
 static plasmon_status_t open_context(struct device_cuda *cuda, struct pl_err *err)
 {
+    char why[256];
     plasmon_status_t status;
 
     status = DEVICE_CU(cuda, cuDeviceGet(&cuda->device, (int)cuda->base.info.ordinal));
@@ -219,11 +240,9 @@ static plasmon_status_t open_context(struct device_cuda *cuda, struct pl_err *er
         status = DEVICE_CU(cuda, cuDevicePrimaryCtxRetain(&cuda->context, cuda->device));
     }
     if (status != PLASMON_OK) {
+        (void)snprintf(why, sizeof(why), "%s", device_cuda_last_error());
         return pl_err_set(err, status, "no context on CUDA device %u: %s%s",
-                          cuda->base.info.ordinal, device_cuda_last_error(),
-                          status == PLASMON_EDEVMEM
-                              ? ": other programs fill its memory; `nvidia-smi` names them"
-                              : "");
+                          cuda->base.info.ordinal, why, context_remedy(cuda, status));
     }
 
     status = device_cuda_enter(cuda);

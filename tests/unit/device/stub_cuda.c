@@ -2,6 +2,7 @@
  * A libcuda.so.1 that answers as the test wants: no GPU is needed to see what becomes of a driver that is too old, or fails.
  *
  *   STUB_CUDA="cuInit=100 cuDevicePrimaryCtxRetain=2"   these calls answer so; the others with success
+ *                                                       .. and "attribute20=3": that attribute is 3, others are 1
  *   STUB_CUDA_WITHOUT="cuGraphInstantiateWithFlags"     the driver has no such function
  *   STUB_CUDA_VERSION="11040"                           and it is for this version of CUDA
  *   STUB_CUDA_DEVICES="0"                               so many devices; 1 without
@@ -114,11 +115,14 @@ static CUresult get_memory(size_t *out, CUdevice device)
 
 static CUresult get_attribute(int *out, CUdevice_attribute attribute, CUdevice device)
 {
+    const char *value;
     char name[32];
 
     (void)device;
     (void)snprintf(name, sizeof(name), "attribute%d", (int)attribute);
-    *out = listed("STUB_CUDA_WITHOUT", name) == NULL;
+    value = listed("STUB_CUDA", name);
+    *out  = value != NULL && *value == '=' ? atoi(value + 1)
+                                           : listed("STUB_CUDA_WITHOUT", name) == NULL;
     return answer("cuDeviceGetAttribute");
 }
 

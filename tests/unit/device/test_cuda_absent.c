@@ -125,6 +125,34 @@ TEST(a_context_that_finds_no_memory_is_device_memory_and_says_who_has_it)
     ASSERT_CONTAINS(err.text, "nvidia-smi");
 }
 
+TEST(a_device_that_nobody_may_use_says_who_can_change_that)
+{
+    struct device_info info;
+    struct pl_err err = {0};
+
+    driver("attribute20=2");
+    ASSERT_EQ(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 20);
+    ASSERT_STATUS(device_probe(DEVICE_CUDA, 0, &info, &err), PLASMON_EPERM);
+    ASSERT_CONTAINS(err.text,
+                    "CUDA device 0 at 0000:00:00.0 is in compute mode PROHIBITED");
+    ASSERT_CONTAINS(err.text, "nvidia-smi -i 0000:00:00.0 -c DEFAULT");
+}
+
+TEST(a_device_that_another_process_has_for_itself_says_so)
+{
+    const struct device_config config = {0};
+    struct device *device;
+    struct device_info info;
+    struct pl_err err = {0};
+
+    test_expect_log();
+    driver("attribute20=3 cuDevicePrimaryCtxRetain=46");
+    ASSERT_OK(device_probe(DEVICE_CUDA, 0, &info, &err)); /* one process may use it: ours */
+    ASSERT_TRUE(device_open(DEVICE_CUDA, 0, &config, &device, &err) != PLASMON_OK);
+    ASSERT_CONTAINS(err.text, "no context on CUDA device 0");
+    ASSERT_CONTAINS(err.text, "EXCLUSIVE_PROCESS, and another process has it");
+}
+
 /* Both versions that are looked for are there, under their names, and have nothing in them. */
 TEST(a_cublas_that_lacks_a_function_is_told_which_and_the_device_goes_on_without)
 {
