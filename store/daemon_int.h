@@ -92,6 +92,7 @@ struct store_daemon {
     int handback_fd; /* -1: embedded, or another store of this node is there */
     struct store_source handback;
     char handback_path[108];
+    char marks_path[108];          /* "": there is none; handback_serve.c */
     struct store_adopted *adopted; /* device_count of them; NULL: a fresh host */
 
     int listen_fd; /* -1: embedded */
@@ -194,6 +195,8 @@ plasmon_status_t clients_error(struct store_client *client,
 /* handback_serve.c */
 /* First of all: what a store that died here has left. host.device_count 0 afterwards: nothing. */
 plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err);
+/* A descriptor that a worker of the device is to hold as long as it lives; -1: there are no marks. The caller's. */
+int handback_mark(struct store_daemon *daemon, uint32_t host_device);
 void handback_finish(struct store_daemon *daemon);
 
 /* host_buffers_serve.c */

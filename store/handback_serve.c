@@ -3,10 +3,16 @@
  *
  * A store listens at it all its life; that is also the mark by which the next one knows that there was one. Nobody answers: it has died,
  * and its workers are waited for before anything else is done. Somebody answers: it lives, and what comes of that the head decides.
+ *
+ * WHO LIVES. Nobody is waited for who is dead. Beside the socket is a file of marks: each worker is born with a descriptor of it, whose lock (of the
+ * open file description, so that it needs nothing but to live) is on the byte of its device. The system lets go of the lock when the last who
+ * has the descriptor ends, and the next store sees it. The file stays when a store dies; without it, or where a file system knows no such
+ * locks, everybody is waited for until the time is over.
  */
 #include "store/daemon_int.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +28,7 @@
 
 #define CALLERS_MAX 128u /* connections that are listened to at a time */
 #define KILL_MS     10000u
+#define LOOK_MS     20u /* how often the marks are looked at: nothing tells of them */
 
 /* Somebody who has connected while we wait for workers. */
 struct caller {
@@ -32,6 +39,7 @@ struct caller {
 
 struct collection {
     struct store_daemon *daemon;
+    int marks_fd; /* -1: there are none */
     struct store_handback handback;
     struct caller callers[CALLERS_MAX];
 };
@@ -55,6 +63,91 @@ static plasmon_status_t socket_open(struct store_daemon *daemon,
     }
     memcpy(daemon->handback_path, address->sun_path, sizeof(daemon->handback_path));
     return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ who lives */
+
+static struct flock mark_of(uint32_t host_device, short type)
+{
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)host_device, .l_len = 1};
+}
+
+/* Of the dead store; -1: it had none. */
+static int marks_open(const char *path)
+{
+    return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+}
+
+static void marks_name(struct store_daemon *daemon)
+{
+    int length = snprintf(daemon->marks_path, sizeof(daemon->marks_path), "%.*s.marks",
+                          (int)strlen(daemon->handback_path) - (int)strlen(".sock"),
+                          daemon->handback_path);
+
+    if (length <= 0 || (size_t)length >= sizeof(daemon->marks_path)) {
+        daemon->marks_path[0] = '\0';
+    }
+}
+
+/* For our workers. Those that were taken over have their marks in the file that there is, or none. */
+static void marks_begin(struct store_daemon *daemon)
+{
+    int create = daemon->adopted == NULL ? O_CREAT : 0;
+    int fd     = daemon->marks_path[0] != '\0'
+                     ? open(daemon->marks_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | create, 0600)
+                     : -1;
+
+    if (fd < 0) {
+        daemon->marks_path[0] = '\0';
+    }
+    pl_fd_close(&fd);
+}
+
+/* With a worker that has none, a store after us would not wait for it. */
+static void marks_give_up(struct store_daemon *daemon)
+{
+    pl_warn("store",
+            "workers cannot be marked in %s: %s; a store that follows this one waits for "
+            "those that are dead, too",
+            daemon->marks_path, strerror(errno));
+    (void)unlink(daemon->marks_path);
+    daemon->marks_path[0] = '\0';
+}
+
+int handback_mark(struct store_daemon *daemon, uint32_t host_device)
+{
+    struct flock mark = mark_of(host_device, F_RDLCK); /* a spare has one, too */
+    int fd;
+
+    if (daemon->marks_path[0] == '\0') {
+        return -1;
+    }
+    fd = marks_open(daemon->marks_path);
+    if (fd < 0 || fcntl(fd, F_OFD_SETLK, &mark) != 0) {
+        marks_give_up(daemon);
+        pl_fd_close(&fd);
+    }
+    return fd;
+}
+
+/* Does one live whom we have not heard to the end? */
+static bool some_live(const struct collection *collection)
+{
+    const struct store_handback *handback = &collection->handback;
+    uint32_t total = handback->total != 0 ? handback->total : STORE_HOST_DEVICE_MAX;
+
+    for (uint32_t i = 0; i < total; i++) {
+        struct flock mark = mark_of(i, F_WRLCK);
+
+        if (!handback->workers[i].done &&
+            (collection->marks_fd < 0 ||
+             fcntl(collection->marks_fd, F_OFD_GETLK, &mark) != 0 ||
+             mark.l_type != F_UNLCK)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------------------------------------ who calls */
@@ -157,8 +250,8 @@ static void caller_read(struct collection *collection, struct caller *caller)
 
 /* ------------------------------------------------------------------------------------------------ collecting */
 
-/* Waits for the next thing to happen. */
-static void collection_wait(struct collection *collection, uint64_t until_ns)
+/* Waits for the next thing to happen; false: nothing did. */
+static bool collection_wait(struct collection *collection, uint64_t until_ns)
 {
     struct pollfd fds[CALLERS_MAX + 1];
     uint64_t now_ns = pl_now_ns();
@@ -173,7 +266,7 @@ static void collection_wait(struct collection *collection, uint64_t until_ns)
             .fd = caller_done(collection, caller) ? -1 : caller->link.fd, .events = POLLIN};
     }
     if (poll(fds, CALLERS_MAX + 1, (int)((left + 999999) / 1000000)) <= 0) {
-        return;
+        return false;
     }
     if (fds[CALLERS_MAX].revents != 0) {
         caller_accept(collection);
@@ -183,15 +276,24 @@ static void collection_wait(struct collection *collection, uint64_t until_ns)
             caller_read(collection, &collection->callers[i]);
         }
     }
+    return true;
 }
 
 static void collect(struct collection *collection)
 {
     uint64_t until_ns = pl_now_ns() + STORE_HANDBACK_FIRST_MS * UINT64_C(1000000);
     bool began        = false;
+    bool alive        = true;
 
     while (!store_handback_complete(&collection->handback) && pl_now_ns() < until_ns) {
-        collection_wait(collection, until_ns);
+        uint64_t look_ns = pl_now_ns() + (alive ? LOOK_MS * UINT64_C(1000000) : 0);
+
+        /* What the dead have said is still to be read. */
+        if (!collection_wait(collection, pl_min_u64(look_ns, until_ns)) && !alive) {
+            pl_info("store", "nobody else of its workers lives");
+            break;
+        }
+        alive = some_live(collection);
         if (!began && collection->handback.total > 0) {
             began    = true;
             until_ns = pl_now_ns() + STORE_HANDBACK_ALL_MS * UINT64_C(1000000);
@@ -252,6 +354,8 @@ static plasmon_status_t take_over(struct store_daemon *daemon, struct pl_err *er
         return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     collection->daemon = daemon;
+    collection->marks_fd =
+        daemon->marks_path[0] != '\0' ? marks_open(daemon->marks_path) : -1;
     store_handback_init(&collection->handback);
     for (uint32_t i = 0; i < CALLERS_MAX; i++) {
         collection->callers[i] = (struct caller){.link = {.fd = -1}, .device = UINT32_MAX};
@@ -273,6 +377,7 @@ static plasmon_status_t take_over(struct store_daemon *daemon, struct pl_err *er
         status = PLASMON_OK; /* as when nobody had come */
     }
     callers_kill(collection);
+    pl_fd_close(&collection->marks_fd);
     store_handback_finish(&collection->handback);
     pl_free(collection);
     return status;
@@ -315,8 +420,12 @@ plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err)
         return PLASMON_OK; /* its workers are not ours; the head says what is to be done */
     }
     status = socket_open(daemon, &address, err);
+    marks_name(daemon);
     if (status == PLASMON_OK && neighbour == STORE_NEIGHBOUR_DEAD) {
         status = take_over(daemon, err);
+    }
+    if (status == PLASMON_OK) {
+        marks_begin(daemon);
     }
     if (status == PLASMON_OK) {
         daemon_watch(daemon, &daemon->handback, daemon->handback_fd, EPOLLIN, late_ready);
@@ -330,6 +439,9 @@ void handback_finish(struct store_daemon *daemon)
         daemon_unwatch(daemon, &daemon->handback);
         pl_fd_close(&daemon->handback_fd);
         (void)unlink(daemon->handback_path);
+        if (daemon->marks_path[0] != '\0') {
+            (void)unlink(daemon->marks_path);
+        }
     }
     for (uint32_t i = 0; daemon->adopted != NULL && i < daemon->host.device_count; i++) {
         store_link_finish(&daemon->adopted[i].link); /* those that nobody took */

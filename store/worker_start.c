@@ -112,7 +112,7 @@ static void argv_fill(struct store_daemon *daemon, const struct store_worker *wo
     }
 }
 
-/* Start the process with our control socket `theirs` and, embedded, a connection to the head. */
+/* Start the process with our control socket `theirs` and, embedded, a connection to the head; else with the mark that it lives. */
 static plasmon_status_t start_with(struct store_daemon *daemon,
                                    const struct store_worker *worker, const char *spare,
                                    int theirs, struct store_child *child,
@@ -123,7 +123,9 @@ static plasmon_status_t start_with(struct store_daemon *daemon,
     struct store_spawn spawn;
     plasmon_status_t status;
 
-    if (daemon->options->embedded) {
+    if (!daemon->options->embedded) {
+        fds[1] = handback_mark(daemon, worker->host_device);
+    } else {
         status = embedded_connect(daemon, &fds[1]);
         if (status != PLASMON_OK) {
             return pl_err_set(err, status, "no connection to the head: %s",
@@ -135,7 +137,7 @@ static plasmon_status_t start_with(struct store_daemon *daemon,
                                   .argv        = args.argv,
                                   .environ_add = args.environ_add,
                                   .fds         = fds,
-                                  .fd_count    = daemon->options->embedded ? 2 : 1,
+                                  .fd_count    = fds[1] >= 0 ? 2 : 1,
                                   .stdout_fd   = -1};
     status = store_spawn(&spawn, &child->pid, &child->pidfd, err);
     pl_fd_close(&fds[1]);

@@ -175,6 +175,42 @@ TEST(a_worker_that_dies_while_there_is_no_store_is_replaced_by_the_next)
     plasmon_finish(client);
 }
 
+/* It knows so, and need not wait for anybody. */
+TEST(a_store_whose_predecessor_died_with_all_its_workers_finds_that_nobody_lives)
+{
+    struct plasmon_client *client;
+    size_t from = 0;
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    store  = store_start("60000");
+    client = started_join_knowing(head_target, DEVICES);
+    cluster_expect_all(client, cluster_fill(client, COUNT, 1, 1), COUNT, 1);
+    plasmon_finish(client);
+    store_kill(store);
+    for (int i = 0; i < DEVICES; i++) {
+        cluster_kill(cluster_find("plasmon-worker", i));
+    }
+    store = store_start("60000");
+    (void)started_wait_log("store.log", &from, "nobody else of its workers lives");
+    (void)started_wait_log("store.log", &from, "what it kept is gone");
+    (void)started_wait_log("head.log", NULL, "another store of its host took its place");
+    client = started_join_knowing(head_target, DEVICES);
+    cluster_expect_all(client, cluster_fill(client, COUNT, 1, PLASMON_ANYWHERE), COUNT, 1);
+    plasmon_finish(client);
+
+    /* One that lives is heard, and nobody waits for the others. */
+    store_kill(store);
+    cluster_kill(cluster_find("plasmon-worker", 2));
+    cluster_kill(cluster_find("plasmon-worker", 0));
+    store = store_start("60000");
+    (void)started_wait_log("store.log", &from, "nobody else of its workers lives");
+    (void)started_wait_log("store.log", &from, "took over the memory of 3 devices");
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+}
+
 TEST(workers_without_a_store_end_when_its_lease_is_over)
 {
     struct plasmon_client *client;
