@@ -1,5 +1,6 @@
 /*
- * Random collectives on a simulated cluster, with workers that crash and connections that break, against plain loops: to the bit.
+ * Random collectives on a simulated cluster, with workers that crash and connections that break, against plain loops: to the bit. Beside a quarter
+ * of them the head is killed and goes on from its journal, beside another one workers stand still, stores die and networks are cut.
  *
  * A program has some arrays of one shape, by turns on the devices, and does collectives with them, one on the results of the other: into new
  * refs or into the members, of whole arrays or of views, little and in segments and chunks (one_shot_bytes is small here). Nothing of it
@@ -293,7 +294,7 @@ static void check_answers(struct program *p)
             continue;
         }
         p->tasks_failed++;
-        if (!p->in_place || p->sim->crash_count == 0 ||
+        if (!p->in_place || p->sim->crash_times.count == 0 ||
             (answer->status != PLASMON_ECONSUMED &&
              answer->status != PLASMON_EDEPENDENCY)) {
             sim_fail(p->sim, "step %u fails: %s: %s", i, pl_status_name(answer->status),
@@ -302,12 +303,28 @@ static void check_answers(struct program *p)
     }
 }
 
+static bool nobody_stands_still(void *user)
+{
+    const struct program *p = user;
+
+    for (uint32_t i = 0; i < p->sim->config.devices; i++) {
+        if (!p->sim->workers[i].alive || p->sim->workers[i].process.stopped ||
+            p->sim->workers[i].process.doomed) {
+            return false;
+        }
+    }
+    return !p->sim->config.stores || p->sim->node.alive;
+}
+
 static void check_values(struct program *p)
 {
     size_t bytes = (size_t)p->elements * sizeof(float);
     struct sim_answer *reads[COUNT_MAX];
 
-    p->sim->config.crashes_max = 0; /* a read that its worker has begun is lost with it */
+    /* A read that its worker has begun is lost with it. */
+    p->sim->config.crashes_max = p->sim->config.stops_max = 0;
+    p->sim->config.store_deaths_max                       = 0;
+    (void)sim_run_until(p->sim, nobody_stands_still, p);
     for (uint32_t i = 0; i < p->count; i++) {
         reads[i] = sim_client_read(p->client, p->values[i].ref, NULL, bytes);
     }
@@ -335,7 +352,8 @@ static void check_values(struct program *p)
 
 static void finish(struct program *p)
 {
-    p->sim->config.breaks_max = 0;
+    p->sim->config.breaks_max = p->sim->config.cuts_max = 0;
+    p->sim->config.head_crashes_max                     = 0;
     for (uint32_t i = 0; i < p->count; i++) {
         sim_client_release(p->client, p->values[i].ref);
     }
@@ -387,7 +405,36 @@ static void draw_program(struct program *p, uint64_t seed, struct sim_config *co
     }
 }
 
-static uint64_t crashes, failures, combined, together, on_their_own;
+/* By no draw, so that other seeds make what they made before. */
+static void add_faults(uint64_t seed, struct sim_config *config)
+{
+    if (seed % 4 == 1) {
+        config->journal              = true;
+        config->head_crashes_max     = 1 + (uint32_t)(seed / 4 % 3);
+        config->head_crash_millionth = 8000;
+    } else if (seed % 4 == 2) {
+        config->stores           = true;
+        config->stops_max        = 2;
+        config->stop_millionth   = 6000;
+        config->store_deaths_max = 1;
+        config->cuts_max         = 4;
+        config->cut_millionth    = 6000;
+    }
+}
+
+static uint64_t crashes, fences, heads, failures, combined, together, on_their_own;
+
+/* A head that is made from its journal has those that it begins with. */
+static void set_sizes(struct program *p)
+{
+    uint64_t one_shot = draw(3) == 0 ? 4096 : 1 + draw(64);
+    uint64_t direct   = draw(2) == 0 ? 1 : 1 + draw(4096);
+
+    if (!p->sim->config.journal) {
+        p->sim->head->config.one_shot_bytes = one_shot;
+        p->sim->head->config.direct_bytes   = direct;
+    }
+}
 
 static bool program_run(uint64_t seed, void *user)
 {
@@ -397,10 +444,10 @@ static bool program_run(uint64_t seed, void *user)
 
     (void)user;
     draw_program(p, seed, &config);
+    add_faults(seed, &config);
     ASSERT_OK(sim_create(&config, &p->sim));
-    p->client                           = &p->sim->clients[0];
-    p->sim->head->config.one_shot_bytes = draw(3) == 0 ? 4096 : 1 + draw(64);
-    p->sim->head->config.direct_bytes   = draw(2) == 0 ? 1 : 1 + draw(4096);
+    p->client = &p->sim->clients[0];
+    set_sizes(p);
     for (uint32_t i = 0; i < p->count; i++) {
         put(p, i);
     }
@@ -427,6 +474,8 @@ static bool program_run(uint64_t seed, void *user)
                (unsigned long long)p->sim->head->config.one_shot_bytes, p->sim->failure);
     }
     crashes += p->sim->crash_count;
+    fences += p->sim->fence_count;
+    heads += p->sim->head_process.crashes;
     combined += p->sim->combined;
     together += p->sim->together;
     on_their_own += p->sim->alone;
@@ -441,13 +490,15 @@ TEST(collectives_mean_their_loops_whoever_crashes)
     uint64_t count = seeds_run(SEEDS_DEFAULT, program_run, NULL);
 
     printf(
-        "# %llu programs: %llu crashes; %llu reductions where members lay, %llu by "
+        "# %llu programs: %llu crashes, %llu fences, %llu heads killed; %llu reductions "
+        "where members lay, %llu by "
         "teams and %llu parts of those without; %llu collectives failed with ECONSUMED\n",
-        (unsigned long long)count, (unsigned long long)crashes,
-        (unsigned long long)combined, (unsigned long long)together,
-        (unsigned long long)on_their_own, (unsigned long long)failures);
+        (unsigned long long)count, (unsigned long long)crashes, (unsigned long long)fences,
+        (unsigned long long)heads, (unsigned long long)combined,
+        (unsigned long long)together, (unsigned long long)on_their_own,
+        (unsigned long long)failures);
     if (count >= SEEDS_DEFAULT) {
-        ASSERT_TRUE(crashes > count / 4);
+        ASSERT_TRUE(crashes > count / 4 && fences > 0 && heads > count / 8);
         ASSERT_TRUE(combined > count);
         ASSERT_TRUE(together > 0);
         ASSERT_TRUE(on_their_own > 0 || count < 10 * SEEDS_DEFAULT);
