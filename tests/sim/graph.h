@@ -164,6 +164,7 @@ struct graph_profile {
     uint32_t store_deaths_most; /* of these, with stop_permille */
     bool store_early;           /* see sim_config */
     bool no_lineage;            /* what is lost is not made again */
+    bool replays_anyway;        /* graphs are recorded beside faults, too */
     uint32_t check_every;
 };
 
@@ -200,15 +201,20 @@ struct graph_partial {
     struct pl_box box;
     uint8_t *bytes; /* owned; dense over box */
     bool failed;
+    bool doubtful;
     bool cut;
 };
+
+/* What the model knows of an element. */
+enum { GRAPH_RIGHT, GRAPH_FAILED, GRAPH_DOUBTFUL };
 
 struct graph_array {
     bool exists;
     struct pl_shape shape;
-    uint8_t *bytes;  /* owned */
-    uint8_t *failed; /* an element: it has no right value */
-    uint8_t *home;   /* an element: device + 1 that wrote it */
+    uint8_t *bytes; /* owned */
+    uint8_t
+        *failed;   /* an element: FAILED: it has no right value; DOUBTFUL: perhaps it has */
+    uint8_t *home; /* an element: device + 1 that wrote it */
     uint8_t
         *cut; /* an element: it depends on what nobody can make again, a put or a replay */
     struct pl_vec partials; /* struct graph_partial */
@@ -222,6 +228,8 @@ struct kernel_arg graph_array_arg(const struct graph_array *array,
                                   const struct pl_view *view, uint32_t mode);
 bool graph_array_cut(const struct graph_array *array, const struct pl_box *box);
 bool graph_array_failed(const struct graph_array *array, const struct pl_box *box);
+/* Is there something of which nobody can say whether it failed? If it did not, it is as the model has it. */
+bool graph_array_doubtful(const struct graph_array *array, const struct pl_box *box);
 void graph_array_mark(const struct graph_array *array, const struct pl_box *box,
                       uint8_t *marks, uint8_t value);
 bool graph_array_elsewhere(const struct graph_array *array, const struct pl_box *box,

@@ -28,6 +28,7 @@ struct check {
     struct graph_coverage *coverage;
     struct graph_array arrays[GRAPH_REFS_MAX];
     struct graph_array published[GRAPH_STEPS_MAX];
+    bool launch_may_fail; /* the launch of a graph whose steps come just now */
 };
 
 /* ------------------------------------------------------------------------------------------ comparing */
@@ -399,20 +400,24 @@ static void arrays_prepare(struct check *check, const struct graph_step *step)
     }
 }
 
-static bool has_failed_input(const struct check *check, const struct graph_step *step)
+/* known: graph_array_failed or graph_array_doubtful. */
+static bool has_input(const struct check *check, const struct graph_step *step,
+                      bool (*known)(const struct graph_array *array,
+                                    const struct pl_box *box))
 {
     for (uint32_t i = 0; i < step->arg_count; i++) {
         struct pl_box hull = pl_view_hull(&step->args[i].root);
 
-        if (reads(&step->args[i]) &&
-            graph_array_failed(&check->arrays[step->args[i].ref], &hull)) {
+        if (reads(&step->args[i]) && known(&check->arrays[step->args[i].ref], &hull)) {
             return true;
         }
     }
     return false;
 }
 
-static void execute(struct check *check, const struct graph_step *step, uint32_t index)
+/* became: of what it writes, GRAPH_RIGHT or GRAPH_DOUBTFUL. */
+static void execute(struct check *check, const struct graph_step *step, uint32_t index,
+                    uint8_t became)
 {
     struct kernel_arg args[SIM_ARGS_MAX];
     struct pl_err err = {0};
@@ -430,11 +435,12 @@ static void execute(struct check *check, const struct graph_step *step, uint32_t
 
             args[i]      = graph_partial_arg(array, partial, &arg->root, arg->reduce_op);
             partial->cut = cut;
+            partial->doubtful = became == GRAPH_DOUBTFUL;
             continue;
         }
         args[i] = graph_array_arg(array, &arg->root, arg->mode);
         if (arg->mode != KERNEL_IN) {
-            graph_array_mark(array, &hull, array->failed, 0);
+            graph_array_mark(array, &hull, array->failed, became);
             graph_array_mark(array, &hull, array->home, home);
             graph_array_mark(array, &hull, array->cut, cut);
         }
@@ -455,8 +461,33 @@ static void fail_outputs(struct check *check, const struct graph_step *step)
         if (arg->mode == KERNEL_REDUCE) {
             graph_array_partial(array, &arg->root, arg->reduce_op)->failed = true;
         } else if (arg->mode != KERNEL_IN) {
-            graph_array_mark(array, &hull, array->failed, 1);
+            graph_array_mark(array, &hull, array->failed, GRAPH_FAILED);
         }
+    }
+}
+
+/* A launch that failed fails as one, and for the sake of any of its steps. */
+static void check_recorded(struct check *check, const struct graph_step *step,
+                           uint32_t index, bool failed_input)
+{
+    const struct sim_answer *answer = step->answers[0];
+    const struct graph_step *before = step - 1;
+
+    if (index == 0 || before->recorded != step->recorded ||
+        before->launch != step->launch) {
+        check->launch_may_fail = false;
+    }
+    check->launch_may_fail |= failed_input ||
+                              has_input(check, step, graph_array_doubtful) ||
+                              explained(check, step, answer);
+    if (step->last && !check->launch_may_fail) {
+        sim_fail(check->sim, "step %u: a launch should have ended well and failed: %s: %s",
+                 index, pl_status_name(answer->status), answer->text);
+    }
+    if (failed_input) {
+        fail_outputs(check, step);
+    } else {
+        execute(check, step, index, GRAPH_DOUBTFUL);
     }
 }
 
@@ -466,7 +497,7 @@ static void check_run(struct check *check, const struct graph_step *step, uint32
     bool must_fail, failed_input;
 
     arrays_prepare(check, step);
-    failed_input = has_failed_input(check, step);
+    failed_input = has_input(check, step, graph_array_failed);
     must_fail    = failed_input || strcmp(step->function, "test_fail") == 0;
     check->coverage->tasks++;
     check->coverage->replayed += step->recorded != 0;
@@ -479,14 +510,19 @@ static void check_run(struct check *check, const struct graph_step *step, uint32
                                      : "it is test_fail");
         }
         check->coverage->tasks_done++;
-        execute(check, step, index);
+        execute(check, step, index, GRAPH_RIGHT);
         return;
     }
     check->coverage->tasks_failed++;
+    if (step->recorded != 0) {
+        check_recorded(check, step, index, failed_input);
+        return;
+    }
     check->coverage->over_limit += answer->status == PLASMON_ETIMELIMIT;
     check->coverage->ended_by_force +=
         answer->status == PLASMON_ECANCELLED && step->endless;
-    if (!must_fail && !explained(check, step, answer)) {
+    if (!must_fail && !has_input(check, step, graph_array_doubtful) &&
+        !explained(check, step, answer)) {
         sim_fail(
             check->sim,
             "step %u (%s) should have ended well and failed: %s: %s; the first failure is "
@@ -546,7 +582,8 @@ static void check_data(struct check *check, const struct graph_step *step, uint3
         } else {
             compare(check, index, arg, answer);
         }
-    } else if (!failed && !explained(check, step, answer) &&
+    } else if (!failed && !graph_array_doubtful(array, &hull) &&
+               !explained(check, step, answer) &&
                !(step->kind == GRAPH_MAP &&
                  (answer->status == PLASMON_EAGAIN || answer->status == PLASMON_ELOST) &&
                  check->sim->crash_count + check->sim->fence_count +

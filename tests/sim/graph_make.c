@@ -348,6 +348,9 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     graph->replays       = graph->seed % 3 == 0 && !scarce && !graph->client_crashes &&
                      config->crashes_max == 0 && config->gone_max == 0 &&
                      config->stops_max == 0;
+    if (profile->replays_anyway && graph->seed % 3 == 0 && !graph->client_crashes) {
+        graph->replays = true;
+    }
     if (graph->replays) {
         graph->cancel_weight = 0;
     }

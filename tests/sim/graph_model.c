@@ -2,7 +2,8 @@
  * What a program means, on plain arrays.
  *
  * An array is its bytes, and for each element whether it failed: whoever reads a box (the hull of a view) with a failed element
- * fails; writing a dense box makes its elements right again; a writer that fails makes all of its hull failed.
+ * fails; writing a dense box makes its elements right again; a writer that fails makes all of its hull failed. What a launch of a recorded graph
+ * wrote that failed is in doubt: some of its calls may have ended well, and then their results are right.
  *
  * REDUCE, as head/reduce.c promises it: partials are kept in the order of submission and folded before the first use of the array that
  * is not a REDUCE with the same operation. Partials with equal boxes form a group; groups are folded in the order of their first
@@ -121,7 +122,17 @@ static bool box_walk(const struct graph_array *array, const struct pl_box *box,
 
 static bool element_failed(void *user, uint64_t index)
 {
-    return ((const struct graph_array *)user)->failed[index] != 0;
+    return ((const struct graph_array *)user)->failed[index] == GRAPH_FAILED;
+}
+
+static bool element_doubtful(void *user, uint64_t index)
+{
+    return ((const struct graph_array *)user)->failed[index] == GRAPH_DOUBTFUL;
+}
+
+bool graph_array_doubtful(const struct graph_array *array, const struct pl_box *box)
+{
+    return box_walk(array, box, element_doubtful, (void *)(uintptr_t)array);
 }
 
 bool graph_array_failed(const struct graph_array *array, const struct pl_box *box)
@@ -270,18 +281,23 @@ static void fold_group(struct graph_array *array, struct graph_partial **members
     const struct pl_box box = members[0]->box;
     struct pl_view whole    = dense_view(&box);
     bool failed             = graph_array_failed(array, &box);
+    bool doubtful           = graph_array_doubtful(array, &box);
     bool cut                = false;
 
     for (size_t i = 0; i < count; i++) {
         failed |= members[i]->failed;
+        doubtful |= members[i]->doubtful;
         cut |= members[i]->cut;
     }
     if (cut || graph_array_cut(array, &box)) {
         graph_array_mark(array, &box, array->cut, 1);
     }
     if (failed) {
-        graph_array_mark(array, &box, array->failed, 1);
+        graph_array_mark(array, &box, array->failed, GRAPH_FAILED);
         return;
+    }
+    if (doubtful) {
+        graph_array_mark(array, &box, array->failed, GRAPH_DOUBTFUL);
     }
     while (count > FOLD_MAX) {
         size_t next = 0;

@@ -1,6 +1,6 @@
 /*
  * Everything at once: each program draws some of what the other simulations have alone - little memory, host memory and files for what has no room, time
- * limits, pairs, lineage and shadows, a journal - and some of the faults: workers that crash, stand still, go on when they should not; stores and heads
+ * limits, pairs, lineage and shadows, recorded graphs, a journal - and some of the faults: workers that crash, stand still, go on when they should not; stores and heads
  * that are killed; devices and hosts that are lost for good; connections that break, networks that are cut; clients that die; disks that are full;
  * communicators that fail. Each is checked where it is; here they meet.
  *
@@ -40,6 +40,7 @@ static const struct graph_profile whole = {.devices_min           = 1,
                                            .stop_permille         = 500,
                                            .stops_most            = 3,
                                            .store_deaths_most     = 2,
+                                           .replays_anyway        = true,
                                            .check_every           = 50};
 
 TEST(all_features_and_all_faults_together)
@@ -50,18 +51,20 @@ TEST(all_features_and_all_faults_together)
 
     printf("# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
            "fenced, %llu heads and %llu stores killed, %llu devices gone, %llu broken "
-           "connections; %llu tasks run again, %llu spills, %llu restores\n",
+           "connections; %llu tasks run again, %llu spills, %llu restores, %llu tasks of "
+           "recorded graphs\n",
            (unsigned long long)sum.graphs, (double)sum.graphs / seconds,
            (unsigned long long)sum.tasks_done, (unsigned long long)sum.tasks_failed,
            (unsigned long long)sum.crashes, (unsigned long long)sum.fences,
            (unsigned long long)sum.head_crashes, (unsigned long long)sum.spill_deaths,
            (unsigned long long)sum.gone, (unsigned long long)sum.breaks,
            (unsigned long long)sum.rebuilt, (unsigned long long)sum.spills,
-           (unsigned long long)sum.restores);
+           (unsigned long long)sum.restores, (unsigned long long)sum.replayed);
     if (count >= SEEDS_DEFAULT) {
         ASSERT_TRUE(sum.crashes > 0 && sum.fences > 0 && sum.head_crashes > 0);
         ASSERT_TRUE(sum.spill_deaths > 0 && sum.gone > 0 && sum.breaks > 0);
         ASSERT_TRUE(sum.rebuilt > 0 && sum.spills > 0 && sum.restores > 0);
+        ASSERT_TRUE(sum.replayed > 0);
     }
 }
 
