@@ -95,6 +95,26 @@ stop_leaves_nothing() {
     find "$XDG_RUNTIME_DIR" -name '*.sock'
     [ -z "$(find "$XDG_RUNTIME_DIR" -name '*.sock')" ]
 }
+beside=$XDG_RUNTIME_DIR/o # another job's runtime folder
+beside() { XDG_RUNTIME_DIR=$beside PLASMON_TOKEN=secret-of-the-test "$plasmon" "$@"; }
+two_clusters_start_at_once() {
+    mkdir "$beside"
+    beside_port=$(free_port)
+    start &
+    first=$!
+    beside start --head --listen "127.0.0.1:$beside_port" --token-file "$XDG_RUNTIME_DIR/token" \
+        --cpu-devices 1 --gpus none --device-memory 64M && wait "$first"
+}
+two_clusters_do_not_meet() {
+    run "$local" &
+    first=$!
+    run "127.0.0.1:$beside_port" && wait "$first" || return 1
+    run "unix:$beside/plasmon-$(id -u)/head.sock" || return 1
+    beside status
+    [ "$(beside status --json | grep -o '"alive"' | wc -l)" = 1 ] || return 1
+    [ "$(PLASMON_TOKEN=secret-of-the-test "$plasmon" status --json | grep -o '"alive"' | wc -l)" = 2 ] || return 1
+    beside stop && run "$local"
+}
 gone_is_told() {
     said=$(PLASMON_ADDRESS=$local PLASMON_TOKEN=x timeout 60 "$program" 2>&1) && return 1
     echo "$said"
@@ -117,7 +137,7 @@ claim a_killed_worker_is_replaced killed_worker_is_replaced
 claim a_store_that_was_killed_is_followed_by_another_with_the_same_workers killed_store_is_followed
 claim stop_leaves_no_process_and_no_socket stop_leaves_nothing
 claim a_program_is_told_that_nobody_is_there gone_is_told
-claim it_starts_again_after_a_stop start
-claim and_works run "$local"
+claim it_starts_again_after_a_stop_and_another_cluster_at_once two_clusters_start_at_once
+claim both_work_and_one_stops_without_the_other two_clusters_do_not_meet
 claim and_stops stop_leaves_nothing
 finish
