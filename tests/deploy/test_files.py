@@ -83,28 +83,40 @@ def check_systemd():
     check("systemd: every variable is in plasmon.env", used <= names, str(used - names))
 
 
+def check_pod(container):
+    """One of ours: the program is in the release and takes these options. Returns how many there are."""
+    program = container["command"][-1]
+    check("kubernetes: %s is in the release" % program, os.access(os.path.join(HOME, "bin", program), os.X_OK))
+    options = [a for a in container["args"] if a.startswith("--")]
+    for option in options:
+        check("kubernetes: %s %s" % (program, option), option in options_of(program), "no such option")
+    return len(options)
+
+
 def check_kubernetes():
-    path = os.path.join(DEPLOY, "kubernetes", "plasmon.yaml")
-    code, text = run(sys.executable, "-m", "kubernetes_validate", "--strict", "-k", "1.31", path)
-    check("kubernetes: schema", code == 0, text)
-    documents = list(yaml.safe_load_all(read("kubernetes", "plasmon.yaml")))
     seen = 0
-    for document in documents:
-        pods = document["spec"].get("template", {}).get("spec", {})
-        for container in pods.get("containers", []):
-            program = container["command"][-1]
-            check("kubernetes: %s is in the release" % program, os.access(os.path.join(HOME, "bin", program), os.X_OK))
-            for option in [a for a in container["args"] if a.startswith("--")]:
-                seen += 1
-                check("kubernetes: %s %s" % (program, option), option in options_of(program), "no such option")
-            volumes = {v["name"] for v in pods["volumes"]}
-            mounts = {m["name"] for m in container["volumeMounts"]}
-            check("kubernetes: mounts of " + container["name"], mounts <= volumes, str(mounts - volumes))
-        labels = document["spec"].get("selector", {})
-        labels = labels.get("matchLabels", labels)
-        if document["kind"] != "Service":
-            check("kubernetes: %s selects its own pods" % document["metadata"]["name"],
-                  labels.items() <= document["spec"]["template"]["metadata"]["labels"].items())
+    for file in ("plasmon.yaml", "redis.yaml"):
+        path = os.path.join(DEPLOY, "kubernetes", file)
+        code, text = run(sys.executable, "-m", "kubernetes_validate", "--strict", "-k", "1.31", path)
+        check("kubernetes: schema of " + file, code == 0, text)
+        for document in yaml.safe_load_all(read("kubernetes", file)):
+            spec = document["spec"]
+            pods = spec.get("template", {}).get("spec", {})
+            volumes = {v["name"] for v in pods.get("volumes", [])} | {
+                v["metadata"]["name"] for v in spec.get("volumeClaimTemplates", [])}
+            for container in pods.get("containers", []):
+                if container["image"].startswith("plasmon:"):
+                    seen += check_pod(container)
+                else:
+                    code, text = run("sh", "-n", "-c", container["args"][0])
+                    check("kubernetes: the command of " + container["name"], code == 0, text)
+                mounts = {m["name"] for m in container["volumeMounts"]}
+                check("kubernetes: mounts of " + container["name"], mounts <= volumes, str(mounts - volumes))
+            labels = spec.get("selector", {})
+            labels = labels.get("matchLabels", labels)
+            if document["kind"] != "Service":
+                check("kubernetes: %s selects its own pods" % document["metadata"]["name"],
+                      labels.items() <= spec["template"]["metadata"]["labels"].items())
     check("kubernetes: options", seen >= 5, "none were found")
 
 
