@@ -281,6 +281,7 @@ struct worker_core {
     bool
         waits_quiet; /* the front does: for a function to be loaded, a pair to be opened, a graph to be recorded beside pairs */
     uint32_t holds;  /* worker_core_hold() */
+    uint32_t last_stream; /* where the last launch went */
     uint64_t bytes_replica;
 
     /* reuse.c */

@@ -492,6 +492,10 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     bool idle                  = worker_stream_idle(core, stream);
     bool clear, without_work;
 
+    if (stream != core->last_stream) { /* launches enter the device in their order */
+        worker_stream_flush(core, core->last_stream);
+        core->last_stream = stream;
+    }
     core->followed[launch->seq % STORE_RING] = 0;
     if (launch->seq <= worker_stream_word(core, stream)) {
         /* Over before a restart, and failed: only the report is owed. */

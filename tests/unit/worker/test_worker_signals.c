@@ -81,6 +81,23 @@ TEST(the_first_launch_of_an_idle_stream_waits_for_no_others_of_its_batch)
     fake_destroy(fake);
 }
 
+/* Branches of a graph are to run side by side: none waits for the end of a batch. */
+TEST(a_launch_in_another_stream_makes_those_before_it_go)
+{
+    struct fake *fake = busy(fake_create_lone());
+
+    fake->flushes = true;
+    worker_core_hold(fake->core);
+    chain(fake, 3, 5);
+    fill(fake, 6);     /* nothing before it: the other stream */
+    chain(fake, 7, 7); /* behind that */
+    worker_core_resume(fake->core);
+    worker_core_advance(fake->core);
+    ASSERT_CONTAINS(fake_calls(fake),
+                    "run:0:fill run:0:fill run:0:fill flush:0 run:1:fill");
+    fake_destroy(fake);
+}
+
 TEST(an_idle_stream_writes_its_word_at_once)
 {
     struct fake *fake = busy(fake_create_lone());
