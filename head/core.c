@@ -323,6 +323,7 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     out->bytes_used     = device->stats.bytes_used;
     out->bytes_replica  = device->stats.bytes_replica;
     out->bytes_reserved = device->stats.bytes_reserved;
+    out->bytes_scratch  = device->stats.bytes_scratch;
     out->largest_hole   = device->stats.largest_hole;
     out->launches       = device->seq_oldest - 1;
     out->queued         = device->unfinished;

@@ -184,6 +184,23 @@ plasmon_status_t head_spill_status(struct head_core *core, struct wire_arena *ar
     return PLASMON_OK;
 }
 
+/* What may not go now, because somebody is at it. */
+static uint64_t bytes_pinned(const struct head_device *device)
+{
+    uint64_t bytes = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &device->buffers) {
+        const struct head_buffer *buffer =
+            pl_container_of(pos, struct head_buffer, device_link);
+
+        bytes += buffer->uses > 0 || head_buffer_mapped(buffer)
+                     ? head_spill_rounded(buffer->bytes)
+                     : 0;
+    }
+    return bytes;
+}
+
 plasmon_status_t head_core_status_memory(struct head_core *core, struct wire_arena *arena,
                                          Plasmon__V1__StatusReply *out)
 {
@@ -193,6 +210,10 @@ plasmon_status_t head_core_status_memory(struct head_core *core, struct wire_are
     uint64_t key;
     void *ref;
 
+    for (size_t i = 0; i < out->n_devices; i++) {
+        out->devices[i]->bytes_pinned =
+            bytes_pinned(head_device_at(core, out->devices[i]->index));
+    }
     pl_list_for_each(pos, &core->clients) {
         const struct head_client *client = pl_container_of(pos, struct head_client, link);
 

@@ -302,6 +302,7 @@ void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats 
     out->bytes_reserved = stats.bytes_total;
     out->bytes_replica  = core->bytes_replica;
     out->largest_hole   = stats.largest_hole;
+    out->bytes_scratch  = worker_account_scratch(core);
     out->launches       = core->launch_count;
 }
 

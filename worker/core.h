@@ -422,6 +422,19 @@ void worker_core_describe_running(const struct worker_core *core, struct pl_str 
 /* The front of the queue and each stream: what is next there, and what it waits for. Lines, without one at the end. */
 void worker_core_describe(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
+/* Who has what of the device's memory, as the arena rounds it. Looks at every entry of the table. */
+struct worker_account {
+    uint64_t used;     /* given out by the arena: the sum of the following */
+    uint64_t objects;  /* that are nowhere else, .. */
+    uint64_t replicas; /* .. or are */
+    uint64_t held;     /* freed, but a reader has not let go */
+    uint64_t rests;    /* of retired objects, since the incarnation before */
+    uint64_t scratch;  /* of launches, for as long as they run */
+    uint64_t graphs;   /* temporaries of recorded graphs */
+    uint64_t
+        replica_bytes; /* not part of the sum: of replicas, not rounded, as in the figures */
+};
+void worker_core_account(const struct worker_core *core, struct worker_account *out);
 uint64_t worker_core_launches(const struct worker_core *core); /* enqueued so far */
 /* Adds the front of the queue and the oldest launch of each stream, by the clock of worker_core_tick(). */
 void worker_core_waits(const struct worker_core *core, struct wire_arena *arena,

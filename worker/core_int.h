@@ -426,6 +426,11 @@ void worker_reuse_behind(struct worker_core *core, uint64_t offset, uint64_t byt
 void worker_reuse_done(struct worker_core *core); /* words moved */
 /* An entry goes: was its memory given away? Then nothing of it is to be freed. */
 bool worker_reuse_given(struct worker_core *core, uint32_t slot);
+/* Has the arena its bytes again, so that they may be somebody else's? */
+bool worker_reuse_is_given(const struct worker_core *core, uint32_t slot);
+/* Adds rests, and scratch of streams. */
+void worker_reuse_account(const struct worker_core *core,
+                          struct worker_account *io_account);
 /* A RETIRED or DOOMED entry of an earlier incarnation, after all others: what of it nothing else lies in. */
 plasmon_status_t worker_reuse_recover(struct worker_core *core, uint32_t slot);
 /* Scratch that an earlier launch of the stream leaves behind. false: there is none of that size. */
@@ -487,7 +492,8 @@ void worker_graph_memory_swap(struct worker_launch *launch);
 uint64_t worker_graph_last(const struct worker_graph *graph);
 /* Memory of graphs that are not in use: true: some came back. */
 bool worker_graphs_trim(struct worker_core *core);
-uint64_t worker_graphs_bytes(const struct worker_core *core); /* memory in their hands */
+/* account.c: of launches and recorded graphs; looks at the launches that are not over. */
+uint64_t worker_account_scratch(const struct worker_core *core);
 /* Its memory is in hand: will something be recorded or changed for it, and not just replayed? */
 bool worker_graph_records(const struct worker_core *core,
                           const struct worker_launch *launch);

@@ -227,15 +227,3 @@ bool worker_graphs_trim(struct worker_core *core)
     }
     return freed;
 }
-
-uint64_t worker_graphs_bytes(const struct worker_core *core)
-{
-    uint64_t bytes = 0;
-    uint64_t key;
-    void *value;
-
-    for (size_t i = 0; pl_map_next(&core->graphs, &i, &key, &value);) {
-        bytes += ((const struct worker_graph *)value)->memory_bytes;
-    }
-    return bytes;
-}

@@ -401,6 +401,22 @@ bool worker_reuse_given(struct worker_core *core, uint32_t slot)
     return true;
 }
 
+bool worker_reuse_is_given(const struct worker_core *core, uint32_t slot)
+{
+    return (core->last_use[slot] & USE_GIVEN) != 0;
+}
+
+void worker_reuse_account(const struct worker_core *core, struct worker_account *io_account)
+{
+    for (size_t i = 0; i < core->rests.count; i++) {
+        io_account->rests += ((const struct rest *)pl_vec_at(&core->rests, i))->bytes;
+    }
+    for (size_t i = 0; i < core->scratches.count; i++) {
+        io_account->scratch +=
+            ((const struct scratch *)pl_vec_at(&core->scratches, i))->bytes;
+    }
+}
+
 plasmon_status_t worker_reuse_recover(struct worker_core *core, uint32_t slot)
 {
     const struct store_entry *entry = &core->table->entries[slot];

@@ -36,58 +36,33 @@ void worker_front_starves(struct worker_core *core, struct worker_launch *launch
     }
 }
 
-/* Who has what is in use, by the table. */
-struct holders {
-    uint64_t objects;
-    uint64_t replicas;
-    uint64_t held; /* freed, and a reader has not let go */
-};
-
-static struct holders holders_of(const struct worker_core *core)
-{
-    uint32_t end       = worker_slot_end(core);
-    struct holders sum = {.objects = 0};
-
-    for (uint32_t slot = 0; slot < end; slot++) {
-        const struct store_entry *entry = &core->table->entries[slot];
-        uint32_t state                  = worker_entry_state(entry);
-
-        if (state == STORE_DOOMED) {
-            sum.held += entry->bytes;
-        } else if (state != STORE_FREE && state != STORE_RETIRED) {
-            *((entry->flags & STORE_ENTRY_REPLICA) != 0 ? &sum.replicas : &sum.objects) +=
-                entry->bytes;
-        }
-    }
-    return sum;
-}
-
 void worker_front_memory_say(const struct worker_core *core,
                              const struct worker_launch *launch, struct pl_str *out)
 {
-    struct holders holders = holders_of(core);
+    struct worker_account account;
     struct store_arena_stats stats;
     char wanted[32], largest[32], total[32], unused[32], hole[32], used[32], objects[32];
-    char replicas[32], graphs[32], held[32];
+    char replicas[32], graphs[32], held[32], scratch[32];
     uint64_t largest_bytes;
     uint64_t bytes = bytes_wanted(launch, &largest_bytes);
 
+    worker_core_account(core, &account);
     store_arena_get_stats(core->arena, &stats);
     pl_str_append(
         out,
         "it needs %s of new device memory, at most %s in one piece; of the device's %s, %s "
         "are reserved and free, the largest hole is %s; in use are %s: objects %s, copies "
         "of objects of other devices %s, recorded graphs %s, freed but read by a client "
-        "%s",
+        "%s, scratch %s",
         pl_format_bytes(bytes, wanted), pl_format_bytes(largest_bytes, largest),
         core->config.device_bytes == 0 ? "memory"
                                        : pl_format_bytes(core->config.device_bytes, total),
         pl_format_bytes(stats.bytes_free, unused),
         pl_format_bytes(stats.largest_hole, hole), pl_format_bytes(stats.bytes_used, used),
-        pl_format_bytes(holders.objects, objects),
-        pl_format_bytes(holders.replicas, replicas),
-        pl_format_bytes(worker_graphs_bytes(core), graphs),
-        pl_format_bytes(holders.held, held));
+        pl_format_bytes(account.objects, objects),
+        pl_format_bytes(account.replicas, replicas),
+        pl_format_bytes(account.graphs, graphs), pl_format_bytes(account.held, held),
+        pl_format_bytes(account.scratch, scratch));
 }
 
 void worker_front_starved(struct worker_core *core, struct worker_launch *launch)

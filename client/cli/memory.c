@@ -34,18 +34,28 @@ const char *cli_memory_state(uint32_t state)
     return state < PL_COUNT(names) ? names[state] : "?";
 }
 
+/* What it may still give out, chunks that are still to be made included. */
+static uint64_t bytes_free(const Plasmon__V1__Device *device)
+{
+    return device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_used);
+}
+
 static void print_devices(const Plasmon__V1__StatusReply *reply)
 {
-    printf("  %-6s %-16s %10s %10s %10s %10s %10s\n", "device", "node", "memory", "used",
-           "replicas", "hole", "reserved");
+    printf("  %-6s %-16s %10s %10s %10s %10s %10s %10s %10s %10s\n", "device", "node",
+           "memory", "used", "pinned", "replicas", "scratch", "free", "hole", "reserved");
     for (size_t i = 0; i < reply->n_devices; i++) {
         const Plasmon__V1__Device *device = reply->devices[i];
-        char total[32], used[32], replica[32], hole[32], reserved[32];
+        char total[32], used[32], pinned[32], replica[32], scratch[32], unused[32];
+        char hole[32], reserved[32];
 
-        printf("  %-6u %-16.16s %10s %10s %10s %10s %10s\n", device->index, device->node,
-               pl_format_bytes(device->bytes_total, total),
+        printf("  %-6u %-16.16s %10s %10s %10s %10s %10s %10s %10s %10s\n", device->index,
+               device->node, pl_format_bytes(device->bytes_total, total),
                pl_format_bytes(device->bytes_used, used),
+               pl_format_bytes(device->bytes_pinned, pinned),
                pl_format_bytes(device->bytes_replica, replica),
+               pl_format_bytes(device->bytes_scratch, scratch),
+               pl_format_bytes(bytes_free(device), unused),
                pl_format_bytes(device->largest_hole, hole),
                pl_format_bytes(device->bytes_reserved, reserved));
     }
@@ -112,7 +122,10 @@ static void json_devices(const Plasmon__V1__StatusReply *reply, struct pl_str *o
         json_text(out, "node", device->node);
         json_number(out, "bytes", device->bytes_total);
         json_number(out, "used", device->bytes_used);
+        json_number(out, "pinned", device->bytes_pinned);
         json_number(out, "replicas", device->bytes_replica);
+        json_number(out, "scratch", device->bytes_scratch);
+        json_number(out, "free", bytes_free(device));
         json_number(out, "largest_hole", device->largest_hole);
         json_number(out, "reserved", device->bytes_reserved);
         pl_str_append(out, "}");

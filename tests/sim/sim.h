@@ -405,6 +405,7 @@ struct sim_worker {
     struct pl_vec
         leaving; /* struct sim_block: given back in stream order, and still read */
     struct pl_vec blocks_before; /* of the incarnation that died */
+    bool recovered_memory;       /* the core has taken its blocks from the table */
     uint64_t block_serial;
     uint64_t recovered; /* what the hello says of earlier incarnations */
     struct wire_ranges recovered_open;

@@ -25,8 +25,36 @@ void sim_memory_enter(struct sim_worker *worker)
     watched = worker;
 }
 
+/* What the core says of its memory is what its arena gave out, and what its table says of replicas. */
+static void account_check(const struct sim_worker *worker)
+{
+    Plasmon__V1__WorkerStats figures = PLASMON__V1__WORKER_STATS__INIT;
+    struct worker_account account;
+
+    worker_core_account(worker->core, &account);
+    worker_core_stats(worker->core, &figures);
+    if (account.used != account.objects + account.replicas + account.held + account.rests +
+                            account.scratch + account.graphs ||
+        figures.bytes_used != account.used ||
+        figures.bytes_replica != account.replica_bytes ||
+        figures.bytes_scratch != account.scratch + account.graphs) {
+        sim_fail(worker->sim,
+                 "device %u: %llu bytes are in use: objects %llu, replicas %llu (%llu of "
+                 "%llu), held %llu, rests %llu, scratch %llu, graphs %llu",
+                 worker->host_device, (unsigned long long)account.used,
+                 (unsigned long long)account.objects, (unsigned long long)account.replicas,
+                 (unsigned long long)account.replica_bytes,
+                 (unsigned long long)figures.bytes_replica,
+                 (unsigned long long)account.held, (unsigned long long)account.rests,
+                 (unsigned long long)account.scratch, (unsigned long long)account.graphs);
+    }
+}
+
 void sim_memory_leave(void)
 {
+    if (watched->core != NULL && watched->recovered_memory && !watched->sim->failed) {
+        account_check(watched);
+    }
     watched = NULL;
 }
 

@@ -353,13 +353,15 @@ void sim_worker_spawn(struct sim_worker *worker)
 {
     wire_ranges_clear(&worker->recovered_open);
     wire_ranges_clear(&worker->recovered_untouched);
-    worker->alive = true;
+    worker->alive            = true;
+    worker->recovered_memory = false;
     core_create(worker);
     sim_memory_enter(worker);
     if (worker_core_recover(worker->core, &worker->recovered, &worker->recovered_open,
                             &worker->recovered_untouched) != PLASMON_OK) {
         sim_fail(worker->sim, "device %u: recovery failed", worker->host_device);
     }
+    worker->recovered_memory = true;
     sim_memory_leave();
     sim_memory_recovered(worker);
     sim_begun_check(worker);
@@ -381,6 +383,7 @@ void sim_worker_start(struct sim_worker *worker)
     sim_store_init(worker);
     worker->alive = true;
     core_create(worker);
+    worker->recovered_memory = true; /* there is none yet */
     sim_after(worker->sim, sim_below(worker->sim, RECONNECT_MAX_NS), worker_connect, worker,
               worker->life, NULL);
 }

@@ -500,11 +500,44 @@ static uint64_t fill(uint64_t *random, bool uneven)
     }
 }
 
+/* Nothing is under way, and each value is held once: what is reported by holder is what lies in each place, to the byte. */
+static void report_adds_up(void)
+{
+    Plasmon__V1__StatusReply reply = PLASMON__V1__STATUS_REPLY__INIT;
+    uint64_t sum[4] = {0}, slab = 0, files = 0;
+    struct wire_arena arena;
+    struct pl_list *pos;
+
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    ASSERT_OK(head_core_status(core, &arena, &reply));
+    ASSERT_OK(head_core_status_memory(core, &arena, &reply));
+    ASSERT_EQ(reply.holders_left, 0);
+    for (size_t i = 0; i < reply.n_holders; i++) {
+        sum[reply.holders[i]->state] += reply.holders[i]->bytes;
+    }
+    pl_list_for_each(pos, &spill->home.buffers) {
+        const struct head_buffer *copy =
+            pl_container_of(pos, struct head_buffer, device_link);
+
+        *(copy->spilled->placed ? &slab : &files) += copy->bytes;
+    }
+    ASSERT_EQ(sum[PLASMON__V1__MEMORY_STATE__MEMORY_USED] +
+                  sum[PLASMON__V1__MEMORY_STATE__MEMORY_REPLICA],
+              device->bytes_planned);
+    ASSERT_EQ(sum[PLASMON__V1__MEMORY_STATE__MEMORY_SPILLED], slab);
+    ASSERT_EQ(sum[PLASMON__V1__MEMORY_STATE__MEMORY_FILE], files);
+    ASSERT_EQ(reply.devices[0]->bytes_pinned, 0);
+    ASSERT_TRUE(reply.spill_hosts[0]->memory_used >= slab);
+    ASSERT_TRUE(reply.spill_hosts[0]->file_used >= files);
+    wire_arena_finish(&arena);
+}
+
 static void read_one(uint64_t task, uint64_t ref)
 {
     call(task, &ref, 1, PLASMON__V1__MODE__MODE_IN);
     ASSERT_TRUE(device->bytes_live <= ROOM * VALUE); /* its worker has room */
     settle();
+    report_adds_up();
 }
 
 /* Each value comes back, in whatever order, when device, slab and files are full: no launch is planned beyond what the device has, and none fails. */
