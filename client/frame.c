@@ -98,10 +98,14 @@ void frame_clear(struct frame *frame)
     frame->last       = FRAME_TASK;
     frame->empty      = true;
     pl_vec_clear(&frame->released);
+    frame->released_bytes = 0;
 }
 
 bool frame_admits(const struct frame *frame, enum frame_kind kind)
 {
+    if (frame->released_bytes >= FRAME_RELEASED_CUT && kind != FRAME_RELEASE) {
+        return false;
+    }
     return frame->empty || kind == frame->last || frame->last <= FRAME_RELEASE;
 }
 
@@ -435,10 +439,11 @@ plasmon_status_t frame_add_task(struct frame *frame, const struct frame_task *ta
     return PLASMON_OK;
 }
 
-plasmon_status_t frame_add_release(struct frame *frame, uint64_t ref)
+plasmon_status_t frame_add_release(struct frame *frame, uint64_t ref, uint64_t bytes)
 {
     struct wire_range *last;
 
+    frame->released_bytes += bytes;
     if (frame->released.count > 0) {
         last = pl_vec_at(&frame->released, frame->released.count - 1);
         if (ref == last->first + last->count || ref + 1 == last->first) {

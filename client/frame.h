@@ -10,6 +10,9 @@
  * join a batch only if that changes nothing: tasks and releases (a task cannot name a ref that was released before it), then
  * operations of one other kind. frame_admits() tells; when it says no, the session cuts the frame and starts the next.
  *
+ * Tasks before releases also means that a frame needs memory for both. So behind the release of much memory nothing is added that may want it: who
+ * lets 10 GiB go and makes 10 others needs room for 10. Not behind every release, for a frame a task costs more than all else.
+ *
  * Threads: the owner's lock.
  */
 #ifndef CLIENT_FRAME_H
@@ -22,6 +25,9 @@
 #define FRAME_TASKS_CUT \
     256u /* one message of 256 tasks costs 0.5 us a task in gRPC; more gains nothing */
 #define FRAME_BYTES_CUT (64u << 10) /* and 64 KiB bound the latency of what waits behind */
+#define FRAME_RELEASED_CUT \
+    (16u                   \
+     << 20) /* bytes: what a device of 256 MiB or more keeps free anyhow (head/spill.c) */
 
 enum frame_kind {
     FRAME_TASK          = 0,
@@ -47,7 +53,8 @@ struct frame {
     size_t capacity;
     uint32_t task_count;
     struct pl_vec released; /* struct wire_range */
-    enum frame_kind last;   /* kind of what was added last */
+    uint64_t released_bytes;
+    enum frame_kind last; /* kind of what was added last */
     bool empty;
 };
 
@@ -131,7 +138,8 @@ bool frame_full(const struct frame *frame);
 /* ENOMEM leaves the batch as it was. */
 plasmon_status_t frame_add_task(struct frame *frame,
                                 const struct frame_task *task) PL_MUST_CHECK;
-plasmon_status_t frame_add_release(struct frame *frame, uint64_t ref) PL_MUST_CHECK;
+plasmon_status_t frame_add_release(struct frame *frame, uint64_t ref,
+                                   uint64_t bytes) PL_MUST_CHECK;
 /* The fields that are set in `fields` (no header, no tasks, no releases), all of one kind. */
 plasmon_status_t frame_add_fields(struct frame *frame, enum frame_kind kind,
                                   const Plasmon__V1__ClientFrame *fields) PL_MUST_CHECK;

@@ -160,7 +160,7 @@ void plasmon_unmap(struct plasmon_mapping *mapping)
         PLASMON_OK) { /* in a forked child the pin and the hold are the parent's */
         shared_unpin(&client->shared, &mapping->pin);
         pl_mutex_lock(&client->lock);
-        session_release_locked(client, mapping->hold, RELEASE_AT_ONCE);
+        session_release_locked(client, mapping->hold, 0, RELEASE_AT_ONCE);
         pl_mutex_unlock(&client->lock);
     }
     pl_free(mapping);

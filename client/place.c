@@ -483,7 +483,7 @@ static plasmon_status_t locate_end_locked(struct plasmon_client *client,
     }
     if (status !=
         PLASMON_OK) { /* it may have been taken: perhaps only the answer came too late */
-        session_release_locked(client, value->hold, RELEASE_AT_ONCE);
+        session_release_locked(client, value->hold, 0, RELEASE_AT_ONCE);
         locate_close_locked(client, value);
     }
     return status;
@@ -537,7 +537,7 @@ void held_value_drop_locked(struct plasmon_client *client, struct held_value *va
         return;
     }
     /* At once: an INOUT that follows may then work in place. A little that it must copy is cheaper than a message. */
-    session_release_locked(client, value->hold,
+    session_release_locked(client, value->hold, 0,
                            value->bytes > SMALL_BYTES ? RELEASE_AT_ONCE : RELEASE_LATER);
     value->hold = 0;
     request_close_locked(client, &value->request);

@@ -173,7 +173,7 @@ static void drop_ref_locked(const struct put *put, struct plasmon_ref *ref, bool
         return; /* nobody else has the handle yet: cannot be */
     }
     if (refs_close(&put->client->refs, ref, slot, &id, &at_once) && at_head) {
-        session_release_locked(put->client, id, RELEASE_SOON);
+        session_release_locked(put->client, id, 0, RELEASE_SOON);
     }
 }
 

@@ -114,8 +114,11 @@ enum release_when {
     RELEASE_SOON,    /* when the stream is free */
     RELEASE_LATER,   /* with whatever is sent next */
 };
-/* Let the ref go at the head. Never waits, never fails (without memory the head learns it at the session's end). */
-void session_release_locked(struct plasmon_client *client, uint64_t ref,
+/*
+ * Let the ref go at the head. bytes: that may come free by it; what is sent behind much of that finds them free. Never waits, never fails (without
+ * memory the head learns it at the session's end).
+ */
+void session_release_locked(struct plasmon_client *client, uint64_t ref, uint64_t bytes,
                             enum release_when when);
 
 /* --- session_out.c, for session.c. */

@@ -173,7 +173,7 @@ plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tas
     }
 }
 
-void session_release_locked(struct plasmon_client *client, uint64_t ref,
+void session_release_locked(struct plasmon_client *client, uint64_t ref, uint64_t bytes,
                             enum release_when when)
 {
     struct session *session = &client->session;
@@ -184,7 +184,7 @@ void session_release_locked(struct plasmon_client *client, uint64_t ref,
     if (!frame_admits(&session->frame, FRAME_RELEASE)) {
         cut_locked(client);
     }
-    if (frame_add_release(&session->frame, ref) != PLASMON_OK) {
+    if (frame_add_release(&session->frame, ref, bytes) != PLASMON_OK) {
         pl_warn("client", "out of host memory: ref %llu stays until the session ends",
                 (unsigned long long)ref);
         return;

@@ -95,11 +95,13 @@ plasmon_status_t plasmon_shape_of(struct plasmon_client *client, struct plasmon_
 void client_close_ref_locked(struct plasmon_client *client, struct plasmon_ref *ref,
                              struct ref_slot *slot)
 {
+    const struct root *root = slot->root;
+    uint64_t bytes          = root->is_task ? 0 : pl_shape_bytes(&root->shape);
     uint64_t id;
     bool at_once;
 
     if (refs_close(&client->refs, ref, slot, &id, &at_once) && id != 0) {
-        session_release_locked(client, id, at_once ? RELEASE_AT_ONCE : RELEASE_SOON);
+        session_release_locked(client, id, bytes, at_once ? RELEASE_AT_ONCE : RELEASE_SOON);
     }
 }
 
@@ -369,7 +371,7 @@ static plasmon_status_t lookup_locked(struct plasmon_client *client, const char 
         }
         root_drop(&client->refs, root);
     }
-    session_release_locked(client, lookup.new_ref, RELEASE_SOON);
+    session_release_locked(client, lookup.new_ref, 0, RELEASE_SOON);
     return error_set(PLASMON_ENOMEM, "out of host memory");
 }
 

@@ -306,10 +306,10 @@ TEST(releases_of_neighbours_become_one_range)
 
     frame_init(&frame);
     for (uint64_t ref = 10; ref < 20; ref++) {
-        ASSERT_OK(frame_add_release(&frame, ref));
+        ASSERT_OK(frame_add_release(&frame, ref, 0));
     }
-    ASSERT_OK(frame_add_release(&frame, 9)); /* downwards too */
-    ASSERT_OK(frame_add_release(&frame, 40));
+    ASSERT_OK(frame_add_release(&frame, 9, 0)); /* downwards too */
+    ASSERT_OK(frame_add_release(&frame, 40, 0));
     got = decode(&frame, &arena);
     ASSERT_EQ(got->n_release, 2);
     ASSERT_EQ(got->release[0]->first, 9);
@@ -317,6 +317,25 @@ TEST(releases_of_neighbours_become_one_range)
     ASSERT_EQ(got->release[1]->first, 40);
     ASSERT_EQ(got->release[1]->count, 1);
     wire_arena_finish(&arena);
+    frame_finish(&frame);
+}
+
+TEST(what_wants_memory_goes_in_another_frame_than_the_release_of_much)
+{
+    struct frame_task task = {.id = 1};
+    struct frame frame;
+
+    frame_init(&frame);
+    ASSERT_OK(frame_add_task(&frame, &task));
+    ASSERT_OK(frame_add_release(&frame, 3, FRAME_RELEASED_CUT - 1));
+    ASSERT_TRUE(frame_admits(&frame, FRAME_TASK));
+    ASSERT_TRUE(frame_admits(&frame, FRAME_PUT_OPEN));
+    ASSERT_OK(frame_add_release(&frame, 4, 1));
+    ASSERT_TRUE(frame_admits(&frame, FRAME_RELEASE));
+    ASSERT_TRUE(!frame_admits(&frame, FRAME_TASK));
+    ASSERT_TRUE(!frame_admits(&frame, FRAME_PUT_OPEN));
+    frame_clear(&frame);
+    ASSERT_TRUE(frame_admits(&frame, FRAME_TASK));
     frame_finish(&frame);
 }
 
@@ -330,7 +349,7 @@ TEST(operations_that_could_be_reordered_do_not_share_a_frame)
     frame_init(&frame);
     ASSERT_TRUE(frame_admits(&frame, FRAME_LOCATE));
     ASSERT_OK(frame_add_task(&frame, &task));
-    ASSERT_OK(frame_add_release(&frame, 3));
+    ASSERT_OK(frame_add_release(&frame, 3, 0));
     ASSERT_TRUE(frame_admits(&frame, FRAME_TASK));
     ASSERT_TRUE(frame_admits(&frame, FRAME_CANCEL));
 

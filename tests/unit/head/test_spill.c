@@ -160,6 +160,22 @@ static uint32_t open_gets(void)
     return count;
 }
 
+static void let_go_of(uint64_t ref, uint64_t count)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[]   = {&range};
+    struct pl_err err              = {0};
+
+    range.first     = ref;
+    range.count     = count;
+    frame.release   = ranges;
+    frame.n_release = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
 TEST(what_was_not_used_for_long_is_copied_while_more_than_the_mark_is_taken)
 {
     begin(50, false);
@@ -306,6 +322,23 @@ TEST(nothing_is_copied_ahead_while_spills_need_the_lanes)
     settle();
     ASSERT_EQ(spill->spills, 20 - ROOM);
     ASSERT_EQ(spill->write_backs, ROOM - 8);
+    end();
+}
+
+/* Also while what made them, and reads them, is not over. */
+TEST(what_is_released_first_leaves_its_room)
+{
+    static const uint64_t refs[] = {101, 102, 103};
+
+    begin(0, false);
+    make(1, ROOM);
+    call(30, refs, PL_COUNT(refs), PLASMON__V1__MODE__MODE_IN);
+    let_go_of(101, ROOM);
+    make(201, ROOM);
+    ASSERT_EQ(spill->spills, 0);
+    ASSERT_EQ(device->bytes_live, ROOM * VALUE);
+    settle();
+    ASSERT_EQ(spill->spills, 0);
     end();
 }
 
@@ -468,22 +501,6 @@ static void assert_all_there(uint64_t first, uint64_t count)
 
 /* ------------------------------------------------------------------------------------------- all is full */
 
-static void let_go_of(uint64_t ref)
-{
-    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
-    Plasmon__V1__Range *ranges[]   = {&range};
-    struct pl_err err              = {0};
-
-    range.first     = ref;
-    range.count     = 1;
-    frame.release   = ranges;
-    frame.n_release = 1;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
-}
-
 /* Values until one does not fit any more; so many. */
 static uint64_t fill(uint64_t *random, bool uneven)
 {
@@ -492,7 +509,7 @@ static uint64_t fill(uint64_t *random, bool uneven)
         make(id, 1);
         settle();
         if (device->bytes_live > ROOM * VALUE) {
-            let_go_of(100 + id);
+            let_go_of(100 + id, 1);
             settle();
             elements = VALUE / 4;
             return id - 1;
