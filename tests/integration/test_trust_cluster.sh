@@ -83,7 +83,10 @@ status_of_its_own() {
     said=$(team "$plasmon" status --json | tr -d ' \n')
     echo "$said"
     echo "$said" | grep -q '"namespaces":\[{"name":"team-a",.*"quota":{"device_bytes":67108864,"tasks":1000,"sessions":1,' &&
-        ! echo "$said" | grep -q '"name":"default"'
+        ! echo "$said" | grep -q '"name":"default"' || return 1
+    said=$(team "$plasmon" nodes --json && team "$plasmon" objects --json)
+    echo "$said"
+    echo "$said" | grep -q '"state":"up","connected":true' && echo "$said" | grep -q '^{"objects":\[\],"more":false}$'
 }
 status_of_all() {
     said=$(as me "$plasmon" status)

@@ -176,6 +176,51 @@ TEST(a_store_that_was_given_up_comes_back_as_a_fresh_one)
     end();
 }
 
+static Plasmon__V1__ListReply list_nodes(struct wire_arena *arena, const char *label)
+{
+    Plasmon__V1__ListRequest request = PLASMON__V1__LIST_REQUEST__INIT;
+    Plasmon__V1__ListReply reply     = PLASMON__V1__LIST_REPLY__INIT;
+
+    request.kind  = PLASMON__V1__LIST_KIND__LIST_NODES;
+    request.label = (char *)(uintptr_t)label;
+    wire_arena_reset(arena);
+    ASSERT_OK(head_machine_list_nodes(world.machine, &request, false, arena, &reply));
+    return reply;
+}
+
+TEST(a_listing_says_whether_a_store_is_there_and_when_it_is_given_up)
+{
+    struct head_outcome out;
+    struct pl_err err = {0};
+    struct wire_arena arena;
+    Plasmon__V1__ListReply reply;
+
+    begin();
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    ASSERT_EQ(list_nodes(&arena, "").n_nodes, 0);
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    ASSERT_OK(worker_hello(MEMORY, 1, &out, &err));
+    head_machine_tick(world.machine, 5);
+    reply = list_nodes(&arena, "");
+    ASSERT_EQ(reply.n_nodes, 1);
+    ASSERT_NULL(reply.next);
+    ASSERT_TRUE(reply.nodes[0]->connected);
+    ASSERT_EQ(reply.nodes[0]->devices_up, 1);
+    ASSERT_EQ(reply.nodes[0]->lease_ms, LEASE);
+    ASSERT_STR(reply.nodes[0]->host, "host");
+    ASSERT_EQ(list_nodes(&arena, "another name").n_nodes, 0);
+    store_lost();
+    head_machine_tick(world.machine, 5 + LEASE / 2);
+    reply = list_nodes(&arena, "");
+    ASSERT_EQ(reply.n_nodes, 1);
+    ASSERT_TRUE(!reply.nodes[0]->connected);
+    ASSERT_TRUE(reply.nodes[0]->away_ms > 0 && reply.nodes[0]->away_ms < LEASE);
+    head_machine_tick(world.machine, 6 + LEASE);
+    ASSERT_EQ(list_nodes(&arena, "").n_nodes, 0);
+    wire_arena_finish(&arena);
+    end();
+}
+
 /* Its incarnation may be that of a worker that is there: they count from 1 in each memory. */
 TEST(a_worker_of_another_memory_is_refused_and_the_one_that_is_there_stays)
 {
