@@ -62,6 +62,8 @@ static const struct metric device_metrics[] = {
      OF(Device, bytes_used)},
     {"plasmon_device_memory_replica_bytes", GAUGE, "Of these, copies that may be dropped.",
      OF(Device, bytes_replica)},
+    {"plasmon_device_memory_scratch_bytes", GAUGE,
+     "Of these, of running launches and recorded graphs.", OF(Device, bytes_scratch)},
     {"plasmon_device_memory_reserved_bytes", GAUGE, "In chunks.",
      OF(Device, bytes_reserved)},
     {"plasmon_device_memory_largest_hole_bytes", GAUGE,
