@@ -256,8 +256,7 @@ static void daemon_loop(struct store_daemon *daemon)
         }
         if (!daemon->stopping && daemon->leave_due_ns != 0) {
             if (now_ns >= daemon->leave_due_ns) {
-                daemon_stop(daemon, 0,
-                            "the head did not drain it in time");
+                daemon_stop(daemon, 0, "the head did not drain it in time");
                 continue;
             }
             due_ns = pl_min_u64(due_ns, daemon->leave_due_ns);

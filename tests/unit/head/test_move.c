@@ -186,9 +186,10 @@ TEST(larger_parts_come_one_by_one)
 
 static void fail_task(uint32_t device, uint64_t seq)
 {
-    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__LaunchFailure failed = PLASMON__V1__LAUNCH_FAILURE__INIT, *list[] = {&failed};
-    struct pl_err err = {0};
+    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failed  = PLASMON__V1__LAUNCH_FAILURE__INIT,
+                               *list[] = {&failed};
+    struct pl_err err                  = {0};
 
     failed.seq     = seq;
     failed.status  = PLASMON_EINVAL;
