@@ -211,16 +211,25 @@ static uint64_t box_bytes(const struct pl_box *box, uint32_t dtype)
     return (uint64_t)pl_box_elements(box) * pl_dtype_bytes(dtype);
 }
 
-static bool box_pending(const struct head_buffer *buffer, const struct pl_box *box)
+/* doomed: by a task of which it is known that it fails. */
+static bool box_written(const struct head_buffer *buffer, const struct pl_box *box,
+                        bool doomed)
 {
     struct pl_list *pos;
 
     pl_list_for_each(pos, &buffer->writers) {
-        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box, box)) {
+        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+
+        if (pl_box_intersects(&use->box, box) && (!doomed || use->task->failure != NULL)) {
             return true;
         }
     }
     return false;
+}
+
+static bool box_pending(const struct head_buffer *buffer, const struct pl_box *box)
+{
+    return box_written(buffer, box, false);
 }
 
 /* Bytes of the box that are on their way from this buffer to other devices. Looks at a few readers only: more are too many anyhow. */
@@ -246,7 +255,7 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
 }
 
 /*
- * One whose worker is there, then one that fails by itself, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
+ * One that fails by itself, then one whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
  * there already, then the device with the least to do.
  */
 static bool better_source(const struct head_core *core, const struct head_instance *a,
@@ -261,11 +270,11 @@ static bool better_source(const struct head_core *core, const struct head_instan
          joint_b = head_buffer_fails_jointly(from_b, box);
     bool pending_a, pending_b;
 
-    if (from_a->device->connected != from_b->device->connected) {
-        return from_a->device->connected; /* the other one may never come back */
-    }
     if (joint_a != joint_b) {
         return joint_b;
+    }
+    if (from_a->device->connected != from_b->device->connected) {
+        return from_a->device->connected; /* the other one may never come back */
     }
     if (!to->draining && from_a->device->draining != from_b->device->draining) {
         return from_b->device->draining; /* it may end while it sends */
@@ -415,8 +424,11 @@ static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
     return true;
 }
 
-/* Each piece so small, and all of them together, that bringing one costs more than its bytes do. */
-static bool all_small(const struct pl_vec *pieces)
+/*
+ * Each piece so small, and all of them together, that bringing one costs more than its bytes do. None is doomed: what has failed before it is
+ * registered as a replica could not be forgotten as one.
+ */
+static bool go_together(const struct pl_vec *pieces)
 {
     uint64_t bytes = 0;
 
@@ -425,7 +437,8 @@ static bool all_small(const struct pl_vec *pieces)
         uint64_t more                  = box_bytes(&piece->box, piece->src->dtype);
 
         bytes += more;
-        if (more > SMALL_BYTES || bytes > SMALL_BYTES_ALL) {
+        if (more > SMALL_BYTES || bytes > SMALL_BYTES_ALL ||
+            box_written(piece->src, &piece->box, true)) {
             return false;
         }
     }
@@ -433,15 +446,15 @@ static bool all_small(const struct pl_vec *pieces)
 }
 
 /*
- * Fill dst from pieces. What is there already goes in one launch, and so does all if it is small. What is still being made goes piece by
+ * Fill dst from pieces. What is there already goes in one launch, and so does all if it is small (apart: it does not, for it is to outlive its sources). What is still being made goes piece by
  * piece: a launch fails as a whole, and who reads another part of dst must not fail because of a part that it does not read. Parts go one by one too.
  */
 static void start_copies(struct head_core *core, struct head_buffer *dst,
-                         struct pl_vec *pieces)
+                         struct pl_vec *pieces, bool apart)
 {
     struct head_piece *items = pieces->items;
     size_t together          = 0;
-    bool gathers             = pieces->count > 1 && all_small(pieces);
+    bool gathers             = !apart && pieces->count > 1 && go_together(pieces);
     uint64_t axis;
 
     for (size_t i = 0; i < pieces->count; i++) {
@@ -761,7 +774,7 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
         cut_large(&plan);
     }
     if (ok && !plan.dst_ready) {
-        start_copies(core, dst, &plan.pieces);
+        start_copies(core, dst, &plan.pieces, array->apart);
     }
     release_all(core, &plan.temps); /* their tasks hold them */
     pl_vec_finish(&plan.pieces);

@@ -111,6 +111,27 @@ struct forgotten {
     struct pl_box box;
 };
 
+/* Does somebody who shows the tile lack some of the box? What has been written over in all that show it may be nowhere. */
+static bool is_lacked(const struct head_tile *tile, const struct pl_box *box)
+{
+    const struct pl_list *pos;
+
+    if (pl_list_empty(&tile->fragments)) {
+        return !head_tile_covered(tile, NULL, box);
+    }
+    pl_list_for_each(pos, &tile->fragments) {
+        struct pl_box part;
+
+        if (pl_box_intersection(
+                &pl_container_of(pos, const struct head_fragment, tile_link)->box, box,
+                &part) &&
+            !head_tile_covered(tile, NULL, &part)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
                        const struct pl_box *box, uint64_t before,
                        struct head_failure *failure)
@@ -139,7 +160,7 @@ void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
     for (size_t i = 0; i < forgotten.count; i++) {
         const struct forgotten *one = pl_vec_at(&forgotten, i);
 
-        if (one->tile->failure == NULL && !head_tile_covered(one->tile, NULL, &one->box)) {
+        if (one->tile->failure == NULL && is_lacked(one->tile, &one->box)) {
             head_tile_lose(core, one->tile, failure);
         }
         head_tile_release(core, one->tile);
