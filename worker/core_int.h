@@ -466,8 +466,10 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream);
 void worker_stream_signal(struct worker_core *core, uint32_t stream);
 void worker_stream_signalled(struct worker_stream *stream); /* up to its last launch */
-/* Before work that may wait for another device by itself. */
+/* Before work that may wait for another device by itself: the words of all streams are written. */
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
+/* Before so much work (bytes, as signal_bytes): if it takes long, the word of what lies before it is written. */
+void worker_stream_before_work(struct worker_core *core, uint32_t stream, uint64_t work);
 void worker_stream_flush(struct worker_core *core,
                          uint32_t stream); /* of launches; no word */
 void worker_streams_flush(struct worker_core *core);

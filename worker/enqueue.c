@@ -510,9 +510,12 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         core->published = true;
     }
 
-    clear        = worker_stream_order(core, launch, stream);
     without_work = launch->without_work ||
                    (launch->failure != PLASMON_OK && !worker_launch_is_half(launch));
+    if (!without_work) {
+        worker_stream_before_work(core, stream, work_of(core, launch));
+    }
+    clear = worker_stream_order(core, launch, stream);
     if (pl_bug("worker.signal_before_kernel")) {
         (void)core->config.ops->signal(core->config.user, stream, launch->seq);
     }

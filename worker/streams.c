@@ -13,7 +13,11 @@
  *
  * A SIGNAL IN TIME. Work that waits for another device (a wait on its word, half a host-route transfer, a join with a stream that
  * holds such work) is a hazard: what lies before it in its stream may be just what that device waits for. So the word is
- * written before a hazard goes in. `hazard` is the last one of a stream; when the word has passed it, there is none.
+ * written before a hazard goes in, and so are those of all streams: they may share a hardware queue with this one, and what goes into that
+ * queue later stays behind the hazard. `hazard` is the last one of a stream; when the word has passed it, there is none.
+ *
+ * A SIGNAL SOON. Work that takes long is no hazard, but who waits for what lies before it waits for it, too. So, where there are other devices, the
+ * word is written before it if that was short beside it.
  *
  * NO MORE SIGNALS THAN SOMEBODY NEEDS. A write of a word costs the device some microseconds in which it does not go on to the next kernel.
  * Launches that come one by one while the device is busy would each end with one. Where only the host watches the words it hears of the
@@ -36,6 +40,13 @@
 #include <assert.h>
 
 #define FOLLOWED 0x1u /* bit of core->followed */
+
+/*
+ * Long is half of what makes a word due (16 us on a GPU), and short an eighth of it: a write costs the device 2.6 us, so launches that are
+ * alike get no more of them than before.
+ */
+#define LONG_PART  2u
+#define SHORT_PART 8u
 
 uint32_t worker_host_device_of(const struct worker_core *core, uint32_t device)
 {
@@ -249,10 +260,24 @@ uint32_t worker_stream_choose(struct worker_core *core, struct worker_launch *la
 
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq)
 {
-    if (core->streams[stream].unsignalled != 0) {
-        worker_stream_signal(core, stream);
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        if (core->streams[i].unsignalled != 0 &&
+            (i == stream || !pl_bug("worker.words_of_one_stream"))) {
+            worker_stream_signal(core, i);
+        }
     }
     core->streams[stream].hazard = seq;
+}
+
+void worker_stream_before_work(struct worker_core *core, uint32_t stream, uint64_t work)
+{
+    const struct worker_stream *mine = &core->streams[stream];
+
+    if (!core->config.lone && mine->unsignalled != 0 && core->config.signal_bytes != 0 &&
+        work >= core->config.signal_bytes / LONG_PART &&
+        mine->unsignalled_bytes <= work / SHORT_PART) {
+        worker_stream_signal(core, stream);
+    }
 }
 
 /* Behind launch `seq` of this device; word: behind the write of its word too. */

@@ -342,6 +342,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->lineage_bytes = 0;
     }
     /* By no draw, so that other seeds make what they made before. */
+    config->queues       = graph->seed % 5 < 2 ? 1 + (uint32_t)(graph->seed / 5 % 4) : 0;
     config->shadow_bytes = graph->seed % 8 == 5   ? 1
                            : graph->seed % 8 == 6 ? UINT64_C(16) << graph->seed / 8 % 8
                                                   : 0;
@@ -371,6 +372,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     }
     if (profile->pairs_permille > 0 && graph_chance(graph, profile->pairs_permille)) {
         config->transfer               = HEAD_TRANSFER_NCCL;
+        config->queues                 = 0; /* NCCL's kernels wait for each other */
         config->pair_trouble_millionth = graph_chance(graph, 500) ? 10000 : 0;
         graph->hurries                 = graph_chance(graph, 700);
         config->policy                 = graph->hurries ? "round-robin" : config->policy;

@@ -228,7 +228,8 @@ struct sim_touch {
 struct sim_op {
     enum sim_op_kind kind;
     struct pl_list link;
-    uint32_t incarnation;                        /* of the worker that enqueued it */
+    uint64_t serial;      /* it went into its device as number so many; 0: it has not */
+    uint32_t incarnation; /* of the worker that enqueued it */
     struct sim_touch touches[SIM_ARGS_MAX + 66]; /* a fold takes 65 arguments */
     uint32_t touch_count;
     /* WAIT, JOIN, SIGNAL */
@@ -415,6 +416,7 @@ struct sim_worker {
     uint32_t slots_used; /* slots below it were named by launches */
 
     struct sim_stream streams[SIM_STREAMS];
+    uint64_t op_serial;
     struct pl_vec fresh; /* struct sim_fresh */
 
     /* The connection. */
@@ -904,6 +906,7 @@ struct sim_config {
     uint32_t devices;
     uint32_t clients;
     uint32_t run_streams;
+    uint32_t queues;       /* of a device, which its streams share; 0: each has its own */
     uint64_t device_bytes; /* 0: plenty */
     enum head_transfer transfer;
     const char *policy;

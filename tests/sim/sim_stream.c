@@ -3,6 +3,9 @@
  * takes a random time, and has its whole effect at the end of it. Streams of one device run side by side, so work that should have
  * been ordered and was not is done in either order, depending on the seed.
  *
+ * A device may have fewer queues than streams. Then streams share them, and the ops of a queue start in the order in which they were enqueued: one that
+ * waits holds up all behind it, whatever their streams.
+ *
  * A crash drops what is queued. An op that was running has its effect or not; nobody can tell from outside.
  */
 #include "tests/sim/sim.h"
@@ -157,15 +160,51 @@ static uint64_t op_start(struct sim_worker *worker, const struct sim_op *op)
     return own_ns != 0 ? own_ns : op_duration(worker->sim, op);
 }
 
+/* The first op that has gone in and not started; NULL: there is none. */
+static const struct sim_op *next_op(const struct sim_stream *stream)
+{
+    const struct pl_list *link = stream->ops.next;
+    const struct sim_op *op;
+
+    if (stream->running) {
+        link = link->next;
+    }
+    if (link == &stream->ops) {
+        return NULL;
+    }
+    op = pl_container_of(link, const struct sim_op, link);
+    return op->serial != 0 ? op : NULL;
+}
+
+/* Has everything started that went into its queue before it? */
+static bool is_its_turn(const struct sim_stream *stream, const struct sim_op *op)
+{
+    const struct sim_worker *worker = stream->worker;
+    uint32_t queues                 = worker->sim->config.queues;
+
+    for (uint32_t i = queues == 0 ? SIM_STREAMS : stream->index % queues; i < SIM_STREAMS;
+         i += queues) {
+        const struct sim_op *other = next_op(&worker->streams[i]);
+
+        if (other != NULL && other->serial < op->serial) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void stream_kick(struct sim_stream *stream)
 {
     struct sim_op *op = pl_list_first(&stream->ops, struct sim_op, link);
 
-    if (op == NULL || stream->running ||
-        stream->enqueued - stream->completed == stream->kept || !sim_op_ready(stream, op)) {
+    if (op == NULL || stream->running || op->serial == 0 || !is_its_turn(stream, op) ||
+        !sim_op_ready(stream, op)) {
         return;
     }
     stream->running = true;
+    if (stream->worker->sim->config.queues != 0) {
+        sim_streams_kick_soon(stream->worker); /* who is behind it in its queue */
+    }
     sim_after(stream->worker->sim, op_start(stream->worker, op), op_finish, stream,
               stream->worker->life, NULL);
 }
@@ -214,6 +253,15 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_o
 
 void sim_op_start(struct sim_worker *worker, uint32_t stream)
 {
+    const struct pl_list *ops = &worker->streams[stream].ops;
+    struct pl_list *link      = ops->prev;
+
+    while (link != ops && pl_container_of(link, struct sim_op, link)->serial == 0) {
+        link = link->prev;
+    }
+    for (link = link->next; link != ops; link = link->next) {
+        pl_container_of(link, struct sim_op, link)->serial = ++worker->op_serial;
+    }
     worker->streams[stream].kept = 0;
     stream_kick(&worker->streams[stream]);
 }

@@ -133,4 +133,20 @@ TEST(programs_that_lost_a_seal_keep_it)
     }
 }
 
+/*
+ * Programs with small parts that came together and failed together: a version that is kept for lineage had nothing else (32141), a reader of one part
+ * took it from there because the worker of the part was away (72408, 82873), and what nobody shows any more was missed (82592).
+ */
+TEST(programs_that_failed_with_parts_they_do_not_read_succeed)
+{
+    static const uint64_t seeds[] = {32141, 72408, 82873, 82592};
+    static struct graph_coverage coverage;
+
+    test_expect_log();
+    seeds_log_errors();
+    for (size_t i = 0; i < PL_COUNT(seeds); i++) {
+        ASSERT_TRUE(graph_run(seeds[i], &profile, &coverage, true));
+    }
+}
+
 TEST_MAIN()

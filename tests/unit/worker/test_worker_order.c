@@ -209,7 +209,7 @@ TEST(word_is_written_before_a_wait_for_another_device)
     ASSERT_OK(worker_core_command(fake->core, &command, NULL));
     worker_core_advance(fake->core);
     ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 wait:0:0.0>=1 run:0:fill "
-                                 "join:1:0 run:1:fill signal:0:2 signal:1:3");
+                                 "signal:0:2 join:1:0 run:1:fill signal:1:3");
     fake_destroy(fake);
 }
 
@@ -237,8 +237,64 @@ TEST(word_is_written_before_a_join_with_a_stream_that_waits)
 
     ASSERT_OK(worker_core_command(fake->core, &command, NULL));
     worker_core_advance(fake->core);
-    ASSERT_STR(fake_calls(fake), "run:0:fill wait:1:0.0>=1 run:1:fill "
-                                 "signal:0:1 join:0:1 run:0:fill signal:0:3 signal:1:2");
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 wait:1:0.0>=1 run:1:fill "
+                                 "signal:1:2 join:0:1 run:0:fill signal:0:3");
+    fake_destroy(fake);
+}
+
+/* Streams may share a hardware queue: what goes into that behind our wait is not there for others before the wait is over. */
+TEST(words_of_all_streams_are_written_before_a_wait)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[3];
+    Plasmon__V1__Launch *launches[3] = {&launch[0].message, &launch[1].message,
+                                        &launch[2].message};
+
+    fake_peer_publish(fake, 0, 1, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        fake_launch_init(&launch[i], i + 1, RUN);
+        fake_launch_function(&launch[i], "fill");
+        fake_launch_scalar(&launch[i], 1.0);
+        fake_launch_fresh(&launch[i], i + 1, 4);
+        launch[i].message.priority = i == 1; /* in a stream of its own */
+    }
+    fake_launch_after(&launch[2], FAKE_BASE, 1);
+    command.launches   = launches;
+    command.n_launches = 3;
+
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:fill run:8:fill signal:0:1 signal:8:2 "
+                                 "wait:1:0.0>=1 run:1:fill signal:1:3");
+    fake_destroy(fake);
+}
+
+/* Who waits for what is short does not wait for what is long behind it. */
+TEST(word_is_written_before_work_that_takes_long)
+{
+    static const int64_t long_count    = FAKE_SIGNAL_BYTES / sizeof(float) / 2;
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[3];
+    Plasmon__V1__Launch *launches[3] = {&launch[0].message, &launch[1].message,
+                                        &launch[2].message};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        fake_launch_init(&launch[i], i + 1, RUN);
+        fake_launch_function(&launch[i], "fill");
+        fake_launch_scalar(&launch[i], 1.0);
+        fake_launch_fresh(&launch[i], i + 1, i == 1 ? long_count : 4);
+        if (i > 0) {
+            fake_launch_after(&launch[i], FAKE_BASE + FAKE_US, i);
+        }
+    }
+    command.launches   = launches;
+    command.n_launches = 3;
+
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 run:0:fill run:0:fill signal:0:3");
     fake_destroy(fake);
 }
 
