@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/ram.h"
 #include "bench/bench.h"
 
 enum { FACTORS = 3, BURST_PART = 4, VALUES_MAX = 4096 };
@@ -44,7 +45,9 @@ struct spill_options {
 #define OPTION(field) offsetof(struct spill_options, field)
 static const struct cli_option options[] = {
     {"--device-mib", "N", CLI_COUNT, OPTION(device_mib),
-     "memory of the device [16384 on a GPU, 64 on a CPU device]"},
+     "memory of the device [16384 on a GPU, 64 on a CPU device; less where there is not "
+     "enough "
+     "host memory for four times as much]"},
     {"--value-mib", "N", CLI_COUNT, OPTION(value_mib),
      "size of a value [256 on a GPU, 1 on a CPU device]"},
     {"--rounds", "N", CLI_COUNT, OPTION(rounds), "accesses to each value [8]"},
@@ -69,7 +72,8 @@ struct spill {
     struct bench_cluster_config config;
     struct bench_report report;
     uint64_t device_bytes, value_bytes;
-    uint32_t room; /* values that fit */
+    uint64_t memory_bytes; /* of the host, for what does not fit */
+    uint32_t room;         /* values that fit */
     uint32_t rounds;
     double pinned[2];                     /* GB/s in, out */
     double fits[FACTORS][SPILL_PATTERNS]; /* seconds an access where everything fits */
@@ -260,10 +264,9 @@ static void add_row(struct spill *spill, const struct mode *mode,
 static void begin(struct spill *spill, uint64_t device_bytes, const struct mode *mode)
 {
     spill->config.device_memory = device_bytes;
-    spill->config.spill_memory =
-        5 * (uint64_t)values_of(spill, FACTORS - 1) * spill->value_bytes / 2;
-    spill->config.write_back  = mode->write_back ? 0 : PLASMON_NO_WRITE_BACK;
-    spill->config.no_prefetch = !mode->prefetch;
+    spill->config.spill_memory  = spill->memory_bytes;
+    spill->config.write_back    = mode->write_back ? 0 : PLASMON_NO_WRITE_BACK;
+    spill->config.no_prefetch   = !mode->prefetch;
     bench_must_start(&spill->cluster, &spill->config);
     spill->ones = make_value(spill, 1);
     bench_must_wait(&spill->cluster, &spill->ones, 1);
@@ -306,6 +309,55 @@ static void measure_mode(struct spill *spill, const struct mode *mode)
     end(spill);
 }
 
+static void size(struct spill *spill, uint64_t device_bytes)
+{
+    spill->device_bytes = device_bytes;
+    /* What the head keeps free of a device, the ones, and what a check makes. */
+    spill->room = (uint32_t)pl_min_u64(device_bytes / 16 * 15 / spill->value_bytes,
+                                       VALUES_MAX / factors[FACTORS - 1]);
+    spill->room -= (uint32_t)pl_min_u64(spill->room, 2);
+}
+
+/*
+ * Host memory for spilling, so that no value needs a file: a copy of each, or only of those that are not on the device, and what is kept for those that
+ * come back (docs/memory.md). A quarter of what this process may have is left for everybody else.
+ */
+static bool memory_find(struct spill *spill)
+{
+    uint64_t values     = values_of(spill, FACTORS - 1);
+    uint64_t most       = (values + 8) * spill->value_bytes;
+    uint64_t least      = (values - spill->room + 8) * spill->value_bytes;
+    uint64_t there      = pl_ram().available / 4 * 3;
+    spill->memory_bytes = pl_min_u64(most, there);
+    return least <= there;
+}
+
+/* The device that was asked for, or the largest below the usual one for whose values there is host memory. */
+static bool fit(struct spill *spill, uint32_t device_mib, uint64_t usual_mib)
+{
+    uint64_t mib = device_mib > 0 ? device_mib : usual_mib;
+
+    size(spill, mib << 20);
+    while (spill->room >= 6 && !memory_find(spill) && device_mib == 0) {
+        size(spill, (mib /= 2) << 20);
+    }
+    return spill->room >= 6 && memory_find(spill);
+}
+
+static int no_memory(const struct spill *spill)
+{
+    char there[32], device[32];
+
+    return cli_fail(
+        &bench_spill,
+        "four times a device of %s do not fit into the memory of this host: %s are "
+        "available (its "
+        "control group counted), of which three quarters are used; give a smaller "
+        "--device-mib, and --value-mib",
+        pl_format_bytes(spill->device_bytes, device),
+        pl_format_bytes(pl_ram().available, there));
+}
+
 static int run_spill(int argc, char **argv)
 {
     struct spill_options given = {.rounds = 8};
@@ -324,23 +376,21 @@ static int run_spill(int argc, char **argv)
                          "--gpus is none, or 1 where there is one, and not \"%s\"",
                          given.gpus);
     }
-    spill.device_bytes = (uint64_t)(given.device_mib > 0 ? given.device_mib
-                                    : cuda               ? 16384
-                                                         : 64)
-                         << 20;
     spill.value_bytes = (uint64_t)(given.value_mib > 0 ? given.value_mib
                                    : cuda              ? 256
                                                        : 1)
                         << 20;
     spill.rounds = given.rounds;
-    /* What the head keeps free of a device, and the ones. */
-    spill.room = (uint32_t)pl_min_u64(spill.device_bytes / 16 * 15 / spill.value_bytes,
-                                      VALUES_MAX / factors[FACTORS - 1]);
-    if (spill.room < 8 || spill.rounds == 0) {
-        return cli_usage(&bench_spill, "a device has room for 8 values at least, and each "
-                                       "is accessed");
+    if (spill.rounds == 0) {
+        return cli_usage(&bench_spill, "each value is accessed");
     }
-    spill.room -= 2; /* the ones, and what a check makes */
+    if (!fit(&spill, given.device_mib, cuda ? 16384 : 64)) {
+        return spill.room >= 6
+                   ? no_memory(&spill)
+                   : cli_usage(&bench_spill,
+                               "a device has room for 8 values at least, and the host for "
+                               "four times as many");
+    }
     spill.config = (struct bench_cluster_config){
         .gpus = cuda ? "1" : "none", .cpu_devices = 1, .is_private = true};
     bench_must_run_raw(bench_raw_pinned_run, &cuda, spill.pinned, PL_COUNT(spill.pinned));

@@ -16,13 +16,13 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/ram.h"
 #include "device/device.h"
 #include "store/probe.h"
 
@@ -318,17 +318,10 @@ static plasmon_status_t gpus_add(struct store_daemon *daemon, uint32_t *out_coun
     return status;
 }
 
-static uint64_t ram_bytes(void)
-{
-    struct sysinfo info = {0};
-
-    return sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit : 4ull << 30;
-}
-
 /* Default memory of a CPU device: its share of a quarter of the RAM, at least 64 MiB, in whole chunks. */
 static uint64_t cpu_memory_default(uint32_t count)
 {
-    return pl_max_u64(ram_bytes() / 4 / count, 64u << 20) & ~((2ull << 20) - 1);
+    return pl_max_u64(pl_ram().total / 4 / count, 64u << 20) & ~((2ull << 20) - 1);
 }
 
 static plasmon_status_t cpus_add(struct store_daemon *daemon, uint32_t count,
@@ -340,14 +333,14 @@ static plasmon_status_t cpus_add(struct store_daemon *daemon, uint32_t count,
     if (count > 0 && bytes == 0) {
         bytes = cpu_memory_default(count);
     }
-    if (count > 0 && bytes > ram_bytes()) {
+    if (count > 0 && bytes > pl_ram().total) {
         char asked[32], there[32];
 
         return pl_err_set(err, PLASMON_EINVAL,
                           "--device-memory is %s for each CPU device, and this machine has "
                           "%s of RAM; without the option they share a quarter of it",
                           pl_format_bytes(bytes, asked),
-                          pl_format_bytes(ram_bytes(), there));
+                          pl_format_bytes(pl_ram().total, there));
     }
     for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
         status = store_host_add_device(&daemon->host, DEVICE_CPU, i, bytes,
@@ -408,7 +401,7 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
     if (status == PLASMON_OK) {
         daemon->host.buffer_bytes_max = daemon->options->host_memory != 0
                                             ? daemon->options->host_memory
-                                            : ram_bytes() / 4;
+                                            : pl_ram().total / 4;
         status = daemon->options->embedded ? PLASMON_OK : handback_start(daemon, err);
     }
     if (status == PLASMON_OK && daemon->host.device_count == 0) {

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/ram.h"
 #include "rpc/rpc.h"
 #include "store/bulk_address.h"
 #include "store/daemon.h"
@@ -62,19 +62,12 @@ static plasmon_status_t library_dir_check(const char *dir, struct pl_err *err)
                : pl_err_set(err, PLASMON_EINVAL, "--library-dir %s is not a folder", dir);
 }
 
-static uint64_t eighth_of_ram(void)
-{
-    struct sysinfo info = {0};
-
-    return sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 8 : 1ull << 29;
-}
-
 /* NULL and OK: nothing is spilled. */
 static plasmon_status_t spill_create(const struct store_options *options,
                                      struct store_spill **out_spill, struct pl_err *err)
 {
-    uint64_t bytes =
-        options->spill_memory == STORE_SPILL_AUTO ? eighth_of_ram() : options->spill_memory;
+    uint64_t bytes = options->spill_memory == STORE_SPILL_AUTO ? pl_ram().total / 8
+                                                               : options->spill_memory;
 
     const struct store_spill_ahead ahead = {.write_back = options->write_back,
                                             .on_demand  = options->no_prefetch};

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/ram.h"
 #include "client/cli/cli.h"
 #include "client/spawn.h"
 
@@ -99,9 +100,9 @@ static void look_at_kernel(void)
 
 static void look_at_limits(void)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    struct rlimit fd = {0};
-    char text[32], hint[SPAWN_HINT_BYTES];
+    struct pl_ram ram = pl_ram();
+    struct rlimit fd  = {0};
+    char text[32], unused[32], hint[SPAWN_HINT_BYTES];
 
     (void)getrlimit(RLIMIT_NOFILE, &fd);
     tell(fd.rlim_max >= 4096, false, "open files", "limit %llu, may be raised to %llu%s",
@@ -112,8 +113,8 @@ static void look_at_limits(void)
     (void)spawn_limit_hint(hint);
     tell(hint[0] == '\0', true, "file sizes", "%s",
          hint[0] == '\0' ? "no limit" : hint + strlen("; "));
-    tell(true, false, "memory", "%s, %ld processors",
-         pl_format_bytes((uint64_t)pages * (uint64_t)page, text),
+    tell(true, false, "memory", "%s for this process, %s of it free; %ld processors",
+         pl_format_bytes(ram.total, text), pl_format_bytes(ram.available, unused),
          sysconf(_SC_NPROCESSORS_ONLN));
 }
 

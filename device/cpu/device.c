@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/ram.h"
 
 #include <assert.h>
 #include <sched.h>
@@ -70,15 +71,10 @@ static void cpu_uuid(uint32_t ordinal, uint8_t uuid[16])
     }
 }
 
-static uint64_t ram_bytes(void)
-{
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static void cpu_info(uint32_t ordinal, const struct device_config *config,
                      struct device_info *out_info)
 {
-    uint64_t bytes_max = config->bytes_max > 0 ? config->bytes_max : ram_bytes() / 4;
+    uint64_t bytes_max = config->bytes_max > 0 ? config->bytes_max : pl_ram().total / 4;
 
     *out_info = (struct device_info){
         .kind              = DEVICE_CPU,
