@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -62,6 +64,44 @@ static plasmon_status_t library_dir_check(const char *dir, struct pl_err *err)
                : pl_err_set(err, PLASMON_EINVAL, "--library-dir %s is not a folder", dir);
 }
 
+#define DISK "/var/tmp"
+
+/*
+ * Where nothing was said of spilling: files for half of what is free on the disk for temporary files that may be large. NULL: it is no disk but memory, or
+ * nothing is free.
+ */
+static const char *disk_default(char out[64])
+{
+    struct statfs disk;
+    uint64_t bytes;
+
+    if (statfs(DISK, &disk) != 0 || disk.f_type == TMPFS_MAGIC ||
+        disk.f_type == RAMFS_MAGIC) {
+        return NULL;
+    }
+    bytes = (uint64_t)disk.f_bavail * (uint64_t)disk.f_bsize / 2;
+    (void)snprintf(out, 64, DISK ":%llu", (unsigned long long)bytes);
+    return bytes != 0 ? out : NULL;
+}
+
+static plasmon_status_t spill_by_default(uint64_t bytes, struct store_spill **out_spill,
+                                         struct pl_err *err)
+{
+    char text[64];
+    const char *disk        = disk_default(text);
+    plasmon_status_t status = disk != NULL
+                                  ? store_spill_create(bytes, &disk, 1, out_spill, err)
+                                  : PLASMON_ENOTSUP;
+
+    if (status != PLASMON_OK) {
+        if (disk != NULL) {
+            pl_info("store", "no files for spilling: %s", err->text);
+        }
+        status = store_spill_create(bytes, NULL, 0, out_spill, err);
+    }
+    return status;
+}
+
 /* NULL and OK: nothing is spilled. */
 static plasmon_status_t spill_create(const struct store_options *options,
                                      struct store_spill **out_spill, struct pl_err *err)
@@ -77,8 +117,11 @@ static plasmon_status_t spill_create(const struct store_options *options,
     if (bytes == 0) {
         return PLASMON_OK;
     }
-    status = store_spill_create(bytes, options->spill_dirs, options->spill_dir_count,
-                                out_spill, err);
+    status = options->spill_memory == STORE_SPILL_AUTO && options->spill_dir_count == 0 &&
+                     !options->spill_no_dir
+                 ? spill_by_default(bytes, out_spill, err)
+                 : store_spill_create(bytes, options->spill_dirs, options->spill_dir_count,
+                                      out_spill, err);
     if (status == PLASMON_OK) {
         store_spill_set_ahead(*out_spill, &ahead);
     }

@@ -49,9 +49,10 @@ static const struct option options[] = {
     {"--spill-memory", "BYTES", OPTION_BYTES, AT(spill_memory), "an eighth of the RAM",
      "host memory for what devices have no room for, page-locked when first needed; 0: "
      "nothing is spilled"},
-    {"--spill-dir", "DIR[:LIMIT]", OPTION_DIRS, AT(spill_dirs), "none",
+    {"--spill-dir", "DIR[:LIMIT]", OPTION_DIRS, AT(spill_dirs),
+     "without --spill-memory: /var/tmp, half of what is free there",
      "and files there when that is full, up to LIMIT bytes (suffix K, M, G, T; default: "
-     "nine tenths of what is free); may be repeated"},
+     "nine tenths of what is free); may be repeated; none: no files"},
     {"--write-back", "PERCENT", OPTION_PERCENT, AT(write_back), "75",
      "copy what a device has not used for long to that host memory ahead of need, while "
      "more of it is taken than this; 0: never"},
@@ -260,6 +261,10 @@ static bool option_set(const struct option *option, const char *value,
         return strcmp(value, "auto") == 0 || strcmp(value, "none") == 0 ||
                strcmp(value, "process") == 0 || strcmp(value, "context") == 0;
     case OPTION_DIRS:
+        if (strcmp(value, "none") == 0) {
+            out->spill_no_dir = true;
+            return true;
+        }
         if (*value == '\0' || out->spill_dir_count >= STORE_SPILL_DIRS_MAX) {
             return false;
         }

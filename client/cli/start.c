@@ -93,7 +93,9 @@ static const struct cli_option options[] = {
      "host memory for what devices have no room for; suffix K, M, G; 0: none [an eighth of "
      "the RAM]"},
     {"--spill-dir", "DIR[:LIMIT]", CLI_TEXTS, AT(spill_dirs),
-     "and files there when that is full; repeatable [none]"},
+     "and files there when that is full; repeatable; none: no files [without "
+     "--spill-memory: "
+     "/var/tmp, half of what is free there]"},
     {"--write-back", "PERCENT", CLI_TEXT, AT(write_back),
      "copy what a device has not used for long to that memory ahead of need, while more of "
      "it is taken than this; 0: never [75]"},

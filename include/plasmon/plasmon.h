@@ -129,7 +129,7 @@ struct plasmon_options {
     uint64_t
         spill_memory; /* private cluster: host memory for what devices have no room for (docs/memory.md); 0: an eighth of RAM; PLASMON_NO_SPILL: none */
     const char *
-        spill_dirs; /* private cluster: and files in these directories, "DIR[:LIMIT]" separated by commas; NULL: none */
+        spill_dirs; /* private cluster: and files in these directories, "DIR[:LIMIT]" separated by commas; NULL: none if spill_memory is given, else half of what is free in /var/tmp; "none": none */
     uint32_t
         write_back; /* private cluster: percent of a device's memory above which what was not used for long is copied to host memory ahead of need; 0: 75; PLASMON_NO_WRITE_BACK: never */
     int no_prefetch; /* private cluster: not 0: what was spilled comes back when a task that reads it has its turn, not before; to compare */
