@@ -26,6 +26,7 @@ static bool limit_parse(const char *text, uint64_t *out_bytes)
 {
     static const char suffixes[] = "KMGT";
     const char *suffix;
+    int shift = 0;
     char *end;
 
     if (*text < '0' || *text > '9') {
@@ -33,7 +34,7 @@ static bool limit_parse(const char *text, uint64_t *out_bytes)
     }
     errno      = 0;
     *out_bytes = strtoull(text, &end, 10);
-    if (errno != 0 || *out_bytes > UINT64_MAX >> 41) {
+    if (errno != 0) {
         return false;
     }
     if (*end != '\0') {
@@ -41,8 +42,12 @@ static bool limit_parse(const char *text, uint64_t *out_bytes)
         if (suffix == NULL || end[1] != '\0') {
             return false;
         }
-        *out_bytes <<= 10 * (suffix - suffixes + 1);
+        shift = 10 * (int)(suffix - suffixes + 1);
     }
+    if (*out_bytes > UINT64_MAX >> 1 >> shift) {
+        return false;
+    }
+    *out_bytes <<= shift;
     return true;
 }
 

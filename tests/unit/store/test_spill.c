@@ -71,6 +71,31 @@ TEST(files_come_back_as_they_were_and_leave_nothing)
     ASSERT_EQ(rmdir(dir), 0); /* it is empty */
 }
 
+TEST(a_limit_may_be_any_number_of_bytes)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } limits[] = {{"8388609", 8388609},
+                  {"30897278976", UINT64_C(30897278976)},
+                  {"3G", UINT64_C(3) << 30},
+                  {"9T", UINT64_C(9) << 40}};
+    char dir[64], text[128];
+    struct pl_err err;
+
+    folder(dir);
+    for (size_t i = 0; i < PL_COUNT(limits); i++) {
+        const char *given = text;
+        struct store_spill *spill;
+
+        (void)snprintf(text, sizeof(text), "%s:%s", dir, limits[i].text);
+        ASSERT_OK(store_spill_create(BYTES, &given, 1, &spill, &err));
+        ASSERT_EQ(store_spill_file_bytes(spill), limits[i].bytes);
+        store_spill_destroy(spill);
+    }
+    ASSERT_EQ(rmdir(dir), 0);
+}
+
 TEST(directories_are_filled_in_order_and_up_to_their_limits)
 {
     static uint8_t data[BYTES];
