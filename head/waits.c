@@ -85,9 +85,11 @@ const char *head_task_kind(const struct head_task *task)
         "task", "copy", "send",  "receive", "put", "read",        "put",
         "put",  "skip", "graph", "put",     "get", "open a pair", "close a pair"};
 
-    if (task->spilled != NULL) {
-        return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ? "spill"
-                                                                       : "restore";
+    if (task->spilled != NULL && task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) {
+        return task->ahead ? "write-back" : "spill";
+    }
+    if (task->spilled != NULL && task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST) {
+        return "restore";
     }
     return task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 }

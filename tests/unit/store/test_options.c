@@ -32,6 +32,17 @@ TEST(options_have_the_documented_defaults)
     ASSERT_TRUE(!options.embedded);
 }
 
+TEST(no_directory_for_spilling_is_another_thing_than_none_given)
+{
+    struct store_options options;
+    struct pl_err err;
+
+    ASSERT_OK(parse(&options, &err, "--head=unix:/x", NULL, NULL));
+    ASSERT_TRUE(options.spill_dir_count == 0 && !options.spill_no_dir);
+    ASSERT_OK(parse(&options, &err, "--head=unix:/x", "--spill-dir=none", NULL));
+    ASSERT_TRUE(options.spill_dir_count == 0 && options.spill_no_dir);
+}
+
 TEST(values_come_after_a_space_or_an_equals_sign)
 {
     struct store_options options;
