@@ -213,6 +213,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_EDEPENDENCY:
         return scarce ||
                ((first_losses(check, answer) != 0 ||
+                 /* A fold of its own that was given up for the sake of a partial result, which was made again later. */
+                 (answer->first_task == answer->id && sim->losses.count > 0) ||
                  (sim->config.shadow_bytes != 0 &&
                   losses != 0 /* more lies in pieces */)) &&
                 cut_off(check, step)) ||

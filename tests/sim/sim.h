@@ -680,6 +680,8 @@ struct sim_node {
     struct sim *sim;
     bool alive;
     uint64_t life; /* a death begins a new one */
+    uint64_t
+        away_ns; /* when it died, if the next one has not been welcomed since; else 0 */
     struct store_node_session session;
     struct sim_pipe to_head;
     struct sim_pipe from_head;

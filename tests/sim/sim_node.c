@@ -51,6 +51,7 @@ static void session_joined(void *user, uint64_t session, bool known, const char 
         sim_fail(node->sim, "the head does not know its store any more");
     }
     *session_kept(node) = session;
+    node->away_ns       = 0;
 }
 
 static void session_event(void *user, enum store_uplink_event event, uint32_t host_device,
@@ -256,6 +257,7 @@ void sim_node_die(struct sim_node *node)
     sim_trace(sim, "the store dies");
     node->alive = false;
     node->life++;
+    node->away_ns = node->away_ns == 0 ? sim->now_ns : node->away_ns;
     store_node_session_finish(&node->session);
     sim_node_break(node);
     sim_after(sim, sim_below(sim, sim_chance(sim, 300) ? DOWN_MAX_NS : CONNECT_MAX_NS),

@@ -24,6 +24,7 @@ enum {
     GROWTH_MAX_NS   = 60000,
     GROWTH_DEATH_MAX_NS = 300000,
 };
+#define AWAY_MAX_NS  UINT64_C(4000000000)
 #define LEASE_NS     UINT64_C(400000000)
 #define LEASE_MAX_NS (2 * LEASE_NS) /* seen to stand still for so long, nobody runs */
 
@@ -354,10 +355,16 @@ static void stop_all(struct sim *sim)
     sim_after(sim, sim_between(sim, LEASE_NS, 4 * LEASE_NS), pause_over, sim, 0, NULL);
 }
 
+/* Each death may cost five seconds, and after ten the head gives up the host, as it should. */
+static bool away_for_long(const struct sim *sim)
+{
+    return sim->node.away_ns != 0 && sim->now_ns - sim->node.away_ns > AWAY_MAX_NS;
+}
+
 static void maybe_die(struct sim *sim)
 {
     if (sim->store_death_count < sim->config.store_deaths_max && sim->node.alive &&
-        sim_node_settled(&sim->node) && !sim->paused &&
+        sim_node_settled(&sim->node) && !sim->paused && !away_for_long(sim) &&
         sim_below(sim, 1000000) < sim->config.stop_millionth) {
         sim->store_death_count++;
         sim_node_die(&sim->node);

@@ -145,6 +145,17 @@ TEST(stores_die_and_their_workers_do_not)
     assert_met(SIM_CELL_GROWTH_ALONE, SIM_CELL_GROWTH_LOST);
 }
 
+/* Three in a row were away for longer than a head waits for a store. */
+TEST(stores_that_die_in_a_row_are_not_given_up)
+{
+    struct graph_profile profile = early;
+
+    profile.store_early = false;
+    test_expect_log();
+    seeds_log_errors();
+    ASSERT_TRUE(graph_run(294968938, &profile, &sum, true));
+}
+
 TEST(stores_die_before_they_were_welcomed)
 {
     run_seeds(&early);

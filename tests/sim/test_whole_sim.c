@@ -68,4 +68,19 @@ TEST(all_features_and_all_faults_together)
     }
 }
 
+/*
+ * 558936255: a fold was given up with a partial result that was made again later, and with it what had been put. 491678581: an order to fence
+ * came while there was no store. 920312537: a hello of a dead worker came late, of a device that was gone.
+ */
+TEST(programs_that_found_something)
+{
+    static const uint64_t seeds[] = {558936255, 491678581, 920312537};
+
+    test_expect_log();
+    seeds_log_errors();
+    for (size_t i = 0; i < PL_COUNT(seeds); i++) {
+        ASSERT_TRUE(graph_run(seeds[i], &whole, &sum, true));
+    }
+}
+
 TEST_MAIN()
