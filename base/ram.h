@@ -10,8 +10,9 @@
 #include "base.h"
 
 struct pl_ram {
-    uint64_t total;     /* that there is, or the smallest limit */
-    uint64_t available; /* of it, without that anything else must be written out; caches of files count as free */
+    uint64_t total; /* that there is, or the smallest limit */
+    uint64_t
+        available; /* of it, without that anything else must be written out; caches of files count as free */
 };
 
 /* What cannot be read is no limit. 4 GiB when nothing can. */

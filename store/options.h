@@ -46,7 +46,7 @@ struct store_options {
     uint64_t spill_memory;      /* STORE_SPILL_AUTO: an eighth of the RAM; 0: none */
     const char *spill_dirs[STORE_SPILL_DIRS_MAX];
     uint32_t spill_dir_count;
-    bool spill_no_dir; /* nor the one of its own choice */
+    bool spill_no_dir;   /* nor the one of its own choice */
     uint32_t write_back; /* percent; 0: never */
     bool no_prefetch;
     bool embedded;
