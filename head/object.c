@@ -445,17 +445,7 @@ void head_array_map(struct head_core *core, struct head_array *array)
 
 bool head_buffer_fails_jointly(const struct head_buffer *buffer, const struct pl_box *box)
 {
-    struct pl_list *pos;
-
-    if (!buffer->gathered || pl_box_equal(&buffer->frame, box)) {
-        return false;
-    }
-    pl_list_for_each(pos, &buffer->writers) {
-        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box, box)) {
-            return true;
-        }
-    }
-    return false; /* it was gathered, and somebody writes elsewhere in it */
+    return is_being_gathered(buffer) && !pl_box_equal(&buffer->frame, box);
 }
 
 /*
