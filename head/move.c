@@ -254,6 +254,14 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
     return bytes;
 }
 
+/* What is there already fails with nothing: that is better than a device that may end while it sends. */
+static bool fails_jointly(const struct head_buffer *buffer, const struct pl_box *box,
+                          const struct head_device *other)
+{
+    return head_buffer_fails_jointly(buffer, box) &&
+           (!other->draining || box_pending(buffer, box));
+}
+
 /*
  * One that fails by itself, then one whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
  * there already, then the device with the least to do.
@@ -266,8 +274,8 @@ static bool better_source(const struct head_core *core, const struct head_instan
     bool whole_a = pl_box_contains(&a->box, box), whole_b = pl_box_contains(&b->box, box);
     bool near_a  = strcmp(from_a->device->host, to->host) == 0;
     bool near_b  = strcmp(from_b->device->host, to->host) == 0;
-    bool joint_a = head_buffer_fails_jointly(from_a, box),
-         joint_b = head_buffer_fails_jointly(from_b, box);
+    bool joint_a = fails_jointly(from_a, box, from_b->device),
+         joint_b = fails_jointly(from_b, box, from_a->device);
     bool pending_a, pending_b;
 
     if (joint_a != joint_b) {
