@@ -54,7 +54,7 @@ struct head_trace_wait {
 };
 
 struct head_name {
-    char *key; /* namespace, NUL, name: key_length bytes */
+    char *key; /* namespace, NUL, name: key_length bytes, and a NUL behind them */
     size_t key_length;
     struct head_ref ref;
     struct pl_list link;

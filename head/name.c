@@ -84,7 +84,7 @@ void head_name_publish(struct head_core *core, struct head_client *client,
     }
     head_reduce_fold(core, ref->array);
     name      = head_alloc(sizeof(*name));
-    name->key = head_alloc(length);
+    name->key = head_alloc(length + 1); /* ends in a NUL, too: it is shown */
     memcpy(name->key, key, length);
     name->key_length   = length;
     name->ref          = *ref;

@@ -226,6 +226,39 @@ TEST(a_page_may_be_empty_and_not_the_last)
     head_core_destroy(core);
 }
 
+/* Of whatever length, with nothing of what lies behind it. */
+TEST(a_name_is_told_as_it_was_published)
+{
+    enum { LENGTH_MAX = 48 };
+    struct head_core *core           = two_devices();
+    uint64_t session                 = core_client(core);
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_OBJECTS);
+    Plasmon__V1__ClientFrame frame   = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Publish publish = PLASMON__V1__PUBLISH__INIT, *publishes[] = {&publish};
+    char name[LENGTH_MAX + 1] = "";
+    Plasmon__V1__ListReply reply;
+    struct pl_err err;
+
+    core_submit(core, session, 7, 0, 0, dims, 2);
+    publish.ref     = 107;
+    publish.name    = name;
+    frame.publish   = publishes;
+    frame.n_publish = 1;
+    for (size_t length = 1; length <= LENGTH_MAX; length++) {
+        memset(name, 'n', length);
+        publish.request = length;
+        ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+        head_core_flush(core);
+    }
+    reply = page(core, &request, "default");
+    ASSERT_EQ(reply.n_objects, 1 + LENGTH_MAX);
+    for (size_t length = 1; length <= LENGTH_MAX; length++) {
+        ASSERT_EQ(strlen(reply.objects[length]->label), length);
+        ASSERT_STR(reply.objects[length]->name_space, "default");
+    }
+    head_core_destroy(core);
+}
+
 TEST(a_node_is_told_with_its_devices)
 {
     struct head_core *core   = two_devices();
