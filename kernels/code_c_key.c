@@ -109,7 +109,21 @@ static bool stands_alone(const char *text)
             }
         }
     }
-    return strstr(text, "incbin") == NULL && strstr(text, "embed") == NULL;
+    return strstr(text, "incbin") == NULL && strstr(text, "embed") == NULL &&
+           strstr(text, "import") == NULL;
+}
+
+/* Where the compiler looks for headers before the system's. */
+static void add_search_paths(struct pl_sha256 *sha)
+{
+    static const char *const names[] = {"CPATH", "C_INCLUDE_PATH"};
+
+    for (size_t i = 0; i < PL_COUNT(names); i++) {
+        const char *path = getenv(names[i]);
+
+        path = path != NULL ? path : "";
+        pl_sha256_add_field(sha, path, strlen(path));
+    }
 }
 
 bool code_c_key(const char *text, const char *source, const char *cc,
@@ -129,6 +143,7 @@ bool code_c_key(const char *text, const char *source, const char *cc,
         pl_sha256_add_field(&sha, options[i], strlen(options[i]));
     }
     pl_sha256_add_field(&sha, libc, strlen(libc));
+    add_search_paths(&sha);
     if (!add_compiler(&sha, cc) || !add_processor(&sha)) {
         return false;
     }

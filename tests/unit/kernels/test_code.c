@@ -523,10 +523,11 @@ TEST(compiled_c_text_is_kept_and_a_file_that_anybody_could_have_written_is_not_r
 
 TEST(c_text_that_reads_files_which_may_change_is_not_kept)
 {
-    static const char *const texts[] = {
-        "#include \"/a/b.h\"", "#include </a/b.h>",       "#include <../b.h>",
-        "#include WHATEVER",   "__asm__(\".incbin x\");", "#if __has_include(<a>)"};
-    const char *const option = "-O3";
+    static const char *const texts[] = {"#include \"/a/b.h\"",     "#include </a/b.h>",
+                                        "#include <../b.h>",       "#include WHATEVER",
+                                        "__asm__(\".incbin x\");", "#if __has_include(<a>)",
+                                        "#import \"/a/b.h\""};
+    const char *const option         = "-O3";
     uint8_t key[PL_SHA256_BYTES], again[PL_SHA256_BYTES];
 
     for (size_t i = 0; i < PL_COUNT(texts); i++) {
@@ -540,6 +541,10 @@ TEST(c_text_that_reads_files_which_may_change_is_not_kept)
     ASSERT_TRUE(code_c_key("", "b", "cc", &option, 1, again));
     ASSERT_TRUE(memcmp(key, again, sizeof(key)) != 0);
     ASSERT_TRUE(!code_c_key("", "a", "/nowhere/cc", &option, 1, again));
+    ASSERT_EQ(setenv("CPATH", "/nowhere", 1), 0);
+    ASSERT_TRUE(code_c_key("#include <math.h>\n", "a", "cc", &option, 1, again));
+    ASSERT_TRUE(memcmp(key, again, sizeof(key)) != 0);
+    ASSERT_EQ(unsetenv("CPATH"), 0);
 }
 
 TEST(the_cache_stays_below_its_size)
