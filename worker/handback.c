@@ -38,9 +38,9 @@ void worker_handback_finish(struct worker_handback *handback)
 
 /* ------------------------------------------------------------------------------------------------ what is kept */
 
-/* A chunk under a known number: told again, or in the place of one that died with a worker and was never used. */
-static void forget_chunk(struct worker_handback *handback,
-                         const struct store_control *message)
+/* A chunk under a known number: told again, in the place of one that died with a worker and was never used, or it could not be sent. */
+void worker_handback_forget_chunk(struct worker_handback *handback,
+                                  const struct store_control *message)
 {
     for (size_t i = handback->kept.count; i-- > 0;) {
         struct worker_kept *kept = kept_at(handback, i);
@@ -135,7 +135,7 @@ void worker_handback_note(struct worker_handback *handback,
     case STORE_CONTROL_CHUNK:
     case STORE_CONTROL_CHUNK_ADD:
         if (fd_count == 1) {
-            forget_chunk(handback, message);
+            worker_handback_forget_chunk(handback, message);
             keep(handback, message, STORE_KEPT_CHUNK, message->host_device, 0, fds[0]);
         }
         break;

@@ -35,6 +35,9 @@ void worker_handback_finish(struct worker_handback *handback);
 void worker_handback_note(struct worker_handback *handback,
                           const struct store_control *message, const int *fds,
                           unsigned fd_count);
+/* A CHUNK_ADD that was noted did not go, and nobody will use that chunk: the next store must not hear of it. */
+void worker_handback_forget_chunk(struct worker_handback *handback,
+                                  const struct store_control *message);
 /*
  * While there is no store. OK: *out_fd is the socket to the new one, which has everything. EAGAIN: not yet, or it was tried a moment ago;
  * ECLOSED: the lease is over.

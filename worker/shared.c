@@ -71,7 +71,13 @@ plasmon_status_t worker_shared_send(struct worker_shared *shared,
         status =
             pl_fd_send(shared->control_fd, message, sizeof(*message), &fd, fd >= 0 ? 1 : 0);
     }
-    return status == PLASMON_ECLOSED && store_may_come(shared) ? PLASMON_OK : status;
+    if (status == PLASMON_ECLOSED && store_may_come(shared)) {
+        return PLASMON_OK; /* the next one is told */
+    }
+    if (status != PLASMON_OK && message->type == STORE_CONTROL_CHUNK_ADD) {
+        worker_handback_forget_chunk(&shared->handback, message);
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ parts of the set-up */
