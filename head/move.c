@@ -15,10 +15,8 @@
  *               for nothing that has a higher number. Both halves move dense buffers, so a piece that is only part of a buffer
  *               is first copied out on the source's device.
  *
- * MANY SMALL PARTS. An array whose parts are made on many devices and read as one costs a launch, a wait and a copy for each part if
- * each is brought when it is there. Small ones come by one launch, when all are there; where they lie one behind the other, that is a function which reads
- * them where they are (`concatenate`; one kernel on a GPU). Such a launch fails with any of its parts, so until it is done nobody
- * reads less than the whole from what it fills.
+ * MANY SMALL PARTS that are there, and lie one behind the other in what is read, come by a function that reads them where they are
+ * (`concatenate`; one kernel on a GPU) and not by a copy each.
  */
 #include "head/core_int.h"
 
@@ -31,7 +29,7 @@
  */
 #define PARTS 32u
 
-/* Of pieces up to so much a launch for all is sooner done than one for each: at 350 GB/s a quarter of a MiB takes less than what begins a copy. */
+/* Of pieces up to so much one kernel is sooner done than a copy each: at 350 GB/s a quarter of a MiB takes less than what begins a copy. */
 #define SMALL_BYTES     (UINT64_C(256) << 10)
 #define SMALL_BYTES_ALL (UINT64_C(4) << 20)
 #define JOIN_MAX        64u /* pieces of one function, as many as a kernel takes */
@@ -85,8 +83,7 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
 {
     struct pl_list *pos;
 
-    if (!pl_box_contains(&buffer->frame, box) || (exclusive && !buffer->donatable) ||
-        head_buffer_fails_jointly(buffer, box)) {
+    if (!pl_box_contains(&buffer->frame, box) || (exclusive && !buffer->donatable)) {
         return false;
     }
     if (exclusive && head_buffer_mapped(buffer)) {
@@ -211,25 +208,16 @@ static uint64_t box_bytes(const struct pl_box *box, uint32_t dtype)
     return (uint64_t)pl_box_elements(box) * pl_dtype_bytes(dtype);
 }
 
-/* doomed: by a task of which it is known that it fails. */
-static bool box_written(const struct head_buffer *buffer, const struct pl_box *box,
-                        bool doomed)
+static bool box_pending(const struct head_buffer *buffer, const struct pl_box *box)
 {
     struct pl_list *pos;
 
     pl_list_for_each(pos, &buffer->writers) {
-        const struct head_use *use = pl_container_of(pos, struct head_use, link);
-
-        if (pl_box_intersects(&use->box, box) && (!doomed || use->task->failure != NULL)) {
+        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box, box)) {
             return true;
         }
     }
     return false;
-}
-
-static bool box_pending(const struct head_buffer *buffer, const struct pl_box *box)
-{
-    return box_written(buffer, box, false);
 }
 
 /* Bytes of the box that are on their way from this buffer to other devices. Looks at a few readers only: more are too many anyhow. */
@@ -254,16 +242,8 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
     return bytes;
 }
 
-/* What is there already fails with nothing: that is better than a device that may end while it sends. */
-static bool fails_jointly(const struct head_buffer *buffer, const struct pl_box *box,
-                          const struct head_device *other)
-{
-    return head_buffer_fails_jointly(buffer, box) &&
-           (!other->draining || box_pending(buffer, box));
-}
-
 /*
- * One that fails by itself, then one whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
+ * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
  * there already, then the device with the least to do.
  */
 static bool better_source(const struct head_core *core, const struct head_instance *a,
@@ -272,15 +252,10 @@ static bool better_source(const struct head_core *core, const struct head_instan
 {
     const struct head_buffer *from_a = a->buffer, *from_b = b->buffer;
     bool whole_a = pl_box_contains(&a->box, box), whole_b = pl_box_contains(&b->box, box);
-    bool near_a  = strcmp(from_a->device->host, to->host) == 0;
-    bool near_b  = strcmp(from_b->device->host, to->host) == 0;
-    bool joint_a = fails_jointly(from_a, box, from_b->device),
-         joint_b = fails_jointly(from_b, box, from_a->device);
+    bool near_a = strcmp(from_a->device->host, to->host) == 0;
+    bool near_b = strcmp(from_b->device->host, to->host) == 0;
     bool pending_a, pending_b;
 
-    if (joint_a != joint_b) {
-        return joint_b;
-    }
     if (from_a->device->connected != from_b->device->connected) {
         return from_a->device->connected; /* the other one may never come back */
     }
@@ -323,8 +298,7 @@ static struct head_instance *best_source(const struct head_core *core,
             !head_move_possible(instance->buffer->device, to)) {
             continue;
         }
-        if (instance->buffer->device == to &&
-            !head_buffer_fails_jointly(instance->buffer, box)) {
+        if (instance->buffer->device == to) {
             return instance;
         }
         if (best == NULL || better_source(core, instance, best, box, to)) {
@@ -400,6 +374,23 @@ static bool along_axis(const struct pl_box *frame, const struct pl_box *box,
     return true;
 }
 
+/* Each piece so small, and all of them together, that what begins their copies takes longer than their bytes do. */
+static bool all_small(const struct pl_vec *pieces)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < pieces->count; i++) {
+        const struct head_piece *piece = pl_vec_at(pieces, i);
+        uint64_t more                  = box_bytes(&piece->box, piece->src->dtype);
+
+        bytes += more;
+        if (more > SMALL_BYTES || bytes > SMALL_BYTES_ALL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* One behind the other along *out_axis, and such that a launch on dst's device reads them where they lie; they are put in order. */
 static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
                      uint64_t *out_axis)
@@ -433,43 +424,18 @@ static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
 }
 
 /*
- * Each piece so small, and all of them together, that bringing one costs more than its bytes do. None is doomed: what has failed before it is
- * registered as a replica could not be forgotten as one.
- */
-static bool go_together(const struct pl_vec *pieces)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < pieces->count; i++) {
-        const struct head_piece *piece = pl_vec_at(pieces, i);
-        uint64_t more                  = box_bytes(&piece->box, piece->src->dtype);
-
-        bytes += more;
-        if (more > SMALL_BYTES || bytes > SMALL_BYTES_ALL ||
-            box_written(piece->src, &piece->box, true)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/*
- * Fill dst from pieces. What is there already goes in one launch, and so does all if it is small (apart: it does not, for it is to outlive its sources). What is still being made goes piece by
- * piece: a launch fails as a whole, and who reads another part of dst must not fail because of a part that it does not read. Parts go one by one too.
+ * Fill dst from pieces. What is there already goes in one launch. What is still being made goes piece by piece: a launch fails as a whole, and who reads
+ * another part of dst must not fail because of a part that it does not read. Parts go one by one too.
  */
 static void start_copies(struct head_core *core, struct head_buffer *dst,
-                         struct pl_vec *pieces, bool apart)
+                         struct pl_vec *pieces)
 {
     struct head_piece *items = pieces->items;
     size_t together          = 0;
-    bool gathers             = !apart && pieces->count > 1 && go_together(pieces);
     uint64_t axis;
 
     for (size_t i = 0; i < pieces->count; i++) {
-        bool pending = box_pending(items[i].src, &items[i].box);
-
-        dst->gathered |= gathers && pending;
-        if (!items[i].part && (!pending || gathers)) {
+        if (!items[i].part && !box_pending(items[i].src, &items[i].box)) {
             struct head_piece piece = items[i];
 
             items[i]          = items[together];
@@ -477,7 +443,8 @@ static void start_copies(struct head_core *core, struct head_buffer *dst,
         }
     }
     if (together > 0) {
-        bool joins = gathers && together == pieces->count && in_a_row(dst, pieces, &axis);
+        bool joins =
+            together == pieces->count && all_small(pieces) && in_a_row(dst, pieces, &axis);
 
         start_copy(core, dst, &dst->frame, true, items, together, joins ? &axis : NULL);
     }
@@ -782,7 +749,7 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
         cut_large(&plan);
     }
     if (ok && !plan.dst_ready) {
-        start_copies(core, dst, &plan.pieces, array->apart);
+        start_copies(core, dst, &plan.pieces);
     }
     release_all(core, &plan.temps); /* their tasks hold them */
     pl_vec_finish(&plan.pieces);

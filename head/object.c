@@ -336,14 +336,9 @@ void head_tile_hold(struct head_core *core, struct head_tile *tile)
     }
 }
 
-static bool is_being_gathered(const struct head_buffer *buffer)
-{
-    return buffer->gathered && !pl_list_empty(&buffer->writers);
-}
-
 static bool is_another(const struct head_buffer *buffer, const void *user)
 {
-    return buffer != user && !is_being_gathered(buffer);
+    return buffer != user;
 }
 
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
@@ -441,11 +436,6 @@ void head_array_map(struct head_core *core, struct head_array *array)
 {
     array->mapped = true;
     count_maps(core, 1);
-}
-
-bool head_buffer_fails_jointly(const struct head_buffer *buffer, const struct pl_box *box)
-{
-    return is_being_gathered(buffer) && !pl_box_equal(&buffer->frame, box);
 }
 
 /*

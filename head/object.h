@@ -50,7 +50,6 @@ struct head_buffer {
     struct head_spilled
         *spilled; /* it lies in host memory or a file (spill.h); NULL: on its device */
     bool donatable;
-    bool gathered; /* from parts that were still being made, by one launch: move.c */
     bool
         replica; /* every byte in it exists elsewhere: may be dropped under memory pressure */
     struct pl_list device_link;
@@ -210,8 +209,6 @@ bool head_tile_missing(const struct head_tile *tile);
 /* From now on, until it is released, no buffer that it lies in is written in place. */
 void head_array_map(struct head_core *core, struct head_array *array);
 bool head_buffer_mapped(const struct head_buffer *buffer);
-/* It is being gathered (move.c): who reads less than all of it would fail with parts that he does not read. */
-bool head_buffer_fails_jointly(const struct head_buffer *buffer, const struct pl_box *box);
 /*
  * Does another array show any of `box` of the tile, so that it must not be written over in `buffer`? A shadow that lies apart does not mind where the
  * tile has other copies. buffer NULL: does one that is charged for it?

@@ -111,16 +111,15 @@ static bool put_apart(struct head_core *core, struct head_array *version,
     struct head_buffer *copy     = NULL;
 
     if (home != NULL) {
-        version->apart = true; /* part by part, for soon each may be nowhere else: move.c */
         copy = head_move_read(core, version, &version->extent, home, false, &failure);
     }
     if (copy == NULL) {
-        version->apart = false;
         head_failure_release(failure);
         return false;
     }
     copy->replica = false;
     head_buffer_release(core, copy);
+    version->apart = true;
     return true;
 }
 

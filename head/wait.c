@@ -281,7 +281,7 @@ static void wait_for_writers(struct head_wait *wait, struct head_buffer *buffer,
 void head_wait_to_map(struct head_wait *wait, struct head_buffer *buffer,
                       const struct pl_box *box)
 {
-    wait_for_writers(wait, buffer, box, head_buffer_fails_jointly(buffer, box));
+    wait_for_writers(wait, buffer, box, false);
     wait_for_writers(wait, buffer, &buffer->frame, true);
 }
 

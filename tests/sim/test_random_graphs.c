@@ -134,12 +134,14 @@ TEST(programs_that_lost_a_seal_keep_it)
 }
 
 /*
- * Programs with small parts that came together and failed together: a version that is kept for lineage had nothing else (32141), a reader of one part
- * took it from there because the worker of the part was away (72408, 82873), and what nobody shows any more was missed (82592).
+ * Programs that failed while small parts came together, by one launch, before they were made (head/move.c says why they do not): a version that is kept for
+ * lineage had nothing else (32141), readers of one part failed with another (72408, 82873, 3540, 1795352179185686785), and what nobody shows any more was
+ * missed (82592).
  */
 TEST(programs_that_failed_with_parts_they_do_not_read_succeed)
 {
-    static const uint64_t seeds[] = {32141, 72408, 82873, 82592};
+    static const uint64_t seeds[] = {32141, 72408, 82873,
+                                     82592, 3540,  UINT64_C(1795352179185686785)};
     static struct graph_coverage coverage;
 
     test_expect_log();
