@@ -94,6 +94,7 @@ struct store_daemon {
     char handback_path[108];
     char marks_path[108];          /* "": there is none; handback_serve.c */
     struct store_adopted *adopted; /* device_count of them; NULL: a fresh host */
+    bool follows;                  /* a store that died here */
 
     int listen_fd; /* -1: embedded */
     int spare_fd;  /* given up for a caller when there is no other: clients.c */

@@ -419,9 +419,10 @@ plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err)
     if (neighbour == STORE_NEIGHBOUR_ALIVE) {
         return PLASMON_OK; /* its workers are not ours; the head says what is to be done */
     }
-    status = socket_open(daemon, &address, err);
+    daemon->follows = neighbour == STORE_NEIGHBOUR_DEAD;
+    status          = socket_open(daemon, &address, err);
     marks_name(daemon);
-    if (status == PLASMON_OK && neighbour == STORE_NEIGHBOUR_DEAD) {
+    if (status == PLASMON_OK && daemon->follows) {
         status = take_over(daemon, err);
     }
     if (status == PLASMON_OK) {

@@ -97,6 +97,9 @@ static void argv_fill(struct store_daemon *daemon, const struct store_worker *wo
     if (daemon->options->check_functions) {
         argv_flag(args, &count, "--check-functions");
     }
+    if (daemon->follows) {
+        argv_flag(args, &count, "--in-haste");
+    }
     if (spare != NULL) {
         argv_add(args, &count, "--spare", spare);
     }

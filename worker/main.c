@@ -53,12 +53,12 @@ static void device_opened(void *user, enum device_open_step step)
 }
 
 /*
- * Somebody waits for what the worker before us left undone. cuBLAS takes longer to start than all the rest, and not everybody needs it; a first
- * worker and a spare have the time.
+ * Somebody waits for what the worker before us left undone, or the whole host. cuBLAS takes longer to start than all the rest, and not everybody needs
+ * it; a first worker and a spare have the time.
  */
-static bool follows_at_once(const struct worker_options *options)
+static bool in_haste(const struct worker_options *options)
 {
-    return options->spare == NULL ? options->incarnation > 1
+    return options->spare == NULL ? options->in_haste || options->incarnation > 1
                                   : strcmp(options->spare, "next") == 0;
 }
 
@@ -68,7 +68,7 @@ static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err
     struct device_config config = {.bytes_max     = daemon->options.device_memory,
                                    .cpu_threads   = 1,
                                    .launch_failed = launch_failed,
-                                   .cublas_later  = follows_at_once(&daemon->options),
+                                   .cublas_later  = in_haste(&daemon->options),
                                    .opened        = device_opened,
                                    .user          = daemon};
     struct device_info info;

@@ -47,6 +47,8 @@ static const struct option option_table[] = {
      "wait for a turn: process, with driver and libraries loaded; context, and the device "
      "open"},
     {"--incarnation", OPTION_NUMBER, FIELD(incarnation), "N", "how often it was started"},
+    {"--in-haste", OPTION_FLAG, FIELD(in_haste), NULL,
+     "somebody waits: start what not everybody needs (cuBLAS) when it is asked for"},
     {"--allow-source", OPTION_FLAG, FIELD(allow_source), NULL,
      "run C text that clients send (on CPU devices)"},
     {"--library-dir", OPTION_TEXT, FIELD(library_dir), "DIR",

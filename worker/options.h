@@ -32,6 +32,7 @@ struct worker_options {
     bool allow_source;       /* run C text of clients */
     const char *library_dir; /* NULL: load no libraries */
     bool check_functions;    /* check what functions write */
+    bool in_haste;           /* somebody waits for what an earlier one left undone */
     bool probe;
     bool help;
     bool version;

@@ -160,6 +160,11 @@ static unsigned scan(const char *program, pid_t *pids, unsigned capacity)
     return count;
 }
 
+bool cluster_has_argument(pid_t pid, const char *word)
+{
+    return has_word(pid, "cmdline", word);
+}
+
 unsigned cluster_count(const char *program)
 {
     return scan(program, NULL, 0);

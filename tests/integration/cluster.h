@@ -11,6 +11,7 @@
 #ifndef TESTS_INTEGRATION_CLUSTER_H
 #define TESTS_INTEGRATION_CLUSTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -35,6 +36,8 @@ unsigned cluster_count(const char *program);
 unsigned cluster_list(const char *program, pid_t *pids, unsigned capacity);
 /* The process of `program` (and, if not negative, of that device on this host). Waits for it. */
 pid_t cluster_find(const char *program, int device);
+/* Was it started with this word among its arguments? */
+bool cluster_has_argument(pid_t pid, const char *word);
 /*
  * The worker of a device as calls number them.
  */

@@ -188,12 +188,14 @@ TEST(a_store_whose_predecessor_died_with_all_its_workers_finds_that_nobody_lives
     client = started_join_knowing(head_target, DEVICES);
     cluster_expect_all(client, cluster_fill(client, COUNT, 1, 1), COUNT, 1);
     plasmon_finish(client);
+    ASSERT_TRUE(!cluster_has_argument(cluster_find("plasmon-worker", 0), "--in-haste"));
     store_kill(store);
     for (int i = 0; i < DEVICES; i++) {
         cluster_kill(cluster_find("plasmon-worker", i));
     }
     store = store_start("60000");
     (void)started_wait_log("store.log", &from, "nobody else of its workers lives");
+    ASSERT_TRUE(cluster_has_argument(cluster_find("plasmon-worker", 0), "--in-haste"));
     (void)started_wait_log("store.log", &from, "what it kept is gone");
     (void)started_wait_log("head.log", NULL, "another store of its host took its place");
     client = started_join_knowing(head_target, DEVICES);

@@ -25,7 +25,7 @@ TEST(everything_the_store_writes_is_understood)
 
     ASSERT_OK(PARSE("--control-fd", "3", "--head-fd", "4", "--kind", "cuda", "--ordinal",
                     "2", "--host-device", "1", "--device-memory", "1099511627776", "--node",
-                    "n1", "--incarnation", "7"));
+                    "n1", "--incarnation", "7", "--in-haste"));
     ASSERT_EQ(options.control_fd, 3);
     ASSERT_EQ(options.head_fd, 4);
     ASSERT_EQ(options.kind, DEVICE_CUDA);
@@ -34,6 +34,7 @@ TEST(everything_the_store_writes_is_understood)
     ASSERT_EQ(options.device_memory, 1099511627776);
     ASSERT_STR(options.node, "n1");
     ASSERT_EQ(options.incarnation, 7);
+    ASSERT_TRUE(options.in_haste);
 }
 
 TEST(what_is_wrong_is_named)
