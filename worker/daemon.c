@@ -601,7 +601,7 @@ static int wait_ms_locked(struct worker_daemon *daemon)
     uint64_t now_ns = pl_now_ns();
     uint64_t ms     = worker_core_wants_poll(daemon->core) ? PIN_POLL_MS : BEAT_MS;
 
-    if (daemon->shared.control_fd < 0) {
+    if (daemon->shared.control_fd < 0 || worker_memory_unsent(daemon->memory)) {
         ms = pl_min_u64(ms, WORKER_HANDBACK_TRY_MS);
     }
     if (daemon->limit_due_ns <= now_ns) {
@@ -681,8 +681,8 @@ static void wake_up_locked(struct worker_daemon *daemon, const struct worker_wat
         }
         lanes |= watch->fds[i].fd != daemon->executor.notify_fd;
     }
-    if (daemon->shared.control_fd < 0) {
-        control_take(daemon); /* looks for another store */
+    if (daemon->shared.control_fd < 0 || worker_memory_unsent(daemon->memory)) {
+        control_take(daemon); /* looks for another store, or sends to this one */
     }
     if (lanes) { /* a client rang, or its lane came after it had rung */
         worker_lanes_serve(&daemon->executor.lanes);

@@ -11,7 +11,8 @@
  * Order when growing: make, map, hand the descriptor to the store, and when it says that it keeps it (CHUNKS_KEPT) list in the table and
  * hand to the arena. So what the table lists the next worker is given, wherever this one dies, and nothing is allocated in memory that would
  * die with us: a store that is dead reads nothing, and what waits for it in its socket is gone. One chunk at a time is on its
- * way; without a store it stays there, and goes with all that is handed back to the next one.
+ * way; without a store it stays there, and goes with all that is handed back to the next one. A store that does not read is sent it when it
+ * does.
  */
 #include "worker/memory.h"
 
@@ -59,6 +60,7 @@ struct worker_memory {
     uint64_t bytes_used; /* in our chunks, those of earlier incarnations included */
     bool growing; /* a chunk is mapped, and the store has not said that it keeps it */
     struct store_control grown; /* that chunk */
+    int grown_fd; /* its descriptor, until it is sent: a store that does not read; -1: it was */
     bool peer_capable;
 
     struct pl_mutex lock; /* rank PL_RANK_STORE: taken under the worker's lock */
@@ -318,11 +320,47 @@ static plasmon_status_t chunk_use(struct worker_memory *memory,
     return status;
 }
 
+/* OK: it was sent, or will be when the store reads again. */
+static plasmon_status_t grown_send(struct worker_memory *memory)
+{
+    plasmon_status_t status =
+        worker_shared_send(memory->shared, &memory->grown, memory->grown_fd);
+
+    if (status == PLASMON_EAGAIN) {
+        return PLASMON_OK;
+    }
+    pl_fd_close(&memory->grown_fd); /* the mapping keeps the memory */
+    return status;
+}
+
+/* Without waiting, which the first try has done. */
+static plasmon_status_t grown_send_again(struct worker_memory *memory)
+{
+    struct pollfd poll_fd = {.fd = memory->shared->control_fd, .events = POLLOUT};
+
+    if (memory->shared->control_fd >= 0 && poll(&poll_fd, 1, 0) <= 0) {
+        return PLASMON_OK;
+    }
+    return grown_send(memory);
+}
+
+bool worker_memory_unsent(const struct worker_memory *memory)
+{
+    return memory->grown_fd >= 0;
+}
+
 /* The store keeps the chunk that is on its way, if there is one. */
 static plasmon_status_t grown_take(struct worker_memory *memory, struct pl_err *err)
 {
     plasmon_status_t status;
 
+    if (worker_memory_unsent(memory)) {
+        status = grown_send_again(memory);
+        return status == PLASMON_OK
+                   ? status
+                   : pl_err_set(err, status, "chunk %u cannot be sent to the store: %s",
+                                memory->grown.chunk_id, pl_status_text(status));
+    }
     if (!memory->growing || memory->shared->chunks_kept <= memory->grown.chunk_id) {
         return PLASMON_OK;
     }
@@ -372,7 +410,6 @@ static plasmon_status_t grow_by(struct worker_memory *memory, uint32_t pool, uin
                                     .client_writable = pool,
                                     .bytes           = bytes};
     plasmon_status_t status;
-    int fd;
 
     if (bytes > memory->high_start - pl_min_u64(memory->low_end, memory->high_start) ||
         (memory->bytes_max != 0 &&
@@ -381,25 +418,24 @@ static plasmon_status_t grow_by(struct worker_memory *memory, uint32_t pool, uin
         return PLASMON_EDEVMEM;
     }
     message.offset = pool == 1 ? memory->high_start - bytes : memory->low_end;
-    status         = device_chunk_create(memory->device, bytes, &fd);
+    status         = device_chunk_create(memory->device, bytes, &memory->grown_fd);
     if (status != PLASMON_OK) {
+        memory->grown_fd = -1;
         return status;
     }
-    status = chunk_map_own(memory, &message, fd);
-    if (status == PLASMON_OK) {
-        status = worker_shared_send(memory->shared, &message, fd);
-        if (status == PLASMON_OK) {
-            memory->growing = true;
-            memory->grown   = message;
-        } else {
-            status = status == PLASMON_EAGAIN
-                         ? PLASMON_EUNREACHABLE /* a store that does not read */
-                         : status;
-            device_chunk_unmap(memory->device, device_ptr_add(memory->base, message.offset),
-                               bytes);
-        }
+    status = chunk_map_own(memory, &message, memory->grown_fd);
+    if (status != PLASMON_OK) {
+        pl_fd_close(&memory->grown_fd);
+        return status;
     }
-    pl_fd_close(&fd); /* the mapping keeps the memory; the store is to keep a descriptor */
+    memory->grown = message;
+    status        = grown_send(memory);
+    if (status == PLASMON_OK) {
+        memory->growing = true;
+    } else {
+        device_chunk_unmap(memory->device, device_ptr_add(memory->base, message.offset),
+                           bytes);
+    }
     return status;
 }
 
@@ -456,6 +492,7 @@ plasmon_status_t worker_memory_create(struct device *device, struct worker_share
     memory->device      = device;
     memory->shared      = shared;
     memory->bytes_max   = bytes_max;
+    memory->grown_fd    = -1;
     memory->arena_bytes = shared->tables[shared->host_device]->arena_bytes;
     memory->high_start  = memory->arena_bytes / device_get_info(device)->chunk_granularity *
                          device_get_info(device)->chunk_granularity;
@@ -543,6 +580,7 @@ void worker_memory_destroy(struct worker_memory *memory)
                            device_ptr_add(memory->base, memory->grown.offset),
                            memory->grown.bytes);
     }
+    pl_fd_close(&memory->grown_fd);
     device_range_release(memory->device, memory->base, memory->arena_bytes);
     pl_cond_finish(&memory->changed);
     pl_mutex_finish(&memory->lock);

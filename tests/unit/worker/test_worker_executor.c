@@ -2,6 +2,7 @@
  * The core with a real device behind it: two workers of one host in this process, on CPU devices, over memory that a store would
  * have handed out. Commands go in, bytes are looked at.
  */
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -278,6 +279,38 @@ TEST(new_memory_is_used_and_listed_when_the_store_has_it)
     ASSERT_EQ(host.tables[0]->chunk_count, 0);
     store_sleeps = false;
     settle();
+    ASSERT_EQ(host.tables[0]->chunk_count, 1);
+    ASSERT_EQ(workers[0].done, 1);
+    ASSERT_EQ(workers[0].failed, 0);
+    host_stop();
+}
+
+/* It is slow, not gone: what needs the memory waits, and does not fail. */
+TEST(new_memory_waits_for_a_store_that_does_not_read)
+{
+    struct pl_err err;
+    int fd;
+
+    host_start();
+    store_sleeps = true;
+    fd           = workers[0].shared.control_fd;
+    ASSERT_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    while (send(fd, "x", 1, 0) == 1) {
+    }
+    give_fill(&workers[0], 1, 1000, 2.5);
+    for (int i = 0; i < 3; i++) {
+        ASSERT_OK(worker_memory_take_chunks(workers[0].memory, &err));
+        worker_core_advance(workers[0].core);
+        worker_core_complete(workers[0].core);
+    }
+    ASSERT_TRUE(worker_memory_unsent(workers[0].memory));
+    ASSERT_EQ(workers[0].failed, 0);
+    ASSERT_EQ(worker_core_launches(workers[0].core), 0);
+    while (recv(store_sockets[0], &(char){0}, 1, MSG_DONTWAIT) == 1) {
+    }
+    store_sleeps = false;
+    settle();
+    ASSERT_TRUE(!worker_memory_unsent(workers[0].memory));
     ASSERT_EQ(host.tables[0]->chunk_count, 1);
     ASSERT_EQ(workers[0].done, 1);
     ASSERT_EQ(workers[0].failed, 0);
