@@ -185,6 +185,22 @@ static plasmon_status_t function_attribute(struct device_cuda *cuda, CUfunction 
     return status;
 }
 
+/* 0 from a driver that does not know the attribute: no function is launched with it. */
+static plasmon_status_t launch_attribute(struct device_cuda *cuda, CUfunction function,
+                                         CUfunction_attribute attribute, uint32_t *out)
+{
+    int value = 0;
+    CUresult result;
+
+    device_cuda_call_begin();
+    result = device_cuda_driver.cuFuncGetAttribute(&value, attribute, function);
+    device_cuda_call_over();
+    *out = result == CUDA_SUCCESS ? (uint32_t)value : 0;
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE
+               ? PLASMON_OK
+               : device_cuda_fail(cuda, result, "cuFuncGetAttribute");
+}
+
 /*
  * Can it take another function's place in a graph, whatever that was? Not if it must be launched with attributes of its own; and its first launch should not
  * make the driver look for memory.
@@ -202,7 +218,7 @@ static plasmon_status_t limits_soon(struct device_cuda *cuda, CUfunction functio
     for (size_t i = 0; status == PLASMON_OK && i < PL_COUNT(unusual); i++) {
         uint32_t value = 0;
 
-        status = function_attribute(cuda, function, unusual[i], &value);
+        status = launch_attribute(cuda, function, unusual[i], &value);
         out->soon &= value == 0;
     }
     return status;

@@ -122,6 +122,19 @@ static void expect(struct chained *t)
     }
 }
 
+/* The driver without a GPU is told so; a real one knows them. */
+TEST(a_driver_that_knows_no_clusters_keeps_launches_too)
+{
+    struct chained t;
+
+    ASSERT_EQ(setenv("FAKE_CUDA_OLD", "1", 1), 0);
+    begin(&t); /* looks at the limits */
+    ASSERT_EQ(unsetenv("FAKE_CUDA_OLD"), 0);
+    put(&t, 3);
+    expect(&t);
+    end(&t);
+}
+
 TEST(kept_launches_run_once_in_order_with_their_own_arguments)
 {
     struct chained t;

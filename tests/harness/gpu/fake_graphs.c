@@ -79,6 +79,10 @@ CUresult fake_cuFuncGetAttribute(int *out, CUfunction_attribute attribute,
 {
     COUNT(cuFuncGetAttribute);
     (void)function;
+    if (attribute > CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT &&
+        getenv("FAKE_CUDA_OLD") != NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     *out = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
     return CUDA_SUCCESS;
 }
