@@ -167,11 +167,17 @@ static void left_warn(struct serve *serve, const struct serve_node *node,
             node->name, (unsigned long long)report->objects_left,
             pl_format_bytes(report->bytes_left, bytes), report->why);
     for (uint32_t i = 0; i < all && i < HEAD_DRAIN_LEFT_MAX; i++) {
-        pl_warn("head", "node %s leaves with %s of %s%s %llu of client %llx: %s",
-                node->name, pl_format_bytes(left[i].bytes, bytes),
-                left[i].name[0] != '\0' ? "the name " : "ref", left[i].name,
-                (unsigned long long)left[i].ref, (unsigned long long)left[i].client,
-                why_text(left[i].why));
+        char whose[DRAIN_TEXT_BYTES];
+
+        if (left[i].name[0] != '\0') {
+            (void)snprintf(whose, sizeof(whose), "the name '%s'", left[i].name);
+        } else {
+            (void)snprintf(whose, sizeof(whose), "ref %llu of client %llx",
+                           (unsigned long long)left[i].ref,
+                           (unsigned long long)left[i].client);
+        }
+        pl_warn("head", "node %s leaves with %s of %s: %s", node->name,
+                pl_format_bytes(left[i].bytes, bytes), whose, why_text(left[i].why));
     }
 }
 
