@@ -461,11 +461,15 @@ static void names_look(struct page *page, uint64_t first)
         const struct head_name *name = pl_container_of(pos, struct head_name, link);
         const char *text             = name->key + strlen(name->key) + 1;
 
-        if (position >= first && page_full(page)) {
-            page_next(page, UINT64_MAX, position);
+        if (position++ < first) {
+            continue;
+        }
+        if (page_full(page)) {
+            page_next(page, UINT64_MAX, position - 1);
             return;
         }
-        if (position++ >= first && label_wanted(page, text, NULL) &&
+        page->looks--;
+        if (label_wanted(page, text, NULL) &&
             (page->only == NULL || strcmp(name->key, page->only) == 0)) {
             object_look(page, &name->ref, 0, text, name->key);
         }

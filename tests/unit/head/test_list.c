@@ -1,8 +1,9 @@
 /* What `plasmon tasks`, `objects` and `nodes` are told: whole, a page at a time, and with bounded work. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
-#include "head/core.h"
+#include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 
@@ -256,6 +257,37 @@ TEST(a_name_is_told_as_it_was_published)
         ASSERT_EQ(strlen(reply.objects[length]->label), length);
         ASSERT_STR(reply.objects[length]->name_space, "default");
     }
+    head_core_destroy(core);
+}
+
+/* As tasks are: see above. */
+TEST(names_that_are_not_asked_for_are_bounded_work_too)
+{
+    enum { COUNT = 20000 };
+    struct head_core *core           = two_devices();
+    uint64_t session                 = core_client(core), pages;
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_OBJECTS);
+    struct head_name *names          = calloc(COUNT, sizeof(*names));
+    static char key[]                = "default\0one";
+    Plasmon__V1__ListReply reply;
+
+    ASSERT_NOT_NULL(names);
+    core_submit(core, session, 7, 0, 0, dims, 2);
+    for (size_t i = 0; i < COUNT; i++) { /* publishing looks at all there are */
+        names[i] = (struct head_name){.key = key, .key_length = sizeof(key) - 1};
+        pl_list_init(&names[i].link);
+        pl_list_add_tail(&core->names, &names[i].link);
+    }
+    request.label = (char *)(uintptr_t) "nobody has this";
+    reply         = page(core, &request, NULL);
+    ASSERT_EQ(reply.n_objects, 0);
+    ASSERT_NOT_NULL(reply.next);
+    ASSERT_EQ(count_all(core, request, NULL, &pages), 0);
+    ASSERT_EQ(pages, 2);
+    for (size_t i = 0; i < COUNT; i++) {
+        pl_list_remove(&names[i].link);
+    }
+    free(names);
     head_core_destroy(core);
 }
 
