@@ -93,6 +93,19 @@ def check_pod(container):
     return len(options)
 
 
+def check_spill(container, pods):
+    """A store says where it spills to: without it half of the node's disk could be taken. Within the volume's limit, or the pod is evicted."""
+    if container["command"][-1] != "plasmon-store":
+        return
+    args = container["args"]
+    wanted = args[args.index("--spill-dir") + 1] if "--spill-dir" in args else ""
+    folder, _, limit = wanted.partition(":")
+    volume = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}.get(folder)
+    most = {v["name"]: v.get("emptyDir", {}).get("sizeLimit", "") for v in pods["volumes"]}.get(volume, "")
+    check("kubernetes: files of the store have a volume with a limit", wanted == "none" or
+          (most.endswith("Gi") and re.fullmatch(r"\d+G", limit) and int(limit[:-1]) < int(most[:-2])), "%s on %s" % (wanted, most))
+
+
 def check_kubernetes():
     seen = 0
     for file in ("plasmon.yaml", "redis.yaml"):
@@ -107,6 +120,7 @@ def check_kubernetes():
             for container in pods.get("containers", []):
                 if container["image"].startswith("plasmon:"):
                     seen += check_pod(container)
+                    check_spill(container, pods)
                 else:
                     code, text = run("sh", "-n", "-c", container["args"][0])
                     check("kubernetes: the command of " + container["name"], code == 0, text)
