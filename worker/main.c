@@ -5,6 +5,7 @@
  *   memory.c    where arenas are mapped            executor.c   the device's side of a launch
  *   core.c      what to do when                    daemon.c     the running process
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "store/spawn.h"
 #include "worker/daemon.h"
 #include "worker/where.h"
 
@@ -443,6 +445,14 @@ static int probe(void)
     return 0;
 }
 
+/* What the store gave us is not for compilers that we start: one that outlives us would hold the mark that we live, and our sockets. */
+static void descriptors_keep(void)
+{
+    for (int i = 0; i < STORE_SPAWN_FDS_MAX; i++) {
+        (void)fcntl(STORE_SPAWN_FD_FIRST + i, F_SETFD, FD_CLOEXEC); /* EBADF: fewer */
+    }
+}
+
 static void on_terminate(int signal_number)
 {
     (void)signal_number;
@@ -473,6 +483,7 @@ int main(int argc, char **argv)
         return 0;
     }
 
+    descriptors_keep();
     /* Before the driver starts: with its default of 8 queues, 8 waiting streams would stop every kernel (limits.md). */
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* no memory: slower, not wrong */
     if (options.probe) {

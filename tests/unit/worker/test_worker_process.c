@@ -3,6 +3,7 @@
  * The embedded form: both connections are socketpairs.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -431,6 +432,33 @@ TEST(launches_run_and_are_reported)
     ASSERT_TRUE(world.stats_cpu_ns > 0);
     printf("# %llu ns of own CPU a launch\n",
            (unsigned long long)(world.stats_cpu_ns / world.stats_launches));
+}
+
+static bool kept_from_children(int fd)
+{
+    char path[64], line[64];
+    unsigned flags = 0;
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)world.pid, fd);
+    file = fopen(path, "re");
+    ASSERT_NOT_NULL(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        (void)sscanf(line, "flags: %o", &flags);
+    }
+    ASSERT_EQ(fclose(file), 0);
+    return (flags & O_CLOEXEC) != 0;
+}
+
+/* A compiler that outlives it would be taken for a worker that lives. */
+TEST(what_the_store_gave_is_not_for_programs_that_a_worker_starts)
+{
+    start();
+    give_fill(1, 1.0);
+    wanted = 1;
+    wait_until(all_done);
+    ASSERT_TRUE(kept_from_children(3));
+    ASSERT_TRUE(kept_from_children(4));
 }
 
 TEST(failure_comes_with_status_and_text)
