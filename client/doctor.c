@@ -53,8 +53,8 @@ static const Plasmon__V1__TaskWait *task_at(const Plasmon__V1__Waits *waits,
     return NULL;
 }
 
-static const Plasmon__V1__Device *device_at(const Plasmon__V1__StatusReply *reply,
-                                            uint32_t index)
+const Plasmon__V1__Device *doctor_device(const Plasmon__V1__StatusReply *reply,
+                                         uint32_t index)
 {
     for (size_t i = 0; i < reply->n_devices; i++) {
         if (reply->devices[i]->index == index) {
@@ -85,14 +85,44 @@ static struct doctor_step step_at(const Plasmon__V1__Waits *waits, uint32_t devi
                                 .launch = launch_at(waits, device, seq)};
 }
 
+/* Launches are sent in order: the copy for spilling that keeps this one, and all before it that have not been sent. NULL: there is none. */
+static const Plasmon__V1__TaskWait *held_before(const Plasmon__V1__Waits *waits,
+                                                const struct doctor_step *step)
+{
+    const Plasmon__V1__TaskWait *first = NULL;
+
+    for (size_t i = 0; i < waits->n_tasks && step->task != NULL && !step->task->sent; i++) {
+        const Plasmon__V1__TaskWait *task = waits->tasks[i];
+
+        if (task->device == step->device && task->seq < step->seq && !task->sent &&
+            (first == NULL || task->seq < first->seq)) {
+            first = task;
+        }
+    }
+    return first != NULL && first->hold != PLASMON__V1__TASK_HOLD__HOLD_NONE ? first : NULL;
+}
+
+/* It has not been sent, and what it waits for is no launch. */
+static bool is_held(const struct doctor_step *step)
+{
+    return step->task != NULL && (step->task->hold == PLASMON__V1__TASK_HOLD__HOLD_SLAB ||
+                                  step->task->hold == PLASMON__V1__TASK_HOLD__HOLD_PLACE ||
+                                  step->task->hold == PLASMON__V1__TASK_HOLD__HOLD_FILE);
+}
+
 /* Does it wait for another launch? Then that is the next step. */
 static bool step_next(const Plasmon__V1__Waits *waits, struct doctor_step *io_step)
 {
+    const Plasmon__V1__TaskWait *held = held_before(waits, io_step);
     const Plasmon__V1__LaunchWait *before;
     uint64_t point = 0;
 
-    if (doctor_silent(waits, io_step->device)) {
-        return false; /* what it said is old */
+    if (held != NULL) {
+        *io_step = step_at(waits, held->device, held->seq);
+        return true;
+    }
+    if (is_held(io_step) || doctor_silent(waits, io_step->device)) {
+        return false; /* of one that is silent, what it said is old */
     }
     if (io_step->launch != NULL && io_step->launch->point != 0) {
         point = io_step->launch->point;
@@ -170,8 +200,8 @@ static const struct doctor_cause causes[] = {
 };
 static const struct doctor_cause cause_down = {
     "worker", "has no worker now",
-    "its store starts another one; `plasmon status` shows "
-    "its restarts, its log why it died"};
+    "its store starts another one; if it stays so, is that store up (`plasmon status`), "
+    "and what does its log say?"};
 static const struct doctor_cause cause_gone   = {"gone", "is on a device that is gone", ""};
 static const struct doctor_cause cause_silent = {
     "silent", "is on a device whose worker does not answer",
@@ -181,11 +211,44 @@ static const struct doctor_cause cause_sent = {
     "worker", "its worker has not said anything about",
     "if it stays so, look at the log of its worker"};
 
+/* Of copies for spilling that have not been sent (TaskHold). */
+static const struct doctor_cause holds[] = {
+    [PLASMON__V1__TASK_HOLD__HOLD_NONE] = {"behind", "", ""},
+    [PLASMON__V1__TASK_HOLD__HOLD_SLAB] =
+        {"slab", "waits until its host's store has made the memory for spilling",
+         "that is done once and takes seconds for tens of GiB; if it stays so, is that "
+         "store up (`plasmon status`)?"},
+    [PLASMON__V1__TASK_HOLD__HOLD_PLACE] =
+        {"place", "waits for a place in the host memory for spilling",
+         "it has one when the copies before it and the store's writes are over; is the "
+         "disk slow or full? More --spill-memory, another --spill-dir, or refs that are "
+         "released help"},
+    [PLASMON__V1__TASK_HOLD__HOLD_FILE] =
+        {"file", "waits for its host's store, which is at its bytes: a file",
+         "if it stays so, look at the disk of --spill-dir, and whether that store is up "
+         "(`plasmon status`)"},
+    [PLASMON__V1__TASK_HOLD__HOLD_TURN]  = {"turn",
+                                            "waits until what is before it on its device "
+                                             "is over",
+                                            ""},
+    [PLASMON__V1__TASK_HOLD__HOLD_QUEUE] = {"queue",
+                                            "waits for another copy, whose place is first",
+                                            ""},
+};
+
+const struct doctor_cause *doctor_hold(const Plasmon__V1__TaskWait *task)
+{
+    return (unsigned)task->hold < PL_COUNT(holds) ? &holds[task->hold] : &holds[0];
+}
+
 static const struct doctor_cause *cause_of(const Plasmon__V1__StatusReply *reply,
                                            const struct doctor_step *end)
 {
-    const Plasmon__V1__Device *device = device_at(reply, end->device);
+    const Plasmon__V1__Device *device = doctor_device(reply, end->device);
 
+    if (is_held(end)) {
+        return doctor_hold(end->task); /* before its worker has anything to do with it */
+    }
     if (doctor_silent(reply->waits, end->device)) {
         return &cause_silent;
     }

@@ -38,6 +38,11 @@ struct doctor_finding {
 
 struct doctor_finding doctor_find(const Plasmon__V1__StatusReply *reply,
                                   const Plasmon__V1__TaskWait *task);
+/* NULL: the reply does not have it. */
+const Plasmon__V1__Device *doctor_device(const Plasmon__V1__StatusReply *reply,
+                                         uint32_t index);
+/* Why a copy for spilling has not been sent. */
+const struct doctor_cause *doctor_hold(const Plasmon__V1__TaskWait *task);
 bool doctor_silent(const Plasmon__V1__Waits *waits, uint32_t device);
 
 /* The oldest tasks, a line each: what each waits for in the end, how long, and what to do. */

@@ -21,6 +21,17 @@ static void say_seconds(struct pl_str *out, uint64_t ms)
                   (unsigned long long)(ms % 1000 / 100));
 }
 
+/* A copy to host memory for spilling, or from it. */
+static bool is_spill(const Plasmon__V1__TaskWait *task)
+{
+    return task->node[0] != '\0';
+}
+
+static bool is_restore(const Plasmon__V1__TaskWait *task)
+{
+    return strcmp(task->what, "restore") == 0;
+}
+
 static const char *function_of(const struct doctor_step *step)
 {
     const struct kernel_function *function = step->task != NULL && step->task->function != 0
@@ -30,7 +41,7 @@ static const char *function_of(const struct doctor_step *step)
     if (function != NULL) {
         return function->name;
     }
-    if (step->launch != NULL) {
+    if (step->launch != NULL && (step->task == NULL || !is_spill(step->task))) {
         return step->launch->function;
     }
     return step->task != NULL ? step->task->what : "launch";
@@ -62,32 +73,66 @@ static void say_step(struct pl_str *out, const struct doctor_step *step)
         pl_str_append(out, "launch %llu ", (unsigned long long)step->seq);
     }
     pl_str_append(out, "%s", function_of(step));
-    if (label[0] != '\0') {
+    if (step->task != NULL && is_spill(step->task)) {
+        char bytes[32];
+
+        pl_str_append(out, " of %s %s host memory of %s",
+                      pl_format_bytes(step->task->bytes, bytes),
+                      is_restore(step->task) ? "from" : "to", step->task->node);
+    } else if (label[0] != '\0') {
         pl_str_append(out, " '%s'", label);
     }
     pl_str_append(out, " on device %u", step->device);
+}
+
+static bool has_no_worker(const Plasmon__V1__Device *device)
+{
+    return device != NULL && !device->alive &&
+           device->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE;
+}
+
+/* ", for 3.2 s (of the last one: killed by signal 9)" */
+static void say_down(struct pl_str *out, const Plasmon__V1__Device *device)
+{
+    pl_str_append(out, ", for ");
+    say_seconds(out, device->down_ms);
+    if (device->death[0] != '\0') {
+        pl_str_append(out, " (of the last one: %s)", device->death);
+    }
 }
 
 /* "runs for 12.2 s" */
 static void say_cause(const Plasmon__V1__StatusReply *reply, struct pl_str *out,
                       const struct doctor_finding *finding)
 {
+    const Plasmon__V1__Device *device     = doctor_device(reply, finding->end.device);
     const Plasmon__V1__LaunchWait *launch = finding->end.launch;
+    const Plasmon__V1__TaskWait *task     = finding->end.task;
 
     pl_str_append(out, "%s", finding->cause->why);
-    if (launch != NULL && !doctor_silent(reply->waits, finding->end.device)) {
+    if (task != NULL && finding->cause == doctor_hold(task)) {
+        pl_str_append(out, ", for ");
+        say_seconds(out, task->age_ms);
+        if (task->hold_text[0] != '\0') {
+            pl_str_append(out, " (%s)", task->hold_text);
+        }
+    } else if (has_no_worker(device)) {
+        say_down(out, device);
+    } else if (launch != NULL && !doctor_silent(reply->waits, finding->end.device)) {
         pl_str_append(out, ", for ");
         say_seconds(out, launch->since_ms);
         if (launch->text[0] != '\0') {
             pl_str_append(out, " (%s)", launch->text);
         }
+    } else if (task != NULL && is_spill(task)) { /* its worker has not come to it */
+        pl_str_append(out, ", for ");
+        say_seconds(out, task->age_ms);
     }
 }
 
 static void say_finding(const Plasmon__V1__StatusReply *reply, struct pl_str *out,
                         const struct doctor_finding *finding)
 {
-    pl_str_append(out, "  ");
     say_step(out, &finding->task);
     if (finding->steps == 0) {
         pl_str_append(out, " ");
@@ -119,6 +164,7 @@ void doctor_say_oldest(const Plasmon__V1__StatusReply *reply, uint32_t most,
         if (waits->tasks[i]->task != 0 || !named) {
             struct doctor_finding finding = doctor_find(reply, waits->tasks[i]);
 
+            pl_str_append(out, "  ");
             say_finding(reply, out, &finding);
             told++;
         }
@@ -142,6 +188,10 @@ static void say_device(const Plasmon__V1__StatusReply *reply, struct pl_str *out
                       ? ", its worker does not answer: stopped, or stuck in a call of the "
                         "driver"
                       : "");
+    if (has_no_worker(device)) {
+        pl_str_append(out, ", has no worker");
+        say_down(out, device);
+    }
     for (size_t i = 0; i < reply->waits->n_launches; i++) {
         const Plasmon__V1__LaunchWait *launch = reply->waits->launches[i];
         struct doctor_step step               = {
@@ -168,6 +218,26 @@ static void say_device(const Plasmon__V1__StatusReply *reply, struct pl_str *out
         any = true;
     }
     pl_str_append(out, "\n");
+}
+
+/* Copies to host memory for spilling, and back, that are not over. */
+static void say_spills(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    uint32_t told = 0;
+
+    for (size_t i = 0; i < reply->waits->n_tasks && told < TOLD_MAX; i++) {
+        const Plasmon__V1__TaskWait *task = reply->waits->tasks[i];
+        struct doctor_finding finding;
+
+        if (!is_spill(task)) {
+            continue;
+        }
+        finding = doctor_find(reply, task);
+        pl_str_append(out,
+                      "%s  %s: ", told++ == 0 ? "\nspills and restores, the oldest\n" : "",
+                      task->sent ? "sent" : "not sent");
+        say_finding(reply, out, &finding);
+    }
 }
 
 static void say_peer(struct pl_str *out, const Plasmon__V1__PeerWait *peer)
@@ -254,6 +324,7 @@ void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     if (reply->n_devices == 0) {
         pl_str_append(out, "  none: no store has joined\n");
     }
+    say_spills(reply, out);
     say_peers(reply, out);
     say_journal(reply, out);
     say_routes(reply, out);
@@ -272,6 +343,12 @@ static void put_step(struct pl_str *out, const struct doctor_step *step)
     if (step->task != NULL) {
         json_number(out, "age_ms", step->task->age_ms);
         json_id(out, "client", step->task->client);
+        json_flag(out, "sent", step->task->sent);
+        if (is_spill(step->task)) {
+            json_number(out, "bytes", step->task->bytes);
+            json_text(out, "node", step->task->node);
+            json_text(out, "held", step->task->hold_text);
+        }
     }
     if (step->launch != NULL) {
         json_number(out, "since_ms", step->launch->since_ms);
@@ -310,6 +387,8 @@ static void put_devices(const Plasmon__V1__StatusReply *reply, struct pl_str *ou
         pl_str_append(out, "%s{\"index\":%u", i > 0 ? "," : "", device->index);
         json_text(out, "state", status_device_state(device));
         json_number(out, "queued", device->queued);
+        json_number(out, "down_ms", device->down_ms);
+        json_text(out, "death", device->death);
         json_flag(out, "answers", !doctor_silent(reply->waits, device->index));
         json_open(out, "launches", '[');
         for (size_t k = 0; k < reply->waits->n_launches; k++) {

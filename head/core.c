@@ -311,15 +311,19 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
         return NULL;
     }
     plasmon__v1__device__init(out);
-    out->index          = device->index;
-    out->kind           = device->kind;
-    out->ordinal        = device->ordinal;
-    out->node           = device->node;
-    out->name           = device->name;
-    out->host           = device->host;
-    out->host_device    = device->host_device;
-    out->bytes_total    = device->bytes_total;
-    out->alive          = device->connected;
+    out->index       = device->index;
+    out->kind        = device->kind;
+    out->ordinal     = device->ordinal;
+    out->node        = device->node;
+    out->name        = device->name;
+    out->host        = device->host;
+    out->host_device = device->host_device;
+    out->bytes_total = device->bytes_total;
+    out->alive       = device->connected;
+    out->death       = device->death != NULL ? device->death : out->death;
+    if (!device->connected && !device->gone) {
+        out->down_ms = core->now_ms - pl_min_u64(core->now_ms, device->down_ms);
+    }
     out->bytes_used     = device->stats.bytes_used;
     out->bytes_replica  = device->stats.bytes_replica;
     out->bytes_reserved = device->stats.bytes_reserved;

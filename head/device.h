@@ -22,8 +22,9 @@ struct head_device {
     bool
         joined; /* its worker has said hello; before that it is only a number that its store announced */
     bool connected;
-    bool gone;     /* will not come back */
-    bool draining; /* nothing new is placed there (drain.c) */
+    bool gone;        /* will not come back */
+    uint64_t down_ms; /* not connected: since then, in this process */
+    bool draining;    /* nothing new is placed there (drain.c) */
     bool peer_capable;
     uint32_t comm_version; /* of what makes its pairs (pair.h); 0: nothing does .. */
     char *comm_missing;    /* .. because of this */

@@ -215,6 +215,13 @@ size_t head_lookahead_next(const struct head_buffer *buffer);
 void head_spill_queue(struct head_task *task);
 /* Not yet: its bytes have no place, or are on their way from a file. */
 bool head_spill_waiting(const struct head_task *task);
+/*
+ * Why it may not be sent, for people. first: of those that are to get a place on that host, the one whose turn it is, if that is another one. text: with the
+ * figures; "" if there is nothing to say.
+ */
+Plasmon__V1__TaskHold head_spill_hold(const struct head_task *task,
+                                      const struct head_task **out_first,
+                                      char out_text[256]);
 void head_spill_task_over(struct head_core *core, struct head_task *task);
 /* Give places to the launches that are next, and have files written to make them. Before launches are sent. */
 void head_spill_bind(struct head_core *core);

@@ -198,6 +198,65 @@ bool head_spill_waiting(const struct head_task *task)
            (!task->bound || task->spilled->spilled->busy || too_early(task));
 }
 
+static void place_say(const struct head_spill_host *spill, char out_text[256])
+{
+    unsigned long long writes = 0, others = 0;
+    const struct pl_list *pos;
+    char used[32], memory[32];
+
+    pl_list_for_each(pos, &spill->requests) {
+        bool write = pl_container_of(pos, struct head_spill_request, link)->op.kind ==
+                     HEAD_SPILL_WRITE;
+
+        writes += write;
+        others += !write;
+    }
+    (void)snprintf(out_text, 256,
+                   "%s of %s are taken; %llu copies there are under way, the store writes "
+                   "%llu values to files and has %llu more to do",
+                   pl_format_bytes(head_spill_memory_used(spill), used),
+                   pl_format_bytes(spill->config.memory_bytes, memory),
+                   (unsigned long long)spill->bound, writes, others);
+}
+
+Plasmon__V1__TaskHold head_spill_hold(const struct head_task *task,
+                                      const struct head_task **out_first,
+                                      char out_text[256])
+{
+    const struct head_spill_host *spill;
+    char memory[32];
+
+    *out_first  = NULL;
+    out_text[0] = '\0';
+    if (!head_spill_waiting(task)) {
+        return PLASMON__V1__TASK_HOLD__HOLD_NONE;
+    }
+    spill = task->spilled->device->spill;
+    if (task->bound) {
+        return task->spilled->spilled->busy ? PLASMON__V1__TASK_HOLD__HOLD_FILE
+                                            : PLASMON__V1__TASK_HOLD__HOLD_TURN;
+    }
+    if (spill->slab != HEAD_SLAB_READY) {
+        (void)snprintf(out_text, 256, "%s are to be made",
+                       pl_format_bytes(spill->config.memory_bytes, memory));
+        return PLASMON__V1__TASK_HOLD__HOLD_SLAB;
+    }
+    if (!pl_list_empty(&spill->queue)) {
+        const struct head_task *first =
+            pl_list_first(&spill->queue, struct head_task, spill_link);
+
+        if (first != task) {
+            *out_first = first;
+            return PLASMON__V1__TASK_HOLD__HOLD_QUEUE;
+        }
+    }
+    if (task->spilled->spilled->busy) {
+        return PLASMON__V1__TASK_HOLD__HOLD_FILE;
+    }
+    place_say(spill, out_text);
+    return PLASMON__V1__TASK_HOLD__HOLD_PLACE;
+}
+
 static void bind(struct head_spill_host *spill, struct head_task *task)
 {
     struct head_spilled *spilled = task->spilled->spilled;

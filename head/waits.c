@@ -128,6 +128,30 @@ plasmon_status_t head_task_after(struct head_core *core, struct wire_arena *aren
     return PLASMON_OK;
 }
 
+/* Of a copy to host memory for spilling, or from it: which, how much, and why it has not been sent. */
+static bool spill_tell(struct wire_arena *arena, const struct head_task *task,
+                       Plasmon__V1__TaskWait *out)
+{
+    const struct head_task *first;
+    char text[256];
+
+    if (task->spilled == NULL) {
+        return true;
+    }
+    out->bytes = task->spilled->bytes;
+    out->node  = task->spilled->device->node; /* lives as long as the core */
+    if (out->sent) {
+        return true;
+    }
+    out->hold      = head_spill_hold(task, &first, text);
+    out->hold_text = dup_text(arena, text);
+    if (first != NULL) { /* `after` has room for AFTER_MAX */
+        out->n_after  = 1;
+        out->after[0] = wire_point(first->device->index, first->seq);
+    }
+    return out->hold_text != NULL;
+}
+
 static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_arena *arena,
                                         const struct head_task *task)
 {
@@ -149,7 +173,8 @@ static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_aren
     out->sent     = task->seq <= task->device->seq_sent;
     if (out->what == NULL || out->label == NULL ||
         head_task_after(core, arena, task, &out->after, &out->n_after, &more) !=
-            PLASMON_OK) {
+            PLASMON_OK ||
+        !spill_tell(arena, task, out)) {
         return NULL;
     }
     return out;

@@ -53,6 +53,7 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->name         = head_strdup("");
     device->bulk_address = head_strdup("");
     device->host_device  = host_device;
+    device->down_ms      = core->now_ms;
     device->pairs        = PL_VEC_INIT(Plasmon__V1__PairStats);
     device->generations  = PL_VEC_INIT(uint32_t);
     device->resting      = PL_VEC_INIT(uint32_t);
@@ -579,12 +580,20 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     return PLASMON_OK;
 }
 
+static void device_down(const struct head_core *core, struct head_device *device)
+{
+    if (device->connected) {
+        device->connected = false;
+        device->down_ms   = core->now_ms;
+    }
+}
+
 void head_core_worker_lost(struct head_core *core, uint32_t index)
 {
     struct head_device *device = head_device_at(core, index);
 
     if (device != NULL) {
-        device->connected = false;
+        device_down(core, device);
     }
 }
 
@@ -642,8 +651,8 @@ static void device_gone(struct head_core *core, struct head_device *device,
     struct head_failure *lost;
     struct pl_list *pos, *tmp;
 
-    device->gone      = true;
-    device->connected = false;
+    device->gone = true;
+    device_down(core, device);
     pl_free(device->death);
     device->death = head_strdup(text);
     pl_warn("head", "device %u on %s is gone: %s", device->index, device->node, text);
@@ -714,7 +723,7 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
         device_gone(core, device, text);
         head_rebuild(core);
     } else {
-        device->connected = false;
+        device_down(core, device);
         pl_free(device->death);
         device->death        = head_strdup(text);
         device->death_status = status;

@@ -127,6 +127,56 @@ TEST(a_worker_that_is_stopped_does_not_answer)
     plasmon_finish(client);
 }
 
+/* Nobody starts another one: its store is stopped. */
+TEST(a_device_without_a_worker_is_said_to_have_none_and_since_when)
+{
+    struct plasmon_client *client = cluster_start(1);
+    pid_t worker                  = cluster_worker(client, 0);
+    pid_t store                   = cluster_find("plasmon-store", -1);
+    struct plasmon_ref *x;
+
+    test_set_timeout(120);
+    ASSERT_EQ(kill(store, SIGSTOP), 0);
+    ASSERT_EQ(kill(worker, SIGKILL), 0);
+    x = cluster_fill(client, COUNT, 1, 0);
+    CLUSTER_OK(plasmon_flush(client));
+    EXPECT(client, "fill on device 0 has no worker now, for ",
+           "its store starts another one", "  0 down, has no worker, for ");
+    ASSERT_EQ(kill(store, SIGCONT), 0);
+    cluster_expect_all(client, x, COUNT, 1);
+    plasmon_finish(client);
+}
+
+/* The memory for spilling is made by the store, which is stopped. */
+TEST(a_spill_that_waits_for_the_store_is_what_who_needs_its_room_waits_for)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+    struct plasmon_ref *first, *second;
+    pid_t store;
+
+    test_set_timeout(120);
+    cluster_tag();
+    options.gpus          = "none";
+    options.cpu_devices   = 1;
+    options.device_memory = 64 << 20;
+    options.spill_memory  = 64 << 20;
+    CLUSTER_OK(plasmon_init(&options, &client));
+    first = cluster_fill(client, LARGE, 1, 0);
+    CLUSTER_OK(plasmon_wait(client, &first, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    store = cluster_find("plasmon-store", -1);
+    ASSERT_EQ(kill(store, SIGSTOP), 0);
+    second = cluster_fill(client, LARGE, 2, 0);
+    CLUSTER_OK(plasmon_flush(client));
+    EXPECT(client, "fill on device 0 has waited ", "spill of 40.0 MiB to host memory of ",
+           "which waits until its host's store has made the memory for spilling, for ",
+           "64.0 MiB are to be made", "spills and restores, the oldest\n  not sent: ");
+    ASSERT_EQ(kill(store, SIGCONT), 0);
+    CLUSTER_OK(plasmon_wait(client, &second, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    CLUSTER_OK(plasmon_state(client, second));
+    plasmon_finish(client);
+}
+
 /* What `plasmon COMMAND` says of the cluster: both texts are in there. */
 static void expect_listed(const char *command, const char *option, const char *value,
                           const char *one, const char *other)

@@ -595,6 +595,58 @@ TEST(what_was_spilled_comes_back_when_host_memory_and_files_are_full)
     all_come_back(4 * VALUE, 30 * VALUE, true);
 }
 
+/* --------------------------------------------------------------------------------------- who waits for what */
+
+/* What is said of the first copy of this kind that was not sent; it lives until the next call. */
+static const Plasmon__V1__TaskWait *held(const char *what)
+{
+    static struct wire_arena arena; /* zeroed: nothing to finish */
+    static Plasmon__V1__Waits waits;
+
+    wire_arena_finish(&arena);
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    plasmon__v1__waits__init(&waits);
+    ASSERT_OK(head_core_waits(core, &arena, &waits));
+    for (size_t i = 0; i < waits.n_tasks; i++) {
+        if (!waits.tasks[i]->sent && strcmp(waits.tasks[i]->what, what) == 0) {
+            ASSERT_EQ(waits.tasks[i]->bytes, VALUE);
+            ASSERT_STR(waits.tasks[i]->node, "a");
+            return waits.tasks[i];
+        }
+    }
+    test_fail(__FILE__, __LINE__, "no %s that was not sent", what);
+    return NULL;
+}
+
+TEST(a_copy_that_is_not_sent_says_what_it_waits_for)
+{
+    static const uint64_t first = 101;
+
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = 4 * VALUE, .file_bytes = 64 * VALUE, .life = 1, .on_demand = true});
+    make(1, 30);
+    done();
+    ASSERT_EQ(held("spill")->hold, PLASMON__V1__TASK_HOLD__HOLD_SLAB);
+    ASSERT_CONTAINS(held("spill")->hold_text, "256.0 KiB are to be made");
+    answer(false);
+    ASSERT_EQ(held("spill")->hold, PLASMON__V1__TASK_HOLD__HOLD_PLACE);
+    ASSERT_CONTAINS(held("spill")->hold_text, "4 copies there are under way");
+    settle();
+    call(200, &first, 1, PLASMON__V1__MODE__MODE_IN); /* its bytes are in a file */
+    ASSERT_EQ(held("restore")->hold, PLASMON__V1__TASK_HOLD__HOLD_QUEUE); /* a spill goes */
+    ASSERT_EQ(held("restore")->n_after, 1);
+    while (held("restore")->hold == PLASMON__V1__TASK_HOLD__HOLD_QUEUE ||
+           held("restore")->hold == PLASMON__V1__TASK_HOLD__HOLD_PLACE) {
+        done();
+        if (held("restore")->hold != PLASMON__V1__TASK_HOLD__HOLD_FILE) {
+            answer(false);
+        }
+    }
+    ASSERT_EQ(held("restore")->hold, PLASMON__V1__TASK_HOLD__HOLD_FILE);
+    settle();
+    end();
+}
+
 /* ------------------------------------------------------------------------------------------- a full disk */
 
 static void begin_with_files(void)

@@ -1,0 +1,146 @@
+/*
+ * What doctor says of a status that the test makes up: where chains end that go through copies for spilling, and devices that have no worker.
+ */
+#include "client/client_int.h"
+#include "client/doctor.h"
+#include "tests/harness/test.h"
+#include "wire/wire.h"
+
+enum { TASKS = 4 };
+
+static Plasmon__V1__StatusReply reply;
+static Plasmon__V1__Waits waits;
+static Plasmon__V1__Device device, *devices[] = {&device};
+static Plasmon__V1__TaskWait task[TASKS], *tasks[TASKS];
+static Plasmon__V1__LaunchWait launch, *launches[] = {&launch};
+static struct pl_str text;
+
+static char *words(const char *literal)
+{
+    return (char *)(uintptr_t)literal;
+}
+
+/* Device 0 has launches 1 to 4: a kernel, a spill, a restore and the copy that wants it; the first alone was sent. */
+static void begin(void)
+{
+    plasmon__v1__status_reply__init(&reply);
+    plasmon__v1__waits__init(&waits);
+    plasmon__v1__device__init(&device);
+    plasmon__v1__launch_wait__init(&launch);
+    for (uint32_t i = 0; i < TASKS; i++) {
+        plasmon__v1__task_wait__init(&task[i]);
+        tasks[i]       = &task[i];
+        task[i].seq    = i + 1;
+        task[i].what   = words("copy");
+        task[i].age_ms = 1000u * (i + 1);
+    }
+    task[0].task  = 7;
+    task[0].sent  = true;
+    task[1].what  = words("spill");
+    task[1].node  = words("n1");
+    task[1].bytes = 3 << 20;
+    task[2].what  = words("restore");
+    task[2].node  = words("n1");
+    task[2].bytes = 1 << 20;
+    task[3].task  = 9;
+
+    launch.seq      = 1;
+    launch.stream   = 1;
+    launch.why      = PLASMON__V1__WAIT_WHY__WAIT_RUNS;
+    launch.function = words("spin");
+    launch.since_ms = 4200;
+
+    device.alive     = true;
+    device.state     = PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP;
+    reply.waits      = &waits;
+    reply.devices    = devices;
+    reply.n_devices  = 1;
+    waits.tasks      = tasks;
+    waits.n_tasks    = TASKS;
+    waits.launches   = launches;
+    waits.n_launches = 1;
+}
+
+static const char *said(bool json)
+{
+    pl_str_finish(&text);
+    pl_str_init(&text);
+    (json ? doctor_json : doctor_text)(&reply, &text);
+    return pl_str_text(&text);
+}
+
+TEST(a_spill_that_is_not_sent_is_what_those_behind_it_wait_for)
+{
+    begin();
+    task[1].hold      = PLASMON__V1__TASK_HOLD__HOLD_SLAB;
+    task[1].hold_text = words("16.0 GiB are to be made");
+    ASSERT_CONTAINS(
+        said(false),
+        "task 9 copy on device 0 has waited 4.0 s for launch 2 spill of 3.0 MiB "
+        "to host memory of n1 on device 0, which waits until its host's store "
+        "has made the memory for spilling, for 2.0 s (16.0 GiB are to be made)");
+    ASSERT_CONTAINS(pl_str_text(&text),
+                    "spills and restores, the oldest\n  not sent: launch 2 "
+                    "spill of 3.0 MiB to host memory of n1 on device 0 ");
+    ASSERT_CONTAINS(said(true), "\"cause\":\"slab\"");
+    ASSERT_CONTAINS(pl_str_text(&text), "\"bytes\":3145728,\"node\":\"n1\"");
+    pl_str_finish(&text);
+}
+
+TEST(what_waits_for_its_place_or_its_file_says_so)
+{
+    begin();
+    task[1].sent = true;
+    task[2].hold = PLASMON__V1__TASK_HOLD__HOLD_FILE;
+    ASSERT_CONTAINS(said(false),
+                    "restore of 1.0 MiB from host memory of n1 on device 0, which "
+                    "waits for its host's store, which is at its bytes");
+    ASSERT_CONTAINS(pl_str_text(&text), "  sent: launch 2 spill of 3.0 MiB");
+    waits.n_launches = 0; /* its worker has said nothing of it */
+    ASSERT_CONTAINS(said(false),
+                    "spill of 3.0 MiB to host memory of n1 on device 0 its worker has "
+                    "not come to, and has nothing else to do, for 2.0 s");
+    task[2].hold = PLASMON__V1__TASK_HOLD__HOLD_PLACE;
+    ASSERT_CONTAINS(said(false),
+                    "waits for a place in the host memory for spilling, for 3.0 s");
+    pl_str_finish(&text);
+}
+
+/* It waits for another copy's place, or for its turn: that, and not it, is the cause. */
+TEST(what_waits_for_another_launch_is_followed_to_it)
+{
+    uint64_t first = wire_point(0, 2);
+
+    begin();
+    task[1].hold    = PLASMON__V1__TASK_HOLD__HOLD_PLACE;
+    task[2].hold    = PLASMON__V1__TASK_HOLD__HOLD_QUEUE;
+    task[2].after   = &first;
+    task[2].n_after = 1;
+    ASSERT_EQ(doctor_find(&reply, &task[2]).end.seq, 2);
+    ASSERT_STR(doctor_find(&reply, &task[3]).cause->name, "place");
+
+    task[1].hold = PLASMON__V1__TASK_HOLD__HOLD_NONE;
+    task[1].sent = true;
+    task[2].hold = PLASMON__V1__TASK_HOLD__HOLD_TURN;
+    ASSERT_EQ(doctor_find(&reply, &task[2]).end.seq, 1);
+    ASSERT_STR(doctor_find(&reply, &task[3]).cause->name, "runs");
+}
+
+TEST(a_device_without_a_worker_says_since_when_and_why)
+{
+    begin();
+    device.alive     = false;
+    device.state     = PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
+    device.down_ms   = 3200;
+    device.death     = words("killed by signal 9");
+    waits.n_launches = 0;
+    ASSERT_CONTAINS(said(false),
+                    "task 7 copy on device 0 has no worker now, for 3.2 s (of the "
+                    "last one: killed by signal 9): its store starts another");
+    ASSERT_CONTAINS(pl_str_text(&text),
+                    "  0 down, nothing to do, has no worker, for 3.2 s");
+    ASSERT_CONTAINS(said(true), "\"down_ms\":3200");
+    pl_str_finish(&text);
+}
+
+TEST_MAIN()
