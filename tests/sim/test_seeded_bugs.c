@@ -72,6 +72,17 @@ static const struct graph_profile with_losses = {.devices_min   = 2,
                                                  .no_puts       = true,
                                                  .check_every   = 200};
 
+/* .. beside workers that die and come back. */
+static const struct graph_profile with_losses_and_crashes = {.devices_min    = 2,
+                                                             .devices_max    = 4,
+                                                             .steps_min      = 30,
+                                                             .steps_max      = 80,
+                                                             .gone_permille  = 1000,
+                                                             .no_puts        = true,
+                                                             .crash_permille = 1000,
+                                                             .crashes_most   = 4,
+                                                             .check_every    = 200};
+
 /* Workers that stand still, and stores that fence them. */
 static const struct graph_profile standing_still = {.devices_min   = 1,
                                                     .devices_max   = 3,
@@ -221,7 +232,7 @@ TEST(random_programs_notice_a_record_that_is_freed_too_early)
 
 TEST(random_programs_notice_retired_memory_that_is_read_after_a_loss)
 {
-    assert_found("head.rebuild_retired", &with_losses, 4 * GRAPHS_MAX);
+    assert_found("head.rebuild_retired", &with_losses_and_crashes, GRAPHS_MAX);
 }
 
 /* It takes a crash within the microseconds between a failure and its report. */
@@ -301,7 +312,7 @@ TEST(random_programs_notice_a_dead_worker_that_is_welcomed)
     assert_found("head.serve_the_dead", &cut_off, GRAPHS_MAX);
 }
 
-TEST(programs_without_a_bug_pass_with_little_memory)
+TEST(programs_without_a_bug_pass_with_little_memory_and_with_losses)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
 
@@ -310,6 +321,9 @@ TEST(programs_without_a_bug_pass_with_little_memory)
     pl_log_set_sink(NULL, NULL);
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX; seed++) {
         ASSERT_TRUE(graph_run(seed, &scarce, coverage, true));
+    }
+    for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX / 4; seed++) {
+        ASSERT_TRUE(graph_run(seed, &with_losses_and_crashes, coverage, true));
     }
     pl_free(coverage);
 }
