@@ -142,10 +142,11 @@ uint64_t head_core_client_credit(const struct head_core *core, uint64_t session)
 
 /*
  * A store announces the devices of its host, which get their numbers now, in the host's own order, whenever their workers come. Saying it
- * again changes nothing. Stores that come before anybody was told a number are ordered by node name. ELIMIT.
+ * again changes nothing. Stores that come before anybody was told a number are ordered by node name. again: a store that was here before,
+ * with the memory that it had: of its devices those that are gone stay gone. ELIMIT.
  */
 plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
-                                   const char *node, uint32_t devices,
+                                   const char *node, uint32_t devices, bool again,
                                    struct pl_err *err) PL_MUST_CHECK;
 /* It will not come back. Its devices are gone, with what lay only there and what was to run there; the text says why. */
 void head_core_node_gone(struct head_core *core, const char *host, const char *text);

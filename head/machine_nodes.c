@@ -156,7 +156,8 @@ plasmon_status_t head_machine_node_up(struct head_machine *machine,
     }
     node->connected = true;
     out->session    = node->session;
-    return head_core_node_up(machine->core, hello->host, hello->node, hello->devices, err);
+    return head_core_node_up(machine->core, hello->host, hello->node, hello->devices,
+                             out->resumed, err);
 }
 
 plasmon_status_t head_machine_node_change(struct head_machine *machine,

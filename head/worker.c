@@ -11,7 +11,8 @@
  * unfinished one of a first death. (What had not begun was it not.) Otherwise nobody is blamed: innocents are repeated without being counted, and the guilty one
  * shows itself when it does it again. A worker that we had fenced died by our will.
  *
- * A DEVICE IS GONE. What was to run there fails, and so does what lay only there; its number is not given out again.
+ * A DEVICE IS GONE. What was to run there fails, and so does what lay only there; its number is not given out again. A hello of its worker that comes
+ * late is refused, and a store that comes back does not bring it back: only one that joins anew does, under another number.
  */
 #include "base/fault.h"
 #include "head/core_int.h"
@@ -26,6 +27,21 @@ static struct head_device *device_find(struct head_core *core, const char *host,
         struct head_device *device = head_device_at(core, i);
 
         if (!device->gone && device->host_device == host_device &&
+            strcmp(device->host, host) == 0) {
+            return device;
+        }
+    }
+    return NULL;
+}
+
+/* There was such a device, and its number is not given out again: only a store that joins anew brings another one. */
+static const struct head_device *device_gone_before(struct head_core *core,
+                                                    const char *host, uint32_t host_device)
+{
+    for (size_t i = core->devices.count; i > 0; i--) {
+        const struct head_device *device = head_device_at(core, (uint32_t)i - 1);
+
+        if (device->gone && device->host_device == host_device &&
             strcmp(device->host, host) == 0) {
             return device;
         }
@@ -113,7 +129,8 @@ static int compare_devices(const void *a, const void *b)
 }
 
 plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
-                                   const char *node, uint32_t devices, struct pl_err *err)
+                                   const char *node, uint32_t devices, bool again,
+                                   struct pl_err *err)
 {
     bool *known      = head_alloc(devices + 1);
     uint32_t missing = devices;
@@ -121,8 +138,8 @@ plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 
-        if (!device->gone && device->host_device < devices &&
-            strcmp(device->host, host) == 0) {
+        if ((!device->gone || again) && device->host_device < devices &&
+            strcmp(device->host, host) == 0 && !known[device->host_device]) {
             known[device->host_device] = true;
             missing--;
         }
@@ -500,7 +517,9 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
                                      uint32_t *out_device, struct pl_err *err)
 {
     struct head_device *device = device_find(core, hello->host, hello->host_device);
-    bool restarted             = false;
+    const struct head_device *before =
+        device == NULL ? device_gone_before(core, hello->host, hello->host_device) : NULL;
+    bool restarted = false;
 
     if (hello->kind != 1 && hello->kind != 2) {
         return pl_err_set(err, PLASMON_EMALFORMED,
@@ -513,6 +532,14 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
                           "worker hello: incarnation %u of device %u is over, %u serves "
                           "it; stop this worker",
                           hello->incarnation, device->index, device->incarnation);
+    }
+    if (before != NULL) {
+        return pl_err_set(err, PLASMON_EHEADLOST,
+                          "worker hello: device %u on %s has been given up (%s) and is not "
+                          "taken back: end this worker; a store that joins anew brings the "
+                          "device back under another number",
+                          before->index, before->node,
+                          before->death != NULL ? before->death : "its node left");
     }
     if (device == NULL) {
         device = device_create(core, hello->host, hello->node, hello->host_device);

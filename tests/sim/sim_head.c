@@ -406,9 +406,6 @@ void sim_head_late_hello(struct sim_worker *worker, const uint8_t *data, size_t 
     struct head_outcome outcome;
     uint32_t incarnation;
 
-    if (worker->gone) {
-        return; /* the head has no such device any more, and would take it for a new one */
-    }
     wire_arena_reset(&sim->head_arena);
     if (wire_decode_worker_frame(&sim->head_arena, data, length, &frame, &err) !=
         PLASMON_OK) {

@@ -88,7 +88,7 @@ void core_announce(struct head_core *core, const char *node, uint32_t devices)
 {
     struct pl_err err = {0};
 
-    ASSERT_OK(head_core_node_up(core, node, node, devices, &err));
+    ASSERT_OK(head_core_node_up(core, node, node, devices, false, &err));
 }
 
 uint32_t core_join(struct head_core *core, const char *node, uint32_t host_device)

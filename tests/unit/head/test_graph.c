@@ -113,7 +113,7 @@ static struct world world_make(void)
     failures = 0;
     ASSERT_OK(head_core_create(&head_config, &world.core));
     head_core_tick(world.core, 1);
-    ASSERT_OK(head_core_node_up(world.core, "a", "a", DEVICES, &err));
+    ASSERT_OK(head_core_node_up(world.core, "a", "a", DEVICES, false, &err));
     for (uint32_t i = 0; i < DEVICES; i++) {
         worker_hello(world.core, i, 1, 0);
     }

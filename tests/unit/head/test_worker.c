@@ -1,5 +1,5 @@
 /* Devices of the cluster: what number each gets, what goes with a host, and what a worker that comes back is told. */
-#include "head/core.h"
+#include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 
@@ -68,13 +68,45 @@ TEST(a_device_that_never_comes_is_not_waited_for)
     head_core_destroy(core);
 }
 
+TEST(a_hello_of_a_device_that_is_gone_is_refused)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    struct head_core *core         = core_make();
+    struct pl_err err              = {0};
+    uint32_t device                = UINT32_MAX;
+
+    core_announce(core, "a", 2);
+    (void)core_join(core, "a", 0);
+    test_expect_log();
+    head_core_worker_down(core, "a", 0, true, PLASMON_OK, "its GPU fell off the bus");
+    hello.host        = (char *)(uintptr_t) "a";
+    hello.node        = (char *)(uintptr_t) "a";
+    hello.name        = (char *)(uintptr_t) "late";
+    hello.kind        = 1;
+    hello.incarnation = 2; /* the head has not heard of it before */
+    ASSERT_STATUS(head_core_worker_up(core, &hello, &device, &err), PLASMON_EHEADLOST);
+    ASSERT_CONTAINS(err.text, "device 0 on a has been given up (its GPU fell off the bus)");
+    ASSERT_EQ(core->devices.count, 2);
+
+    /* The same store, over another connection: its other device is there, this one stays gone. */
+    ASSERT_OK(head_core_node_up(core, "a", "a", 2, true, &err));
+    ASSERT_EQ(core->devices.count, 2);
+    ASSERT_STATUS(head_core_worker_up(core, &hello, &device, &err), PLASMON_EHEADLOST);
+
+    /* Another store of that host brings it back, as another device. */
+    head_core_node_gone(core, "a", "its store has died");
+    ASSERT_OK(head_core_node_up(core, "a", "a", 2, false, &err));
+    ASSERT_EQ(core_join(core, "a", 0), 2);
+    head_core_destroy(core);
+}
+
 TEST(more_devices_than_can_be_numbered_are_refused)
 {
     struct head_core *core = core_make();
     struct pl_err err      = {0};
 
     core_announce(core, "a", 40000);
-    ASSERT_STATUS(head_core_node_up(core, "b", "b", 40000, &err), PLASMON_ELIMIT);
+    ASSERT_STATUS(head_core_node_up(core, "b", "b", 40000, false, &err), PLASMON_ELIMIT);
     ASSERT_CONTAINS(err.text, "65535");
     head_core_destroy(core);
 }
