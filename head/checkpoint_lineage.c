@@ -308,7 +308,9 @@ static bool makes_sense(const struct head_loading *loading)
         const struct head_record *record =
             *(struct head_record *const *)pl_vec_at(&loading->records, i);
 
-        if (record->serial <= serial || record->refs < 2) {
+        if (record->serial <= serial || record->refs < 2 ||
+            (loading->core->config.lineage_bytes == 0 &&
+             record->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN)) {
             return false;
         }
         serial = record->serial;
@@ -320,8 +322,7 @@ static bool makes_sense(const struct head_loading *loading)
             }
         }
     }
-    return serial <= loading->core->lineage.serial_last &&
-           (loading->records.count == 0 || loading->core->config.lineage_bytes != 0);
+    return serial <= loading->core->lineage.serial_last;
 }
 
 void head_lineage_load(struct head_loading *loading)

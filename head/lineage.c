@@ -257,7 +257,7 @@ struct head_record *head_record_create(struct head_core *core, const struct head
     struct head_record_sizes sizes;
     uint32_t at = 0;
 
-    if (core->config.lineage_bytes == 0) {
+    if (core->config.lineage_bytes == 0 && kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) {
         return NULL;
     }
     sizes                    = measure(run);

@@ -120,7 +120,10 @@ struct head_lineage {
 /* ---- lineage.c */
 void head_lineage_init(struct head_core *core);
 void head_lineage_finish(struct head_core *core);
-/* What is about to be started, before it changes anything: refs 1, the caller's. NULL: no lineage is kept. */
+/*
+ * What is about to be started, before it changes anything: refs 1, the caller's. NULL: no lineage is kept. Who reads for a client has a record
+ * without lineage, too: it makes nothing, so the record goes with its launch, and what it reads may lie elsewhere.
+ */
 struct head_record *head_record_create(struct head_core *core, const struct head_run *run,
                                        uint32_t kind);
 /* How much of each a record's block has room for. */
@@ -172,7 +175,7 @@ bool head_loss_task(struct head_core *core, struct head_task *task,
  * Its worker could not do it, for a device that it reads from is gone. Workers of a host may know that before we do. true: it stays
  * unfinished until we hear of it, for where it would be run again depends on that.
  */
-bool head_loss_strand(struct head_core *core, struct head_task *task);
+bool head_loss_strand(struct head_task *task);
 /* The device is gone: launches of others that read its memory may find it or not. Their calls are run again. */
 void head_loss_readers(struct head_core *core, struct head_device *device,
                        struct head_failure *failure);

@@ -124,7 +124,12 @@ static bool fails_as_part(const struct head_task *task)
 bool head_loss_task(struct head_core *core, struct head_task *task,
                     struct head_failure *failure)
 {
-    if (core->config.lineage_bytes == 0 || task->cancelled || fails_as_part(task) ||
+    if (core->config.lineage_bytes == 0 && is_mover(task)) {
+        take_waits(core, task,
+                   failure); /* it makes nothing: where things are, others may know */
+        return false;
+    }
+    if (task->cancelled || fails_as_part(task) ||
         (!is_mover(task) &&
          (task->record == NULL || task->record->runs >= HEAD_RUNS_AGAIN_MAX))) {
         return false;
@@ -157,10 +162,9 @@ static bool reads_from(const struct head_task *task, const struct head_device *d
     return false;
 }
 
-bool head_loss_strand(struct head_core *core, struct head_task *task)
+bool head_loss_strand(struct head_task *task)
 {
-    if (core->config.lineage_bytes == 0 || task->failure != NULL ||
-        !reads_from(task, NULL)) {
+    if (task->failure != NULL || !reads_from(task, NULL)) {
         return false;
     }
     task->stranded = true;
@@ -173,15 +177,13 @@ void head_loss_readers(struct head_core *core, struct head_device *device,
     struct pl_vec stranded = PL_VEC_INIT(struct head_task *);
     struct pl_list *pos, *tmp;
 
-    if (core->config.lineage_bytes == 0) {
-        return;
-    }
     pl_list_for_each_safe(pos, tmp, &core->unfinished) {
         struct head_task *task = pl_container_of(pos, struct head_task, order_link);
         struct head_task **place;
 
-        if (task->device == device || !reads_from(task, device)) {
-            continue;
+        if (task->device == device || !reads_from(task, device) ||
+            (core->config.lineage_bytes == 0 && !task->stranded)) {
+            continue; /* without lineage it may be found there, and otherwise its worker says so */
         }
         head_task_doom(core, task, failure);
         if (task->stranded) {

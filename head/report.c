@@ -40,7 +40,7 @@ static void worker_failed(struct head_core *core, struct head_device *device,
     if (task == NULL) {
         return; /* a repeat after a reconnect */
     }
-    if (report->status == PLASMON_ELOST && head_loss_strand(core, task)) {
+    if (report->status == PLASMON_ELOST && head_loss_strand(task)) {
         return;
     }
     head_task_describe(task, what);

@@ -171,6 +171,10 @@ static bool explained_by_loss(const struct check *check, const struct graph_step
     case PLASMON_EDEPENDENCY:
         return cut_off(check, step) || step->cancel_asked; /* which nobody starts again */
     case PLASMON_EWORKER:
+        if (strncmp(answer->text, "internal read", 13) == 0) {
+            /* its own launch: it must have been asked for elsewhere */
+            return strstr(answer->text, "cannot be run again") != NULL;
+        }
         return cut_off(check, step) || step->cancel_asked || step->place != 0;
     case PLASMON_EINVAL: /* a piece behind a first one that was refused */
         return step->kind == GRAPH_PUT;

@@ -10,6 +10,7 @@
 static struct told {
     struct wire_arena arena;
     uint32_t failed;
+    uint32_t answers; /* data of reads */
     plasmon_status_t status;
     char text[512];
 } told;
@@ -31,6 +32,7 @@ static void take_frame(void *user, uint64_t session, const uint8_t *body, size_t
         (void)snprintf(told.text, sizeof(told.text), "%s", frame->failed[i]->text);
     }
     for (size_t i = 0; i < frame->n_data; i++) {
+        told.answers++;
         told.status = (plasmon_status_t)frame->data[i]->status;
         (void)snprintf(told.text, sizeof(told.text), "%s", frame->data[i]->text);
     }
@@ -579,6 +581,97 @@ TEST(without_lineage_what_is_lost_stays_lost)
     derive(core, session, 20, 1, ANYWHERE, 99);
     ASSERT_EQ(told.failed, 2);
     ASSERT_CONTAINS(told.text, "the only copy was on device 0");
+    finish(core);
+}
+
+/* A read of all of it. */
+static void read_ref(struct head_core *core, uint64_t session, uint64_t ref)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Read read         = PLASMON__V1__READ__INIT;
+    Plasmon__V1__Read *reads[1]    = {&read};
+    struct pl_err err              = {0};
+
+    read.request = ref;
+    read.ref     = ref;
+    read.length  = 16;
+    frame.read   = reads;
+    frame.n_read = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* The bytes of the last READ come, and its worker is through with all that it was sent. */
+static void sends_bytes(struct head_core *core, uint32_t device)
+{
+    Plasmon__V1__WorkerFrame frame   = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerData data     = PLASMON__V1__WORKER_DATA__INIT;
+    Plasmon__V1__WorkerData *list[1] = {&data};
+    uint8_t bytes[16]                = {1};
+    struct pl_err err                = {0};
+
+    data.request    = core->request_last;
+    data.bytes.data = bytes;
+    data.bytes.len  = sizeof(bytes);
+    frame.data      = list;
+    frame.n_data    = 1;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+    done(core, device, head_device_at(core, device)->seq_last);
+}
+
+TEST(without_lineage_a_read_whose_device_leaves_goes_to_another_copy)
+{
+    uint64_t session;
+    struct head_core *core = cluster(0, &session);
+
+    put(core, session, 1, true);
+    done(core, 0, 2);
+    done(core, 1, 1);
+    read_ref(core, session, 1);
+    ASSERT_EQ(figures(core).records, 1);
+    lose(core, "a");
+    ASSERT_EQ(told.answers, 0);
+    sends_bytes(core, 1);
+    ASSERT_EQ(told.answers, 1);
+    ASSERT_OK(told.status);
+    ASSERT_EQ(figures(core).records, 0);
+    finish(core);
+}
+
+TEST(without_lineage_a_read_of_what_is_nowhere_else_says_what_was_lost)
+{
+    uint64_t session;
+    struct head_core *core = cluster(0, &session);
+
+    put(core, session, 1, false);
+    done(core, 0, 1);
+    read_ref(core, session, 1);
+    lose(core, "a");
+    ASSERT_EQ(told.answers, 1);
+    ASSERT_STATUS(told.status, PLASMON_EWORKER);
+    ASSERT_CONTAINS(told.text, "cannot be run again: the only copy was on device 0");
+    ASSERT_EQ(figures(core).records, 0);
+    finish(core);
+}
+
+TEST(a_read_whose_devices_leave_one_after_another_is_given_up)
+{
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+    char host[2][16]       = {"b", ""};
+
+    make(core, session, 1, 0);
+    read_ref(core, session, 1);
+    lose(core, "a");
+    for (uint32_t i = 0; i < 20 && told.answers == 0; i++) {
+        (void)snprintf(host[1], sizeof(host[1]), "c%u", i);
+        (void)join(core, host[1], 0);
+        lose(core, host[0]);
+        memcpy(host[0], host[1], sizeof(host[0]));
+    }
+    ASSERT_EQ(told.answers, 1);
+    ASSERT_TRUE(told.status != PLASMON_OK);
     finish(core);
 }
 
