@@ -1,5 +1,7 @@
-# Tests and fuzzers. Daemons that a test starts inherit the sanitizers' options below.
+# Tests and fuzzers. Daemons that a test starts inherit the sanitizers' options below, and keep compiled functions here and not in the user's folder.
+set(_test_cache "PLASMON_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache")
 set(_test_environment
+  "${_test_cache}"
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=second_deadlock_stack=1"
   "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1")
