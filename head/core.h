@@ -164,7 +164,8 @@ enum head_drain_why {
 };
 /* What one ref or name shows of what is left. */
 struct head_drain_left {
-    const char *name; /* published; "": a client's ref. Lent until the next input */
+    const char
+        *name; /* published; "": a client's ref. Lent until the next call, or input */
     uint64_t client;
     const char *label; /* of the client; lent as the name is */
     uint64_t ref;
@@ -193,7 +194,7 @@ plasmon_status_t head_core_drain_report(struct head_core *core, const char *node
                                         struct pl_err *err) PL_MUST_CHECK;
 /*
  * Whose values are left: the refs and names that show the most of it, at most HEAD_DRAIN_LEFT_MAX. Returns how many there are in all; 0 for a node that
- * is not drained.
+ * is not drained. To find them all refs are looked at, so the answer may be as old as a look of the drain, and older where there are very many.
  */
 uint32_t head_core_drain_left(struct head_core *core, const char *node,
                               struct head_drain_left out[HEAD_DRAIN_LEFT_MAX]);

@@ -94,6 +94,11 @@ struct head_drain {
     struct head_drain_report report; /* of the last look */
     struct pl_map
         why; /* .. too: struct head_tile * of what is left -> enum head_drain_why + 1 */
+    struct head_drain_left
+        left[HEAD_DRAIN_LEFT_MAX]; /* when it was last asked for; texts are ours */
+    uint32_t left_all;
+    bool left_over;         /* report.over, then */
+    uint64_t left_until_ms; /* it is not looked for again before; 0: it never was */
     struct pl_list link;
 };
 

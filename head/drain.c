@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_MS = 100, MOVING_MAX = 32 };
+enum { LOOK_MS = 100, MOVING_MAX = 32, LEFT_LOOKS_PER_MS = 1000 };
 #define MOVING_BYTES_MAX (UINT64_C(1) << 30)
 
 static struct head_drain *drain_of(struct head_core *core, const char *host)
@@ -575,14 +575,36 @@ static void left_add(struct head_drain_left *out, uint32_t count,
     }
 }
 
-static uint32_t left_find(struct head_core *core, const struct head_drain *drain,
-                          struct head_drain_left *out)
+static void left_forget(struct head_drain *drain)
 {
+    for (uint32_t i = 0; i < drain->left_all && i < HEAD_DRAIN_LEFT_MAX; i++) {
+        pl_free((char *)(uintptr_t)drain->left[i].name);
+        pl_free((char *)(uintptr_t)drain->left[i].label);
+    }
+    drain->left_all = 0;
+}
+
+/* A name or a client may go before it is asked again. */
+static void left_keep(struct head_drain *drain)
+{
+    for (uint32_t i = 0; i < drain->left_all && i < HEAD_DRAIN_LEFT_MAX; i++) {
+        drain->left[i].name  = head_strdup(drain->left[i].name);
+        drain->left[i].label = head_strdup(drain->left[i].label);
+    }
+}
+
+/* However often it is asked, a tenth of our time at most goes into it. */
+static void left_find(struct head_core *core, struct head_drain *drain)
+{
+    struct head_drain_left *out = drain->left;
     struct head_drain_left left;
     struct pl_list *pos;
-    uint32_t count = 0;
+    uint32_t count  = 0;
+    uint64_t looked = 0;
     uint64_t key;
     void *value;
+
+    left_forget(drain);
 
     pl_list_for_each(pos, &core->names) {
         const struct head_name *name = pl_container_of(pos, struct head_name, link);
@@ -601,12 +623,16 @@ static uint32_t left_find(struct head_core *core, const struct head_drain *drain
             left = (struct head_drain_left){
                 .name = "", .client = client->id, .label = client->label, .ref = key};
             left.bytes = array_left(drain, ((struct head_ref *)value)->array, &left.why);
+            looked++;
             if (left.bytes > 0) {
                 left_add(out, count++, &left);
             }
         }
     }
-    return count;
+    drain->left_all = count;
+    left_keep(drain);
+    drain->left_over     = drain->report.over;
+    drain->left_until_ms = core->now_ms + LOOK_MS + looked / LEFT_LOOKS_PER_MS;
 }
 
 /* ------------------------------------------------------------------------------------------ from outside */
@@ -684,6 +710,7 @@ static void drain_destroy(struct head_drain *drain)
 {
     pl_list_remove(&drain->link);
     pl_map_finish(&drain->why);
+    left_forget(drain);
     pl_free(drain->host);
     pl_free(drain);
 }
@@ -730,7 +757,14 @@ uint32_t head_core_drain_left(struct head_core *core, const char *node,
     const char *host       = host_of(core, node, &err);
     struct head_drain *one = host != NULL ? drain_of(core, host) : NULL;
 
-    return one != NULL && one->report.objects_left > 0 ? left_find(core, one, out) : 0;
+    if (one == NULL || one->report.objects_left == 0) {
+        return 0;
+    }
+    if (core->now_ms >= one->left_until_ms || one->left_over != one->report.over) {
+        left_find(core, one);
+    }
+    memcpy(out, one->left, sizeof(one->left));
+    return one->left_all;
 }
 
 void head_drain_forget(struct head_core *core, const char *host)

@@ -247,6 +247,40 @@ TEST(without_time_the_deadline_is_named)
     end();
 }
 
+static void release(uint64_t ref)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Range range = PLASMON__V1__RANGE__INIT, *ranges[] = {&range};
+    struct pl_err err = {0};
+
+    range.first     = ref;
+    range.count     = 1;
+    frame.release   = ranges;
+    frame.n_release = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+}
+
+/* To find them all refs are looked at. */
+TEST(whose_it_is_is_not_looked_for_each_time_that_somebody_asks)
+{
+    struct head_drain_left left[HEAD_DRAIN_LEFT_MAX];
+
+    begin(0);
+    make(1, 3, A);
+    settle();
+    (void)drain(0);
+    ASSERT_EQ(head_core_drain_left(core, "a", left), 3);
+    release(101);
+    ASSERT_EQ(head_core_drain_left(core, "a", left), 3); /* of the same look */
+    ASSERT_EQ(left[0].ref, 101);
+    head_core_tick(core, now_ms += 1000);
+    ASSERT_EQ(head_core_drain_left(core, "a", left), 2);
+    ASSERT_EQ(left[0].ref, 102);
+    ASSERT_STR(left[0].name, "");
+    end();
+}
+
 /* A replica that was there already is all that there will be. */
 TEST(what_the_drain_counts_on_is_not_dropped_for_want_of_room)
 {
