@@ -202,6 +202,10 @@ static const struct doctor_cause cause_down = {
     "worker", "has no worker now",
     "its store starts another one; if it stays so, is that store up (`plasmon status`), "
     "and what does its log say?"};
+static const struct doctor_cause cause_expected = {
+    "device", "waits for a device: no worker has come yet to the one that it is for",
+    "what a lost host took along is made again when its store or another one comes: start "
+    "one with `plasmon start --address`; it fails when none comes within a minute"};
 static const struct doctor_cause cause_gone   = {"gone", "is on a device that is gone", ""};
 static const struct doctor_cause cause_silent = {
     "silent", "is on a device whose worker does not answer",
@@ -254,6 +258,10 @@ static const struct doctor_cause *cause_of(const Plasmon__V1__StatusReply *reply
     }
     if (device != NULL && device->state == PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE) {
         return &cause_gone;
+    }
+    if (device != NULL &&
+        device->state == PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED) {
+        return &cause_expected;
     }
     if (device != NULL && !device->alive) {
         return &cause_down;

@@ -31,6 +31,9 @@ static const char *unquiet_device(const struct head_device *device)
         device->seq_oldest != device->seq_last + 1) {
         return "launches are not done";
     }
+    if (device->expected_ms != 0) {
+        return "a device is waited for";
+    }
     if (device->fencing || device->starved_seq != 0 || device->arriving ||
         device->draining) {
         return "a device is being changed";

@@ -233,6 +233,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
     head_device_fence_again(core);
     head_trace_tick(core);
     head_drain_tick(core);
+    head_expect_tick(core);
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 
@@ -334,7 +335,7 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     out->restarts       = device->restarts;
     out->bulk           = head_bulk_access(device);
     out->communicators  = head_pair_count(core, device) + head_team_count(core, device);
-    out->state          = !device->joined && !device->gone
+    out->state          = (!device->joined || device->expected_ms != 0) && !device->gone
                               ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
                           : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
                           : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE

@@ -258,6 +258,8 @@ uint32_t head_core_device_count(const struct head_core *core); /* announced ones
 /* ---------------------------------------------------------------------------------------------- time, output */
 
 void head_core_tick(struct head_core *core, uint64_t now_ms);
+/* Another process goes on after a time in which no worker could come: devices that are waited for get the whole time again. */
+void head_core_restarted(struct head_core *core, uint64_t now_ms);
 /* Does somebody record a timeline? Then the time (CLOCK_REALTIME) is wanted before each client's frame. */
 bool head_core_tracing(const struct head_core *core);
 void head_core_time(struct head_core *core, uint64_t realtime_ns);

@@ -27,6 +27,7 @@
  *     shadow.c    versions that are kept of what is updated in place
  *     loss.c      what a loss took
  *     rebuild.c   .. is made again: by which calls; rerun.c runs one
+ *     expect.c    .. by a host that is the last: devices are waited for
  *   run.h       calls that are still to become launches
  *     run.c       a call becomes a launch
  *     submit.c    a client's task becomes a call

@@ -22,7 +22,10 @@ struct head_device {
     bool
         joined; /* its worker has said hello; before that it is only a number that its store announced */
     bool connected;
-    bool gone;        /* will not come back */
+    bool gone; /* will not come back */
+    uint64_t
+        expected_ms; /* 0, or no worker has come yet, and is waited for until then (expect.c) */
+    bool announced;   /* of one that is expected: its store has come */
     uint64_t down_ms; /* not connected: since then, in this process */
     bool draining;    /* nothing new is placed there (drain.c) */
     bool peer_capable;
@@ -140,13 +143,29 @@ bool head_device_fenced(struct head_device *device);
 void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats *stats);
 
 /* ---- worker.c */
-/* One of a checkpoint. NULL: there are as many as a buffer's id can name. */
+/* It will not come back: nor will what lies only there and what was to run there. head_rebuild() is the caller's. */
+void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
+/* One of a checkpoint, or one that is expected. NULL: there are as many as a buffer's id can name. */
 struct head_device *head_device_restore(struct head_core *core, const char *host,
                                         const char *node, uint32_t host_device);
 void head_device_destroy(struct head_device *device);
 /* An encoded GraphPart, ahead of the launches that follow. */
 void head_device_tell(struct head_core *core, struct head_device *device,
                       const struct head_bytes *part);
+
+/* ---- expect.c */
+enum { HEAD_EXPECT_MS = 60000 };
+/* A host is gone with these devices (struct head_device *), and head_rebuild() has not looked at it yet. */
+void head_expect(struct head_core *core, const struct pl_vec *lost);
+/* A store of that host has come. */
+void head_expect_announced(struct head_core *core, const char *host, uint32_t devices);
+/* Is the worker what was planned for? false: head_expect_replaced(), and head_rebuild() once its device has joined. */
+bool head_expect_fits(const struct head_device *device,
+                      const Plasmon__V1__WorkerHello *hello);
+void head_expect_replaced(struct head_core *core, struct head_device *device);
+/* A worker has come: what is expected of other hosts is given up. head_rebuild() is the caller's. */
+void head_expect_joined(struct head_core *core, const struct head_device *joined);
+void head_expect_tick(struct head_core *core);
 
 /* ---- bulk.c */
 /* Where the worker that says hello takes objects of other hosts. */

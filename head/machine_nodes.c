@@ -225,6 +225,7 @@ void head_machine_restarted(struct head_machine *machine, uint64_t now_ms,
     struct pl_list *pos;
 
     machine->now_ms = pl_max_u64(machine->now_ms, now_ms);
+    head_core_restarted(machine->core, machine->now_ms);
     pl_list_for_each(pos, &machine->clients) {
         struct head_machine_client *client =
             pl_container_of(pos, struct head_machine_client, link);

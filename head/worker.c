@@ -105,6 +105,12 @@ static void device_join(struct head_device *device, const Plasmon__V1__WorkerHel
     device->bytes_total  = hello->bytes_total;
     device->peer_capable = hello->peer_capable;
     device->joined       = true;
+    if (device->expected_ms != 0) { /* what it has of that time is of nobody */
+        device->expected_ms = 0;
+        device->fencing     = false;
+        pl_free(device->death);
+        device->death = NULL;
+    }
     pl_info("head", "device %u joined: %s on %s", device->index, device->name,
             device->node);
     if (hello->enqueued > 0) {
@@ -165,6 +171,7 @@ plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
             head_device_at(core, i)->index = i;
         }
     }
+    head_expect_announced(core, host, devices);
     return PLASMON_OK;
 }
 
@@ -541,16 +548,21 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
                           before->index, before->node,
                           before->death != NULL ? before->death : "its node left");
     }
+    if (device != NULL && device->expected_ms != 0 && !head_expect_fits(device, hello)) {
+        head_expect_replaced(core, device);
+        device = NULL;
+    }
     if (device == NULL) {
         device = device_create(core, hello->host, hello->node, hello->host_device);
         if (device == NULL) {
+            head_rebuild(core); /* without it */
             return pl_err_set(err, PLASMON_ELIMIT,
                               "worker hello: the cluster has had %u devices",
                               (unsigned)WIRE_DEVICES_MAX);
         }
     }
     core->numbers_told = true;
-    if (!device->joined) {
+    if (!device->joined || device->expected_ms != 0) {
         device_join(device, hello);
     } else {
         restarted = hello->incarnation != device->incarnation;
@@ -600,6 +612,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     head_trace_joined(core, device);
     device->seq_sent =
         pl_min_u64(pl_max_u64(hello->received, hello->enqueued), device->seq_last);
+    head_expect_joined(core, device);
     head_rebuild(core); /* what was given up above, if that can be */
     head_device_pump(core, device);
     head_functions_look_again(core);
@@ -672,13 +685,13 @@ void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const 
     }
 }
 
-static void device_gone(struct head_core *core, struct head_device *device,
-                        const char *text)
+void head_device_gone(struct head_core *core, struct head_device *device, const char *text)
 {
     struct head_failure *lost;
     struct pl_list *pos, *tmp;
 
-    device->gone = true;
+    device->gone        = true;
+    device->expected_ms = 0;
     device_down(core, device);
     pl_free(device->death);
     device->death = head_strdup(text);
@@ -726,15 +739,26 @@ static void device_gone(struct head_core *core, struct head_device *device,
 
 void head_core_node_gone(struct head_core *core, const char *host, const char *text)
 {
+    struct pl_vec lost = PL_VEC_INIT(struct head_device *); /* that took work */
+
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 
-        if (!device->gone && strcmp(device->host, host) == 0) {
-            device_gone(core, device, text);
+        if (device->gone || strcmp(device->host, host) != 0) {
+            continue;
         }
+        if (device->joined && !device->draining) {
+            struct head_device **place = pl_vec_push(&lost);
+
+            PL_CHECK(place != NULL);
+            *place = device;
+        }
+        head_device_gone(core, device, text);
     }
     head_spill_host_gone(core, host, text);
     head_drain_forget(core, host);
+    head_expect(core, &lost);
+    pl_vec_finish(&lost);
     head_rebuild(core); /* when all of it is gone: not on another device of the same host */
 }
 
@@ -747,7 +771,7 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
         return;
     }
     if (final) {
-        device_gone(core, device, text);
+        head_device_gone(core, device, text);
         head_rebuild(core);
     } else {
         device_down(core, device);

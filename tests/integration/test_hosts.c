@@ -210,15 +210,16 @@ TEST(a_head_that_was_killed_and_started_again_gets_the_hosts_back_and_old_client
 TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
 {
     struct plasmon_client *client;
-    struct plasmon_ref *kept, *busy, *task;
+    struct plasmon_ref *kept, *busy, *task, *made;
     float byte[1000];
-    char to[160];
+    char to[160], *doctor;
 
     test_set_timeout(90);
     test_expect_log();
     started_begin();
     (void)snprintf(to, sizeof(to), "unix:%s/head.sock", cluster_folder());
-    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", to, "--node-lease", "0.5");
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", to, "--node-lease", "0.5",
+                         "--lineage-bytes", "16777216");
     (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", to, "--socket-dir",
                          folder_in("first"), "--cpu-devices", "2", "--gpus", "none",
                          "--device-memory", "16M", "--node", "mine");
@@ -233,6 +234,8 @@ TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
     busy = cluster_put(client, 10, 1, 1);
     cluster_expect_ramp(client, kept, 1000, 1, 1); /* both puts are done */
     cluster_expect_ramp(client, busy, 10, 1, 1);
+    made = cluster_fill(client, 1000, 5, PLASMON_ANYWHERE);
+    cluster_expect_all(client, made, 1000, 5);
     cluster_spin(client, busy, 30000000, 1, &task);
     cluster_kill(cluster_find("plasmon-store", -1));
 
@@ -242,12 +245,16 @@ TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
     ASSERT_CONTAINS(plasmon_error(client), "mine");
     started_wait_status(client, "\"state\":\"gone\"");
     ASSERT_EQ(cluster_count("plasmon-worker"), 0); /* they ended with their store */
+    CLUSTER_OK(plasmon_doctor(client, 0, &doctor));
+    ASSERT_CONTAINS(doctor, "waits for a device"); /* to make again what was made there */
+    free(doctor);
 
     (void)STARTED_DAEMON("store2.log", "plasmon-store", "--head", to, "--socket-dir",
                          folder_in("second"), "--cpu-devices", "2", "--gpus", "none",
                          "--device-memory", "16M", "--node", "mine");
     started_wait_status(client, "\"index\":3,");
     started_wait_status(client, "\"state\":\"up\"");
+    cluster_expect_all(client, made, 1000, 5);
     expect_works(client); /* the same client goes on, on the new devices */
     plasmon_finish(client);
 }

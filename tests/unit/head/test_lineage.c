@@ -967,4 +967,138 @@ TEST(a_collective_whose_device_is_lost_fails_and_its_client_hears_it)
     collective_of_a_lost_device("a"); /* who reads where members lie is lost with them */
 }
 
+/* One host with a device: what it takes along waits for another one. */
+static struct head_core *one_host(uint64_t *out_session)
+{
+    struct head_core *core = begin(PLENTY);
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    *out_session = core_client(core);
+    make(core, *out_session, 1, 0);
+    done(core, 0, 1);
+    derive(core, *out_session, 2, 1, 0, 5);
+    lose(core, "a");
+    ASSERT_EQ(told.failed, 0);
+    return core;
+}
+
+static uint64_t unfinished(struct head_core *core)
+{
+    struct head_core_counts counts;
+
+    head_core_flush(core);
+    head_core_check(core);
+    head_core_count(core, &counts);
+    return counts.tasks;
+}
+
+TEST(what_the_only_host_took_along_waits_for_its_next_store)
+{
+    uint64_t session;
+    struct head_core *core = one_host(&session);
+
+    core_announce(core, "a", 1);
+    derive(core, session, 3, 2, ANYWHERE, 6); /* new work waits, too */
+    ASSERT_EQ(unfinished(core), 3);
+    ASSERT_TRUE(head_core_unquiet(core) != NULL);
+    ASSERT_EQ(join(core, "a", 0), 1);
+    ASSERT_EQ(unfinished(core), 3);
+    done(core, 1, 3);
+    ASSERT_EQ(unfinished(core), 0);
+    ASSERT_EQ(told.failed, 0);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 2);
+    finish(core);
+}
+
+TEST(what_the_only_host_took_along_goes_to_another_host_that_comes_first)
+{
+    uint64_t session;
+    struct head_core *core = one_host(&session);
+
+    core_announce(core, "a", 1); /* its store has come, and its worker has not */
+    ASSERT_EQ(join(core, "b", 0), 2);
+    ASSERT_EQ(unfinished(core), 2);
+    done(core, 2, 2);
+    ASSERT_EQ(unfinished(core), 0);
+    ASSERT_EQ(join(core, "a", 0), 3); /* nobody waits for it any more */
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(a_device_of_another_kind_than_the_one_that_is_waited_for_gets_a_plan_of_its_own)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    struct pl_err err              = {0};
+    uint32_t device;
+    uint64_t session;
+    struct head_core *core = one_host(&session);
+
+    hello.host        = (char *)(uintptr_t) "a";
+    hello.node        = (char *)(uintptr_t) "a";
+    hello.name        = (char *)(uintptr_t) "smaller";
+    hello.kind        = 1;
+    hello.bytes_total = 1 << 16;
+    hello.incarnation = 1;
+    ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
+    ASSERT_EQ(device, 2);
+    ASSERT_EQ(unfinished(core), 2);
+    done(core, 2, 2);
+    ASSERT_EQ(unfinished(core), 0);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(what_is_planned_for_a_device_that_its_next_store_does_not_have_goes_elsewhere)
+{
+    uint64_t session;
+    struct head_core *core = begin(PLENTY);
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, "a", 1), 1);
+    session = core_client(core);
+    make(core, session, 1, 0);
+    make(core, session, 2, 1);
+    lose(core, "a");
+    core_announce(core, "a", 1);
+    ASSERT_EQ(join(core, "a", 0), 2);
+    ASSERT_EQ(unfinished(core), 2);
+    done(core, 2, 2);
+    ASSERT_EQ(unfinished(core), 0);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(when_no_device_comes_in_time_its_clients_are_told)
+{
+    uint64_t session;
+    struct head_core *core = one_host(&session);
+
+    head_core_tick(core, HEAD_EXPECT_MS);
+    ASSERT_EQ(unfinished(core), 2);
+    head_core_restarted(core,
+                        HEAD_EXPECT_MS); /* a new head gives it the whole time again */
+    head_core_tick(core, HEAD_EXPECT_MS + 1);
+    ASSERT_EQ(unfinished(core), 2);
+    ASSERT_EQ(told.failed, 0);
+    head_core_tick(core, 2 * HEAD_EXPECT_MS);
+    ASSERT_EQ(unfinished(core), 0);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_STATUS(told.status, PLASMON_EDEPENDENCY); /* what it reads cannot be made */
+    ASSERT_TRUE(strstr(told.text, "plasmon start") != NULL);
+    finish(core);
+}
+
+TEST(what_waits_for_a_device_goes_with_its_client)
+{
+    uint64_t session;
+    struct head_core *core = one_host(&session);
+
+    head_core_client_close(core, session);
+    ASSERT_EQ(join(core, "a", 0), 1);
+    done(core, 1, 2);
+    ASSERT_EQ(unfinished(core), 0);
+    ASSERT_EQ(figures(core).records, 0);
+    finish(core);
+}
+
 TEST_MAIN()

@@ -24,6 +24,7 @@ static struct head_machine *machine_create(void)
     struct head_machine_config config = {.ops            = &lone_machine_ops,
                                          .user           = &world.lone,
                                          .record         = true,
+                                         .digest         = true,
                                          .kept_bytes_max = 1 << 20};
     struct head_machine *machine;
 
@@ -33,7 +34,8 @@ static struct head_machine *machine_create(void)
 
 static void begin(void)
 {
-    struct head_settings settings = {.epoch = 77, .node_lease_ms = LEASE, .policy = "auto"};
+    struct head_settings settings = {
+        .epoch = 77, .node_lease_ms = LEASE, .lineage_bytes = 1 << 20, .policy = "auto"};
     struct pl_err err;
 
     test_expect_log();
@@ -143,6 +145,95 @@ TEST(another_memory_is_another_store_even_at_the_same_socket)
     ASSERT_EQ(world.lone.workers_gone, 1);
     ASSERT_OK(worker_hello(ANOTHER, 1, &again, &err));
     ASSERT_TRUE(again.device != worker.device);
+    end();
+}
+
+/* A client with a task that makes a value of 16 bytes. */
+static void client_with_a_task(void)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__Hello hello       = PLASMON__V1__HELLO__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
+    Plasmon__V1__Arg *args[1]      = {&arg};
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    uint64_t dim                   = 4;
+    uint8_t bytes[512];
+    struct head_input input     = {.type = HEAD_INPUT_CLIENT_OPEN, .strings = {{bytes, 0}}};
+    struct head_outcome outcome = {0};
+    struct pl_err err           = {0};
+
+    header.protocol    = WIRE_PROTOCOL;
+    hello.protocol_min = hello.protocol_max = WIRE_PROTOCOL;
+    hello.label                             = (char *)(uintptr_t) "c";
+    hello.host                              = (char *)(uintptr_t) "host";
+    frame.header                            = &header;
+    frame.hello                             = &hello;
+    input.strings[0].length = plasmon__v1__client_frame__pack(&frame, bytes);
+    ASSERT_OK(head_machine_input(world.machine, &input, &outcome, &err));
+
+    shape.dtype             = PL_F32;
+    shape.n_dim             = 1;
+    shape.dim               = &dim;
+    arg.mode                = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref                 = 1;
+    arg.shape               = &shape;
+    task.id                 = 1;
+    task.function           = pl_hash_name("touch");
+    task.args               = args;
+    task.n_args             = 1;
+    header.session          = outcome.session;
+    header.seq              = 1;
+    frame.hello             = NULL;
+    frame.tasks             = tasks;
+    frame.n_tasks           = 1;
+    input.type              = HEAD_INPUT_CLIENT_FRAME;
+    input.numbers[0]        = outcome.session;
+    input.strings[0].length = plasmon__v1__client_frame__pack(&frame, bytes);
+    ASSERT_OK(head_machine_input(world.machine, &input, &outcome, &err));
+    head_machine_flush(world.machine);
+}
+
+static uint64_t unfinished(struct head_machine *machine)
+{
+    struct head_core_counts counts;
+
+    head_core_count(head_machine_core(machine), &counts);
+    return counts.tasks;
+}
+
+/* All devices there are: what they were to do waits for the store that comes, in this head and in the next one. */
+TEST(the_next_store_of_the_only_host_gets_what_the_last_one_took_along)
+{
+    struct head_outcome outcome, worker;
+    struct head_machine *other;
+    const uint8_t *bytes;
+    struct pl_err err = {0};
+    size_t length;
+
+    begin();
+    ASSERT_OK(store_hello("/a", MEMORY, &outcome, &err));
+    ASSERT_OK(worker_hello(MEMORY, 1, &worker, &err));
+    client_with_a_task();
+    store_lost();
+    head_machine_tick(world.machine, 6 + LEASE);
+    ASSERT_EQ(world.lone.nodes_gone, 1);
+    ASSERT_EQ(unfinished(world.machine), 1);
+    ASSERT_OK(store_hello("/a", ANOTHER, &outcome, &err));
+    ASSERT_TRUE(!outcome.resumed);
+    ASSERT_OK(worker_hello(ANOTHER, 1, &outcome, &err));
+    ASSERT_EQ(outcome.device, worker.device + 1);
+    head_machine_flush(world.machine);
+    ASSERT_EQ(unfinished(world.machine), 1);
+
+    other = machine_create();
+    ASSERT_TRUE(head_machine_batch_take(world.machine, &bytes, &length));
+    ASSERT_OK(head_machine_replay(other, bytes, length, &err));
+    ASSERT_EQ(head_machine_digest(other), head_machine_digest(world.machine));
+    ASSERT_EQ(unfinished(other), 1);
+    head_machine_destroy(other);
     end();
 }
 
