@@ -254,7 +254,7 @@ static void expect_empty_folder(void)
     (void)closedir(dir);
 }
 
-void cluster_expect_gone(unsigned timeout_ms)
+void cluster_expect_ended(const char *program, unsigned timeout_ms)
 {
     uint64_t deadline_ns;
     pid_t pid;
@@ -264,7 +264,7 @@ void cluster_expect_gone(unsigned timeout_ms)
     deadline_ns = pl_now_ns() + timeout_ms * 1000000ull;
 
     /* Ending processes may have started others, so look again until there is none. */
-    while ((left = scan("", &pid, 1)) > 0) {
+    while ((left = scan(program, &pid, 1)) > 0) {
         if (!wait_ended(pid, deadline_ns)) {
             static char text[TEXT_BYTES];
 
@@ -274,6 +274,11 @@ void cluster_expect_gone(unsigned timeout_ms)
                       timeout_ms, (int)pid, text);
         }
     }
+}
+
+void cluster_expect_gone(unsigned timeout_ms)
+{
+    cluster_expect_ended("", timeout_ms);
     expect_empty_folder();
     ASSERT_EQ(rmdir(folder), 0);
 }

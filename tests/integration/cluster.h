@@ -45,7 +45,9 @@ pid_t cluster_worker(struct plasmon_client *client, int device);
 void cluster_kill(
     pid_t pid); /* SIGKILL, and waits until it has ended, whoever its parent is */
 
-/* Fails the test unless all tagged processes end within `timeout_ms`; then the private folder must be empty, and goes. */
+/* Fails the test unless all tagged processes that run the program ("": any) end within `timeout_ms`. */
+void cluster_expect_ended(const char *program, unsigned timeout_ms);
+/* .. all tagged ones; then the private folder must be empty, and goes. */
 void cluster_expect_gone(unsigned timeout_ms);
 /* Kill what is left of this test, and remove the private folder with all that is in it. */
 void cluster_remove(void);

@@ -244,7 +244,7 @@ TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
                   PLASMON_ELOST);
     ASSERT_CONTAINS(plasmon_error(client), "mine");
     started_wait_status(client, "\"state\":\"gone\"");
-    ASSERT_EQ(cluster_count("plasmon-worker"), 0); /* they ended with their store */
+    cluster_expect_ended("plasmon-worker", CLUSTER_WAIT_MS); /* they end with their store */
     CLUSTER_OK(plasmon_doctor(client, 0, &doctor));
     ASSERT_CONTAINS(doctor, "waits for a device"); /* to make again what was made there */
     free(doctor);
