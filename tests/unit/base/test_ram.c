@@ -2,50 +2,20 @@
 #include "base/ram.h"
 
 #include "tests/harness/test.h"
+#include "tests/unit/base/tree.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 
-static char root[64];
-
-static void put(const char *name, const char *text)
-{
-    char path[256];
-    FILE *file;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", root, name);
-    for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL;
-         slash++) {
-        *slash = '\0';
-        ASSERT_TRUE(mkdir(path, 0700) == 0 || errno == EEXIST);
-        *slash = '/';
-    }
-    file = fopen(path, "w");
-    ASSERT_NOT_NULL(file);
-    ASSERT_TRUE(fputs(text, file) >= 0);
-    ASSERT_EQ(fclose(file), 0);
-}
+static const char *root;
 
 static void begin(void)
 {
-    (void)snprintf(root, sizeof(root), "/tmp/plram-XXXXXX");
-    ASSERT_NOT_NULL(mkdtemp(root));
-    put("proc/meminfo", "MemTotal:       8192000 kB\nMemFree:  1 kB\nMemAvailable:   "
-                        "4096000 kB\nBuffers: 7 kB\n");
-}
-
-static void end(void)
-{
-    char command[128];
-
-    (void)snprintf(command, sizeof(command), "rm -r %s", root);
-    ASSERT_EQ(system(command), 0);
+    root = tree_begin();
+    tree_put("proc/meminfo", "MemTotal:       8192000 kB\nMemFree:  1 kB\nMemAvailable:   "
+                             "4096000 kB\nBuffers: 7 kB\n");
 }
 
 static void expect(uint64_t total, uint64_t available)
@@ -60,48 +30,49 @@ TEST(a_machine_without_groups_has_what_it_has)
 {
     begin();
     expect(8000 * MIB, 4000 * MIB);
-    put("proc/self/cgroup", "0::/a\n");
-    put("sys/fs/cgroup/a/memory.max", "max\n");
-    put("sys/fs/cgroup/a/memory.current", "4096\n");
+    tree_put("proc/self/cgroup", "0::/a\n");
+    tree_put("sys/fs/cgroup/a/memory.max", "max\n");
+    tree_put("sys/fs/cgroup/a/memory.current", "4096\n");
     expect(8000 * MIB, 4000 * MIB);
-    end();
+    tree_end();
 }
 
 TEST(a_group_bounds_what_is_in_it_and_caches_count_as_free)
 {
     begin();
-    put("proc/self/cgroup", "0::/a/b\n");
-    put("sys/fs/cgroup/a/b/memory.max", "max\n");
-    put("sys/fs/cgroup/a/b/memory.current", "4096\n");
-    put("sys/fs/cgroup/a/memory.max",
-        "1048576000\n"); /* 1000 MiB, and 300 of 700 are a cache */
-    put("sys/fs/cgroup/a/memory.current", "734003200\n");
-    put("sys/fs/cgroup/a/memory.stat", "anon 1\nactive_file 2\ninactive_file 314572800\n");
+    tree_put("proc/self/cgroup", "0::/a/b\n");
+    tree_put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    tree_put("sys/fs/cgroup/a/b/memory.current", "4096\n");
+    tree_put("sys/fs/cgroup/a/memory.max",
+             "1048576000\n"); /* 1000 MiB, and 300 of 700 are a cache */
+    tree_put("sys/fs/cgroup/a/memory.current", "734003200\n");
+    tree_put("sys/fs/cgroup/a/memory.stat",
+             "anon 1\nactive_file 2\ninactive_file 314572800\n");
     expect(1000 * MIB, 600 * MIB);
-    end();
+    tree_end();
 }
 
 TEST(a_container_finds_its_limit_in_the_root)
 {
     begin();
-    put("proc/self/cgroup", "0::/system.slice/docker-0123.scope\n");
-    put("sys/fs/cgroup/memory.max", "524288000\n");
-    put("sys/fs/cgroup/memory.current", "104857600\n");
+    tree_put("proc/self/cgroup", "0::/system.slice/docker-0123.scope\n");
+    tree_put("sys/fs/cgroup/memory.max", "524288000\n");
+    tree_put("sys/fs/cgroup/memory.current", "104857600\n");
     expect(500 * MIB, 400 * MIB);
-    end();
+    tree_end();
 }
 
 TEST(version_1_bounds_as_well_and_more_than_there_is_bounds_nothing)
 {
     begin();
-    put("proc/self/cgroup", "11:cpu,cpuacct:/x\n9:memory:/job\n");
-    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
+    tree_put("proc/self/cgroup", "11:cpu,cpuacct:/x\n9:memory:/job\n");
+    tree_put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    tree_put("sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
     expect(8000 * MIB, 4000 * MIB);
-    put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "524288000\n");
-    put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "629145600\n");
+    tree_put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "524288000\n");
+    tree_put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "629145600\n");
     expect(500 * MIB, 0);
-    end();
+    tree_end();
 }
 
 TEST(what_cannot_be_read_is_a_little)
