@@ -25,6 +25,7 @@ struct graphs_options {
     const char *only;
     const char *sizes;
     const char *modes;
+    const char *policies;
     bool quick, strict;
     uint32_t devices;
     uint32_t samples;
@@ -34,6 +35,7 @@ struct graphs_options {
     const char *gpus;
     const char *json;
     const char *plot;
+    const char *traces;
 };
 
 #define OPTION(field) offsetof(struct graphs_options, field)
@@ -50,6 +52,8 @@ static const struct cli_option options[] = {
      "of six: resident, cold, pageable, single [resident,cold,single; all without a GPU]"},
     {"--devices", "N", CLI_COUNT, OPTION(devices),
      "the most that multi uses, up to 8 [all; 2 CPU devices]"},
+    {"--policies", "LIST", CLI_TEXT, OPTION(policies),
+     "of multi: auto, locality, round-robin [all]"},
     {"--quick", NULL, CLI_FLAG, OPTION(quick),
      "small and middle sizes, half the budget: about a minute and a half"},
     {"--budget", "SECONDS", CLI_COUNT, OPTION(budget),
@@ -68,6 +72,9 @@ static const struct cli_option options[] = {
     {"--json", "FILE", CLI_TEXT, OPTION(json),
      "write the results as JSON, after each graph what there is so far"},
     {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw all of it on one page"},
+    {"--traces", "FOLDER", CLI_TEXT, OPTION(traces),
+     "of each figure of multi on Plasmon, record some more runs with their timeline, and "
+     "write it there (GRAPH-DEVICES-POLICY.json, opens in Perfetto)"},
 };
 
 static int run_graphs(int argc, char **argv);
@@ -185,27 +192,30 @@ static int complete_options(struct graphs_options *given, bool cuda)
 {
     uint32_t gpus = bench_machine_gpus();
 
-    given->part    = given->part != NULL ? given->part
-                     : given->quick      ? "six,chain"
-                                         : "six,multi,chain";
-    given->only    = given->only != NULL ? given->only : "vec,bs,img,ml,hits,dl,cg,mul";
-    given->sizes   = given->sizes != NULL ? given->sizes
-                     : !cuda              ? "tiny"
-                     : given->quick       ? "small,middle"
-                                          : "small,middle,large";
-    given->modes   = given->modes != NULL ? given->modes
-                     : cuda               ? "resident,cold,single"
-                                          : "resident,cold,pageable,single";
+    given->part  = given->part != NULL ? given->part
+                   : given->quick      ? "six,chain"
+                                       : "six,multi,chain";
+    given->only  = given->only != NULL ? given->only : "vec,bs,img,ml,hits,dl,cg,mul";
+    given->sizes = given->sizes != NULL ? given->sizes
+                   : !cuda              ? "tiny"
+                   : given->quick       ? "small,middle"
+                                        : "small,middle,large";
+    given->modes = given->modes != NULL ? given->modes
+                   : cuda               ? "resident,cold,single"
+                                        : "resident,cold,pageable,single";
+    given->policies =
+        given->policies != NULL ? given->policies : "auto,locality,round-robin";
     given->devices = given->devices > 0 ? given->devices : !cuda ? 2 : gpus > 8 ? 8 : gpus;
     if (!cli_list_is_of(given->only, "vec,bs,img,ml,hits,dl,cg,mul") ||
         !cli_list_is_of(given->sizes, "tiny,small,middle,large") ||
         !cli_list_is_of(given->modes, "resident,cold,pageable,single") ||
+        !cli_list_is_of(given->policies, "auto,locality,round-robin") ||
         !cli_list_is_of(given->part, "six,multi,chain")) {
         return cli_usage(
             &bench_graphs,
             "--only has names of vec,bs,img,ml,hits,dl,cg,mul; --sizes of "
-            "tiny,small,middle,large; --modes of resident,cold,pageable,single; --part "
-            "of six,multi,chain");
+            "tiny,small,middle,large; --modes of resident,cold,pageable,single; "
+            "--policies of auto,locality,round-robin; --part of six,multi,chain");
     }
     if (given->samples <= GRAPHS_SAMPLES_MIN || given->samples > GRAPHS_SAMPLES_MAX ||
         given->devices > 8 || given->in_flight > 256 || given->budget > BUDGET_MAX) {
@@ -253,6 +263,8 @@ static int run_graphs(int argc, char **argv)
     measure.table     = &table;
     measure.samples   = given.samples;
     measure.devices   = given.devices;
+    measure.traces    = given.traces;
+    measure.policies  = given.policies;
     measure.in_flight = given.in_flight > 0 ? given.in_flight : measure.cuda ? 100 : 4;
     graphs_table_init(&table,
                       given.seed != NULL ? strtoull(given.seed, NULL, 10) : pl_now_ns(),

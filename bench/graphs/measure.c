@@ -206,7 +206,8 @@ static bool measure_devices(struct graphs_measure *measure,
                             const struct graphs_graph *graph, uint32_t devices)
 {
     bool is_most               = devices > 1 && 2 * devices > measure->devices;
-    struct graphs_multi config = {.run = new_run(measure, graph), .devices = devices};
+    struct graphs_multi config = {
+        .run = new_run(measure, graph), .devices = devices, .traces = measure->traces};
     struct placement placement = {.config = &config};
     const char *title          = graph->definition->title;
     double by_hand[GRAPHS_MULTI_RESULTS];
@@ -222,6 +223,9 @@ static bool measure_devices(struct graphs_measure *measure,
                             devices, err.text);
     }
     for (size_t i = 0; i < (is_most ? PL_COUNT(policies) : 1); i++) {
+        if (!cli_list_has(measure->policies, policies[i])) {
+            continue;
+        }
         config.policy = policies[i];
         config.replay = i == 0;
         config.pinned = i == 0 && is_most;

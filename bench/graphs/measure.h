@@ -11,6 +11,8 @@ struct graphs_measure {
     uint32_t samples, in_flight, devices;
     uint64_t budget_ns; /* of one figure */
     uint64_t began_ns;
+    const char *policies; /* a list: those of multi that are wanted */
+    const char *traces;   /* a folder for timelines of multi; NULL: none */
     uint32_t steps,
         step; /* for who watches: how many pieces of work there are, and which is under way */
 };

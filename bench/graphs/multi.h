@@ -10,6 +10,7 @@ struct graphs_multi {
     const char *policy; /* of Plasmon's placement */
     bool replay;        /* measure that too */
     bool pinned;        /* and each step on the device that the person chose */
+    const char *traces; /* a folder for timelines of some runs of each figure; NULL: none */
 };
 /* result[figure]: seconds a run, the median, or negative; result[GRAPHS_MULTI_FIGURES + figure]: of how many. */
 enum graphs_multi_figure {

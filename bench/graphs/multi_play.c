@@ -11,6 +11,7 @@
 #include "bench/graphs/play.h"
 
 #define TIME_LIMIT_S 240u /* of the child: a cluster that hangs ends with it */
+#define TRACED_RUNS  4u   /* the first is dear: events for timestamps are made */
 
 struct play {
     const struct graphs_multi *config;
@@ -220,11 +221,40 @@ static void start(struct play *play)
     }
 }
 
+static const char *const names[GRAPHS_MULTI_FIGURES] = {"plain", "replay", "pinned"};
+
+/* Some runs more, after those that are timed: a launch has two timestamps now. */
+static plasmon_status_t trace(struct play *play, enum graphs_multi_figure figure,
+                              plasmon_status_t (*once)(void *user, struct pl_err *err),
+                              struct pl_err *err)
+{
+    const struct graphs_multi *config = play->config;
+    char path[512];
+    int length = snprintf(path, sizeof(path), "%s/%s-%u-%s%s.json", config->traces,
+                          play->graph->definition->option, config->devices,
+                          figure == GRAPHS_MULTI_PINNED ? "pinned" : config->policy,
+                          figure == GRAPHS_MULTI_REPLAY ? "-replay" : "");
+
+    if (length < 0 || (size_t)length >= sizeof(path)) {
+        return pl_err_set(err, PLASMON_EINVAL, "--traces: the folder's name is too long");
+    }
+    bench_must(&play->cluster, plasmon_timeline_start(play->cluster.client, NULL),
+               "recording a timeline");
+    for (uint32_t i = 0; i < TRACED_RUNS; i++) {
+        (void)once(play, err); /* bench_must... ends the child */
+    }
+    bench_must(&play->cluster, plasmon_timeline_stop(play->cluster.client),
+               "recording a timeline");
+    bench_must(&play->cluster, plasmon_timeline_write(play->cluster.client, path, NULL),
+               path);
+    return PLASMON_OK;
+}
+
 /* Once to see that it is right, then often. */
 static plasmon_status_t measure(struct play *play, enum graphs_multi_figure figure,
                                 double *result, struct pl_err *err)
 {
-    static const char *const names[GRAPHS_MULTI_FIGURES] = {"plain", "replay", "pinned"};
+    plasmon_status_t status;
     plasmon_status_t (*once)(void *user, struct pl_err *err) =
         figure == GRAPHS_MULTI_REPLAY ? once_replay : once_plain;
 
@@ -234,7 +264,10 @@ static plasmon_status_t measure(struct play *play, enum graphs_multi_figure figu
     play->pinned = figure == GRAPHS_MULTI_PINNED;
     (void)once(play, err); /* bench_must... ends the child */
     check(play, names[figure]);
-    return graphs_multi_time(play->config, once, play, figure, result, err);
+    status = graphs_multi_time(play->config, once, play, figure, result, err);
+    return status == PLASMON_OK && play->config->traces != NULL
+               ? trace(play, figure, once, err)
+               : status;
 }
 
 plasmon_status_t graphs_multi_play_run(const void *user, double *result, size_t count,
