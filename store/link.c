@@ -48,6 +48,23 @@ bool store_link_pending(const struct store_link *link)
     return link->queue.count > link->sent;
 }
 
+/*
+ * What was sent goes from the front of the queue, once it is half of it: so a message is moved less than once on average, and a peer that
+ * is never quite up to date has at most twice queue_max.
+ */
+static void link_compact(struct store_link *link)
+{
+    size_t waiting = link->queue.count - link->sent;
+
+    if (link->sent < waiting || waiting == 0) {
+        return;
+    }
+    memcpy(pl_vec_at(&link->queue, 0), pl_vec_at(&link->queue, link->sent),
+           waiting * sizeof(struct store_queued)); /* no more than was sent: apart */
+    link->queue.count = waiting;
+    link->sent        = 0;
+}
+
 static plasmon_status_t link_enqueue(struct store_link *link,
                                      const struct store_control *message, const int *fds,
                                      unsigned fd_count)
@@ -57,6 +74,7 @@ static plasmon_status_t link_enqueue(struct store_link *link,
     if (link->queue.count - link->sent >= link->queue_max) {
         return PLASMON_ELIMIT;
     }
+    link_compact(link);
     queued = pl_vec_push(&link->queue);
     if (queued == NULL) {
         return PLASMON_ENOMEM;

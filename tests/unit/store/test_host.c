@@ -173,6 +173,35 @@ TEST(a_full_socket_queues_in_order_up_to_the_limit)
     ASSERT_EQ(open_files(), before);
 }
 
+TEST(a_peer_that_is_never_quite_up_to_date_costs_no_more_than_the_limit)
+{
+    struct store_control message = {.type = STORE_CONTROL_CHUNK};
+    struct store_link out, in;
+    struct store_control got;
+    struct pl_err err;
+    uint64_t sent = 0, seen = 0;
+    int pair[2];
+    int fd;
+
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    store_link_init(&out, pair[0], 100);
+    store_link_init(&in, pair[1], 100);
+    while (sent < 20000) {
+        while (out.queue.count - out.sent < 50) {
+            message.offset = sent++;
+            ASSERT_OK(store_link_send(&out, &message, &pair[0], 1));
+        }
+        ASSERT_OK(store_link_receive(&in, &got, &fd, &err));
+        ASSERT_EQ(got.offset, seen++);
+        (void)close(fd);
+        ASSERT_OK(store_link_flush(&out));
+        ASSERT_TRUE(store_link_pending(&out));
+        ASSERT_TRUE(out.queue.count <= 200);
+    }
+    store_link_finish(&out);
+    store_link_finish(&in);
+}
+
 TEST(a_full_host_fits_into_a_set_up)
 {
     struct store_link out;
