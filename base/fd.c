@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -69,6 +70,14 @@ plasmon_status_t pl_fd_reopen_readonly(int fd, int *out_fd)
 plasmon_status_t pl_fd_reopen_writable(int fd, int *out_fd)
 {
     return reopen(fd, O_RDWR, out_fd);
+}
+
+bool pl_fd_holds(int fd, uint64_t bytes)
+{
+    struct stat about;
+
+    return fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_size >= 0 &&
+           (uint64_t)about.st_size >= bytes;
 }
 
 plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable, void **out_ptr)

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include "base/fd.h"
 #include "device/device.h"
@@ -234,15 +233,6 @@ plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
     return PLASMON_OK;
 }
 
-/* A descriptor that is shorter than it says would kill every reader with SIGBUS. */
-static bool chunk_is_backed(int fd, uint64_t bytes)
-{
-    struct stat info;
-
-    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= 0 &&
-           (uint64_t)info.st_size >= bytes;
-}
-
 /* ------------------------------------------------------------------------------------------------ what another store left */
 
 /* Takes fd. *out_fd is writable, *out_fd_ro not. */
@@ -251,7 +241,7 @@ static plasmon_status_t memory_keep(int fd, uint64_t bytes, int *out_fd, int *ou
 {
     plasmon_status_t status = PLASMON_EMALFORMED;
 
-    if (fd >= 0 && chunk_is_backed(fd, bytes)) {
+    if (pl_fd_holds(fd, bytes)) {
         status = pl_fd_reopen_writable(fd, out_fd);
     }
     pl_fd_close(&fd);
@@ -380,7 +370,7 @@ static plasmon_status_t chunk_check(const struct store_host *host, uint32_t devi
     if (store_host_chunk_find(host, device, chunk->id) != NULL) {
         return pl_err_set(err, PLASMON_EMALFORMED, "chunk %u is known already", chunk->id);
     }
-    if (owner->kind == DEVICE_CPU && !chunk_is_backed(fd, chunk->bytes)) {
+    if (owner->kind == DEVICE_CPU && !pl_fd_holds(fd, chunk->bytes)) {
         return pl_err_set(err, PLASMON_EMALFORMED, "chunk %u is smaller than it says",
                           chunk->id);
     }

@@ -158,6 +158,10 @@ plasmon_status_t store_host_buffers_keep(struct store_host *host, uint32_t devic
         buffer->holders |= UINT64_C(1) << device;
         return buffer->bytes == bytes ? PLASMON_OK : PLASMON_EMALFORMED;
     }
+    if (!pl_fd_holds(fd, bytes)) {
+        pl_fd_close(&fd);
+        return PLASMON_EMALFORMED;
+    }
     buffer = PL_NEW(struct store_host_buffer);
     place  = buffer != NULL ? pl_vec_push(&host->buffers) : NULL;
     if (place == NULL) {

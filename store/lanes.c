@@ -64,7 +64,9 @@ plasmon_status_t store_lanes_keep(struct store_host *host, uint32_t device, int 
     void *memory                    = NULL;
 
     if (owner->lane_count < STORE_LANES_MAX) {
-        status = pl_fd_map(fd, STORE_LANE_DATA, 1, &memory);
+        status = pl_fd_holds(fd, STORE_LANE_BYTES)
+                     ? pl_fd_map(fd, STORE_LANE_DATA, 1, &memory)
+                     : PLASMON_EMALFORMED;
     }
     if (status != PLASMON_OK) {
         pl_fd_close(&fd);

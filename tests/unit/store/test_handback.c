@@ -297,4 +297,28 @@ TEST(nonsense_is_refused)
     ASSERT_EQ(open_files(), before);
 }
 
+/* Who maps memory that is shorter than it should be dies of SIGBUS: the store here, or a client later. */
+TEST(memory_that_is_shorter_than_it_says_is_not_taken_over)
+{
+    static const enum store_kept parts[] = {STORE_KEPT_LANE, STORE_KEPT_BUFFER};
+    struct pl_err err;
+
+    for (size_t i = 0; i < PL_COUNT(parts); i++) {
+        struct store_control end = {.type = STORE_CONTROL_HANDBACK_END};
+        int fd                   = -1;
+
+        old_host();
+        hand_back(0, -1);
+        hand_back(1, -1);
+        handback.workers[1].done = false;
+        ASSERT_OK(pl_memfd_create("short", 512, &fd));
+        ASSERT_OK(kept(1, parts[i], 1, 0, 77, 8192, fd));
+        pl_fd_close(&fd);
+        ASSERT_OK(store_handback_message(&handback, 1, &end, -1, &err));
+        ASSERT_STATUS(store_handback_build(&handback, &new, &err), PLASMON_EMALFORMED);
+        ASSERT_EQ(new.device_count, 0);
+        finish();
+    }
+}
+
 TEST_MAIN()
