@@ -132,15 +132,21 @@ static bool text_of(const ASN1_STRING *from, char *out, size_t bytes)
     return true;
 }
 
-static void take_uri(const char *uri, struct trust_identity *out)
+/* A role that is none is not there; a namespace that is none, or a second one, is of no namespace at all, rather than of any. */
+static void take_uri(const ASN1_STRING *from, struct trust_identity *out)
 {
-    if (strncmp(uri, ROLE_PREFIX, sizeof(ROLE_PREFIX) - 1) == 0) {
+    const char *bytes = (const char *)ASN1_STRING_get0_data(from);
+    size_t length     = (size_t)ASN1_STRING_length(from);
+    char uri[256];
+    bool whole = text_of(from, uri, sizeof(uri));
+
+    if (whole && strncmp(uri, ROLE_PREFIX, sizeof(ROLE_PREFIX) - 1) == 0) {
         out->roles |= trust_role_of(uri + sizeof(ROLE_PREFIX) - 1);
-    } else if (strncmp(uri, NAMESPACE_PREFIX, sizeof(NAMESPACE_PREFIX) - 1) == 0) {
-        const char *name = uri + sizeof(NAMESPACE_PREFIX) - 1;
+    } else if (length >= sizeof(NAMESPACE_PREFIX) - 1 &&
+               memcmp(bytes, NAMESPACE_PREFIX, sizeof(NAMESPACE_PREFIX) - 1) == 0) {
+        const char *name = whole ? uri + sizeof(NAMESPACE_PREFIX) - 1 : "";
         bool good        = out->name_space[0] == '\0' && trust_name_good(name);
 
-        /* A name that is none, or a second one: of no namespace at all, rather than of any. */
         (void)snprintf(out->name_space, sizeof(out->name_space), "%s", good ? name : "?");
     }
 }
@@ -150,7 +156,6 @@ void trust_identity_of(X509 *certificate, struct trust_identity *out)
     GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
     const X509_NAME *subject = X509_get_subject_name(certificate);
     int at                   = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-    char uri[256];
 
     *out = (struct trust_identity){.begins  = trust_time(X509_get0_notBefore(certificate)),
                                    .expires = trust_time(X509_get0_notAfter(certificate))};
@@ -161,9 +166,8 @@ void trust_identity_of(X509 *certificate, struct trust_identity *out)
     for (int i = 0; names != NULL && i < sk_GENERAL_NAME_num(names); i++) {
         const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
 
-        if (name->type == GEN_URI &&
-            text_of(name->d.uniformResourceIdentifier, uri, sizeof(uri))) {
-            take_uri(uri, out);
+        if (name->type == GEN_URI) {
+            take_uri(name->d.uniformResourceIdentifier, out);
         }
     }
     GENERAL_NAMES_free(names);

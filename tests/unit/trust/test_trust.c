@@ -1,6 +1,11 @@
 /* Files, one by one wrong; what a certificate says; making, renewing and replacing. Handshakes are in tests/unit/rpc/test_tls.c. */
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
 #include "tests/harness/test.h"
 #include "tests/unit/trust/certificates.h"
@@ -157,19 +162,85 @@ TEST(what_cannot_be_issued_is_refused)
     certificates_end(&all);
 }
 
-TEST(a_certificate_that_says_too_much_of_a_namespace_is_of_none)
+TEST(what_is_no_certificate_role_or_name_is_said_to_be_none)
 {
     struct trust_identity identity;
-    struct certificates all;
     struct pl_err err = {0};
 
-    certificates_begin(&all);
-    certificates_issue(&all, &client);
     ASSERT_STATUS(trust_identity_read("rubbish", &identity, &err), PLASMON_EMALFORMED);
     ASSERT_STATUS(trust_identity_read("", &identity, &err), PLASMON_EMALFORMED);
     ASSERT_EQ(trust_role_of("admin"), 0);
     ASSERT_TRUE(!trust_name_good("?"));
-    certificates_end(&all);
+}
+
+/* What somebody else's authority may sign: names that ours would refuse to. */
+static void certificate_of(const char *const *uris, const size_t *lengths, size_t count,
+                           char *out_pem, size_t bytes)
+{
+    GENERAL_NAMES *names = sk_GENERAL_NAME_new_null();
+    EVP_PKEY *key        = EVP_EC_gen("P-256");
+    X509 *certificate    = X509_new();
+    BIO *memory          = BIO_new(BIO_s_mem());
+    int length;
+
+    for (size_t i = 0; i < count; i++) {
+        GENERAL_NAME *name = GENERAL_NAME_new();
+        ASN1_IA5STRING *at = ASN1_IA5STRING_new();
+
+        ASSERT_EQ(ASN1_STRING_set(at, uris[i], (int)lengths[i]), 1);
+        GENERAL_NAME_set0_value(name, GEN_URI, at);
+        ASSERT_TRUE(sk_GENERAL_NAME_push(names, name) > 0);
+    }
+    ASSERT_EQ(X509_add1_ext_i2d(certificate, NID_subject_alt_name, names, 0, 0), 1);
+    ASSERT_EQ(X509_set_pubkey(certificate, key), 1);
+    ASSERT_TRUE(X509_gmtime_adj(X509_getm_notBefore(certificate), 0) != NULL);
+    ASSERT_TRUE(X509_gmtime_adj(X509_getm_notAfter(certificate), 60) != NULL);
+    ASSERT_TRUE(X509_sign(certificate, key, EVP_sha256()) > 0);
+    ASSERT_EQ(PEM_write_bio_X509(memory, certificate), 1);
+    length = BIO_read(memory, out_pem, (int)bytes - 1);
+    ASSERT_TRUE(length > 0);
+    out_pem[length] = '\0';
+    BIO_free(memory);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+    sk_GENERAL_NAME_pop_free(names, GENERAL_NAME_free);
+}
+
+/* "" would be of any: a certificate that was meant to be of one and cannot be read must not be that. */
+TEST(a_certificate_that_says_too_much_of_a_namespace_is_of_none)
+{
+    static const char prefix[] = "urn:plasmon:namespace:";
+    static const char hidden[] = "urn:plasmon:namespace:a\0b"; /* C would read "a" */
+    static char longest[1024];
+    const struct {
+        const char *uris[2];
+        size_t lengths[2];
+        size_t count;
+        const char *is;
+    } trials[] = {
+        {{"urn:plasmon:role:client"}, {23}, 1, ""},
+        {{"spiffe://cluster/long"}, {21}, 1, ""}, /* somebody else's affair */
+        {{"urn:plasmon:namespace:a"}, {23}, 1, "a"},
+        {{"urn:plasmon:namespace:a", "urn:plasmon:namespace:b"}, {23, 23}, 2, "?"},
+        {{prefix}, {sizeof(prefix) - 1}, 1, "?"},
+        {{"urn:plasmon:namespace:../a"}, {26}, 1, "?"},
+        {{hidden}, {sizeof(hidden) - 1}, 1, "?"},
+        {{longest}, {sizeof(longest)}, 1, "?"},
+        {{"urn:plasmon:namespace:a", longest}, {23, sizeof(longest)}, 2, "?"},
+    };
+    char pem[8192];
+
+    memset(longest, 'x', sizeof(longest));
+    memcpy(longest, prefix, sizeof(prefix) - 1);
+    for (size_t i = 0; i < PL_COUNT(trials); i++) {
+        struct trust_identity identity;
+        struct pl_err err = {0};
+
+        certificate_of(trials[i].uris, trials[i].lengths, trials[i].count, pem,
+                       sizeof(pem));
+        ASSERT_OK(trust_identity_read(pem, &identity, &err));
+        ASSERT_STR(identity.name_space, trials[i].is);
+    }
 }
 
 TEST(a_renewed_certificate_is_the_same_with_more_time_and_is_taken)
