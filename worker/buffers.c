@@ -517,7 +517,8 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
 
 /*
  * For a launch that failed before it had memory. A later launch may write a part of such a buffer in place without depending on what
- * this one would have put there, so the buffer is made all the same if there is room; what is in it is never sealed.
+ * this one would have put there, so the buffer is made all the same if there is room; what is in it is never sealed. That goes for a skipped one, too,
+ * which writes nothing: it may have failed in an earlier life, which left the buffer half written.
  */
 enum worker_buffers_result worker_buffers_make_anyway(struct worker_core *core,
                                                       struct worker_launch *launch)
@@ -528,7 +529,7 @@ enum worker_buffers_result worker_buffers_make_anyway(struct worker_core *core,
     for (uint32_t i = 0; i < launch->operand_count && !core->waits_chunk; i++) {
         struct worker_operand *operand = &launch->operands[i];
 
-        if (operand->fresh && operand->writes) {
+        if (operand->fresh && (operand->writes || launch->without_work)) {
             (void)fresh_place(core, launch, operand); /* its failure is reported already */
         }
     }

@@ -224,6 +224,32 @@ TEST(what_a_skipped_launch_was_to_write_is_never_sealed)
     fake_destroy(fake);
 }
 
+/* It came again in a second life, was over its limit, and ended all the same while the worker was being killed. */
+TEST(what_a_failed_launch_wrote_is_not_sealed_when_it_is_skipped_in_a_third_life)
+{
+    struct fake *fake = fake_create();
+    struct wire_ranges unfinished;
+    struct fake_launch launch;
+    uint64_t enqueued;
+
+    fake_fill(fake, 1, 1, 4);
+    fake_restart(fake, &enqueued, &unfinished);
+    wire_ranges_finish(&unfinished);
+    fake_fill(fake, 1, 1, 4);
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
+    store_timeline_mark(fake->timelines[FAKE_US], 1, true);
+    word_set(fake, 0, 1);
+    fake_restart(fake, &enqueued, &unfinished);
+    ASSERT_EQ(unfinished.items.count, 1);
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    fake_launch_fresh(&launch, 1, 4)->mode = PLASMON__V1__MODE__MODE_SCRATCH;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_CONTAINS(fake_reports(fake), "failed:1:");
+    ASSERT_TRUE(fake_state(fake, 1) != STORE_SEALED);
+    wire_ranges_finish(&unfinished);
+    fake_destroy(fake);
+}
+
 static void consume(struct fake *fake, uint64_t seq, uint32_t y, uint32_t x)
 {
     struct fake_launch launch;
