@@ -232,6 +232,8 @@ bool graph_array_failed(const struct graph_array *array, const struct pl_box *bo
 bool graph_array_doubtful(const struct graph_array *array, const struct pl_box *box);
 void graph_array_mark(const struct graph_array *array, const struct pl_box *box,
                       uint8_t *marks, uint8_t value);
+/* What was right there is in doubt from now on. */
+void graph_array_doubt(const struct graph_array *array, const struct pl_box *box);
 bool graph_array_elsewhere(const struct graph_array *array, const struct pl_box *box,
                            uint8_t home);
 void graph_array_copy(struct graph_array *to, const struct graph_array *from);

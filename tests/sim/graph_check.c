@@ -472,6 +472,73 @@ static void fail_outputs(struct check *check, const struct graph_step *step)
     }
 }
 
+static struct pl_box joined(const struct pl_box *a, const struct pl_box *b)
+{
+    struct pl_box hull = *a;
+
+    for (uint32_t i = 0; i < a->ndim; i++) {
+        int64_t end_a = a->start[i] + a->count[i];
+        int64_t end_b = b->start[i] + b->count[i];
+
+        hull.start[i] = a->start[i] < b->start[i] ? a->start[i] : b->start[i];
+        hull.count[i] = (end_a > end_b ? end_a : end_b) - hull.start[i];
+    }
+    return hull;
+}
+
+/* One argument after another, from `from` on: all that they touch of the array of the first, as far as it meets. */
+static struct pl_box touched_together(const struct check *check, uint32_t from,
+                                      uint32_t until, const struct graph_arg *first)
+{
+    struct pl_box hull = pl_view_hull(&first->root);
+    bool grew          = true;
+
+    while (grew) {
+        grew = false;
+        for (uint32_t s = from; s <= until; s++) {
+            const struct graph_step *step = &check->graph->steps[s];
+
+            for (uint32_t i = 0; i < step->arg_count; i++) {
+                struct pl_box other = pl_view_hull(&step->args[i].root);
+
+                if (step->args[i].ref == first->ref && pl_box_intersects(&hull, &other) &&
+                    !pl_box_contains(&hull, &other)) {
+                    hull = joined(&hull, &other);
+                    grew = true;
+                }
+            }
+        }
+    }
+    return hull;
+}
+
+/*
+ * Of an array that it writes, a launch is told as one argument what its calls touch side by side. So when it fails, what it only read there may
+ * count as failed, too.
+ */
+static void doubt_launch(struct check *check, const struct graph_step *last, uint32_t index)
+{
+    uint32_t from = index;
+
+    while (from > 0 && check->graph->steps[from - 1].recorded == last->recorded &&
+           check->graph->steps[from - 1].launch == last->launch) {
+        from--;
+    }
+    for (uint32_t s = from; s <= index; s++) {
+        const struct graph_step *step = &check->graph->steps[s];
+
+        for (uint32_t i = 0; i < step->arg_count; i++) {
+            struct graph_array *array = &check->arrays[step->args[i].ref];
+            struct pl_box hull;
+
+            if (step->args[i].mode == KERNEL_OUT || step->args[i].mode == KERNEL_INOUT) {
+                hull = touched_together(check, from, index, &step->args[i]);
+                graph_array_doubt(array, &hull);
+            }
+        }
+    }
+}
+
 /* A launch that failed fails as one, and for the sake of any of its steps. */
 static void check_recorded(struct check *check, const struct graph_step *step,
                            uint32_t index, bool failed_input)
@@ -494,6 +561,9 @@ static void check_recorded(struct check *check, const struct graph_step *step,
         fail_outputs(check, step);
     } else {
         execute(check, step, index, GRAPH_DOUBTFUL);
+    }
+    if (step->last) {
+        doubt_launch(check, step, index);
     }
 }
 

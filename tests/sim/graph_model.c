@@ -171,6 +171,23 @@ void graph_array_mark(const struct graph_array *array, const struct pl_box *box,
     (void)box_walk(array, box, element_mark, &user);
 }
 
+static bool element_doubt(void *user, uint64_t index)
+{
+    const struct marks *marks = user;
+
+    if (marks->marks[index] == GRAPH_RIGHT) {
+        marks->marks[index] = GRAPH_DOUBTFUL;
+    }
+    return false;
+}
+
+void graph_array_doubt(const struct graph_array *array, const struct pl_box *box)
+{
+    struct marks user = {.marks = array->failed};
+
+    (void)box_walk(array, box, element_doubt, &user);
+}
+
 static bool element_elsewhere(void *user, uint64_t index)
 {
     const struct marks *marks = user;

@@ -10,8 +10,8 @@ static void print_errors(void *user, enum pl_log_level level, const char *module
                          const char *text)
 {
     (void)user;
-    if (level == PL_LOG_ERROR) {
-        printf("# error %s: %s\n", module, text);
+    if (level == PL_LOG_ERROR || getenv("PLASMON_SIM_TRACE") != NULL) {
+        printf("# %s %s: %s\n", level == PL_LOG_ERROR ? "error" : "log", module, text);
         (void)fflush(stdout);
     }
 }
@@ -19,6 +19,9 @@ static void print_errors(void *user, enum pl_log_level level, const char *module
 void seeds_log_errors(void)
 {
     pl_log_set_sink(print_errors, NULL);
+    if (getenv("PLASMON_SIM_TRACE") != NULL) {
+        pl_log_set_level(PL_LOG_DEBUG);
+    }
 }
 
 uint64_t seeds_run(uint64_t by_default, bool (*run)(uint64_t seed, void *user), void *user)

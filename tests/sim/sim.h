@@ -758,6 +758,8 @@ void sim_limits_condemned(struct sim_worker *worker,
                           const struct worker_condemned *condemned);
 /* The head's order, on its way to the store. */
 void sim_limits_order(struct sim_worker *worker, uint32_t incarnation);
+/* An order to fence may have died with it: time passes until the next head gives it again. */
+void sim_limits_head_crashed(struct sim *sim);
 void sim_limits_check(struct sim_worker *worker);
 /* Did this launch lie behind one that was ended for its limit, so that it may come again whatever it does? After the crash. */
 bool sim_limits_sheltered(const struct sim_worker *worker, uint64_t seq);

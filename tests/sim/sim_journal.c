@@ -448,6 +448,7 @@ void sim_head_crash(struct sim *sim)
     devices_look_again(sim);
     connections_break(sim);
     losses_tell_again(sim);
+    sim_limits_head_crashed(sim);
     sim_after(sim, head->down_until_ns - sim->now_ns, store_is_back, sim, head->life, NULL);
     sim_head_flush_soon(sim);
 }

@@ -209,6 +209,15 @@ void sim_limits_order(struct sim_worker *worker, uint32_t incarnation)
               order_arrives, worker, incarnation, NULL);
 }
 
+void sim_limits_head_crashed(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        if (sim->workers[i].alive && sim->workers[i].limits.fence_asked_ns != 0) {
+            sim_look_at(sim, ORDER_AGAIN_NS);
+        }
+    }
+}
+
 void sim_limits_check(struct sim_worker *worker)
 {
     /* A store that dies is away for up to five seconds. */
