@@ -65,7 +65,8 @@ struct graph_task {
     /* The plan. */
     struct head_device *device;
     struct pl_vec deps; /* uint32_t: earlier tasks, ascending, each once */
-    bool exports;       /* another step needs it to be done */
+    uint32_t
+        wanted_by; /* the first task of another step that needs it; GRAPH_STEP_NONE: none */
     uint32_t step;
     uint32_t node; /* in its segment */
     uint32_t branch;
@@ -104,6 +105,7 @@ struct head_segment {
     uint64_t bytes; /* temporaries */
     uint32_t branches;
     uint64_t cost_ns;
+    uint32_t wanted_by; /* the first that is, of its tasks' */
     uint32_t retries;
     uint32_t time_limit_ms; /* of all its tasks together; 0: one has none */
 };

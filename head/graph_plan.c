@@ -11,9 +11,13 @@
  *
  *   - it needs a step of which the segment does not wait already: the segment would have to stop in the middle, and with a wait
  *     captured in it could not be replayed;
- *   - the last task of the segment is needed by another step, and this one is not: who waits for the segment should not
+ *   - the last task of the segment is needed by another step, and this one is not, or only by a later one: who waits for the segment should not
  *     wait for this one too;
+ *   - it needs an earlier segment of its device that waits for steps of other devices of which the open one does not wait: what is in
+ *     the open one should not wait for those too;
  *   - it has a REDUCE argument: then it is a step by itself.
+ *
+ * The "later" of the second rule and the third are about time alone, and a launch costs time, too: so they cut only what takes CUT_NS or more.
  *
  * FOLDS. Any use of an array that is not a REDUCE with the same operation folds all its partial results, also those that its box does not
  * meet, and what is folded with what decides the bits (reduce.c). So for a REDUCE the slot is what counts, not the box: whoever uses
@@ -29,6 +33,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+/* What a launch more costs: some 10 us of a GPU's time, its word and the wait for it. */
+#define CUT_NS 20000u
 
 /* ------------------------------------------------------------------------------------------- edges */
 
@@ -291,10 +298,10 @@ static bool alone(const struct graph_task *task)
     return false;
 }
 
-static void exports_mark(struct head_graph *graph)
+static void wanted_mark(struct head_graph *graph)
 {
     for (uint32_t i = 0; i < graph->tasks.count; i++) {
-        graph_task_at(graph, i)->exports = false;
+        graph_task_at(graph, i)->wanted_by = GRAPH_STEP_NONE;
     }
     for (uint32_t i = 0; i < graph->tasks.count; i++) {
         const struct graph_task *task = graph_task_at(graph, i);
@@ -303,7 +310,10 @@ static void exports_mark(struct head_graph *graph)
             struct graph_task *on =
                 graph_task_at(graph, *(uint32_t *)pl_vec_at(&task->deps, k));
 
-            on->exports |= on->device != task->device || alone(task);
+            if (on->wanted_by == GRAPH_STEP_NONE &&
+                (on->device != task->device || alone(task))) {
+                on->wanted_by = i;
+            }
         }
     }
 }
@@ -315,12 +325,27 @@ struct head_segment *graph_segment_create(struct head_plan *plan,
 
     segment->plan       = plan;
     segment->device     = device;
+    segment->wanted_by  = GRAPH_STEP_NONE;
     segment->tasks      = PL_VEC_INIT(uint32_t);
     segment->waits      = PL_VEC_INIT(uint32_t);
     segment->operands   = PL_VEC_INIT(struct graph_operand);
     segment->parts      = PL_VEC_INIT(struct head_bytes);
     segment->components = PL_VEC_INIT(struct head_segment *);
     return segment;
+}
+
+static uint64_t task_cost_ns(const struct head_graph *graph, const struct graph_task *task,
+                             const struct head_device *device)
+{
+    uint64_t cost_ns = 2000;
+
+    for (uint32_t i = 0; i < task->arg_count; i++) {
+        const struct graph_slot *slot = graph_slot_at(graph, task->args[i].slot);
+
+        cost_ns += (uint64_t)pl_box_elements(&task->args[i].hull) *
+                   pl_dtype_bytes(slot->shape.dtype) / (device->kind == 1 ? 4 : 2000);
+    }
+    return cost_ns;
 }
 
 void graph_segment_add(const struct head_graph *graph, struct head_segment *segment,
@@ -331,21 +356,15 @@ void graph_segment_add(const struct head_graph *graph, struct head_segment *segm
     uint32_t *place = pl_vec_push(&segment->tasks);
 
     PL_CHECK(place != NULL);
-    *place           = number;
-    segment->retries = (uint32_t)pl_max_u64(segment->retries, task->run.retries);
+    *place             = number;
+    segment->wanted_by = (uint32_t)pl_min_u64(segment->wanted_by, task->wanted_by);
+    segment->retries   = (uint32_t)pl_max_u64(segment->retries, task->run.retries);
     segment->time_limit_ms =
         task->run.time_limit_ms == 0 || !limited
             ? 0
             : (uint32_t)pl_min_u64(
                   (uint64_t)segment->time_limit_ms + task->run.time_limit_ms, UINT32_MAX);
-    for (uint32_t i = 0; i < task->arg_count; i++) {
-        const struct graph_slot *slot = graph_slot_at(graph, task->args[i].slot);
-
-        segment->cost_ns += (uint64_t)pl_box_elements(&task->args[i].hull) *
-                            pl_dtype_bytes(slot->shape.dtype) /
-                            (segment->device->kind == 1 ? 4 : 2000);
-    }
-    segment->cost_ns += 2000;
+    segment->cost_ns += task_cost_ns(graph, task, segment->device);
 }
 
 static struct head_segment *step_open(struct head_core *core, struct head_plan *plan,
@@ -370,15 +389,76 @@ static bool waits_for(const struct head_segment *step, uint32_t other)
     return false;
 }
 
-/* May it join the open segment of its device, which is step `open`? */
-static bool joins(const struct head_graph *graph, const struct head_plan *plan,
-                  uint32_t open, const struct graph_task *task, uint32_t touched)
-{
-    const struct head_segment *step = graph_step_at(plan, open);
-    uint32_t last_number = *(uint32_t *)pl_vec_at(&step->tasks, step->tasks.count - 1);
-    const struct graph_task *last = graph_task_at(graph, last_number);
+/* Steps are being cut out of the recording. */
+struct cutting {
+    const struct head_graph *graph;
+    struct head_plan *plan;
+    uint32_t devices;
+    uint32_t *open;    /* by device: its step that may grow; GRAPH_STEP_NONE */
+    uint32_t *touched; /* by device: arguments in there */
+    /* [step][device]: the last step of that device that must be over before this one can begin, + 1; 0: none. Its own device: 0. */
+    struct pl_vec behind;
+};
 
-    if (alone(task) || (last->exports && !task->exports) ||
+static uint32_t *behind_of(const struct cutting *cutting, uint32_t step)
+{
+    return pl_vec_at(&cutting->behind, (size_t)step * cutting->devices);
+}
+
+/* `step` begins when `from` is over, too. */
+static void behind_take(const struct cutting *cutting, uint32_t step, uint32_t from)
+{
+    uint32_t *mine       = behind_of(cutting, step);
+    const uint32_t *more = behind_of(cutting, from);
+    uint32_t own         = graph_step_at(cutting->plan, step)->device->index;
+    uint32_t other       = graph_step_at(cutting->plan, from)->device->index;
+
+    for (uint32_t i = 0; i < cutting->devices; i++) {
+        mine[i] = i == own ? 0 : mine[i] > more[i] ? mine[i] : more[i];
+    }
+    if (other != own && mine[other] < from + 1) {
+        mine[other] = from + 1;
+    }
+}
+
+/* Step `from`, of the same device, waits for others of which `open` does not wait. */
+static bool waits_more(const struct cutting *cutting, uint32_t open, uint32_t from)
+{
+    const uint32_t *mine = behind_of(cutting, open);
+    const uint32_t *more = behind_of(cutting, from);
+
+    for (uint32_t i = 0; i < cutting->devices; i++) {
+        if (more[i] > mine[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Would who waits for the open segment wait for this one for nothing? */
+static bool holds_up(const struct cutting *cutting, const struct head_segment *open,
+                     const struct graph_task *task)
+{
+    uint32_t number = *(uint32_t *)pl_vec_at(&open->tasks, open->tasks.count - 1);
+    const struct graph_task *last = graph_task_at(cutting->graph, number);
+
+    if (task->wanted_by == GRAPH_STEP_NONE) {
+        return last->wanted_by != GRAPH_STEP_NONE;
+    }
+    return task->wanted_by > open->wanted_by &&
+           open->cost_ns + task_cost_ns(cutting->graph, task, open->device) >= CUT_NS;
+}
+
+/* May it join the open segment of its device, which is step `open`? */
+static bool joins(const struct cutting *cutting, uint32_t open,
+                  const struct graph_task *task)
+{
+    const struct head_graph *graph  = cutting->graph;
+    const struct head_plan *plan    = cutting->plan;
+    const struct head_segment *step = graph_step_at(plan, open);
+    uint32_t touched                = cutting->touched[step->device->index];
+
+    if (alone(task) || holds_up(cutting, step, task) ||
         touched + task->arg_count > GRAPH_SEGMENT_OPERANDS_MAX) {
         return false;
     }
@@ -389,6 +469,10 @@ static bool joins(const struct head_graph *graph, const struct head_plan *plan,
 
         if (on->step != open && (from->device != step->device || from->id == 0) &&
             !waits_for(step, on->step)) {
+            return false;
+        }
+        if (on->step != open && from->device == step->device && step->cost_ns >= CUT_NS &&
+            waits_more(cutting, open, on->step)) {
             return false;
         }
     }
@@ -427,35 +511,70 @@ static void waits_note(const struct head_graph *graph, struct head_plan *plan,
     }
 }
 
+static void open_step(struct head_core *core, struct cutting *cutting,
+                      const struct graph_task *task)
+{
+    struct head_plan *plan = cutting->plan;
+    uint32_t device        = task->device->index;
+    uint32_t step          = (uint32_t)plan->steps.count;
+    uint32_t *behind       = pl_vec_push_n(&cutting->behind, cutting->devices);
+
+    PL_CHECK(behind != NULL);
+    memset(behind, 0, cutting->devices * sizeof(*behind));
+    waits_note(cutting->graph, plan, task, step_open(core, plan, task));
+    cutting->open[device]    = step;
+    cutting->touched[device] = 0;
+}
+
+static void task_cut(struct head_core *core, struct cutting *cutting,
+                     struct head_graph *graph, uint32_t number)
+{
+    struct graph_task *task = graph_task_at(graph, number);
+    uint32_t device         = task->device->index;
+    uint32_t step           = cutting->open[device];
+
+    if (step == GRAPH_STEP_NONE || !joins(cutting, step, task)) {
+        step       = (uint32_t)cutting->plan->steps.count;
+        task->step = step;
+        open_step(core, cutting, task);
+    }
+    for (size_t i = 0; i < task->deps.count; i++) {
+        uint32_t from = graph_task_at(graph, *(uint32_t *)pl_vec_at(&task->deps, i))->step;
+
+        if (from != step) {
+            behind_take(cutting, step, from);
+        }
+    }
+    cutting->touched[device] += task->arg_count;
+    step_join(graph, cutting->plan, number, step);
+    if (alone(task)) {
+        cutting->open[device] = GRAPH_STEP_NONE;
+    }
+}
+
 static void cut(struct head_core *core, struct head_graph *graph, struct head_plan *plan)
 {
-    uint32_t *open    = head_alloc((core->devices.count + 1) * sizeof(uint32_t));
-    uint32_t *touched = head_alloc((core->devices.count + 1) * sizeof(uint32_t));
+    uint32_t devices       = (uint32_t)core->devices.count;
+    struct cutting cutting = {.graph   = graph,
+                              .plan    = plan,
+                              .devices = devices,
+                              .open    = head_alloc((devices + 1) * sizeof(uint32_t)),
+                              .touched = head_alloc((devices + 1) * sizeof(uint32_t)),
+                              .behind  = PL_VEC_INIT(uint32_t)};
 
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        open[i] = GRAPH_STEP_NONE;
+    for (uint32_t i = 0; i < devices; i++) {
+        cutting.open[i] = GRAPH_STEP_NONE;
     }
     for (uint32_t i = 0; i < graph->slots.count; i++) {
         graph_slot_at(graph, i)->step = GRAPH_STEP_NONE;
     }
-    exports_mark(graph);
+    wanted_mark(graph);
     for (uint32_t i = 0; i < graph->tasks.count; i++) {
-        struct graph_task *task = graph_task_at(graph, i);
-        uint32_t device         = task->device->index;
-        uint32_t step           = open[device];
-
-        if (step == GRAPH_STEP_NONE || !joins(graph, plan, step, task, touched[device])) {
-            step            = (uint32_t)plan->steps.count;
-            touched[device] = 0;
-            task->step      = step;
-            waits_note(graph, plan, task, step_open(core, plan, task));
-            open[device] = alone(task) ? GRAPH_STEP_NONE : step;
-        }
-        touched[device] += task->arg_count;
-        step_join(graph, plan, i, step);
+        task_cut(core, &cutting, graph, i);
     }
-    pl_free(open);
-    pl_free(touched);
+    pl_vec_finish(&cutting.behind);
+    pl_free(cutting.open);
+    pl_free(cutting.touched);
 }
 
 static void shared_collect(struct head_graph *graph, struct head_plan *plan)

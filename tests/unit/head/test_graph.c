@@ -431,6 +431,73 @@ TEST(who_waits_for_a_result_does_not_wait_for_what_comes_after_it)
     world_end(&world);
 }
 
+/* A call is some 2 us here, so what is worth a cut is ten of them. */
+TEST(who_waits_for_a_result_does_not_wait_for_long_work_for_those_who_come_later)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    forget_told();
+    out(&world, 7, 0, 100, 1);
+    for (int i = 0; i < 10; i++) {
+        update(&world, 7, 0, 100, 0);
+    }
+    out(&world, 7, 0, 101, 1); /* needed later than 100, which took long enough */
+    out(&world, 7, 1, 200, 100);
+    out(&world, 7, 1, 201, 101);
+    end(&world, 7, 200);
+    EXPECT_SEGMENT(0, 0, 11);
+    EXPECT_SEGMENT(0, 1, 1);
+    EXPECT_SEGMENT(1, 0, 1);
+    EXPECT_SEGMENT(1, 1, 1);
+    launch(&world, 7);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+/* Device 0 has work of its own beside what waits, step by step, for device 1. */
+static void record_beside_a_wait(struct world *world, int work)
+{
+    *world = world_make();
+    out(world, 0, 0, 1, 0);
+    out(world, 0, 1, 2, 0);
+    all_done(world);
+    forget_told();
+    out(world, 7, 1, 100, 2);
+    out(world, 7, 0, 101, 100); /* waits for device 1, and device 1 for it */
+    for (int i = 0; i < work; i++) {
+        update(world, 7, 0, 1, 0);
+    }
+    update(world, 7, 0, 1, 101);
+    out(world, 7, 1, 102, 101);
+    end(world, 7, 102);
+}
+
+TEST(long_work_does_not_wait_for_what_only_calls_behind_it_wait_for)
+{
+    struct world world;
+
+    record_beside_a_wait(&world, 11);
+    EXPECT_SEGMENT(0, 0, 1);
+    EXPECT_SEGMENT(0, 1, 11);
+    EXPECT_SEGMENT(0, 2, 1);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launch(0, 1)->n_after, 0);
+    ASSERT_TRUE(graph_launch(0, 2)->n_after > 0);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+
+    record_beside_a_wait(&world, 2); /* not worth a launch */
+    EXPECT_SEGMENT(0, 0, 1);
+    EXPECT_SEGMENT(0, 1, 3);
+    launch(&world, 7);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
 TEST(devices_that_need_nothing_of_each_other_are_not_cut_by_each_other)
 {
     struct world world = world_make();
