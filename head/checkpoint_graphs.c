@@ -177,8 +177,9 @@ static void load_task(struct head_loading *loading, struct head_graph *graph)
     size_t count;
 
     PL_CHECK(task != NULL);
-    *task = (struct graph_task){.deps = PL_VEC_INIT(uint32_t)};
-    run   = &task->run;
+    *task =
+        (struct graph_task){.deps = PL_VEC_INIT(uint32_t), .inputs = PL_VEC_INIT(uint32_t)};
+    run = &task->run;
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
         numbers[i] = head_load_number(in);
     }

@@ -64,9 +64,10 @@ struct graph_task {
     uint32_t arg_count;
     /* The plan. */
     struct head_device *device;
-    struct pl_vec deps; /* uint32_t: earlier tasks, ascending, each once */
+    struct pl_vec deps;   /* uint32_t: earlier tasks, ascending, each once */
+    struct pl_vec inputs; /* uint32_t: of these, those whose results it reads */
     uint32_t
-        wanted_by; /* the first task of another step that needs it; GRAPH_STEP_NONE: none */
+        wanted_by; /* first task of another step that reads its results; GRAPH_STEP_NONE: none */
     uint32_t step;
     uint32_t node; /* in its segment */
     uint32_t branch;

@@ -51,18 +51,27 @@ struct graph_uses {
     uint32_t last_reduce; /* task + 1; 0: none */
 };
 
-static void dep_add(struct graph_task *task, uint32_t on)
+static void number_add(struct pl_vec *numbers, uint32_t number)
 {
     uint32_t *place;
 
-    for (size_t i = task->deps.count; i-- > 0;) {
-        if (*(uint32_t *)pl_vec_at(&task->deps, i) == on) {
+    for (size_t i = numbers->count; i-- > 0;) {
+        if (*(uint32_t *)pl_vec_at(numbers, i) == number) {
             return;
         }
     }
-    place = pl_vec_push(&task->deps);
+    place = pl_vec_push(numbers);
     PL_CHECK(place != NULL);
-    *place = on;
+    *place = number;
+}
+
+/* reads: what that one made; else it only must not be too soon. */
+static void dep_add(struct graph_task *task, uint32_t on, bool reads)
+{
+    number_add(&task->deps, on);
+    if (reads) {
+        number_add(&task->inputs, on);
+    }
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -77,14 +86,14 @@ static int compare_numbers(const void *a, const void *b)
  * A REDUCE is a write here: partial results of one array are folded in the order of submission, so two tasks that add to it must
  * stay in their order.
  */
-static void meets_collect(const struct pl_vec *uses, const struct pl_box *box,
+static void meets_collect(const struct pl_vec *uses, const struct pl_box *box, bool reads,
                           struct graph_task *task)
 {
     for (size_t i = 0; i < uses->count; i++) {
         const struct graph_use *use = pl_vec_at(uses, i);
 
         if (pl_box_intersects(&use->box, box)) {
-            dep_add(task, use->task);
+            dep_add(task, use->task, reads);
         }
     }
 }
@@ -92,12 +101,14 @@ static void meets_collect(const struct pl_vec *uses, const struct pl_box *box,
 static void use_collect(const struct graph_uses *uses, const struct graph_arg *arg,
                         struct graph_task *task)
 {
+    bool reads = arg->mode != PLASMON__V1__MODE__MODE_OUT || !pl_view_dense(&arg->view);
+
     if (arg->mode != PLASMON__V1__MODE__MODE_REDUCE && uses->last_reduce != 0) {
-        dep_add(task, uses->last_reduce - 1);
+        dep_add(task, uses->last_reduce - 1, true);
     }
-    meets_collect(&uses->writers, &arg->hull, task);
+    meets_collect(&uses->writers, &arg->hull, reads, task);
     if (graph_writes(arg->mode)) {
-        meets_collect(&uses->readers, &arg->hull, task);
+        meets_collect(&uses->readers, &arg->hull, false, task);
     }
 }
 
@@ -156,6 +167,7 @@ static void depend(struct head_graph *graph, struct graph_uses *uses, uint32_t n
     struct graph_task *task = graph_task_at(graph, number);
 
     pl_vec_clear(&task->deps);
+    pl_vec_clear(&task->inputs);
     for (uint32_t i = 0; i < task->arg_count; i++) {
         use_collect(&uses[task->args[i].slot], &task->args[i], task);
     }
@@ -298,6 +310,7 @@ static bool alone(const struct graph_task *task)
     return false;
 }
 
+/* Who only writes over what a task on another device has read or written does not wait for it: each device has a copy of its own. */
 static void wanted_mark(struct head_graph *graph)
 {
     for (uint32_t i = 0; i < graph->tasks.count; i++) {
@@ -306,9 +319,9 @@ static void wanted_mark(struct head_graph *graph)
     for (uint32_t i = 0; i < graph->tasks.count; i++) {
         const struct graph_task *task = graph_task_at(graph, i);
 
-        for (size_t k = 0; k < task->deps.count; k++) {
+        for (size_t k = 0; k < task->inputs.count; k++) {
             struct graph_task *on =
-                graph_task_at(graph, *(uint32_t *)pl_vec_at(&task->deps, k));
+                graph_task_at(graph, *(uint32_t *)pl_vec_at(&task->inputs, k));
 
             if (on->wanted_by == GRAPH_STEP_NONE &&
                 (on->device != task->device || alone(task))) {

@@ -29,6 +29,7 @@ static void graph_destroy(struct head_core *core, struct head_graph *graph)
         struct graph_task *task = graph_task_at(graph, i);
 
         pl_vec_finish(&task->deps);
+        pl_vec_finish(&task->inputs);
         pl_free(task->args);
         pl_free((char *)task->run.label);
         pl_free((uint64_t *)task->run.scalars);
@@ -182,7 +183,8 @@ static plasmon_status_t task_record(struct head_core *core, struct head_client *
     uint64_t *scalars;
 
     PL_CHECK(task != NULL);
-    *task      = (struct graph_task){.deps = PL_VEC_INIT(uint32_t)};
+    *task =
+        (struct graph_task){.deps = PL_VEC_INIT(uint32_t), .inputs = PL_VEC_INIT(uint32_t)};
     task->run  = head_run_of_task(core, client, wire);
     scalars    = head_alloc((wire->n_scalars + 1) * sizeof(uint64_t));
     task->args = head_alloc((wire->n_args + 1) * sizeof(struct graph_arg));

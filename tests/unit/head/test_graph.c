@@ -456,6 +456,25 @@ TEST(who_waits_for_a_result_does_not_wait_for_long_work_for_those_who_come_later
     world_end(&world);
 }
 
+TEST(who_only_writes_over_what_was_read_is_not_waiting_for_a_result)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    out(&world, 0, 0, 2, 0);
+    forget_told();
+    out(&world, 7, 0, 100, 1); /* reads what device 1 has anew later */
+    update(&world, 7, 0, 2, 0);
+    call(&world, 7, 1, PLASMON__V1__MODE__MODE_OUT, 1, false, 0);
+    end(&world, 7, 100);
+    EXPECT_SEGMENT(0, 0, 2);
+    EXPECT_SEGMENT(1, 0, 1);
+    launch(&world, 7);
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
 /* Device 0 has work of its own beside what waits, step by step, for device 1. */
 static void record_beside_a_wait(struct world *world, int work)
 {
