@@ -186,7 +186,10 @@ static plasmon_status_t memory_take(struct worker_core *core, struct worker_laun
                                     const struct worker_operand *operand, uint32_t pool,
                                     uint64_t bytes, uint64_t *out_offset)
 {
-    plasmon_status_t status = memory_find(core, launch, pool, bytes, out_offset);
+    bool again = operand != NULL && pool == 0 &&
+                 worker_graph_memory_again(core, launch, operand, out_offset);
+    plasmon_status_t status =
+        again ? PLASMON_OK : memory_find(core, launch, pool, bytes, out_offset);
 
     if (status != PLASMON_OK) {
         return status;

@@ -496,6 +496,12 @@ uint64_t worker_graph_last(const struct worker_graph *graph);
 bool worker_graphs_trim(struct worker_core *core);
 /* account.c: of launches and recorded graphs; looks at the launches that are not over. */
 uint64_t worker_account_scratch(const struct worker_core *core);
+/*
+ * Memory for what `launch` makes and a graph uses: where it was when the graph was recorded, if that is free. `launch`: the graph's, or one that is
+ * still in the queue before it.
+ */
+bool worker_graph_memory_again(struct worker_core *core, const struct worker_launch *launch,
+                               const struct worker_operand *operand, uint64_t *out_offset);
 /* Its memory is in hand: will something be recorded or changed for it, and not just replayed? */
 bool worker_graph_records(const struct worker_core *core,
                           const struct worker_launch *launch);

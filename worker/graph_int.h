@@ -32,7 +32,8 @@ struct graph_exec {
     void *exec; /* NULL: free */
     bool
         right; /* it is as the rest says; else it must be recorded anew before it is launched */
-    bool whole; /* it cannot be changed in parts */
+    bool whole;       /* it cannot be changed in parts */
+    uint64_t changed; /* nodes, since it was recorded, or another one in its stead */
     uint64_t memory_offset;
     uint64_t bytes;
     struct pl_vec places; /* struct graph_place, by operand */

@@ -5,10 +5,15 @@
  * values, of something that was recorded before; then one call of the device. Up to WORKER_GRAPH_EXECS recordings are kept, so that a program
  * which takes turns with its buffers records each turn once.
  *
- * WHAT DIFFERS A LITTLE IS CHANGED, NOT RECORDED. When only a few nodes of a recording have other scalars or arrays than the launch wants,
- * those calls alone are put in the place of the recorded ones (a quarter of the nodes at most; beyond that, while there is room, one more
- * recording pays as soon as it is used twice). A program that sets a scalar at each launch costs what that scalar's calls cost. When
- * there is no room, the recording that was used longest ago is changed, or recorded anew in place where the device cannot change it.
+ * WHAT DIFFERS IS CHANGED, NOT RECORDED. The calls that have other scalars or arrays than the launch wants are put in the place of the recorded ones.
+ * A program that sets a scalar at each launch costs what that scalar's calls cost. A recording costs about as much as changing each of its
+ * nodes CHANGE_WORTH times, and whether a launch like this one comes again nobody knows; so when more than a quarter of the nodes differ, that is
+ * changed until the changes have cost as much as one more recording, which is made then, while there is room: at most twice the cost of
+ * the better choice. When there is no room, the recording that was used longest ago is changed, or recorded anew in place where the device
+ * cannot change it.
+ *
+ * MEMORY AGAIN. What is made for a graph (a replica that is brought to it, what it writes) is put where it was when that was recorded, if the memory is
+ * free: then nothing differs. It is not kept free for it.
  *
  * WHAT CANNOT BE RECORDED (the device or a library refuses) is enqueued node by node, in order: slower, and the same. A SINGLE CALL of a
  * client's function is never recorded: it is one call of the driver either way, and this one takes other addresses as they come.
@@ -21,7 +26,8 @@
 #include <string.h>
 
 #define CHANGE_SHARE \
-    4u /* of the nodes: so many times fewer are changed rather than recorded */
+    4u /* of the nodes: so many times fewer are changed whenever they differ */
+#define CHANGE_WORTH 8u
 
 void worker_graph_execs_init(struct worker_graph *graph)
 {
@@ -125,6 +131,72 @@ static plasmon_status_t exec_describe(const struct worker_graph *graph,
     exec->bytes         = graph->bytes;
     exec->right         = true;
     return PLASMON_OK;
+}
+
+/* Recordings, the one that was launched last first; NULL: no more. */
+static const struct graph_exec *exec_before(const struct worker_graph *graph, uint64_t used)
+{
+    const struct graph_exec *found = NULL;
+
+    for (size_t i = 0; i < WORKER_GRAPH_EXECS; i++) {
+        const struct graph_exec *exec = &graph->execs[i];
+
+        if (exec_usable(graph, exec) && exec->used < used &&
+            (found == NULL || exec->used > found->used)) {
+            found = exec;
+        }
+    }
+    return found;
+}
+
+/* Launches behind one that makes a buffer, in which to look for the graph that it is made for. */
+#define READER_TRIES 32u
+
+/* The graph's launch that uses the operand: this one, or the first one behind it. */
+static const struct worker_launch *reader_of(const struct worker_launch *launch,
+                                             const struct worker_operand *operand,
+                                             uint32_t *out_operand)
+{
+    for (uint32_t i = 0; launch != NULL && launch->graph == NULL && i < READER_TRIES; i++) {
+        launch = launch->next;
+    }
+    for (uint32_t i = 0;
+         launch != NULL && launch->graph != NULL && i < launch->operand_count; i++) {
+        if (launch->operands[i].slot == operand->slot &&
+            launch->operands[i].generation == operand->generation) {
+            *out_operand = i;
+            return launch;
+        }
+    }
+    return NULL;
+}
+
+bool worker_graph_memory_again(struct worker_core *core, const struct worker_launch *launch,
+                               const struct worker_operand *operand, uint64_t *out_offset)
+{
+    const struct worker_launch *reader;
+    const struct graph_exec *exec;
+    uint32_t number;
+
+    if (core->graph_count == 0) {
+        return false;
+    }
+    reader = reader_of(launch, operand, &number);
+    if (reader == NULL) {
+        return false;
+    }
+    exec = exec_before(reader->graph, UINT64_MAX);
+    for (; exec != NULL; exec = exec_before(reader->graph, exec->used)) {
+        const struct graph_place *place =
+            number < exec->places.count ? pl_vec_at(&exec->places, number) : NULL;
+
+        if (place != NULL && pl_box_equal(&place->frame, &operand->frame) &&
+            store_arena_take(core->arena, place->offset, operand->bytes) == PLASMON_OK) {
+            *out_offset = place->offset;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------------------------------------ what differs */
@@ -291,11 +363,12 @@ static plasmon_status_t record(struct worker_core *core, struct worker_graph *gr
     if (status != PLASMON_OK) {
         return status;
     }
-    exec->right = false;
-    status      = nodes_record(core, graph, err);
-    ended       = ops->record_end(core->config.user, status == PLASMON_OK, &exec->exec,
+    exec->right   = false;
+    exec->changed = 0;
+    status        = nodes_record(core, graph, err);
+    ended         = ops->record_end(core->config.user, status == PLASMON_OK, &exec->exec,
                             status == PLASMON_OK ? err : NULL);
-    status      = status == PLASMON_OK ? ended : status;
+    status        = status == PLASMON_OK ? ended : status;
     return status == PLASMON_OK ? exec_describe(graph, exec, launch) : status;
 }
 
@@ -316,6 +389,7 @@ static plasmon_status_t change(struct worker_core *core, struct worker_graph *gr
     exec->right = false;
     for (size_t i = 0; status == PLASMON_OK && i < graph->nodes.count; i++) {
         if (graph_node_at(graph, i)->differs) {
+            exec->changed++;
             status = node_record(core, graph, i, &why);
         }
     }
@@ -383,10 +457,18 @@ static struct graph_exec *exec_nearest(struct worker_graph *graph,
 }
 
 /* Is it worth while to change this one, rather than to record into `oldest`? */
-static bool change_pays(const struct worker_graph *graph, const struct graph_exec *exec,
+static bool change_pays(const struct worker_graph *graph, struct graph_exec *exec,
                         const struct graph_exec *oldest, size_t differences)
 {
-    return differences * CHANGE_SHARE <= graph->nodes.count || exec == oldest;
+    if (differences * CHANGE_SHARE <= graph->nodes.count || exec == oldest) {
+        return true;
+    }
+    if (oldest->exec == NULL &&
+        exec->changed + differences > CHANGE_WORTH * graph->nodes.count) {
+        exec->changed = 0; /* that is paid for; from here on as after a recording */
+        return false;
+    }
+    return oldest->exec == NULL;
 }
 
 static plasmon_status_t exec_make(struct worker_core *core, struct worker_graph *graph,

@@ -240,23 +240,45 @@ TEST(another_array_changes_the_nodes_that_use_it)
     fake_destroy(fake);
 }
 
-TEST(what_differs_much_is_recorded_while_there_is_room_and_then_the_oldest_is_changed)
+/* Three of the four nodes read b; a recording is worth 8 changes of each. */
+TEST(what_differs_much_is_changed_until_that_has_cost_as_much_as_one_more_recording)
 {
-    struct fake *fake = world(4); /* three of the four read b */
+    struct fake *fake = world(4);
+    uint64_t seq      = 13;
 
-    for (uint32_t i = 0; i < 4; i++) {
-        char expected[64];
+    ASSERT_CONTAINS(go(fake, seq++, 1, 2), "recorded:1 replay:0:1");
+    for (uint32_t i = 1; i <= 10; i++) {
+        const char *calls = go(fake, seq++, 1, 2 + i % 2);
 
-        (void)snprintf(expected, sizeof(expected), "recorded:%u replay:0:%u", i + 1, i + 1);
-        ASSERT_CONTAINS(go(fake, 13 + i, 1, 2 + i), expected);
+        ASSERT_CONTAINS(calls, "change:1 item:0 run:64:multiply_scalar item:1 ");
+        ASSERT_CONTAINS(calls, "item:2 run:64:multiply_scalar changed replay:0:1");
     }
-    ASSERT_STR(go(fake, 17, 1, 2), "replay:0:1 signal:0:17");
-    ASSERT_STR(
-        go(fake, 18, 1, 6),
-        "change:2 item:0 run:64:multiply_scalar item:1 run:64:multiply_scalar item:2 "
-        "run:64:multiply_scalar changed replay:0:2 signal:0:18");
-    ASSERT_STR(go(fake, 19, 1, 2), "replay:0:1 signal:0:19");
-    ASSERT_STR(go(fake, 20, 1, 6), "replay:0:2 signal:0:20");
+    ASSERT_CONTAINS(go(fake, seq++, 1, 3), "recorded:2 replay:0:2");
+    ASSERT_STR(go(fake, 25, 1, 2), "replay:0:1 signal:0:25");
+    ASSERT_STR(go(fake, 26, 1, 3), "replay:0:2 signal:0:26");
+    /* Those two were paid for: what is new is changed again. */
+    ASSERT_CONTAINS(go(fake, 27, 1, 4), "changed replay:0:");
+    fake_destroy(fake);
+}
+
+TEST(where_there_is_no_room_for_a_recording_the_oldest_is_changed)
+{
+    struct fake *fake = world(4);
+    uint64_t seq      = 13;
+    uint32_t recorded = 0;
+
+    for (; recorded < 4; seq++) {
+        ASSERT_TRUE(seq < 13 + 50);
+        recorded += strstr(go(fake, seq, 1, 2 + (uint32_t)(seq % 8)), "recorded:") != NULL;
+    }
+    for (uint32_t i = 0; i < 100; i++, seq += 2) {
+        const char *calls = go(fake, seq, 1, 2 + i % 10);
+
+        ASSERT_TRUE(strstr(calls, "recorded:") == NULL);
+        ASSERT_CONTAINS(calls, "replay:0:");
+        calls = go(fake, seq + 1, 1, 2 + i % 10);
+        ASSERT_TRUE(strncmp(calls, "replay:0:", strlen("replay:0:")) == 0);
+    }
     fake_destroy(fake);
 }
 
@@ -282,6 +304,68 @@ TEST(a_device_that_changes_nothing_records)
     (void)go(fake, 13, 1, 2);
     ASSERT_CONTAINS(go_with(fake, 14, 1, 2, 3, 5.0), "recorded:2 replay:0:2 signal:0:14");
     ASSERT_STR(go(fake, 15, 1, 2), "replay:0:1 signal:0:15");
+    fake_destroy(fake);
+}
+
+/* `slot` is made when device 0 has published `peer_seq`, and the graph, which is sent at once, reads it. */
+static const char *go_after_peer(struct fake *fake, uint64_t seq, uint32_t slot,
+                                 uint64_t peer_seq)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, slot, COUNT);
+    fake_launch_after(&launch, FAKE_BASE, peer_seq);
+    ASSERT_OK(fake_send(fake, &launch));
+    launch_graph(fake, seq + 1, 1, slot, 0, 0);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_peer_publish(fake, 0, peer_seq, 0);
+    return fake_calls(fake);
+}
+
+static uint64_t offset_of(const struct fake *fake, uint32_t slot)
+{
+    return fake->tables[FAKE_US]->entries[slot].offset;
+}
+
+/* Slots 20 and 22 are free in the end, and the arena would give 22's memory first; 21 and 23 keep the holes apart. */
+static struct fake *world_with_holes(void)
+{
+    struct fake *fake = world(8);
+
+    for (uint32_t slot = 20; slot <= 23; slot++) {
+        fake_fill(fake, slot - 7, slot, COUNT);
+    }
+    launch_graph(fake, 17, 1, 20, 0, 0);
+    ASSERT_CONTAINS(fake_calls(fake), "recorded:1 replay:");
+    for (uint32_t i = 0; i < FAKE_RUN_STREAMS; i++) {
+        fake_finish(fake, i, 17);
+    }
+    fake_free(fake, 20);
+    fake_free(fake, 22);
+    return fake;
+}
+
+TEST(what_is_made_for_a_graph_is_put_where_it_was_recorded_if_that_is_free)
+{
+    struct fake *fake = world_with_holes();
+    uint64_t recorded = offset_of(fake, 20), other = offset_of(fake, 22);
+    const char *calls;
+
+    calls = go_after_peer(fake, 18, 24, 1);
+    ASSERT_EQ(offset_of(fake, 24), recorded);
+    ASSERT_CONTAINS(calls, "replay:");
+    ASSERT_TRUE(strstr(calls, "change") == NULL && strstr(calls, "record") == NULL);
+    for (uint32_t i = 0; i < FAKE_RUN_STREAMS; i++) {
+        fake_finish(fake, i, 19);
+    }
+    /* Somebody has that: elsewhere, and the nodes that read it are changed. */
+    calls = go_after_peer(fake, 20, 25, 2);
+    ASSERT_EQ(offset_of(fake, 25), other);
+    ASSERT_CONTAINS(calls, "change:1 ");
+    ASSERT_CONTAINS(calls, "replay:");
     fake_destroy(fake);
 }
 
