@@ -594,11 +594,12 @@ plasmon_status_t device_launch(struct device_stream *stream, void *function,
 
 plasmon_status_t device_launch_soon(struct device_stream *stream, void *function,
                                     const struct device_launch_shape *shape,
-                                    const uint64_t *values, uint32_t count, uint64_t tag)
+                                    const struct device_params *params, uint64_t tag)
 {
-    assert(stream->device->ops->launch_soon != NULL && count <= DEVICE_SOON_VALUES_MAX &&
-           !shape->cooperative);
-    return stream->device->ops->launch_soon(stream, function, shape, values, count, tag);
+    assert(stream->device->ops->launch_soon != NULL && !shape->cooperative);
+    assert(params->count <= DEVICE_SOON_PARAMS_MAX &&
+           params->count * params->each <= DEVICE_SOON_BYTES_MAX);
+    return stream->device->ops->launch_soon(stream, function, shape, params, tag);
 }
 
 plasmon_status_t device_enter(struct device *device)

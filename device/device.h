@@ -360,17 +360,24 @@ struct device_launch_shape {
 };
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
+/* Parameters that lie behind each other, `each` bytes apart; a parameter may be shorter than that. */
+struct device_params {
+    const void *bytes;
+    uint32_t count;
+    uint32_t each;
+};
 /*
- * The same for a function whose limits say `soon`, with `count` parameters of at most 8 bytes each (the low bytes of `values`, copied). In a stream with
+ * The same for a function whose limits say `soon`, with parameters of at most DEVICE_SOON_PARAMS_MAX and DEVICE_SOON_BYTES_MAX together, which are copied. In a stream with
  * DEVICE_STREAM_KEEPS it is kept until device_stream_flush(), until anything else is put into the stream or looks at it, or until there are
  * many; those that follow each other then go in by one call. Shapes must have been checked against the limits: what the driver refuses all the same
  * fails when it goes in, and is told by device_launch_failure() with this tag. The function's module must not be unloaded meanwhile. ENOTSUP: not in this
  * stream; nothing happened.
  */
-#define DEVICE_SOON_VALUES_MAX 16u
+#define DEVICE_SOON_PARAMS_MAX 16u
+#define DEVICE_SOON_BYTES_MAX  512u
 plasmon_status_t device_launch_soon(struct device_stream *stream, void *function,
                                     const struct device_launch_shape *shape,
-                                    const uint64_t *values, uint32_t count, uint64_t tag);
+                                    const struct device_params *params, uint64_t tag);
 /*
  * CUDA: make the device's context the calling thread's, for libraries that take what is current. Nothing to do on CPU devices.
  */

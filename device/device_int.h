@@ -131,7 +131,7 @@ struct device_ops {
                                const struct device_launch_shape *shape, void **params);
     plasmon_status_t (*launch_soon)(struct device_stream *stream, void *function,
                                     const struct device_launch_shape *shape,
-                                    const uint64_t *values, uint32_t count, uint64_t tag);
+                                    const struct device_params *params, uint64_t tag);
     plasmon_status_t (*enter)(struct device *device);    /* NULL: nothing to do */
     bool (*cublas_pending)(const struct device *device); /* may be NULL, like the next */
     void (*cublas_start)(struct device *device);

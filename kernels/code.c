@@ -380,9 +380,12 @@ static plasmon_status_t launch(const struct kernel_code *code, struct device_str
     plasmon_status_t status = PLASMON_ENOTSUP;
 
     if (code->limits.soon && shape->shared_bytes <= code->limits.soon_shared_max &&
-        packed->count <= DEVICE_SOON_VALUES_MAX) {
-        status = device_launch_soon(stream, code->function, shape, packed->value,
-                                    packed->count, tag);
+        packed->count <= DEVICE_SOON_PARAMS_MAX) {
+        const struct device_params values = {.bytes = packed->value,
+                                             .count = packed->count,
+                                             .each  = sizeof(packed->value[0])};
+
+        status = device_launch_soon(stream, code->function, shape, &values, tag);
     }
     if (status != PLASMON_ENOTSUP) {
         return status;

@@ -202,7 +202,8 @@ struct kernel_cuda {
     uint32_t multiprocessors;
     struct device_module *module[CUDA_MODULE_COUNT];
     void *kernel[CUDA_KERNEL_COUNT];
-    cuda_sgemm_fn sgemm; /* all NULL when cuBLAS is missing */
+    bool soon[CUDA_KERNEL_COUNT]; /* device_launch_soon() takes it */
+    cuda_sgemm_fn sgemm;          /* all NULL when cuBLAS is missing */
     cuda_dgemm_fn dgemm;
     cuda_gemm_batched_fn gemm_batched;
     cuda_strsm_fn strsm;
@@ -228,6 +229,7 @@ struct cuda_call {
     const union kernel_scalar *scalars;
     struct device_ptr scratch;
     uint64_t tag; /* names the launch in failures */
+    bool kept;    /* its kernels may go in together with others' (device_launch_soon()) */
     int op;       /* as in kernel_cpu_table */
     struct pl_err *err;
 };
@@ -240,9 +242,12 @@ void cuda_blas_need(struct kernel_cuda *cuda);
 uint32_t cuda_type_index(uint32_t dtype);
 /* f32 0, f64 1, f16 2, bf16 3, c64 4, c128 5; only for those. */
 uint32_t cuda_float_index(uint32_t dtype);
-plasmon_status_t cuda_launch(const struct cuda_call *call, uint32_t kernel, int64_t blocks,
-                             uint32_t threads_x, uint32_t threads_y,
-                             void *params) PL_MUST_CHECK;
+/* params: the kernel's one argument; bytes: of it. */
+plasmon_status_t cuda_launch_sized(const struct cuda_call *call, uint32_t kernel,
+                                   int64_t blocks, uint32_t threads_x, uint32_t threads_y,
+                                   void *params, size_t bytes) PL_MUST_CHECK;
+#define cuda_launch(call, kernel, blocks, threads_x, threads_y, params) \
+    cuda_launch_sized(call, kernel, blocks, threads_x, threads_y, params, sizeof(*(params)))
 /* Blocks of 256 threads for `items` units of work, bounded: kernels loop. */
 int64_t cuda_blocks(const struct cuda_call *call, int64_t items);
 /* The merged walk as kernels take it. element_bytes: of all arrays alike, 0 when they differ. */

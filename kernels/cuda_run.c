@@ -183,12 +183,18 @@ static plasmon_status_t find_kernels(struct kernel_cuda *cuda, struct pl_err *er
     };
 
     for (uint32_t i = 0; i < CUDA_KERNEL_COUNT; i++) {
-        plasmon_status_t status = device_module_function(
-            cuda->module[names[i].module], names[i].name, &cuda->kernel[i], err);
+        struct device_module *module         = cuda->module[names[i].module];
+        struct device_function_limits limits = {.soon = false};
+        plasmon_status_t status =
+            device_module_function(module, names[i].name, &cuda->kernel[i], err);
 
+        if (status == PLASMON_OK) {
+            status = device_function_limits(module, cuda->kernel[i], &limits, err);
+        }
         if (status != PLASMON_OK) {
             return status;
         }
+        cuda->soon[i] = limits.soon;
     }
     return PLASMON_OK;
 }
@@ -355,9 +361,11 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
     struct cuda_call call = call_of(cuda, function, args, arg_count, scalars, err);
     uint64_t needed       = kernel_cuda_scratch(cuda, function, args, arg_count, scalars);
 
-    call.stream     = stream;
-    call.scratch    = scratch;
-    call.tag        = tag;
+    call.stream  = stream;
+    call.scratch = scratch;
+    call.tag     = tag;
+    /* A library puts its work straight into the stream that it was given, and does not flush it. */
+    call.kept       = !variant->blas && variant->look == NULL;
     cuda->plans.run = cuda->plans.clock;
     if (variant->run ==
         NULL) { /* noop and touch ended in kernel_run(): this is a missing row */
@@ -404,18 +412,28 @@ uint32_t cuda_float_index(uint32_t dtype)
     return index < 2 ? index : index - 2;
 }
 
-plasmon_status_t cuda_launch(const struct cuda_call *call, uint32_t kernel, int64_t blocks,
-                             uint32_t threads_x, uint32_t threads_y, void *params)
+plasmon_status_t cuda_launch_sized(const struct cuda_call *call, uint32_t kernel,
+                                   int64_t blocks, uint32_t threads_x, uint32_t threads_y,
+                                   void *params, size_t bytes)
 {
     struct device_launch_shape shape = {.grid  = {(uint32_t)blocks, 1, 1},
                                         .block = {threads_x, threads_y, 1}};
     void *list[]                     = {params};
-    plasmon_status_t status;
+    plasmon_status_t status          = PLASMON_ENOTSUP;
 
     assert(blocks >= 1 && blocks <= INT32_MAX);
     assert(kernel < CUDA_KERNEL_COUNT);
+    assert(bytes >= sizeof(uint64_t)); /* of what is passed, not of a void */
 
-    status = device_launch(call->stream, call->cuda->kernel[kernel], &shape, list);
+    if (call->kept && call->cuda->soon[kernel] && bytes <= DEVICE_SOON_BYTES_MAX) {
+        const struct device_params one = {params, 1, (uint32_t)bytes};
+
+        status = device_launch_soon(call->stream, call->cuda->kernel[kernel], &shape, &one,
+                                    call->tag);
+    }
+    if (status == PLASMON_ENOTSUP) {
+        status = device_launch(call->stream, call->cuda->kernel[kernel], &shape, list);
+    }
     if (status != PLASMON_OK) {
         return pl_err_set(call->err, status, "%s: cannot launch: %s", call->function->name,
                           pl_status_text(status));

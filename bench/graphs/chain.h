@@ -26,6 +26,7 @@ enum graphs_chain_figure {
     GRAPHS_CHAIN_PLAIN,       /* Plasmon */
     GRAPHS_CHAIN_REPLAY,      /* Plasmon, recorded graphs of 100 */
     GRAPHS_CHAIN_EDGE,        /* Plasmon, two devices */
+    GRAPHS_CHAIN_CATALOGUE,   /* Plasmon: of add_into */
     GRAPHS_CHAIN_HEAD,        /* Plasmon: the head's own CPU time a task, plain */
     GRAPHS_CHAIN_WORKER,      /* the worker's, without the driver's calls */
     GRAPHS_CHAIN_HEAD_REPLAY, /* the same for replay */

@@ -13,6 +13,7 @@ struct play {
     const struct graphs_chain *config;
     struct bench_cluster cluster;
     struct plasmon_ref *x;
+    struct plasmon_ref *ones;
     struct plasmon_graph *recorded;
     int64_t cycles;
     float links; /* that x counted so far */
@@ -35,13 +36,18 @@ void graphs_chain_register(struct bench_cluster *cluster)
                "chain_link");
 }
 
-struct plasmon_ref *graphs_chain_zeros(struct bench_cluster *cluster)
+static struct plasmon_ref *filled(struct bench_cluster *cluster, double with)
 {
     const struct plasmon_shape shape =
         bench_shape(PLASMON_F32, 1, GRAPHS_CHAIN_ELEMENTS, 0);
-    const plasmon_scalar_t zero = {.f = 0};
+    const plasmon_scalar_t value = {.f = with};
 
-    return bench_must_make(cluster, "fill", &shape, &zero, 1, cluster->info[0].index);
+    return bench_must_make(cluster, "fill", &shape, &value, 1, cluster->info[0].index);
+}
+
+struct plasmon_ref *graphs_chain_zeros(struct bench_cluster *cluster)
+{
+    return filled(cluster, 0);
 }
 
 void graphs_chain_submit(struct bench_cluster *cluster, struct plasmon_ref *x,
@@ -73,6 +79,25 @@ static void run_plain(struct play *play)
 {
     for (uint32_t i = 0; i < play->config->links; i++) {
         submit(play, play->cluster.info[0].index);
+    }
+    bench_must_wait(&play->cluster, &play->x, 1);
+    play->links += (float)play->config->links;
+}
+
+/* x = x + ones, by the catalogue's function. */
+static void run_catalogue(struct play *play)
+{
+    const struct plasmon_arg args[] = {{.mode = PLASMON_INOUT, .ref = play->x},
+                                       {.mode = PLASMON_IN, .ref = play->ones}};
+    struct plasmon_call call        = PLASMON_CALL_INIT;
+
+    call.function  = "add_into";
+    call.args      = args;
+    call.arg_count = PL_COUNT(args);
+    call.device    = play->cluster.info[0].index;
+    for (uint32_t i = 0; i < play->config->links; i++) {
+        bench_must(&play->cluster, plasmon_submit(play->cluster.client, &call, NULL, NULL),
+                   "a link");
     }
     bench_must_wait(&play->cluster, &play->x, 1);
     play->links += (float)play->config->links;
@@ -193,6 +218,10 @@ static plasmon_status_t play_run(const void *user, double *result, size_t count,
     } else {
         result[GRAPHS_CHAIN_PLAIN]  = plain;
         result[GRAPHS_CHAIN_REPLAY] = replay;
+        reset(&play);
+        play.ones = filled(&play.cluster, 1);
+        result[GRAPHS_CHAIN_CATALOGUE] =
+            measure(&play, run_catalogue, config->links, &cost[0], &cost[1]);
     }
     if (!config->costs && play.cluster.devices > 1) {
         play.cycles = 0;
@@ -225,6 +254,8 @@ static const struct {
      GRAPHS_CHAIN_LAUNCHES, 0, "bare launches", 1.25},
     {"chain.replay", "recorded 100 at a time", GRAPHS_CHAIN_REPLAY, GRAPHS_CHAIN_GRAPH, 0,
      "CUDA graphs", 1.05},
+    {"chain.catalogue", "10,000 sums of 4 KiB by add_into, each submitted",
+     GRAPHS_CHAIN_CATALOGUE, GRAPHS_CHAIN_LAUNCHES, 0, "bare launches of 2 us", 0},
     {"edge.push", "4 KiB to the other GPU and a kernel there", GRAPHS_CHAIN_PUSH, -1, 0,
      NULL, 0},
     {"edge.pull", "the same, copied by the receiver", GRAPHS_CHAIN_PULL, -1, 0, NULL, 0},

@@ -1,6 +1,8 @@
 /*
  * Kernels that follow each other in one stream, put into it as a few graphs.
  *
+ * Functions of clients in text, and the kernels of the catalogue (kernels/cuda_run.c).
+ *
  * WHY. A call of the driver for each of many small kernels takes the host longer than the kernels take the device (3.1 to 4.1 us for one of 2 us, on the
  * host of an H200). A graph that is a chain of 32 kernels, made once, whose kernels are replaced before each launch, takes .4 us a kernel.
  *
@@ -39,8 +41,9 @@ struct kept {
     CUfunction function;
     struct device_launch_shape shape;
     uint64_t tag;
-    uint32_t value_count;
-    uint64_t value[DEVICE_SOON_VALUES_MAX];
+    uint32_t param_count;
+    uint32_t param_each;                                /* bytes from one to the next */
+    _Alignas(16) uint8_t params[DEVICE_SOON_BYTES_MAX]; /* as many as there are */
 };
 
 struct device_cuda_keep {
@@ -100,13 +103,18 @@ static void chain_finish(struct device_cuda *cuda, struct chain *chain)
     }
 }
 
+static void kept_params(struct kept *kept, void **params)
+{
+    for (uint32_t i = 0; i < kept->param_count; i++) {
+        params[i] = &kept->params[i * kept->param_each];
+    }
+}
+
 static CUDA_KERNEL_NODE_PARAMS kept_node(struct kept *kept, void **params)
 {
     const struct device_launch_shape *shape = &kept->shape;
 
-    for (uint32_t i = 0; i < kept->value_count; i++) {
-        params[i] = &kept->value[i];
-    }
+    kept_params(kept, params);
     return (CUDA_KERNEL_NODE_PARAMS){.func           = kept->function,
                                      .gridDimX       = shape->grid[0],
                                      .gridDimY       = shape->grid[1],
@@ -122,7 +130,7 @@ static CUDA_KERNEL_NODE_PARAMS kept_node(struct kept *kept, void **params)
 static bool chain_launch(struct device_cuda *cuda, CUstream stream, struct chain *chain,
                          struct kept *kept, uint32_t length)
 {
-    void *params[DEVICE_SOON_VALUES_MAX];
+    void *params[DEVICE_SOON_PARAMS_MAX];
     CUresult result = CUDA_SUCCESS;
 
     pl_mutex_lock(&cuda->keeps_lock);
@@ -273,11 +281,9 @@ static plasmon_status_t launch_now(struct device_cuda *cuda, CUstream stream,
                                    struct kept *kept)
 {
     const struct device_launch_shape *shape = &kept->shape;
-    void *params[DEVICE_SOON_VALUES_MAX];
+    void *params[DEVICE_SOON_PARAMS_MAX];
 
-    for (uint32_t i = 0; i < kept->value_count; i++) {
-        params[i] = &kept->value[i];
-    }
+    kept_params(kept, params);
     return DEVICE_CU(cuda, cuLaunchKernel(kept->function, shape->grid[0], shape->grid[1],
                                           shape->grid[2], shape->block[0], shape->block[1],
                                           shape->block[2], shape->shared_bytes, stream,
@@ -367,8 +373,7 @@ void device_cuda_stream_flush(struct device_stream *base)
 
 plasmon_status_t device_cuda_launch_soon(struct device_stream *base, void *function,
                                          const struct device_launch_shape *shape,
-                                         const uint64_t *values, uint32_t count,
-                                         uint64_t tag)
+                                         const struct device_params *params, uint64_t tag)
 {
     struct device_cuda_keep *keep = device_cuda_stream_of(base)->keep;
     struct kept *kept;
@@ -380,9 +385,10 @@ plasmon_status_t device_cuda_launch_soon(struct device_stream *base, void *funct
     kept->function    = function;
     kept->shape       = *shape;
     kept->tag         = tag;
-    kept->value_count = count;
-    if (count > 0) {
-        memcpy(kept->value, values, count * sizeof(*values));
+    kept->param_count = params->count;
+    kept->param_each  = params->each;
+    if (params->count > 0) {
+        memcpy(kept->params, params->bytes, (size_t)params->count * params->each);
     }
     if (keep->count == CHAIN_LONGEST) {
         device_cuda_stream_flush(base);

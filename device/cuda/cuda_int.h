@@ -177,8 +177,7 @@ void device_cuda_chains_forget(struct device_cuda *cuda); /* before code is unlo
 void device_cuda_stream_flush(struct device_stream *stream);
 plasmon_status_t device_cuda_launch_soon(struct device_stream *stream, void *function,
                                          const struct device_launch_shape *shape,
-                                         const uint64_t *values, uint32_t count,
-                                         uint64_t tag);
+                                         const struct device_params *params, uint64_t tag);
 bool device_cuda_launch_failure(struct device *device, uint64_t *out_tag,
                                 struct pl_err *out_err);
 /* To put something into it, or to look at it: behind what it keeps. */

@@ -91,9 +91,10 @@ static void put_threads(struct chained *t, uint32_t value, uint32_t threads)
 {
     struct device_launch_shape shape = {.grid = {1, 1, 1}, .block = {threads, 1, 1}};
     const uint64_t values[] = {t->c.memory.addr, N, value | UINT64_C(0xabcd00000000)};
+    const struct device_params params = {values, PL_COUNT(values), sizeof(values[0])};
 
-    ASSERT_OK(device_launch_soon(t->stream, t->function, &shape, values, PL_COUNT(values),
-                                 1000 + t->launches));
+    ASSERT_OK(
+        device_launch_soon(t->stream, t->function, &shape, &params, 1000 + t->launches));
     t->launches++;
 }
 
@@ -248,12 +249,13 @@ TEST(code_comes_and_goes)
 
 TEST(a_stream_that_keeps_nothing_says_so)
 {
-    struct device_launch_shape shape = {.grid = {1, 1, 1}, .block = {N, 1, 1}};
-    uint64_t values[3]               = {0};
+    struct device_launch_shape shape  = {.grid = {1, 1, 1}, .block = {N, 1, 1}};
+    const uint64_t values[3]          = {0};
+    const struct device_params params = {values, PL_COUNT(values), sizeof(values[0])};
     struct chained t;
 
     begin(&t);
-    ASSERT_STATUS(device_launch_soon(t.c.stream, t.function, &shape, values, 3, 1),
+    ASSERT_STATUS(device_launch_soon(t.c.stream, t.function, &shape, &params, 1),
                   PLASMON_ENOTSUP);
     end(&t);
 }

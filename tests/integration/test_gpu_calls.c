@@ -256,39 +256,100 @@ static void head_has_all(struct gpu *gpu)
     ASSERT_EQ(plasmon_lookup(gpu->client, "nobody", &none), PLASMON_ENOENT);
 }
 
+/* A device that is behind: kernels take a while, and none begins while there is this file. */
+static void slow_device(char gate[256])
+{
+    (void)snprintf(gate, 256, "%s/gate", cluster_folder());
+    ASSERT_EQ(setenv("FAKE_CUDA_KERNEL_NS", "20000", 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_GATE", gate, 1), 0);
+}
+
+static void gate_close(const char *gate)
+{
+    int fd = open(gate, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+}
+
+static void expect_few_launches(const struct gpu *gpu)
+{
+    uint64_t calls = counted(gpu, "cuLaunchKernel") + counted(gpu, "cuGraphLaunch");
+
+    printf("# %llu calls\n", (unsigned long long)calls);
+    ASSERT_TRUE(calls <= MANY / 8);
+}
+
 /* While the device is behind, launches go in as chains of many kernels. */
 TEST(a_long_chain_is_few_launches)
 {
     struct gpu gpu;
     struct plasmon_ref *x;
     char gate[256];
-    uint64_t calls;
-    int fd;
 
-    (void)snprintf(gate, sizeof(gate), "%s/gate", cluster_folder());
-    ASSERT_EQ(setenv("FAKE_CUDA_KERNEL_NS", "20000", 1), 0);
-    ASSERT_EQ(setenv("FAKE_CUDA_GATE", gate, 1), 0);
+    slow_device(gate);
     start(&gpu, 1);
     link_define(&gpu);
     x = cluster_put(gpu.client, N, -1, 0);
     link_submit(&gpu, x, 0); /* loads the function */
     wait_for(&gpu, x);
 
-    fd = open(gate, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_EQ(close(fd), 0);
+    gate_close(gate);
     count_begin(&gpu);
     link_submit_sized(&gpu, x, N, 0, MANY);
     head_has_all(&gpu);
     ASSERT_EQ(unlink(gate), 0);
     wait_for(&gpu, x);
     expect_links(&gpu, MANY);
-    calls = counted(&gpu, "cuLaunchKernel") + counted(&gpu, "cuGraphLaunch");
-    printf("# %llu calls\n", (unsigned long long)calls);
-    ASSERT_TRUE(calls <= MANY / 8);
+    expect_few_launches(&gpu);
 
     expect_values(&gpu, x, MANY);
     CLUSTER_OK(plasmon_release(gpu.client, x));
+    finish(&gpu);
+}
+
+static void sums_submit(struct gpu *gpu, struct plasmon_ref *y, struct plasmon_ref *x,
+                        uint32_t times)
+{
+    const struct plasmon_arg args[]  = {{.mode = PLASMON_INOUT, .ref = y},
+                                        {.mode = PLASMON_IN, .ref = x}};
+    struct plasmon_index_space space = PLASMON_INDEX_SPACE_INIT;
+    struct plasmon_call call         = PLASMON_CALL_INIT;
+
+    call.function  = "add_into";
+    call.args      = args;
+    call.arg_count = 2;
+    call.device    = 0;
+    space.ndim     = 1;
+    space.count[0] = times;
+    CLUSTER_OK(plasmon_submit_index(gpu->client, &call, &space, NULL, NULL));
+}
+
+/* The catalogue's own kernels, too. (The driver has no GPU to run them on: tests/gpu and bench/ look at their results.) */
+TEST(a_long_chain_of_the_catalogue_is_few_launches)
+{
+    struct gpu gpu;
+    struct plasmon_ref *x, *y;
+    char gate[256];
+
+    slow_device(gate);
+    start(&gpu, 1);
+    x = cluster_put(gpu.client, N, 1, 0);
+    y = cluster_put(gpu.client, N, 1, 0);
+    sums_submit(&gpu, y, x, 1);
+    wait_for(&gpu, y);
+
+    gate_close(gate);
+    count_begin(&gpu);
+    sums_submit(&gpu, y, x, MANY);
+    head_has_all(&gpu);
+    ASSERT_EQ(unlink(gate), 0);
+    wait_for(&gpu, y);
+    expect_links(&gpu, MANY);
+    expect_few_launches(&gpu);
+
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    CLUSTER_OK(plasmon_release(gpu.client, y));
     finish(&gpu);
 }
 

@@ -30,7 +30,8 @@ void runner_open(struct runner *runner, enum device_kind kind)
                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_TRUE(runner->staging != MAP_FAILED);
     ASSERT_OK(device_host_register(runner->device, runner->staging, runner->arena_bytes));
-    ASSERT_OK(device_stream_create(runner->device, 0, &runner->stream));
+    /* As a worker's: what a function puts in by a library comes between what it launches itself. */
+    ASSERT_OK(device_stream_create(runner->device, DEVICE_STREAM_KEEPS, &runner->stream));
     if (kernel_context_create(runner->device, &runner->context, &err) != PLASMON_OK) {
         test_fail(__FILE__, __LINE__, "cannot load the kernels: %s", err.text);
     }
