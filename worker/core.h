@@ -332,6 +332,8 @@ struct worker_ops {
     void (*collect)(void *user);
     /* The core stored a word itself (a launch without work on an idle stream). May be NULL. */
     void (*wake)(void *user, uint64_t *word);
+    /* Something is about to go into the device, and its word will change: for who has stopped looking. Comes often. May be NULL. */
+    void (*stir)(void *user);
     /* Something beside the launches still writes this slot's memory: it must not be freed yet. May be NULL. */
     bool (*written)(void *user, uint32_t slot);
     /* The clock of worker_core_tick(). NULL: transfers are not timed. */

@@ -253,12 +253,14 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
     return PLASMON_OK;
 }
 
-/* The main thread went to sleep with nothing in flight; now something is, and on this device it has to look by itself. */
+/*
+ * The main thread rests with nothing in flight; now something is, and on this device it has to look by itself. Launches with work have rung its bell
+ * before they went in (op_stir() in executor.c); this is for what has none, and waits.
+ */
 static void watch_on_locked(struct worker_daemon *daemon)
 {
-    if (daemon->sleeps && device_get_info(daemon->device)->notify_stalls &&
-        !worker_core_idle(daemon->core)) {
-        daemon->sleeps = false;
+    if (daemon->executor.unwatched && !worker_core_idle(daemon->core)) {
+        daemon->executor.unwatched = false;
         counter_raise(daemon->executor.notify_fd);
     }
 }
@@ -679,7 +681,8 @@ static void wake_up_locked(struct worker_daemon *daemon, const struct worker_wat
         } else {
             counter_drain(watch->fds[i].fd);
         }
-        lanes |= watch->fds[i].fd != daemon->executor.notify_fd;
+        lanes |= watch->fds[i].fd != daemon->executor.notify_fd &&
+                 watch->fds[i].fd != daemon->executor.bell_fd;
     }
     if (daemon->shared.control_fd < 0 || worker_memory_unsent(daemon->memory)) {
         control_take(daemon); /* looks for another store, or sends to this one */
@@ -700,11 +703,12 @@ void worker_daemon_run(struct worker_daemon *daemon)
 {
     uint32_t own    = daemon->shared.host_device;
     const int fds[] = {daemon->shared.control_fd, daemon->shared.doorbells[own],
-                       daemon->executor.notify_fd};
+                       daemon->executor.notify_fd, daemon->executor.bell_fd};
+    bool by_words   = device_get_info(daemon->device)->notify_stalls;
     struct worker_watch watch;
 
     worker_watch_init(&watch, daemon->shared.timelines[own], daemon->executor.stream_count,
-                      device_get_info(daemon->device)->notify_stalls, fds);
+                      by_words, fds);
     pl_mutex_lock(&daemon->lock);
     worker_lanes_serve(&daemon->executor.lanes); /* what the last worker left undone */
     for (;;) {
@@ -722,8 +726,11 @@ void worker_daemon_run(struct worker_daemon *daemon)
         worker_uplink_flush(daemon->uplink);
         watch.fds[0].fd = daemon->shared.control_fd; /* another store's, perhaps */
         watched         = watched_of(daemon->core);
-        daemon->sleeps  = watched == WORKER_WATCHED_NOTHING;
-        timeout_ms      = wait_ms_locked(daemon);
+        daemon->executor.unwatched = by_words && watched == WORKER_WATCHED_NOTHING;
+        if (daemon->executor.unwatched) {
+            worker_watch_rest(&watch);
+        }
+        timeout_ms = wait_ms_locked(daemon);
         meter_stop(daemon, meter);
         pl_mutex_unlock(&daemon->lock);
         worker_watch_wait(&watch, watched, timeout_ms);

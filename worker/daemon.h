@@ -43,7 +43,6 @@ struct worker_daemon {
     uint64_t epoch;
     uint32_t device_index;
     bool devices_known; /* host_device_of is final */
-    bool sleeps;        /* the main thread waits for descriptors alone */
     bool
         many; /* launches were on the device when the connection's thread last took some; its alone */
     uint32_t *host_device_of;

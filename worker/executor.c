@@ -1,5 +1,6 @@
 #include "worker/executor_int.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -119,6 +120,20 @@ static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
     return worker_executor_must(
         executor, device_signal(executor->streams[stream],
                                 &own_timeline(executor)->begun[stream].value, seq));
+}
+
+static void op_stir(void *user)
+{
+    struct worker_executor *executor = user;
+    uint64_t one                     = 1;
+
+    if (!executor->unwatched) {
+        return;
+    }
+    executor->unwatched = false;
+    if (write(executor->bell_fd, &one, sizeof(one)) < 0 && errno != EAGAIN) {
+        pl_warn("worker", "eventfd: %s", strerror(errno));
+    }
 }
 
 static void op_wake(void *user, uint64_t *word)
@@ -289,6 +304,7 @@ const struct worker_ops worker_executor_ops = {
     .flush            = op_flush,
     .collect          = op_collect,
     .wake             = op_wake,
+    .stir             = op_stir,
     .written          = op_written,
     .now              = op_now,
     .ring_doorbells   = op_ring_doorbells,
@@ -395,7 +411,8 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     worker_bulk_init(&executor->bulk);
 
     executor->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (executor->notify_fd < 0) {
+    executor->bell_fd   = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (executor->notify_fd < 0 || executor->bell_fd < 0) {
         return pl_err_set(err, PLASMON_ELIMIT, "no eventfd for completions");
     }
     status =
@@ -453,6 +470,7 @@ void worker_executor_finish(struct worker_executor *executor)
         kernel_context_destroy(executor->kernels);
     }
     pl_fd_close(&executor->notify_fd);
+    pl_fd_close(&executor->bell_fd);
 }
 
 plasmon_status_t worker_executor_health(struct worker_executor *executor,

@@ -49,6 +49,7 @@ struct worker_executor {
     struct device_stream *streams[STORE_STREAM_MAX];
     struct device_event *marks[STORE_STREAM_MAX][WORKER_MARKS]; /* NULL: not used yet */
     int notify_fd; /* an eventfd: a stream passed a signal */
+    int bell_fd;   /* likewise: who looks at words has to begin with it (watch.h) */
 
     struct worker_core *core;
     struct device_graph
@@ -64,6 +65,7 @@ struct worker_executor {
     struct worker_check check;
     struct transfer_counters counters;
     struct worker_trace trace;
+    bool unwatched; /* nobody looks at words, and somebody must when there is work */
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */
     plasmon_status_t broken;                /* the device refused what it must not refuse */
 };

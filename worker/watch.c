@@ -6,12 +6,14 @@
 
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/linger.h"
 
 #define MANY_NS       INT64_C(20000)  /* before the first look, with many in flight */
 #define GLANCE_NS     UINT64_C(50000) /* between looks at descriptors while words change */
+#define BELL_NS       INT64_C(2000000) /* then whoever rang has put in what he was about to */
 #define LOOKS_A_CLOCK 64
 
 static const struct pl_pauses pauses = {.at_once_ns = 100000,
@@ -55,6 +57,11 @@ static bool words_changed(struct worker_watch *watch)
     return changed;
 }
 
+void worker_watch_rest(struct worker_watch *watch)
+{
+    (void)words_changed(watch);
+}
+
 static bool descriptors_ready(struct worker_watch *watch, int64_t timeout_ns)
 {
     struct timespec timeout = {.tv_sec  = timeout_ns / 1000000000,
@@ -67,6 +74,47 @@ static bool descriptors_ready(struct worker_watch *watch, int64_t timeout_ns)
         }
     }
     return count > 0;
+}
+
+/* While there is nothing to look at. Who looked a moment ago will be wanted again soon, and does not fall asleep where threads linger. */
+static bool rest(struct worker_watch *watch, uint64_t began_ns, int64_t wait_ns)
+{
+    uint64_t linger_ns = watch->by_words ? pl_linger_ns() : 0;
+
+    for (;;) {
+        uint64_t now_ns    = pl_now_ns();
+        uint64_t unused_ns = now_ns - watch->changed_ns;
+        int64_t left_ns    = wait_ns;
+
+        if (wait_ns >= 0) {
+            left_ns = wait_ns - (int64_t)pl_min_u64(now_ns - began_ns, (uint64_t)wait_ns);
+        }
+        if (unused_ns >= linger_ns) {
+            return descriptors_ready(watch, left_ns);
+        }
+        if (descriptors_ready(watch, (int64_t)pl_linger_pause_ns(unused_ns, false)) ||
+            left_ns == 0) {
+            return true;
+        }
+    }
+}
+
+/* Only the bell: there is something to look at now. */
+static bool bell_rang(struct worker_watch *watch)
+{
+    struct pollfd *bell = &watch->fds[WORKER_WATCH_BELL];
+    bool alone          = (bell->revents & POLLIN) != 0;
+    uint64_t rings;
+
+    for (uint32_t i = 0; i < WORKER_WATCH_FDS; i++) {
+        alone &= i == WORKER_WATCH_BELL || watch->fds[i].revents == 0;
+    }
+    if ((bell->revents & POLLIN) != 0 &&
+        read(bell->fd, &rings, sizeof(rings)) != (ssize_t)sizeof(rings)) {
+        alone = false; /* whoever reads it besides us has to look as well */
+    }
+    bell->revents = 0;
+    return alone;
 }
 
 static bool spin(struct worker_watch *watch)
@@ -98,9 +146,14 @@ void worker_watch_wait(struct worker_watch *watch, enum worker_watched what, int
     int64_t wait_ns = timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000000;
 
     if (!watch->by_words || what == WORKER_WATCHED_NOTHING) {
-        (void)descriptors_ready(watch, wait_ns);
+        bool ready = rest(watch, began, wait_ns);
+
         watch->changed_ns = pl_now_ns(); /* new work: look without a pause again */
-        return;
+        if (!ready || !bell_rang(watch)) {
+            return;
+        }
+        began   = watch->changed_ns;
+        wait_ns = BELL_NS;
     }
     if (what == WORKER_WATCHED_MANY && descriptors_ready(watch, MANY_NS)) {
         return;

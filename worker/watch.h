@@ -6,7 +6,12 @@
  * start. So on a GPU the words themselves are looked at: without a pause at first, for short work is what latency is made
  * of, then at intervals that grow with the time since the last change, so that long work costs little CPU. With many launches on the
  * device the next change is nobody's alone: it is looked for after a pause, so that a report is of several and the thread that enqueues is
- * let in. What waits on a device or on another device is not concerned: it watches the same words by itself.
+ * let in. With nothing in flight it rests, until a descriptor is readable; where threads linger (base/linger.h) it does not fall asleep at once.
+ *
+ * THE BELL is the last descriptor. Whoever is about to put something into a device at rest rings it first, and the thread begins to look at words: without
+ * asking anybody, for the one who rang holds the lock, and while the device is being told. So it is awake when short work is over.
+ *
+ * What waits on a device or on another device is not concerned: it watches the same words by itself.
  */
 #ifndef WORKER_WATCH_H
 #define WORKER_WATCH_H
@@ -17,7 +22,8 @@
 
 #include "store/timeline.h"
 
-#define WORKER_WATCH_FDS 3
+#define WORKER_WATCH_FDS  4
+#define WORKER_WATCH_BELL 3 /* of these; an eventfd */
 
 struct worker_watch {
     const struct store_timeline *timeline;
@@ -25,16 +31,19 @@ struct worker_watch {
     bool by_words; /* look at words; false: a descriptor tells */
     struct pollfd fds[WORKER_WATCH_FDS];
     uint64_t seen[STORE_STREAM_MAX];
-    uint64_t changed_ns; /* when a word was last seen to change */
-    uint64_t polled_ns;  /* when descriptors were last looked at because of that */
+    uint64_t
+        changed_ns; /* when a word was last seen to change, or there was something else to do */
+    uint64_t polled_ns; /* when descriptors were last looked at because of that */
 };
 
 void worker_watch_init(struct worker_watch *watch, const struct store_timeline *timeline,
                        uint32_t stream_count, bool by_words,
                        const int fds[WORKER_WATCH_FDS]);
+/* All launches are over, and no word will change until there are more: what they are now is no news. */
+void worker_watch_rest(struct worker_watch *watch);
 /*
- * Until a descriptor is readable (watch->fds says which), a word has changed since the last call, or `timeout_ms` are over (-1:
- * never). One thread.
+ * Until a descriptor but the bell is readable (watch->fds says which), a word has changed since the last call, or `timeout_ms` are over (-1:
+ * never; after the bell in any case a while). One thread.
  */
 enum worker_watched {
     WORKER_WATCHED_NOTHING, /* no word will change */

@@ -455,6 +455,15 @@ static void op_flush(void *user, uint32_t stream)
     }
 }
 
+static void op_stir(void *user)
+{
+    struct fake *fake = user;
+
+    if (fake->stirs) {
+        CALL("", "%s", "stir");
+    }
+}
+
 static uint64_t op_now(void *user)
 {
     const struct fake *fake = user;
@@ -595,6 +604,7 @@ static const struct worker_ops fake_ops = {
     .fill_identity    = op_fill_identity,
     .signal           = op_signal,
     .flush            = op_flush,
+    .stir             = op_stir,
     .begin            = op_begin,
     .record_begin     = op_record_begin,
     .record_mark      = op_record_mark,

@@ -35,6 +35,7 @@ struct fake {
     uint64_t mark_bytes;
     bool lone;
     bool flushes;        /* flushes of streams are written down */
+    bool stirs;          /* so is that the device is about to get work */
     bool begins_cheap;   /* from the next restart on */
     char untouched[256]; /* of the last restart: "3+2 7+1" */
     struct pl_str calls;

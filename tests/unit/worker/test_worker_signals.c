@@ -81,6 +81,20 @@ TEST(the_first_launch_of_an_idle_stream_waits_for_no_others_of_its_batch)
     fake_destroy(fake);
 }
 
+/* Before anything of it goes in; and not for what the device never hears of. */
+TEST(who_has_stopped_looking_is_told_of_work_first)
+{
+    struct fake *fake = fake_create_lone();
+
+    fake->stirs = true;
+    fake_fill(fake, 1, SLOT, 4);
+    ASSERT_STR(fake_calls(fake), "stir run:0:fill signal:0:1");
+    fake_finish(fake, 0, 1);
+    fake_noop(fake, 2);
+    ASSERT_STR(fake_calls(fake), "");
+    fake_destroy(fake);
+}
+
 /* Branches of a graph are to run side by side: none waits for the end of a batch. */
 TEST(a_launch_in_another_stream_makes_those_before_it_go)
 {

@@ -124,6 +124,53 @@ TEST(a_wait_with_nothing_in_flight_is_for_descriptors_alone)
     scene_end(&scene);
 }
 
+static void *bell_then_word(void *user)
+{
+    struct scene *scene = user;
+
+    raise_fd(scene->fds[WORKER_WATCH_BELL]);
+    return word_grows_later(scene->timeline);
+}
+
+TEST(at_rest_the_bell_begins_a_look)
+{
+    struct scene scene = scene_set(true);
+    pthread_t thread;
+
+    __atomic_store_n(&scene.timeline->stream[3].value, 6, __ATOMIC_RELEASE);
+    worker_watch_rest(&scene.watch); /* that is no news */
+    ASSERT_EQ(pthread_create(&thread, NULL, bell_then_word, &scene), 0);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_NOTHING, 1000 * 1000);
+    ASSERT_EQ(scene.watch.seen[3], 7);
+    ASSERT_EQ(scene.watch.fds[WORKER_WATCH_BELL].revents, 0);
+    ASSERT_EQ(pthread_join(thread, NULL), 0);
+    scene_end(&scene);
+}
+
+/* Whoever rang may have put nothing in after all. */
+TEST(after_the_bell_a_word_that_does_not_change_is_not_waited_for_long)
+{
+    struct scene scene = scene_set(true);
+    uint64_t began     = pl_now_ns();
+
+    raise_fd(scene.fds[WORKER_WATCH_BELL]);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_NOTHING, -1);
+    ASSERT_TRUE(pl_now_ns() - began >= 2000000);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_NOTHING, 1); /* it rang once */
+    scene_end(&scene);
+}
+
+TEST(the_bell_hides_no_other_descriptor)
+{
+    struct scene scene = scene_set(true);
+
+    raise_fd(scene.fds[WORKER_WATCH_BELL]);
+    raise_fd(scene.fds[0]);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_NOTHING, -1);
+    ASSERT_TRUE((scene.watch.fds[0].revents & POLLIN) != 0);
+    scene_end(&scene);
+}
+
 TEST(a_time_limit_ends_a_wait_for_a_word_that_never_changes)
 {
     struct scene scene = scene_set(true);
