@@ -388,6 +388,7 @@ static void reconnect(struct plasmon_client *client, uint64_t now_ns)
     struct session *session = &client->session;
     plasmon_status_t status = PLASMON_OK;
     bool due, late, unused;
+    struct pl_err end = {0};
     char text[sizeof(session->dead_text) + 96];
 
     pl_mutex_lock(&client->lock);
@@ -413,7 +414,9 @@ static void reconnect(struct plasmon_client *client, uint64_t now_ns)
         status = connect_locked(client, RECONNECT_MS);
     }
     if (status == PLASMON_ECLOSED && client->embedded.active) {
-        session_die_locked(client, PLASMON_ECLOSED, "the private cluster has ended");
+        (void)pl_err_set(&end, PLASMON_ECLOSED, "the private cluster has ended");
+        embedded_add_log(&client->embedded, &end);
+        session_die_locked(client, PLASMON_ECLOSED, end.text);
     } else if (status != PLASMON_OK) {
         session->retry_delay_ns = pl_min_u64(session->retry_delay_ns * 2, RETRY_MAX_NS);
         session->retry_at_ns    = now_ns + session->retry_delay_ns;

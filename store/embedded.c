@@ -51,7 +51,10 @@ static void head_child_ready(struct store_daemon *daemon, struct store_source *s
     }
 }
 
-/* The head says nothing on its control socket; its end of file is followed by its pidfd. */
+/*
+ * The head says nothing on its control socket. At its end of file the head is ending, and is known to have when its pidfd says so: then there is a
+ * reason to tell. One that lives on cannot be told of connections any more.
+ */
 static void head_control_ready(struct store_daemon *daemon, struct store_source *source,
                                uint32_t events)
 {
@@ -74,7 +77,7 @@ static void head_control_ready(struct store_daemon *daemon, struct store_source 
     }
     daemon_unwatch(daemon, source);
     if (!daemon->stopping) {
-        daemon_stop(daemon, 1, "the head closed its control socket");
+        daemon_child_signal(&daemon->head, SIGKILL); /* changes nothing where it ends */
     }
 }
 

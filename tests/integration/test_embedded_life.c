@@ -327,7 +327,7 @@ TEST(a_client_killed_while_it_starts_leaves_nothing)
     }
 }
 
-static void lose_the_store(int up_fd, int hold_fd)
+static void lose_a_daemon(int up_fd, int hold_fd, const char *says)
 {
     struct plasmon_client *client = work(up_fd);
     struct plasmon_ref *ref;
@@ -340,7 +340,18 @@ static void lose_the_store(int up_fd, int hold_fd)
         status = plasmon_get(client, ref, out, sizeof(out), CLUSTER_WAIT_MS);
     }
     ASSERT_STATUS(status, PLASMON_ECLOSED);
+    ASSERT_CONTAINS(plasmon_error(client), says);
     plasmon_finish(client);
+}
+
+static void lose_the_store(int up_fd, int hold_fd)
+{
+    lose_a_daemon(up_fd, hold_fd, "");
+}
+
+static void lose_the_head(int up_fd, int hold_fd)
+{
+    lose_a_daemon(up_fd, hold_fd, "the head is gone (signal 9)");
 }
 
 TEST(a_killed_store_closes_the_cluster_for_its_client)
@@ -363,6 +374,19 @@ TEST(calls_after_the_store_was_killed_answer_closed)
 
     life_wait_up(&life);
     cluster_kill(cluster_find("plasmon-store", -1));
+    (void)close(life.hold);
+    ASSERT_EQ(waitpid(life.client, &status, 0), life.client);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+TEST(calls_after_the_head_was_killed_answer_closed_and_say_why)
+{
+    struct life life = life_start(lose_the_head);
+    int status;
+
+    life_wait_up(&life);
+    cluster_kill(cluster_find("plasmon-head", -1));
     (void)close(life.hold);
     ASSERT_EQ(waitpid(life.client, &status, 0), life.client);
     ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
