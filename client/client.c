@@ -296,7 +296,9 @@ static plasmon_status_t check_address(const char *address)
         strspn(colon + 1, "0123456789") != strlen(colon + 1) || colon[1] == '\0' ||
         atol(colon + 1) > 65535) {
         return error_set(PLASMON_EINVAL,
-                         "address \"%.200s\" is neither host:port nor unix:/path", address);
+                         "address \"%.200s\" is neither host:port (up to 65535) nor "
+                         "unix:/path",
+                         address);
     }
     return PLASMON_OK;
 }

@@ -112,7 +112,7 @@ static plasmon_status_t check_call(const struct call *call,
     }
     if (call->options.into == NULL && out_refs == NULL) {
         return error_set(PLASMON_EINVAL,
-                         "%s makes %u new refs and out_refs is NULL (options.into names "
+                         "%s makes new refs (%u) and out_refs is NULL (options.into names "
                          "refs to write instead)",
                          call->name, call->result_count);
     }

@@ -112,7 +112,8 @@ static plasmon_status_t function_create(const char *name, const char *signature,
     }
     status = kernel_signature_parse(signature, &function->signature, &err);
     if (status == PLASMON_OK && strcmp(function->signature->function.name, name) != 0) {
-        status = pl_err_set(&err, PLASMON_EINVAL, "the name in the signature is %s",
+        status = pl_err_set(&err, PLASMON_EINVAL,
+                            "the signature is of \"%s\"; the two names must be the same",
                             function->signature->function.name);
     }
     if (status != PLASMON_OK) {

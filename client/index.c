@@ -418,7 +418,7 @@ static plasmon_status_t index_locked(struct expansion *exp, struct plasmon_ref *
         }
     }
     if (status == PLASMON_OK && submit->new_count > 0 && out_refs == NULL) {
-        status = error_set(PLASMON_EINVAL, "%s makes %u new refs and out_refs is NULL",
+        status = error_set(PLASMON_EINVAL, "%s makes new refs (%u) and out_refs is NULL",
                            submit->call->function, submit->new_count);
     }
     if (status != PLASMON_OK) {

@@ -223,7 +223,7 @@ static plasmon_status_t submit_locked(struct submit *submit, struct plasmon_ref 
         return status;
     }
     if (submit->new_count > 0 && out_refs == NULL) {
-        return error_set(PLASMON_EINVAL, "%s makes %u new refs and out_refs is NULL",
+        return error_set(PLASMON_EINVAL, "%s makes new refs (%u) and out_refs is NULL",
                          submit->call->function, submit->new_count);
     }
 

@@ -4,6 +4,7 @@
  */
 #include "head/core_int.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static size_t name_key(const struct head_client *client, const char *name,
@@ -47,6 +48,19 @@ void head_names_destroy(struct head_core *core)
     }
 }
 
+static void reply_unknown(struct head_core *core, struct head_client *client,
+                          uint64_t request, const char *name)
+{
+    char text[2 * WIRE_NAME_BYTES_MAX + 128];
+
+    (void)snprintf(text, sizeof(text),
+                   "nothing is published as \"%.*s\" in namespace \"%.*s\"; "
+                   "`plasmon objects` lists what is",
+                   (int)WIRE_NAME_BYTES_MAX, name, (int)WIRE_NAME_BYTES_MAX,
+                   client->space->name);
+    head_reply(core, client, request, PLASMON_ENOENT, text);
+}
+
 void head_name_publish(struct head_core *core, struct head_client *client,
                        const Plasmon__V1__Publish *wire)
 {
@@ -65,8 +79,7 @@ void head_name_publish(struct head_core *core, struct head_client *client,
     }
     if (wire->ref == 0) {
         if (old == NULL) {
-            head_reply(core, client, wire->request, PLASMON_ENOENT,
-                       "nothing is published under this name");
+            reply_unknown(core, client, wire->request, wire->name);
             return;
         }
         name_remove(core, old);
@@ -108,8 +121,7 @@ void head_name_lookup(struct head_core *core, struct head_client *client,
     struct head_array *copy;
 
     if (name == NULL) {
-        head_reply(core, client, wire->request, PLASMON_ENOENT,
-                   "nothing is published under this name in this namespace");
+        reply_unknown(core, client, wire->request, wire->name);
         return;
     }
     shape = name->ref.based ? pl_view_shape(&name->ref.base, name->ref.array->shape.dtype)

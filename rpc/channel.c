@@ -476,7 +476,10 @@ void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
         }
         unary_finish(&unary);
     }
-    (void)pl_err_set(err, PLASMON_ECONNECT, "cannot connect to %s within %u ms: %s",
-                     channel->target, waited_ms, why != NULL ? why : "no answer");
+    (void)pl_err_set(
+        err, PLASMON_ECONNECT,
+        "cannot connect to %s within %u ms: %s; is a plasmon-head running, and "
+        "listening there?",
+        channel->target, waited_ms, why != NULL ? why : "no answer");
     pl_free(why);
 }

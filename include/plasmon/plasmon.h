@@ -264,11 +264,24 @@ plasmon_status_t plasmon_shape_of(struct plasmon_client *client, struct plasmon_
 PLASMON_API
 plasmon_status_t plasmon_release(struct plasmon_client *client, struct plasmon_ref *ref);
 
-/** Give the present version a name in the namespace, so that it outlives this client and others can find it. NULL ref removes the name. */
+/**
+ * Give the present version a name in the namespace, so that it outlives this client and others can find it. A name that is in use, by whomever,
+ * goes over to this version; who looked it up before keeps what it found.
+ *
+ * @param name  1 to 256 bytes of UTF-8.
+ * @param ref   NULL: remove the name.
+ * @return PLASMON_OK, EINVAL (the name, a task's ref, in a callback), ELIMIT (a longer name), ENOENT (nothing to remove), ERELEASED, EFOREIGN,
+ *         ECLOSED, EFORKED. Waits for the head's answer.
+ */
 PLASMON_API
 plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name,
                                  struct plasmon_ref *ref);
-/** A ref to the version published under `name`. Writing to it makes a version of one's own. ENOENT. */
+/**
+ * A ref to the version published under `name`. Writing to it makes a version of one's own.
+ * @param out_ref  Owned.
+ * @return PLASMON_OK, EINVAL (the name; in a callback), ELIMIT (a longer name), ENOENT (nothing has it in this namespace), ECLOSED, EFORKED.
+ *         Waits for the head's answer.
+ */
 PLASMON_API
 plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
                                 struct plasmon_ref **out_ref);

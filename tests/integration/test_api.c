@@ -249,6 +249,7 @@ TEST(a_published_version_stays_and_a_writer_gets_its_own)
     cluster_expect_ramp(client, again, 100, 0, 1);
     CLUSTER_OK(plasmon_publish(client, "ramp", NULL));
     ASSERT_STATUS(plasmon_lookup(client, "ramp", &found), PLASMON_ENOENT);
+    ASSERT_CONTAINS(plasmon_error(client), "\"ramp\" in namespace \"default\"");
     cluster_expect_ramp(client, again, 100, 0, 1);
     plasmon_finish(client);
 }
