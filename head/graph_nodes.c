@@ -3,7 +3,9 @@
  *
  * OPERANDS. What the segment touches of arrays that outlive it. Boxes of one slot that meet are joined to their hull, so operands of one
  * slot are disjoint and the segment can be started like any task. An operand is OUT when every element of it is written
- * before any is read, IN when none is written, else INOUT.
+ * before any is read, IN when none is written, else INOUT. Small parts of an array that are OUT and lie side by side are one operand: they are
+ * made by one launch either way, and who gathers them on another device copies once. Not large ones: what they overwrite would have to be in one
+ * piece, too, or there must be room for both.
  *
  * BRANCHES. Nodes of one branch run one after the other; a node names those of other branches that must be done before it,
  * without what follows from earlier waits. A node continues the branch of something that it needs when nobody has yet;
@@ -17,6 +19,9 @@
 #include <string.h>
 
 enum { COVER_BOXES_MAX = 64 };
+
+/* At 350 GB/s 48 us: many times what it costs to begin a copy, so larger ones may as well come part by part. */
+#define JOINED_BYTES_MAX (UINT64_C(16) << 20)
 
 /* ------------------------------------------------------------------------------------------- operands */
 
@@ -183,6 +188,57 @@ static uint32_t cover_mode(const struct cover *cover)
                                                      : PLASMON__V1__MODE__MODE_OUT;
 }
 
+/* Together they are a box. */
+static bool adjoin(const struct pl_box *a, const struct pl_box *b)
+{
+    uint32_t differs = PL_DIM_MAX;
+
+    for (uint32_t i = 0; i < a->ndim; i++) {
+        if (a->start[i] == b->start[i] && a->count[i] == b->count[i]) {
+            continue;
+        }
+        if (differs != PL_DIM_MAX) {
+            return false;
+        }
+        differs = i;
+    }
+    return differs != PL_DIM_MAX &&
+           (a->start[differs] + a->count[differs] == b->start[differs] ||
+            b->start[differs] + b->count[differs] == a->start[differs]);
+}
+
+static bool covers_join(struct cover *cover, const struct cover *other, uint64_t element)
+{
+    struct pl_box hull = hull_of(&cover->hull, &other->hull);
+
+    if (cover_mode(other) != PLASMON__V1__MODE__MODE_OUT ||
+        (uint64_t)pl_box_elements(&hull) * element > JOINED_BYTES_MAX ||
+        !adjoin(&cover->hull, &other->hull)) {
+        return false;
+    }
+    cover->hull = hull;
+    return true;
+}
+
+/* Of one slot; they are disjoint. */
+static void neighbours_join(struct pl_vec *covers, uint64_t element)
+{
+    for (size_t i = 0; i < covers->count; i++) {
+        struct cover *cover = pl_vec_at(covers, i);
+        bool is_out         = cover_mode(cover) == PLASMON__V1__MODE__MODE_OUT;
+
+        for (size_t k = i + 1; is_out && k < covers->count; k++) {
+            struct cover *other = pl_vec_at(covers, k);
+
+            if (covers_join(cover, other, element)) {
+                pl_vec_finish(&other->open);
+                pl_vec_remove_unordered(covers, k);
+                k = i; /* the larger one may adjoin others */
+            }
+        }
+    }
+}
+
 static void operands_build(struct builder *builder)
 {
     for (uint32_t n = 0; n < builder->segment->tasks.count; n++) {
@@ -217,6 +273,8 @@ static void operands_build(struct builder *builder)
         uint32_t slot         = *(uint32_t *)pl_vec_at(&builder->order, s);
         struct pl_vec *covers = covers_of(builder, slot);
 
+        neighbours_join(covers,
+                        pl_dtype_bytes(graph_slot_at(builder->graph, slot)->shape.dtype));
         for (size_t i = 0; i < covers->count; i++) {
             struct cover *cover         = pl_vec_at(covers, i);
             struct graph_operand *place = pl_vec_push(&builder->segment->operands);

@@ -916,6 +916,61 @@ TEST(calls_that_write_parts_of_one_array_stay_together)
     world_end(&world);
 }
 
+/* Recorded in graph 7: one half of y, which has `elements` and is made by its first use, is written on device 0. */
+static void write_half(struct world *world, uint64_t y, uint64_t elements, uint64_t half)
+{
+    Plasmon__V1__Shape shape = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Arg arg, *list[] = {&arg};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+    int64_t view[]         = {(int64_t)(elements / 2 * half), (int64_t)(elements / 2), 1};
+
+    shape.dtype = PL_F32;
+    shape.n_dim = 1;
+    shape.dim   = &elements;
+    plasmon__v1__arg__init(&arg);
+    arg.mode      = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref       = y;
+    arg.n_view    = half == 2 ? 0 : PL_COUNT(view);
+    arg.view      = half == 2 ? NULL : view;
+    arg.shape     = half == 2 ? &shape : NULL; /* all of it, not recorded */
+    task.function = SCALE;
+    task.graph    = half == 2 ? 0 : 7;
+    task.place    = 1;
+    task.n_args   = 1;
+    task.args     = list;
+    send(world, &task);
+}
+
+static void expect_operands(uint64_t elements, size_t operands)
+{
+    struct world world = world_make();
+
+    write_half(&world, 1, elements, 2);
+    forget_told();
+    write_half(&world, 1, elements, 1);
+    write_half(&world, 1, elements, 0);
+    end(&world, 7, 0);
+    EXPECT_SEGMENT(0, 0, 2);
+    launch(&world, 7);
+    ASSERT_EQ(graph_launch(0, 0)->n_operands, operands);
+    ASSERT_EQ(graph_launch(0, 0)->operands[0]->mode, PLASMON__V1__MODE__MODE_OUT);
+    if (operands == 1) { /* all of it, where it is */
+        ASSERT_EQ(graph_launch(0, 0)->operands[0]->frame[0], 0);
+        ASSERT_EQ(graph_launch(0, 0)->operands[0]->frame[1], (int64_t)elements);
+        ASSERT_TRUE(!graph_launch(0, 0)->operands[0]->fresh);
+    }
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+TEST(small_parts_that_are_written_side_by_side_are_one_operand)
+{
+    expect_operands(16, 1);
+    expect_operands(4 << 20, 1);
+    expect_operands((4 << 20) + 1024, 2); /* more than 16 MiB: part by part */
+}
+
 /* A chain is a component however long it is; of a hundred of them some go together. */
 TEST(a_hundred_chains_are_launched_in_a_few_groups)
 {
