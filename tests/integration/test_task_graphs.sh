@@ -35,6 +35,13 @@ multi() {
         has_rows 2 '"name":"multi\.[a-z]*\.round-robin"' && has_rows 2 '"name":"multi\.[a-z]*\.pinned"' &&
         has_rows 2 '"name":"multi\.[a-z]*\.locality"' && grep -q 'round robin' "$svg"
 }
+timelines() {
+    mkdir "$XDG_RUNTIME_DIR/traces" &&
+        part multi --devices 2 --only vec --policies locality --traces "$XDG_RUNTIME_DIR/traces" &&
+        has_rows 1 '"name":"multi\.vec\.locality"' && has_rows 0 '"name":"multi\.vec\.auto' &&
+        grep -q '"name":"vec_square"' "$XDG_RUNTIME_DIR/traces/vec-2-locality.json" &&
+        [ "$(ls "$XDG_RUNTIME_DIR/traces")" = vec-2-locality.json ]
+}
 # Killed in the middle: what was measured before is in the file, and it is whole.
 killed() {
     rm -f "$json"
@@ -53,7 +60,7 @@ chain() {
         has_rows 3 '"name":"latency\.[a-z]*".*"limit":' && has_rows 1 '"name":"latency.floor"'
 }
 refuses_unknown_names() {
-    for wrong in "--only vec,nope" "--sizes huge" "--part half" "--modes warm" "--runs 3" "--budget 100000"; do
+    for wrong in "--only vec,nope" "--sizes huge" "--part half" "--modes warm" "--policies fair" "--runs 3" "--budget 100000"; do
         # shellcheck disable=SC2086
         "$plasmon" bench graphs $wrong && return 1
         [ $? -eq 2 ] || return 1
@@ -64,6 +71,7 @@ claim six_graphs_give_what_fp64_gives_submitted_and_recorded six
 claim graphs_and_modes_can_be_chosen selected
 claim a_benchmark_that_is_killed_leaves_the_rows_that_it_has killed
 claim two_graphs_on_two_devices_do_so_under_every_policy multi
+claim policies_can_be_chosen_and_runs_leave_timelines timelines
 claim a_chain_counts_its_links_on_one_device_and_between_two chain
 claim names_that_do_not_exist_are_wrong_usage refuses_unknown_names
 finish
