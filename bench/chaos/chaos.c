@@ -39,7 +39,8 @@ static const struct cli_option options[] = {
      "of programs and faults; their moments are the machine's [the clock]"},
     {"--only", "KINDS", CLI_TEXT, OPTION(only),
      "only these faults: worker-kill,worker-stop,illegal,endless,store-kill,host-kill,"
-     "head-kill,head-stop,journal-kill,client-kill,client-stop,fill,partition,hold [all]"},
+     "head-kill,head-stop,journal-kill,client-kill,client-stop,fill,partition,hold,nothing "
+     "[all]"},
     {"--clients", "N", CLI_COUNT, OPTION(clients), "processes that play programs [3]"},
     {"--gpus", "N|none", CLI_TEXT, OPTION(gpus), "GPUs [all of this machine, up to 8]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices), "without GPUs [2]"},

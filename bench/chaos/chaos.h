@@ -176,6 +176,7 @@ enum chaos_kind {
     CHAOS_FILL,
     CHAOS_PARTITION,
     CHAOS_HOLD,
+    CHAOS_NOTHING, /* what a small task takes beside the programs when nothing is done */
     CHAOS_KINDS
 };
 const char *chaos_kind_name(enum chaos_kind kind);

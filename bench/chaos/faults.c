@@ -40,6 +40,7 @@ static const struct {
     [CHAOS_FILL]         = {"fill", {0, 0}, CHAOS_COST_ROOM, false, false},
     [CHAOS_PARTITION]    = {"partition", {0, 0}, -1, false, false},
     [CHAOS_HOLD]         = {"hold", {0, 0}, -1, false, false},
+    [CHAOS_NOTHING]      = {"nothing", {0, 0}, -1, false, false},
 };
 
 const char *chaos_kind_name(enum chaos_kind kind)
@@ -149,7 +150,8 @@ bool chaos_fault_may(struct chaos *chaos, enum chaos_kind kind,
     uint64_t now_ns = pl_now_ns();
 
     *out_fault = (struct chaos_fault){.kind = kind};
-    if (with(others, count, kind) || with(others, count, CHAOS_HOST_KILL)) {
+    if (with(others, count, kind) || with(others, count, CHAOS_HOST_KILL) ||
+        with(others, count, CHAOS_NOTHING)) {
         return false;
     }
     switch (kind) {
@@ -175,6 +177,8 @@ bool chaos_fault_may(struct chaos *chaos, enum chaos_kind kind,
         return true;
     case CHAOS_STORE_KILL:
         return true;
+    case CHAOS_NOTHING:
+        return !any(others, count);
     default:
         return draw_device(chaos, kind, others, count, &out_fault->device);
     }
@@ -325,6 +329,9 @@ void chaos_fault_begin(struct chaos *chaos, struct chaos_fault *fault)
         break;
     case CHAOS_FILL:
         fill_device(chaos, fault);
+        break;
+    case CHAOS_NOTHING:
+        chaos_probe(chaos, fault, PLASMON_ANYWHERE);
         break;
     case CHAOS_PARTITION:
     case CHAOS_HOLD:

@@ -126,7 +126,8 @@ static enum chaos_turn process_step(struct chaos *chaos, struct chaos_fault *fau
 {
     struct chaos_cluster *cluster = &chaos->cluster;
 
-    if (fault->kind == CHAOS_HEAD_KILL || fault->step == 1) {
+    if (fault->kind == CHAOS_HEAD_KILL || fault->kind == CHAOS_NOTHING ||
+        fault->step == 1) {
         return chaos_probe_step(chaos, fault);
     }
     if (pl_now_ns() < fault->due_ns) {

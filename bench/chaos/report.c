@@ -130,6 +130,24 @@ void chaos_report_print(const struct chaos *chaos)
 
 /* ------------------------------------------------------------------------------------------------ JSON */
 
+/* Each by itself: when it came, and what it took; of those that came alone. */
+static void put_samples(struct pl_str *out, const struct chaos *chaos, enum chaos_kind kind)
+{
+    const struct pl_vec *samples = &chaos->tally.samples;
+    const char *comma            = "";
+
+    pl_str_append(out, ",\"recovery_at_s_ms\":[");
+    for (size_t i = 0; i < samples->count; i++) {
+        const struct chaos_sample *sample = pl_vec_at(samples, i);
+
+        if (sample->kind == kind && sample->alone) {
+            pl_str_append(out, "%s[%.3f,%.3f]", comma, sample->at_s, sample->recover_ms);
+            comma = ",";
+        }
+    }
+    pl_str_append(out, "]");
+}
+
 static void put_kind(struct pl_str *out, const struct chaos *chaos, enum chaos_kind kind)
 {
     struct recovery recovery = recovery_of(chaos, kind);
@@ -145,6 +163,7 @@ static void put_kind(struct pl_str *out, const struct chaos *chaos, enum chaos_k
         pl_str_append(out,
                       ",\"alone\":%llu,\"recovery_p50_ms\":%.3f,\"recovery_p99_ms\":%.3f",
                       (unsigned long long)recovery.count, recovery.p50, recovery.p99);
+        put_samples(out, chaos, kind);
     }
     if (recovery.target > 0) {
         pl_str_append(out, ",\"target_ms\":%.0f", recovery.target);
