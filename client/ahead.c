@@ -141,7 +141,7 @@ void ahead_fetch(struct plasmon_client *client, struct ahead_values *ahead,
     good = data_lane_get_many(client, batch.host_device, batch.buffers, batch.bytes,
                               batch.data, batch.count, deadline_ns, &unused) == PLASMON_OK;
     for (uint32_t i = 0; i < batch.count; i++) {
-        shared_unpin(&client->shared, &batch.pins[i]);
+        shared_unpin(&batch.pins[i]);
         ahead->got[batch.index[i]] = good;
     }
 }

@@ -143,6 +143,11 @@ plasmon_status_t client_set_devices_locked(struct plasmon_client *client, size_t
     return PLASMON_OK;
 }
 
+void client_set_store_locked(struct plasmon_client *client, const char *socket)
+{
+    (void)snprintf(client->store_socket, sizeof(client->store_socket), "%s", socket);
+}
+
 const struct client_device *client_device_locked(const struct plasmon_client *client,
                                                  uint32_t index)
 {
@@ -178,7 +183,7 @@ plasmon_status_t plasmon_devices(struct plasmon_client *client,
     if (out_count == NULL || (capacity > 0 && infos == NULL)) {
         return error_set(PLASMON_EINVAL, "out_count or infos is NULL");
     }
-    status = client_refresh_devices(client);
+    status = client_refresh_devices(client, client->unary_ms);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -421,12 +426,12 @@ static plasmon_status_t wait_devices(struct plasmon_client *client, uint32_t tim
     for (;;) {
         uint32_t alive;
 
-        status = client_refresh_devices(client);
+        status = client_refresh_devices(client, client->unary_ms);
         if (status != PLASMON_OK) {
             return status;
         }
         alive = count_alive(client);
-        if (alive >= client->shared.device_count) {
+        if (alive >= shared_device_count(&client->shared)) {
             return PLASMON_OK;
         }
         if (pl_now_ns() >= deadline_ns) {
@@ -436,7 +441,7 @@ static plasmon_status_t wait_devices(struct plasmon_client *client, uint32_t tim
     }
     if (count_alive(client) > 0) {
         pl_warn("client", "%u of %u devices came up", count_alive(client),
-                client->shared.device_count);
+                shared_device_count(&client->shared));
         return PLASMON_OK;
     }
     (void)pl_err_set(&err, PLASMON_ETIMEDOUT,

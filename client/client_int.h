@@ -100,13 +100,14 @@ struct plasmon_client {
     struct functions functions;
     struct pl_vec devices;     /* struct client_device */
     uint64_t devices_asked_ns; /* when the head was last asked for want of a device */
+    uint64_t look_at_ns;       /* not before then for a store that is gone (place.c) */
     struct submit_scratch *scratch;
     struct ahead ahead;
     struct pl_list graphs; /* struct plasmon_graph.link */
     uint64_t graph_last;   /* number of the last one */
     struct trace trace;
-    char store_socket[108];
-    int ready_fd; /* -1: nobody asked */
+    char store_socket[108]; /* of this host's store; "": none */
+    int ready_fd;           /* -1: nobody asked */
 
     struct host_memory memory;
 
@@ -128,8 +129,11 @@ uint64_t client_deadline(uint32_t timeout_ms);
 plasmon_status_t
 client_set_devices_locked(struct plasmon_client *client, size_t count,
                           Plasmon__V1__Device *const *devices) PL_MUST_CHECK;
-/* Ask the head again. Without the lock. */
-plasmon_status_t client_refresh_devices(struct plasmon_client *client) PL_MUST_CHECK;
+/* Where this host's store is; "": it has none. */
+void client_set_store_locked(struct plasmon_client *client, const char *socket);
+/* Ask the head for both again, for so long at most. Without the lock. */
+plasmon_status_t client_refresh_devices(struct plasmon_client *client,
+                                        uint32_t timeout_ms) PL_MUST_CHECK;
 const struct client_device *client_device_locked(const struct plasmon_client *client,
                                                  uint32_t index); /* NULL: unknown */
 /* A text for the wire: UTF-8, not longer than max. */

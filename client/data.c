@@ -118,7 +118,7 @@ static plasmon_status_t copy_place(struct plasmon_client *client,
         copy_view_out(data, &value->shown, &place->box, pin.data, &place->frame,
                       pl_dtype_bytes(value->shape.dtype));
     }
-    shared_unpin(&client->shared, &pin);
+    shared_unpin(&pin);
     return status;
 }
 

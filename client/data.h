@@ -80,6 +80,11 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
                             uint32_t *out_host_device);
 /* Is there a device on this host that is reached without messages? Connects to the store when first asked. Without the lock. */
 bool data_reachable(struct plasmon_client *client, int device);
+/*
+ * The store of this host is gone, or the head names a device that we do not know: ask the head who there is now, and connect to that store. false: that
+ * was done a moment ago, is being done, or cannot be done here. Without the lock; not for long in a hurry: it is a call to the head.
+ */
+bool data_look_again(struct plasmon_client *client);
 /* The same of what we know now, and for one of these ways (AUTO: any but messages): never asks. */
 bool data_known(struct plasmon_client *client, int device, enum data_path path);
 /* Is there a device on another host whose worker moves this many bytes straight, as far as we know? Without the lock. */
@@ -87,6 +92,8 @@ bool data_bulk(struct plasmon_client *client, int device, uint64_t bytes);
 /* host_copy.c: what a ref shows, `bytes` in all, into memory of plasmon_host_alloc(); as host_put(). Without the lock. */
 plasmon_status_t host_get(struct plasmon_client *client, struct plasmon_ref *ref,
                           void *data, uint64_t bytes) PL_MUST_CHECK;
+/* The buffer, as shared.h names it. */
+struct shared_key data_key(uint32_t host_device, uint64_t buffer);
 /* Pin one place; its data is NULL if it is not mapped. Without the lock. */
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
                           bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,

@@ -154,7 +154,7 @@ static plasmon_status_t put_way(const struct put *put, bool *out_direct)
     struct plasmon_client *client = put->client;
     struct pl_err err             = {0};
     struct host_use *use          = NULL;
-    uint64_t id                   = 0;
+    uint64_t memory               = 0;
     struct host_buffer *buffer;
     plasmon_status_t status;
 
@@ -164,15 +164,15 @@ static plasmon_status_t put_way(const struct put *put, bool *out_direct)
                  ? err.status
                  : host_use_begin_locked(buffer, put->data, put->bytes, false, &use, &err);
     if (status == PLASMON_OK) {
-        id = buffer->id;
+        memory = buffer->memory;
         host_use_end(use);
     }
     pl_mutex_unlock(&client->lock);
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }
-    *out_direct =
-        put->bytes > VALUE_BYTES_MAX && host_direct(client, id, put->options.device);
+    *out_direct = put->bytes > VALUE_BYTES_MAX && memory != 0 &&
+                  memory == host_direct(client, put->options.device);
     return PLASMON_OK;
 }
 
@@ -216,13 +216,14 @@ static bool is_direct(struct plasmon_client *client, const void *data, uint64_t 
 {
     const struct host_buffer *buffer;
     struct pl_err unused = {0};
-    uint64_t id;
+    uint64_t memory;
 
     pl_mutex_lock(&client->lock);
     buffer = host_find_locked(client, data, bytes, &unused);
-    id     = buffer != NULL ? buffer->id : 0;
+    memory = buffer != NULL ? buffer->memory : 0;
     pl_mutex_unlock(&client->lock);
-    return data_known(client, device, DATA_STAGED) && host_direct(client, id, device);
+    return memory != 0 && data_known(client, device, DATA_STAGED) &&
+           memory == host_direct(client, device);
 }
 
 /* Until the copy is over; the ref that tells goes if it failed. */
@@ -363,7 +364,8 @@ static plasmon_status_t get_relay_locked(struct get *get, struct future *future)
     return PLASMON_OK;
 }
 
-static plasmon_status_t get_locked(struct get *get, bool direct,
+/* memory: whose buffers devices write themselves; 0: none. */
+static plasmon_status_t get_locked(struct get *get, uint64_t memory,
                                    struct plasmon_ref **out_task)
 {
     struct plasmon_client *client = get->client;
@@ -378,8 +380,9 @@ static plasmon_status_t get_locked(struct get *get, bool direct,
     }
     status = future_make(client, "get", &future);
     if (status == PLASMON_OK) {
-        status = direct && get->buffer->id != 0 ? get_send_locked(get, &future)
-                                                : get_relay_locked(get, &future);
+        status = memory != 0 && get->buffer->memory == memory
+                     ? get_send_locked(get, &future)
+                     : get_relay_locked(get, &future);
         if (status != PLASMON_OK) {
             future_undo(client, &future);
         }
@@ -397,7 +400,7 @@ plasmon_status_t plasmon_get_async(struct plasmon_client *client, struct plasmon
 {
     struct get get = {.client = client, .ref = ref, .data = data, .capacity = bytes};
     plasmon_status_t status = client_enter(client);
-    bool direct;
+    uint64_t memory;
 
     if (status != PLASMON_OK) {
         return status;
@@ -405,9 +408,9 @@ plasmon_status_t plasmon_get_async(struct plasmon_client *client, struct plasmon
     if (data == NULL || out_task == NULL) {
         return error_set(PLASMON_EINVAL, "data or out_task is NULL");
     }
-    direct = host_direct(client, UINT64_MAX, PLASMON_ANYWHERE); /* if it is shared at all */
+    memory = host_direct(client, PLASMON_ANYWHERE);
     pl_mutex_lock(&client->lock);
-    status = get_locked(&get, direct, out_task);
+    status = get_locked(&get, memory, out_task);
     pl_mutex_unlock(&client->lock);
     return status;
 }
@@ -417,13 +420,15 @@ plasmon_status_t host_get(struct plasmon_client *client, struct plasmon_ref *ref
 {
     struct get get = {.client = client, .ref = ref, .data = data, .capacity = bytes};
     struct plasmon_ref *task;
+    uint64_t memory;
     plasmon_status_t status;
 
     if (!is_direct(client, data, bytes, PLASMON_ANYWHERE)) {
         return PLASMON_EUNREACHABLE;
     }
+    memory = shared_number(&client->shared);
     pl_mutex_lock(&client->lock);
-    status = get_locked(&get, true, &task);
+    status = get_locked(&get, memory, &task);
     if (status == PLASMON_OK) {
         status = wait_locked(client, task, false);
     }

@@ -126,10 +126,15 @@ void host_use_end(struct host_use *use)
     }
 }
 
-bool host_direct(struct plasmon_client *client, uint64_t id, int device)
+uint64_t host_direct(struct plasmon_client *client, int device)
 {
-    return id != 0 && data_known(client, device, DATA_AUTO) &&
-           !shared_store_gone(&client->shared);
+    uint64_t memory;
+
+    if (!data_known(client, device, DATA_AUTO)) {
+        return 0;
+    }
+    memory = shared_number(&client->shared);
+    return memory == 0 && data_look_again(client) ? shared_number(&client->shared) : memory;
 }
 
 /* ------------------------------------------------------------------------------------------------ alloc */
@@ -162,7 +167,10 @@ static plasmon_status_t map_shared(struct plasmon_client *client,
 
     for (;;) {
         status = shared_buffer_take(&client->shared, buffer->map_bytes, deadline_ns,
-                                    &buffer->id, &data, &err);
+                                    &buffer->id, &buffer->memory, &data, &err);
+        if (status == PLASMON_ECLOSED && data_look_again(client)) {
+            continue;
+        }
         if (status != PLASMON_EAGAIN || pl_now_ns() - now_ns >= FREED_NS) {
             break;
         }
@@ -222,7 +230,7 @@ plasmon_status_t plasmon_host_free(struct plasmon_client *client, void *data)
 {
     struct pl_err err = {0};
     struct host_buffer *buffer;
-    uint64_t id             = 0;
+    uint64_t id = 0, memory = 0;
     plasmon_status_t status = client_enter(client);
 
     if (status != PLASMON_OK || data == NULL) {
@@ -243,12 +251,13 @@ plasmon_status_t plasmon_host_free(struct plasmon_client *client, void *data)
                       "their refs first",
                       buffer->use_count);
     } else {
-        id = buffer->id;
+        id     = buffer->id;
+        memory = buffer->memory;
         buffer_destroy(buffer);
     }
     pl_mutex_unlock(&client->lock);
     if (id != 0) {
-        shared_buffer_drop(&client->shared, id);
+        shared_buffer_drop(&client->shared, memory, id);
     }
     return status;
 }

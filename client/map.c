@@ -41,11 +41,11 @@ static plasmon_status_t map_place(struct plasmon_client *client, struct held_val
     }
     status = data_pin(client, place, true, deadline_ns, &mapping->pin, &err);
     if (status == PLASMON_ECLOSED && !client->embedded.active) {
-        /* The store that we came to is gone; the cluster is not (docs/failure.md). */
-        status =
-            pl_err_set(&err, PLASMON_EUNREACHABLE,
-                       "the plasmon-store that this program came to has died, and what was "
-                       "made since cannot be mapped: use plasmon_get()");
+        /* The store is gone; the cluster is not (docs/failure.md). */
+        status = pl_err_set(
+            &err, PLASMON_EUNREACHABLE,
+            "plasmon-store of this host has died, and what was made since cannot be mapped "
+            "before another one is started: use plasmon_get()");
     }
     if (status != PLASMON_OK) {
         return error_from(&err, status);
@@ -158,7 +158,7 @@ void plasmon_unmap(struct plasmon_mapping *mapping)
     client = mapping->client;
     if (client_enter(client) ==
         PLASMON_OK) { /* in a forked child the pin and the hold are the parent's */
-        shared_unpin(&client->shared, &mapping->pin);
+        shared_unpin(&mapping->pin);
         pl_mutex_lock(&client->lock);
         session_release_locked(client, mapping->hold, 0, RELEASE_AT_ONCE);
         pl_mutex_unlock(&client->lock);

@@ -17,6 +17,8 @@
 
 #define SEALED_TIMEOUT_NS 2000000000ull
 #define DEVICES_STALE_NS  2000000000ull
+#define LOOK_NS           500000000ull /* how often to look for a store that is gone */
+#define LOOK_MS           1000u        /* and for how long */
 #define SMALL_BYTES       4096u
 #define KIND_CPU          1u /* enum device_kind */
 
@@ -70,21 +72,31 @@ static enum data_path path_of(const struct plasmon_client *client,
     return client->path == DATA_MAPPED ? DATA_MESSAGES : DATA_STAGED;
 }
 
-enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
-                            uint32_t *out_host_device)
+/* false: the device is not known, or our store is not the one that it belongs to. */
+static bool path_now(struct plasmon_client *client, uint32_t index,
+                     enum data_path *out_path, uint32_t *out_host_device)
 {
     const struct client_device *device;
-    enum data_path path;
 
     pl_mutex_lock(&client->lock);
     device           = client_device_locked(client, index);
-    path             = path_of(client, device);
+    *out_path        = path_of(client, device);
     *out_host_device = device != NULL ? device->host_device : UINT32_MAX;
     pl_mutex_unlock(&client->lock);
-    return path == DATA_MESSAGES || path == DATA_BULK ||
-                   shared_serves(&client->shared, *out_host_device, index)
-               ? path
-               : DATA_MESSAGES;
+    return device != NULL && (*out_path == DATA_MESSAGES || *out_path == DATA_BULK ||
+                              shared_serves(&client->shared, *out_host_device, index));
+}
+
+enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
+                            uint32_t *out_host_device)
+{
+    enum data_path path;
+
+    if (path_now(client, index, &path, out_host_device) ||
+        (data_look_again(client) && path_now(client, index, &path, out_host_device))) {
+        return path;
+    }
+    return DATA_MESSAGES;
 }
 
 /*
@@ -120,10 +132,43 @@ static void refresh_now_and_then(struct plasmon_client *client)
         client->devices_asked_ns = now_ns;
     }
     pl_mutex_unlock(&client->lock);
-    if (due && client_refresh_devices(client) != PLASMON_OK) {
+    if (due && client_refresh_devices(client, client->unary_ms) != PLASMON_OK) {
         pl_debug("client", "the list of devices could not be had: %s",
                  plasmon_error(client));
     }
+}
+
+bool data_look_again(struct plasmon_client *client)
+{
+    uint64_t now_ns   = pl_now_ns();
+    struct pl_err err = {0};
+    char path[sizeof(client->store_socket)];
+    bool due;
+
+    if (client->embedded.active || client_on_loop_thread(client)) {
+        return false; /* a private cluster ends with its store */
+    }
+    pl_mutex_lock(&client->lock);
+    due = now_ns >= client->look_at_ns;
+    if (due) {
+        client->look_at_ns = UINT64_MAX; /* one at a time */
+    }
+    pl_mutex_unlock(&client->lock);
+    if (!due) {
+        return false;
+    }
+    if (client_refresh_devices(client, LOOK_MS) != PLASMON_OK) {
+        pl_debug("client", "the list of devices could not be had: %s",
+                 plasmon_error(client));
+    }
+    pl_mutex_lock(&client->lock);
+    client->look_at_ns = pl_now_ns() + LOOK_NS;
+    memcpy(path, client->store_socket, sizeof(path));
+    pl_mutex_unlock(&client->lock);
+    if (shared_renew(&client->shared, path, &err) != PLASMON_OK) {
+        pl_debug("client", "no shared memory with the devices of this host: %s", err.text);
+    }
+    return true;
 }
 
 bool data_known(struct plasmon_client *client, int device, enum data_path path)
@@ -156,11 +201,11 @@ bool data_reachable(struct plasmon_client *client, int device)
     if (!present) {
         return false;
     }
-    if (shared_ensure(&client->shared, path, &err) != PLASMON_OK) {
-        pl_debug("client", "no shared memory with the devices of this host: %s", err.text);
-        return false;
+    if (shared_ensure(&client->shared, path, &err) == PLASMON_OK) {
+        return true;
     }
-    return true;
+    pl_debug("client", "no shared memory with the devices of this host: %s", err.text);
+    return data_look_again(client) && shared_device_count(&client->shared) > 0;
 }
 
 bool data_bulk(struct plasmon_client *client, int device, uint64_t bytes)
@@ -168,6 +213,14 @@ bool data_bulk(struct plasmon_client *client, int device, uint64_t bytes)
     bool worth = bytes > PUT_INLINE_BYTES || client->path == DATA_BULK;
 
     return worth && data_known(client, device, DATA_BULK);
+}
+
+struct shared_key data_key(uint32_t host_device, uint64_t buffer)
+{
+    return (struct shared_key){.host_device = host_device,
+                               .device      = wire_buffer_device(buffer),
+                               .slot        = wire_buffer_slot(buffer),
+                               .generation  = wire_buffer_generation(buffer)};
 }
 
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
@@ -178,6 +231,7 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
     uint64_t limit_ns    = pl_min_u64(deadline_ns, pl_now_ns() + SEALED_TIMEOUT_NS);
     uint32_t host_device = 0;
     enum data_path path  = data_path_to(client, index, &host_device);
+    struct shared_key key;
     bool expected;
     plasmon_status_t status;
 
@@ -186,9 +240,11 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
                           "it lies on device %u, whose memory this process cannot %s",
                           index, must_map ? "map: use plasmon_get()" : "reach");
     }
-    status = (path == DATA_MAPPED ? shared_pin : shared_hold)(
-        &client->shared, host_device, wire_buffer_slot(place->buffer),
-        wire_buffer_generation(place->buffer), limit_ns, out_pin, err);
+    key = data_key(host_device, place->buffer);
+    do {
+        status = (path == DATA_MAPPED ? shared_pin : shared_hold)(&client->shared, &key,
+                                                                  limit_ns, out_pin, err);
+    } while (status == PLASMON_ECLOSED && data_look_again(client));
     if (status != PLASMON_OK) {
         return status;
     }
@@ -197,7 +253,7 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
         expected = out_pin->entry.dim[i] == place->frame.count[i];
     }
     if (!expected) {
-        shared_unpin(&client->shared, out_pin);
+        shared_unpin(out_pin);
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "the head and the table of device %u disagree about a buffer",
                           index);
@@ -221,28 +277,46 @@ static plasmon_status_t session_hope(void *user, struct pl_err *err)
     return status;
 }
 
-/* A transfer waits for its worker, however often that is replaced, as long as somebody can replace it. */
+/* A lane, and in whose memory it is: held. */
+struct lane_use {
+    struct plasmon_client *client;
+    struct lane *lane;
+    struct shared_memory *memory;
+};
+
+/*
+ * A transfer waits for its worker, however often that is replaced, as long as somebody can replace it: the store, or the one that has its memory
+ * after it. While there is none its worker may go on; messages go the same way then, and know when to give up.
+ */
 static plasmon_status_t hope(void *user, struct pl_err *err)
 {
-    struct plasmon_client *client = user;
-    plasmon_status_t status       = session_hope(user, err);
+    const struct lane_use *use = user;
+    plasmon_status_t status    = session_hope(use->client, err);
 
-    if (status == PLASMON_OK && shared_store_gone(&client->shared)) {
+    if (status == PLASMON_OK && !shared_memory_lives(&use->client->shared, use->memory) &&
+        !(data_look_again(use->client) &&
+          shared_memory_lives(&use->client->shared, use->memory))) {
         status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
     }
     return status;
 }
 
 /* EUNREACHABLE: there is none just now, or never; use messages. */
-static plasmon_status_t lane_to(struct plasmon_client *client, uint32_t host_device,
-                                struct lane **out_lane, struct pl_err *err)
+static plasmon_status_t lane_begin(struct plasmon_client *client, uint32_t host_device,
+                                   uint64_t buffer, struct lane_use *use,
+                                   struct pl_err *err)
 {
-    plasmon_status_t status = shared_lane(&client->shared, host_device, out_lane, err);
+    plasmon_status_t status;
 
+    use->client = client;
+    do {
+        status = shared_lane(&client->shared, host_device, wire_buffer_device(buffer),
+                             &use->lane, &use->memory, err);
+    } while (status == PLASMON_ECLOSED && data_look_again(client));
     return status == PLASMON_OK ? PLASMON_OK : PLASMON_EUNREACHABLE;
 }
 
-static struct lane_transfer transfer_of(struct plasmon_client *client, uint64_t buffer,
+static struct lane_transfer transfer_of(struct lane_use *use, uint64_t buffer,
                                         uint64_t offset, uint64_t bytes,
                                         uint64_t deadline_ns)
 {
@@ -252,29 +326,39 @@ static struct lane_transfer transfer_of(struct plasmon_client *client, uint64_t 
                                   .bytes       = bytes,
                                   .deadline_ns = deadline_ns,
                                   .hope        = hope,
-                                  .user        = client};
+                                  .user        = use};
 }
 
 plasmon_status_t data_lane_put(struct plasmon_client *client, uint32_t host_device,
                                uint64_t buffer, const void *data, uint64_t bytes,
                                struct pl_err *err)
 {
-    struct lane_transfer transfer = transfer_of(client, buffer, 0, bytes, UINT64_MAX);
-    struct lane *lane;
-    plasmon_status_t status = lane_to(client, host_device, &lane, err);
+    struct lane_transfer transfer;
+    struct lane_use use;
+    plasmon_status_t status = lane_begin(client, host_device, buffer, &use, err);
 
-    return status == PLASMON_OK ? lane_put(lane, &transfer, data, err) : status;
+    if (status == PLASMON_OK) {
+        transfer = transfer_of(&use, buffer, 0, bytes, UINT64_MAX);
+        status   = lane_put(use.lane, &transfer, data, err);
+        shared_memory_release(use.memory);
+    }
+    return status;
 }
 
 plasmon_status_t data_lane_get(struct plasmon_client *client, uint32_t host_device,
                                uint64_t buffer, uint64_t offset, void *data, uint64_t bytes,
                                uint64_t deadline_ns, struct pl_err *err)
 {
-    struct lane_transfer transfer = transfer_of(client, buffer, offset, bytes, deadline_ns);
-    struct lane *lane;
-    plasmon_status_t status = lane_to(client, host_device, &lane, err);
+    struct lane_transfer transfer;
+    struct lane_use use;
+    plasmon_status_t status = lane_begin(client, host_device, buffer, &use, err);
 
-    return status == PLASMON_OK ? lane_get(lane, &transfer, data, err) : status;
+    if (status == PLASMON_OK) {
+        transfer = transfer_of(&use, buffer, offset, bytes, deadline_ns);
+        status   = lane_get(use.lane, &transfer, data, err);
+        shared_memory_release(use.memory);
+    }
+    return status;
 }
 
 plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host_device,
@@ -283,14 +367,19 @@ plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host
                                     struct pl_err *err)
 {
     struct lane_transfer transfers[DATA_VALUES_MAX];
-    struct lane *lane;
-    plasmon_status_t status = lane_to(client, host_device, &lane, err);
+    struct lane_use use;
+    plasmon_status_t status = lane_begin(client, host_device, buffers[0], &use, err);
 
     PL_CHECK(count <= DATA_VALUES_MAX);
-    for (uint32_t i = 0; i < count; i++) {
-        transfers[i] = transfer_of(client, buffers[i], 0, bytes[i], deadline_ns);
+    if (status != PLASMON_OK) {
+        return status;
     }
-    return status == PLASMON_OK ? lane_get_many(lane, transfers, data, count, err) : status;
+    for (uint32_t i = 0; i < count; i++) {
+        transfers[i] = transfer_of(&use, buffers[i], 0, bytes[i], deadline_ns);
+    }
+    status = lane_get_many(use.lane, transfers, data, count, err);
+    shared_memory_release(use.memory);
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ other hosts */

@@ -93,7 +93,7 @@ plasmon_status_t put_check_size(const struct put *put)
         pl_mutex_unlock(&put->client->lock);
         if (status != PLASMON_ETOOBIG || refreshed > 0 ||
             client_on_loop_thread(put->client) ||
-            client_refresh_devices(put->client) != PLASMON_OK) {
+            client_refresh_devices(put->client, put->client->unary_ms) != PLASMON_OK) {
             return status;
         }
     }
@@ -275,6 +275,8 @@ static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
 {
     uint32_t index      = wire_buffer_device(buffer), host_device;
     enum data_path path = data_path_to(put->client, index, &host_device);
+    struct shared_key key;
+    struct shared_memory *memory;
     void *to;
     plasmon_status_t status;
 
@@ -289,11 +291,14 @@ static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
             err, PLASMON_EUNREACHABLE,
             "the head chose device %u, whose memory cannot be reached from here", index);
     }
-    status = shared_writable(&put->client->shared, host_device, wire_buffer_slot(buffer),
-                             wire_buffer_generation(buffer), put->bytes,
-                             pl_now_ns() + OPEN_TIMEOUT_NS, &to, err);
+    key = data_key(host_device, buffer);
+    do {
+        status = shared_writable(&put->client->shared, &key, put->bytes,
+                                 pl_now_ns() + OPEN_TIMEOUT_NS, &to, &memory, err);
+    } while (status == PLASMON_ECLOSED && data_look_again(put->client));
     if (status == PLASMON_OK) {
         parallel_copy(to, put->data, put->bytes);
+        shared_memory_release(memory);
     }
     return status;
 }

@@ -103,8 +103,7 @@ static plasmon_status_t welcome_locked(struct plasmon_client *client,
     session->epoch   = welcome->epoch;
     session->session = welcome->session;
     session->client  = welcome->client;
-    (void)snprintf(client->store_socket, sizeof(client->store_socket), "%s",
-                   welcome->store_socket);
+    client_set_store_locked(client, welcome->store_socket);
     session->state          = SESSION_OPEN;
     session->broken_at_ns   = 0;
     session->retry_delay_ns = 0;

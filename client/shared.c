@@ -20,28 +20,81 @@
 #define CHUNK_TIMEOUT_NS 10000000000ull
 #define LANE_AGAIN_NS    1000000000ull /* how often to ask a store that had none left */
 
+/* ------------------------------------------------------------------------------------------------ the memory of a store */
+
+static plasmon_status_t memory_create_locked(struct shared *shared,
+                                             struct shared_memory **out_memory)
+{
+    struct shared_memory *memory = PL_NEW(struct shared_memory);
+
+    if (memory == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    memory->shared = shared;
+    atomic_init(&memory->users, 1);
+    pl_list_init(&memory->link);
+    pl_list_add_tail(&shared->memories, &memory->link);
+    *out_memory = memory;
+    return PLASMON_OK;
+}
+
+static void memory_destroy(struct shared_memory *memory)
+{
+    for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
+        chunks_destroy(memory->chunks[i]);
+        lane_destroy(memory->lanes[i]);
+    }
+    for (uint32_t i = 0; i < memory->device_count; i++) {
+        pl_fd_unmap((void *)(uintptr_t)memory->tables[i], memory->table_bytes);
+    }
+    if (memory->pins != NULL) {
+        pl_fd_unmap(memory->pins, memory->pins_bytes);
+    }
+    pl_list_remove(&memory->link);
+    pl_free(memory);
+}
+
+/* With the lock, for it is the present one. */
+static struct shared_memory *memory_hold(struct shared_memory *memory)
+{
+    (void)atomic_fetch_add(&memory->users, 1);
+    return memory;
+}
+
+void shared_memory_release_locked(struct shared_memory *memory)
+{
+    if (memory != NULL && atomic_fetch_sub(&memory->users, 1) == 1) {
+        memory_destroy(memory);
+    }
+}
+
+/* Whose last user goes is not the present one: nobody finds it any more. */
+void shared_memory_release(struct shared_memory *memory)
+{
+    if (memory != NULL && atomic_fetch_sub(&memory->users, 1) == 1) {
+        struct shared *shared = memory->shared;
+
+        pl_mutex_lock(&shared->lock);
+        memory_destroy(memory);
+        pl_mutex_unlock(&shared->lock);
+    }
+}
+
 plasmon_status_t shared_init(struct shared *shared)
 {
     *shared = (struct shared){.control_fd = -1, .head_fd = -1};
+    pl_list_init(&shared->memories);
     return pl_mutex_init(&shared->lock, PL_RANK_STORE);
 }
 
 void shared_abandon(struct shared *shared)
 {
-    for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
-        chunks_destroy(shared->chunks[i]);
-        shared->chunks[i] = NULL;
-        lane_destroy(shared->lanes[i]);
-        shared->lanes[i] = NULL;
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &shared->memories) {
+        memory_destroy(pl_container_of(pos, struct shared_memory, link));
     }
-    for (uint32_t i = 0; i < shared->device_count; i++) {
-        if (shared->tables[i] != NULL) {
-            pl_fd_unmap((void *)shared->tables[i], shared->table_bytes);
-        }
-    }
-    if (shared->pins != NULL) {
-        pl_fd_unmap(shared->pins, shared->pins_bytes);
-    }
+    shared->present = NULL;
     pl_fd_close(&shared->head_fd);
     pl_fd_close(&shared->control_fd);
 }
@@ -59,40 +112,125 @@ void shared_adopt(struct shared *shared, int control_fd)
     pl_mutex_unlock(&shared->lock);
 }
 
+uint32_t shared_device_count(struct shared *shared)
+{
+    uint32_t count;
+
+    pl_mutex_lock(&shared->lock);
+    count = shared->present != NULL ? shared->present->device_count : 0;
+    pl_mutex_unlock(&shared->lock);
+    return count;
+}
+
+static bool gone_locked(const struct shared *shared)
+{
+    struct pollfd poller = {.fd =
+                                shared->control_fd}; /* POLLHUP and POLLERR come unasked */
+
+    return poller.fd < 0 || (poll(&poller, 1, 0) > 0 && poller.revents != 0);
+}
+
+bool shared_store_gone(struct shared *shared)
+{
+    bool gone;
+
+    pl_mutex_lock(&shared->lock);
+    gone = gone_locked(shared);
+    pl_mutex_unlock(&shared->lock);
+    return gone;
+}
+
+bool shared_memory_lives(struct shared *shared, const struct shared_memory *memory)
+{
+    bool lives;
+
+    pl_mutex_lock(&shared->lock);
+    lives = shared->present == memory && !gone_locked(shared);
+    pl_mutex_unlock(&shared->lock);
+    return lives;
+}
+
+uint64_t shared_number(struct shared *shared)
+{
+    uint64_t number = 0;
+
+    pl_mutex_lock(&shared->lock);
+    if (shared->present != NULL && !gone_locked(shared)) {
+        number = shared->present->number;
+    }
+    pl_mutex_unlock(&shared->lock);
+    return number;
+}
+
 /* ------------------------------------------------------------------------------------------------ set-up */
 
-static plasmon_status_t ensure_locked(struct shared *shared, const char *path,
-                                      struct pl_err *err)
+/* Hello, and what comes of it: another memory, or (there was one before) the same. On failure what was there stays. */
+static plasmon_status_t set_up_locked(struct shared *shared, struct pl_err *err)
 {
-    uint64_t deadline_ns    = pl_now_ns() + SETUP_TIMEOUT_NS;
-    plasmon_status_t status = PLASMON_OK;
+    uint64_t deadline_ns       = pl_now_ns() + SETUP_TIMEOUT_NS;
+    struct store_control hello = {.type = STORE_CONTROL_CLIENT_HELLO};
+    plasmon_status_t status    = memory_create_locked(shared, &shared->coming);
 
-    if (shared->ready) {
-        return PLASMON_OK;
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "out of host memory");
     }
-    if (shared->control_fd < 0) {
-        if (path == NULL || path[0] == '\0') {
-            return pl_err_set(err, PLASMON_EUNREACHABLE,
-                              "no plasmon-store of the cluster runs on this host");
-        }
-        status = shared_control_connect(path, &shared->control_fd, err);
+    if (shared->present != NULL) {
+        hello.offset = shared->present->number;
+        hello.reader = shared->present->reader;
     }
-    if (status == PLASMON_OK) {
-        status = shared_control_send(
-            shared, (struct store_control){.type = STORE_CONTROL_CLIENT_HELLO}, err);
-    }
-    while (status == PLASMON_OK && !shared->ready) {
+    status = shared_control_send(shared, hello, err);
+    while (status == PLASMON_OK && shared->coming != NULL) {
         status = shared_control_step(shared, deadline_ns, err);
+    }
+    shared_memory_release_locked(shared->coming); /* what came of it when it failed */
+    shared->coming = NULL;
+    return status;
+}
+
+static plasmon_status_t connect_locked(struct shared *shared, const char *path,
+                                       struct pl_err *err)
+{
+    plasmon_status_t status;
+    int fd;
+
+    if (path == NULL || path[0] == '\0') {
+        return pl_err_set(err, PLASMON_EUNREACHABLE,
+                          "no plasmon-store of the cluster runs on this host");
+    }
+    status = shared_control_connect(path, &fd, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    pl_fd_close(&shared->control_fd);
+    shared->control_fd = fd;
+    status             = set_up_locked(shared, err);
+    if (status != PLASMON_OK) {
+        pl_fd_close(&shared->control_fd); /* the next one who asks tries again */
     }
     return status;
 }
 
 plasmon_status_t shared_ensure(struct shared *shared, const char *path, struct pl_err *err)
 {
-    plasmon_status_t status;
+    plasmon_status_t status = PLASMON_OK;
 
     pl_mutex_lock(&shared->lock);
-    status = ensure_locked(shared, path, err);
+    if (shared->present == NULL) {
+        status = shared->control_fd >= 0 ? set_up_locked(shared, err)
+                                         : connect_locked(shared, path, err);
+    }
+    pl_mutex_unlock(&shared->lock);
+    return status;
+}
+
+plasmon_status_t shared_renew(struct shared *shared, const char *path, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    pl_mutex_lock(&shared->lock);
+    if (gone_locked(shared)) {
+        status = connect_locked(shared, path, err);
+    }
     pl_mutex_unlock(&shared->lock);
     return status;
 }
@@ -130,25 +268,32 @@ static plasmon_status_t chunk_ask_locked(struct shared *shared, uint32_t host_de
                                err);
 }
 
-/* Address of [offset, offset + bytes) of the device's arena in this process. */
-static plasmon_status_t locate_locked(struct shared *shared, uint32_t host_device,
-                                      uint64_t offset, uint64_t bytes, bool must_write,
-                                      void **out_data, struct pl_err *err)
+/*
+ * Address of [offset, offset + bytes) of the device's arena in this process. Only the present memory's chunks can still be asked for: of one that
+ * was replaced meanwhile (ELOST) what is mapped is all there is.
+ */
+static plasmon_status_t locate_locked(struct shared *shared, struct shared_memory *memory,
+                                      uint32_t host_device, uint64_t offset, uint64_t bytes,
+                                      bool must_write, void **out_data, struct pl_err *err)
 {
     uint64_t deadline_ns    = pl_now_ns() + CHUNK_TIMEOUT_NS;
     uint32_t asked          = UINT32_MAX;
     plasmon_status_t status = PLASMON_OK;
     uint32_t id;
 
-    if (shared->chunks[host_device] == NULL) {
+    if (memory->chunks[host_device] == NULL) {
         status =
-            chunks_create(shared->tables[host_device], &shared->chunks[host_device], err);
+            chunks_create(memory->tables[host_device], &memory->chunks[host_device], err);
     }
     while (status == PLASMON_OK) {
-        status = chunks_locate(shared->chunks[host_device], offset, bytes, must_write,
+        status = chunks_locate(memory->chunks[host_device], offset, bytes, must_write,
                                out_data, &id, err);
         if (status != PLASMON_EAGAIN) {
             return status;
+        }
+        if (memory != shared->present) {
+            return pl_err_set(err, PLASMON_ELOST,
+                              "plasmon-store of this host has another memory by now");
         }
         status = id == asked ? PLASMON_OK : chunk_ask_locked(shared, host_device, id, err);
         asked  = id;
@@ -159,32 +304,57 @@ static plasmon_status_t locate_locked(struct shared *shared, uint32_t host_devic
     return status;
 }
 
-static plasmon_status_t check_device_locked(const struct shared *shared,
-                                            uint32_t host_device, uint32_t slot, bool map,
-                                            struct pl_err *err)
-{
-    if (!shared->ready || host_device >= shared->device_count ||
-        (map && shared->tables[host_device]->kind != KIND_CPU)) {
-        return pl_err_set(err, PLASMON_EUNREACHABLE,
-                          "memory of device %u of this host cannot be mapped here",
-                          host_device);
-    }
-    if (slot >= STORE_TABLE_SLOTS) {
-        return pl_err_set(err, PLASMON_EMALFORMED, "there is no slot %u", slot);
-    }
-    return PLASMON_OK;
-}
-
-bool shared_serves(struct shared *shared, uint32_t host_device, uint32_t index)
+static bool serves(const struct shared_memory *memory, uint32_t host_device,
+                   uint32_t device)
 {
     uint64_t said = 0;
 
-    pl_mutex_lock(&shared->lock);
-    if (shared->ready && host_device < shared->device_count) {
-        said = __atomic_load_n(&shared->tables[host_device]->device, __ATOMIC_RELAXED);
+    if (memory != NULL && host_device < memory->device_count) {
+        said = __atomic_load_n(&memory->tables[host_device]->device, __ATOMIC_RELAXED);
     }
+    return said == 0 || said == device + 1ull;
+}
+
+bool shared_serves(struct shared *shared, uint32_t host_device, uint32_t device)
+{
+    bool may;
+
+    pl_mutex_lock(&shared->lock);
+    may = serves(shared->present, host_device, device);
     pl_mutex_unlock(&shared->lock);
-    return said == 0 || said == index + 1ull;
+    return may;
+}
+
+/* The memory that has the buffer, held. */
+static plasmon_status_t find_locked(struct shared *shared, const struct shared_key *key,
+                                    bool map, struct shared_memory **out_memory,
+                                    struct pl_err *err)
+{
+    struct shared_memory *memory = shared->present;
+
+    if (memory == NULL || key->host_device >= memory->device_count ||
+        (map && memory->tables[key->host_device]->kind != KIND_CPU) ||
+        !serves(memory, key->host_device, key->device)) {
+        return pl_err_set(err, PLASMON_EUNREACHABLE,
+                          "memory of device %u of this host cannot be mapped here",
+                          key->host_device);
+    }
+    if (key->slot >= STORE_TABLE_SLOTS) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "there is no slot %u", key->slot);
+    }
+    *out_memory = memory_hold(memory);
+    return PLASMON_OK;
+}
+
+static plasmon_status_t find(struct shared *shared, const struct shared_key *key, bool map,
+                             struct shared_memory **out_memory, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    pl_mutex_lock(&shared->lock);
+    status = find_locked(shared, key, map, out_memory, err);
+    pl_mutex_unlock(&shared->lock);
+    return status;
 }
 
 /*
@@ -207,68 +377,68 @@ static bool back_off(unsigned *io_round, uint64_t deadline_ns)
     return true;
 }
 
-static plasmon_status_t pin(struct shared *shared, uint32_t host_device, uint32_t slot,
-                            uint32_t generation, bool map, uint64_t deadline_ns,
-                            struct shared_pin *out_pin, struct pl_err *err)
+static plasmon_status_t pin(struct shared *shared, const struct shared_key *key, bool map,
+                            uint64_t deadline_ns, struct shared_pin *out_pin,
+                            struct pl_err *err)
 {
-    unsigned round = 0;
-    plasmon_status_t status;
+    unsigned round               = 0;
+    struct shared_memory *memory = NULL;
+    plasmon_status_t status      = find(shared, key, map, &memory, err);
 
-    pl_mutex_lock(&shared->lock);
-    status = check_device_locked(shared, host_device, slot, map, err);
-    pl_mutex_unlock(&shared->lock);
     if (status != PLASMON_OK) {
         return status;
     }
-
-    do { /* tables and pins never change once ready: no lock, so that one slow buffer does not hold up others */
-        status = store_table_pin(shared->tables[host_device], slot, generation,
-                                 shared->pins, &out_pin->entry, &out_pin->pin);
+    do { /* tables and pins never change once set up: no lock, so that one slow buffer does not hold up others */
+        status =
+            store_table_pin(memory->tables[key->host_device], key->slot, key->generation,
+                            memory->pins, &out_pin->entry, &out_pin->pin);
     } while (status == PLASMON_EAGAIN && back_off(&round, deadline_ns));
     if (status != PLASMON_OK) {
+        shared_memory_release(memory);
         return pl_err_set(err, status == PLASMON_EAGAIN ? PLASMON_ETIMEDOUT : status,
                           status == PLASMON_ELIMIT
                               ? "too many mappings: unmap some (limit %u)"
                               : "the buffer could not be pinned (limit of pins %u)",
                           STORE_PIN_MAX);
     }
-    out_pin->data = NULL;
+    out_pin->data   = NULL;
+    out_pin->memory = memory;
     return PLASMON_OK;
 }
 
-plasmon_status_t shared_hold(struct shared *shared, uint32_t host_device, uint32_t slot,
-                             uint32_t generation, uint64_t deadline_ns,
-                             struct shared_pin *out_pin, struct pl_err *err)
+plasmon_status_t shared_hold(struct shared *shared, const struct shared_key *key,
+                             uint64_t deadline_ns, struct shared_pin *out_pin,
+                             struct pl_err *err)
 {
-    return pin(shared, host_device, slot, generation, false, deadline_ns, out_pin, err);
+    return pin(shared, key, false, deadline_ns, out_pin, err);
 }
 
-plasmon_status_t shared_pin(struct shared *shared, uint32_t host_device, uint32_t slot,
-                            uint32_t generation, uint64_t deadline_ns,
-                            struct shared_pin *out_pin, struct pl_err *err)
+plasmon_status_t shared_pin(struct shared *shared, const struct shared_key *key,
+                            uint64_t deadline_ns, struct shared_pin *out_pin,
+                            struct pl_err *err)
 {
-    void *data = NULL;
-    plasmon_status_t status =
-        pin(shared, host_device, slot, generation, true, deadline_ns, out_pin, err);
+    void *data              = NULL;
+    plasmon_status_t status = pin(shared, key, true, deadline_ns, out_pin, err);
 
     if (status != PLASMON_OK) {
         return status;
     }
     pl_mutex_lock(&shared->lock);
-    status = locate_locked(shared, host_device, out_pin->entry.offset, out_pin->entry.bytes,
-                           false, &data, err);
+    status = locate_locked(shared, out_pin->memory, key->host_device, out_pin->entry.offset,
+                           out_pin->entry.bytes, false, &data, err);
     pl_mutex_unlock(&shared->lock);
     if (status != PLASMON_OK) {
-        store_table_unpin(shared->pins, out_pin->pin);
+        shared_unpin(out_pin);
         return status;
     }
     out_pin->data = data;
     return PLASMON_OK;
 }
 
-void shared_unpin(struct shared *shared, const struct shared_pin *pin)
+void shared_unpin(const struct shared_pin *pin)
 {
-    store_table_unpin(shared->pins, pin->pin);
+    store_table_unpin(pin->memory->pins, pin->pin);
+    shared_memory_release(pin->memory);
 }
 
 /* A copy of an entry that is being written by us: state WRITING, our generation, and right. */
@@ -287,21 +457,16 @@ static bool entry_is_ours(const struct store_table *table, uint32_t slot,
            (out->flags & STORE_ENTRY_CLIENT_WRITES) != 0;
 }
 
-plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, uint32_t slot,
-                                 uint32_t generation, uint64_t bytes, uint64_t deadline_ns,
-                                 void **out_data, struct pl_err *err)
+static plasmon_status_t writable(struct shared *shared, struct shared_memory *memory,
+                                 const struct shared_key *key, uint64_t bytes,
+                                 uint64_t deadline_ns, void **out_data, struct pl_err *err)
 {
     struct store_entry entry;
     unsigned round = 0;
     plasmon_status_t status;
 
-    pl_mutex_lock(&shared->lock);
-    status = check_device_locked(shared, host_device, slot, true, err);
-    pl_mutex_unlock(&shared->lock);
-    if (status != PLASMON_OK) {
-        return status;
-    }
-    while (!entry_is_ours(shared->tables[host_device], slot, generation, &entry)) {
+    while (!entry_is_ours(memory->tables[key->host_device], key->slot, key->generation,
+                          &entry)) {
         if (!back_off(&round, deadline_ns)) {
             return pl_err_set(err, PLASMON_ETIMEDOUT,
                               "the buffer of a put did not appear in its device's table");
@@ -314,13 +479,34 @@ plasmon_status_t shared_writable(struct shared *shared, uint32_t host_device, ui
     }
 
     pl_mutex_lock(&shared->lock);
-    status = locate_locked(shared, host_device, entry.offset, bytes, true, out_data, err);
+    status = locate_locked(shared, memory, key->host_device, entry.offset, bytes, true,
+                           out_data, err);
     pl_mutex_unlock(&shared->lock);
     return status;
 }
 
+plasmon_status_t shared_writable(struct shared *shared, const struct shared_key *key,
+                                 uint64_t bytes, uint64_t deadline_ns, void **out_data,
+                                 struct shared_memory **out_memory, struct pl_err *err)
+{
+    struct shared_memory *memory = NULL;
+    plasmon_status_t status      = find(shared, key, true, &memory, err);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = writable(shared, memory, key, bytes, deadline_ns, out_data, err);
+    if (status != PLASMON_OK) {
+        shared_memory_release(memory);
+        return status;
+    }
+    *out_memory = memory;
+    return PLASMON_OK;
+}
+
 /* ------------------------------------------------------------------------------------------------ lanes */
 
+/* Nobody else comes between: what comes over the socket is taken under the lock, so the memory stays the present one. */
 static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_device,
                                         struct pl_err *err)
 {
@@ -335,34 +521,42 @@ static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_dev
         shared,
         (struct store_control){.type = STORE_CONTROL_GET_LANE, .host_device = host_device},
         err);
-    while (status == PLASMON_OK && shared->lanes[host_device] == NULL) {
+    while (status == PLASMON_OK && shared->present->lanes[host_device] == NULL) {
         status = shared_control_step(shared, deadline_ns, err);
     }
     shared->lane_refused_ns = status == PLASMON_EAGAIN ? pl_now_ns() : 0;
     return status;
 }
 
-plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device,
-                             struct lane **out_lane, struct pl_err *err)
+plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device, uint32_t device,
+                             struct lane **out_lane, struct shared_memory **out_memory,
+                             struct pl_err *err)
 {
+    struct shared_key key        = {.host_device = host_device, .device = device};
+    struct shared_memory *memory = NULL;
     plasmon_status_t status;
 
     pl_mutex_lock(&shared->lock);
-    status = check_device_locked(shared, host_device, 0, false, err);
-    if (status == PLASMON_OK && shared->lanes[host_device] == NULL) {
+    status = find_locked(shared, &key, false, &memory, err);
+    if (status == PLASMON_OK && memory->lanes[host_device] == NULL) {
         status = lane_ask_locked(shared, host_device, err);
     }
     if (status == PLASMON_OK) {
-        *out_lane = shared->lanes[host_device];
+        *out_lane   = memory->lanes[host_device];
+        *out_memory = memory;
     }
     pl_mutex_unlock(&shared->lock);
+    if (status != PLASMON_OK) {
+        shared_memory_release(memory);
+    }
     return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ host buffers */
 
 plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
-                                    uint64_t deadline_ns, uint64_t *out_id, void **out_data,
+                                    uint64_t deadline_ns, uint64_t *out_id,
+                                    uint64_t *out_memory, void **out_data,
                                     struct pl_err *err)
 {
     plasmon_status_t status;
@@ -380,32 +574,24 @@ plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
         status = shared_control_step(shared, deadline_ns, err);
     }
     if (status == PLASMON_OK) {
-        *out_id   = shared->buffer.id;
-        *out_data = shared->buffer_data;
+        *out_id     = shared->buffer.id;
+        *out_memory = shared->present->number;
+        *out_data   = shared->buffer_data;
     }
     shared->buffer_request++; /* what may still come is nobody's */
     pl_mutex_unlock(&shared->lock);
     return status;
 }
 
-void shared_buffer_drop(struct shared *shared, uint64_t id)
+void shared_buffer_drop(struct shared *shared, uint64_t memory, uint64_t id)
 {
     struct store_control drop = {.type = STORE_CONTROL_HOST_BUFFER_DROP, .offset = id};
     struct pl_err err         = {0};
 
     pl_mutex_lock(&shared->lock);
-    if (shared_control_send(shared, drop, &err) != PLASMON_OK) {
+    if (shared->present != NULL && shared->present->number == memory &&
+        shared_control_send(shared, drop, &err) != PLASMON_OK) {
         pl_debug("client", "host memory: %s", err.text); /* which has dropped it, then */
     }
     pl_mutex_unlock(&shared->lock);
-}
-
-bool shared_store_gone(struct shared *shared)
-{
-    struct pollfd poller = {.events = 0}; /* POLLHUP and POLLERR come unasked */
-
-    pl_mutex_lock(&shared->lock);
-    poller.fd = shared->control_fd;
-    pl_mutex_unlock(&shared->lock);
-    return poller.fd < 0 || (poll(&poller, 1, 0) > 0 && poller.revents != 0);
 }

@@ -88,17 +88,17 @@ static plasmon_status_t control_recv(struct shared *shared, uint64_t deadline_ns
 
 /* ------------------------------------------------------------------------------------------------ set-up */
 
-static plasmon_status_t take_tables(struct shared *shared,
+static plasmon_status_t take_tables(struct shared_memory *memory,
                                     const struct store_control *message, const int *fds,
                                     unsigned count, struct pl_err *err)
 {
-    if (count > STORE_HOST_DEVICE_MAX - shared->device_count ||
+    if (count > STORE_HOST_DEVICE_MAX - memory->device_count ||
         message->bytes < sizeof(struct store_table)) {
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "plasmon-store sent %u tables of %llu bytes", count,
                           (unsigned long long)message->bytes);
     }
-    shared->table_bytes = message->bytes;
+    memory->table_bytes = message->bytes;
     for (unsigned i = 0; i < count; i++) {
         void *table;
         plasmon_status_t status = pl_fd_map(fds[i], message->bytes, 0, &table);
@@ -107,7 +107,7 @@ static plasmon_status_t take_tables(struct shared *shared,
             return pl_err_set(err, status, "cannot map an object table: %s",
                               pl_status_text(status));
         }
-        shared->tables[shared->device_count++] = table;
+        memory->tables[memory->device_count++] = table;
         if (((const struct store_table *)table)->magic != STORE_TABLE_MAGIC) {
             return pl_err_set(err, PLASMON_EVERSION,
                               "an object table is of another release");
@@ -116,14 +116,14 @@ static plasmon_status_t take_tables(struct shared *shared,
     return PLASMON_OK;
 }
 
-static plasmon_status_t take_pins(struct shared *shared,
+static plasmon_status_t take_pins(struct shared_memory *memory,
                                   const struct store_control *message, const int *fds,
                                   unsigned count, struct pl_err *err)
 {
     void *pins;
     plasmon_status_t status;
 
-    if (count != 1 || message->bytes < sizeof(struct store_pins) || shared->pins != NULL) {
+    if (count != 1 || message->bytes < sizeof(struct store_pins) || memory->pins != NULL) {
         return pl_err_set(err, PLASMON_EMALFORMED, "plasmon-store sent %u pages of pins",
                           count);
     }
@@ -132,8 +132,31 @@ static plasmon_status_t take_pins(struct shared *shared,
         return pl_err_set(err, status, "cannot map the page of pins: %s",
                           pl_status_text(status));
     }
-    shared->pins       = pins;
-    shared->pins_bytes = message->bytes;
+    memory->pins       = pins;
+    memory->pins_bytes = message->bytes;
+    memory->reader     = message->reader;
+    return PLASMON_OK;
+}
+
+/* All of it came: another memory. Or nothing did, for it is the one that we have. */
+static plasmon_status_t take_done(struct shared *shared,
+                                  const struct store_control *message, struct pl_err *err)
+{
+    struct shared_memory *coming = shared->coming, *present = shared->present;
+    bool same = present != NULL && present->number != 0 &&
+                message->offset == present->number && message->reader == present->reader;
+
+    if (coming->pins == NULL && !same) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "plasmon-store sent no page of pins");
+    }
+    shared->coming = NULL;
+    if (coming->pins == NULL) {
+        shared_memory_release_locked(coming);
+        return PLASMON_OK;
+    }
+    coming->number  = message->offset;
+    shared->present = coming;
+    shared_memory_release_locked(present); /* stays until the last pin in it goes */
     return PLASMON_OK;
 }
 
@@ -141,16 +164,17 @@ static plasmon_status_t take_setup(struct shared *shared,
                                    const struct store_control *message, const int *fds,
                                    unsigned count, struct pl_err *err)
 {
+    if (shared->coming == NULL) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "plasmon-store sent a set-up that nobody asked for");
+    }
     switch (message->part) {
     case STORE_PART_TABLES:
-        return take_tables(shared, message, fds, count, err);
+        return take_tables(shared->coming, message, fds, count, err);
     case STORE_PART_PINS:
-        return take_pins(shared, message, fds, count, err);
+        return take_pins(shared->coming, message, fds, count, err);
     case STORE_PART_DONE:
-        shared->ready = shared->pins != NULL;
-        return shared->ready ? PLASMON_OK
-                             : pl_err_set(err, PLASMON_EMALFORMED,
-                                          "plasmon-store sent no page of pins");
+        return take_done(shared, message, err);
     default:
         return PLASMON_OK; /* timelines: a client needs none */
     }
@@ -160,8 +184,9 @@ static plasmon_status_t take_chunk(struct shared *shared,
                                    const struct store_control *message, const int *fds,
                                    unsigned count, struct pl_err *err)
 {
-    struct chunks *chunks = message->host_device < shared->device_count
-                                ? shared->chunks[message->host_device]
+    const struct shared_memory *memory = shared->present;
+    struct chunks *chunks = memory != NULL && message->host_device < memory->device_count
+                                ? memory->chunks[message->host_device]
                                 : NULL;
 
     if (count != 1 || chunks == NULL) {
@@ -177,22 +202,24 @@ static plasmon_status_t take_lane(struct shared *shared,
                                   const struct store_control *message, int *fds,
                                   unsigned count, struct pl_err *err)
 {
+    struct shared_memory *memory = shared->present;
     struct lane *lane;
     plasmon_status_t status;
 
-    if (count != 2 || message->bytes != STORE_LANE_BYTES ||
-        message->host_device >= shared->device_count) {
+    if (count != 2 || message->bytes != STORE_LANE_BYTES || memory == NULL ||
+        message->host_device >= memory->device_count) {
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "plasmon-store sent a lane of %llu bytes with %u descriptors",
                           (unsigned long long)message->bytes, count);
+    }
+    if (memory->lanes[message->host_device] != NULL) {
+        return PLASMON_OK; /* the answer to a question that nobody waited for */
     }
     status = lane_create(fds[0], fds[1], &lane, err);
     fds[0] = -1;
     fds[1] = -1;
     if (status == PLASMON_OK) {
-        lane_destroy(
-            shared->lanes[message->host_device]); /* there is none: one asks at a time */
-        shared->lanes[message->host_device] = lane;
+        memory->lanes[message->host_device] = lane;
     }
     return status;
 }

@@ -4,6 +4,8 @@
 
 #include "client/shared.h"
 
+void shared_memory_release_locked(struct shared_memory *memory); /* NULL is fine */
+
 plasmon_status_t shared_control_connect(const char *path, int *out_fd,
                                         struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t shared_control_send(struct shared *shared, struct store_control message,

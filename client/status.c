@@ -13,9 +13,9 @@ static uint8_t *alloc_bytes(size_t length)
     return pl_alloc(length > 0 ? length : 1);
 }
 
-plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
-                              const ProtobufCMessage *message, uint8_t **out_bytes,
-                              size_t *out_length)
+static plasmon_status_t unary(struct plasmon_client *client, const char *path,
+                              const ProtobufCMessage *message, uint32_t timeout_ms,
+                              uint8_t **out_bytes, size_t *out_length)
 {
     struct rpc_channel *channel;
     struct pl_err err = {0};
@@ -41,7 +41,7 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
     pl_mutex_unlock(&client->lock);
 
     if (status == PLASMON_OK) {
-        status = rpc_unary_call(channel, path, bytes, length, client->unary_ms, out_bytes,
+        status = rpc_unary_call(channel, path, bytes, length, timeout_ms, out_bytes,
                                 out_length, &err);
         if (status != PLASMON_OK) {
             (void)error_from(&err, status);
@@ -54,9 +54,17 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
     return status;
 }
 
-plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
-                               struct wire_arena *arena,
-                               Plasmon__V1__StatusReply **out_reply)
+plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
+                              const ProtobufCMessage *message, uint8_t **out_bytes,
+                              size_t *out_length)
+{
+    return unary(client, path, message, client->unary_ms, out_bytes, out_length);
+}
+
+static plasmon_status_t ask_status(struct plasmon_client *client,
+                                   enum client_status_what what, uint32_t timeout_ms,
+                                   struct wire_arena *arena,
+                                   Plasmon__V1__StatusReply **out_reply)
 {
     Plasmon__V1__StatusRequest request = PLASMON__V1__STATUS_REQUEST__INIT;
     struct pl_err err                  = {.status = PLASMON_OK};
@@ -66,7 +74,8 @@ plasmon_status_t client_status(struct plasmon_client *client, enum client_status
 
     request.detail = what == CLIENT_STATUS_PAIRS;
     request.waits  = what == CLIENT_STATUS_WAITS;
-    status         = client_unary(client, STATUS_PATH, &request.base, &bytes, &length);
+    request.host   = client->host;
+    status         = unary(client, STATUS_PATH, &request.base, timeout_ms, &bytes, &length);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -82,17 +91,26 @@ plasmon_status_t client_status(struct plasmon_client *client, enum client_status
     return status;
 }
 
-plasmon_status_t client_refresh_devices(struct plasmon_client *client)
+plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
+                               struct wire_arena *arena,
+                               Plasmon__V1__StatusReply **out_reply)
+{
+    return ask_status(client, what, client->unary_ms, arena, out_reply);
+}
+
+plasmon_status_t client_refresh_devices(struct plasmon_client *client, uint32_t timeout_ms)
 {
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
-    plasmon_status_t status = client_status(client, CLIENT_STATUS_PLAIN, &arena, &reply);
+    plasmon_status_t status =
+        ask_status(client, CLIENT_STATUS_PLAIN, timeout_ms, &arena, &reply);
 
     if (status != PLASMON_OK) {
         return status;
     }
     pl_mutex_lock(&client->lock);
     status = client_set_devices_locked(client, reply->n_devices, reply->devices);
+    client_set_store_locked(client, reply->store_socket);
     pl_mutex_unlock(&client->lock);
     wire_arena_finish(&arena);
     return status == PLASMON_OK ? PLASMON_OK

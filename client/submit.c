@@ -291,7 +291,7 @@ plasmon_status_t plasmon_submit(struct plasmon_client *client,
     status = submit_locked(&submit, out_refs, out_task);
     pl_mutex_unlock(&client->lock);
     if (status == PLASMON_ETOOBIG && !client_on_loop_thread(client) &&
-        client_refresh_devices(client) ==
+        client_refresh_devices(client, client->unary_ms) ==
             PLASMON_OK) { /* a larger device may have come since we were told */
         pl_mutex_lock(&client->lock);
         status = submit_locked(&submit, out_refs, out_task);

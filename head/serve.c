@@ -331,7 +331,7 @@ void serve_destroy(struct serve *serve)
             pl_list_first(&serve->statuses, struct serve_status, link);
 
         pl_list_remove(&status->link);
-        pl_free(status);
+        serve_status_free(status);
     }
     head_machine_destroy(serve->machine);
     while (!pl_list_empty(&serve->clients)) {

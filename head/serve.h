@@ -94,6 +94,7 @@ struct serve_status {
     uint32_t missing;
     bool detail;
     bool waits;
+    char *host;       /* of the caller, who wants to know its store; ours */
     const char *only; /* the namespace that the caller is confined to; NULL: none */
     struct pl_list link;
 };
@@ -231,6 +232,7 @@ void serve_list_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                      size_t length);
 void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
 void serve_status_tick(struct serve *serve, uint64_t now_ms);
+void serve_status_free(struct serve_status *status);           /* which is in no list */
 void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */
 void serve_clients_end(struct serve *serve);                   /* those that said bye */
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);

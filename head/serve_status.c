@@ -22,6 +22,12 @@ void serve_reply(struct serve *serve, struct rpc_unary *call,
     }
 }
 
+void serve_status_free(struct serve_status *status)
+{
+    pl_free(status->host);
+    pl_free(status);
+}
+
 static void answer(struct serve *serve, struct serve_status *status)
 {
     Plasmon__V1__StatusReply out = PLASMON__V1__STATUS_REPLY__INIT;
@@ -42,6 +48,8 @@ static void answer(struct serve *serve, struct serve_status *status)
         serve_gate_tell(serve, &waits);
         out.waits   = status->waits ? &waits : NULL;
         out.core_ns = figures.core_ns;
+        out.store_socket =
+            (char *)(uintptr_t)head_machine_store_socket(serve->machine, status->host);
         pl_list_for_each(pos, &serve->nodes) {
             out.nodes += pl_container_of(pos, struct serve_node, link)->host != NULL;
         }
@@ -50,7 +58,7 @@ static void answer(struct serve *serve, struct serve_status *status)
         rpc_unary_fail(status->call, PLASMON_ENOMEM, "the head is out of memory");
     }
     pl_list_remove(&status->link);
-    pl_free(status);
+    serve_status_free(status);
 }
 
 /* How many workers were asked for their figures. */
@@ -88,9 +96,10 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
         wire_decode_status_request(&serve->arena, bytes, length, &request, &err) !=
             PLASMON_OK) {
         rpc_unary_fail(call, err.status, err.text);
-        pl_free(status);
+        serve_status_free(status);
         return;
     }
+    status->host        = head_strdup(request->host);
     status->detail      = request->detail;
     status->waits       = request->waits && status->only == NULL;
     status->call        = call;

@@ -67,14 +67,53 @@ plasmon_status_t clients_error(struct store_client *client,
 
 /* ------------------------------------------------------------------------------------------------ requests */
 
+/* The record that we made of a client of the store before us (clients_adopt), of this process and with this page. NULL: there is none. */
+static struct store_client *client_before(struct store_daemon *daemon,
+                                          const struct store_client *client,
+                                          const struct store_control *hello)
+{
+    struct pl_list *pos;
+
+    if (hello->offset == 0 || hello->offset != daemon->host.memory) {
+        return NULL;
+    }
+    pl_list_for_each(pos, &daemon->clients) {
+        struct store_client *before = pl_container_of(pos, struct store_client, list);
+
+        if (before->greeted && before->link.fd < 0 && before->reader == hello->reader &&
+            before->pid == client->pid) {
+            return before;
+        }
+    }
+    return NULL;
+}
+
+/* It has its page, and what goes with it, from the store before us: all of that goes on, by a new socket. */
+static plasmon_status_t client_again(struct store_daemon *daemon,
+                                     struct store_client *client,
+                                     struct store_client *before)
+{
+    client->reader  = before->reader;
+    client->greeted = true;
+    before->greeted = false; /* its page is not its any more */
+    client_drop(daemon, before);
+    pl_info("store", "client %d of the store before is back", (int)client->pid);
+    return store_setup_client(&daemon->host, client->reader, true, &client->link);
+}
+
 static plasmon_status_t client_hello(struct store_daemon *daemon,
                                      struct store_client *client,
                                      const struct store_control *message)
 {
+    struct store_client *before;
     plasmon_status_t status;
 
     if (client->greeted) {
         return clients_error(client, message, PLASMON_EEXIST, "said hello already");
+    }
+    before = client_before(daemon, client, message);
+    if (before != NULL) {
+        return client_again(daemon, client, before);
     }
     status = store_host_add_reader(&daemon->host, (uint64_t)client->pid, &client->reader);
     if (status != PLASMON_OK) {
@@ -89,7 +128,7 @@ static plasmon_status_t client_hello(struct store_daemon *daemon,
     client->greeted = true;
     /* The epoch was raised: until a worker has taken this over, it frees nothing. */
     workers_tell_reader(daemon, client->reader, true);
-    return store_setup_client(&daemon->host, client->reader, &client->link);
+    return store_setup_client(&daemon->host, client->reader, false, &client->link);
 }
 
 static plasmon_status_t client_get_chunk(struct store_daemon *daemon,

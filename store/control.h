@@ -27,7 +27,11 @@
  *
  * After READERS and before DONE the store sends one CHUNK for every chunk that exists: own ones after a restart, then the peers'. So at
  * DONE a worker has everything. A client's set-up is TIMELINES and TABLES (both read-only), PINS (its own page, read-write), DONE;
- * the list of chunks is in the tables, descriptors come by GET_CHUNK.
+ * the list of chunks is in the tables, descriptors come by GET_CHUNK. DONE to a client has in `offset` the number of the host's memory (store_host.memory)
+ * and in `reader` that of its page.
+ *
+ * A client whose store died says both in its CLIENT_HELLO to the next one (otherwise `offset` is 0). If that has the same memory, and the page is one that the
+ * process had, page, lanes and host buffers are the client's as before, and DONE is all of its set-up.
  *
  * CHUNKS. A worker makes a chunk and sends CHUNK_ADD (chunk_id, offset, bytes, client_writable, fd). The store keeps the descriptor, sends it to
  * the other workers, and answers CHUNKS_KEPT: it keeps all of the worker's chunks below chunk_id. Only then does the worker list

@@ -13,8 +13,9 @@
  * NOBODY WRITES TWICE. A worker that does not hand back within STORE_HANDBACK_ALL_MS is killed and waited for before another one gets its memory:
  * its pid and start time are in its timeline.
  *
- * CLIENTS of the host lose their control socket, and with it new chunks, lanes and pages; what they have mapped stays, and their pins count
- * until their process ends: a page has its owner's pid, which the new store watches.
+ * CLIENTS of the host lose their control socket, and with it new chunks, lanes and host buffers; what they have mapped stays, and their pins count
+ * until their process ends: a page has its owner's pid, which the new store watches. A client that connects to the new store says which page it has, and goes
+ * on with it (store/control.h).
  *
  * What comes in is from processes of our user, and checked all the same.
  *

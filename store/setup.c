@@ -283,7 +283,7 @@ plasmon_status_t store_setup_worker(const struct store_host *host, uint32_t devi
 }
 
 plasmon_status_t store_setup_client(const struct store_host *host, uint32_t reader,
-                                    struct store_link *link)
+                                    bool known, struct store_link *link)
 {
     struct setup setup = {
         .host     = host,
@@ -291,15 +291,20 @@ plasmon_status_t store_setup_client(const struct store_host *host, uint32_t read
         .receiver = STORE_HOST_DEVICE_MAX, /* owns no table */
         .base     = {.type = STORE_CONTROL_CLIENT_SETUP, .total = host->device_count},
     };
-    plasmon_status_t status =
-        setup_part(&setup, STORE_PART_TIMELINES, store_host_timeline_bytes(), timeline_ro);
+    plasmon_status_t status = PLASMON_OK;
 
-    if (status == PLASMON_OK) {
+    if (!known) {
+        status = setup_part(&setup, STORE_PART_TIMELINES, store_host_timeline_bytes(),
+                            timeline_ro);
+    }
+    if (status == PLASMON_OK && !known) {
         status = setup_part(&setup, STORE_PART_TABLES, store_host_table_bytes(), table_ro);
     }
-    if (status == PLASMON_OK) {
+    if (status == PLASMON_OK && !known) {
         status = setup_pins(&setup, reader);
     }
+    setup.base.offset = host->memory;
+    setup.base.reader = reader;
     return status == PLASMON_OK ? setup_done(&setup) : status;
 }
 

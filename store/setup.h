@@ -9,9 +9,9 @@
 /* All SETUP and CHUNK messages of a worker, for its first start and every restart. */
 plasmon_status_t store_setup_worker(const struct store_host *host, uint32_t device,
                                     struct store_link *link) PL_MUST_CHECK;
-/* All CLIENT_SETUP messages. */
+/* All CLIENT_SETUP messages. known: the client has all that they would give it, so there is only the last one. */
 plasmon_status_t store_setup_client(const struct store_host *host, uint32_t reader,
-                                    struct store_link *link) PL_MUST_CHECK;
+                                    bool known, struct store_link *link) PL_MUST_CHECK;
 /* One CHUNK. read_only: the receiver is neither the owner nor may write. */
 plasmon_status_t store_setup_chunk(const struct store_host *host, uint32_t device,
                                    const struct store_host_chunk *chunk, bool read_only,

@@ -83,7 +83,9 @@ static plasmon_status_t check_message(const ProtobufCMessage *message, struct pl
 plasmon_status_t check_status_request(const Plasmon__V1__StatusRequest *request,
                                       struct pl_err *err)
 {
-    return check_message(&request->base, err);
+    plasmon_status_t status = check_text(request->host, WIRE_NAME_BYTES_MAX, "host", err);
+
+    return status == PLASMON_OK ? check_message(&request->base, err) : status;
 }
 
 plasmon_status_t check_status_reply(const Plasmon__V1__StatusReply *reply,
@@ -91,6 +93,9 @@ plasmon_status_t check_status_reply(const Plasmon__V1__StatusReply *reply,
 {
     plasmon_status_t status = check_message(&reply->base, err);
 
+    if (status == PLASMON_OK) {
+        status = check_text(reply->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
+    }
     return status == PLASMON_OK
                ? check_count(reply->n_devices, WIRE_DEVICES_MAX, "devices", err)
                : status;

@@ -345,7 +345,7 @@ static uint32_t ask_store(struct plasmon_client *client)
     struct pl_err unused = {0};
 
     return shared_ensure(&client->shared, client->store_socket, &unused) == PLASMON_OK
-               ? client->shared.device_count
+               ? shared_device_count(&client->shared)
                : 1;
 }
 

@@ -230,8 +230,8 @@ plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *
  * Wait for the object and map it read-only, without a copy, where its memory can be reached from this process (a CPU device on
  * this host). While mapped its bytes stay: writers get a new version.
  *
- * @param out_mapping  Owned; ends with plasmon_unmap().
- * @return PLASMON_OK, EUNREACHABLE (use plasmon_get), ETIMEDOUT, or the task's failure.
+ * @param out_mapping  Owned; ends with plasmon_unmap(). Stays as it is whoever dies, workers and stores included.
+ * @return PLASMON_OK, EUNREACHABLE (use plasmon_get; for a moment also where plasmon-store of this host was replaced), ETIMEDOUT, or the task's failure.
  */
 PLASMON_API
 plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *ref,
@@ -308,7 +308,8 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
  *             that. A call that would break this fails with EBUSY and starts nothing. (A session that dies fails all refs at once,
  *             with ECLOSED or EHEADLOST, and says nothing about copies on the devices: the bytes are undefined then.)
  * plasmon_put() AND plasmon_get() (that waits for ever) of more than 256 KiB of it go the same way on a GPU, and return when the copy is over.
- * FAILURES    A worker that dies is replaced, and the copies that were not done are done again. The memory stays.
+ * FAILURES    A worker that dies is replaced, and the copies that were not done are done again. The memory stays. So it does when the store dies; if all its
+ *             workers died, too, it is ordinary memory from then on.
  * LIMIT       All clients of a host together may have so much (plasmon-store --host-memory; a quarter of the RAM): ELIMIT says how much is
  *             in use. What was freed counts until the devices have let go of it, which they do when they have nothing to do;
  *             plasmon_host_alloc() waits a second for that.

@@ -43,18 +43,88 @@ static void store_kill(pid_t store)
     ASSERT_EQ(started_wait(store), 128 + SIGKILL);
 }
 
+/* Lines of the library that say that bytes went by messages although their device is of this host. */
+static _Atomic unsigned by_messages;
+
+static void count_line(void *user, int level, const char *module, const char *text)
+{
+    (void)user;
+    (void)level;
+    if (strcmp(module, "client") == 0 && (strstr(text, "in another way") != NULL ||
+                                          strncmp(text, "ref ", strlen("ref ")) == 0)) {
+        by_messages++;
+    }
+}
+
+/* A client whose lines are counted. */
+static struct plasmon_client *join_counting(void)
+{
+    plasmon_set_log(count_line, NULL, 3); /* debug */
+    return started_join_knowing(head_target, DEVICES);
+}
+
+static void expect_mapped(const struct plasmon_mapping *mapping, int64_t count, float first,
+                          float step)
+{
+    const float *data = plasmon_mapping_data(mapping);
+
+    for (int64_t i = 0; i < count; i++) {
+        ASSERT_TRUE(data[i] == first + step * (float)i);
+    }
+}
+
+/* Nobody tells a program that there is a store again: when it looked a moment ago, it looks in a moment. */
+static struct plasmon_mapping *map_at_last(struct plasmon_client *client,
+                                           struct plasmon_ref *ref)
+{
+    struct plasmon_mapping *mapping;
+
+    for (unsigned ms = 0;; ms += 20) {
+        plasmon_status_t status = plasmon_map(client, ref, CLUSTER_WAIT_MS, &mapping);
+
+        if (status == PLASMON_OK) {
+            return mapping;
+        }
+        ASSERT_EQ(status, PLASMON_EUNREACHABLE);
+        ASSERT_TRUE(ms < CLUSTER_WAIT_MS);
+        (void)usleep(20000);
+    }
+}
+
+/* What is put and made now goes through memory that is mapped: into new chunks, too. `first`: number of the host's first device. */
+static void expect_shared(struct plasmon_client *client, int first)
+{
+    struct plasmon_ref *put, *made;
+    struct plasmon_mapping *mapping;
+
+    by_messages = 0;
+    for (int i = first; i < first + DEVICES; i++) {
+        put = cluster_put(client, LARGE, 3, i);
+        cluster_expect_ramp(client, put, LARGE, 3, 1);
+        made = cluster_fill(client, COUNT, 6, i);
+        cluster_expect_all(client, made, COUNT, 6);
+        CLUSTER_OK(plasmon_map(client, made, CLUSTER_WAIT_MS, &mapping));
+        expect_mapped(mapping, COUNT, 6, 0);
+        plasmon_unmap(mapping);
+        CLUSTER_OK(plasmon_release(client, put));
+        CLUSTER_OK(plasmon_release(client, made));
+    }
+    ASSERT_EQ(by_messages, 0);
+}
+
 TEST(nothing_is_lost_with_a_store_that_another_one_follows)
 {
     struct plasmon_ref *put, *made[DEVICES], *large, *sum;
-    struct plasmon_mapping *mapping;
+    struct plasmon_mapping *mapping, *before;
     struct plasmon_client *client;
     pid_t store, workers[DEVICES], again[DEVICES];
 
     test_expect_log();
     head_start();
     store  = store_start("60000");
-    client = started_join_knowing(head_target, DEVICES);
+    client = join_counting();
     put    = cluster_put(client, COUNT, 5, 1);
+    CLUSTER_OK(plasmon_map(client, put, CLUSTER_WAIT_MS, &before));
     for (int i = 0; i < DEVICES; i++) {
         made[i] = cluster_fill(client, COUNT, i + 1, i);
         cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
@@ -72,8 +142,17 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     CLUSTER_OK(cluster_axpy(client, sum, large, 1, 2));
 
     cluster_expect_all(client, sum, LARGE, 14);
-    ASSERT_EQ(plasmon_map(client, large, CLUSTER_WAIT_MS, &mapping),
-              PLASMON_EUNREACHABLE); /* its chunk came after our store */
+    mapping = map_at_last(client, large); /* its chunk came after our store */
+    expect_mapped(mapping, LARGE, 7, 0);
+    plasmon_unmap(mapping);
+    (void)started_wait_log("store.log", NULL, "of the store before is back");
+    expect_shared(client, 0);
+    /* What was pinned is pinned: nobody writes there. */
+    CLUSTER_OK(cluster_axpy(client, put, made[1], 1, 1));
+    cluster_expect_ramp(client, put, COUNT, 7, 1);
+    expect_mapped(before, COUNT, 5, 1);
+    plasmon_unmap(before);
+    CLUSTER_OK(cluster_axpy(client, put, made[1], -1, 1));
     cluster_expect_ramp(client, put, COUNT, 5, 1);
     for (int i = 0; i < DEVICES; i++) {
         cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
@@ -209,6 +288,57 @@ TEST(a_store_whose_predecessor_died_with_all_its_workers_finds_that_nobody_lives
     store = store_start("60000");
     (void)started_wait_log("store.log", &from, "nobody else of its workers lives");
     (void)started_wait_log("store.log", &from, "took over the memory of 3 devices");
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+}
+
+/* Another memory, under other numbers. What the program has mapped of the old one is its own. */
+TEST(a_program_goes_over_to_the_memory_of_another_store)
+{
+    struct plasmon_ref *put, *made, *again;
+    struct plasmon_mapping *mapping, *before[3];
+    struct plasmon_client *client;
+    void *old, *fresh;
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    store  = store_start("60000");
+    client = join_counting();
+    put    = cluster_put(client, COUNT, 5, 1);
+    CLUSTER_OK(plasmon_map(client, put, CLUSTER_WAIT_MS, &before[0]));
+    CLUSTER_OK(plasmon_host_alloc(client, COUNT * sizeof(float), &old));
+    for (int round = 0; round < 2; round++) {
+        store_kill(store);
+        for (int i = 0; i < DEVICES; i++) {
+            cluster_kill(cluster_find("plasmon-worker", i));
+        }
+        store = store_start("60000");
+        (void)started_wait_log("head.log", NULL,
+                               "another store of its host took its place");
+        started_wait_devices(client, DEVICES);
+        made    = cluster_fill(client, COUNT, 4, PLASMON_ANYWHERE);
+        mapping = map_at_last(client, made);
+        expect_mapped(mapping, COUNT, 4, 0);
+        expect_mapped(before[0], COUNT, 5, 1);
+        before[round + 1] = mapping;
+    }
+    expect_mapped(before[1], COUNT, 4, 0);
+    expect_shared(client, 2 * DEVICES);
+    for (int i = 0; i < 3; i++) {
+        plasmon_unmap(before[i]);
+    }
+
+    /* Memory that the old store had shared is memory all the same. */
+    again = cluster_put(client, COUNT, 2, PLASMON_ANYWHERE);
+    CLUSTER_OK(plasmon_get(client, again, old, COUNT * sizeof(float), CLUSTER_WAIT_MS));
+    ASSERT_TRUE(((const float *)old)[COUNT - 1] == (float)(COUNT + 1));
+    CLUSTER_OK(plasmon_host_alloc(client, COUNT * sizeof(float), &fresh));
+    CLUSTER_OK(plasmon_get(client, again, fresh, COUNT * sizeof(float), CLUSTER_WAIT_MS));
+    ASSERT_TRUE(((const float *)fresh)[COUNT - 1] == (float)(COUNT + 1));
+    CLUSTER_OK(plasmon_host_free(client, old));
+    CLUSTER_OK(plasmon_host_free(client, fresh));
+    plasmon_finish(client);
     ASSERT_EQ(kill(store, SIGTERM), 0);
     ASSERT_EQ(started_wait(store), 0);
 }

@@ -147,6 +147,10 @@ static void end(struct fake_store *store, struct shared *shared)
     ASSERT_EQ(close(store->fd), 0);
 }
 
+#define KEY(device_, slot_, generation_) \
+    (&(const struct shared_key){         \
+        .host_device = (device_), .slot = (slot_), .generation = (generation_)})
+
 static const struct pl_shape bytes_1000 = {.dtype = PL_U8, .ndim = 1, .dim = {1000}};
 
 TEST(a_sealed_buffer_is_pinned_where_it_lies)
@@ -164,14 +168,14 @@ TEST(a_sealed_buffer_is_pinned_where_it_lies)
     memcpy(store.chunk[0] + 4096, "hello", 6);
     store_table_seal(store.table, 7);
 
-    ASSERT_OK(shared_pin(&shared, 0, 7, 3, pl_now_ns() + SECOND_NS, &pin, &err));
+    ASSERT_OK(shared_pin(&shared, KEY(0, 7, 3), pl_now_ns() + SECOND_NS, &pin, &err));
     ASSERT_STR((const char *)pin.data, "hello");
     store_table_doom(store.table, 7);
     ASSERT_TRUE(
         store_table_pinned(store.table, 7, pages, 1)); /* the worker sees it and waits */
-    shared_unpin(&shared, &pin);
+    shared_unpin(&pin);
     ASSERT_TRUE(!store_table_pinned(store.table, 7, pages, 1));
-    ASSERT_STATUS(shared_pin(&shared, 0, 7, 3, pl_now_ns() + SECOND_NS, &pin, &err),
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, 7, 3), pl_now_ns() + SECOND_NS, &pin, &err),
                   PLASMON_ELOST);
     ASSERT_EQ(store.gets, 1); /* a chunk is asked for once */
     end(&store, &shared);
@@ -205,12 +209,12 @@ TEST(a_pin_waits_for_the_seal)
     begin(&store, &shared);
     ASSERT_OK(shared_ensure(&shared, NULL, &err));
     store_table_alloc(store.table, 9, 1, 0, &bytes_1000, 0, 1);
-    ASSERT_STATUS(shared_pin(&shared, 0, 9, 1, pl_now_ns() + 1000000, &pin, &err),
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, 9, 1), pl_now_ns() + 1000000, &pin, &err),
                   PLASMON_ETIMEDOUT);
     ASSERT_EQ(pthread_create(&thread, NULL, seal_when_tried, &store), 0);
-    ASSERT_OK(shared_pin(&shared, 0, 9, 1, pl_now_ns() + 60 * SECOND_NS, &pin, &err));
+    ASSERT_OK(shared_pin(&shared, KEY(0, 9, 1), pl_now_ns() + 60 * SECOND_NS, &pin, &err));
     ASSERT_EQ(pthread_join(thread, NULL), 0);
-    shared_unpin(&shared, &pin);
+    shared_unpin(&pin);
     end(&store, &shared);
 }
 
@@ -218,6 +222,7 @@ TEST(only_the_buffer_of_a_put_can_be_written)
 {
     struct fake_store store;
     struct shared shared;
+    struct shared_memory *memory;
     struct pl_err err = {0};
     void *to;
 
@@ -225,20 +230,23 @@ TEST(only_the_buffer_of_a_put_can_be_written)
     ASSERT_OK(shared_ensure(&shared, NULL, &err));
     store_table_alloc(store.table, 1, 1, CHUNK_BYTES + 256, &bytes_1000,
                       STORE_ENTRY_CLIENT_WRITES, 1);
-    ASSERT_OK(shared_writable(&shared, 0, 1, 1, 1000, pl_now_ns() + SECOND_NS, &to, &err));
+    ASSERT_OK(shared_writable(&shared, KEY(0, 1, 1), 1000, pl_now_ns() + SECOND_NS, &to,
+                              &memory, &err));
     memcpy(to, "bytes", 6);
     ASSERT_STR((const char *)store.chunk[1] + 256, "bytes");
+    shared_memory_release(memory);
 
-    ASSERT_STATUS(shared_writable(&shared, 0, 1, 2, 1000, pl_now_ns() + 1000000, &to, &err),
+    ASSERT_STATUS(shared_writable(&shared, KEY(0, 1, 2), 1000, pl_now_ns() + 1000000, &to,
+                                  &memory, &err),
                   PLASMON_ETIMEDOUT);
-    ASSERT_STATUS(
-        shared_writable(&shared, 0, 1, 1, 1001, pl_now_ns() + SECOND_NS, &to, &err),
-        PLASMON_EMALFORMED);
+    ASSERT_STATUS(shared_writable(&shared, KEY(0, 1, 1), 1001, pl_now_ns() + SECOND_NS, &to,
+                                  &memory, &err),
+                  PLASMON_EMALFORMED);
     store_table_alloc(store.table, 2, 1, 512, &bytes_1000, STORE_ENTRY_CLIENT_WRITES,
                       1); /* in the read-only chunk */
-    ASSERT_STATUS(
-        shared_writable(&shared, 0, 2, 1, 1000, pl_now_ns() + SECOND_NS, &to, &err),
-        PLASMON_EUNREACHABLE);
+    ASSERT_STATUS(shared_writable(&shared, KEY(0, 2, 1), 1000, pl_now_ns() + SECOND_NS, &to,
+                                  &memory, &err),
+                  PLASMON_EUNREACHABLE);
     end(&store, &shared);
 }
 
@@ -250,16 +258,16 @@ TEST(nonsense_from_the_wire_is_refused)
     struct pl_err err = {0};
 
     begin(&store, &shared);
-    ASSERT_STATUS(shared_pin(&shared, 0, 1, 1, 0, &pin, &err),
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, 1, 1), 0, &pin, &err),
                   PLASMON_EUNREACHABLE); /* before the set-up */
     ASSERT_OK(shared_ensure(&shared, NULL, &err));
-    ASSERT_STATUS(shared_pin(&shared, 5, 1, 1, 0, &pin, &err), PLASMON_EUNREACHABLE);
-    ASSERT_STATUS(shared_pin(&shared, 0, STORE_TABLE_SLOTS, 1, 0, &pin, &err),
+    ASSERT_STATUS(shared_pin(&shared, KEY(5, 1, 1), 0, &pin, &err), PLASMON_EUNREACHABLE);
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, STORE_TABLE_SLOTS, 1), 0, &pin, &err),
                   PLASMON_EMALFORMED);
     store_table_alloc(store.table, 3, 1, CHUNKS * CHUNK_BYTES - 10, &bytes_1000, 0,
                       1); /* hangs out of the arena */
     store_table_seal(store.table, 3);
-    ASSERT_STATUS(shared_pin(&shared, 0, 3, 1, pl_now_ns() + SECOND_NS, &pin, &err),
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, 3, 1), pl_now_ns() + SECOND_NS, &pin, &err),
                   PLASMON_EUNREACHABLE);
     end(&store, &shared);
 }
@@ -282,10 +290,10 @@ TEST(a_buffer_that_spans_chunks_is_one_piece)
     memcpy(store.chunk[3], data + 512, sizeof(data) - 512);
     store_table_seal(store.table, 4);
 
-    ASSERT_OK(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err));
+    ASSERT_OK(shared_pin(&shared, KEY(0, 4, 1), pl_now_ns() + SECOND_NS, &pin, &err));
     ASSERT_EQ(memcmp(pin.data, data, sizeof(data)), 0);
     ASSERT_EQ(store.gets, 2);
-    shared_unpin(&shared, &pin);
+    shared_unpin(&pin);
     end(&store, &shared);
 }
 
@@ -301,7 +309,7 @@ TEST(a_chunk_that_is_not_where_the_table_says_is_refused)
     ASSERT_OK(shared_ensure(&shared, NULL, &err));
     store_table_alloc(store.table, 4, 1, 2 * CHUNK_BYTES, &bytes_1000, 0, 1);
     store_table_seal(store.table, 4);
-    ASSERT_STATUS(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err),
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, 4, 1), pl_now_ns() + SECOND_NS, &pin, &err),
                   PLASMON_EMALFORMED);
     end(&store, &shared);
 }
@@ -321,16 +329,16 @@ TEST(a_chunk_that_was_mapped_stays_what_it_was)
                           1);
         store_table_seal(store.table, slot);
     }
-    ASSERT_OK(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err));
-    shared_unpin(&shared, &pin);
+    ASSERT_OK(shared_pin(&shared, KEY(0, 4, 1), pl_now_ns() + SECOND_NS, &pin, &err));
+    shared_unpin(&pin);
     store.table->chunks[2].offset = 3 * CHUNK_BYTES; /* where nothing is mapped */
     store.table->chunks[3].offset = 2 * CHUNK_BYTES; /* where something is */
-    ASSERT_STATUS(shared_pin(&shared, 0, 5, 1, pl_now_ns() + SECOND_NS, &pin, &err),
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, 5, 1), pl_now_ns() + SECOND_NS, &pin, &err),
                   PLASMON_EUNREACHABLE);
-    ASSERT_OK(shared_pin(&shared, 0, 4, 1, pl_now_ns() + SECOND_NS, &pin, &err));
+    ASSERT_OK(shared_pin(&shared, KEY(0, 4, 1), pl_now_ns() + SECOND_NS, &pin, &err));
     memcpy(store.chunk[2], "still", 6);
     ASSERT_STR((const char *)pin.data, "still");
-    shared_unpin(&shared, &pin);
+    shared_unpin(&pin);
     end(&store, &shared);
 }
 
