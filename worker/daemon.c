@@ -546,7 +546,7 @@ static void report_pair(void *user, const struct worker_pair_report *report)
 /* The main thread may be stuck as well: nothing is cleaned up, and nothing needs to be. If it is, it says where. */
 static void stuck(void *user, const char *text)
 {
-    worker_where_ask_main();
+    worker_where_ask_all();
     worker_daemon_end(user, WORKER_EXIT_DEVICE_LOST, PLASMON_EDEVICE, text);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "worker/where.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -59,11 +61,23 @@ bool worker_where_tell(void)
     return true;
 }
 
-void worker_where_ask_main(void)
+void worker_where_ask_all(void)
 {
-    const struct timespec moment = {.tv_nsec = 200000000};
+    const struct timespec moment = {.tv_nsec = 10000000};
+    pid_t own                    = gettid();
+    DIR *threads                 = opendir("/proc/self/task");
+    struct dirent *entry;
 
-    if (pthread_kill(main_thread, SIGUSR1) == 0) {
-        (void)nanosleep(&moment, NULL); /* cut short: then less is seen */
+    if (threads == NULL) {
+        return;
     }
+    while ((entry = readdir(threads)) !=
+           NULL) { /* one after the other: stacks are not mixed up */
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (tid > 0 && tid != own && tgkill(getpid(), tid, SIGUSR1) == 0) {
+            (void)nanosleep(&moment, NULL); /* cut short: then less is seen */
+        }
+    }
+    (void)closedir(threads);
 }

@@ -15,7 +15,8 @@ void worker_where_start(void);
 void worker_where_beat(void);
 /* In a signal handler: if the loop stands still, writes the stack of this thread; true then. */
 bool worker_where_tell(void);
-/* From another thread: has the main thread write its stack, and gives it a moment. */
-void worker_where_ask_main(void);
+/* Before the process ends because something stands still: has every other thread write its stack, each in a moment of 10 ms of its own. The one that
+ * holds what the loop waits for is among them. */
+void worker_where_ask_all(void);
 
 #endif

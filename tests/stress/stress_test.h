@@ -30,7 +30,7 @@ struct stress_profile {
 
 /* Counted between clusters, by the run's own thread. */
 struct stress_tally {
-    uint32_t clusters[STRESS_DEVICES_MAX + 1], with_sources;
+    uint32_t clusters[STRESS_DEVICES_MAX + 1], with_sources, scarce, all;
     uint64_t copies;
 };
 
