@@ -7,8 +7,9 @@
  *     move.c      bringing a box to a device: common buffer, replica, gather, host route
  *   device.h    devices and their workers
  *     device.c    slots, launch numbers, windows, outboxes, starvation
- *     worker.c    workers join, come back, and go
+ *     worker.c    workers join, and are lost; worker_back.c: what one that comes back goes on with
  *     report.c    what they report
+ *     gone.c      devices that will not come back
  *   condemn.c   launches that must not go on, and fencing
  *   drain.c     what lies only on a node that is to leave is moved
  *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c, write_back.c, lookahead.c

@@ -142,9 +142,21 @@ bool head_device_fenced(struct head_device *device);
 /* ---- waits.c */
 void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats *stats);
 
-/* ---- worker.c */
+/* ---- gone.c */
 /* It will not come back: nor will what lies only there and what was to run there. head_rebuild() is the caller's. */
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
+
+/* ---- worker_back.c */
+/* Another incarnation says hello: of what the dead one had enqueued, what is done is closed, and what cannot run again fails. */
+void head_worker_back(struct head_core *core, struct head_device *device,
+                      const Plasmon__V1__WorkerHello *hello);
+/* All that the worker must know, as if nothing had been sent before; unfinished launches go out again, oldest first. */
+void head_worker_send_again(struct head_core *core, struct head_device *device,
+                            const Plasmon__V1__WorkerHello *hello, bool restarted);
+
+/* ---- worker.c */
+/* Its worker is not there: since when is remembered. */
+void head_device_down(const struct head_core *core, struct head_device *device);
 /* One of a checkpoint, or one that is expected. NULL: there are as many as a buffer's id can name. */
 struct head_device *head_device_restore(struct head_core *core, const char *host,
                                         const char *node, uint32_t host_device);

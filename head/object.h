@@ -255,7 +255,7 @@ void head_shadow_give_way(struct head_core *core, const struct head_device *devi
 /* Bytes may have been lost: those that lack any go. */
 void head_shadow_lost(struct head_core *core);
 
-/* ---- worker.c */
+/* ---- gone.c */
 /* Its bytes are gone: what is nowhere else has failed from now on. */
 void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const char *text);
 
