@@ -18,7 +18,6 @@ enum pl_rank {
     PL_RANK_DEVICE  = 50,
     PL_RANK_RPC     = 60,
     PL_RANK_LEAF    = 100, /* takes nothing else of ours: log, stats */
-    PL_RANK_COMM    = 110, /* calls of NCCL: who asks how a pair does holds a leaf */
 };
 
 struct pl_mutex {

@@ -261,8 +261,8 @@ void device_exec_destroy(struct device_exec *exec); /* launches under way still 
  * so waits on the device for what other processes enqueue. After an abort its operations end as if all were well, and what they should
  * have written is rubbish.
  *
- * Threads: one at a time for a communicator, but device_comm_check(), which any may call. What says "blocks" may block for long, and while
- * a stream of the device waits: not for the thread that enqueues.
+ * Threads: one at a time for a communicator, but device_comm_check(), which one other thread may call from when it is open. What says "blocks" may block
+ * for long, and while a stream of the device waits: not for the thread that enqueues.
  */
 #define DEVICE_COMM_ID_BYTES      128u
 #define DEVICE_COMM_ADDRESS_BYTES 64u
@@ -309,7 +309,10 @@ plasmon_status_t device_comm_open(struct device *device,
 plasmon_status_t device_comm_poll(struct device_comm *comm, struct pl_err *err);
 uint64_t device_comm_bytes(
     const struct device_comm *comm); /* device memory that it took; once it is open */
-/* Enqueue: rank 0 sends, rank 1 receives as many bytes. Once it is on the stream it is; ETIMEDOUT, EDEVICE: abort. */
+/*
+ * Enqueue: rank 0 sends, rank 1 receives as many bytes. Does not wait for the other side, as long as few operations are under way (a driver takes
+ * 1024 launches). EDEVICE: abort.
+ */
 plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream *stream,
                                   struct device_ptr ptr, uint64_t bytes,
                                   struct pl_err *err);
@@ -319,10 +322,7 @@ plasmon_status_t device_comm_move(struct device_comm *comm, struct device_stream
 plasmon_status_t device_comm_join(struct device_comm *comm, struct device_stream *stream,
                                   const struct device_comm_collective *reduction,
                                   struct pl_err *err);
-/*
- * Does not wait. OK: nothing is wrong, which says little: between GPUs of a host a dead peer is not noticed. EAGAIN: another thread is enqueuing,
- * ask again. Else it cannot be used any more.
- */
+/* Does not wait. OK: nothing is wrong, which says little: between GPUs of a host a dead peer is not noticed. Else it cannot be used any more. */
 plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err);
 /* Both end it and free it; all may block. Close: all sides, with nothing under way. */
 void device_comm_close(struct device_comm *comm);

@@ -47,33 +47,26 @@ static bool may_stage(const struct transfer_lane_pair *pair)
     return pair->staged && (!pair->uncertain || pair->aborted);
 }
 
-/* false: nobody can say yet whether to believe it. */
-static bool half_end(struct transfer_lane *lane, struct transfer_lane_half *half,
+static void half_end(struct transfer_lane *lane, struct transfer_lane_half *half,
                      transfer_lane_whole_fn whole, void *user)
 {
-    struct transfer_lane_pair *pair  = half->pair;
-    enum transfer_lane_health health = TRANSFER_LANE_DOUBTFUL;
+    struct transfer_lane_pair *pair = half->pair;
+    bool believed = lane->index != TRANSFER_LANE_SENDS && !pair->broken && !pair->doubted &&
+                    whole(user, pair);
 
-    if (lane->index != TRANSFER_LANE_SENDS && !pair->broken && !pair->doubted) {
-        health = whole(user, pair);
-    }
-    if (health == TRANSFER_LANE_ASK_AGAIN) {
-        return false;
-    }
-    half->state = health == TRANSFER_LANE_WHOLE ? TRANSFER_HALF_OVER : TRANSFER_HALF_ENDED;
+    half->state = believed ? TRANSFER_HALF_OVER : TRANSFER_HALF_ENDED;
     pair->running--;
     lane->running--;
-    return true;
 }
 
 static bool half_step(struct transfer_lane *lane, struct transfer_lane_half *half,
                       uint64_t done, uint64_t staged, transfer_lane_whole_fn whole,
-                      void *user, bool *out_again)
+                      void *user)
 {
     enum transfer_half_state before = half->state;
 
     if (half->state == TRANSFER_HALF_RUNNING && done >= half->number) {
-        *out_again = !half_end(lane, half, whole, user);
+        half_end(lane, half, whole, user);
     }
     if (half->state == TRANSFER_HALF_ENDED && may_stage(half->pair)) {
         half->state = TRANSFER_HALF_WAITING;
@@ -91,14 +84,13 @@ static bool half_step(struct transfer_lane *lane, struct transfer_lane_half *hal
 bool transfer_lane_look(struct transfer_lane *lane, uint64_t done, uint64_t staged,
                         transfer_lane_whole_fn whole, void *user)
 {
-    bool moved = false, again = false;
+    bool moved = false;
 
     /* In order: of a pair's halves nothing is decided before those in front of it. */
-    for (size_t i = 0; i < lane->halves.count && !again; i++) {
-        moved |=
-            half_step(lane, pl_vec_at(&lane->halves, i), done, staged, whole, user, &again);
+    for (size_t i = 0; i < lane->halves.count; i++) {
+        moved |= half_step(lane, pl_vec_at(&lane->halves, i), done, staged, whole, user);
     }
-    return moved || again;
+    return moved;
 }
 
 uint64_t transfer_lane_pop(struct transfer_lane *lane)

@@ -89,15 +89,9 @@ static inline uint64_t transfer_lane_number(struct transfer_lane *lane)
 }
 
 /* Does its communicator say that all is well? Asked of a pair that nobody doubts. */
-enum transfer_lane_health {
-    TRANSFER_LANE_WHOLE,
-    TRANSFER_LANE_DOUBTFUL,
-    TRANSFER_LANE_ASK_AGAIN, /* it cannot say now: its half, and what is behind that, is looked at again */
-};
-typedef enum transfer_lane_health (*transfer_lane_whole_fn)(
-    void *user, struct transfer_lane_pair *pair);
+typedef bool (*transfer_lane_whole_fn)(void *user, struct transfer_lane_pair *pair);
 
-/* The words say that operations, and staged halves, up to these numbers have ended. true: something moved, or has to be looked at again. */
+/* The words say that operations, and staged halves, up to these numbers have ended. true: something moved. */
 bool transfer_lane_look(struct transfer_lane *lane, uint64_t done, uint64_t staged,
                         transfer_lane_whole_fn whole, void *user);
 /* Take out what is over, as far as it lies in front: up to which number; 0: nothing. */

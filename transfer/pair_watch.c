@@ -36,25 +36,20 @@ static void trouble_locked(struct pair *pair, const char *text)
     }
 }
 
-static enum transfer_lane_health whole_locked(void *user, struct transfer_lane_pair *on)
+static bool whole_locked(void *user, struct transfer_lane_pair *on)
 {
     struct pair *pair = pl_container_of(on, struct pair, on);
     struct pl_err err = {.status = PLASMON_OK};
-    plasmon_status_t status;
 
     (void)user;
     if (pair->on.broken || pair->comm == NULL || pair->on.doubted) {
-        return TRANSFER_LANE_DOUBTFUL;
+        return false;
     }
-    status = device_comm_check(pair->comm, &err);
-    if (status == PLASMON_EAGAIN) {
-        return TRANSFER_LANE_ASK_AGAIN;
-    }
-    if (status != PLASMON_OK) {
+    if (device_comm_check(pair->comm, &err) != PLASMON_OK) {
         trouble_locked(pair, err.text);
-        return TRANSFER_LANE_DOUBTFUL;
+        return false;
     }
-    return TRANSFER_LANE_WHOLE;
+    return true;
 }
 
 static void stall_locked(struct transfer_pairs *pairs, struct transfer_lane_half *half,

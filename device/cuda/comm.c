@@ -2,17 +2,18 @@
  * Communicators of a CUDA device: NCCL, found at run time. What of its ABI is used is declared here, so that a build needs no NCCL; a config
  * says by its size and version what it holds, and every NCCL since 2.18 takes this one.
  *
- * NOT BLOCKING. Communicators are made with blocking = 0: a peer that does not come must not hold a thread that cannot be freed. Then
- * every call may answer "in progress" and is finished by NCCL's own thread; a send or receive is waited for here, 30 to 40 us, because the
- * order on the device is the order in which operations are put there (docs/transfers.md).
+ * TWO OF THEM. What connects does not block: a peer that does not come must not hold a thread that cannot be freed. But such a communicator
+ * makes a thread for every operation, 47 to 57 us of the thread that enqueues; one that blocks, 8. So the `handle` is made without blocking, and
+ * the `comm` that operations go by, which blocks, is split off it and shares its connections, its streams and its flag of abort. The first operation of
+ * `comm` is the one that connects (and waits for the others in the call): a thread of its own makes it, and whoever gives up aborts the handle, which brings that call
+ * back. From then on operations find everything connected and only enqueue (docs/transfers.md has what they could still wait for).
  *
- * ONE THREAD AT A TIME. NCCL's communicators are not to be used by two threads at once, and ncclCommGetAsyncError is no exception: in versions
- * before 2.29 it also finishes the last operation's job (joins its thread, frees it), so two threads that ask at the same time free it twice, or
- * join what is no longer a thread of NCCL's. The worker's thread asks until an operation is on its stream, the watcher whether what ended may
- * be believed; a lock of the communicator keeps them apart. It is held from the operation until that has settled, so
- * that whoever asks then finds no job.
+ * ONE THREAD AT A TIME. NCCL's communicators are not to be used by two threads at once. `comm` is its greeter's until it is open, then the worker's thread's.
+ * The watcher asks the handle, which nobody else uses then, whether what ended may be believed: errors of the network are of what the two share, and those
+ * of an operation's call are told by the call.
  *
- * FEW CHANNELS. A channel is a block of 640 threads and about 18 MiB of buffers. 16 give 361 of 371 GB/s over NVLink; over a network
+ * FEW CHANNELS. A channel is a block of 640 threads and, in both communicators together, 13 MiB of memory of who sends and 19 of who receives; with NCCL's own
+ * size of the buffers of a protocol that sends do not use (NCCL_LL128_BUFFSIZE) 21. 16 give 361 of 371 GB/s over NVLink; over a network
  * few do, and buffers are a pool. A team may have what NCCL would take, up to 32: both directions of every link are to be busy.
  * cgaClusterSize 0: clusters of blocks would wait for a free group of multiprocessors.
  *
@@ -36,10 +37,9 @@
 #define CHANNELS_REMOTE 4
 #define CHANNELS_TEAM   32
 #define VERSION_MIN \
-    21800 /* point to point over communicators that do not block, and this config */
-#define ENQUEUE_NS \
-    UINT64_C(2000000000) /* a send that is not on its stream by then never will be */
-#define CLOSE_NS UINT64_C(5000000000)
+    21800 /* communicators split off others whose connections they share, and this config */
+#define CLOSE_NS    UINT64_C(5000000000)
+#define LL128_BYTES "2457600" /* NCCL's own is twice that */
 
 /* ------------------------------------------------------------------------------------------------ NCCL's ABI */
 
@@ -48,7 +48,6 @@ struct nccl_id {
     char bytes[DEVICE_COMM_ID_BYTES];
 };
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_UINT8 = 1, NCCL_SUM = 0 };
-#define NCCL_UNDEFINED    INT32_MIN
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 
 struct nccl_config {
@@ -72,6 +71,8 @@ static struct {
     int (*ncclGetUniqueId)(struct nccl_id *id);
     int (*ncclCommInitRankConfig)(nccl_comm_t *comm, int ranks, struct nccl_id id, int rank,
                                   struct nccl_config *config);
+    int (*ncclCommSplit)(nccl_comm_t comm, int color, int key, nccl_comm_t *made,
+                         struct nccl_config *config);
     int (*ncclCommGetAsyncError)(nccl_comm_t comm, int *error);
     int (*ncclCommFinalize)(nccl_comm_t comm);
     int (*ncclCommDestroy)(nccl_comm_t comm);
@@ -94,6 +95,7 @@ static struct {
     XX(ncclGetVersion)         \
     XX(ncclGetUniqueId)        \
     XX(ncclCommInitRankConfig) \
+    XX(ncclCommSplit)          \
     XX(ncclCommGetAsyncError)  \
     XX(ncclCommFinalize)       \
     XX(ncclCommDestroy)        \
@@ -150,7 +152,8 @@ static void nccl_load(void)
     /* Multicast groups outlive a process that is killed, and on some machines block the next one. Whatever the caller set. */
     (void)setenv("NCCL_NVLS_ENABLE", "0",
                  1); /* no memory: the first allocation below fails, too */
-    (void)setenv("NCCL_ALGO", "Ring", 1); /* likewise */
+    (void)setenv("NCCL_ALGO", "Ring", 1);                /* likewise */
+    (void)setenv("NCCL_LL128_BUFFSIZE", LL128_BYTES, 0); /* likewise */
     nccl.library = library_find();
     if (nccl.library == NULL) {
         (void)pl_err_set(&nccl.missing, PLASMON_ENOLIB,
@@ -184,19 +187,24 @@ uint32_t device_cuda_comm_version(struct device *device, struct pl_err *why)
 
 /* ------------------------------------------------------------------------------------------------ opening */
 
-enum comm_state { COMM_INIT, COMM_CONNECTING, COMM_GREETING, COMM_OPEN };
+enum comm_state { COMM_INIT, COMM_SPLITTING, COMM_GREETING, COMM_OPEN };
 
 struct cuda_comm {
     struct device_comm base;
-    struct pl_mutex lock; /* rank PL_RANK_COMM; calls about `comm`, but those that end it */
-    atomic_bool
-        enqueuing; /* the lock is held for long: an operation takes 30 us and more to settle */
-    nccl_comm_t comm;
+    nccl_comm_t handle; /* connects, tells of errors, and ends what waits; does not block */
+    nccl_comm_t comm;   /* split off it: operations. It blocks */
     struct device_cuda_stream *stream; /* for the byte that connects */
     enum comm_state state;
     bool team;
+    int max_ctas;
     CUevent event;
     size_t free_before;
+
+    pthread_t greeter; /* makes the first operation */
+    bool greets;       /* to be joined */
+    struct pl_err greeting;
+    atomic_bool
+        greeted; /* release: `greeting` says how it went, and the event is recorded */
 };
 
 static struct cuda_comm *comm_of(struct device_comm *comm)
@@ -208,19 +216,19 @@ static struct cuda_comm *comm_of(struct device_comm *comm)
 static plasmon_status_t fail(const struct cuda_comm *comm, int result, const char *call,
                              struct pl_err *err)
 {
-    const char *more = nccl.ncclGetLastError(comm != NULL ? comm->comm : NULL);
+    const char *more = nccl.ncclGetLastError(comm != NULL ? comm->handle : NULL);
 
     return pl_err_set(
         err, PLASMON_EDEVICE, "%s: %s%s%.200s", call, nccl.ncclGetErrorString(result),
         more != NULL && more[0] != '\0' ? "; " : "", more != NULL ? more : "");
 }
 
-/* OK: it has settled. EAGAIN: not yet. */
+/* Of the handle. OK: it has settled. EAGAIN: not yet. */
 static plasmon_status_t settled(struct cuda_comm *comm, const char *call,
                                 struct pl_err *err)
 {
     int error  = NCCL_SUCCESS;
-    int result = nccl.ncclCommGetAsyncError(comm->comm, &error);
+    int result = nccl.ncclCommGetAsyncError(comm->handle, &error);
 
     if (result != NCCL_SUCCESS || error == NCCL_SUCCESS) {
         return result == NCCL_SUCCESS ? PLASMON_OK : fail(comm, result, call, err);
@@ -280,24 +288,36 @@ static CUdeviceptr greeting_of(struct device_cuda *cuda)
     return memory;
 }
 
+static struct nccl_config config_of(const struct cuda_comm *comm, bool blocks)
+{
+    return (struct nccl_config){.size             = sizeof(struct nccl_config),
+                                .magic            = NCCL_CONFIG_MAGIC,
+                                .version          = VERSION_MIN,
+                                .blocking         = blocks,
+                                .cga_cluster_size = 0,
+                                .min_ctas         = 1,
+                                .max_ctas         = comm->max_ctas,
+                                .split_share      = 1};
+}
+
+static void comm_free(struct cuda_comm *comm)
+{
+    struct device_cuda *cuda = device_cuda_of(comm->base.device);
+
+    if (device_cuda_enter(cuda) == PLASMON_OK && comm->event != NULL) {
+        (void)DEVICE_CU(cuda, cuEventDestroy(comm->event)); /* logged */
+    }
+    pl_free(comm);
+}
+
 plasmon_status_t device_cuda_comm_open(struct device *device,
                                        const struct device_comm_config *config,
                                        const uint8_t *id, struct device_stream *stream,
                                        struct device_comm **out_comm, struct pl_err *err)
 {
-    struct nccl_config wanted = {
-        .size             = sizeof(wanted),
-        .magic            = NCCL_CONFIG_MAGIC,
-        .version          = VERSION_MIN,
-        .cga_cluster_size = 0,
-        .min_ctas         = 1,
-        .max_ctas         = config->remote       ? CHANNELS_REMOTE
-                            : config->ranks != 0 ? CHANNELS_TEAM
-                                                 : CHANNELS_NVLINK,
-        .split_share      = NCCL_UNDEFINED,
-    };
     struct device_cuda *cuda = device_cuda_of(device);
     plasmon_status_t status  = enter(device, err);
+    struct nccl_config wanted;
     struct cuda_comm *comm;
     struct nccl_id copy;
     size_t total;
@@ -310,17 +330,15 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
     if (comm == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory");
     }
-    status = pl_mutex_init(&comm->lock, PL_RANK_COMM);
-    if (status != PLASMON_OK) {
-        pl_free(comm);
-        return pl_err_set(err, status, "no lock for a communicator");
-    }
-    comm->base   = (struct device_comm){.device = device,
-                                        .rank   = config->rank,
-                                        .ranks  = config->ranks != 0 ? config->ranks : 2};
-    comm->team   = config->ranks != 0;
-    comm->stream = device_cuda_stream_of(stream);
-    status       = greeting_of(cuda) == 0 ? PLASMON_EDEVMEM : PLASMON_OK;
+    comm->base     = (struct device_comm){.device = device,
+                                          .rank   = config->rank,
+                                          .ranks  = config->ranks != 0 ? config->ranks : 2};
+    comm->team     = config->ranks != 0;
+    comm->max_ctas = config->remote ? CHANNELS_REMOTE
+                     : comm->team   ? CHANNELS_TEAM
+                                    : CHANNELS_NVLINK;
+    comm->stream   = device_cuda_stream_of(stream);
+    status         = greeting_of(cuda) == 0 ? PLASMON_EDEVMEM : PLASMON_OK;
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuMemGetInfo(&comm->free_before, &total));
     }
@@ -328,12 +346,12 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
         status = DEVICE_CU(cuda, cuEventCreate(&comm->event, CU_EVENT_DISABLE_TIMING));
     }
     if (status != PLASMON_OK) {
-        pl_mutex_finish(&comm->lock);
         pl_free(comm);
         return pl_err_set(err, status, "a communicator: %s", device_cuda_last_error());
     }
     memcpy(copy.bytes, id, sizeof(copy.bytes));
-    result = nccl.ncclCommInitRankConfig(&comm->comm, (int)comm->base.ranks, copy,
+    wanted = config_of(comm, false);
+    result = nccl.ncclCommInitRankConfig(&comm->handle, (int)comm->base.ranks, copy,
                                          (int)config->rank, &wanted);
     if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
         status = fail(NULL, result, "ncclCommInitRankConfig", err);
@@ -344,9 +362,8 @@ plasmon_status_t device_cuda_comm_open(struct device *device,
     return PLASMON_OK;
 }
 
-/* In progress counts as well: NCCL's own thread goes on with it. */
-static plasmon_status_t operation_begin(struct cuda_comm *comm, CUstream stream,
-                                        CUdeviceptr ptr, uint64_t bytes, struct pl_err *err)
+static plasmon_status_t operation_put(struct cuda_comm *comm, CUstream stream,
+                                      CUdeviceptr ptr, uint64_t bytes, struct pl_err *err)
 {
     bool sends = comm->base.rank == 0;
     int result = sends ? nccl.ncclSend((const void *)(uintptr_t)ptr, bytes, NCCL_UINT8, 1,
@@ -354,14 +371,14 @@ static plasmon_status_t operation_begin(struct cuda_comm *comm, CUstream stream,
                        : nccl.ncclRecv((void *)(uintptr_t)ptr, bytes, NCCL_UINT8, 0,
                                        comm->comm, stream);
 
-    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
+    return result == NCCL_SUCCESS
                ? PLASMON_OK
                : fail(comm, result, sends ? "ncclSend" : "ncclRecv", err);
 }
 
-static plasmon_status_t joint_begin(struct cuda_comm *comm, CUstream stream,
-                                    const struct device_comm_collective *how, int type,
-                                    int op, struct pl_err *err)
+static plasmon_status_t joint_put(struct cuda_comm *comm, CUstream stream,
+                                  const struct device_comm_collective *how, int type,
+                                  int op, struct pl_err *err)
 {
     const void *src = (const void *)(uintptr_t)how->src.addr;
     void *dst       = (void *)(uintptr_t)how->dst.addr;
@@ -380,30 +397,76 @@ static plasmon_status_t joint_begin(struct cuda_comm *comm, CUstream stream,
         result = nccl.ncclAllReduce(src, dst, how->elements, type, op, comm->comm, stream);
         break;
     }
-    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
-               ? PLASMON_OK
-               : fail(comm, result, "a collective", err);
+    return result == NCCL_SUCCESS ? PLASMON_OK : fail(comm, result, "a collective", err);
 }
 
-static plasmon_status_t greeting_begin(struct cuda_comm *comm, CUdeviceptr memory,
-                                       struct pl_err *err)
+/* The first operation connects, and waits for the others in the call. */
+static plasmon_status_t greeting_put(struct cuda_comm *comm, struct pl_err *err)
 {
+    struct device_cuda *cuda                  = device_cuda_of(comm->base.device);
+    CUdeviceptr memory                        = greeting_of(cuda);
+    CUstream on                               = device_cuda_stream_on(comm->stream);
     const struct device_comm_collective first = {
         .src = {.addr = memory}, .dst = {.addr = memory + 128}, .elements = 1};
+    plasmon_status_t status = enter(comm->base.device, err);
 
-    return comm->team
-               ? joint_begin(comm, device_cuda_stream_on(comm->stream), &first, NCCL_UINT8,
-                             NCCL_SUM, err)
-               : operation_begin(comm, device_cuda_stream_on(comm->stream), memory, 1, err);
+    if (status == PLASMON_OK) {
+        status = comm->team ? joint_put(comm, on, &first, NCCL_UINT8, NCCL_SUM, err)
+                            : operation_put(comm, on, memory, 1, err);
+    }
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuEventRecord(comm->event, on));
+        if (status != PLASMON_OK) {
+            return pl_err_set(err, status, "%s", device_cuda_last_error());
+        }
+    }
+    return status;
+}
+
+static void *greeter_run(void *user)
+{
+    struct cuda_comm *comm = user;
+
+    comm->greeting.status = greeting_put(comm, &comm->greeting);
+    atomic_store(&comm->greeted, true);
+    return NULL;
+}
+
+static plasmon_status_t greeting_begin(struct cuda_comm *comm, struct pl_err *err)
+{
+    PL_CHECK(comm->comm != NULL); /* NCCL says that it has made it */
+    if (pthread_create(&comm->greeter, NULL, greeter_run, comm) != 0) {
+        return pl_err_set(err, PLASMON_EAGAIN, "no thread to open a communicator");
+    }
+    comm->greets = true;
+    comm->state  = COMM_GREETING;
+    return PLASMON_EAGAIN;
+}
+
+static void greeter_join(struct cuda_comm *comm)
+{
+    if (comm->greets) {
+        (void)pthread_join(comm->greeter, NULL); /* cannot fail for a thread of ours */
+        comm->greets = false;
+    }
 }
 
 static plasmon_status_t greeting_end(struct cuda_comm *comm, struct pl_err *err)
 {
     struct device_cuda *cuda = device_cuda_of(comm->base.device);
-    CUresult result          = device_cuda_driver.cuEventQuery(comm->event);
     plasmon_status_t status;
+    CUresult result;
     size_t now, total;
 
+    if (!atomic_load(&comm->greeted)) {
+        status = settled(comm, "connecting", err);
+        return status == PLASMON_OK ? PLASMON_EAGAIN : status;
+    }
+    if (comm->greeting.status != PLASMON_OK) {
+        *err = comm->greeting;
+        return err->status;
+    }
+    result = device_cuda_driver.cuEventQuery(comm->event);
     if (result == CUDA_ERROR_NOT_READY) {
         status = settled(comm, "connecting", err);
         return status == PLASMON_OK ? PLASMON_EAGAIN : status;
@@ -412,6 +475,7 @@ static plasmon_status_t greeting_end(struct cuda_comm *comm, struct pl_err *err)
         return pl_err_set(err, device_cuda_fail(cuda, result, "cuEventQuery"), "%s",
                           device_cuda_last_error());
     }
+    greeter_join(comm);
     if (DEVICE_CU(cuda, cuMemGetInfo(&now, &total)) == PLASMON_OK &&
         now < comm->free_before) {
         comm->base.bytes = comm->free_before - now; /* others may have taken some of it */
@@ -420,11 +484,22 @@ static plasmon_status_t greeting_end(struct cuda_comm *comm, struct pl_err *err)
     return PLASMON_OK;
 }
 
+static plasmon_status_t split_begin(struct cuda_comm *comm, struct pl_err *err)
+{
+    struct nccl_config wanted = config_of(comm, true);
+    int result =
+        nccl.ncclCommSplit(comm->handle, 0, (int)comm->base.rank, &comm->comm, &wanted);
+
+    comm->state = COMM_SPLITTING;
+    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
+               ? PLASMON_EAGAIN
+               : fail(comm, result, "ncclCommSplit", err);
+}
+
 plasmon_status_t device_cuda_comm_poll(struct device_comm *base, struct pl_err *err)
 {
-    struct cuda_comm *comm   = comm_of(base);
-    struct device_cuda *cuda = device_cuda_of(base->device);
-    plasmon_status_t status  = enter(base->device, err);
+    struct cuda_comm *comm  = comm_of(base);
+    plasmon_status_t status = enter(base->device, err);
 
     if (status != PLASMON_OK || comm->state == COMM_OPEN) {
         return status;
@@ -432,74 +507,28 @@ plasmon_status_t device_cuda_comm_poll(struct device_comm *base, struct pl_err *
     if (comm->state == COMM_GREETING) {
         return greeting_end(comm, err);
     }
-    status = settled(comm, "ncclCommInitRankConfig", err);
+    status = settled(
+        comm, comm->state == COMM_INIT ? "ncclCommInitRankConfig" : "ncclCommSplit", err);
     if (status != PLASMON_OK) {
         return status;
     }
-    if (comm->state == COMM_INIT) {
-        comm->state = COMM_CONNECTING;
-        status      = greeting_begin(comm, greeting_of(cuda), err);
-        return status == PLASMON_OK ? PLASMON_EAGAIN : status;
-    }
-    status =
-        DEVICE_CU(cuda, cuEventRecord(comm->event, device_cuda_stream_on(comm->stream)));
-    if (status != PLASMON_OK) {
-        return pl_err_set(err, status, "%s", device_cuda_last_error());
-    }
-    comm->state = COMM_GREETING;
-    return PLASMON_EAGAIN;
+    return comm->state == COMM_INIT ? split_begin(comm, err) : greeting_begin(comm, err);
 }
 
 /* ------------------------------------------------------------------------------------------------ moving */
-
-/* Until it is on its stream. */
-static plasmon_status_t settle_locked(struct cuda_comm *comm, uint64_t since_ns,
-                                      struct pl_err *err)
-{
-    plasmon_status_t status;
-
-    do {
-        status = settled(comm, "an operation", err);
-        if (status != PLASMON_EAGAIN) {
-            return status;
-        }
-        pl_cpu_relax();
-    } while (pl_now_ns() - since_ns < ENQUEUE_NS);
-    return pl_err_set(err, PLASMON_ETIMEDOUT, "NCCL did not enqueue an operation in 2 s");
-}
-
-static void enqueue_begin(struct cuda_comm *comm)
-{
-    atomic_store(&comm->enqueuing, true);
-    pl_mutex_lock(&comm->lock);
-}
-
-static void enqueue_end(struct cuda_comm *comm)
-{
-    pl_mutex_unlock(&comm->lock);
-    atomic_store(&comm->enqueuing, false);
-}
 
 plasmon_status_t device_cuda_comm_move(struct device_comm *base,
                                        struct device_stream *stream, struct device_ptr ptr,
                                        uint64_t bytes, struct pl_err *err)
 {
     struct cuda_comm *comm  = comm_of(base);
-    uint64_t since_ns       = pl_now_ns();
     plasmon_status_t status = enter(base->device, err);
-    CUstream on;
 
     if (status != PLASMON_OK) {
         return status;
     }
-    on = device_cuda_stream_on(device_cuda_stream_of(stream)); /* may take a lock */
-    enqueue_begin(comm);
-    status = operation_begin(comm, on, ptr.addr, bytes, err);
-    if (status == PLASMON_OK) {
-        status = settle_locked(comm, since_ns, err);
-    }
-    enqueue_end(comm);
-    return status;
+    return operation_put(comm, device_cuda_stream_on(device_cuda_stream_of(stream)),
+                         ptr.addr, bytes, err);
 }
 
 /* ncclDataType_t; -1: it has none. */
@@ -538,10 +567,8 @@ plasmon_status_t device_cuda_comm_join(struct device_comm *base,
                                        struct pl_err *err)
 {
     struct cuda_comm *comm  = comm_of(base);
-    uint64_t since_ns       = pl_now_ns();
     int type                = type_of(how->dtype);
     plasmon_status_t status = enter(base->device, err);
-    CUstream on;
 
     if (type < 0 && how->kind != DEVICE_ALL_GATHER) {
         return pl_err_set(err, PLASMON_ENOTSUP, "NCCL has no reduction of %s",
@@ -550,44 +577,20 @@ plasmon_status_t device_cuda_comm_join(struct device_comm *base,
     if (status != PLASMON_OK) {
         return status;
     }
-    on = device_cuda_stream_on(device_cuda_stream_of(stream)); /* may take a lock */
-    enqueue_begin(comm);
-    status = joint_begin(comm, on, how, type, operation_of(how->op), err);
-    if (status == PLASMON_OK) {
-        status = settle_locked(comm, since_ns, err);
-    }
-    enqueue_end(comm);
-    return status;
+    return joint_put(comm, device_cuda_stream_on(device_cuda_stream_of(stream)), how, type,
+                     operation_of(how->op), err);
 }
 
 plasmon_status_t device_cuda_comm_check(struct device_comm *base, struct pl_err *err)
 {
-    struct cuda_comm *comm = comm_of(base);
-    plasmon_status_t status;
+    plasmon_status_t status = settled(comm_of(base), "a transfer", err);
 
-    /* Else who asks would wait for that with locks that the one who enqueues needs next. */
-    if (atomic_load(&comm->enqueuing)) {
-        return PLASMON_EAGAIN;
-    }
-    pl_mutex_lock(&comm->lock);
-    status = settled(comm, "a transfer", err);
-    pl_mutex_unlock(&comm->lock);
     return status == PLASMON_EAGAIN ? PLASMON_OK : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ ending */
 
-static void comm_free(struct cuda_comm *comm)
-{
-    struct device_cuda *cuda = device_cuda_of(comm->base.device);
-
-    if (device_cuda_enter(cuda) == PLASMON_OK && comm->event != NULL) {
-        (void)DEVICE_CU(cuda, cuEventDestroy(comm->event)); /* logged */
-    }
-    pl_mutex_finish(&comm->lock);
-    pl_free(comm);
-}
-
+/* Of one that is open. */
 void device_cuda_comm_close(struct device_comm *base)
 {
     struct cuda_comm *comm = comm_of(base);
@@ -600,7 +603,12 @@ void device_cuda_comm_close(struct device_comm *base)
         comm_free(comm);
         return;
     }
-    result = nccl.ncclCommFinalize(comm->comm);
+    result = nccl.ncclCommDestroy(comm->comm);
+    if (result != NCCL_SUCCESS) {
+        pl_warn("device", "ncclCommDestroy: %s", nccl.ncclGetErrorString(result));
+    }
+    comm->comm = NULL;
+    result     = nccl.ncclCommFinalize(comm->handle);
     do {
         status = settled(comm, "ncclCommFinalize", &err);
         pl_cpu_relax();
@@ -609,24 +617,34 @@ void device_cuda_comm_close(struct device_comm *base)
         device_cuda_comm_abort(base);
         return;
     }
-    result = nccl.ncclCommDestroy(comm->comm);
+    result = nccl.ncclCommDestroy(comm->handle);
     if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
         pl_warn("device", "ncclCommDestroy: %s", nccl.ncclGetErrorString(result));
     }
     comm_free(comm);
 }
 
+static void one_abort(nccl_comm_t comm)
+{
+    int result = comm != NULL ? nccl.ncclCommAbort(comm) : NCCL_SUCCESS;
+
+    if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
+        pl_warn("device", "ncclCommAbort: %s", nccl.ncclGetErrorString(result));
+    }
+}
+
+/* The handle first: its flag is the other one's, too, so a greeter that waits for a peer in a call comes back, and only then is that one free. */
 void device_cuda_comm_abort(struct device_comm *base)
 {
     struct cuda_comm *comm = comm_of(base);
     struct pl_err err      = {.status = PLASMON_OK};
-    int result;
 
-    if (comm->comm != NULL && enter(base->device, &err) == PLASMON_OK) {
-        result = nccl.ncclCommAbort(comm->comm);
-        if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
-            pl_warn("device", "ncclCommAbort: %s", nccl.ncclGetErrorString(result));
-        }
+    if (enter(base->device, &err) == PLASMON_OK) {
+        one_abort(comm->handle);
+        greeter_join(comm);
+        one_abort(comm->comm);
     }
-    comm_free(comm);
+    if (!comm->greets) { /* else it is lost with the context */
+        comm_free(comm);
+    }
 }

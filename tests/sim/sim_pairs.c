@@ -167,15 +167,15 @@ static struct sim_pair *pair_of(struct transfer_lane_pair *on)
     return pl_container_of(on, struct sim_pair, on);
 }
 
-static enum transfer_lane_health whole(void *user, struct transfer_lane_pair *on)
+static bool whole(void *user, struct transfer_lane_pair *on)
 {
     struct sim_worker *worker = user;
 
     if (sim_below(worker->sim, 1000000) < worker->sim->config.pair_trouble_millionth) {
         trouble(pair_of(on), "the communicator has failed");
-        return TRANSFER_LANE_DOUBTFUL;
+        return false;
     }
-    return sim_below(worker->sim, 8) == 0 ? TRANSFER_LANE_ASK_AGAIN : TRANSFER_LANE_WHOLE;
+    return true;
 }
 
 static void look(void *user, uint64_t arg, void *data);

@@ -17,6 +17,7 @@ enum fake_op_kind {
     FAKE_AFTER, /* an event's record */
     FAKE_KERNEL,
     FAKE_HOST,
+    FAKE_POLL, /* until it says that it is over */
     FAKE_GRAPH,
 };
 
@@ -59,6 +60,10 @@ struct fake_op {
             CUhostFn fn;
             void *user;
         } host;
+        struct {
+            bool (*fn)(void *user);
+            void *user;
+        } poll;
         struct fake_exec *exec;
     };
 };

@@ -189,6 +189,8 @@ static bool op_run(const struct fake_op *op)
     case FAKE_HOST:
         op->host.fn(op->host.user);
         return true;
+    case FAKE_POLL:
+        return op->poll.fn(op->poll.user);
     case FAKE_GRAPH:
         graph_run(op->exec);
         return true;

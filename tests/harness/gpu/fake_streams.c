@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "tests/harness/gpu/fake_calls.h"
+#include "tests/harness/gpu/fake_nccl.h"
+
+#define EXPORT __attribute__((visibility("default")))
 
 /* ------------------------------------------------------------------------------------------------ work */
 
@@ -130,6 +133,14 @@ CUresult fake_cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user)
 
     COUNT(cuLaunchHostFunc);
     return fake_put(stream, &op);
+}
+
+/* For fake_nccl.c. */
+EXPORT void fake_stream_poll(CUstream stream, bool (*fn)(void *user), void *user)
+{
+    const struct fake_op op = {.kind = FAKE_POLL, .poll = {.fn = fn, .user = user}};
+
+    (void)fake_put(stream, &op); /* NCCL's operations are not captured */
 }
 
 /* ------------------------------------------------------------------------------------------------ streams */

@@ -458,37 +458,6 @@ TEST(what_was_under_way_when_pairs_break_goes_by_the_host_route)
     }
 }
 
-static enum transfer_lane_health say(void *user, struct transfer_lane_pair *pair)
-{
-    (void)pair;
-    return *(const enum transfer_lane_health *)user;
-}
-
-/* Who enqueues has the communicator: nothing is decided of what ended, nor of what ended behind it. */
-TEST(what_nobody_can_judge_now_is_looked_at_again)
-{
-    enum transfer_lane_health health = TRANSFER_LANE_ASK_AGAIN;
-    struct transfer_lane_pair pair   = {.key = {.receives = true}};
-    struct transfer_half half        = {.key = pair.key};
-    struct transfer_lane lane;
-
-    transfer_lane_init(&lane, TRANSFER_LANE_RECEIVES);
-    for (uint64_t i = 1; i <= 2; i++) {
-        half.seq = i;
-        ASSERT_EQ(transfer_lane_number(&lane), i);
-        ASSERT_TRUE(transfer_lane_add(&lane, &pair, &half, i, true));
-    }
-    ASSERT_TRUE(transfer_lane_look(&lane, 2, 0, say, &health));
-    ASSERT_EQ(transfer_lane_pop(&lane), 0);
-    ASSERT_EQ(lane.running, 2);
-    ASSERT_EQ(transfer_lane_first_lost(&lane, &pair), 1);
-    health = TRANSFER_LANE_WHOLE;
-    ASSERT_TRUE(transfer_lane_look(&lane, 2, 0, say, &health));
-    ASSERT_EQ(transfer_lane_pop(&lane), 2);
-    ASSERT_EQ(pair.running + pair.halves, 0);
-    transfer_lane_finish(&lane);
-}
-
 /* Else a lane that was full would stand still until something else happens: a message of the head, for who sends. */
 TEST(who_found_no_room_on_a_lane_is_told_when_there_is)
 {
