@@ -1,5 +1,5 @@
 /*
- * Collectives, inside: collective.c decides who does what, collective_step.c starts the launches.
+ * Collectives, inside: collective.c has members and results, collective_ways.c decides who does what, collective_step.c starts the launches.
  */
 #ifndef HEAD_COLLECTIVE_H
 #define HEAD_COLLECTIVE_H
@@ -48,6 +48,13 @@ struct collective {
     struct collective_out *outs;
     struct head_failure *failure; /* owned: why it cannot go on */
 };
+
+/* ---- collective_ways.c */
+/* Start all launches that make the results. false: c->failure. */
+bool collective_run(struct collective *c);
+/* The device that has most of it; NULL: none has any. */
+struct head_device *collective_home(struct head_core *core,
+                                    const struct collective_part *part);
 
 /* ---- collective_step.c */
 static inline uint64_t collective_bytes(const struct collective_part *part)

@@ -87,11 +87,11 @@ struct head_config {
     uint64_t
         chain_bytes; /* copies of so much go through chains of devices, part by part (move.c); 0: 256 MiB; at least 4 */
     uint64_t
-        one_shot_bytes; /* collectives reduce so much of a member in one step (collective.c); 0: 256 KiB */
+        one_shot_bytes; /* collectives reduce so much of a member in one step (collective_ways.c); 0: 256 KiB */
     uint64_t
         direct_bytes; /* and read so much of one where it lies, on another device; 0: 256 MiB */
     uint64_t
-        team_bytes; /* members of so much are reduced by NCCL where that is allowed and faster (collective.c); 0: 128 MiB */
+        team_bytes; /* members of so much are reduced by NCCL where that is allowed and faster (collective_ways.c); 0: 128 MiB */
     uint64_t
         lineage_bytes; /* what records of calls may have (lineage.h); 0: none are kept, and what is lost stays lost */
     uint64_t

@@ -11,7 +11,7 @@
  *     report.c    what they report
  *     gone.c      devices that will not come back
  *   condemn.c   launches that must not go on, and fencing
- *   drain.c     what lies only on a node that is to leave is moved
+ *   drain.c     what lies only on a node that is to leave is moved; drain_left.c: whose it is
  *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c, write_back.c, lookahead.c
  *     bulk.c      where workers take objects of other hosts
  *     rates.c     how fast transfers between devices are, measured
@@ -38,7 +38,7 @@
  *     dealt.c     arrays that are dealt over the devices, where a queue says little
  *     index.c     one task a point of an index space
  *     host_copy.c put from and get into memory of the client's host
- *     collective.h  all-reduce and the like: collective.c who does what, collective_step.c by which launches
+ *     collective.h  all-reduce and the like: collective.c members and results, collective_ways.c who does what, collective_step.c by which launches
  *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_components.c, graph_nodes.c, graph_launch.c
  *   space.h     namespaces and their quotas: space.c; namespaces.c reads their file
  *   client.h    sessions, and what they ask for besides tasks
@@ -160,5 +160,12 @@ struct head_core {
 void head_drain_tick(struct head_core *core);
 void head_drain_forget(struct head_core *core, const char *host); /* it has left */
 void head_drains_finish(struct head_core *core);
+enum { HEAD_DRAIN_LOOK_MS = 100 };
+/* Is all of the box settled on devices that stay? */
+bool head_drain_elsewhere(const struct head_tile *tile, const struct pl_box *box);
+
+/* ---- drain_left.c */
+void head_drain_left_find(struct head_core *core, struct head_drain *drain);
+void head_drain_left_forget(struct head_drain *drain);
 
 #endif

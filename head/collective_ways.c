@@ -1,0 +1,547 @@
+/*
+ * Which device of a collective does what.
+ *
+ *   all-reduce      much: the array is cut into one segment a member. Each device brings its segment of all members to itself and reduces
+ *                   it (collective_reduce), then brings the others' reduced segments to its result (collective_copy). Large
+ *                   segments are cut again, so that one chunk is reduced while the next one comes.
+ *                   little: each device reduces all of it.
+ *                   by NCCL, if the client wants that and the devices can: each device reduces all of it, together with the others; likewise
+ *                   reduce-scatter, and all-gather.
+ *   reduce          the same segments, brought to one device; little, or of two members: that device reduces all of it.
+ *   reduce-scatter  each device reduces its part
+ *   all-gather, all-to-all   one copy on each device
+ *   broadcast       one copy on each device; much: along a chain of devices, part by part
+ *
+ * ORDER OF REDUCTION. For each element one `fold`: member 0, then the tree over members 1, 2, ... of kernels/cpu_elementwise.c. It does
+ * not depend on segments, devices or routes, so neither do the bits.
+ */
+#include "head/collective.h"
+
+#include <string.h>
+
+enum {
+    CHUNKS            = 4,  /* at most so many of a segment .. */
+    CHUNK_SHOTS       = 64, /* .. and none below this many times what goes in one step */
+    SHOT_EXTRA        = 16, /* see is_little() */
+    KIND_CPU          = 1,  /* of a device */
+    NCCL_PAYS_DEVICES = 3,  /* see nccl_pays() */
+    ALIGNED_ROWS =
+        64 /* segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two share a line */
+};
+
+/* ------------------------------------------------------------------------------------------------ geometry */
+
+/* Where to cut: the slowest dimension that is long enough, else the longest. */
+static uint32_t cut_dimension(const struct pl_box *box, uint32_t pieces)
+{
+    uint32_t longest = 0;
+
+    for (uint32_t i = 0; i < box->ndim; i++) {
+        if (box->count[i] >= 8 * (int64_t)pieces) {
+            return i;
+        }
+        longest = box->count[i] > box->count[longest] ? i : longest;
+    }
+    return longest;
+}
+
+static int64_t cut_at(const struct pl_box *box, uint32_t dimension, uint32_t index,
+                      uint32_t pieces)
+{
+    int64_t count = box->count[dimension];
+    int64_t at    = count / pieces * index + count % pieces * index / pieces;
+
+    if (dimension + 1 == box->ndim && index < pieces &&
+        count >= 4 * ALIGNED_ROWS * (int64_t)pieces) {
+        at -= at % ALIGNED_ROWS;
+    }
+    return at;
+}
+
+/* Piece number `index` of the box; false: there are not so many elements. */
+static bool cut(const struct pl_box *box, uint32_t index, uint32_t pieces,
+                struct pl_box *out)
+{
+    uint32_t d = cut_dimension(box, pieces);
+
+    *out = *box;
+    if (box->ndim == 0) {
+        return index == 0;
+    }
+    out->start[d] = box->start[d] + cut_at(box, d, index, pieces);
+    out->count[d] = box->start[d] + cut_at(box, d, index + 1, pieces) - out->start[d];
+    return out->count[d] > 0;
+}
+
+static struct pl_box in_out(const struct collective_out *out, const struct pl_box *part)
+{
+    return collective_part_of(&out->made, part).box;
+}
+
+/* ------------------------------------------------------------------------------------------------ algorithms */
+
+/* out := one part of each member, each at its place; asked for from out's own member on. */
+static bool gather(struct collective *c, uint32_t number,
+                   const struct collective_part *parts, const struct pl_box *boxes,
+                   uint32_t count)
+{
+    struct collective_part from[WIRE_COLLECTIVE_MAX];
+    struct pl_box to[WIRE_COLLECTIVE_MAX];
+
+    for (uint32_t i = 0; i < count; i++) {
+        from[i] = parts[(number + i) % count];
+        to[i]   = boxes[(number + i) % count];
+    }
+    return collective_copy(c, &c->outs[number], &c->outs[number].made.box, from, to, count);
+}
+
+/* What NCCL reduces, and what stands in for it on CPU devices. */
+static bool nccl_reduces(uint32_t kind, uint32_t dtype)
+{
+    switch (dtype) {
+    case PL_F32:
+    case PL_F64:
+    case PL_I32:
+    case PL_I64:
+        return true;
+    case PL_F16:
+    case PL_BF16:
+        return kind != KIND_CPU;
+    default:
+        return false;
+    }
+}
+
+/*
+ * Of two GPUs reading directly is as fast as NCCL, within a twentieth or faster, in a row of every size. Of more, NCCL's rings keep both directions of all links busy at
+ * once, which pays where moving is what takes the time.
+ */
+static bool nccl_pays(const struct collective *c)
+{
+    return c->outs[0].device->kind != KIND_CPU && c->count >= NCCL_PAYS_DEVICES &&
+           collective_bytes(&c->ins[0]) >= c->core->config.team_bytes;
+}
+
+/* The same bits in whatever order: not of floats, whose sums are rounded, and whose NaNs and zeros NCCL may choose otherwise. */
+static bool order_is_free(uint32_t dtype)
+{
+    return dtype == PL_I32 || dtype == PL_I64;
+}
+
+/* The order of its sums is its own: the client's wish, or nobody can tell. */
+static bool by_nccl(const struct collective *c)
+{
+    uint32_t dtype = c->ins[0].array->shape.dtype;
+
+    if (!nccl_reduces(c->outs[0].device->kind, dtype)) {
+        return false;
+    }
+    switch (c->task->collective->way) {
+    case COLLECTIVE_NCCL:
+        return true;
+    case COLLECTIVE_FASTEST:
+        return nccl_pays(c);
+    case COLLECTIVE_AUTO:
+        return order_is_free(dtype) && nccl_pays(c);
+    default:
+        return false;
+    }
+}
+
+static bool all_gather(struct collective *c)
+{
+    struct pl_box boxes[WIRE_COLLECTIVE_MAX];
+    bool done = false;
+    bool ok =
+        c->task->collective->way != COLLECTIVE_NCCL || collective_gather_together(c, &done);
+
+    for (uint32_t i = 0; ok && !done && i < c->out_count; i++) {
+        for (uint32_t k = 0; k < c->count; k++) {
+            boxes[k] = collective_slab(&c->outs[i].made.box, k, c->count);
+        }
+        ok = gather(c, i, c->ins, boxes, c->count);
+    }
+    return ok;
+}
+
+static bool all_to_all(struct collective *c)
+{
+    struct collective_part parts[WIRE_COLLECTIVE_MAX];
+    struct pl_box boxes[WIRE_COLLECTIVE_MAX];
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        for (uint32_t k = 0; k < c->count; k++) {
+            parts[k].array = c->ins[k].array;
+            parts[k].box   = collective_slab(&c->ins[k].box, i, c->count);
+            boxes[k]       = collective_slab(&c->outs[i].made.box, k, c->count);
+        }
+        ok = gather(c, i, parts, boxes, c->count);
+    }
+    return ok;
+}
+
+static bool reduce_scatter(struct collective *c)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    bool done                 = false;
+    bool ok                   = !by_nccl(c) || collective_reduce_together(c, true, &done);
+
+    for (uint32_t i = 0; ok && !done && i < c->out_count; i++) {
+        struct pl_box part = collective_slab(&whole, i, c->count);
+
+        ok = collective_reduce(c, c->outs[i].device, i, &part, &c->outs[i].made);
+    }
+    return ok;
+}
+
+/* Each result by itself, on its device. */
+static bool reduce_directly(struct collective *c)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    bool ok                   = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        ok = collective_reduce(c, c->outs[i].device, i, &whole, &c->outs[i].made);
+    }
+    return ok;
+}
+
+/* One chunk of all segments, on its way. */
+struct chunk {
+    struct pl_box box; /* in coordinates that begin at 0 */
+    uint32_t axis;     /* along which it is cut */
+    uint32_t count;    /* of segments that are not empty */
+    struct pl_box part[WIRE_COLLECTIVE_MAX];
+    struct collective_part sum[WIRE_COLLECTIVE_MAX]; /* owned arrays */
+};
+
+static void chunk_release(struct collective *c, struct chunk *chunk)
+{
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        head_array_release(c->core, chunk->sum[i].array);
+    }
+    chunk->count = 0;
+}
+
+static bool chunk_reduce(struct collective *c, struct chunk *chunk,
+                         struct head_device *const *owners)
+{
+    bool ok = true;
+
+    chunk->count = 0;
+    chunk->axis  = cut_dimension(&chunk->box, c->count);
+    for (uint32_t i = 0; ok && i < c->count; i++) {
+        struct collective_part *sum = &chunk->sum[chunk->count];
+        struct pl_box *part         = &chunk->part[chunk->count];
+        struct pl_shape shape       = c->ins[0].array->shape;
+
+        if (!cut(&chunk->box, i, c->count, part)) {
+            continue;
+        }
+        sum->box = collective_at_zero(part);
+        memcpy(shape.dim, sum->box.count, sizeof(shape.dim));
+        sum->array = head_array_create(c->core, c->ins[0].array->space, &shape);
+        chunk->count++;
+        ok = collective_reduce(c, owners[i], i, part, sum);
+    }
+    return ok;
+}
+
+/* Little, and read directly: then so are the reduced segments, by one launch instead of a copy each. */
+static bool joins(const struct collective *c, const struct chunk *chunk)
+{
+    return c->direct && chunk->count > 1 &&
+           collective_bytes(&chunk->sum[0]) <= SHOT_EXTRA * c->core->config.one_shot_bytes;
+}
+
+static bool chunk_gather(struct collective *c, const struct chunk *chunk)
+{
+    bool together = joins(c, chunk);
+    bool ok       = true;
+
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
+        struct collective_part from[WIRE_COLLECTIVE_MAX];
+        struct pl_box boxes[WIRE_COLLECTIVE_MAX];
+        struct pl_box cover = in_out(&c->outs[i], &chunk->box);
+
+        for (uint32_t k = 0; k < chunk->count; k++) {
+            uint32_t at = together ? k : (i + k) % chunk->count;
+
+            from[k]  = chunk->sum[at];
+            boxes[k] = in_out(&c->outs[i], &chunk->part[at]);
+        }
+        ok = together ? collective_join(c, &c->outs[i], &cover, from, boxes, chunk->count,
+                                        chunk->axis)
+                      : collective_copy(c, &c->outs[i], &cover, from, boxes, chunk->count);
+    }
+    return ok;
+}
+
+static uint32_t chunk_count(const struct collective *c)
+{
+    uint64_t least = CHUNK_SHOTS * c->core->config.one_shot_bytes * c->count;
+
+    return (uint32_t)pl_max_u64(1,
+                                pl_min_u64(CHUNKS, collective_bytes(&c->ins[0]) / least));
+}
+
+/* A chunk is gathered when the next one's reduction has been started: the device has something to do while it waits for the others. */
+static bool reduce_in_segments(struct collective *c, struct head_device *const *owners)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    uint32_t chunks           = chunk_count(c);
+    struct chunk *two         = head_alloc(2 * sizeof(*two));
+    struct chunk *last        = NULL;
+    bool ok                   = true;
+
+    for (uint32_t i = 0; ok && i <= chunks; i++) {
+        struct chunk *next = &two[i % 2];
+        bool some          = i < chunks && cut(&whole, i, chunks, &next->box);
+
+        if (some) {
+            ok = chunk_reduce(c, next, owners);
+        }
+        if (last != NULL) {
+            ok = ok && chunk_gather(c, last);
+            chunk_release(c, last);
+        }
+        last = some ? next : NULL;
+    }
+    if (last != NULL) {
+        chunk_release(c, last);
+    }
+    pl_free(two);
+    return ok;
+}
+
+static bool all_reached(const struct collective *c)
+{
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        for (uint32_t k = 0; k < c->count; k++) {
+            if (head_move_reach(c->core, c->ins[k].array, &c->ins[k].box,
+                                c->outs[i].device) == NULL) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/*
+ * Is it done sooner in one step? Then each result's device reads n - 1 members, in segments 2 (n - 1) / n of one. GPUs read what the second
+ * step takes: SHOT_EXTRA times one_shot_bytes. CPU devices share their cores, and all would do the same work.
+ */
+static bool is_little(const struct collective *c)
+{
+    const struct head_config *config = &c->core->config;
+    uint64_t bytes                   = collective_bytes(&c->ins[0]);
+
+    if (c->ins[0].box.ndim == 0 || bytes <= config->one_shot_bytes) {
+        return true;
+    }
+    return c->direct && c->outs[0].device->kind != KIND_CPU &&
+           bytes <= config->direct_bytes &&
+           bytes * (c->count - 1) / c->count * (c->count - 2) <=
+               SHOT_EXTRA * config->one_shot_bytes &&
+           all_reached(c);
+}
+
+static bool all_reduce(struct collective *c)
+{
+    struct head_device *owners[WIRE_COLLECTIVE_MAX];
+    bool done = false, ok = !by_nccl(c) || collective_reduce_together(c, false, &done);
+
+    if (!ok || done) {
+        return ok;
+    }
+
+    if (is_little(c)) {
+        return reduce_directly(c);
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        owners[i] = c->outs[i].device;
+    }
+    c->in_place = true;
+    return reduce_in_segments(c, owners);
+}
+
+/* The device that has most of it; NULL: none has any. */
+struct head_device *collective_home(struct head_core *core,
+                                    const struct collective_part *part)
+{
+    struct head_device *best = NULL;
+    uint64_t most            = 0;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+        uint64_t here              = 0;
+        struct pl_list *pos, *it;
+        struct pl_box box;
+
+        if (device == NULL || device->gone || !device->joined || device->draining) {
+            continue;
+        }
+        pl_list_for_each(pos, &part->array->fragments) {
+            const struct head_fragment *fragment =
+                pl_container_of(pos, struct head_fragment, array_link);
+
+            pl_list_for_each(it, &fragment->tile->instances) {
+                const struct head_instance *instance =
+                    pl_container_of(it, struct head_instance, tile_link);
+
+                if (instance->buffer->device == device &&
+                    pl_box_intersection(&instance->box, &fragment->box, &box) &&
+                    pl_box_intersection(&box, &part->box, &box)) {
+                    here += (uint64_t)pl_box_elements(&box);
+                }
+            }
+        }
+        if (here > most) {
+            best = device;
+            most = here;
+        }
+    }
+    return best;
+}
+
+static bool reduce(struct collective *c)
+{
+    struct head_device *owners[WIRE_COLLECTIVE_MAX];
+
+    if (is_little(c) || c->count == 2) {
+        return reduce_directly(c);
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        owners[i] = collective_home(c->core, &c->ins[i]);
+        if (owners[i] == NULL) {
+            owners[i] = c->outs[0].device;
+        }
+    }
+    c->in_place = true;
+    return reduce_in_segments(c, owners);
+}
+
+/*
+ * From whom each result gets its bytes: the one before it in `order`. The devices of the member's host come first, then host after host, so
+ * that the bytes come to a host once.
+ */
+static void broadcast_order(const struct collective *c, const char *host, uint32_t *order)
+{
+    bool taken[WIRE_COLLECTIVE_MAX] = {false};
+    uint32_t count                  = 0;
+
+    while (count < c->out_count) {
+        for (uint32_t i = 0; i < c->out_count; i++) {
+            if (!taken[i] && strcmp(c->outs[i].device->host, host) == 0) {
+                taken[i]       = true;
+                order[count++] = i;
+            }
+        }
+        for (uint32_t i = 0; i < c->out_count; i++) {
+            if (!taken[i]) {
+                host = c->outs[i].device->host;
+                break;
+            }
+        }
+    }
+}
+
+/* The result before it, if the bytes are to go along a chain or that one is on the same host and the member is not; else the member. */
+static const struct collective_part *broadcast_source(const struct collective *c,
+                                                      const struct head_device *home,
+                                                      const uint32_t *order, uint32_t i,
+                                                      bool chain)
+{
+    const struct collective_out *out = &c->outs[order[i]];
+    const struct collective_out *before;
+
+    if (i == 0 || out->device == home) {
+        return &c->ins[0];
+    }
+    before = &c->outs[order[i - 1]];
+    if (!head_move_possible(before->device, out->device)) {
+        return &c->ins[0];
+    }
+    if (chain) {
+        return &before->made;
+    }
+    return strcmp(before->device->host, out->device->host) == 0 &&
+                   strcmp(home->host, out->device->host) != 0
+               ? &before->made
+               : &c->ins[0];
+}
+
+static bool broadcast(struct collective *c)
+{
+    const struct pl_box whole = collective_at_zero(&c->ins[0].box);
+    struct head_device *home  = collective_home(c->core, &c->ins[0]);
+    uint64_t bytes            = collective_bytes(&c->ins[0]);
+    bool chain                = bytes >= c->core->config.chain_bytes && c->out_count > 1;
+    uint32_t parts            = chain ? head_move_parts(c->core, bytes) : 1;
+    uint32_t order[WIRE_COLLECTIVE_MAX];
+    bool ok = true;
+
+    if (home == NULL) {
+        home = c->outs[0].device;
+    }
+    broadcast_order(c, home->host, order);
+    for (uint32_t p = 0; ok && p < parts; p++) {
+        struct pl_box part;
+
+        if (!cut(&whole, p, parts, &part)) {
+            continue;
+        }
+        for (uint32_t i = 0; ok && i < c->out_count; i++) {
+            struct collective_out *out = &c->outs[order[i]];
+            struct collective_part from =
+                collective_part_of(broadcast_source(c, home, order, i, chain), &part);
+            struct pl_box box = in_out(out, &part);
+
+            ok = collective_copy(c, out, &box, &from, &box, 1);
+        }
+    }
+    return ok;
+}
+
+/*
+ * Does who reduces read the members where they lie? Engines that copy bring much faster than multiprocessors read, and reducing hides behind that;
+ * of less, starting one thing after the other is what takes the time.
+ */
+static bool reads_directly(const struct collective *c)
+{
+    switch (c->task->collective->way) {
+    case COLLECTIVE_DIRECT:
+        return true;
+    case COLLECTIVE_COPIES:
+        return false;
+    default:
+        /* Of two, what is read is as much as what is copied, and one launch does it: faster at 1 GiB, too. */
+        return (c->count == 2 && c->outs[0].device->kind != KIND_CPU) ||
+               collective_bytes(&c->ins[0]) / c->count <= c->core->config.direct_bytes;
+    }
+}
+
+bool collective_run(struct collective *c)
+{
+    enum _Plasmon__V1__CollectiveKind kind = c->task->collective->kind;
+
+    if (c->count == 1 && kind != PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
+        kind = PLASMON__V1__COLLECTIVE_KIND__BROADCAST; /* of one member all are that */
+    }
+    c->direct = reads_directly(c);
+    switch (kind) {
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE:
+        return all_reduce(c);
+    case PLASMON__V1__COLLECTIVE_KIND__REDUCE:
+        return reduce(c);
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER:
+        return all_gather(c);
+    case PLASMON__V1__COLLECTIVE_KIND__REDUCE_SCATTER:
+        return reduce_scatter(c);
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL:
+        return all_to_all(c);
+    default:
+        return broadcast(c);
+    }
+}
