@@ -590,23 +590,20 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src,
 static bool route_allowed(struct plan *plan, const struct head_device *from)
 {
     const struct head_device *to = plan->dst->device;
-    const struct head_device *lacks;
+    char why[HEAD_WHY_BYTES];
+    const char *missing;
 
-    if (plan->core->config.transfer != HEAD_TRANSFER_NCCL || from == to ||
-        head_pair_possible(from, to)) {
+    if (plan->core->config.transfer != HEAD_TRANSFER_NCCL || from == to) {
         return true;
     }
-    lacks         = from->comm_version == 0 ? from : to;
+    missing = head_pair_missing(from, to, why);
+    if (missing == NULL) {
+        return true;
+    }
     plan->failure = head_failure_create(
         PLASMON_ENOTSUP, 0, 0,
         "--transfer nccl: nothing can go from device %u to device %u by NCCL: %s",
-        from->index, to->index,
-        from->kind != to->kind     ? "they are of different kinds"
-        : lacks->comm_version == 0 ? lacks->comm_missing
-        : from->comm_version != to->comm_version
-            ? "they have different versions of it; install the same on all hosts"
-            : "it does not encrypt, and their stores do (--tls-cert); if the network is "
-              "yours alone, start them with --bulk-plain instead");
+        from->index, to->index, missing);
     return false;
 }
 

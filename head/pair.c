@@ -367,6 +367,15 @@ bool head_pair_possible(const struct head_device *from, const struct head_device
            ((from->comm_plain && to->comm_plain) || strcmp(from->host, to->host) == 0);
 }
 
+bool head_pair_serves(struct head_core *core, const struct head_device *from,
+                      const struct head_device *to)
+{
+    const struct head_pair *pair = pair_find(core, from, to);
+
+    return pair != NULL &&
+           (pair->state == HEAD_PAIR_OPENING || pair->state == HEAD_PAIR_OPEN);
+}
+
 uint64_t head_pair_route(struct head_core *core, struct head_device *from,
                          struct head_device *to, uint64_t bytes)
 {

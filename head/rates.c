@@ -314,53 +314,22 @@ static int compare_ways(const void *a, const void *b)
                               : (x->to > y->to) - (x->to < y->to);
 }
 
-/* What a large transfer goes by now, and why. */
-static uint32_t route_of(struct head_core *core, const struct head_way *way,
-                         const char **out_why)
-{
-    const struct head_device *from = head_device_at(core, way->from);
-    const struct head_device *to   = head_device_at(core, way->to);
-
-    if (core->config.transfer == HEAD_TRANSFER_HOST) {
-        *out_why = "--transfer host";
-        return ROUTE_HOST;
-    }
-    if (core->config.transfer == HEAD_TRANSFER_NCCL && head_pair_possible(from, to)) {
-        *out_why = "--transfer nccl";
-        return ROUTE_NCCL;
-    }
-    if (!apart(from, to)) {
-        bool peer = from->kind == to->kind && from->peer_capable && to->peer_capable;
-
-        *out_why = peer ? "one host: one copy, nobody else takes part"
-                        : "one host, and neither maps the other's memory";
-        return peer ? ROUTE_PEER : ROUTE_HOST;
-    }
-    if (from->kind != 2 || !head_pair_possible(from, to)) {
-        *out_why = from->kind != 2 ? "between hosts; NCCL is for GPUs"
-                                   : "between hosts, and without NCCL on both sides";
-        return ROUTE_HOST;
-    }
-    if (way->chosen == 0) {
-        *out_why = "between hosts; NCCL after 64 MiB, until both are measured";
-        return way->rates[ROUTE_NCCL].transfers > 0 ? ROUTE_NCCL : ROUTE_HOST;
-    }
-    *out_why = way->chosen == ROUTE_NCCL ? "measured: NCCL is faster"
-                                         : "measured: the bulk channel is faster";
-    return way->chosen;
-}
-
 static plasmon_status_t way_status(struct head_core *core, struct wire_arena *arena,
                                    const struct head_way *way,
                                    Plasmon__V1__RouteChoice *out)
 {
-    const char *why;
+    char why[HEAD_WHY_BYTES];
 
     plasmon__v1__route_choice__init(out);
-    out->from     = way->from;
-    out->to       = way->to;
-    out->route    = route_of(core, way, &why);
-    out->why      = (char *)(uintptr_t)why;
+    out->from  = way->from;
+    out->to    = way->to;
+    out->route = head_route_plan(core, head_device_at(core, way->from),
+                                 head_device_at(core, way->to), why);
+    out->why   = wire_arena_alloc(arena, strlen(why) + 1);
+    if (out->why == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    (void)strcpy(out->why, why);
     out->explored = way->explored;
     out->rates    = wire_arena_alloc(arena, HEAD_RATE_ROUTES * sizeof(*out->rates));
     for (uint32_t route = 0; out->rates != NULL && route < HEAD_RATE_ROUTES; route++) {

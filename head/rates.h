@@ -59,6 +59,13 @@ uint64_t head_rates_ns(const struct head_core *core, const struct head_device *f
  */
 bool head_rates_nccl(struct head_core *core, const struct head_device *from,
                      const struct head_device *to, uint64_t bytes);
+/* For people (route.c): by which route a large transfer goes now (as RouteStats.route), and why. */
+enum { HEAD_WHY_BYTES = 512 };
+uint32_t head_route_plan(struct head_core *core, const struct head_device *from,
+                         const struct head_device *to, char why[HEAD_WHY_BYTES]);
+/* Why no pair can be made of the two, perhaps in text; NULL: one can. */
+const char *head_pair_missing(const struct head_device *from, const struct head_device *to,
+                              char text[HEAD_WHY_BYTES]);
 /* For people: each way that was measured, in order. In the arena. */
 plasmon_status_t head_rates_status(struct head_core *core, struct wire_arena *arena,
                                    Plasmon__V1__StatusReply *out) PL_MUST_CHECK;

@@ -209,69 +209,11 @@ static plasmon_status_t tasks_tell(struct head_core *core, struct wire_arena *ar
 
 /* ------------------------------------------------------------------------------------------------ routes */
 
-enum { ROUTE_PEER = 1, ROUTE_HOST = 2, ROUTE_NCCL = 3 }; /* as in RouteStats */
-
-/* Why not by NCCL, between hosts; NULL: it can. */
-static const char *pair_missing(const struct head_device *from,
-                                const struct head_device *to)
-{
-    if (from->kind != 2 || to->kind != 2) {
-        return "`auto` takes NCCL between GPUs alone";
-    }
-    if (from->comm_version == 0 || to->comm_version == 0) {
-        return from->comm_version == 0 ? from->comm_missing : to->comm_missing;
-    }
-    if (from->comm_version != to->comm_version) {
-        return "the two have different versions of NCCL";
-    }
-    return from->comm_plain && to->comm_plain
-               ? NULL
-               : "the hosts encrypt what goes between them, and NCCL does not";
-}
-
-static uint32_t route_of(const struct head_core *core, const struct head_device *from,
-                         const struct head_device *to, char out_why[512])
-{
-    bool same_host = strcmp(from->host, to->host) == 0;
-    bool automatic = core->config.transfer == HEAD_TRANSFER_AUTO;
-    const char *missing;
-
-    if (core->config.transfer == HEAD_TRANSFER_HOST) {
-        text_take(out_why, 512, "--transfer host");
-        return ROUTE_HOST;
-    }
-    if (core->config.transfer == HEAD_TRANSFER_NCCL) {
-        text_take(out_why, 512,
-                  head_pair_possible(from, to) ? "--transfer nccl"
-                                               : "no pair can be made of the two");
-        return head_pair_possible(from, to) ? ROUTE_NCCL : ROUTE_HOST;
-    }
-    if (same_host) {
-        bool peer = from->kind == to->kind && from->peer_capable && to->peer_capable;
-
-        text_take(out_why, 512,
-                  peer                     ? "one host, and each can map the other's memory"
-                  : from->kind != to->kind ? "they are of different kinds"
-                                           : "their memory cannot be mapped by the other");
-        return peer ? ROUTE_PEER : ROUTE_HOST;
-    }
-    missing = pair_missing(from, to);
-    if (automatic && missing == NULL) {
-        text_take(out_why, 512,
-                  "two hosts with NCCL: once enough was moved to pay for a pair, by "
-                  "staged copies until then");
-        return ROUTE_NCCL;
-    }
-    (void)snprintf(out_why, 512, "two hosts, over TCP: %s",
-                   missing != NULL ? missing : "--transfer peer");
-    return ROUTE_HOST;
-}
-
 static plasmon_status_t routes_tell(struct head_core *core, struct wire_arena *arena,
                                     Plasmon__V1__Waits *out)
 {
     uint32_t count = (uint32_t)pl_min_u64(core->devices.count, ROUTE_DEVICES_MAX);
-    char why[512];
+    char why[HEAD_WHY_BYTES];
 
     out->routes = wire_arena_alloc(arena, (count * count + 1) * sizeof(*out->routes));
     if (out->routes == NULL) {
@@ -292,7 +234,7 @@ static plasmon_status_t routes_tell(struct head_core *core, struct wire_arena *a
         plasmon__v1__route_plan__init(plan);
         plan->from  = from->index;
         plan->to    = to->index;
-        plan->route = route_of(core, from, to, why);
+        plan->route = head_route_plan(core, from, to, why);
         plan->why   = dup_text(arena, why);
         if (plan->why == NULL) {
             return PLASMON_ENOMEM;
