@@ -7,7 +7,8 @@
  *
  * ONE TO MANY. Of several sources a large piece comes from the one that the fewest others read, and that may be a replica which is itself
  * being filled. A large piece is therefore cut, and its parts are launches of their own: who reads a part waits for that part alone,
- * so the bytes run through a chain of devices, each part one behind the last, and no source sends them more than once.
+ * so the bytes run through a chain of devices, each part one behind the last, and no source sends them more than once. Between hosts, where
+ * what a source sends is less, that begins with smaller pieces; what is not cut there goes as a tree: from whoever will have sent it first.
  *
  * A piece comes from another device
  *   peer route: as a piece of the COPY itself: the consumer pulls, one-sided
@@ -28,6 +29,13 @@
  * parts, and for one alone each is a loss.
  */
 #define PARTS 32u
+/*
+ * Between hosts large begins at a quarter of that (64 MiB), and parts at 8 MiB, one chunk of the ring: 1 ms at 100 Gbit/s, which is some times what
+ * begins a part. Of a 256th (1 MiB) on, which takes longer than it takes to begin, it matters who else is sent to.
+ */
+#define HOSTS_FRACTION 4u
+#define TREE_FRACTION  256u
+#define HOPS_MAX       8u
 
 /* Of pieces up to so much one kernel is sooner done than a copy each: at 350 GB/s a quarter of a MiB takes less than what begins a copy. */
 #define SMALL_BYTES     (UINT64_C(256) << 10)
@@ -220,6 +228,71 @@ static bool box_pending(const struct head_buffer *buffer, const struct pl_box *b
     return false;
 }
 
+static bool apart(const struct head_device *from, const struct head_device *to)
+{
+    return strcmp(from->host, to->host) != 0;
+}
+
+/* Pieces of so many bytes are cut. */
+static uint64_t large_bytes(const struct head_core *core, const struct head_device *from,
+                            const struct head_device *to)
+{
+    return core->config.chain_bytes / (apart(from, to) ? HOSTS_FRACTION : 1);
+}
+
+/* It comes from another host part by part. */
+static bool received_in_parts(const struct head_buffer *buffer, const struct pl_box *box)
+{
+    unsigned parts = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->writers) {
+        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+
+        parts += use->task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV &&
+                 pl_box_intersects(&use->box, box);
+        if (parts > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The buffer of another host that it is being received from; NULL: it is there, is made here, or has been sent. */
+static const struct head_buffer *received_from(struct head_core *core,
+                                               const struct head_buffer *buffer,
+                                               const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->writers) {
+        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+        const struct head_task *send;
+
+        if (use->task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV ||
+            !pl_box_intersects(&use->box, box)) {
+            continue;
+        }
+        send = head_device_task(head_device_at(core, use->task->peer), use->task->twin_seq);
+        return send != NULL && !send->finished && send->use_count > 0 ? send->uses[0].buffer
+                                                                      : NULL;
+    }
+    return NULL;
+}
+
+/* How often it has yet to be sent until this buffer has it. */
+static unsigned hops(struct head_core *core, const struct head_buffer *buffer,
+                     const struct pl_box *box)
+{
+    unsigned count = 0;
+
+    while (count < HOPS_MAX && buffer != NULL && box_pending(buffer, box)) {
+        buffer = received_from(core, buffer, box);
+        count++;
+    }
+    return count;
+}
+
 /* Bytes of the box that are on their way from this buffer to other devices. Looks at a few readers only: more are too many anyhow. */
 static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *box)
 {
@@ -231,7 +304,8 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
         const struct head_use *use = pl_container_of(pos, struct head_use, link);
         struct pl_box part;
 
-        if (use->task->device != buffer->device &&
+        if ((use->task->device != buffer->device ||
+             use->task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND) &&
             pl_box_intersection(&use->box, box, &part)) {
             bytes += box_bytes(&part, buffer->dtype);
         }
@@ -242,11 +316,26 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
     return bytes;
 }
 
+/* Bytes that a link has to carry before it can carry this box from here. What is cut does not wait until all of it is here. 0: so few that it does not matter. */
+static uint64_t bytes_before(struct head_core *core, const struct head_buffer *from,
+                             const struct pl_box *box, const struct head_device *to)
+{
+    uint64_t bytes = box_bytes(box, from->dtype);
+
+    if (bytes >= large_bytes(core, from->device, to)) {
+        return leaving(from, box);
+    }
+    if (!apart(from->device, to) || bytes < core->config.chain_bytes / TREE_FRACTION) {
+        return 0;
+    }
+    return leaving(from, box) + hops(core, from, box) * bytes;
+}
+
 /*
- * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, for a large piece, the one that sends the fewest bytes; then one that is
+ * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, unless it is small, the one that can send it first; then one that is
  * there already, then the device with the least to do.
  */
-static bool better_source(const struct head_core *core, const struct head_instance *a,
+static bool better_source(struct head_core *core, const struct head_instance *a,
                           const struct head_instance *b, const struct pl_box *box,
                           const struct head_device *to)
 {
@@ -254,6 +343,7 @@ static bool better_source(const struct head_core *core, const struct head_instan
     bool whole_a = pl_box_contains(&a->box, box), whole_b = pl_box_contains(&b->box, box);
     bool near_a = strcmp(from_a->device->host, to->host) == 0;
     bool near_b = strcmp(from_b->device->host, to->host) == 0;
+    uint64_t before_a, before_b;
     bool pending_a, pending_b;
 
     if (from_a->device->connected != from_b->device->connected) {
@@ -268,12 +358,10 @@ static bool better_source(const struct head_core *core, const struct head_instan
     if (near_a != near_b) {
         return near_a;
     }
-    if (box_bytes(box, from_a->dtype) >= core->config.chain_bytes) {
-        uint64_t leaving_a = leaving(from_a, box), leaving_b = leaving(from_b, box);
-
-        if (leaving_a != leaving_b) {
-            return leaving_a < leaving_b;
-        }
+    before_a = bytes_before(core, from_a, box, to);
+    before_b = bytes_before(core, from_b, box, to);
+    if (before_a != before_b) {
+        return before_a < before_b;
     }
     pending_a = box_pending(from_a, box);
     pending_b = box_pending(from_b, box);
@@ -283,8 +371,8 @@ static bool better_source(const struct head_core *core, const struct head_instan
     return from_a->device->unfinished < from_b->device->unfinished;
 }
 
-static struct head_instance *best_source(const struct head_core *core,
-                                         struct head_tile *tile, const struct pl_box *box,
+static struct head_instance *best_source(struct head_core *core, struct head_tile *tile,
+                                         const struct pl_box *box,
                                          const struct head_device *to)
 {
     struct head_instance *best = NULL;
@@ -462,22 +550,41 @@ static bool chain_possible(struct head_core *core, const struct head_device *to)
         const struct head_device *device = head_device_at(core, i);
 
         peers += !device->gone && device->peer_capable && device->kind == to->kind &&
-                 strcmp(device->host, to->host) == 0;
+                 !apart(device, to);
     }
     return peers >= 3;
 }
 
-uint32_t head_move_parts(const struct head_core *core, uint64_t bytes)
+/* Likewise, of what comes from another host: one on any host but that. */
+static bool hosts_chain_possible(struct head_core *core, const struct head_device *from,
+                                 const struct head_device *to)
 {
-    return (uint32_t)pl_min_u64(PARTS, bytes / pl_max_u64(core->config.chain_bytes / 8, 1));
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (device != to && !device->gone && device->joined && apart(device, from) &&
+            head_move_possible(to, device)) {
+            return true;
+        }
+    }
+    return false;
 }
 
-/* Slabs of the box along its slowest dimension, into io_pieces. */
-static void cut(const struct head_core *core, const struct head_piece *piece,
-                struct pl_vec *io_pieces)
+static uint32_t parts_of(uint64_t bytes, uint64_t large)
+{
+    return (uint32_t)pl_min_u64(PARTS, bytes / pl_max_u64(large / 8, 1));
+}
+
+uint32_t head_move_parts(const struct head_core *core, uint64_t bytes)
+{
+    return parts_of(bytes, core->config.chain_bytes);
+}
+
+/* Slabs of the box along its slowest dimension, into io_pieces; large: from so many bytes on pieces are. */
+static void cut(const struct head_piece *piece, uint64_t large, struct pl_vec *io_pieces)
 {
     uint64_t bytes = box_bytes(&piece->box, piece->src->dtype);
-    uint64_t parts = head_move_parts(core, bytes);
+    uint64_t parts = parts_of(bytes, large);
     uint32_t dim   = 0;
     int64_t rows, step;
 
@@ -497,16 +604,19 @@ static void cut(const struct head_core *core, const struct head_piece *piece,
     }
 }
 
-static void cut_large(struct plan *plan)
+/* chain: others may want them from here. Without, what comes to their source from another host in parts is taken on in such parts. */
+static void cut_large(struct plan *plan, bool chain)
 {
     struct pl_vec pieces = PL_VEC_INIT(struct head_piece);
 
     for (size_t i = 0; i < plan->pieces.count; i++) {
         const struct head_piece *piece = pl_vec_at(&plan->pieces, i);
+        bool relayed                   = received_in_parts(piece->src, &piece->box);
+        uint64_t large = plan->core->config.chain_bytes / (relayed ? HOSTS_FRACTION : 1);
 
-        if (piece->src->device != plan->dst->device &&
-            box_bytes(&piece->box, piece->src->dtype) >= plan->core->config.chain_bytes) {
-            cut(plan->core, piece, &pieces);
+        if (piece->src->device != plan->dst->device && (chain || relayed) &&
+            box_bytes(&piece->box, piece->src->dtype) >= large) {
+            cut(piece, large, &pieces);
         } else {
             struct head_piece *same = pl_vec_push(&pieces);
 
@@ -518,12 +628,14 @@ static void cut_large(struct plan *plan)
     plan->pieces = pieces;
 }
 
+/* `box` of both, which lies side by side in each. fresh: this makes dst. */
 static void start_pair(struct head_core *core, struct head_buffer *src,
-                       struct head_buffer *dst)
+                       struct head_buffer *dst, const struct pl_box *box, bool fresh)
 {
-    struct head_operand from = head_operand_whole(src, false, false);
-    struct head_operand to   = head_operand_whole(dst, true, true);
-    uint64_t chunks = (src->bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
+    struct head_operand from  = head_operand_whole(src, false, false);
+    struct head_operand to    = head_operand_whole(dst, fresh, true);
+    uint64_t bytes            = box_bytes(box, src->dtype);
+    uint64_t chunks           = (bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
     struct head_launch launch = {
         .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND,
         .device        = src->device,
@@ -531,10 +643,13 @@ static void start_pair(struct head_core *core, struct head_buffer *src,
         .operand_count = 1,
         .offset        = dst->device->stage_next,
         .peer          = dst->device->index,
-        .pair          = head_pair_route(core, src->device, dst->device, src->bytes),
+        .pair          = head_pair_route(core, src->device, dst->device, bytes),
         .retries_max   = 250,
     };
 
+    from.box = to.box = *box;
+    from.view = to.view = pl_view_of_box(box);
+    to.consume          = !fresh;
     dst->device->stage_next += chunks;
     launch.order    = ++core->order_last; /* behind the OPEN of its pair */
     launch.twin     = head_task_start(core, &launch);
@@ -543,6 +658,28 @@ static void start_pair(struct head_core *core, struct head_buffer *src,
     launch.operands = &to;
     launch.peer     = src->device->index;
     (void)head_task_start(core, &launch); /* the core owns it */
+}
+
+/* All of dst, whole or cut. */
+static void start_pairs(struct head_core *core, struct head_buffer *src,
+                        struct head_buffer *dst)
+{
+    const struct head_piece whole = {.src = src, .box = dst->frame};
+    struct pl_vec parts           = PL_VEC_INIT(struct head_piece);
+    uint64_t large                = large_bytes(core, src->device, dst->device);
+
+    if (apart(src->device, dst->device) && box_bytes(&dst->frame, dst->dtype) >= large &&
+        hosts_chain_possible(core, src->device, dst->device)) {
+        cut(&whole, large, &parts);
+    }
+    if (parts.count == 0) {
+        start_pair(core, src, dst, &dst->frame, true);
+    }
+    for (size_t i = 0; i < parts.count; i++) {
+        start_pair(core, src, dst, &((struct head_piece *)pl_vec_at(&parts, i))->box,
+                   i == 0);
+    }
+    pl_vec_finish(&parts);
 }
 
 static void add_piece(struct plan *plan, struct head_buffer *src, const struct pl_box *box)
@@ -579,7 +716,7 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src,
     } else {
         plan->dst_ready = true;
     }
-    start_pair(plan->core, src, landing);
+    start_pairs(plan->core, src, landing);
     if (landing != plan->dst) {
         add_piece(plan, landing, box);
     }
@@ -742,8 +879,8 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
     };
     bool ok = plan_box(&plan, array, box);
 
-    if (ok && chain_possible(core, dst->device)) {
-        cut_large(&plan);
+    if (ok) {
+        cut_large(&plan, chain_possible(core, dst->device));
     }
     if (ok && !plan.dst_ready) {
         start_copies(core, dst, &plan.pieces);

@@ -218,7 +218,8 @@ static plasmon_status_t receives_release(struct worker_core *core, uint32_t devi
             if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV &&
                 launch->peer == device) {
                 status = core->config.ops->bulk_expect(
-                    core->config.user, device, launch->offset, launch->operands[0].bytes);
+                    core->config.user, device, launch->offset,
+                    worker_operand_bytes_shown(&launch->operands[0]));
             }
         }
     }

@@ -270,7 +270,7 @@ static plasmon_status_t stage_enqueue(struct worker_core *core,
 {
     const struct worker_ops *ops = core->config.ops;
     uint32_t peer                = worker_host_device_of(core, launch->peer);
-    uint64_t bytes               = launch->operands[0].bytes;
+    uint64_t bytes               = worker_operand_bytes_shown(&launch->operands[0]);
 
     bool remote             = peer >= core->config.host_device_count;
     plasmon_status_t status = PLASMON_OK;
@@ -327,6 +327,12 @@ static plasmon_status_t host_copy_enqueue(struct worker_core *core,
                 err);
 }
 
+/* Of the part that a half moves, in its buffer. */
+static uint64_t part_at(const struct worker_launch *launch)
+{
+    return pl_bug("worker.part_at_start") ? 0 : launch->operands[0].arg.data.addr;
+}
+
 static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_launch *launch,
                                      uint32_t stream, struct pl_err *err)
 {
@@ -356,7 +362,8 @@ static plasmon_status_t work_enqueue(struct worker_core *core, struct worker_lau
                    : pieces_enqueue(core, launch, stream, err);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
-        return stage_enqueue(core, launch, stream, operands[0].offset, err);
+        return stage_enqueue(core, launch, stream, operands[0].offset + part_at(launch),
+                             err);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
         return ops->put(user, stream, operands[0].offset + launch->offset, launch->data,
                         launch->data_bytes);

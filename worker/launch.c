@@ -304,6 +304,8 @@ static bool only_operand_fits(const struct worker_launch *launch)
         return launch->offset <= bytes && launch->length <= bytes - launch->offset &&
                launch->length <= WIRE_DATA_BYTES_MAX;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
         return without_gaps(&launch->operands[0].arg);
     default:
         return true;
@@ -595,6 +597,7 @@ static void facts_of_bytes(const struct worker_core *core,
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV:
         facts->route = WORKER_ROUTE_HOST;
+        facts->bytes = worker_operand_bytes_shown(&launch->operands[0]);
         break;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
         facts->route = WORKER_ROUTE_INLINE;

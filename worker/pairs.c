@@ -459,7 +459,7 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
         .seq         = launch->seq,
         .first_chunk = launch->offset,
         .offset      = offset,
-        .bytes       = launch->operands[0].bytes,
+        .bytes       = worker_operand_bytes_shown(&launch->operands[0]),
     };
 
     launch->by_pair = true;

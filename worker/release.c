@@ -26,7 +26,7 @@ static void wake_waiters(struct worker_core *core, struct store_timeline *gone)
 /* Every chunk of a transfer that came or can come into its slot now. */
 static void chunks_pass(struct worker_core *core, const struct worker_launch *launch)
 {
-    uint64_t bytes = launch->operands[0].bytes;
+    uint64_t bytes = worker_operand_bytes_shown(&launch->operands[0]);
     uint64_t count = (bytes + STORE_STAGE_SLOT_BYTES - 1) / STORE_STAGE_SLOT_BYTES;
 
     for (uint64_t i = 0; i < count; i++) {

@@ -4,6 +4,7 @@
  *
  *   several_hosts_program move DEVICES          everything arrives
  *   several_hosts_program pairs DEVICES         the same, without what is written in place
+ *   several_hosts_program many DEVICES ELEMENTS    one array that all devices of the other hosts want at once; how long that takes
  *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte comes through FIFO); nothing is lost
  *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
@@ -164,6 +165,49 @@ static void fragments(int devices)
     }
     must(plasmon_release(px, whole), "release");
     must(plasmon_release(px, ones), "release");
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Made on the first host. */
+static void many(int devices, int64_t count)
+{
+    struct plasmon_device_info infos[DEVICES_MAX];
+    struct plasmon_ref *made, *sums[DEVICES_MAX];
+    uint32_t known = 0, readers = 0;
+    int source = -1;
+    double begun;
+
+    must(plasmon_devices(px, infos, DEVICES_MAX, &known), "devices");
+    for (int d = 0; d < devices && source < 0; d++) {
+        source = strcmp(infos[d].node, "host1") == 0 ? infos[d].index : -1;
+    }
+    made = arange(count, 3, source);
+    must(plasmon_wait(px, &made, 1, 1, 60000, NULL, NULL), "the array");
+    begun = now();
+    for (int d = 0; d < devices; d++) {
+        if (strcmp(infos[d].node, "host1") != 0) {
+            sums[readers++] = add(made, made, infos[d].index);
+        }
+    }
+    must(plasmon_wait(px, sums, readers, readers, 90000, NULL, NULL), "the readers");
+    printf("%u readers after %.2f s\n", readers, now() - begun);
+    for (uint32_t i = 0; i < readers; i++) {
+        double *got = get(sums[i], count);
+
+        for (int64_t e = 0; e < count; e++) {
+            expect(got[e] == 2 * (3 + (double)e), "an element of what all wanted");
+        }
+        free(got);
+        must(plasmon_release(px, sums[i]), "release");
+    }
+    must(plasmon_release(px, made), "release");
 }
 
 /* A device of the host of that name: hosts are numbered as they join. */
@@ -365,8 +409,8 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(stderr, "usage: several_hosts_program move|pairs|leave|loss|rebuild "
-                        "DEVICES [FIFO [NODE]]\n");
+        fprintf(stderr, "usage: several_hosts_program move|pairs|many|leave|loss|rebuild "
+                        "DEVICES [ELEMENTS | FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
@@ -378,6 +422,8 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "move") == 0) {
             fragments(devices);
         }
+    } else if (strcmp(argv[1], "many") == 0 && argc > 3) {
+        many(devices, atoll(argv[3]));
     } else if (strcmp(argv[1], "rebuild") == 0 && argc > 3) {
         rebuild(argv[3]);
     } else if (argc > 4) {

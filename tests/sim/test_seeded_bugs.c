@@ -83,6 +83,17 @@ static const struct graph_profile with_losses_and_crashes = {.devices_min    = 2
                                                              .crashes_most   = 4,
                                                              .check_every    = 200};
 
+/* Two hosts of two devices each: what is large goes from one to the other in parts. */
+static const struct graph_profile two_hosts = {.devices_min    = 4,
+                                               .devices_max    = 4,
+                                               .steps_min      = 30,
+                                               .steps_max      = 80,
+                                               .gone_permille  = 1000,
+                                               .host_permille  = 1000,
+                                               .no_puts        = true,
+                                               .crash_permille = 200,
+                                               .check_every    = 200};
+
 /* Workers that stand still, and stores that fence them. */
 static const struct graph_profile standing_still = {.devices_min   = 1,
                                                     .devices_max   = 3,
@@ -236,6 +247,11 @@ TEST(random_programs_notice_retired_memory_that_is_read_after_a_loss)
 }
 
 /* It takes a crash within the microseconds between a failure and its report. */
+TEST(random_programs_notice_a_part_that_is_received_in_the_wrong_place)
+{
+    assert_found("worker.part_at_start", &two_hosts, GRAPHS_MAX);
+}
+
 TEST(random_programs_notice_a_failure_that_dies_with_its_worker)
 {
     assert_found("worker.forget_failures", &profile, 10 * GRAPHS_MAX);
@@ -324,6 +340,7 @@ TEST(programs_without_a_bug_pass_with_little_memory_and_with_losses)
     }
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX / 4; seed++) {
         ASSERT_TRUE(graph_run(seed, &with_losses_and_crashes, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &two_hosts, coverage, true));
     }
     pl_free(coverage);
 }

@@ -1,7 +1,8 @@
 /*
- * One large object wanted by many devices: from whom each gets its bytes, and what each part waits for. Many small parts wanted by one: by how many
+ * One large object wanted by many devices, of one host and of several: from whom each gets its bytes, and what each part waits for. Many small parts wanted by one: by how many
  * launches they come.
  */
+#include "base/alloc.h"
 #include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
@@ -102,6 +103,119 @@ TEST(a_small_object_comes_from_where_it_is)
         submit(1 + device, device, 0, 101);
         ASSERT_EQ(head_device_at(core, device)->seq_last, 2);
     }
+    end();
+}
+
+/* ------------------------------------------------------------------------------------------------ several hosts */
+
+/* Hosts with so many devices each, which reach each other. */
+static void begin_hosts(uint32_t hosts, uint32_t devices, uint64_t chain_bytes)
+{
+    core                     = core_make();
+    core->config.chain_bytes = chain_bytes;
+    for (uint32_t host = 0; host < hosts; host++) {
+        const char name[2] = {(char)('a' + host), '\0'};
+
+        core_announce(core, name, devices);
+        for (uint32_t i = 0; i < devices; i++) {
+            uint32_t device = core_join(core, name, i);
+
+            ASSERT_EQ(device, host * devices + i);
+            pl_free(head_device_at(core, device)->bulk_address);
+            head_device_at(core, device)->bulk_address = head_strdup("10.0.0.1:7100");
+        }
+    }
+    session = core_client(core);
+}
+
+static unsigned sends_of(uint32_t device)
+{
+    unsigned count = 0;
+
+    for (uint64_t seq = 1; seq <= head_device_at(core, device)->seq_last; seq++) {
+        count += task_of(device, seq)->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND;
+    }
+    return count;
+}
+
+/* Its launch that receives part `part` of 32 of the 64 rows: of that part alone, from that device, behind what comes there. */
+static void expect_part(uint32_t device, uint64_t part, uint32_t from)
+{
+    const struct head_task *receive = task_of(device, 1 + part);
+    const struct head_task *send;
+
+    ASSERT_EQ(receive->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+    ASSERT_EQ(receive->peer, from);
+    ASSERT_EQ(receive->uses[0].box.start[0], (int64_t)part * ROWS / 32);
+    ASSERT_EQ(receive->uses[0].box.count[0], ROWS / 32);
+    send = task_of(from, receive->twin_seq);
+    ASSERT_EQ(send->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND);
+    ASSERT_EQ(send->order, receive->order);
+    ASSERT_TRUE(pl_box_equal(&send->uses[0].box, &receive->uses[0].box));
+    ASSERT_EQ(send->producers_open,
+              1); /* the launch that makes it, or receives this part */
+}
+
+TEST(between_hosts_a_large_object_goes_along_a_chain_part_by_part)
+{
+    begin_hosts(DEVICES, 1, 4 * 4096);
+    submit(1, 0, 64, 0); /* 16 KiB: four times what is large between hosts */
+    for (uint32_t device = 1; device < DEVICES; device++) {
+        submit(1 + device, device, 0, 101);
+    }
+    for (uint32_t device = 1; device < DEVICES; device++) {
+        for (uint64_t part = 0; part < 32; part++) {
+            expect_part(device, part, device - 1);
+        }
+    }
+    for (uint32_t device = 0; device < DEVICES; device++) {
+        ASSERT_EQ(sends_of(device), device < DEVICES - 1 ? 32 : 0);
+    }
+    end();
+}
+
+TEST(two_hosts_of_one_device_send_in_one_piece)
+{
+    begin_hosts(2, 1, 4 * 4096);
+    submit(1, 0, 64, 0);
+    submit(2, 1, 0, 101);
+    ASSERT_EQ(sends_of(0), 1);
+    end();
+}
+
+/* It copies each part when that has come. */
+TEST(the_second_device_of_a_host_is_a_link_of_the_chain)
+{
+    begin_hosts(2, 2, 4 * 4096);
+    submit(1, 0, 64, 0);
+    submit(2, 2, 0, 101);
+    submit(3, 3, 0, 101);
+    ASSERT_EQ(sends_of(0), 32);
+    ASSERT_EQ(sends_of(1), 0);
+    for (uint64_t part = 0; part < 32; part++) {
+        const struct head_task *copy = task_of(3, 1 + part);
+
+        expect_part(2, part, 0);
+        ASSERT_EQ(copy->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+        ASSERT_EQ(source_of(copy)->buffer->device->index, 2);
+        ASSERT_EQ(copy->producers_open, 1);
+    }
+    end();
+}
+
+TEST(between_hosts_an_object_of_middling_size_goes_as_a_tree)
+{
+    enum { HOSTS = 8 };
+
+    begin_hosts(HOSTS, 1, 1 << 20);
+    submit(1, 0, 64, 0); /* below 256 KiB, and not below 4 */
+    for (uint32_t device = 1; device < HOSTS; device++) {
+        submit(1 + device, device, 0, 101);
+    }
+    for (uint32_t device = 0; device < HOSTS; device++) {
+        ASSERT_TRUE(sends_of(device) <= 3);
+    }
+    ASSERT_EQ(sends_of(0), 3);
     end();
 }
 

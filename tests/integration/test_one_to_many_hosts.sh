@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Four hosts of two devices each. One large array of the first that all devices of the others want at once goes along a chain of hosts: no
+# connection between two hosts carries it more than once, and no host sends it to more than one other.
+#   test_one_to_many_hosts.sh BIN_DIR PROGRAM
+set -u
+bin=${1:?usage: test_one_to_many_hosts.sh BIN_DIR PROGRAM}
+program=${2:?usage: test_one_to_many_hosts.sh BIN_DIR PROGRAM}
+hosts=4
+. "$(dirname "$0")/hosts.sh"
+
+on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070
+for i in 1 2 3 4; do start_store $i; done
+if [ -n "${RATE:-}" ]; then # by hand: how long it takes where hosts send only so much (RATE=1gbit)
+  for i in 1 2 3 4; do ip netns exec "$tag-$i" tc qdisc add dev eth0 root tbf rate "$RATE" burst 2mbit latency 50ms; done
+fi
+
+elements=${ELEMENTS:-12000000} # 92 MiB
+in_host1 "$program" many 8 "$elements" || fail "one array to many hosts"
+in_host1 "$bin/plasmon" transfers --json >"$dir/transfers.json" || fail "plasmon transfers"
+in_host1 "$bin/plasmon" status --json >"$dir/status.json" || fail "plasmon status"
+python3 - "$dir" "$elements" <<'EOF' || fail "who sent to whom: $(cat "$dir/transfers.json")"
+import json, sys
+size = 8 * int(sys.argv[2])
+devices = json.load(open(sys.argv[1] + "/status.json"))["devices"]
+node = {d["index"]: d["node"] for d in devices}
+sent, got = {}, {}
+for pair in json.load(open(sys.argv[1] + "/transfers.json"))["pairs"]:
+    a, b = node[pair["from"]], node[pair["to"]]
+    if pair["route"] == "host" and a != b:
+        sent[a] = sent.get(a, 0) + pair["bytes"]
+        got[b] = got.get(b, 0) + pair["bytes"]
+print(f"sent {sent}, got {got}, of {size}")
+assert got == {"host2": size, "host3": size, "host4": size}, "each host gets it once"
+assert max(sent.values()) == size, "no host sends it more than once"
+EOF
