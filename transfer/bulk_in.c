@@ -335,6 +335,9 @@ plasmon_status_t bulk_in_serve(struct bulk_in *in)
 
         bulk_link_wake_at(&in->link, 1);
         status = bulk_link_read(&in->link, &frame, sizeof(frame), 0, 0);
+        if (status == PLASMON_OK && pl_fault_point("transfer.bulk_in_begin")) {
+            status = PLASMON_ECONNECT;
+        }
         if (status == PLASMON_OK) {
             in->spoken_ns = pl_now_ns();
             status        = chunk_receive(in, &frame);
@@ -345,6 +348,9 @@ plasmon_status_t bulk_in_serve(struct bulk_in *in)
         if (status == PLASMON_OK) {
             answer.chunk = frame.chunk;
             status = bulk_link_write(&in->link, &answer, sizeof(answer), BULK_GRACE_NS, 0);
+        }
+        if (status == PLASMON_OK && pl_fault_point("transfer.bulk_in_answered")) {
+            status = PLASMON_ECONNECT;
         }
     }
     return status;

@@ -282,6 +282,9 @@ static plasmon_status_t answer_take(struct sender *sender)
         sender->answer.chunk != item.chunk) {
         return PLASMON_EMALFORMED;
     }
+    if (pl_fault_point("transfer.bulk_out_answered")) {
+        return PLASMON_ECONNECT;
+    }
     item_over(sender->out, &item);
     sender->sent--;
     sender->sent_bytes -= item.bytes;
@@ -352,7 +355,9 @@ static plasmon_status_t item_send(struct sender *sender, const struct bulk_item 
     }
     sender->sent++; /* answered only when all of it is there */
     sender->sent_bytes += item->bytes;
-    status = write_all(sender, &frame, sizeof(frame));
+    status = pl_fault_point("transfer.bulk_out_begin")
+                 ? PLASMON_ECONNECT
+                 : write_all(sender, &frame, sizeof(frame));
     if (status == PLASMON_OK) {
         status = write_all(sender, item->data, half);
     }

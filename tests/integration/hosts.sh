@@ -51,7 +51,7 @@ start_store() {
   shift
   on_host "$host" "store$host" "$bin/plasmon-store" --head 10.97.0.1:7070 --gpus none --cpu-devices 2 --device-memory 1G \
     --node "host$host" --socket-dir "$dir/s$host" --bulk-ports 7100-7109 "${bulk[@]}" "$@"
-  until grep -q "joined cluster" "$dir/store$host.log"; do
+  until grep -qs "joined cluster" "$dir/store$host.log"; do
     kill -0 "${pids[-1]}" 2>/dev/null || fail "the store of host $host ended"
     sleep 0.05
   done
