@@ -219,6 +219,9 @@ static plasmon_status_t serve_put(struct serving *serving)
             }
         }
     }
+    if (status == PLASMON_OK && pl_fault_point("transfer.bulk_client_done")) {
+        status = PLASMON_ECONNECT;
+    }
     return status == PLASMON_OK ? tell(serving->in, serving->done, PLASMON_OK) : status;
 }
 

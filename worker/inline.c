@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/base.h"
+#include "base/fault.h"
 
 #define SLAB_BYTES (UINT64_C(4) << 20) /* four of the largest pieces */
 #define PAGE_BYTES 4096u
@@ -158,6 +159,9 @@ plasmon_status_t worker_inline_put(struct worker_inline *in, struct device_strea
         return PLASMON_ENOMEM;
     }
     memcpy(memory, bytes, length);
+    if (pl_fault_point("inline.put")) {
+        return PLASMON_EDEVICE;
+    }
     status = device_copy(stream, DEVICE_COPY_HOST_TO_DEVICE, dst.addr,
                          (uint64_t)(uintptr_t)memory, length);
     if (status != PLASMON_OK) {
@@ -183,7 +187,9 @@ plasmon_status_t worker_inline_read(struct worker_inline *in, struct device_stre
                              (uint64_t)(uintptr_t)memory, src.addr, length);
     }
     if (status == PLASMON_OK) {
-        status = device_signal(stream, in->word, ++in->ticket);
+        status = pl_fault_point("inline.read")
+                     ? PLASMON_EDEVICE
+                     : device_signal(stream, in->word, ++in->ticket);
     }
     if (status != PLASMON_OK) {
         pl_free(read);
@@ -208,6 +214,7 @@ void worker_inline_collect(struct worker_inline *in,
         if (read->ticket > done) {
             return;
         }
+        (void)pl_fault_point("inline.tell"); /* cannot fail; the process can end */
         fn(user, read->request, read->bytes, read->length);
         pl_list_remove(&read->link);
         pl_free(read);

@@ -1,7 +1,8 @@
 /*
  * Transfers between devices of one host while their workers are killed and stopped in named places of the route. The bytes arrive: a one-sided
  * copy needs nothing of the other side, halves of a staged one are done again by the next worker. Nobody else's worker ends, transfers of
- * another pair of devices go on, and the pair works again afterwards, both ways. (Between hosts: test_bulk_ends.sh.)
+ * another pair of devices go on, and the pair works again afterwards, both ways. So do puts and gets of a client that reaches no memory, which go
+ * in messages. (Between hosts: test_bulk_ends.sh, and with clients of other hosts test_client_bulk.sh.)
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ enum { ROUNDS_MAX = 20 };
  * Whichever side comes to its place first: they are not put in step.
  */
 struct ends {
-    const char *route;
+    const char *route; /* or "inline": the client's bytes go in messages */
     const char *place[2];
 };
 
@@ -34,7 +35,10 @@ static struct plasmon_client *start(const char *transfer)
     options.gpus          = "none";
     options.cpu_devices   = DEVICES;
     options.device_memory = UINT64_C(512) << 20;
-    options.transfer      = transfer;
+    options.transfer      = strcmp(transfer, "inline") == 0 ? "auto" : transfer;
+    ASSERT_EQ(setenv("PLASMON_CLIENT_PATH",
+                     strcmp(transfer, "inline") == 0 ? "messages" : "auto", 1),
+              0);
     CLUSTER_OK(plasmon_init(&options, &client));
     return client;
 }
@@ -136,6 +140,17 @@ TEST(a_staged_transfer_arrives_whichever_side_ends_in_the_middle)
         {"host", {"transfer.stage_send:0", "transfer.stage_recv:0"}},
         {"host", {"transfer.stage_send:4", "transfer.stage_recv:5"}},
         {"host", {"device.copy:2", "device.copy:4"}},
+    };
+
+    every_end(ends, PL_COUNT(ends));
+}
+
+/* The one puts on device 0 and gets from device 1: bytes come to a device, and have left it, and are told. */
+TEST(bytes_in_messages_arrive_whichever_side_ends_in_the_middle)
+{
+    static const struct ends ends[] = {
+        {"inline", {"inline.put:0", "inline.read:0"}},
+        {"inline", {"inline.put:7", "inline.tell:5"}},
     };
 
     every_end(ends, PL_COUNT(ends));
