@@ -18,6 +18,8 @@ struct head_bytes {
 
 /* ---- core.c */
 void *head_alloc(size_t bytes);
+struct pl_pool;
+void *head_pool_get(struct pl_pool *pool);
 char *head_strdup(const char *text);
 void head_bytes_append(struct head_bytes *bytes, const void *data, size_t length);
 void head_bytes_varint(struct head_bytes *bytes, uint64_t value);

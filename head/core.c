@@ -1,5 +1,6 @@
 /* The head's state machine: making it, ending it, time, output, status, and the check of its invariants. */
 #include "base/fault.h"
+#include "base/pool.h"
 #include "head/core_int.h"
 
 #include <stdlib.h>
@@ -12,6 +13,14 @@
 void *head_alloc(size_t bytes)
 {
     void *ptr = pl_alloc(bytes);
+
+    PL_CHECK(ptr != NULL);
+    return ptr;
+}
+
+void *head_pool_get(struct pl_pool *pool)
+{
+    void *ptr = pl_pool_get(pool);
 
     PL_CHECK(ptr != NULL);
     return ptr;

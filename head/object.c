@@ -20,9 +20,19 @@
  */
 #include "head/core_int.h"
 
+#include "base/pool.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+/* A task that is done takes some of these along, and the next one makes as many. */
+#define SPARE_MAX 4096u
+static _Thread_local struct pl_pool instance_pool =
+    PL_POOL_INIT(struct head_instance, SPARE_MAX);
+static _Thread_local struct pl_pool tile_pool = PL_POOL_INIT(struct head_tile, SPARE_MAX);
+static _Thread_local struct pl_pool fragment_pool =
+    PL_POOL_INIT(struct head_fragment, SPARE_MAX);
 
 /* ------------------------------------------------------------------------------------------- failures */
 
@@ -159,7 +169,7 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
 void head_instance_add(struct head_core *core, struct head_tile *tile,
                        struct head_buffer *buffer, const struct pl_box *box)
 {
-    struct head_instance *instance = head_alloc(sizeof(*instance));
+    struct head_instance *instance = head_pool_get(&instance_pool);
 
     PL_CHECK(pl_box_contains(&tile->box, box));
     PL_CHECK(pl_box_contains(&buffer->frame, box));
@@ -180,7 +190,7 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
 
     pl_list_remove(&instance->tile_link);
     pl_list_remove(&instance->buffer_link);
-    pl_free(instance);
+    pl_pool_put(&instance_pool, instance);
     core->counts.instances--;
     head_buffer_release(core, buffer);
 }
@@ -277,7 +287,7 @@ bool head_tile_missing(const struct head_tile *tile)
 
 struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *box)
 {
-    struct head_tile *tile = head_alloc(sizeof(*tile));
+    struct head_tile *tile = head_pool_get(&tile_pool);
 
     tile->refs = 1;
     tile->box  = *box;
@@ -286,6 +296,11 @@ struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *
     pl_list_init(&tile->space_link);
     core->counts.tiles++;
     return tile;
+}
+
+void head_tile_free(struct head_tile *tile)
+{
+    pl_pool_put(&tile_pool, tile);
 }
 
 bool head_tile_unreachable(const struct head_tile *tile)
@@ -376,7 +391,7 @@ static uint64_t bytes_of(const struct head_array *array, const struct pl_box *bo
 static void fragment_add(struct head_core *core, struct head_array *array,
                          const struct pl_box *box, struct head_tile *tile)
 {
-    struct head_fragment *fragment = head_alloc(sizeof(*fragment));
+    struct head_fragment *fragment = head_pool_get(&fragment_pool);
 
     PL_CHECK(pl_box_contains(&tile->box, box));
     fragment->array = array;
@@ -400,7 +415,7 @@ static void fragment_remove(struct head_core *core, struct head_fragment *fragme
     pl_list_remove(&fragment->tile_link);
     fragment->array->fragment_count--;
     head_space_hide(fragment->array, tile, bytes_of(fragment->array, &fragment->box));
-    pl_free(fragment);
+    pl_pool_put(&fragment_pool, fragment);
     core->counts.fragments--;
     head_tile_release(core, tile);
 }
@@ -497,12 +512,41 @@ void head_array_release(struct head_core *core, struct head_array *array)
     core->counts.arrays--;
 }
 
+/* All that the box meets is one fragment of that box, the last one: it shows another tile from now on, and nothing else changes. */
+static bool shows_another(struct head_core *core, struct head_array *array,
+                          const struct pl_box *box, struct head_tile *tile)
+{
+    struct head_fragment *fragment;
+    struct head_tile *before;
+
+    if (array->fragment_count != 1 || pl_bug("head.wrong_fragment")) {
+        return false;
+    }
+    fragment = pl_list_first(&array->fragments, struct head_fragment, array_link);
+    if (!pl_box_equal(&fragment->box, box)) {
+        return false;
+    }
+    PL_CHECK(pl_box_contains(&tile->box, box));
+    before = fragment->tile;
+    pl_list_remove(&fragment->tile_link);
+    head_space_hide(array, before, bytes_of(array, box));
+    fragment->tile = tile;
+    pl_list_add_tail(&tile->fragments, &fragment->tile_link);
+    head_tile_hold(core, tile);
+    head_space_show(array, tile, bytes_of(array, box));
+    head_tile_release(core, before);
+    return true;
+}
+
 void head_array_set(struct head_core *core, struct head_array *array,
                     const struct pl_box *box, struct head_tile *tile)
 {
     struct pl_list *pos, *tmp;
     struct pl_list old;
 
+    if (shows_another(core, array, box, tile)) {
+        return;
+    }
     /* The new fragments go to the tail of the list; the ones that `box` meets are taken off first. */
     pl_list_init(&old);
     pl_list_for_each_safe(pos, tmp, &array->fragments) {

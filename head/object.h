@@ -190,6 +190,7 @@ void head_tile_hold(struct head_core *core, struct head_tile *tile);
 void head_tile_release(struct head_core *core, struct head_tile *tile);
 void head_tile_empty(struct head_core *core,
                      struct head_tile *tile); /* no buffer has it any more */
+void head_tile_free(struct head_tile *tile);  /* its memory; lineage.c alone */
 void head_instance_add(struct head_core *core, struct head_tile *tile,
                        struct head_buffer *buffer, const struct pl_box *box);
 void head_instance_remove(struct head_core *core, struct head_instance *instance);

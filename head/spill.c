@@ -598,13 +598,27 @@ bool head_spill_missing(struct head_array *array, const struct pl_box *box)
     return false;
 }
 
+/* Nothing is in host memory or files, or on its way there. */
+static bool nothing_spilled(const struct head_core *core)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->spill_hosts) {
+        if (!pl_list_empty(
+                &pl_container_of(pos, const struct head_spill_host, link)->home.buffers)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool head_spill_bring(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_device *device,
                       struct head_failure **out_failure)
 {
     struct pl_list *pos;
 
-    if (pl_list_empty(&core->spill_hosts)) {
+    if (nothing_spilled(core)) {
         return true;
     }
     pl_list_for_each(pos, &array->fragments) {
@@ -686,6 +700,23 @@ static uint64_t bytes_for(struct head_core *core, const struct head_arg *arg,
     return back + whole;
 }
 
+/*
+ * Is there so much room that nothing has to go whatever the call makes on the device: what it writes, a replica of what it reads, what one is put
+ * together from, a shadow? Then what is to be kept need not be known either.
+ */
+#define COPIES_OF_AN_ARGUMENT 4u
+
+static bool room_for_all(const struct head_run *run, const struct head_device *device)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < run->arg_count; i++) {
+        bytes += head_spill_rounded((uint64_t)pl_box_elements(&run->args[i].hull) *
+                                    pl_dtype_bytes(run->args[i].dtype));
+    }
+    return device->bytes_live + COPIES_OF_AN_ARGUMENT * bytes <= room_of(device);
+}
+
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure)
 {
@@ -695,6 +726,9 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
         return true;
     }
     head_spill_plan_begin(core);
+    if (nothing_spilled(core) && room_for_all(run, device)) {
+        return true;
+    }
     for (size_t i = 0; i < run->arg_count; i++) {
         if (reads_array(&run->args[i])) {
             head_spill_keep(core, run->args[i].array, &run->args[i].hull);

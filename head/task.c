@@ -19,6 +19,8 @@
  */
 #include "head/graph.h"
 
+#include "base/pool.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,10 @@ static _Thread_local struct builder builder = {
     .after     = {.item_bytes = sizeof(uint64_t)},
     .producers = {.item_bytes = sizeof(struct head_task *)},
 };
+
+/* Tasks that are over, with their short lists, for those that come: most touch one or two buffers, and one task reads what they make. */
+enum { SPARE_MAX = 4096, SPARE_USES = 2, SPARE_LIST = 8 };
+static _Thread_local struct pl_vec spares = {.item_bytes = sizeof(struct head_task *)};
 
 /* ---------------------------------------------------------------------------------------------- start */
 
@@ -79,11 +85,61 @@ static void add_dependent(struct head_core *core, struct head_task *producer,
     head_memory_count(core, producer);
 }
 
+/* Zeroed but for its lists, which are empty. */
+static struct head_task *task_memory(uint32_t use_count)
+{
+    size_t bytes = sizeof(struct head_task) + use_count * sizeof(struct head_use);
+    struct head_task *task, lists;
+
+    if (use_count > SPARE_USES || spares.count == 0) {
+        task             = head_alloc(sizeof(*task) +
+                                      pl_max_u64(use_count, SPARE_USES) * sizeof(struct head_use));
+        task->dependents = PL_VEC_INIT(struct head_task *);
+        task->outputs    = PL_VEC_INIT(struct head_tile *);
+        task->waits      = PL_VEC_INIT(struct head_waiting);
+        return task;
+    }
+    task             = *(struct head_task **)pl_vec_at(&spares, spares.count - 1);
+    lists.dependents = task->dependents;
+    lists.outputs    = task->outputs;
+    lists.waits      = task->waits;
+    pl_vec_pop(&spares);
+    memset(task, 0, bytes);
+    task->dependents = lists.dependents;
+    task->outputs    = lists.outputs;
+    task->waits      = lists.waits;
+    return task;
+}
+
+static bool list_small(struct pl_vec *list)
+{
+    pl_vec_clear(list);
+    return list->capacity <= SPARE_LIST;
+}
+
+static void task_memory_free(struct head_task *task)
+{
+    struct head_task **place = NULL;
+
+    if (PL_POOL_KEEPS && task->use_count <= SPARE_USES && spares.count < SPARE_MAX &&
+        list_small(&task->dependents) && list_small(&task->outputs) &&
+        list_small(&task->waits)) {
+        place = pl_vec_push(&spares);
+    }
+    if (place != NULL) {
+        *place = task;
+        return;
+    }
+    pl_vec_finish(&task->dependents);
+    pl_vec_finish(&task->outputs);
+    pl_vec_finish(&task->waits);
+    pl_free(task);
+}
+
 /* A task without a number: nothing can refer to it yet. */
 static struct head_task *task_create(const struct head_launch *launch, uint32_t use_count)
 {
-    struct head_task *task =
-        head_alloc(sizeof(*task) + use_count * sizeof(struct head_use));
+    struct head_task *task = task_memory(use_count);
 
     task->refs         = 1;
     task->kind         = launch->kind;
@@ -98,9 +154,6 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
     task->peer         = launch->peer;
     task->twin_seq     = launch->twin != NULL ? launch->twin->seq : 0;
     task->attempts_max = (uint8_t)pl_min_u64(launch->retries_max, 250);
-    task->dependents   = PL_VEC_INIT(struct head_task *);
-    task->outputs      = PL_VEC_INIT(struct head_tile *);
-    task->waits        = PL_VEC_INIT(struct head_waiting);
     if (launch->label != NULL && launch->label[0] != '\0') {
         task->label = head_strdup(launch->label);
     }
@@ -303,12 +356,9 @@ void head_task_release(struct head_task *task)
     PL_CHECK(task->finished);
     head_failure_release(task->failure);
     head_failure_release(task->unmade);
-    pl_vec_finish(&task->dependents);
-    pl_vec_finish(&task->outputs);
-    pl_vec_finish(&task->waits);
     pl_free(task->label);
     pl_free(task->bytes);
-    pl_free(task);
+    task_memory_free(task);
 }
 
 /* -------------------------------------------------------------------------------------------- the end */
