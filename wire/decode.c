@@ -61,7 +61,9 @@ static plasmon_status_t decode(struct wire_arena *arena,
         return check_below(err, status, name, -1);
     }
 
-    *out = protobuf_c_message_unpack(type, &arena->allocator, length, bytes);
+    *out = type == &plasmon__v1__client_frame__descriptor
+               ? wire_unpack_client_frame(arena, bytes, length)
+               : protobuf_c_message_unpack(type, &arena->allocator, length, bytes);
     if (*out != NULL) {
         return PLASMON_OK;
     }
