@@ -155,8 +155,9 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
 /* status.c: the cluster's status in an arena of its own, which the caller finishes on success. Without the lock. */
 enum client_status_what {
     CLIENT_STATUS_PLAIN,
-    CLIENT_STATUS_PAIRS, /* and what moved between which devices */
-    CLIENT_STATUS_WAITS, /* and who waits for what */
+    CLIENT_STATUS_PAIRS,  /* and what moved between which devices */
+    CLIENT_STATUS_MEMORY, /* and who holds the memory, too */
+    CLIENT_STATUS_WAITS,  /* and who waits for what */
 };
 plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
                                struct wire_arena *arena,

@@ -72,10 +72,11 @@ static plasmon_status_t ask_status(struct plasmon_client *client,
     size_t length;
     plasmon_status_t status;
 
-    request.detail = what == CLIENT_STATUS_PAIRS;
-    request.waits  = what == CLIENT_STATUS_WAITS;
-    request.host   = client->host;
-    status         = unary(client, STATUS_PATH, &request.base, timeout_ms, &bytes, &length);
+    request.detail     = what == CLIENT_STATUS_PAIRS || what == CLIENT_STATUS_MEMORY;
+    request.no_holders = what != CLIENT_STATUS_MEMORY;
+    request.waits      = what == CLIENT_STATUS_WAITS;
+    request.host       = client->host;
+    status = unary(client, STATUS_PATH, &request.base, timeout_ms, &bytes, &length);
     if (status != PLASMON_OK) {
         return status;
     }

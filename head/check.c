@@ -60,6 +60,7 @@ static void check_device(const struct head_device *device)
     struct pl_list *pos;
     uint64_t bytes      = 0;
     uint64_t live       = 0;
+    uint64_t in_use     = 0;
     uint64_t unfinished = 0;
 
     pl_list_for_each(pos, &device->buffers) {
@@ -69,9 +70,11 @@ static void check_device(const struct head_device *device)
         PL_CHECK(buffer->device == device);
         bytes += buffer->bytes;
         live += buffer->leaving ? 0 : head_spill_rounded(buffer->bytes);
+        in_use += buffer->uses > 0 ? head_spill_rounded(buffer->bytes) : 0;
         check_buffer(buffer);
     }
     PL_CHECK(bytes == device->bytes_planned && live == device->bytes_live);
+    PL_CHECK(in_use == device->bytes_in_use);
     for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
         const struct head_task *task = device->by_seq[seq & device->by_seq_mask];
 
@@ -108,6 +111,7 @@ void head_core_check(const struct head_core *core)
     PL_CHECK(tasks == core->counts.tasks);
     head_lineage_check(core);
     head_spaces_check(core);
+    head_names_check(core);
     pl_list_for_each(pos, &core->clients) {
         const struct head_client *client = pl_container_of(pos, struct head_client, link);
         struct pl_list *link;

@@ -296,6 +296,7 @@ static void load_name(struct head_loading *loading)
     size_t length;
     const uint8_t *key = head_load_bytes(in, &length);
 
+    in->bad |= length == 0 || memchr(key, 0, length) == NULL;
     ref->name             = head_alloc(sizeof(*ref->name));
     ref->name->key        = head_alloc(length + 1);
     ref->name->key_length = length;
@@ -486,7 +487,7 @@ static void pay(struct head_loading *loading, struct owed *ref, struct head_arra
     } else if (ref->name != NULL) {
         ref->name->ref       = ref->ref;
         ref->name->ref.array = array;
-        pl_list_add_tail(&loading->core->names, &ref->name->link);
+        loading->in->bad |= !head_name_add(loading->core, ref->name);
     } else if (head_client_ref_add(loading->core, ref->client, ref->id, array,
                                    ref->ref.based ? &ref->ref.base : NULL,
                                    &err) != PLASMON_OK) {

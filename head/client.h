@@ -56,8 +56,11 @@ struct head_trace_wait {
 struct head_name {
     char *key; /* namespace, NUL, name: key_length bytes, and a NUL behind them */
     size_t key_length;
+    uint64_t number; /* 1, 2, 3 .. in the order of core->names */
     struct head_ref ref;
     struct pl_list link;
+    uint64_t hash;
+    struct head_name *same; /* another one with that hash */
 };
 
 /* ---- client.c */
@@ -99,6 +102,14 @@ void head_name_publish(struct head_core *core, struct head_client *client,
 void head_name_lookup(struct head_core *core, struct head_client *client,
                       const Plasmon__V1__Lookup *wire);
 void head_names_destroy(struct head_core *core);
+/* One of a checkpoint, whose key and array are set; taken. false: there is one of that key. */
+bool head_name_add(struct head_core *core, struct head_name *name);
+/* The first whose number is not smaller; NULL: there is none. A search through all of them only if just that one has gone. */
+struct head_name *head_name_from(const struct head_core *core, uint64_t number);
+/* The one after it; NULL: it is the last. */
+struct head_name *head_name_next(const struct head_core *core,
+                                 const struct head_name *name);
+void head_names_check(const struct head_core *core);
 
 /* ---- host_copy.c */
 plasmon_status_t head_host_put(struct head_core *core, struct head_client *client,

@@ -150,6 +150,9 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_list_init(&core->dirty_clients);
     pl_list_init(&core->unfinished);
     pl_list_init(&core->names);
+    pl_map_init(&core->names_by_hash);
+    pl_map_init(&core->names_by_number);
+    pl_list_init(&core->mapped);
     pl_list_init(&core->plans);
     pl_list_init(&core->functions);
     pl_map_init(&core->functions_by_id);

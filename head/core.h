@@ -274,9 +274,21 @@ void head_core_client_name(struct head_core *core, uint64_t session, uint64_t *o
 /* Besides head_core_status(): what moved between which devices. */
 plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_arena *arena,
                                         Plasmon__V1__StatusReply *out);
-/* And who holds the memory. ENOMEM. */
-plasmon_status_t head_core_status_memory(struct head_core *core, struct wire_arena *arena,
-                                         Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
+/*
+ * And who holds the memory: a look at every ref and name, some at a time (memory_report.c). ENOMEM. To be thrown away when the core is made anew from
+ * its checkpoint.
+ */
+struct head_holders;
+plasmon_status_t head_holders_create(struct head_holders **out_holders) PL_MUST_CHECK;
+void head_holders_destroy(struct head_holders *holders);
+/* At about `looks` things. false: it has looked at everything. */
+bool head_core_holders_look(const struct head_core *core, struct head_holders *holders,
+                            uint32_t looks);
+/* What was found; and, after head_core_status(), what is pinned of its devices now. Texts are lent by `holders`. */
+plasmon_status_t head_core_holders_tell(struct head_core *core,
+                                        const struct head_holders *holders,
+                                        struct wire_arena *arena,
+                                        Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 /* Besides head_core_status(): use and quotas of one namespace, or (NULL) of all. */
 plasmon_status_t head_core_status_namespaces(struct head_core *core, const char *only,
                                              struct wire_arena *arena,

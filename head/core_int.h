@@ -121,12 +121,17 @@ struct head_core {
     bool namespaces_closed; /* there are only those that are configured */
     struct pl_list dirty_clients;
     struct pl_list unfinished; /* head_task.order_link, in order */
-    uint32_t maps;             /* mapped arrays */
+    uint32_t maps;             /* mapped arrays: */
+    struct pl_list mapped;     /* head_array.mapped_link */
+    uint64_t counted_last;     /* head_buffer.counted */
     struct pl_vec
         ready; /* struct head_task *, owned references: ended, and so are all their producers */
     bool finishing;
-    struct pl_map requests; /* request -> head_wait (reads) */
-    struct pl_list names;
+    struct pl_map requests;        /* request -> head_wait (reads) */
+    struct pl_list names;          /* head_name.link, by number */
+    struct pl_map names_by_hash;   /* name.c */
+    struct pl_map names_by_number; /* number -> head_name */
+    uint64_t name_last;
     struct pl_list plans;          /* head_plan.link */
     uint64_t step_last;            /* number of the last segment of a plan, for workers */
     uint64_t components_started;   /* since this process began */

@@ -50,6 +50,8 @@ struct head_device {
     uint64_t bytes_planned; /* of all buffers that exist for us */
     uint64_t
         bytes_live; /* of those that somebody may still name, as the arena rounds them: what is there in plan order (spill.c) */
+    uint64_t
+        bytes_in_use; /* of those that unfinished tasks use, as the arena rounds them */
     uint64_t bytes_graphs; /* that recorded graphs keep there */
 
     /* Slots of its object table. */

@@ -128,7 +128,9 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
     use->write  = write;
     pl_list_init(&use->link);
     head_buffer_hold(buffer);
-    buffer->uses++;
+    if (buffer->uses++ == 0) {
+        buffer->device->bytes_in_use += head_spill_rounded(buffer->bytes);
+    }
     buffer->uses_foreign += task->device != buffer->device;
     /* Recently named goes to the back: eviction takes from the front (spill.c). In the order of the plan, not of time. */
     pl_list_remove(&buffer->recent_link);
@@ -149,7 +151,9 @@ void head_use_remove(struct head_core *core, struct head_use *use)
 
     pl_list_remove(&use->link);
     use->buffer = NULL;
-    buffer->uses--;
+    if (--buffer->uses == 0) {
+        buffer->device->bytes_in_use -= head_spill_rounded(buffer->bytes);
+    }
     buffer->uses_foreign -= use->task->device != buffer->device;
     head_buffer_release(core, buffer);
 }

@@ -5,7 +5,7 @@
  * begins. A place must therefore be found again without a search, and mean something when what was there is gone:
  *
  *   tasks     device and number of the launch there, whose ring is indexed by it
- *   objects   client and a cursor of the map of its refs (pl_map_scan()); after the clients the published names, by position
+ *   objects   client and a cursor of the map of its refs (pl_map_scan()); after the clients the published names, by number
  */
 #include "head/core_int.h"
 
@@ -453,19 +453,13 @@ static bool refs_of_client(struct page *page, uint64_t cursor)
 
 static void names_look(struct page *page, uint64_t first)
 {
-    struct pl_list *pos;
-    uint64_t position = 0;
-
     page->client = NULL;
-    pl_list_for_each(pos, &page->core->names) {
-        const struct head_name *name = pl_container_of(pos, struct head_name, link);
-        const char *text             = name->key + strlen(name->key) + 1;
+    for (const struct head_name *name = head_name_from(page->core, first); name != NULL;
+         name                         = head_name_next(page->core, name)) {
+        const char *text = name->key + strlen(name->key) + 1;
 
-        if (position++ < first) {
-            continue;
-        }
         if (page_full(page)) {
-            page_next(page, UINT64_MAX, position - 1);
+            page_next(page, UINT64_MAX, name->number);
             return;
         }
         page->looks--;

@@ -1,6 +1,14 @@
 /*
  * Who holds what memory, for people: for each ref of a client and each published name, how many bytes it shows in which place. Refs may show the
  * same bytes (a snapshot, a view), and then each counts them: the sums of places are in the devices' own figures.
+ *
+ * There may be millions of them, and the head has other things to do: head_holders_look() looks at so many and comes back. What it must remember between
+ * two looks is no pointer into the core but a place that is found again: a cursor in the map of sessions, one in the map of a session's refs
+ * (pl_map_scan()), and the number of a name (name.c). So each ref and name that is there all the time is looked at once, as it is at that moment; what
+ * comes or goes meanwhile, once or not at all; and a version that goes from one ref to another in between may be told twice, or not. Only the largest rows
+ * are kept, whatever there is of them.
+ *
+ * One array is looked at in one go, however many parts it has.
  */
 #include "head/core_int.h"
 
@@ -9,10 +17,40 @@
 
 enum { HOLDERS_MAX = 256 };
 
-struct report {
-    struct wire_arena *arena;
-    struct pl_vec rows; /* Plasmon__V1__MemoryHolder */
-    size_t ref_first;   /* rows of the ref that is being looked at begin there */
+/* Texts are copies: who had them may go. */
+struct holder {
+    uint64_t client;
+    uint64_t ref;
+    uint64_t bytes;
+    uint32_t device;
+    Plasmon__V1__MemoryState state;
+    char label[WIRE_NAME_BYTES_MAX + 1];
+    char node[WIRE_NAME_BYTES_MAX + 1];
+};
+
+/* What the array that is being looked at shows in one place. */
+struct holder_place {
+    const char *node;
+    uint32_t device;
+    Plasmon__V1__MemoryState state;
+    uint64_t bytes;
+};
+
+struct head_holders {
+    int64_t looks;         /* left of this time */
+    uint64_t sessions_at;  /* cursor of core->sessions */
+    bool sessions_over;    /* it has been through */
+    struct pl_vec pending; /* uint64_t: sessions whose refs come next */
+    uint64_t session;      /* whose refs it is at; 0: none's */
+    uint64_t refs_at;      /* cursor of these */
+    uint64_t name_next;    /* number; 0: all names have been looked at */
+    struct pl_vec places;  /* struct holder_place, of one array */
+    uint64_t found;        /* rows, those that were not kept too */
+    uint32_t kept;
+    struct holder *rows[HOLDERS_MAX]; /* largest first */
+    /* Of the ref that is looked at. */
+    uint64_t client;
+    const char *label;
 };
 
 Plasmon__V1__MemoryState head_buffer_state(const struct head_buffer *buffer)
@@ -25,37 +63,143 @@ Plasmon__V1__MemoryState head_buffer_state(const struct head_buffer *buffer)
                : PLASMON__V1__MEMORY_STATE__MEMORY_SPILLED;
 }
 
-/* The row of this ref for the place of the buffer. */
-static Plasmon__V1__MemoryHolder *row_of(struct report *report,
-                                         const struct head_buffer *buffer)
+plasmon_status_t head_holders_create(struct head_holders **out_holders)
+{
+    struct head_holders *holders = PL_NEW(struct head_holders);
+
+    if (holders == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    holders->pending   = PL_VEC_INIT(uint64_t);
+    holders->places    = PL_VEC_INIT(struct holder_place);
+    holders->name_next = 1;
+    *out_holders       = holders;
+    return PLASMON_OK;
+}
+
+void head_holders_destroy(struct head_holders *holders)
+{
+    if (holders == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < holders->kept; i++) {
+        pl_free(holders->rows[i]);
+    }
+    pl_vec_finish(&holders->pending);
+    pl_vec_finish(&holders->places);
+    pl_free(holders);
+}
+
+/* ------------------------------------------------------------------------------------------ the largest rows */
+
+static int compare_numbers(uint64_t x, uint64_t y)
+{
+    return (x > y) - (x < y);
+}
+
+/* Largest first; then in an order that does not depend on maps. */
+static int compare_rows(const struct holder *x, const struct holder *y)
+{
+    int order = compare_numbers(y->bytes, x->bytes);
+
+    order = order != 0 ? order : compare_numbers(x->client, y->client);
+    order = order != 0 ? order : compare_numbers(x->ref, y->ref);
+    order = order != 0 ? order : compare_numbers(x->device, y->device);
+    order = order != 0 ? order : compare_numbers(x->state, y->state);
+    order = order != 0 ? order : strcmp(x->label, y->label);
+    return order != 0 ? order : strcmp(x->node, y->node);
+}
+
+/* Before which of the rows that are kept it belongs. */
+static uint32_t row_rank(const struct head_holders *holders, const struct holder *row)
+{
+    uint32_t low = 0, high = holders->kept;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (compare_rows(holders->rows[middle], row) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void text_copy(char out[WIRE_NAME_BYTES_MAX + 1], const char *text)
+{
+    size_t length = strnlen(text, WIRE_NAME_BYTES_MAX);
+
+    memcpy(out, text, length);
+    out[length] = '\0';
+}
+
+static void row_add(struct head_holders *holders, uint64_t ref,
+                    const struct holder_place *place)
+{
+    struct holder row, *slot;
+    uint32_t rank;
+
+    holders->found++;
+    if (holders->kept == HOLDERS_MAX &&
+        place->bytes < holders->rows[HOLDERS_MAX - 1]->bytes) {
+        return;
+    }
+    row.client = holders->client;
+    row.ref    = ref;
+    row.bytes  = place->bytes;
+    row.device = place->device;
+    row.state  = place->state;
+    text_copy(row.label, holders->label);
+    text_copy(row.node, place->node);
+    rank = row_rank(holders, &row);
+    if (rank == HOLDERS_MAX) {
+        return;
+    }
+    if (holders->kept == HOLDERS_MAX) {
+        slot = holders->rows[HOLDERS_MAX - 1];
+    } else {
+        slot = head_alloc(sizeof(*slot));
+        holders->kept++;
+    }
+    memmove(&holders->rows[rank + 1], &holders->rows[rank],
+            (holders->kept - 1 - rank) * sizeof(struct holder *));
+    *slot               = row;
+    holders->rows[rank] = slot;
+}
+
+/* ------------------------------------------------------------------------------------------------ looking */
+
+static struct holder_place *place_of(struct head_holders *holders,
+                                     const struct head_buffer *buffer)
 {
     uint32_t device = buffer->spilled == NULL ? buffer->device->index + 1 : 0;
     Plasmon__V1__MemoryState state = head_buffer_state(buffer);
-    Plasmon__V1__MemoryHolder *row;
+    struct holder_place *place;
 
-    for (size_t i = report->ref_first; i < report->rows.count; i++) {
-        row = pl_vec_at(&report->rows, i);
-        if (row->device == device && row->state == state &&
-            strcmp(row->node, buffer->device->node) == 0) {
-            return row;
+    for (size_t i = 0; i < holders->places.count; i++) {
+        place = pl_vec_at(&holders->places, i);
+        if (place->device == device && place->state == state &&
+            strcmp(place->node, buffer->device->node) == 0) {
+            return place;
         }
     }
-    row = pl_vec_push(&report->rows);
-    PL_CHECK(row != NULL);
-    plasmon__v1__memory_holder__init(row);
-    row->node   = buffer->device->node;
-    row->device = device;
-    row->state  = state;
-    return row;
+    place = pl_vec_push(&holders->places);
+    PL_CHECK(place != NULL);
+    *place = (struct holder_place){
+        .node = buffer->device->node, .device = device, .state = state};
+    return place;
 }
 
-static void array_look(struct report *report, const struct head_array *array,
-                       uint64_t client, const char *label, uint64_t ref)
+static void array_look(struct head_holders *holders, const struct head_array *array,
+                       uint64_t ref)
 {
     uint64_t element = pl_dtype_bytes(array->shape.dtype);
     struct pl_list *pos, *it;
 
-    report->ref_first = report->rows.count;
+    pl_vec_clear(&holders->places);
+    holders->looks--;
     pl_list_for_each(pos, &array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
@@ -65,58 +209,122 @@ static void array_look(struct report *report, const struct head_array *array,
                 pl_container_of(it, struct head_instance, tile_link);
             struct pl_box part;
 
+            holders->looks--;
             if (pl_box_intersection(&instance->box, &fragment->box, &part)) {
-                row_of(report, instance->buffer)->bytes +=
+                place_of(holders, instance->buffer)->bytes +=
                     (uint64_t)pl_box_elements(&part) * element;
             }
         }
     }
-    for (size_t i = report->ref_first; i < report->rows.count; i++) {
-        Plasmon__V1__MemoryHolder *row = pl_vec_at(&report->rows, i);
-
-        row->client = client;
-        row->label  = (char *)(uintptr_t)label;
-        row->ref    = ref;
+    for (size_t i = 0; i < holders->places.count; i++) {
+        row_add(holders, ref, pl_vec_at(&holders->places, i));
     }
 }
 
-/* Largest first; then in an order that does not depend on maps. */
-static int compare_rows(const void *a, const void *b)
+static void ref_look(void *user, uint64_t id, void *value)
 {
-    const Plasmon__V1__MemoryHolder *x = a, *y = b;
-    int order = (x->bytes < y->bytes) - (x->bytes > y->bytes);
-
-    if (order == 0) {
-        order = (x->client > y->client) - (x->client < y->client);
-    }
-    if (order == 0) {
-        order = (x->ref > y->ref) - (x->ref < y->ref);
-    }
-    if (order == 0) {
-        order = (x->device > y->device) - (x->device < y->device);
-    }
-    return order != 0 ? order : strcmp(x->label, y->label);
+    array_look(user, ((const struct head_ref *)value)->array, id);
 }
 
-static plasmon_status_t rows_out(struct report *report, Plasmon__V1__StatusReply *out)
+static void session_note(void *user, uint64_t session, void *client)
 {
-    size_t count = pl_min_u64(report->rows.count, HOLDERS_MAX);
+    struct head_holders *holders = user;
+    uint64_t *place              = pl_vec_push(&holders->pending);
+
+    (void)client;
+    PL_CHECK(place != NULL);
+    *place = session;
+}
+
+/* false: there is none left. */
+static bool session_next(const struct head_core *core, struct head_holders *holders)
+{
+    holders->looks--;
+    if (holders->pending.count > 0) {
+        holders->session =
+            *(uint64_t *)pl_vec_at(&holders->pending, holders->pending.count - 1);
+        pl_vec_pop(&holders->pending);
+        holders->refs_at = 0;
+        return true;
+    }
+    if (!holders->sessions_over) {
+        holders->sessions_over =
+            !pl_map_scan(&core->sessions, &holders->sessions_at, session_note, holders);
+        return true;
+    }
+    return false;
+}
+
+/* A few of its refs; or it is over, or gone. */
+static void session_look(const struct head_core *core, struct head_holders *holders)
+{
+    const struct head_client *client = pl_map_get(&core->sessions, holders->session);
+
+    holders->looks--;
+    if (client == NULL) {
+        holders->session = 0;
+        return;
+    }
+    holders->client = client->id;
+    holders->label  = client->label;
+    if (!pl_map_scan(&client->refs, &holders->refs_at, ref_look, holders)) {
+        holders->session = 0;
+    }
+}
+
+static void names_look(const struct head_core *core, struct head_holders *holders)
+{
+    const struct head_name *name = head_name_from(core, holders->name_next);
+
+    holders->client = 0;
+    for (; name != NULL && holders->looks > 0; name = head_name_next(core, name)) {
+        holders->label = name->key + strlen(name->key) + 1;
+        array_look(holders, name->ref.array, 0);
+    }
+    holders->name_next = name != NULL ? name->number : 0;
+}
+
+bool head_core_holders_look(const struct head_core *core, struct head_holders *holders,
+                            uint32_t looks)
+{
+    holders->looks = looks;
+    while (holders->looks > 0 && (holders->session != 0 || session_next(core, holders))) {
+        if (holders->session != 0) {
+            session_look(core, holders);
+        }
+    }
+    if (holders->looks > 0 && holders->name_next != 0) {
+        names_look(core, holders);
+    }
+    return holders->session != 0 || holders->pending.count > 0 || !holders->sessions_over ||
+           holders->name_next != 0;
+}
+
+static plasmon_status_t rows_out(const struct head_holders *holders,
+                                 struct wire_arena *arena, Plasmon__V1__StatusReply *out)
+{
     Plasmon__V1__MemoryHolder *rows =
-        wire_arena_alloc(report->arena, (count + 1) * sizeof(*rows));
+        wire_arena_alloc(arena, (holders->kept + 1) * sizeof(*rows));
 
-    out->holders = wire_arena_alloc(report->arena, (count + 1) * sizeof(*out->holders));
+    out->holders = wire_arena_alloc(arena, (holders->kept + 1) * sizeof(*out->holders));
     if (rows == NULL || out->holders == NULL) {
         return PLASMON_ENOMEM;
     }
-    if (report->rows.count > 1) {
-        qsort(report->rows.items, report->rows.count, sizeof(*rows), compare_rows);
-    }
-    for (size_t i = 0; i < count; i++) {
-        rows[i]         = *(Plasmon__V1__MemoryHolder *)pl_vec_at(&report->rows, i);
+    for (uint32_t i = 0; i < holders->kept; i++) {
+        struct holder *row = holders->rows[i];
+
+        plasmon__v1__memory_holder__init(&rows[i]);
+        rows[i].client  = row->client;
+        rows[i].ref     = row->ref;
+        rows[i].label   = row->label;
+        rows[i].node    = row->node;
+        rows[i].device  = row->device;
+        rows[i].state   = row->state;
+        rows[i].bytes   = row->bytes;
         out->holders[i] = &rows[i];
     }
-    out->n_holders    = count;
-    out->holders_left = report->rows.count - count;
+    out->n_holders    = holders->kept;
+    out->holders_left = holders->found - holders->kept;
     return PLASMON_OK;
 }
 
@@ -184,50 +392,46 @@ plasmon_status_t head_spill_status(struct head_core *core, struct wire_arena *ar
     return PLASMON_OK;
 }
 
-/* What may not go now, because somebody is at it. */
-static uint64_t bytes_pinned(const struct head_device *device)
+/* ------------------------------------------------------------------------------------------------ pinned */
+
+/* Of what is mapped and unused: buffers are marked, for arrays may show the same. */
+static void mapped_add(const struct head_array *array, uint64_t mark,
+                       Plasmon__V1__StatusReply *out)
 {
-    uint64_t bytes = 0;
-    struct pl_list *pos;
+    struct pl_list *pos, *it;
 
-    pl_list_for_each(pos, &device->buffers) {
-        const struct head_buffer *buffer =
-            pl_container_of(pos, struct head_buffer, device_link);
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
 
-        bytes += buffer->uses > 0 || head_buffer_mapped(buffer)
-                     ? head_spill_rounded(buffer->bytes)
-                     : 0;
-    }
-    return bytes;
-}
+        pl_list_for_each(it, &fragment->tile->instances) {
+            struct head_buffer *buffer =
+                pl_container_of(it, struct head_instance, tile_link)->buffer;
 
-plasmon_status_t head_core_status_memory(struct head_core *core, struct wire_arena *arena,
-                                         Plasmon__V1__StatusReply *out)
-{
-    struct report report = {.arena = arena, .rows = PL_VEC_INIT(Plasmon__V1__MemoryHolder)};
-    plasmon_status_t status;
-    struct pl_list *pos;
-    uint64_t key;
-    void *ref;
-
-    for (size_t i = 0; i < out->n_devices; i++) {
-        out->devices[i]->bytes_pinned =
-            bytes_pinned(head_device_at(core, out->devices[i]->index));
-    }
-    pl_list_for_each(pos, &core->clients) {
-        const struct head_client *client = pl_container_of(pos, struct head_client, link);
-
-        for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &ref);) {
-            array_look(&report, ((struct head_ref *)ref)->array, client->id, client->label,
-                       key);
+            if (buffer->uses == 0 && buffer->spilled == NULL && buffer->counted != mark) {
+                buffer->counted = mark;
+                out->devices[buffer->device->index]->bytes_pinned +=
+                    head_spill_rounded(buffer->bytes);
+            }
         }
     }
-    pl_list_for_each(pos, &core->names) {
-        const struct head_name *name = pl_container_of(pos, struct head_name, link);
+}
 
-        array_look(&report, name->ref.array, 0, name->key + strlen(name->key) + 1, 0);
+plasmon_status_t head_core_holders_tell(struct head_core *core,
+                                        const struct head_holders *holders,
+                                        struct wire_arena *arena,
+                                        Plasmon__V1__StatusReply *out)
+{
+    struct pl_list *pos;
+
+    core->counted_last++;
+    for (size_t i = 0; i < out->n_devices; i++) {
+        out->devices[i]->bytes_pinned =
+            head_device_at(core, out->devices[i]->index)->bytes_in_use;
     }
-    status = rows_out(&report, out);
-    pl_vec_finish(&report.rows);
-    return status;
+    pl_list_for_each(pos, &core->mapped) {
+        mapped_add(pl_container_of(pos, struct head_array, mapped_link), core->counted_last,
+                   out);
+    }
+    return rows_out(holders, arena, out);
 }

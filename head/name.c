@@ -1,11 +1,20 @@
 /*
  * Published names: how clients share arrays, within a namespace. A name holds a snapshot of its own, so what its publisher writes later is
  * not seen under it; who looks it up gets another, so that writing to it forks.
+ *
+ * FINDING ONE takes the same time however many there are: core->names_by_hash has the first of those whose keys have the same hash, the others hang
+ * behind it. Keys come from clients, so the hash is the beginning of their SHA-256: for a chain of three somebody would have to find three texts that agree
+ * in 64 bits of it.
+ *
+ * GOING ON WITH A LIST of them, after a pause in which some came and went: core->names is in the order of their numbers, and new ones go to its end. Who
+ * remembers the number of the next one finds it, or the first behind it if it has gone.
  */
 #include "head/core_int.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "base/sha256.h"
 
 static size_t name_key(const struct head_client *client, const char *name,
                        char out[2 * WIRE_NAME_BYTES_MAX + 2])
@@ -19,26 +28,108 @@ static size_t name_key(const struct head_client *client, const char *name,
     return space + 1 + length;
 }
 
-static struct head_name *name_find(struct head_core *core, const char *key, size_t length)
+static uint64_t name_hash(const char *key, size_t length)
 {
-    struct pl_list *pos;
+    uint8_t digest[PL_SHA256_BYTES];
+    struct pl_sha256 sha;
+    uint64_t hash;
 
-    pl_list_for_each(pos, &core->names) {
-        struct head_name *name = pl_container_of(pos, struct head_name, link);
+    pl_sha256_init(&sha);
+    pl_sha256_add(&sha, key, length);
+    pl_sha256_finish(&sha, digest);
+    memcpy(&hash, digest, sizeof(hash));
+    return hash != 0 ? hash : 1;
+}
 
-        if (name->key_length == length && memcmp(name->key, key, length) == 0) {
-            return name;
-        }
+static struct head_name *name_find(const struct head_core *core, const char *key,
+                                   size_t length)
+{
+    struct head_name *name = pl_map_get(&core->names_by_hash, name_hash(key, length));
+
+    while (name != NULL &&
+           (name->key_length != length || memcmp(name->key, key, length) != 0)) {
+        name = name->same;
     }
-    return NULL;
+    return name;
+}
+
+bool head_name_add(struct head_core *core, struct head_name *name)
+{
+    bool first = name_find(core, name->key, name->key_length) == NULL;
+
+    name->hash   = name_hash(name->key, name->key_length);
+    name->same   = pl_map_get(&core->names_by_hash, name->hash);
+    name->number = ++core->name_last;
+    PL_CHECK(pl_map_set(&core->names_by_hash, name->hash, name) == PLASMON_OK);
+    PL_CHECK(pl_map_set(&core->names_by_number, name->number, name) == PLASMON_OK);
+    pl_list_add_tail(&core->names, &name->link);
+    return first;
+}
+
+/* Out of the chain that it is in. */
+static void name_unchain(struct head_core *core, const struct head_name *name)
+{
+    struct head_name *first = pl_map_get(&core->names_by_hash, name->hash);
+
+    if (first != name) {
+        while (first->same != name) {
+            first = first->same;
+        }
+        first->same = name->same;
+    } else if (name->same != NULL) {
+        PL_CHECK(pl_map_set(&core->names_by_hash, name->hash, name->same) == PLASMON_OK);
+    } else {
+        (void)pl_map_remove(&core->names_by_hash, name->hash);
+    }
 }
 
 static void name_remove(struct head_core *core, struct head_name *name)
 {
+    name_unchain(core, name);
+    (void)pl_map_remove(&core->names_by_number, name->number);
     pl_list_remove(&name->link);
     head_array_release(core, name->ref.array);
     pl_free(name->key);
     pl_free(name);
+}
+
+struct head_name *head_name_from(const struct head_core *core, uint64_t number)
+{
+    struct head_name *name = pl_map_get(&core->names_by_number, number);
+    struct pl_list *pos    = name != NULL ? &name->link : core->names.next;
+
+    while (pos != &core->names) {
+        name = pl_container_of(pos, struct head_name, link);
+        if (name->number >= number) {
+            return name;
+        }
+        pos = pos->next;
+    }
+    return NULL;
+}
+
+struct head_name *head_name_next(const struct head_core *core, const struct head_name *name)
+{
+    return name->link.next != &core->names
+               ? pl_container_of(name->link.next, struct head_name, link)
+               : NULL;
+}
+
+void head_names_check(const struct head_core *core)
+{
+    uint64_t number = 0, count = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->names) {
+        const struct head_name *name = pl_container_of(pos, struct head_name, link);
+
+        PL_CHECK(name->number > number);
+        PL_CHECK(name_find(core, name->key, name->key_length) == name);
+        PL_CHECK(head_name_from(core, name->number) == name);
+        number = name->number;
+        count++;
+    }
+    PL_CHECK(count == core->names_by_number.count && number <= core->name_last);
 }
 
 void head_names_destroy(struct head_core *core)
@@ -46,6 +137,8 @@ void head_names_destroy(struct head_core *core)
     while (!pl_list_empty(&core->names)) {
         name_remove(core, pl_list_first(&core->names, struct head_name, link));
     }
+    pl_map_finish(&core->names_by_hash);
+    pl_map_finish(&core->names_by_number);
 }
 
 static void reply_unknown(struct head_core *core, struct head_client *client,
@@ -107,7 +200,7 @@ void head_name_publish(struct head_core *core, struct head_client *client,
     if (old != NULL) {
         name_remove(core, old); /* a new version under the old name */
     }
-    pl_list_add_tail(&core->names, &name->link);
+    (void)head_name_add(core, name); /* the old one is gone */
     head_reply(core, client, wire->request, PLASMON_OK, "");
 }
 

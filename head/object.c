@@ -434,6 +434,7 @@ struct head_array *head_array_create(struct head_core *core, struct head_space *
     array->put_offset = UINT64_MAX;
     pl_list_init(&array->fragments);
     pl_list_init(&array->nexts);
+    pl_list_init(&array->mapped_link);
     pl_list_init(&array->shadows);
     core->counts.arrays++;
     return array;
@@ -450,6 +451,7 @@ static void count_maps(struct head_core *core, uint32_t by)
 void head_array_map(struct head_core *core, struct head_array *array)
 {
     array->mapped = true;
+    pl_list_add_tail(&core->mapped, &array->mapped_link);
     count_maps(core, 1);
 }
 
@@ -487,6 +489,7 @@ void head_array_release(struct head_core *core, struct head_array *array)
         return;
     }
     if (array->mapped) {
+        pl_list_remove(&array->mapped_link);
         count_maps(core, UINT32_MAX); /* minus one */
     }
     head_shadow_array_gone(core, array);

@@ -47,6 +47,7 @@ struct head_buffer {
     bool retired;          /* its worker was told */
     bool leaving;          /* nothing that gets a number from now on will name it */
     uint64_t kept;         /* of head_core.plan: it is not spilled while that is planned */
+    uint64_t counted;      /* of head_core.counted_last: its bytes are in that sum */
     struct head_spilled
         *spilled; /* it lies in host memory or a file (spill.h); NULL: on its device */
     bool donatable;
@@ -125,6 +126,7 @@ struct head_array {
     struct pl_list
         nexts;   /* head_next.link: of the frame that is being planned (lookahead.c) */
     bool mapped; /* a client looks at its buffers: nothing in them is written in place */
+    struct pl_list mapped_link; /* head_core.mapped */
     bool
         apart; /* a shadow with copies of its own: what it shows may be written in place elsewhere */
     struct pl_list shadows; /* head_shadow.array_link */

@@ -164,6 +164,7 @@ static void idle(void *user)
     head_machine_acks(serve->machine, false, SERVE_CREDIT_STEP);
     serve_clients_end(serve);
     serve_gate_commit(serve);
+    serve_holders_step(serve);
 }
 
 static bool many(void *user)
@@ -333,6 +334,7 @@ void serve_destroy(struct serve *serve)
         pl_list_remove(&status->link);
         serve_status_free(status);
     }
+    head_holders_destroy(serve->holders);
     head_machine_destroy(serve->machine);
     while (!pl_list_empty(&serve->clients)) {
         serve_client_free(pl_list_first(&serve->clients, struct serve_client, link));

@@ -40,8 +40,9 @@ enum {
     SERVE_RATES_MS =
         1000, /* between questions for what transfers did, while there is work */
     SERVE_JOURNAL_SILENT_MS =
-        1000,                    /* how long it may store nothing before people are told */
-    SERVE_STATS_WAIT_MS = 500,   /* how long a status waits for figures of the workers */
+        1000,                  /* how long it may store nothing before people are told */
+    SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
+    SERVE_LOOKS = 1024, /* at refs, for `plasmon memory`, before others have their turn */
     SERVE_HELLO_MS      = 10000, /* how long a stream may be there without its hello */
     SERVE_NODE_LEASE_MS = 10000,
     SERVE_STORE_WAIT_MS = 10000, /* how long a worker's hello waits for that of its store */
@@ -94,8 +95,11 @@ struct serve_status {
     uint32_t missing;
     bool detail;
     bool waits;
-    char *host;       /* of the caller, who wants to know its store; ours */
-    const char *only; /* the namespace that the caller is confined to; NULL: none */
+    char *host;          /* of the caller, who wants to know its store; ours */
+    bool holders;        /* they are wanted, too .. */
+    bool holders_waited; /* .. and nothing else is missing .. */
+    bool holders_looked; /* .. and serve.holders began after it asked */
+    const char *only;    /* the namespace that the caller is confined to; NULL: none */
     struct pl_list link;
 };
 
@@ -152,6 +156,7 @@ struct serve {
     struct pl_list statuses;
     uint64_t time_offset_ms; /* the machine's time goes on where another process left it */
     uint64_t ticked_ms;
+    struct head_holders *holders; /* for who waits for them; NULL: nobody does */
     uint64_t stats_request;
     uint64_t rates_asked_ms;
     uint64_t rates_order; /* the last launch's number then */
@@ -232,7 +237,9 @@ void serve_list_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                      size_t length);
 void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
 void serve_status_tick(struct serve *serve, uint64_t now_ms);
-void serve_status_free(struct serve_status *status);           /* which is in no list */
+void serve_status_free(struct serve_status *status); /* which is in no list */
+void serve_holders_step(struct serve *serve);        /* everything else has had its turn */
+void serve_holders_again(struct serve *serve);       /* the core is another one */
 void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */
 void serve_clients_end(struct serve *serve);                   /* those that said bye */
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);

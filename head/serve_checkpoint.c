@@ -127,6 +127,7 @@ static bool make(struct serve *serve, const char **out_why)
         return false;
     }
     serve->core = head_machine_core(serve->machine);
+    serve_holders_again(serve);
     head_journal_checkpoint(serve->config.journal, bytes, length);
     serve->gate.open++;
     serve->checkpoint.count++;

@@ -1,4 +1,10 @@
-/* Status and Functions: unary calls for people and scripts. A status asks the workers for fresh figures and waits for them a moment. */
+/*
+ * Status and Functions: unary calls for people and scripts. A status asks the workers for fresh figures and waits for them a moment.
+ *
+ * Who wants to know who holds the memory then waits for a look at all refs and names (head/memory_report.c). That goes on a little at a time, each time
+ * the loop has nothing else to do and after its flush, so a head with millions of them serves everybody else meanwhile. There is one look at a time: all
+ * who waited when it began are answered with it, so asking often costs no more.
+ */
 #include "head/serve.h"
 
 #include "base/alloc.h"
@@ -28,6 +34,11 @@ void serve_status_free(struct serve_status *status)
     pl_free(status);
 }
 
+static void turn(void *user)
+{
+    (void)user; /* an event, so that the loop is idle once more after it */
+}
+
 static void answer(struct serve *serve, struct serve_status *status)
 {
     Plasmon__V1__StatusReply out = PLASMON__V1__STATUS_REPLY__INIT;
@@ -35,13 +46,20 @@ static void answer(struct serve *serve, struct serve_status *status)
     Plasmon__V1__Waits waits = PLASMON__V1__WAITS__INIT;
     struct pl_list *pos;
 
+    if (status->holders && !status->holders_looked) {
+        status->holders_waited = true;
+        status->deadline_ms    = UINT64_MAX;
+        rpc_loop_post(serve->loop, turn, NULL);
+        return;
+    }
     wire_arena_reset(&serve->arena);
     if (head_core_status(serve->core, &serve->arena, &out) == PLASMON_OK &&
         head_core_status_namespaces(serve->core, status->only, &serve->arena, &out) ==
             PLASMON_OK &&
         (!status->detail || status->only != NULL || /* others' labels are in the details */
-         (head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK &&
-          head_core_status_memory(serve->core, &serve->arena, &out) == PLASMON_OK)) &&
+         head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK) &&
+        (!status->holders || head_core_holders_tell(serve->core, serve->holders,
+                                                    &serve->arena, &out) == PLASMON_OK) &&
         (!status->waits || head_machine_waits(serve->machine, &serve->arena,
                                               status->request, &waits) == PLASMON_OK)) {
         head_machine_figures(serve->machine, &figures);
@@ -102,6 +120,7 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     status->host        = head_strdup(request->host);
     status->detail      = request->detail;
     status->waits       = request->waits && status->only == NULL;
+    status->holders     = request->detail && !request->no_holders && status->only == NULL;
     status->call        = call;
     status->request     = ++serve->stats_request;
     status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;
@@ -120,11 +139,64 @@ void serve_status_stats(struct serve *serve, uint64_t request)
     pl_list_for_each_safe(pos, tmp, &serve->statuses) {
         struct serve_status *status = pl_container_of(pos, struct serve_status, link);
 
-        if (status->request == request && --status->missing == 0) {
+        if (status->request == request && !status->holders_waited &&
+            --status->missing == 0) {
             answer(serve, status);
         }
     }
 }
+
+/* ------------------------------------------------------------------------------------------ who holds memory */
+
+/* false: nobody waits for it. */
+static bool holders_begin(struct serve *serve)
+{
+    struct pl_list *pos;
+    bool any = false;
+
+    pl_list_for_each(pos, &serve->statuses) {
+        struct serve_status *status = pl_container_of(pos, struct serve_status, link);
+
+        status->holders_looked = status->holders_waited;
+        any |= status->holders_looked;
+    }
+    PL_CHECK(!any || head_holders_create(&serve->holders) == PLASMON_OK);
+    return any;
+}
+
+static void holders_end(struct serve *serve)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &serve->statuses) {
+        struct serve_status *status = pl_container_of(pos, struct serve_status, link);
+
+        if (status->holders_looked) {
+            answer(serve, status);
+        }
+    }
+    head_holders_destroy(serve->holders);
+    serve->holders = NULL;
+}
+
+void serve_holders_step(struct serve *serve)
+{
+    if (serve->holders == NULL && !holders_begin(serve)) {
+        return;
+    }
+    if (!head_core_holders_look(serve->core, serve->holders, SERVE_LOOKS)) {
+        holders_end(serve);
+    }
+    rpc_loop_post(serve->loop, turn, NULL);
+}
+
+void serve_holders_again(struct serve *serve)
+{
+    head_holders_destroy(serve->holders);
+    serve->holders = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ ticks */
 
 /* While something is going on: what transfers did, for who chooses routes and places (rates.h). Nobody waits for the answers. */
 static void rates_ask(struct serve *serve, uint64_t now_ms)

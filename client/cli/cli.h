@@ -133,9 +133,9 @@ struct plasmon_client *cli_ask(const struct cli_command *command,
 int cli_show_status(const struct cli_command *command, int argc, char **argv,
                     void (*text)(const Plasmon__V1__StatusReply *reply),
                     void (*json)(const Plasmon__V1__StatusReply *reply));
-/* The same for a command that has options of its own and has parsed them. */
+/* The same for a command that has options of its own and has parsed them. holders: and with who holds the memory. */
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
-                   void (*text)(const Plasmon__V1__StatusReply *reply),
+                   bool holders, void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply));
 /* A line of how far it is; and its end, in the one way or the other. */
 void cli_drain_progress(const Plasmon__V1__DrainReply *reply, FILE *out);

@@ -21,7 +21,9 @@ const struct cli_command cli_memory = {
         "part of it;\n"
         "hole: the largest block that could be had without growing; reserved: in chunks.\n"
         "holders: what each ref or published name shows in each place, largest first;\n"
-        "refs that show the same bytes each count them. See docs/memory.md.\n",
+        "refs that show the same bytes each count them. The head looks at them while it "
+        "works:\neach that is there all the time is told once, as it was when it was "
+        "looked at.\nSee docs/memory.md.\n",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run,
@@ -210,5 +212,10 @@ static void print_json(const Plasmon__V1__StatusReply *reply)
 
 static int run(int argc, char **argv)
 {
-    return cli_show_status(&cli_memory, argc, argv, print_text, print_json);
+    struct cli_asks asks     = {.json = false};
+    struct cli_parsed parsed = cli_parse(&cli_memory, argc, argv, &asks);
+
+    return parsed.exit >= 0
+               ? parsed.exit
+               : cli_show_asked(&cli_memory, &asks, true, print_text, print_json);
 }

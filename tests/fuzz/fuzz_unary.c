@@ -24,11 +24,12 @@ static const Plasmon__V1__StatusReply *shown; /* what the next command shows */
 
 /* A command that has asked: both ways of showing the answer. */
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
-                   void (*text)(const Plasmon__V1__StatusReply *reply),
+                   bool holders, void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply))
 {
     (void)command;
     (void)asks;
+    (void)holders;
     text(shown);
     json(shown);
     return CLI_OK;
@@ -48,7 +49,7 @@ int cli_show_status(const struct cli_command *command, int argc, char **argv,
 {
     (void)argc;
     (void)argv;
-    return cli_show_asked(command, NULL, text, json);
+    return cli_show_asked(command, NULL, false, text, json);
 }
 
 /* ------------------------------------------------------------------------------------------ answers */
@@ -148,6 +149,7 @@ static void status_ask(const uint8_t *bytes, size_t length)
     struct head_core *core       = head_machine_core(head.machine);
     struct pl_err err            = {.status = PLASMON_OK};
     Plasmon__V1__StatusRequest *request;
+    struct head_holders *holders = NULL;
     uint8_t *encoded;
     size_t encoded_length;
 
@@ -160,13 +162,19 @@ static void status_ask(const uint8_t *bytes, size_t length)
     PL_CHECK(head_core_status_namespaces(core, NULL, &asked, &out) == PLASMON_OK);
     if (request->detail) {
         PL_CHECK(head_core_status_pairs(core, &asked, &out) == PLASMON_OK);
-        PL_CHECK(head_core_status_memory(core, &asked, &out) == PLASMON_OK);
+    }
+    if (request->detail && !request->no_holders) {
+        PL_CHECK(head_holders_create(&holders) == PLASMON_OK);
+        while (head_core_holders_look(core, holders, 16)) {
+        }
+        PL_CHECK(head_core_holders_tell(core, holders, &asked, &out) == PLASMON_OK);
     }
     if (request->waits) {
         PL_CHECK(head_machine_waits(head.machine, &asked, 1, &waits) == PLASMON_OK);
         out.waits = &waits;
     }
     PL_CHECK(wire_encode(&out.base, create, &encoded, &encoded_length) == PLASMON_OK);
+    head_holders_destroy(holders);
     status_answer(encoded, encoded_length);
     pl_free(encoded);
 }

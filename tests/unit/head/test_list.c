@@ -1,4 +1,5 @@
 /* What `plasmon tasks`, `objects` and `nodes` are told: whole, a page at a time, and with bounded work. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -260,6 +261,27 @@ TEST(a_name_is_told_as_it_was_published)
     head_core_destroy(core);
 }
 
+/* Ref 107 under "0", "1", ..; or these are withdrawn. */
+static void publish_many(struct head_core *core, uint64_t session, uint64_t first,
+                         uint64_t count, bool publishes)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Publish publish = PLASMON__V1__PUBLISH__INIT, *list[] = {&publish};
+    char name[24];
+    struct pl_err err;
+
+    publish.ref     = publishes ? 107 : 0;
+    publish.name    = name;
+    frame.publish   = list;
+    frame.n_publish = 1;
+    for (uint64_t i = first; i < first + count; i++) {
+        (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)i);
+        publish.request = i + 1;
+        ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    }
+    head_core_flush(core);
+}
+
 /* As tasks are: see above. */
 TEST(names_that_are_not_asked_for_are_bounded_work_too)
 {
@@ -267,27 +289,58 @@ TEST(names_that_are_not_asked_for_are_bounded_work_too)
     struct head_core *core           = two_devices();
     uint64_t session                 = core_client(core), pages;
     Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_OBJECTS);
-    struct head_name *names          = calloc(COUNT, sizeof(*names));
-    static char key[]                = "default\0one";
     Plasmon__V1__ListReply reply;
 
-    ASSERT_NOT_NULL(names);
     core_submit(core, session, 7, 0, 0, dims, 2);
-    for (size_t i = 0; i < COUNT; i++) { /* publishing looks at all there are */
-        names[i] = (struct head_name){.key = key, .key_length = sizeof(key) - 1};
-        pl_list_init(&names[i].link);
-        pl_list_add_tail(&core->names, &names[i].link);
-    }
+    publish_many(core, session, 0, COUNT, true);
     request.label = (char *)(uintptr_t) "nobody has this";
     reply         = page(core, &request, NULL);
     ASSERT_EQ(reply.n_objects, 0);
     ASSERT_NOT_NULL(reply.next);
     ASSERT_EQ(count_all(core, request, NULL, &pages), 0);
     ASSERT_EQ(pages, 2);
-    for (size_t i = 0; i < COUNT; i++) {
-        pl_list_remove(&names[i].link);
+    head_core_destroy(core);
+}
+
+/* Names that stay are told once, though the one at which the next page was to begin is gone, others too, and new ones have come. */
+TEST(names_that_stay_are_told_once_whatever_comes_and_goes)
+{
+    enum { COUNT = 1000, ROWS = 100 };
+    struct head_core *core           = two_devices();
+    uint64_t session                 = core_client(core);
+    Plasmon__V1__ListRequest request = request_of(PLASMON__V1__LIST_KIND__LIST_OBJECTS);
+    uint32_t told[3 * COUNT]         = {0};
+    uint64_t fresh                   = COUNT;
+    Plasmon__V1__ListReply reply;
+
+    core_submit(core, session, 7, 0, 0, dims, 2);
+    publish_many(core, session, 0, COUNT, true);
+    request.rows_max = ROWS;
+    do {
+        reply = page(core, &request, NULL);
+        for (size_t i = 0; i < reply.n_objects; i++) {
+            if (reply.objects[i]->client == 0) {
+                told[strtoul(reply.objects[i]->label, NULL, 10)]++;
+            }
+        }
+        request.from = reply.next;
+        if (reply.next != NULL && reply.next->a == UINT64_MAX) { /* numbers: name + 1 */
+            uint64_t next = reply.next->b - 1;
+
+            if (next % 2 == 0 && next < COUNT) {
+                publish_many(core, session, next, 1, false);
+            }
+            publish_many(core, session, next > 10 ? 10 * (next / ROWS) : 0, 1, false);
+            publish_many(core, session, fresh++, 1, true);
+        }
+        head_core_check(core);
+    } while (reply.next != NULL);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        ASSERT_TRUE(told[i] <= 1);
+        ASSERT_TRUE(told[i] == 1 ||
+                    i % 2 == 0); /* odd ones stayed, or went when they had been told */
     }
-    free(names);
+    wire_arena_reset(&arena);
     head_core_destroy(core);
 }
 

@@ -522,12 +522,16 @@ static void report_adds_up(void)
 {
     Plasmon__V1__StatusReply reply = PLASMON__V1__STATUS_REPLY__INIT;
     uint64_t sum[4] = {0}, slab = 0, files = 0;
+    struct head_holders *holders;
     struct wire_arena arena;
     struct pl_list *pos;
 
     ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    ASSERT_OK(head_holders_create(&holders));
+    while (head_core_holders_look(core, holders, 3)) {
+    }
     ASSERT_OK(head_core_status(core, &arena, &reply));
-    ASSERT_OK(head_core_status_memory(core, &arena, &reply));
+    ASSERT_OK(head_core_holders_tell(core, holders, &arena, &reply));
     ASSERT_EQ(reply.holders_left, 0);
     for (size_t i = 0; i < reply.n_holders; i++) {
         sum[reply.holders[i]->state] += reply.holders[i]->bytes;
@@ -546,6 +550,7 @@ static void report_adds_up(void)
     ASSERT_EQ(reply.devices[0]->bytes_pinned, 0);
     ASSERT_TRUE(reply.spill_hosts[0]->memory_used >= slab);
     ASSERT_TRUE(reply.spill_hosts[0]->file_used >= files);
+    head_holders_destroy(holders);
     wire_arena_finish(&arena);
 }
 
