@@ -28,8 +28,7 @@
 #include "device/device.h"
 
 #define TIMELINES_CHUNK_BYTES (4u << 20)
-#define TIMELINES_DATA_BYTES  (1u << 20) /* the most that one edge carries */
-#define TIMELINES_ROUNDS      64u        /* in a group behind the gate */
+#define TIMELINES_ROUNDS      64u /* in a group behind the gate */
 #define TIMELINES_GROUPS      8u
 #define TIMELINES_SAMPLES     (TIMELINES_ROUNDS * TIMELINES_GROUPS)
 #define TIMELINES_CHAIN       10000u /* kernels */

@@ -46,7 +46,7 @@ static bool is_on_a_device(const struct head_buffer *buffer, const void *user)
     return buffer->spilled == NULL;
 }
 
-bool head_spill_on_devices(const struct head_tile *tile, const struct pl_box *box)
+static bool on_devices(const struct head_tile *tile, const struct pl_box *box)
 {
     return head_tile_covered_by(tile, is_on_a_device, NULL, box);
 }
@@ -561,7 +561,7 @@ static struct head_buffer *copy_needed(const struct head_tile *tile,
     struct head_buffer *leaving = NULL;
     struct pl_list *pos;
 
-    if (tile->failure != NULL || head_spill_on_devices(tile, box)) {
+    if (tile->failure != NULL || on_devices(tile, box)) {
         return NULL;
     }
     pl_list_for_each(pos, &tile->instances) {
@@ -570,8 +570,7 @@ static struct head_buffer *copy_needed(const struct head_tile *tile,
         struct pl_box part;
 
         if (instance->buffer->spilled != NULL &&
-            pl_box_intersection(&instance->box, box, &part) &&
-            !head_spill_on_devices(tile, &part)) {
+            pl_box_intersection(&instance->box, box, &part) && !on_devices(tile, &part)) {
             if (!instance->buffer->device->draining) {
                 return instance->buffer;
             }

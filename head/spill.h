@@ -136,8 +136,6 @@ bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahe
                     enum head_spill_for purpose);
 /* Nothing holds it but launches and the values in it, and nobody looks at it or puts it by other means. */
 bool head_spill_lies_still(struct head_buffer *buffer);
-/* Is every element of the box in memory of some device? */
-bool head_spill_on_devices(const struct head_tile *tile, const struct pl_box *box);
 /* It goes, and other buffers with the same values may be the only ones then: not to be dropped as replicas any more. */
 void head_spill_keep_others(struct head_buffer *buffer);
 /* Instances of it can be had without a launch: they lie in memory of the host, too, or are a replica. */

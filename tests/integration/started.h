@@ -9,8 +9,6 @@
 
 #include "tests/integration/cluster.h"
 
-#define STARTED_ARGS_MAX 24
-
 /* Run a program of the build (argv[0] is its name, or any program's path; NULL at the end); its exit status, and what it printed (cut; may be NULL). */
 int started_run(const char *const *argv, char *out, size_t out_bytes);
 /* As another user (for root only): 126 when that may not be, 127 when it may not run the program. */

@@ -10,7 +10,6 @@
 
 #define GRID   7 /* coordinates 0 .. GRID - 1; boxes stay inside */
 #define DIMS   4
-#define POINTS (GRID * GRID * GRID * GRID)
 #define ROUNDS 2000
 
 static int64_t random_below(uint64_t *rng, int64_t limit)

@@ -111,13 +111,6 @@ void fake_head_grant(struct fake_head *head, uint64_t credit)
     pthread_mutex_unlock(&head->mutex);
 }
 
-void fake_head_set_end_tasks(struct fake_head *head, bool end_tasks)
-{
-    pthread_mutex_lock(&head->mutex);
-    head->config.end_tasks = end_tasks;
-    pthread_mutex_unlock(&head->mutex);
-}
-
 void fake_head_drop(struct fake_head *head, bool forget)
 {
     pthread_mutex_lock(&head->mutex);
@@ -452,10 +445,6 @@ bool seen_tasks(const struct fake_head_seen *seen, uint64_t value)
 bool seen_releases(const struct fake_head_seen *seen, uint64_t value)
 {
     return seen->releases >= value;
-}
-bool seen_hellos(const struct fake_head_seen *seen, uint64_t value)
-{
-    return seen->hellos >= value;
 }
 bool seen_cancels(const struct fake_head_seen *seen, uint64_t value)
 {

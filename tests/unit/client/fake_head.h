@@ -50,7 +50,6 @@ void fake_head_wait(struct fake_head *head,
 bool seen_tasks(const struct fake_head_seen *seen,
                 uint64_t value); /* at least so many tasks */
 bool seen_releases(const struct fake_head_seen *seen, uint64_t value); /* refs */
-bool seen_hellos(const struct fake_head_seen *seen, uint64_t value);
 bool seen_cancels(const struct fake_head_seen *seen, uint64_t value);
 bool seen_byes(const struct fake_head_seen *seen, uint64_t value);
 
@@ -59,7 +58,6 @@ void fake_head_send(struct fake_head *head, Plasmon__V1__HeadFrame *frame);
 void fake_head_done(struct fake_head *head, uint64_t first, uint64_t count);
 void fake_head_fail(struct fake_head *head, uint64_t task, plasmon_status_t status,
                     const char *text, uint64_t first_task);
-void fake_head_set_end_tasks(struct fake_head *head, bool end_tasks);
 void fake_head_grant(struct fake_head *head, uint64_t credit);
 /* Break the stream; the session stays known, or is forgotten. */
 void fake_head_drop(struct fake_head *head, bool forget);

@@ -12,8 +12,6 @@
 
 #define PEER_RANK PL_RANK_CLIENT /* tests hold these while they call rpc/ */
 
-const char *const peer_transport_names[PEER_TRANSPORTS] = {"unix", "tcp", "fd", "loopback"};
-
 /* ------------------------------------------------------------------------------------------ ends */
 
 void peer_end_init(struct peer_end *end)

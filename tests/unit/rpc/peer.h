@@ -15,7 +15,6 @@ enum peer_transport {
     PEER_LOOPBACK, /* with loops that have no gRPC */
     PEER_TRANSPORTS,
 };
-extern const char *const peer_transport_names[PEER_TRANSPORTS];
 
 /* What one end of a stream heard. The fields below lock are guarded by it; changed is signalled with each. */
 struct peer_end {

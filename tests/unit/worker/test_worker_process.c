@@ -47,8 +47,7 @@ static struct world {
     uint64_t hello_enqueued, hello_unfinished, hello_resume, hello_received;
     uint64_t out_seq; /* frames that we sent */
     uint64_t in_seq;  /* frames that we took over */
-    uint64_t in_resumed;
-    bool swallow; /* take frames and acknowledge nothing: as if they were lost */
+    bool swallow;     /* take frames and acknowledge nothing: as if they were lost */
     uint64_t done, failed;
     plasmon_status_t failed_status;
     char text[256];
