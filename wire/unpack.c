@@ -214,9 +214,8 @@ static bool text(struct reader *reader, char **out)
     return true;
 }
 
-/* The number of the next field, which must be above the last one, or the same one `again`; 0: not of this form. */
-static uint32_t field(struct reader *reader, uint32_t *io_last, uint32_t again,
-                      uint32_t *out_type)
+/* The tag of the next field, whose number must be above the last one, or the same one `again`; 0: not of this form. */
+static uint32_t next_tag(struct reader *reader, uint32_t *io_last, uint32_t again)
 {
     uint32_t tag = *reader->at++; /* there is one */
 
@@ -229,9 +228,8 @@ static uint32_t field(struct reader *reader, uint32_t *io_last, uint32_t again,
     if (tag >> 3 < *io_last || (tag >> 3 == *io_last && tag >> 3 != again)) {
         return 0;
     }
-    *io_last  = tag >> 3;
-    *out_type = tag & 7;
-    return tag >> 3;
+    *io_last = tag >> 3;
+    return tag;
 }
 
 /* ------------------------------------------------------------------------------------------------ parts */
@@ -241,7 +239,7 @@ static uint32_t field(struct reader *reader, uint32_t *io_last, uint32_t again,
 static bool shape_read(struct reader *reader, Plasmon__V1__Shape **out)
 {
     struct reader in;
-    uint32_t last = 0, type;
+    uint32_t last = 0;
 
     *out = room(reader, sizeof(**out));
     if (*out == NULL || !part(reader, &in)) {
@@ -249,10 +247,9 @@ static bool shape_read(struct reader *reader, Plasmon__V1__Shape **out)
     }
     plasmon__v1__shape__init(*out);
     while (left(&in) > 0) {
-        uint32_t number = field(&in, &last, 0, &type);
         bool ok;
 
-        switch (OF(number, type)) {
+        switch (next_tag(&in, &last, 0)) {
         case OF(1, VARINT):
             ok = number32(&in, &(*out)->dtype);
             break;
@@ -269,10 +266,9 @@ static bool shape_read(struct reader *reader, Plasmon__V1__Shape **out)
     return true;
 }
 
-static bool arg_field(struct reader *in, uint32_t number, uint32_t type,
-                      Plasmon__V1__Arg *out)
+static bool arg_field(struct reader *in, uint32_t tag, Plasmon__V1__Arg *out)
 {
-    switch (OF(number, type)) {
+    switch (tag) {
     case OF(1, VARINT):
         return number32(in, &out->mode);
     case OF(2, VARINT):
@@ -297,7 +293,7 @@ static bool arg_field(struct reader *in, uint32_t number, uint32_t type,
 static bool arg_read(struct reader *reader, Plasmon__V1__Arg **out)
 {
     struct reader in;
-    uint32_t last = 0, type;
+    uint32_t last = 0;
 
     *out = room(reader, sizeof(**out));
     if (*out == NULL || !part(reader, &in)) {
@@ -305,19 +301,16 @@ static bool arg_read(struct reader *reader, Plasmon__V1__Arg **out)
     }
     plasmon__v1__arg__init(*out);
     while (left(&in) > 0) {
-        uint32_t number = field(&in, &last, 0, &type);
-
-        if (!arg_field(&in, number, type, *out)) {
+        if (!arg_field(&in, next_tag(&in, &last, 0), *out)) {
             return false;
         }
     }
     return true;
 }
 
-static bool task_field(struct reader *in, uint32_t number, uint32_t type,
-                       Plasmon__V1__Task *out)
+static bool task_field(struct reader *in, uint32_t tag, Plasmon__V1__Task *out)
 {
-    switch (OF(number, type)) {
+    switch (tag) {
     case OF(1, VARINT):
         return varint(in, &out->id);
     case OF(3, FIXED32):
@@ -347,21 +340,21 @@ static Plasmon__V1__Task *task_read(struct reader *in)
 {
     Plasmon__V1__Task *out = room(in, sizeof(*out));
     Plasmon__V1__Arg *args[ARGS_MAX];
-    uint32_t last = 0, type;
+    uint32_t last = 0;
 
     if (out == NULL) {
         return NULL;
     }
     plasmon__v1__task__init(out);
     while (left(in) > 0) {
-        uint32_t number = field(in, &last, 4, &type);
+        uint32_t tag = next_tag(in, &last, 4);
 
-        if (OF(number, type) == OF(4, LENGTH)) {
+        if (tag == OF(4, LENGTH)) {
             if (out->n_args == ARGS_MAX || !arg_read(in, &args[out->n_args])) {
                 return NULL;
             }
             out->n_args++;
-        } else if (!task_field(in, number, type, out)) {
+        } else if (!task_field(in, tag, out)) {
             return NULL;
         }
     }
