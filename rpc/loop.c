@@ -3,7 +3,8 @@
  *
  * One turn: run what is due, wait for one event, handle it. While events keep coming the wait is only a look; when the look
  * finds nothing the burst is over, and `idle` is called before the thread sleeps. So that a burst without end does not
- * starve what idle sends, it is also called every LOOP_BURST_EVENTS.
+ * starve what idle sends, it is also called every LOOP_BURST_EVENTS, and every LOOP_BURST_NS as long as not many things are under way: then
+ * somebody may have nothing to do until he is sent the first of them.
  *
  * A thread whose last event was a moment ago does not fall asleep: it looks again after short pauses (base/linger.h).
  *
@@ -22,6 +23,8 @@
 #include "base/log.h"
 
 #define LOOP_BURST_EVENTS 64u
+#define LOOP_BURST_NS \
+    UINT64_C(50000) /* as long as it takes until who waits has it anyhow */
 
 struct rpc_post {
     void (*fn)(void *user);
@@ -231,6 +234,11 @@ static enum rpc_step loop_step(struct rpc_loop *loop, uint64_t deadline_ns)
     return step;
 }
 
+static bool many_under_way(const struct rpc_loop *loop)
+{
+    return loop->many != NULL && loop->many(loop->many_user);
+}
+
 static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 {
     const uint64_t linger_ns = pl_linger_ns();
@@ -239,8 +247,7 @@ static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 
     while (step == RPC_STEP_TIMEOUT && now_ns - loop->event_ns < linger_ns &&
            now_ns < deadline_ns) {
-        pl_linger_pause(now_ns - loop->event_ns,
-                        loop->many != NULL && loop->many(loop->many_user));
+        pl_linger_pause(now_ns - loop->event_ns, many_under_way(loop));
         step   = loop_step(loop, 0);
         now_ns = pl_now_ns();
     }
@@ -267,11 +274,13 @@ static void loop_turn(struct rpc_loop *loop)
     if (loop->idle == NULL) {
         return;
     }
-    if (step != RPC_STEP_TIMEOUT) {
-        loop->events++;
+    if (step != RPC_STEP_TIMEOUT && loop->events++ == 0) {
+        loop->burst_ns = loop->event_ns;
     }
     if ((step == RPC_STEP_TIMEOUT && loop->events > 0) ||
-        loop->events >= LOOP_BURST_EVENTS) {
+        loop->events >= LOOP_BURST_EVENTS ||
+        (loop->events > 1 && now > loop->burst_ns + LOOP_BURST_NS &&
+         !many_under_way(loop))) {
         loop_idle(loop);
     }
 }

@@ -65,6 +65,7 @@ struct rpc_loop {
 
     /* Whoever runs the loop. */
     unsigned events;   /* since idle was last called */
+    uint64_t burst_ns; /* when the first of these came */
     uint64_t event_ns; /* when the last one came */
     uint64_t tick_ns;
     uint64_t tick_due_ns;

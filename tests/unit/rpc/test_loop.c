@@ -98,6 +98,59 @@ TEST(idle_follows_a_burst_and_not_silence)
     }
 }
 
+struct relay {
+    struct counts counts;
+    int left;
+};
+
+static bool always(void *user)
+{
+    (void)user;
+    return true;
+}
+
+/* A burst of less than 64 events, of 50 us each. */
+static void post_another(void *user)
+{
+    struct relay *relay = user;
+    uint64_t until      = pl_now_ns() + 50000;
+
+    while (pl_now_ns() < until) {
+    }
+    if (--relay->left > 0) {
+        rpc_loop_post(relay->counts.loop, post_another, relay);
+    } else {
+        count_message(&relay->counts);
+    }
+}
+
+static uint64_t idles_in_a_burst(int kind, bool many)
+{
+    struct relay relay = {.counts = {.loop = loop_create(kind)}, .left = 40};
+    uint64_t idles;
+
+    peer_end_init(&relay.counts.end);
+    rpc_loop_set_idle(relay.counts.loop, count_idle, &relay.counts);
+    if (many) {
+        rpc_loop_set_many(relay.counts.loop, always, NULL);
+    }
+    rpc_loop_post(relay.counts.loop, post_another, &relay);
+    ASSERT_OK(rpc_loop_start(relay.counts.loop, "burst"));
+    peer_end_wait(&relay.counts.end, &relay.counts.end.messages, 1, 5000);
+    idles = relay.counts.end.writable; /* the last one may be yet to come */
+    loop_destroy(relay.counts.loop, kind);
+    peer_end_finish(&relay.counts.end);
+    return idles;
+}
+
+TEST(idle_comes_soon_in_a_burst_unless_many_things_are_under_way)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        ASSERT_TRUE(idles_in_a_burst(kind, false) >= 10);
+        ASSERT_TRUE(idles_in_a_burst(kind, true) <= 1);
+    }
+}
+
 TEST(the_tick_comes_at_its_interval)
 {
     for (int kind = 0; kind < 2; kind++) {
