@@ -151,11 +151,12 @@ bool pl_box_intersects(const struct pl_box *a, const struct pl_box *b)
 
 bool pl_box_intersection(const struct pl_box *a, const struct pl_box *b, struct pl_box *out)
 {
-    struct pl_box both = {.ndim = a->ndim};
+    struct pl_box both;
 
     if (!pl_box_intersects(a, b)) {
-        return false;
+        return false; /* nearly always, so nothing was done for the rest yet */
     }
+    both = (struct pl_box){.ndim = a->ndim};
     for (uint32_t d = 0; d < a->ndim; d++) {
         int64_t start = a->start[d] > b->start[d] ? a->start[d] : b->start[d];
         int64_t end   = box_end(a, d) < box_end(b, d) ? box_end(a, d) : box_end(b, d);
