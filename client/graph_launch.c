@@ -291,7 +291,8 @@ static plasmon_status_t launch_send(struct launch *launch, struct plasmon_ref **
                                      .bindings      = launch->wire.items,
                                      .binding_count = (uint32_t)launch->wire.count,
                                      .set           = launch->set.items,
-                                     .set_count     = (uint32_t)launch->set.count};
+                                     .set_count     = (uint32_t)launch->set.count,
+                                     .submit_ns     = client->trace.on ? pl_realtime_ns() : 0};
     struct submit submit          = {.client = client};
     struct submit_arg future      = {0};
     plasmon_status_t status;

@@ -225,6 +225,14 @@ void head_device_flush(struct head_core *core, struct head_device *device)
     device->out_launches = 0;
 }
 
+void head_devices_go(struct head_core *core)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        head_device_pump(core, head_device_at(core, i));
+        head_device_flush(core, head_device_at(core, i));
+    }
+}
+
 static void early_clear(struct head_device *device)
 {
     for (size_t i = 0; i < device->early.count; i++) {

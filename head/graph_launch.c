@@ -5,12 +5,17 @@
  * several steps share have one of the graph's own. Then the steps are started in the order of the plan, each as a task
  * with several arguments, or as several where components do not wait for each other (graph_components.c); the group (group.c) tells the client when all are resolved.
  *
+ * DEVICES BEGIN while the rest is being started: the first steps go out at once, then twice as many at a time, up to GO_STEPS_MAX. Until all of
+ * a plan of hundreds of steps had been started, the devices stood still for milliseconds.
+ *
  * TASK BY TASK. When there is no plan that fits - a ref is a snapshot of a view, and has other coordinates than its array; or no
  * plan could be made - the recorded tasks are started one after the other, as if they had been submitted so. Slower; the same bits.
  */
 #include "head/graph.h"
 
 #include <string.h>
+
+#define GO_STEPS_MAX 32u
 
 struct start_graph {
     struct head_core *core;
@@ -204,6 +209,7 @@ static void start_segment(struct start_graph *start, const struct head_segment *
           .segment       = segment,
           .set           = set,
           .set_count     = set_count,
+          .submit_ns     = start->wire->submit_ns,
     };
 
     for (size_t i = 0; i < count; i++) {
@@ -379,6 +385,7 @@ static void start_step(struct start_graph *start, const struct head_segment *ste
 static void start_plan(struct start_graph *start, const struct head_plan *plan)
 {
     struct set_list set = set_split(start, plan);
+    uint32_t go = 1, gone = 0;
 
     shared_take(start, plan);
     for (uint32_t i = 0; i < plan->steps.count; i++) {
@@ -389,6 +396,11 @@ static void start_plan(struct start_graph *start, const struct head_plan *plan)
         } else {
             start_step(start, step, set.lists + set.first[i],
                        set.first[i + 1] - set.first[i]);
+        }
+        if (i + 1 - gone >= go && i + 1 < plan->steps.count) {
+            head_devices_go(start->core);
+            gone = i + 1;
+            go   = (uint32_t)pl_min_u64(2 * go, GO_STEPS_MAX);
         }
     }
     shared_clean(start, plan);

@@ -475,6 +475,36 @@ TEST(who_only_writes_over_what_was_read_is_not_waiting_for_a_result)
     world_end(&world);
 }
 
+/* Of many steps that are started by one message. */
+TEST(devices_begin_while_later_steps_are_being_started)
+{
+    struct world world = world_make();
+    uint32_t sent      = 0;
+
+    out(&world, 0, 0, 1, 0);
+    all_done(&world);
+    forget_told();
+    for (uint32_t i = 0; i < 40; i++) { /* to and fro */
+        out(&world, 7, i % 2, 100 + i, i == 0 ? 1 : 99 + i);
+    }
+    end(&world, 7, 139);
+    forget_told();
+    launch(&world, 7);
+    for (uint32_t i = 0; i < told_count; i++) {
+        size_t launches = told[i].command->n_launches;
+
+        if (sent == 0 && launches > 0) {
+            ASSERT_EQ(told[i].device, 0);
+            ASSERT_EQ(launches, 1);
+        }
+        sent += launches > 0;
+    }
+    ASSERT_TRUE(sent > 4 && sent < 20); /* and not each by itself */
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
 /* Device 0 has work of its own beside what waits, step by step, for device 1. */
 static void record_beside_a_wait(struct world *world, int work)
 {
