@@ -27,7 +27,7 @@ struct graphs_options {
     const char *modes;
     const char *policies;
     bool quick, strict;
-    uint32_t devices;
+    uint32_t devices, devices_min;
     uint32_t samples;
     uint32_t budget;
     uint32_t in_flight;
@@ -52,6 +52,8 @@ static const struct cli_option options[] = {
      "of six: resident, cold, pageable, single [resident,cold,single; all without a GPU]"},
     {"--devices", "N", CLI_COUNT, OPTION(devices),
      "the most that multi uses, up to 8 [all; 2 CPU devices]"},
+    {"--devices-min", "N", CLI_COUNT, OPTION(devices_min),
+     "the fewest; from there on twice as many each time [1]"},
     {"--policies", "LIST", CLI_TEXT, OPTION(policies),
      "of multi: auto, locality, round-robin [all]"},
     {"--quick", NULL, CLI_FLAG, OPTION(quick),
@@ -218,10 +220,12 @@ static int complete_options(struct graphs_options *given, bool cuda)
             "--policies of auto,locality,round-robin; --part of six,multi,chain");
     }
     if (given->samples <= GRAPHS_SAMPLES_MIN || given->samples > GRAPHS_SAMPLES_MAX ||
-        given->devices > 8 || given->in_flight > 256 || given->budget > BUDGET_MAX) {
-        return cli_usage(&bench_graphs,
-                         "--runs is 4 to 256, --devices 1 to 8, --in-flight 1 to 256 and "
-                         "--budget at most a day");
+        given->devices > 8 || given->devices_min > given->devices ||
+        given->in_flight > 256 || given->budget > BUDGET_MAX) {
+        return cli_usage(
+            &bench_graphs,
+            "--runs is 4 to 256, --devices 1 to 8 and not below --devices-min, "
+            "--in-flight 1 to 256 and --budget at most a day");
     }
     return -1;
 }
@@ -260,12 +264,13 @@ static int run_graphs(int argc, char **argv)
     for (uint32_t i = 0; i < GRAPHS_MODES; i++) {
         measure.modes |= (uint32_t)cli_list_has(given.modes, graphs_mode_name(i)) << i;
     }
-    measure.table     = &table;
-    measure.samples   = given.samples;
-    measure.devices   = given.devices;
-    measure.traces    = given.traces;
-    measure.policies  = given.policies;
-    measure.in_flight = given.in_flight > 0 ? given.in_flight : measure.cuda ? 100 : 4;
+    measure.table       = &table;
+    measure.samples     = given.samples;
+    measure.devices     = given.devices;
+    measure.devices_min = given.devices_min > 0 ? given.devices_min : 1;
+    measure.traces      = given.traces;
+    measure.policies    = given.policies;
+    measure.in_flight   = given.in_flight > 0 ? given.in_flight : measure.cuda ? 100 : 4;
     graphs_table_init(&table,
                       given.seed != NULL ? strtoull(given.seed, NULL, 10) : pl_now_ns(),
                       given.json);

@@ -139,7 +139,8 @@ uint32_t graphs_measure_multi_figures(const struct graphs_measure *measure)
 {
     uint32_t figures = 0;
 
-    for (uint32_t devices = 1; devices <= measure->devices; devices *= 2) {
+    for (uint32_t devices = measure->devices_min; devices <= measure->devices;
+         devices *= 2) {
         figures += 3; /* by hand, plain, replay */
     }
     return figures + (measure->devices > 1 ? 1 + (uint32_t)PL_COUNT(policies) - 1 : 0);
@@ -246,7 +247,8 @@ bool graphs_measure_multi(struct graphs_measure *measure,
     progress(measure, "%s for several devices, %s: fp64 results", definition->title,
              graphs_size_name(size));
     graphs_graph_build(&graph, definition, definition->size[size], measure->table->seed);
-    for (uint32_t devices = 1; devices <= measure->devices; devices *= 2) {
+    for (uint32_t devices = measure->devices_min; devices <= measure->devices;
+         devices *= 2) {
         ok = measure_devices(measure, &graph, devices) && ok;
     }
     graphs_graph_finish(&graph);

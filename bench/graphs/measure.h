@@ -8,7 +8,7 @@ struct graphs_measure {
     struct graphs_table *table;
     bool cuda;
     uint32_t modes; /* bits, of bare.h */
-    uint32_t samples, in_flight, devices;
+    uint32_t samples, in_flight, devices, devices_min;
     uint64_t budget_ns; /* of one figure */
     uint64_t began_ns;
     const char *policies; /* a list: those of multi that are wanted */

@@ -37,7 +37,7 @@ multi() {
 }
 timelines() {
     mkdir "$XDG_RUNTIME_DIR/traces" &&
-        part multi --devices 2 --only vec --policies locality --traces "$XDG_RUNTIME_DIR/traces" &&
+        part multi --devices 2 --devices-min 2 --only vec --policies locality --traces "$XDG_RUNTIME_DIR/traces" &&
         has_rows 1 '"name":"multi\.vec\.locality"' && has_rows 0 '"name":"multi\.vec\.auto' &&
         grep -q '"name":"vec_square"' "$XDG_RUNTIME_DIR/traces/vec-2-locality.json" &&
         [ "$(ls "$XDG_RUNTIME_DIR/traces")" = vec-2-locality.json ]
