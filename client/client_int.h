@@ -171,7 +171,6 @@ plasmon_status_t client_text_ask(struct plasmon_client *client,
 plasmon_status_t client_text_give(struct pl_str *text, char **out_text) PL_MUST_CHECK;
 /* A status as one JSON object. */
 void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
-const char *status_route_name(uint32_t route);
 const char *status_device_state(const Plasmon__V1__Device *device);
 
 /* dispatch.c: refs became ready. */

@@ -5,6 +5,7 @@
 #include "client/client_int.h"
 #include "client/doctor.h"
 #include "client/json.h"
+#include "wire/metrics.h"
 #include "kernels/kernels.h"
 
 enum {
@@ -309,7 +310,7 @@ static void say_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out
         const Plasmon__V1__RoutePlan *plan = reply->waits->routes[i];
 
         pl_str_append(out, "  %u to %u: %s, because: %s\n", plan->from, plan->to,
-                      status_route_name(plan->route), plan->why);
+                      wire_route_name(plan->route), plan->why);
     }
 }
 
@@ -429,7 +430,7 @@ static void put_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out
 
         pl_str_append(out, "%s{\"from\":%u,\"to\":%u", i > 0 ? "," : "", plan->from,
                       plan->to);
-        json_text(out, "route", status_route_name(plan->route));
+        json_text(out, "route", wire_route_name(plan->route));
         json_text(out, "why", plan->why);
         pl_str_append(out, "}");
     }

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "client/client_int.h"
 #include "client/json.h"
+#include "wire/metrics.h"
 
 #define STATUS_PATH "/plasmon.v1.Plasmon/Status"
 
@@ -156,18 +157,10 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
     pl_str_append(out, "}");
 }
 
-const char *status_route_name(uint32_t route)
-{
-    static const char *const names[] = {"local",  "peer", "host",        "nccl",
-                                        "inline", "lane", "host-buffer", "bulk"};
-
-    return route < PL_COUNT(names) ? names[route] : "unknown";
-}
-
 static void put_route(struct pl_str *out, const Plasmon__V1__RouteStats *route)
 {
     pl_str_append(out, "{");
-    json_text(out, "route", status_route_name(route->route));
+    json_text(out, "route", wire_route_name(route->route));
     json_number(out, "copies", route->copies);
     json_number(out, "bytes", route->bytes);
     pl_str_append(out, "}");

@@ -13,6 +13,7 @@
 
 #include "base/str.h"
 #include "client/client_int.h"
+#include "wire/metrics.h"
 #include "client/trace.h"
 
 #define CLIENTS_PROCESS 1000u
@@ -90,7 +91,7 @@ static void slice(const struct trace_view *view, const struct plasmon_span *span
         (void)fprintf(out, ",\"submitted_us\":%.3f", us(view, span->submit_ns));
     }
     if (span->kind != PLASMON_SPAN_RUN) {
-        (void)fprintf(out, ",\"route\":\"%s\",\"peer\":%u", status_route_name(span->route),
+        (void)fprintf(out, ",\"route\":\"%s\",\"peer\":%u", wire_route_name(span->route),
                       span->peer);
     }
     (void)fprintf(out, "}},\n");

@@ -19,6 +19,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "head/metrics.h"
 #include "head/namespaces.h"
 #include "head/run.h"
 #include "head/serve.h"
@@ -82,6 +83,9 @@ static const struct option_text options[] = {
      "with lineage: keep a version each time so many bytes were overwritten in place, so "
      "that a loss need not go back to the beginning; 0 (default, or PLASMON_SHADOW_BYTES): "
      "none"},
+    {"metrics", "ADDRESS",
+     "figures for Prometheus over HTTP, GET /metrics, at host:port, or at a port of "
+     "127.0.0.1; to whoever reaches it, in the clear (docs/operations.md); default: off"},
     {"log", "LEVEL", "error, warn, info (default), debug, trace"},
     {"embedded", NULL, "private cluster: connections come over --control-fd"},
     {"control-fd", "FD", "the store's socket (with --embedded)"},
@@ -99,6 +103,7 @@ struct settings {
     struct serve_config config;
     struct head_journal_config journal; /* url NULL: none */
     char password[TRUST_TOKEN_BYTES_MAX + 1];
+    const char *metrics; /* NULL: none */
     bool standby;
     int control_fd;
 };
@@ -249,6 +254,8 @@ static int apply(struct settings *settings, const char *name, char *value)
         return parse_bytes("--lineage-bytes", value, &settings->config.lineage_bytes);
     } else if (strcmp(name, "shadow-bytes") == 0) {
         return parse_bytes("--shadow-bytes", value, &settings->config.shadow_bytes);
+    } else if (strcmp(name, "metrics") == 0) {
+        settings->metrics = value;
     } else if (strcmp(name, "log") == 0) {
         if (pl_log_level_parse(value, &level) != PLASMON_OK) {
             fprintf(stderr,
@@ -523,6 +530,37 @@ static plasmon_status_t journal_take(struct settings *settings, struct pl_err *e
     return status;
 }
 
+/* ------------------------------------------------------------------------------------------------ metrics */
+
+static void serve_metrics_wanted(void *user)
+{
+    struct runner *runner = user;
+
+    if (runner->serve != NULL) {
+        serve_status_metrics(runner->serve);
+    }
+}
+
+static void metrics_wanted(void *user)
+{
+    struct runner *runner = user;
+
+    rpc_loop_post(runner->loop, serve_metrics_wanted, runner);
+}
+
+static plasmon_status_t metrics_listen(struct settings *settings, struct runner *runner,
+                                       struct pl_err *err)
+{
+    const struct head_metrics_config config = {
+        .address = settings->metrics, .ask = metrics_wanted, .user = runner};
+
+    return settings->metrics == NULL || settings->config.metrics != NULL
+               ? PLASMON_OK
+               : head_metrics_create(&config, &settings->config.metrics, err);
+}
+
+/* ------------------------------------------------------------------------------------------------ beginning */
+
 /* One that stood by may be faster than the end of the one whose address it takes. */
 static plasmon_status_t listen_patiently(struct settings *settings, struct runner *runner,
                                          struct pl_err *err)
@@ -531,7 +569,10 @@ static plasmon_status_t listen_patiently(struct settings *settings, struct runne
     plasmon_status_t status;
 
     do {
-        status = serve_create(runner->loop, &settings->config, &runner->serve, err);
+        status = metrics_listen(settings, runner, err);
+        if (status == PLASMON_OK) {
+            status = serve_create(runner->loop, &settings->config, &runner->serve, err);
+        }
         if (status == PLASMON_EADDRINUSE && settings->standby) {
             (void)poll(NULL, 0, 50);
         }
@@ -611,6 +652,10 @@ static int run(struct settings *settings)
                       "encrypt)"
                     : "");
     }
+    if (settings->config.metrics != NULL) {
+        pl_info("head", "metrics at %s, port %u, GET /metrics", settings->metrics,
+                head_metrics_port(settings->config.metrics));
+    }
     if (pthread_create(&watcher, NULL, watch, &runner) != 0) {
         fprintf(stderr, "plasmon-head: cannot start a thread\n");
         return 1;
@@ -622,6 +667,7 @@ static int run(struct settings *settings)
     if (settings->config.journal != NULL) {
         head_journal_stop(settings->config.journal);
     }
+    head_metrics_destroy(settings->config.metrics); /* asks the serve no more */
     serve_destroy(runner.serve);
     runner.serve = NULL;
     head_journal_close(settings->config.journal);

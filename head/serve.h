@@ -9,7 +9,7 @@
  *   serve_clients.c  Session streams
  *   serve_workers.c  Work streams
  *   serve_nodes.c    Node streams
- *   serve_status.c   Status and Functions
+ *   serve_status.c   Status and Functions, and the figures that metrics.h tells
  *   serve_list.c     List
  *   serve_drain.c    Drain, and stores that leave
  *   main.c           options, signals, the control socket of the embedded default
@@ -89,7 +89,7 @@ struct serve_node {
 };
 
 struct serve_status {
-    struct rpc_unary *call;
+    struct rpc_unary *call; /* NULL: for serve_config.metrics */
     uint64_t request;
     uint64_t deadline_ms;
     uint32_t missing;
@@ -116,6 +116,8 @@ struct serve_config {
     uint64_t shadow_bytes;  /* head/shadow.c */
     uint32_t node_lease_ms; /* a store that is away for longer is given up */
     uint32_t hello_wait_ms; /* how long a stream may be there without its hello; 0: 10 s */
+    struct head_metrics
+        *metrics; /* to whom serve_status_metrics() answers; NULL: nobody asks; lent */
     struct head_journal *journal; /* of serve_begin(); NULL: none */
     uint64_t log_bytes_max;       /* of the journal, between two checkpoints; 0: 32 MiB */
 };
@@ -231,6 +233,7 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
 /* Answer a unary call: now, or when what it says is stored. */
 void serve_reply(struct serve *serve, struct rpc_unary *call,
                  const ProtobufCMessage *message, bool when_stored);
+void serve_status_metrics(struct serve *serve); /* the listener for metrics wants one */
 void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                           size_t length);
 void serve_list_call(void *user, struct rpc_unary *call, const uint8_t *bytes,

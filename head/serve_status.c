@@ -8,6 +8,7 @@
 #include "head/serve.h"
 
 #include "base/alloc.h"
+#include "head/metrics.h"
 #include "kernels/kernels.h"
 
 void serve_reply(struct serve *serve, struct rpc_unary *call,
@@ -32,6 +33,17 @@ void serve_status_free(struct serve_status *status)
 {
     pl_free(status->host);
     pl_free(status);
+}
+
+static void metrics_reply(struct serve *serve, const ProtobufCMessage *message)
+{
+    size_t length   = message != NULL ? protobuf_c_message_get_packed_size(message) : 0;
+    uint8_t *buffer = message != NULL ? pl_alloc(length) : NULL;
+
+    if (buffer != NULL) {
+        (void)protobuf_c_message_pack(message, buffer);
+    }
+    head_metrics_answer(serve->config.metrics, buffer, length);
 }
 
 static void turn(void *user)
@@ -71,9 +83,15 @@ static void answer(struct serve *serve, struct serve_status *status)
         pl_list_for_each(pos, &serve->nodes) {
             out.nodes += pl_container_of(pos, struct serve_node, link)->host != NULL;
         }
-        serve_reply(serve, status->call, &out.base, false);
-    } else {
+        if (status->call != NULL) {
+            serve_reply(serve, status->call, &out.base, false);
+        } else {
+            metrics_reply(serve, &out.base);
+        }
+    } else if (status->call != NULL) {
         rpc_unary_fail(status->call, PLASMON_ENOMEM, "the head is out of memory");
+    } else {
+        metrics_reply(serve, NULL);
     }
     pl_list_remove(&status->link);
     serve_status_free(status);
@@ -93,6 +111,19 @@ static uint32_t stats_ask(struct serve *serve, uint64_t request)
         }
     }
     return head_machine_ask_workers(serve->machine, body, at);
+}
+
+/* Taken: answered when the workers have told theirs, or did not in time. */
+static void figures_ask(struct serve *serve, struct serve_status *status)
+{
+    status->request     = ++serve->stats_request;
+    status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;
+    pl_list_init(&status->link);
+    pl_list_add_tail(&serve->statuses, &status->link);
+    status->missing = stats_ask(serve, status->request);
+    if (status->missing == 0) {
+        answer(serve, status);
+    }
 }
 
 void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
@@ -117,19 +148,25 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
         serve_status_free(status);
         return;
     }
-    status->host        = head_strdup(request->host);
-    status->detail      = request->detail;
-    status->waits       = request->waits && status->only == NULL;
-    status->holders     = request->detail && !request->no_holders && status->only == NULL;
-    status->call        = call;
-    status->request     = ++serve->stats_request;
-    status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;
-    pl_list_init(&status->link);
-    pl_list_add_tail(&serve->statuses, &status->link);
-    status->missing = stats_ask(serve, status->request);
-    if (status->missing == 0) {
-        answer(serve, status);
+    status->host    = head_strdup(request->host);
+    status->detail  = request->detail;
+    status->waits   = request->waits && status->only == NULL;
+    status->holders = request->detail && !request->no_holders && status->only == NULL;
+    status->call    = call;
+    figures_ask(serve, status);
+}
+
+void serve_status_metrics(struct serve *serve)
+{
+    struct serve_status *status = PL_NEW(struct serve_status);
+
+    if (status == NULL) {
+        metrics_reply(serve, NULL);
+        return;
     }
+    status->host  = head_strdup("");
+    status->waits = true;
+    figures_ask(serve, status);
 }
 
 void serve_status_stats(struct serve *serve, uint64_t request)

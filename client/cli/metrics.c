@@ -11,7 +11,7 @@
 
 #include "client/cli/cli.h"
 #include "client/client_int.h"
-#include "client/metrics.h"
+#include "wire/metrics.h"
 
 struct metrics {
     struct cli_cluster cluster;
@@ -78,12 +78,12 @@ static bool ask(struct plasmon_client *client, struct pl_str *out)
     struct wire_arena arena;
     bool up = client_status(client, CLIENT_STATUS_WAITS, &arena, &reply) == PLASMON_OK;
 
-    metrics_up(up, out);
+    wire_metrics_up(up, out);
     if (!up) {
         (void)cli_fail(&cli_metrics, "%s", plasmon_error(client));
         return false;
     }
-    metrics_text(reply, out);
+    wire_metrics_text(reply, out);
     wire_arena_finish(&arena);
     return true;
 }

@@ -29,6 +29,7 @@ struct start {
     struct cli_texts listen;
     const char *token_file;
     const char *namespaces;
+    const char *metrics;
     const char *cpu_devices;
     const char *gpus;
     const char *device_memory;
@@ -64,6 +65,9 @@ static const struct cli_option options[] = {
      "with --head: listen there too (host:port or unix:/path); repeatable"},
     {"--token-file", "FILE", CLI_TEXT, AT(token_file),
      "file with the cluster's token [$PLASMON_TOKEN]"},
+    {"--metrics", "ADDRESS", CLI_TEXT, AT(metrics),
+     "with --head: figures for Prometheus over HTTP, GET /metrics, at host:port, or at a "
+     "port of 127.0.0.1 [none]"},
     {"--namespaces", "FILE", CLI_TEXT, AT(namespaces),
      "with --head: which namespaces there are, their quotas and tokens (docs/security.md) "
      "[any, "
@@ -275,6 +279,7 @@ static int start_head(const struct start *start, struct cli_node *node)
     add(&arguments, "--tls-key", start->tls_key);
     add(&arguments, "--tls-ca", start->tls_ca);
     add(&arguments, "--namespaces", start->namespaces);
+    add(&arguments, "--metrics", start->metrics);
     add(&arguments, "--transfer", start->transfer);
     add(&arguments, "--policy", start->policy);
     add(&arguments, "--log", start->log);
@@ -555,10 +560,11 @@ static int run(int argc, char **argv)
     }
     if (!start.head &&
         (start.port != 0 || start.listen.count > 0 || start.transfer != NULL ||
-         start.policy != NULL || start.namespaces != NULL)) {
+         start.policy != NULL || start.namespaces != NULL || start.metrics != NULL)) {
         return cli_usage(
             &cli_start,
-            "--port, --listen, --transfer, --policy and --namespaces belong to --head");
+            "--port, --listen, --transfer, --policy, --namespaces and --metrics belong to "
+            "--head");
     }
     if (start.port > 65535) {
         return cli_usage(&cli_start, "there is no port %u", start.port);

@@ -4,6 +4,7 @@
 
 #include "client/cli/cli.h"
 #include "client/client_int.h"
+#include "wire/metrics.h"
 
 static const struct cli_option options[] = {
     CLI_ASKS_OPTIONS,
@@ -67,7 +68,7 @@ static void print_routes(const Plasmon__V1__StatusReply *reply)
 
         if (route->copies > 0) {
             printf("%s %s %llu copies, %s",
-                   any ? "," : "\n  moved:", status_route_name(route->route),
+                   any ? "," : "\n  moved:", wire_route_name(route->route),
                    (unsigned long long)route->copies, pl_format_bytes(route->bytes, bytes));
             any = true;
         }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "client/cli/list.h"
 #include "client/client_int.h"
+#include "wire/metrics.h"
 #include "client/doctor.h"
 #include "kernels/kernels.h"
 
@@ -155,7 +156,7 @@ static void say_routes(const struct sample *before, const struct sample *now,
         double moved = rate(before, now, before->route_bytes[i], now->route_bytes[i]);
 
         if (moved >= 1.0) {
-            pl_str_append(out, "%s %s %s/s", any ? "," : "  moves:", status_route_name(i),
+            pl_str_append(out, "%s %s %s/s", any ? "," : "  moves:", wire_route_name(i),
                           pl_format_bytes((uint64_t)moved, bytes));
             any = true;
         }

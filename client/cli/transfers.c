@@ -6,6 +6,7 @@
 
 #include "client/cli/cli.h"
 #include "client/client_int.h"
+#include "wire/metrics.h"
 
 struct transfers {
     struct cli_asks asks;
@@ -60,7 +61,7 @@ static void print_pair(const Plasmon__V1__PairStats *pair, const char *from, con
     char bytes[32], rate[40];
 
     printf("  %-6s %5s %5s %10llu %10s %12s %9llu %6llu %7llu %6llu\n",
-           status_route_name(pair->route), from, to, (unsigned long long)pair->transfers,
+           wire_route_name(pair->route), from, to, (unsigned long long)pair->transfers,
            pl_format_bytes(pair->bytes, bytes), rate_text(pair, rate),
            (unsigned long long)pair->in_flight, (unsigned long long)pair->stalls,
            (unsigned long long)pair->retries, (unsigned long long)pair->relays);
@@ -110,9 +111,8 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
     }
     for (size_t i = 0; i < reply->n_routes; i++) {
         if (is_unpaired(reply->routes[i])) {
-            printf("  %-6s %5s %5s %10llu %10s\n",
-                   status_route_name(reply->routes[i]->route), "all", "",
-                   (unsigned long long)reply->routes[i]->copies,
+            printf("  %-6s %5s %5s %10llu %10s\n", wire_route_name(reply->routes[i]->route),
+                   "all", "", (unsigned long long)reply->routes[i]->copies,
                    pl_format_bytes(reply->routes[i]->bytes, bytes));
         }
     }
@@ -130,7 +130,7 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
 
 static void json_pair(const Plasmon__V1__PairStats *pair, bool named)
 {
-    printf("{\"route\":\"%s\"", status_route_name(pair->route));
+    printf("{\"route\":\"%s\"", wire_route_name(pair->route));
     if (named) {
         printf(",\"from\":%u,\"to\":%u", pair->from, pair->to);
     }
@@ -159,7 +159,7 @@ static void print_json(const Plasmon__V1__StatusReply *reply)
     for (size_t i = 0; i < reply->n_routes; i++) {
         if (is_unpaired(reply->routes[i])) {
             printf("%s{\"route\":\"%s\",\"objects\":%llu,\"bytes\":%llu}", comma,
-                   status_route_name(reply->routes[i]->route),
+                   wire_route_name(reply->routes[i]->route),
                    (unsigned long long)reply->routes[i]->copies,
                    (unsigned long long)reply->routes[i]->bytes);
             comma = ",";
@@ -186,7 +186,7 @@ static void print_rate(const Plasmon__V1__RouteRate *rate)
     if (rate->latency_samples > 0) {
         (void)snprintf(latency, sizeof(latency), "%.1f us", (double)rate->latency_ns / 1e3);
     }
-    printf("  %11s %-6s %14s %12s %8llu\n", "", status_route_name(rate->route), bandwidth,
+    printf("  %11s %-6s %14s %12s %8llu\n", "", wire_route_name(rate->route), bandwidth,
            latency, (unsigned long long)(rate->samples + rate->latency_samples));
 }
 
@@ -198,7 +198,7 @@ static void print_choices(const Plasmon__V1__StatusReply *reply)
         const Plasmon__V1__RouteChoice *choice = reply->choices[i];
 
         printf("  %5u %5u %-6s %14s %12s %8s  %s", choice->from, choice->to,
-               status_route_name(choice->route), "", "", "", choice->why);
+               wire_route_name(choice->route), "", "", "", choice->why);
         if (choice->explored > 0) {
             printf("; %llu went the other way to measure it",
                    (unsigned long long)choice->explored);
@@ -225,7 +225,7 @@ static void json_choices(const Plasmon__V1__StatusReply *reply)
         pl_str_append_json(&why, choice->why);
         printf("%s{\"from\":%u,\"to\":%u,\"route\":\"%s\",\"why\":%s,\"explored\":%llu,"
                "\"rates\":[",
-               i > 0 ? "," : "", choice->from, choice->to, status_route_name(choice->route),
+               i > 0 ? "," : "", choice->from, choice->to, wire_route_name(choice->route),
                pl_str_text(&why), (unsigned long long)choice->explored);
         pl_str_finish(&why);
         for (size_t r = 0; r < choice->n_rates; r++) {
@@ -233,7 +233,7 @@ static void json_choices(const Plasmon__V1__StatusReply *reply)
 
             printf("%s{\"route\":\"%s\",\"bytes_per_second\":%llu,\"samples\":%llu,"
                    "\"latency_ns\":%llu,\"latency_samples\":%llu}",
-                   r > 0 ? "," : "", status_route_name(rate->route),
+                   r > 0 ? "," : "", wire_route_name(rate->route),
                    (unsigned long long)rate->bytes_per_second,
                    (unsigned long long)rate->samples, (unsigned long long)rate->latency_ns,
                    (unsigned long long)rate->latency_samples);

@@ -11,7 +11,7 @@
 #include "client/cli/list.h"
 #include "client/client_int.h"
 #include "client/doctor.h"
-#include "client/metrics.h"
+#include "wire/metrics.h"
 #include "tests/fuzz/head.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -68,7 +68,7 @@ static void show(const Plasmon__V1__StatusReply *reply)
         PL_CHECK(commands[i]->run(i == 3 ? 2 : 1, words) == CLI_OK);
     }
     pl_str_init(&text);
-    metrics_text(reply, &text);
+    wire_metrics_text(reply, &text);
     pl_str_finish(&text);
     if (reply->waits == NULL) {
         return; /* plasmon_doctor() says so */

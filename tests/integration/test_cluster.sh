@@ -6,11 +6,12 @@ program=$1
 
 echo secret-of-the-test >"$XDG_RUNTIME_DIR/token"
 port=$(free_port)
+metrics_port=$(free_port)
 local=unix:$XDG_RUNTIME_DIR/plasmon-$(id -u)/head.sock
 
 start() {
     "$plasmon" start --head --listen "127.0.0.1:$port" --token-file "$XDG_RUNTIME_DIR/token" \
-        --cpu-devices 2 --gpus none --device-memory 64M
+        --cpu-devices 2 --gpus none --device-memory 64M --metrics "$metrics_port"
 }
 run() { # ADDRESS
     [ "$(PLASMON_ADDRESS=$1 PLASMON_TOKEN=secret-of-the-test timeout 60 "$program")" = right ]
@@ -44,6 +45,24 @@ metrics_for_prometheus() {
     grep -qx 'plasmon_up 1' "$XDG_RUNTIME_DIR/plasmon.prom" && grep -q '^plasmon_device_up{device="1".*} 1$' "$XDG_RUNTIME_DIR/plasmon.prom" || return 1
     ! grep -F secret-of-the-test "$XDG_RUNTIME_DIR/plasmon.prom" || return 1
     [ ! -e "$XDG_RUNTIME_DIR/plasmon.prom.new" ]
+}
+head_tells_metrics() {
+    /usr/bin/python3 - "$metrics_port" <<'END'
+import sys, urllib.error, urllib.request
+at = "http://127.0.0.1:%s" % sys.argv[1]
+with urllib.request.urlopen(at + "/metrics", timeout=60) as answer:
+    text = answer.read().decode()
+lines = text.splitlines()
+assert "plasmon_up 1" in lines, text
+assert any(line.startswith('plasmon_device_up{device="1"') and line.endswith(" 1") for line in lines), text
+assert "secret-of-the-test" not in text
+try:
+    urllib.request.urlopen(at + "/", timeout=60)
+except urllib.error.HTTPError as refused:
+    assert refused.code == 404
+else:
+    raise SystemExit("it has more than /metrics")
+END
 }
 second_start_refused() {
     before=$(daemons | sort)
@@ -129,6 +148,7 @@ claim a_wrong_token_is_refused refused wrong
 claim status_names_the_devices status_names_devices
 claim status_json_parses status_json
 claim metrics_are_written_for_prometheus metrics_for_prometheus
+claim the_head_tells_them_over_http head_tells_metrics
 claim a_second_start_is_refused_and_harms_nobody second_start_refused
 claim a_second_head_on_the_port_says_that_it_is_in_use second_head_refused
 claim a_second_head_on_the_socket_is_refused_and_harms_nobody second_head_on_the_socket_refused

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "client/metrics.h"
+#include "wire/metrics.h"
 #include "tests/harness/test.h"
 
 #define FAMILIES_MAX 128
@@ -129,8 +129,8 @@ TEST(every_line_is_of_the_format_whatever_names_there_are)
     waits.journal_ms      = 20;
 
     pl_str_init(&text);
-    metrics_up(true, &text);
-    metrics_text(&reply, &text);
+    wire_metrics_up(true, &text);
+    wire_metrics_text(&reply, &text);
     text_read(&text);
     ASSERT_TRUE(family_count > 40 && sample_count > 50);
     ASSERT_CONTAINS(pl_str_text(&text), "plasmon_up 1\n");
@@ -152,13 +152,13 @@ TEST(an_empty_cluster_and_none_at_all_have_their_metrics)
     struct pl_str text;
 
     pl_str_init(&text);
-    metrics_up(true, &text);
-    metrics_text(&reply, &text);
+    wire_metrics_up(true, &text);
+    wire_metrics_text(&reply, &text);
     text_read(&text);
     ASSERT_TRUE(family_count > 10);
     pl_str_finish(&text);
     pl_str_init(&text);
-    metrics_up(false, &text);
+    wire_metrics_up(false, &text);
     text_read(&text);
     ASSERT_EQ(sample_count, 1);
     ASSERT_CONTAINS(pl_str_text(&text), "plasmon_up 0\n");

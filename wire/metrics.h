@@ -4,8 +4,8 @@
  *
  * Threads: any. A pure function.
  */
-#ifndef CLIENT_METRICS_H
-#define CLIENT_METRICS_H
+#ifndef WIRE_METRICS_H
+#define WIRE_METRICS_H
 
 #include <stdbool.h>
 
@@ -13,7 +13,10 @@
 #include "wire/plasmon.pb-c.h"
 
 /* First; false: then nothing follows. */
-void metrics_up(bool up, struct pl_str *out);
-void metrics_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
+void wire_metrics_up(bool up, struct pl_str *out);
+void wire_metrics_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
+
+/* Of RouteStats.route. */
+const char *wire_route_name(uint32_t route);
 
 #endif

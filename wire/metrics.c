@@ -2,13 +2,13 @@
  * One table a message of the status: what of it is a metric, and under which name. A family - all devices' memory, say - is told together, as the format
  * wants it: help, type, then a line for each of its labels.
  */
-#include "client/metrics.h"
+#include "wire/metrics.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "client/client_int.h"
+#include "base/vec.h"
 
 enum kind { GAUGE, COUNTER, GAUGE_MS, COUNTER_NS };
 
@@ -232,6 +232,14 @@ static void list(struct pl_str *out, const struct metric *metrics, size_t metric
 
 /* ------------------------------------------------------------------------------------------------ labels */
 
+const char *wire_route_name(uint32_t route)
+{
+    static const char *const names[] = {"local",  "peer", "host",        "nccl",
+                                        "inline", "lane", "host-buffer", "bulk"};
+
+    return route < PL_COUNT(names) ? names[route] : "unknown";
+}
+
 static void no_labels(const void *message, struct pl_str *labels)
 {
     (void)message;
@@ -253,7 +261,7 @@ static void device_labels(const void *message, struct pl_str *labels)
 static void route_labels(const void *message, struct pl_str *labels)
 {
     label_add(labels, "route",
-              status_route_name(((const Plasmon__V1__RouteStats *)message)->route));
+              wire_route_name(((const Plasmon__V1__RouteStats *)message)->route));
 }
 
 static void spill_labels(const void *message, struct pl_str *labels)
@@ -297,13 +305,13 @@ static void devices_up(const Plasmon__V1__StatusReply *reply, struct pl_str *out
     }
 }
 
-void metrics_up(bool up, struct pl_str *out)
+void wire_metrics_up(bool up, struct pl_str *out)
 {
     header(out, "plasmon_up", "gauge", "The head answers.");
     sample(out, "plasmon_up", NULL, GAUGE, up ? 1 : 0);
 }
 
-void metrics_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+void wire_metrics_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     info(reply, out);
     LIST(out, cluster_metrics, &reply, 1, no_labels);
