@@ -195,7 +195,7 @@ plasmon_status_t plasmon_devices(struct plasmon_client *client,
 
 struct plasmon_put_options {
     size_t size;
-    int device; /* PLASMON_ANYWHERE - or index: note that 0 is device 0, so start from PLASMON_PUT_INIT */
+    int device; /* PLASMON_ANYWHERE, or a device's index (0 is one, so start from PLASMON_PUT_INIT); one that is not there fails the ref */
     int donatable; /* an INOUT may overwrite it in place; default: it is copied first */
     const char *label;
     int replica; /* keeps a second copy, on another host if there is one: what is put cannot be made again; see docs/lineage.md */
@@ -221,7 +221,8 @@ plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
  *
  * @param bytes       Capacity of `data`; at least the object's size (ESHAPE otherwise).
  * @param timeout_ms  0 polls, PLASMON_FOREVER waits.
- * @return PLASMON_OK, ETIMEDOUT, or the failure of the task that should have made it (plasmon_error: with the first failing task).
+ * @return PLASMON_OK, ETIMEDOUT, ESHAPE, ERELEASED, EFOREIGN, ECLOSED, EFORKED, or the failure of the task that should have made it
+ *         (plasmon_error: with the first failing task).
  */
 PLASMON_API
 plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *ref,
@@ -246,7 +247,7 @@ void plasmon_unmap(struct plasmon_mapping *mapping);
 
 /**
  * A view: part of `ref` (which may be a view). start, count, step have one number a dimension; step NULL is all 1. Costs no message.
- * @return PLASMON_OK, ERANGE (names the dimension), ERELEASED.
+ * @return PLASMON_OK, ERANGE (names the dimension), EINVAL (a task's ref), ERELEASED, EFOREIGN, ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_view(struct plasmon_client *client, struct plasmon_ref *ref,
@@ -381,8 +382,8 @@ struct plasmon_call {
         *scalars; /* small values, in the order of the signature: .i or .f as it says */
     uint32_t scalar_count;
     const char *label; /* shown in errors and status */
-    int device;        /* placement hint: PLASMON_ANYWHERE or a device index */
-    int retries;       /* after system failures; -1: the cluster's default */
+    int device; /* PLASMON_ANYWHERE, or a device's index; one that is not there fails the task */
+    int retries; /* after system failures; -1: the cluster's default */
     /*
      * Source and library functions only; built-in ones choose for themselves. All 0: a block as the occupancy heuristic suggests and
      * min(ceil(elements of the largest tensor / block), 32 a multiprocessor) blocks, in one dimension. block alone: as many such
