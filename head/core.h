@@ -320,6 +320,7 @@ struct head_lineage_counts {
     uint64_t rebuilt_tasks; /* run again */
     uint64_t never;         /* results that were lost for good */
     uint64_t shadows;       /* versions that were kept */
+    uint64_t given_back;    /* .. that a launch was to write over which had not begun */
 };
 void head_core_lineage(const struct head_core *core, struct head_lineage_counts *out);
 

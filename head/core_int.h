@@ -27,6 +27,7 @@
  *     lineage.c   records of calls, and how many bytes they may have
  *     shadow.c    versions that are kept of what is updated in place
  *     loss.c      what a loss took
+ *     spared.c    .. and what it did not touch
  *     rebuild.c   .. is made again: by which calls; rerun.c runs one
  *     expect.c    .. by a host that is the last: devices are waited for
  *   run.h       calls that are still to become launches

@@ -61,8 +61,10 @@ struct head_device {
     size_t resting_first;
 
     /* Launches: unfinished ones are by_seq[seq & mask]; NULL once finished. */
-    uint64_t seq_last;   /* last number given out */
-    uint64_t seq_sent;   /* last number put into the outbox */
+    uint64_t seq_last; /* last number given out */
+    uint64_t seq_sent; /* last number put into the outbox */
+    bool
+        judged; /* its worker died, and of what was sent it is being looked at what had begun */
     uint64_t seq_oldest; /* every launch before it is finished */
     struct head_task **by_seq;
     uint64_t by_seq_mask;

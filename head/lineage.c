@@ -36,6 +36,7 @@ void head_lineage_init(struct head_core *core)
     lineage->lost  = PL_VEC_INIT(struct head_loss);
     lineage->again = PL_VEC_INIT(struct head_record *);
     lineage->waits = PL_VEC_INIT(struct head_wait *);
+    head_spared_init(core);
 }
 
 void head_lineage_finish(struct head_core *core)
@@ -47,6 +48,7 @@ void head_lineage_finish(struct head_core *core)
     pl_vec_finish(&lineage->lost);
     pl_vec_finish(&lineage->again);
     pl_vec_finish(&lineage->waits);
+    head_spared_finish(core);
 }
 
 /* --------------------------------------------------------------------------------------------- tiles */
@@ -473,7 +475,8 @@ void head_core_lineage(const struct head_core *core, struct head_lineage_counts 
 {
     *out = (struct head_lineage_counts){.rebuilt_tasks = core->lineage.rebuilt_tasks,
                                         .never         = core->lineage.rebuilt_never,
-                                        .shadows       = core->lineage.shadows};
+                                        .shadows       = core->lineage.shadows,
+                                        .given_back    = core->lineage.given_back};
 }
 
 /* ---------------------------------------------------------------------------------------------- check */
@@ -514,7 +517,8 @@ void head_lineage_check(const struct head_core *core)
     void *count;
 
     PL_CHECK(lineage->lost.count == 0 && lineage->again.count == 0 &&
-             lineage->waits.count == 0 && lineage->dying.count == 0);
+             lineage->waits.count == 0 && lineage->dying.count == 0 &&
+             lineage->spared.count == 0);
     pl_map_init(&kept);
     pl_list_for_each(pos, &lineage->all) {
         const struct head_record *record =

@@ -3,6 +3,7 @@
  *
  *   lineage.c   records: what they hold, when they go, how many bytes they may have
  *   loss.c      a loss: which bytes and which launches it took
+ *   spared.c    .. and what launches that it took had not touched
  *   rebuild.c   which records are run again for it, in which order, and what takes the results; rerun.c runs one
  *
  * A RECORD is a call without its launch: function, scalars, views, and for each argument that it reads the tiles (versions) that it
@@ -107,14 +108,18 @@ struct head_lineage {
     bool sweeping;
     bool rebuilding; /* nothing is dropped meanwhile */
     /* Of a loss that is being looked at; empty between any two inputs of the head. */
-    struct pl_vec lost;  /* struct head_loss */
-    struct pl_vec again; /* struct head_record *, held */
-    struct pl_vec waits; /* struct head_wait *: to be ended when all is under way */
+    struct pl_vec lost;      /* struct head_loss */
+    struct pl_vec again;     /* struct head_record *, held */
+    struct pl_vec waits;     /* struct head_wait *: to be ended when all is under way */
+    struct pl_vec spared;    /* spared.c .. */
+    struct pl_map spared_of; /* .. tile -> the last of it there, + 1 */
+    uint64_t losses;         /* the number of this one */
     /* For `plasmon status`. */
     uint64_t rebuilt_tasks;
     uint64_t rebuilt_bytes;
     uint64_t rebuilt_never; /* tiles that were lost for good */
     uint64_t shadows;       /* versions that were kept (shadow.c) */
+    uint64_t given_back;    /* versions that a launch had not touched (spared.c) */
 };
 
 /* ---- lineage.c */
@@ -187,6 +192,17 @@ void head_loss_task_over(struct head_core *core, struct head_task *task);
  */
 void head_tile_lose(struct head_core *core, struct head_tile *tile,
                     struct head_failure *failure);
+/* ---- spared.c */
+void head_spared_init(struct head_core *core);
+void head_spared_finish(struct head_core *core);
+/* The launch is given up, and its call run again. If it has not begun, what it was to write over is kept in mind. */
+void head_spared_note(struct head_core *core, struct head_task *task);
+/* A launch that was given up has begun, or may begin: what it was to write may be anything. */
+void head_spared_spoil(struct head_core *core, struct head_task *task);
+/* Some of the tile is nowhere. true: some of that was where a launch that was given up did not touch it. */
+bool head_spared_give_back(struct head_core *core, struct head_tile *tile);
+void head_spared_clear(struct head_core *core); /* the loss has been looked at */
+
 /* ---- rebuild.c */
 /* All that was lost is known: run again what must be. At the end of every input that may lose something. */
 void head_rebuild(struct head_core *core);

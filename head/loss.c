@@ -217,6 +217,7 @@ void head_tile_lose(struct head_core *core, struct head_tile *tile,
     }
     loss = pl_vec_push(&core->lineage.lost);
     PL_CHECK(loss != NULL);
+    tile->lost    = true;
     loss->tile    = tile;
     loss->failure = head_failure_hold(failure);
     head_tile_keep(core, tile);

@@ -48,6 +48,9 @@ struct head_buffer {
     bool leaving;          /* nothing that gets a number from now on will name it */
     uint64_t kept;         /* of head_core.plan: it is not spilled while that is planned */
     uint64_t counted;      /* of head_core.counted_last: its bytes are in that sum */
+    uint64_t
+        spoiled_at; /* number of a loss; of those who were to write it and were given up in that one, having begun .. */
+    uint64_t spoiled_by; /* .. the first one's order (spared.c) */
     struct head_spilled
         *spilled; /* it lies in host memory or a file (spill.h); NULL: on its device */
     bool donatable;
@@ -79,6 +82,7 @@ struct head_tile {
     uint32_t makers;            /* of these, unfinished tasks that make it */
     uint32_t kept;              /* inputs of records that it is */
     uint32_t cut;               /* enum head_cut: why it has no record */
+    bool lost;                  /* bytes of it, by the loss that is being looked at */
     uint64_t order;             /* of the task that makes it */
     struct head_record *record; /* how it was made; NULL: nobody can make it again */
     struct head_rebuilt
@@ -155,6 +159,7 @@ struct head_use {
     struct head_buffer *buffer;
     struct pl_box box;
     bool write;
+    bool in_place; /* .. over something that was there */
     struct pl_list link;
 };
 

@@ -5,7 +5,7 @@
  *
  *   1. want     the calls that somebody waits for, and those that made what an array, a name or a partial result still shows
  *   2. close    a call needs what it read. What of it is nowhere needs its own call again, and so on back to what is there: puts,
- *               replicas, versions that were kept
+ *               replicas, versions that were kept, and what a launch was to overwrite that was given up before (spared.c)
  *   3. hold     each of these calls gets arrays of its own that show what it read: as in the first run, nothing is written in place that
  *               a call of this list still needs
  *   4. run      in the order of their serials, which is that of the program (rerun.c)
@@ -149,6 +149,14 @@ static void need(struct head_rebuild *rebuild, struct head_tile *tile,
     plan(rebuild, tile->record);
 }
 
+/* Perhaps where a launch that is no more was to overwrite it. */
+static bool is_there(struct head_core *core, struct head_tile *tile,
+                     const struct pl_box *box)
+{
+    return head_tile_covered(tile, NULL, box) ||
+           (head_spared_give_back(core, tile) && head_tile_covered(tile, NULL, box));
+}
+
 static void close_over(struct head_rebuild *rebuild)
 {
     while (rebuild->open.count > 0) {
@@ -165,7 +173,7 @@ static void close_over(struct head_rebuild *rebuild)
                 struct pl_box box = head_record_box(record, arg, input);
 
                 drop_leaving(rebuild->core, input->tile);
-                if (!head_tile_covered(input->tile, NULL, &box)) {
+                if (!is_there(rebuild->core, input->tile, &box)) {
                     need(rebuild, input->tile, NULL);
                 }
             }
@@ -220,6 +228,7 @@ static void forget_tiles(struct head_rebuild *rebuild)
         struct head_loss *loss = pl_vec_at(&core->lineage.lost, i);
 
         head_failure_release(loss->failure);
+        loss->tile->lost = false;
         head_tile_unkeep(core, loss->tile);
     }
     pl_vec_clear(&core->lineage.lost);
@@ -236,6 +245,7 @@ void head_rebuild(struct head_core *core)
     };
 
     if (lineage->lost.count + lineage->again.count + lineage->waits.count == 0) {
+        head_spared_clear(core);
         return;
     }
     lineage->rebuilding = true;
@@ -257,6 +267,7 @@ void head_rebuild(struct head_core *core)
         head_rerun_start(&rebuild, pl_vec_at(&rebuild.reruns, i));
     }
     forget_tiles(&rebuild);
+    head_spared_clear(core);
     pl_vec_finish(&rebuild.reruns);
     pl_vec_finish(&rebuild.open);
     while (lineage->waits.count > 0) {

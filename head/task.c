@@ -250,6 +250,7 @@ static void add_uses(struct head_task *task, const struct head_launch *launch)
     for (size_t i = 0; i < launch->operand_count; i++) {
         const struct head_operand *operand = &launch->operands[i];
 
+        task->uses[task->use_count].in_place = operand->writes && !operand->fresh;
         head_use_add(&task->uses[task->use_count++], task, operand->buffer, &operand->box,
                      operand->writes);
     }
@@ -437,14 +438,20 @@ static void doom_one(struct head_core *core, struct head_task *task,
 {
     bool again = failure->loss && head_loss_task(core, task, failure);
 
+    if (again) {
+        head_spared_note(core, task);
+    }
+    if (!task->spared) {
+        head_spared_spoil(core, task);
+    }
     task->failure = head_failure_hold(failure);
     if (task->stranded) {
         make_ready(core,
                    task); /* its worker is through with it: this is what was waited for */
     }
     forget_replica(core, task);
-    if ((is_function(task) || is_host_copy(task)) && task->seq > task->device->seq_sent &&
-        task->bytes != NULL) {
+    if ((is_function(task) || is_host_copy(task)) && task->bytes != NULL &&
+        (task->spared || task->seq > task->device->seq_sent)) {
         head_launch_skip(core, task); /* not worth running */
     }
     for (size_t i = 0; i < task->outputs.count; i++) {

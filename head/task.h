@@ -41,6 +41,8 @@ struct head_task {
     bool forced; /* cancelled by force */
     bool
         stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (loss.c) */
+    bool
+        spared; /* given up before it began: what it was to write over is as it was (spared.c) */
     struct head_failure *
         unmade; /* held: what it ends with if what it reads from ends well; NULL: well, too */
     uint32_t time_limit_ms;

@@ -252,6 +252,23 @@ static void blame(struct head_task *task)
     }
 }
 
+/* Of what was given up by that: only what had not begun has left everything as it was. */
+static void spoil_begun(struct head_core *core, struct head_device *device,
+                        const Plasmon__V1__WorkerHello *hello)
+{
+    size_t cursor = 0;
+
+    for (uint64_t seq = device->seq_oldest;
+         seq <= hello->enqueued && seq <= device->seq_last && !pl_bug("head.spared_begun");
+         seq++) {
+        struct head_task *task = head_device_task(device, seq);
+
+        if (!untouched(hello, &cursor, seq) && task != NULL && task->spared) {
+            head_spared_spoil(core, task);
+        }
+    }
+}
+
 /* The worker was replaced: of what it had enqueued, decide what can run again. */
 static void judge(struct head_core *core, struct head_device *device,
                   const Plasmon__V1__WorkerHello *hello)
@@ -263,6 +280,7 @@ static void judge(struct head_core *core, struct head_device *device,
     size_t cursor                    = 0;
 
     collect_overwritten(device, hello, &overwritten);
+    device->judged = true;
     for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
          seq++) {
         struct head_task *task = head_device_task(device, seq);
@@ -290,6 +308,8 @@ static void judge(struct head_core *core, struct head_device *device,
             give_up_guilty(core, device, task);
         }
     }
+    device->judged = false;
+    spoil_begun(core, device, hello);
     device->alone_until = enqueued;
     pl_vec_finish(&overwritten);
 }

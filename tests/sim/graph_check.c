@@ -217,8 +217,6 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_EDEPENDENCY:
         return scarce ||
                ((first_losses(check, answer) != 0 ||
-                 /* A fold of its own that was given up for the sake of a partial result, which was made again later. */
-                 (answer->first_task == answer->id && sim->losses.count > 0) ||
                  (sim->config.shadow_bytes != 0 &&
                   losses != 0 /* more lies in pieces */)) &&
                 cut_off(check, step)) ||
@@ -744,6 +742,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     head_core_lineage(sim->head, &lineage);
     coverage->rebuilt += lineage.rebuilt_tasks;
     coverage->shadows += lineage.shadows;
+    coverage->given_back += lineage.given_back;
     head_core_spill_count(sim->head, &spilled);
     coverage->components += head_core_components(sim->head);
     coverage->spills += spilled.spills;

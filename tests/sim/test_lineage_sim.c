@@ -18,11 +18,11 @@ static void run_seeds(const struct graph_profile *profile)
     uint64_t count = seeds_run_graphs(SEEDS_DEFAULT, profile, &sum);
 
     printf("# %llu runs: %llu tasks done, %llu failed; %llu devices gone, %llu crashes, "
-           "%llu tasks run again, %llu shadows kept\n",
+           "%llu tasks run again, %llu shadows kept, %llu versions given back\n",
            (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
            (unsigned long long)sum.tasks_failed, (unsigned long long)sum.gone,
            (unsigned long long)sum.crashes, (unsigned long long)sum.rebuilt,
-           (unsigned long long)sum.shadows);
+           (unsigned long long)sum.shadows, (unsigned long long)sum.given_back);
     if (count >= SEEDS_DEFAULT) {
         ASSERT_TRUE(sum.gone > 0);
         ASSERT_TRUE(sum.rebuilt > 0 && sum.shadows > 0);

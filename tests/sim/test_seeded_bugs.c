@@ -246,6 +246,11 @@ TEST(random_programs_notice_retired_memory_that_is_read_after_a_loss)
     assert_found("head.rebuild_retired", &with_losses_and_crashes, GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_what_had_begun_and_counts_as_untouched)
+{
+    assert_found("head.spared_begun", &with_losses_and_crashes, 2 * GRAPHS_MAX);
+}
+
 /* It takes a crash within the microseconds between a failure and its report. */
 TEST(random_programs_notice_a_part_that_is_received_in_the_wrong_place)
 {

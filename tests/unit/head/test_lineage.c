@@ -389,6 +389,120 @@ static struct head_core *shadowed(uint64_t shadow_bytes, uint64_t *out_session)
     return core;
 }
 
+/* Another worker of device 0, which finds launches up to `enqueued`, and of these `first` .. unfinished; `untouched` (0: none) has not begun. */
+static void comes_back(struct head_core *core, uint64_t enqueued, uint64_t first,
+                       uint64_t untouched)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    Plasmon__V1__Range unfinished  = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range as_it_was   = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *lists[2]   = {&unfinished, &as_it_was};
+    struct pl_err err              = {0};
+    uint32_t device;
+
+    test_expect_log();
+    head_core_worker_down(core, "a", 0, false, PLASMON_OK, "killed");
+    unfinished.first   = first;
+    unfinished.count   = enqueued - first + 1;
+    as_it_was.first    = untouched;
+    as_it_was.count    = 1;
+    hello.host         = (char *)(uintptr_t) "a";
+    hello.node         = hello.host;
+    hello.name         = (char *)(uintptr_t) "test";
+    hello.kind         = 1;
+    hello.bytes_total  = 1 << 20;
+    hello.incarnation  = 2;
+    hello.peer_capable = true;
+    hello.enqueued     = enqueued;
+    hello.unfinished   = &lists[0];
+    hello.n_unfinished = 1;
+    hello.untouched    = &lists[1];
+    hello.n_untouched  = untouched != 0;
+    ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* On device 0: what was put as 1 is to be updated in place with 2, when 2 has been updated in place: launches 4 and 3. */
+static struct head_core *two_updates(uint64_t *out_session)
+{
+    const struct arg args[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1},
+                               {.mode = PLASMON__V1__MODE__MODE_IN, .ref = 2}};
+    struct head_core *core  = cluster(PLENTY, out_session);
+
+    put(core, *out_session, 1, false);
+    make(core, *out_session, 2, 0);
+    done(core, 0, 2);
+    derive(core, *out_session, 2, 0, 0, 10);
+    run(core, *out_session, 11, 0, args, 2);
+    ASSERT_EQ(((struct head_device *)head_device_at(core, 0))->seq_last, 4);
+    return core;
+}
+
+/* Launch 3 began, so that 2 is to be made again; what was put lies where 4 was to overwrite it. */
+static void put_survives(uint64_t enqueued, uint64_t untouched)
+{
+    struct head_lineage_counts counts;
+    uint64_t session;
+    struct head_core *core = two_updates(&session);
+
+    comes_back(core, enqueued, 3, untouched);
+    ASSERT_EQ(told.failed, 0);
+    head_core_lineage(core, &counts);
+    ASSERT_EQ(counts.rebuilt_tasks, 3);
+    ASSERT_EQ(counts.given_back, 1);
+    all_done(core);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(a_put_that_a_launch_was_to_update_which_was_not_published_is_there)
+{
+    put_survives(3, 0);
+}
+
+TEST(a_put_that_a_launch_was_to_update_which_had_not_begun_is_there)
+{
+    put_survives(4, 4);
+}
+
+TEST(a_put_that_a_launch_had_begun_to_update_is_lost)
+{
+    struct head_lineage_counts counts;
+    uint64_t session;
+    struct head_core *core = two_updates(&session);
+
+    comes_back(core, 4, 3, 0);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_CONTAINS(told.text, "it was put");
+    head_core_lineage(core, &counts);
+    ASSERT_EQ(counts.given_back, 0);
+    finish(core);
+}
+
+/* Nothing of device 0 is sent any more when the host with the other input goes. */
+TEST(a_put_that_a_launch_was_to_update_which_was_not_sent_is_there)
+{
+    const struct arg args[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1},
+                               {.mode = PLASMON__V1__MODE__MODE_IN, .ref = 2}};
+    struct head_lineage_counts counts;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    put(core, session, 1, false);
+    done(core, 0, 1);
+    make(core, session, 2, 1);
+    head_core_worker_lost(core, 0);
+    run(core, session, 11, 0, args, 2);
+    run(core, session, 12, 0, args, 2);
+    lose(core, "b");
+    ASSERT_EQ(told.failed, 0);
+    head_core_lineage(core, &counts);
+    ASSERT_EQ(counts.rebuilt_tasks, 3);
+    ASSERT_EQ(counts.given_back, 1);
+    finish(core);
+}
+
 /* 16 bytes a time: versions 3, 6 and 9 are kept, so 9 and 10 are what is missing. */
 TEST(a_chain_of_versions_is_made_again_from_the_last_that_was_kept)
 {
