@@ -1,5 +1,6 @@
 /*
- * What must not grow with how much there is: publishing with the names, a turn of the loop with the refs that `plasmon memory` looks at. PLASMON_SCALE says
+ * What must not grow with how much there is: publishing with the names, a turn of the loop with the refs that `plasmon memory` looks at, a task with those that
+ * are queued, an argument with those beside it. PLASMON_SCALE says
  * how many of these.
  */
 #include <stdio.h>
@@ -186,6 +187,76 @@ TEST(what_stays_is_told_once_whatever_happens_during_the_look)
     ASSERT_TRUE(reply.holders_left > 0 || seen == COUNT);
     head_holders_destroy(holders);
     wire_arena_finish(&arena);
+    head_core_destroy(core);
+}
+
+/* CPU time of one task that reads so many arrays, half of them from another device; an argument of it. */
+static double argument_ns(uint32_t count)
+{
+    struct head_core *core         = core_make();
+    uint64_t session               = core_client(core), began_ns;
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
+    Plasmon__V1__Arg *arg   = calloc(count, sizeof(*arg));
+    Plasmon__V1__Arg **args = calloc(count, sizeof(Plasmon__V1__Arg *));
+    struct pl_err err;
+
+    ASSERT_TRUE(arg != NULL && args != NULL);
+    core_announce(core, "a", 2);
+    (void)core_join(core, "a", 0);
+    (void)core_join(core, "a", 1);
+    dims[0] = 4;
+    for (uint32_t i = 0; i < count; i++) {
+        core_submit(core, session, i + 1, i % 2, 0, dims, 1);
+        plasmon__v1__arg__init(&arg[i]);
+        arg[i].mode = PLASMON__V1__MODE__MODE_IN;
+        arg[i].ref  = i + 101;
+        args[i]     = &arg[i];
+    }
+    task.id       = count + 1;
+    task.function = pl_hash_name("touch");
+    task.args     = args;
+    task.n_args   = count;
+    frame.tasks   = tasks;
+    frame.n_tasks = 1;
+    began_ns      = pl_thread_cpu_ns();
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    began_ns = pl_thread_cpu_ns() - began_ns;
+    head_core_destroy(core);
+    free(arg);
+    free(args);
+    return (double)began_ns / count;
+}
+
+TEST(an_argument_costs_the_same_however_many_a_task_has)
+{
+    double few = argument_ns(100), many = argument_ns(10000);
+
+    printf("# arguments: %.0f ns each of 100, %.0f ns of 10000\n", few, many);
+    ASSERT_TRUE(many < 10 * few);
+}
+
+TEST(a_task_costs_the_same_however_many_are_queued)
+{
+    struct head_core *core = one_device();
+    uint64_t session = core_client(core), count = scale(), few = 1000, began_ns = 0;
+    double first = 0, last = 0;
+
+    dims[0] = 4;
+    for (uint64_t i = 0; i < count; i++) {
+        if (i == 0 || i == count - few) {
+            began_ns = pl_thread_cpu_ns();
+        }
+        core_submit(core, session, i + 1, 0, i < 64 ? 0 : 101 + i % 64, dims, 1);
+        if (i == few - 1) {
+            first = (double)(pl_thread_cpu_ns() - began_ns) / (double)few;
+        }
+    }
+    last = (double)(pl_thread_cpu_ns() - began_ns) / (double)few;
+    printf("# tasks: %.0f ns each with none in the queue, %.0f ns with %llu\n", first, last,
+           (unsigned long long)count);
+    ASSERT_TRUE(last < 10 * first);
     head_core_destroy(core);
 }
 
