@@ -177,8 +177,12 @@ static const struct doctor_cause causes[] = {
         {"readers", "waits for clients that read what it overwrites",
          "end the mapping (plasmon_unmap)"},
     [PLASMON__V1__WAIT_WHY__WAIT_CODE] =
-        {"code", "waits for its function to be compiled and loaded, or prepared",
-         "that happens when what is on the device is over"},
+        {"code",
+         "waits for its function to be compiled and loaded, or prepared (of a copy: for "
+         "its "
+         "host memory to be page-locked)",
+         "that happens when what is on the device is over (of a copy: in a worker that "
+         "follows a dead one; up to a quarter of a second a GiB)"},
     [PLASMON__V1__WAIT_WHY__WAIT_QUIET] = {"quiet",
                                            "waits until nothing is on its device: a "
                                            "recorded graph is made ready, or a map is new",

@@ -275,6 +275,7 @@ struct worker_core {
     bool waits_memory;  /* the front does */
     bool growing;       /* a chunk is on its way: ops->grow said EAGAIN */
     bool waits_chunk;   /* the front does, for that one */
+    bool waits_host;    /* the front does: for host memory to be page-locked */
     bool waits_unpin;   /* the front does */
     uint64_t waits_for; /* the front does: bit i, for host device i */
     uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */

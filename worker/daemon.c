@@ -140,14 +140,22 @@ static void limits_look(struct worker_daemon *daemon)
     }
 }
 
-/* Tell the store what has been registered, and let go of what it wants dropped once nothing is on the device. */
+/* What has been registered: launches may name it, and the store is told. */
+static void host_buffers_take_over(struct worker_daemon *daemon)
+{
+    if (worker_host_buffers_tell(&daemon->executor.host_buffers) != PLASMON_OK) {
+        _exit(0); /* the store is gone */
+    }
+}
+
+/* Let go of what the store wants dropped once nothing is on the device. */
 static void host_buffers_look(struct worker_daemon *daemon)
 {
     struct worker_host_buffers *buffers = &daemon->executor.host_buffers;
-    plasmon_status_t status             = worker_host_buffers_tell(buffers);
+    plasmon_status_t status             = PLASMON_OK;
 
-    if (status == PLASMON_OK && worker_host_buffers_waiting(buffers) &&
-        worker_core_idle(daemon->core) && !worker_lanes_busy(&daemon->executor.lanes)) {
+    if (worker_host_buffers_waiting(buffers) && worker_core_idle(daemon->core) &&
+        !worker_lanes_busy(&daemon->executor.lanes)) {
         status = worker_host_buffers_idle(buffers);
     }
     if (status != PLASMON_OK) {
@@ -173,6 +181,7 @@ static void phases_look(struct worker_daemon *daemon)
 
 static void step_locked(struct worker_daemon *daemon)
 {
+    host_buffers_take_over(daemon);
     do {
         devices_refresh(daemon);
         worker_core_advance(daemon->core);

@@ -20,6 +20,9 @@ static const char *host_wait(const struct worker_core *core)
     if (core->waits_chunk) {
         return "for the store to keep new memory";
     }
+    if (core->waits_host) {
+        return "for host memory to be page-locked";
+    }
     if (core->waits_unpin) {
         return "for readers of what it overwrites";
     }

@@ -287,6 +287,7 @@ const struct worker_ops worker_executor_ops = {
     .read             = worker_op_read,
     .put_host         = worker_op_put_host,
     .get_host         = worker_op_get_host,
+    .host_ready       = worker_op_host_ready,
     .scratch_bytes    = worker_op_scratch_bytes,
     .prepare          = worker_op_prepare,
     .prepared_release = worker_op_prepared_release,

@@ -196,3 +196,10 @@ plasmon_status_t worker_op_get_host(void *user, uint32_t stream, uint64_t src_of
     return host_copy(user, stream, false, src_offset, host_buffer, host_offset, length,
                      err);
 }
+
+bool worker_op_host_ready(void *user, uint64_t host_buffer)
+{
+    const struct worker_executor *executor = user;
+
+    return !worker_host_buffers_locking(&executor->host_buffers, host_buffer);
+}

@@ -51,7 +51,6 @@ static void *thread_main(void *user)
                 : device_host_register(buffers->device, buffer->memory, buffer->bytes);
         pl_mutex_lock(&buffers->lock);
         pl_list_add_tail(&buffers->over, &buffer->link);
-        buffers->registering--;
         atomic_fetch_add(&buffers->over_count, 1);
         pl_cond_broadcast(&buffers->changed);
         pl_mutex_unlock(&buffers->lock);
@@ -170,7 +169,6 @@ static plasmon_status_t buffer_add(struct worker_host_buffers *buffers,
     }
     pl_mutex_lock(&buffers->lock);
     pl_list_add_tail(&buffers->jobs, &buffer->link);
-    buffers->registering++;
     pl_cond_broadcast(&buffers->changed);
     pl_mutex_unlock(&buffers->lock);
     return PLASMON_OK;
@@ -232,16 +230,6 @@ plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
                : pl_err_set(err, status, "host buffers: %s", pl_status_text(status));
 }
 
-void worker_host_buffers_settle(struct worker_host_buffers *buffers, uint64_t *beat)
-{
-    pl_mutex_lock(&buffers->lock);
-    while (buffers->registering > 0) {
-        pl_cond_wait(&buffers->changed, &buffers->lock);
-        __atomic_store_n(beat, *beat + 1, __ATOMIC_RELEASE);
-    }
-    pl_mutex_unlock(&buffers->lock);
-}
-
 /* ------------------------------------------------------------------------------------------------ what we say */
 
 plasmon_status_t worker_host_buffers_tell(struct worker_host_buffers *buffers)
@@ -289,6 +277,13 @@ plasmon_status_t worker_host_buffers_idle(struct worker_host_buffers *buffers)
 }
 
 /* ------------------------------------------------------------------------------------------------ launches */
+
+bool worker_host_buffers_locking(const struct worker_host_buffers *buffers, uint64_t id)
+{
+    const struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
+
+    return buffer != NULL && buffer->state == BUFFER_REGISTERING;
+}
 
 void *worker_host_buffers_at(const struct worker_host_buffers *buffers, uint64_t id,
                              uint64_t offset, uint64_t bytes, struct pl_err *err)

@@ -6,7 +6,8 @@
  *                       \-> [failed], and the store knows why
  *
  * REGISTERING takes a quarter of a second a GiB (the pages are made and locked), so a thread of its own does it, beside launches; it does
- * not wait for streams, so it holds nobody up. UNREGISTERING waits for every stream of the device, so it happens when nothing is enqueued
+ * not wait for streams, so it holds nobody up. A client names a buffer when all workers have it; a worker that follows a dead one may be sent launches that
+ * name one which it has not registered yet: they wait at the front of the queue. UNREGISTERING waits for every stream of the device, so it happens when nothing is enqueued
  * (worker_host_buffers_idle), and a device that always has something to do keeps what was freed.
  *
  * Threads: owner only (the worker's lock); the thread inside touches nothing but its buffer.
@@ -40,7 +41,6 @@ struct worker_host_buffers {
     /* Guarded by `lock`. */
     struct pl_list jobs; /* to be registered, oldest first */
     struct pl_list over; /* registered, or not; the store does not know yet */
-    uint32_t registering;
     bool stop;
 
     _Atomic uint32_t over_count; /* of `over`: spares the lock when there is nothing */
@@ -55,8 +55,6 @@ void worker_host_buffers_finish(struct worker_host_buffers *buffers);
 /* What the store handed over, or wants dropped. Not OK: this process must end. */
 plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
                                           struct pl_err *err) PL_MUST_CHECK;
-/* Until all that were handed over are registered, or cannot be: before the first launch. */
-void worker_host_buffers_settle(struct worker_host_buffers *buffers, uint64_t *beat);
 /* Tell the store what the thread is through with. ECLOSED: it is gone. */
 plasmon_status_t
 worker_host_buffers_tell(struct worker_host_buffers *buffers) PL_MUST_CHECK;
@@ -68,6 +66,8 @@ static inline bool worker_host_buffers_waiting(const struct worker_host_buffers 
 /* Nothing is enqueued: let go of what is to be dropped, and tell the store. */
 plasmon_status_t
 worker_host_buffers_idle(struct worker_host_buffers *buffers) PL_MUST_CHECK;
+/* Is it being registered, as far as the thread's answers were taken (worker_host_buffers_tell)? */
+bool worker_host_buffers_locking(const struct worker_host_buffers *buffers, uint64_t id);
 /* Where these bytes are; NULL, and err says why: ENOENT, ERANGE, or how registering failed. */
 void *worker_host_buffers_at(const struct worker_host_buffers *buffers, uint64_t id,
                              uint64_t offset, uint64_t bytes, struct pl_err *err);

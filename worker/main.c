@@ -155,9 +155,6 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         if (status != PLASMON_OK) {
             return status;
         }
-        worker_host_buffers_settle(
-            &daemon->executor.host_buffers, /* launches name them */
-            &daemon->shared.timelines[daemon->shared.host_device]->beat);
     }
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "what the last worker left does not make sense: %s",

@@ -9,10 +9,11 @@
  *      has under way, which may wait for another device, and that for one of these words; and with pairs (pairs.c) the device quiet, for what
  *      NCCL's kernels wait for is the other device's part, which may wait for us
  *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
- *   7. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
+ *   7. the host memory that it copies from or to is page-locked: a worker that follows a dead one page-locks beside its first launches
+ *   8. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
  *      its lane (pairs.c)
  *
- * A launch that failed (here, cancelled, or starved) skips 2 to 5 but not 1: "done" must still mean that all it names is done. What it
+ * A launch that failed (here, cancelled, or starved) skips 2 to 5 and 7 but not 1: "done" must still mean that all it names is done. What it
  * was to make is made, if there is room (worker_buffers_make_anyway), so it too may wait for a chunk.
  * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
  */
@@ -73,11 +74,23 @@ bool worker_front_quiet(struct worker_core *core)
     return !core->waits_quiet;
 }
 
+static bool host_locked(struct worker_core *core, const struct worker_launch *launch)
+{
+    const struct worker_ops *ops = core->config.ops;
+
+    core->waits_host = (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ||
+                        launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) &&
+                       ops->host_ready != NULL &&
+                       !ops->host_ready(core->config.user, launch->host_buffer);
+    return !core->waits_host;
+}
+
 static bool front_ready(struct worker_core *core, struct worker_launch *launch)
 {
     core->waits_pair  = false;
     core->waits_unpin = false;
     core->waits_quiet = false;
+    core->waits_host  = false;
     core->waits_for   = 0;
     if (!points_known(core, launch)) {
         return false;
@@ -89,6 +102,9 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
             core->waits_quiet = true;
             return false;
         }
+    }
+    if (launch->failure == PLASMON_OK && !host_locked(core, launch)) {
+        return false; /* before it has memory: it may wait for long */
     }
     if (launch->failure == PLASMON_OK && !launch->memory &&
         worker_buffers_place(core, launch) == WORKER_BUFFERS_WAIT) {

@@ -92,6 +92,9 @@ static Plasmon__V1__WaitWhy why_at_front(const struct worker_core *core,
     if (core->waits_chunk) {
         return PLASMON__V1__WAIT_WHY__WAIT_STORE;
     }
+    if (core->waits_host) { /* what it needs beside memory is being made ready */
+        return PLASMON__V1__WAIT_WHY__WAIT_CODE;
+    }
     if (core->waits_unpin) {
         return PLASMON__V1__WAIT_WHY__WAIT_READERS;
     }

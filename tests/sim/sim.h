@@ -443,6 +443,8 @@ struct sim_worker {
     bool wake_pending;
     bool doorbell_pending;
     bool poll_pending;
+    uint64_t
+        locks_until_ns; /* host memory is page-locked then, by a worker that follows a dead one */
     uint64_t launches_run;
     uint64_t starvations;
 };
@@ -716,6 +718,8 @@ void sim_crash_one(struct sim *sim, struct sim_worker *worker); /* counted */
 void sim_store_writes(struct sim_worker *worker, const struct sim_op *op);
 void sim_worker_break(struct sim_worker *worker);
 void sim_worker_wake(struct sim_worker *worker); /* completions */
+/* Is host memory page-locked? In one that follows a dead one, not at once; it is woken then. */
+bool sim_worker_locked(struct sim_worker *worker);
 void sim_worker_doorbell(
     struct sim_worker *worker); /* something that it waits for may be there */
 void sim_worker_advance(struct sim_worker *worker);

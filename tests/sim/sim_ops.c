@@ -214,6 +214,12 @@ static plasmon_status_t op_get_host(void *user, uint32_t stream, uint64_t src_of
                      length);
 }
 
+static bool op_host_ready(void *user, uint64_t host_buffer)
+{
+    (void)host_buffer;
+    return sim_worker_locked(user);
+}
+
 /* Some functions want scratch here, so that it is allocated, scribbled over and freed. */
 static uint64_t op_scratch_bytes(void *user, const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,
@@ -707,6 +713,7 @@ const struct worker_ops sim_worker_ops = {
     .read             = op_read,
     .put_host         = op_put_host,
     .get_host         = op_get_host,
+    .host_ready       = op_host_ready,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
     .combine          = op_combine,

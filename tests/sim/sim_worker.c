@@ -23,6 +23,7 @@ enum {
     RECONNECT_MAX_NS = 300000,
     RESTART_MAX_NS   = 400000,
     POLL_NS          = 1000000,
+    LOCK_NS          = 50000,
     LINK_KEPT_BYTES  = 64 << 20,
 };
 
@@ -112,6 +113,18 @@ void sim_worker_wake(struct sim_worker *worker)
         sim_after(worker->sim, sim_below(worker->sim, WAKE_MAX_NS), worker_woken, worker,
                   worker->life, NULL);
     }
+}
+
+bool sim_worker_locked(struct sim_worker *worker)
+{
+    uint64_t now_ns = worker->sim->now_ns;
+
+    if (now_ns < worker->locks_until_ns && !worker->poll_pending) {
+        worker->poll_pending = true;
+        sim_after(worker->sim, worker->locks_until_ns - now_ns, worker_poll, worker,
+                  worker->life, NULL);
+    }
+    return now_ns >= worker->locks_until_ns;
 }
 
 static void worker_rung(void *user, uint64_t arg, void *data)
@@ -321,6 +334,12 @@ static void core_create(struct sim_worker *worker)
 
     worker->timeline->incarnation = ++worker->incarnation;
     worker->timeline->beat        = 1;
+    if (worker->incarnation >
+        1) { /* for as long as it may take that one, whatever the seed */
+        worker->locks_until_ns =
+            sim->now_ns +
+            (worker->incarnation * 3 + worker->host_device) % 7 * (uint64_t)LOCK_NS;
+    }
     sim_memory_enter(worker);
     if (worker_core_create(&config, &worker->core) != PLASMON_OK) {
         sim_fail(sim, "device %u: no core", worker->host_device);

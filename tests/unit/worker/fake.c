@@ -181,6 +181,14 @@ static plasmon_status_t op_get_host(void *user, uint32_t stream, uint64_t src_of
     return refuse(fake, "get_host");
 }
 
+static bool op_host_ready(void *user, uint64_t host_buffer)
+{
+    const struct fake *fake = user;
+
+    (void)host_buffer;
+    return !fake->host_locking;
+}
+
 static uint64_t op_scratch_bytes(void *user, const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars, uint32_t scalar_count)
@@ -593,6 +601,7 @@ static const struct worker_ops fake_ops = {
     .put              = op_put,
     .read             = op_read,
     .get_host         = op_get_host,
+    .host_ready       = op_host_ready,
     .scratch_bytes    = op_scratch_bytes,
     .run              = op_run,
     .combine          = op_combine,

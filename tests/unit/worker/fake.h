@@ -64,6 +64,7 @@ struct fake {
     bool changes;                /* recordings can be changed in parts */
     bool changing;
 
+    bool host_locking; /* host memory is being page-locked */
     /* What `prepare_of` needs (any other function needs nothing); NULL. */
     const char *prepare_of;
     plasmon_status_t prepare_status;  /* EAGAIN: not yet; OK: at hand; or a failure */

@@ -101,7 +101,10 @@ TEST(what_was_handed_over_is_found_by_its_number)
 
     begin();
     mine = hand_over(7);
+    ASSERT_TRUE(worker_host_buffers_locking(&buffers, 7)); /* until that was looked at */
+    ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 8));
     registered();
+    ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 7));
     expect_said(STORE_CONTROL_HOST_BUFFER_READY, 7, PLASMON_OK);
     mine[4097] = 42;
     its        = worker_host_buffers_at(&buffers, 7, 4097, BYTES - 4097, &err);
@@ -164,7 +167,6 @@ TEST(memory_that_cannot_be_page_locked_is_told_and_the_others_go_on)
 TEST(a_store_that_hands_over_nonsense_ends_the_worker)
 {
     struct worker_shared_buffer *given;
-    uint64_t beat = 0;
     struct pl_err err;
 
     begin();
@@ -174,7 +176,6 @@ TEST(a_store_that_hands_over_nonsense_ends_the_worker)
     *given = (struct worker_shared_buffer){.id = 7, .bytes = BYTES, .fd = -1};
     ASSERT_OK(pl_memfd_create("host", BYTES, &given->fd)); /* the number again */
     ASSERT_STATUS(worker_host_buffers_take(&buffers, &err), PLASMON_EMALFORMED);
-    worker_host_buffers_settle(&buffers, &beat);
     end(); /* with one that nobody heard of */
 }
 

@@ -180,6 +180,35 @@ TEST(who_waits_for_what_is_said_in_words)
 }
 
 /* Launch 1 of ours may be what the other device waits for before its launch 1 ends: it must not hide behind our wait. */
+/* Of a worker that follows a dead one. It has no memory yet, and holds up nothing that is enqueued. */
+TEST(what_copies_to_host_memory_waits_until_that_is_page_locked)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct pl_str text;
+
+    fake_fill(fake, 1, 1, 8);
+    (void)fake_calls(fake);
+    fake->host_locking = true;
+    fake_launch_init(&launch, 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST);
+    launch.message.host_buffer = 7;
+    fake_launch_operand(&launch, KERNEL_IN, 1, 8);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_fill(fake, 3, 2, 8);
+    fake_finish(fake, 0, 1);
+    worker_core_advance(fake->core);
+    ASSERT_TRUE(strstr(fake_calls(fake), "get_host") == NULL);
+    pl_str_init(&text);
+    worker_core_describe(fake->core, &text);
+    ASSERT_CONTAINS(pl_str_text(&text), "for host memory to be page-locked");
+    pl_str_finish(&text);
+
+    fake->host_locking = false;
+    worker_core_advance(fake->core);
+    ASSERT_CONTAINS(fake_calls(fake), "get_host");
+    fake_destroy(fake);
+}
+
 TEST(word_is_written_before_a_wait_for_another_device)
 {
     struct fake *fake                  = fake_create();
