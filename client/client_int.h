@@ -101,6 +101,7 @@ struct plasmon_client {
     struct pl_vec devices;     /* struct client_device */
     uint64_t devices_asked_ns; /* when the head was last asked for want of a device */
     uint64_t look_at_ns;       /* not before then for a store that is gone (place.c) */
+    uint64_t look_wait_ns;     /* between the last look and the next */
     struct submit_scratch *scratch;
     struct ahead ahead;
     struct pl_list graphs; /* struct plasmon_graph.link */

@@ -18,9 +18,11 @@
 #define SEALED_TIMEOUT_NS 2000000000ull
 #define DEVICES_STALE_NS  2000000000ull
 #define LOOK_NS           500000000ull /* how often to look for a store that is gone */
-#define LOOK_MS           1000u        /* and for how long */
-#define SMALL_BYTES       4096u
-#define KIND_CPU          1u /* enum device_kind */
+#define LOOK_MAX_NS \
+    30000000000ull        /* for one that never was ours: twice as long each time */
+#define LOOK_MS     1000u /* and for how long */
+#define SMALL_BYTES 4096u
+#define KIND_CPU    1u /* enum device_kind */
 
 /* ------------------------------------------------------------------------------------------------ paths */
 
@@ -143,7 +145,7 @@ bool data_look_again(struct plasmon_client *client)
     uint64_t now_ns   = pl_now_ns();
     struct pl_err err = {0};
     char path[sizeof(client->store_socket)];
-    bool due;
+    bool due, ours;
 
     if (client->embedded.active || client_on_loop_thread(client)) {
         return false; /* a private cluster ends with its store */
@@ -162,12 +164,19 @@ bool data_look_again(struct plasmon_client *client)
                  plasmon_error(client));
     }
     pl_mutex_lock(&client->lock);
-    client->look_at_ns = pl_now_ns() + LOOK_NS;
     memcpy(path, client->store_socket, sizeof(path));
     pl_mutex_unlock(&client->lock);
     if (shared_renew(&client->shared, path, &err) != PLASMON_OK) {
         pl_debug("client", "no shared memory with the devices of this host: %s", err.text);
     }
+    ours   = shared_device_count(&client->shared) > 0;
+    now_ns = pl_now_ns();
+    pl_mutex_lock(&client->lock);
+    client->look_wait_ns = ours || client->look_wait_ns == 0
+                               ? LOOK_NS
+                               : pl_min_u64(2 * client->look_wait_ns, LOOK_MAX_NS);
+    client->look_at_ns   = now_ns + client->look_wait_ns;
+    pl_mutex_unlock(&client->lock);
     return true;
 }
 
