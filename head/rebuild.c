@@ -268,6 +268,7 @@ void head_rebuild(struct head_core *core)
     }
     forget_tiles(&rebuild);
     head_spared_clear(core);
+    head_shadow_lost(core); /* whose bytes made way for what was made again */
     pl_vec_finish(&rebuild.reruns);
     pl_vec_finish(&rebuild.open);
     while (lineage->waits.count > 0) {

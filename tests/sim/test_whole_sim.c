@@ -71,12 +71,13 @@ TEST(all_features_and_all_faults_together)
 /*
  * 558936255: a fold was given up with a partial result that was made again later, and with it what had been put. 491678581: an order to fence
  * came while there was no store. 920312537: a hello of a dead worker came late, of a device that was gone. 3146082: a launch of a graph that failed took along what it had only read. 77780133: a launch that ended after it
- * was over its limit was sealed by the third worker that got it. 5000272: an order to fence died with the head that gave it.
+ * was over its limit was sealed by the third worker that got it. 5000272: an order to fence died with the head that gave it. 6021189: a shadow whose
+ * bytes had gone while others were made again stayed, and no checkpoint could be made any more.
  */
 TEST(programs_that_found_something)
 {
-    static const uint64_t seeds[] = {558936255, 491678581, 920312537,
-                                     3146082,   77780133,  5000272};
+    static const uint64_t seeds[] = {558936255, 491678581, 920312537, 3146082,
+                                     77780133,  5000272,   6021189};
 
     test_expect_log();
     seeds_log_errors();
