@@ -157,7 +157,8 @@ void message_free(ProtobufCMessage *message)
         void *items = NULL;
 
         if (field->label == PROTOBUF_C_LABEL_REPEATED ||
-            field->type == PROTOBUF_C_TYPE_STRING) {
+            field->type == PROTOBUF_C_TYPE_STRING ||
+            field->type == PROTOBUF_C_TYPE_MESSAGE) {
             memcpy(&items, at, sizeof(items));
         }
         if (field->label == PROTOBUF_C_LABEL_REPEATED) {
@@ -166,6 +167,9 @@ void message_free(ProtobufCMessage *message)
                 message_free(((ProtobufCMessage **)items)[k]);
                 pl_free(((ProtobufCMessage **)items)[k]);
             }
+            pl_free(items);
+        } else if (field->type == PROTOBUF_C_TYPE_MESSAGE && items != NULL) {
+            message_free(items);
             pl_free(items);
         } else if (field->type == PROTOBUF_C_TYPE_STRING &&
                    items != (const void *)field->default_value &&
