@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GO_TASKS 4u  /* of a frame, before the first launches go out */
+#define GO_MANY  64u /* launches under way: no device waits for the next one */
+
 enum {
     FIELD_DONE      = 3,
     FIELD_FAILED    = 4,
@@ -277,6 +280,32 @@ static void cancel(struct head_core *core, struct head_client *client, uint64_t 
     }
 }
 
+/*
+ * Where little is under way a device may have nothing to do until it is told of the first of these, and a task with parts of arrays takes some 10 us
+ * here: so the first ones go out before all are placed, then twice as many, while that is so.
+ */
+static plasmon_status_t tasks_take(struct head_core *core, struct head_client *client,
+                                   const Plasmon__V1__ClientFrame *frame,
+                                   struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+    size_t go               = GO_TASKS;
+
+    head_priority_order(frame->tasks, frame->n_tasks);
+    head_lookahead_begin(core, client, frame->tasks, frame->n_tasks);
+    for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
+        client->ops_taken++;
+        head_lookahead_pass(core, i);
+        status = head_submit(core, client, frame->tasks[i], err);
+        if (i + 1 == go && i + 1 < frame->n_tasks && !head_core_under_way(core, GO_MANY)) {
+            head_devices_go(core);
+            go *= 2;
+        }
+    }
+    head_lookahead_end(core);
+    return status;
+}
+
 plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session,
                                         const Plasmon__V1__ClientFrame *frame,
                                         struct pl_err *err)
@@ -290,14 +319,7 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_define; i++) {
         status = head_function_define(core, client, frame->define[i], err);
     }
-    head_priority_order(frame->tasks, frame->n_tasks);
-    head_lookahead_begin(core, client, frame->tasks, frame->n_tasks);
-    for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
-        client->ops_taken++;
-        head_lookahead_pass(core, i);
-        status = head_submit(core, client, frame->tasks[i], err);
-    }
-    head_lookahead_end(core);
+    status = status == PLASMON_OK ? tasks_take(core, client, frame, err) : status;
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_put_open; i++) {
         status = head_put_open(core, client, frame->put_open[i], err);
     }

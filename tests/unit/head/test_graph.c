@@ -475,6 +475,47 @@ TEST(who_only_writes_over_what_was_read_is_not_waiting_for_a_result)
     world_end(&world);
 }
 
+/* Of many tasks that come by one message: 4, 4 more, and the rest. */
+TEST(a_device_begins_while_later_tasks_of_a_frame_are_being_placed)
+{
+    enum { TASKS = 12 };
+    struct world world             = world_make();
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task tasks[TASKS], *list[TASKS];
+    Plasmon__V1__Arg args[TASKS], *arg_list[TASKS];
+    static const size_t expected[] = {4, 4, 4};
+    uint32_t sent                  = 0;
+
+    for (uint32_t i = 0; i < TASKS; i++) {
+        plasmon__v1__task__init(&tasks[i]);
+        plasmon__v1__arg__init(&args[i]);
+        args[i].mode      = PLASMON__V1__MODE__MODE_OUT;
+        args[i].ref       = 1 + i;
+        args[i].shape     = &shape_of_16;
+        arg_list[i]       = &args[i];
+        tasks[i].id       = ++world.task;
+        tasks[i].function = SCALE;
+        tasks[i].place    = 1;
+        tasks[i].n_args   = 1;
+        tasks[i].args     = &arg_list[i];
+        list[i]           = &tasks[i];
+    }
+    frame.n_tasks = TASKS;
+    frame.tasks   = list;
+    ASSERT_OK(head_core_client_frame(world.core, world.session, &frame, &err));
+    head_core_flush(world.core);
+    for (uint32_t i = 0; i < told_count; i++) {
+        if (told[i].command->n_launches > 0) {
+            ASSERT_TRUE(sent < PL_COUNT(expected));
+            ASSERT_EQ(told[i].command->n_launches, expected[sent++]);
+        }
+    }
+    ASSERT_EQ(sent, PL_COUNT(expected));
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
 /* Of many steps that are started by one message. */
 TEST(devices_begin_while_later_steps_are_being_started)
 {
