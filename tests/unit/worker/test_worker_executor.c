@@ -363,7 +363,8 @@ TEST(a_function_reads_where_its_arguments_lie_on_another_device)
     fake_launch_piece(&launch, 0, 1, 100000);
     fake_launch_piece(&launch, 1, 1, 100000);
     fake_launch_piece(&launch, 0, 2, 100000);
-    fake_launch_after(&launch, 0, 2);
+    fake_launch_after(&launch, 0, 1);
+    fake_launch_after(&launch, 0, 2); /* another stream, perhaps */
     fake_launch_after(&launch, 1, 1);
     launch.scalar[0]         = KERNEL_SUM;
     launch.message.n_scalars = 1;
