@@ -2,16 +2,17 @@
  * When there are teams, and what becomes of them.
  *
  *   CLOSED -> opening -> OPEN -> closing -> CLOSED
- *        \________|________|________|____> broken: CLOSED
+ *        \________|________|________|____> breaking -> CLOSED
  *
  * OPENED AND CLOSED IN ORDER, as pairs are (pair.c): all devices have an OPEN of one order number, whatever goes by the team has a greater
  * one, and a CLOSE a greater one still. A worker makes and ends a communicator only when nothing is on its device. So a team costs a pause of
  * all its devices, and some hundred MiB of each: a device has few, and the one that was not used for longest makes room.
  *
  * BROKEN. Somebody reports trouble, all report that the same launches are stuck (some alone only wait for the others), or a worker was
- * restarted. All are told, and that is the end of it: each launch that goes by a team is one that its device can do alone, from what
- * nobody writes before all of them are done, and each worker knows by itself which of its own came to an end before (worker/pairs.c). So
- * there is nothing to agree on, and the next communicator may be asked for at once: its OPEN comes behind all that.
+ * restarted. All are told, mark it, and say so; when all have, they are told to end it (STAGED): an operation that is aborted before would tell others that its
+ * bytes came. Each launch that goes by a team is one that its device can do alone, from what nobody writes before all of them are done, and each worker knows
+ * by itself which of its own came to an end before its mark (worker/pairs.c). So there is nothing more to agree on, and the next communicator may be asked for
+ * then: its OPEN comes behind all that.
  */
 #include "head/checkpoint.h"
 #include "head/core_int.h"
@@ -35,7 +36,7 @@ enum {
 
 static bool alive(const struct head_team *team)
 {
-    return team->state != HEAD_TEAM_CLOSED;
+    return team->state != HEAD_TEAM_CLOSED && team->state != HEAD_TEAM_BREAKING;
 }
 
 static bool has(const struct head_team *team, const struct head_device *device,
@@ -243,6 +244,22 @@ struct head_team *head_team_take(struct head_core *core, struct head_device *con
 
 /* ---------------------------------------------------------------------------------------- broken */
 
+/* It has marked it, or has nothing to believe any more. */
+static void decided(struct head_team *team, uint32_t rank)
+{
+    if (team->state != HEAD_TEAM_BREAKING) {
+        return;
+    }
+    team->decided |= 1u << rank;
+    if (team->decided != (1u << team->count) - 1) {
+        return;
+    }
+    team->state = HEAD_TEAM_CLOSED;
+    for (uint32_t i = 0; i < team->count; i++) {
+        tell(team, i, PLASMON__V1__PAIR_STATE__PAIR_STAGED, NULL);
+    }
+}
+
 static void team_break(struct head_team *team, bool failed, const char *why)
 {
     if (!alive(team)) {
@@ -255,12 +272,19 @@ static void team_break(struct head_team *team, bool failed, const char *why)
     } else {
         pl_info("head", "team %u of %u devices ends: %s", team->number, team->count, why);
     }
-    team->state = HEAD_TEAM_CLOSED;
+    team->state   = HEAD_TEAM_BREAKING;
+    team->decided = 0;
     for (uint32_t i = 0; i < team->count; i++) {
         tell(team, i, PLASMON__V1__PAIR_STATE__PAIR_BROKEN, NULL);
     }
+    for (uint32_t i = 0; i < team->count; i++) {
+        if (team->device[i]->gone) {
+            decided(team, i);
+        }
+    }
 }
 
+/* The worker that took part was fenced. What is left of it is its own to do, when the others have marked it, too. */
 void head_teams_restarted(struct head_core *core, struct head_device *device)
 {
     struct head_team *team;
@@ -272,9 +296,13 @@ void head_teams_restarted(struct head_core *core, struct head_device *device)
         }
         if (alive(team)) {
             team_break(team, false, "a worker was restarted");
-        } else { /* what is left of it is its own to do */
-            tell(team, rank, PLASMON__V1__PAIR_STATE__PAIR_BROKEN, NULL);
+        } else {
+            tell(team, rank,
+                 team->state == HEAD_TEAM_CLOSED ? PLASMON__V1__PAIR_STATE__PAIR_STAGED
+                                                 : PLASMON__V1__PAIR_STATE__PAIR_BROKEN,
+                 NULL);
         }
+        decided(team, rank);
     }
 }
 
@@ -286,6 +314,7 @@ void head_teams_gone(struct head_core *core, struct head_device *device)
     for (size_t at = 0; (team = next_team(core, &at)) != NULL;) {
         if (has(team, device, &rank)) {
             team_break(team, false, "a device is gone");
+            decided(team, rank);
         }
     }
 }
@@ -310,9 +339,15 @@ void head_team_report(struct head_core *core, struct head_device *device,
     struct head_team *team = pl_map_get(&core->teams, report->team);
     uint32_t rank;
 
-    if (team == NULL || team->epoch != report->epoch || !alive(team) ||
-        !has(team, device, &rank)) {
+    if (team == NULL || team->epoch != report->epoch || !has(team, device, &rank)) {
         return; /* of one that is over */
+    }
+    if (report->event == PLASMON__V1__PAIR_EVENT__PAIR_DECIDED) {
+        decided(team, rank);
+        return;
+    }
+    if (!alive(team)) {
+        return;
     }
     switch (report->event) {
     case PLASMON__V1__PAIR_EVENT__PAIR_MADE:
@@ -328,8 +363,6 @@ void head_team_report(struct head_core *core, struct head_device *device,
     case PLASMON__V1__PAIR_EVENT__PAIR_STALLED:
         stalled(team, rank, report->chunk);
         break;
-    case PLASMON__V1__PAIR_EVENT__PAIR_DECIDED:
-        break; /* nothing waits for it */
     default:
         team_break(team, true, report->text);
         break;

@@ -15,6 +15,7 @@ enum head_team_state {
     HEAD_TEAM_OPENING,
     HEAD_TEAM_OPEN,
     HEAD_TEAM_CLOSING,
+    HEAD_TEAM_BREAKING,
 };
 
 /* There is one communicator at a time; each has its epoch. */
@@ -25,6 +26,7 @@ struct head_team {
     enum head_team_state state;
     uint64_t epoch;                  /* of the one that there is, or was last */
     uint32_t ends;                   /* OPENING, CLOSING: bit i: done at rank i */
+    uint32_t decided;                /* BREAKING: bit i: rank i has marked it */
     uint64_t used;                   /* core->pair_uses when it was taken last */
     uint64_t bytes[WIRE_TEAM_MAX];   /* device memory that it takes at rank i */
     uint64_t stalled[WIRE_TEAM_MAX]; /* order of the launches that are stuck there */

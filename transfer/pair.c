@@ -249,8 +249,19 @@ void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pai
     pl_mutex_lock(&pairs->lock);
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL);
-    /* Before the abort begins: what ends from now on is not believed. */
     pair->on.broken = true;
+    pl_cond_broadcast(&pairs->changed);
+    pl_mutex_unlock(&pairs->lock);
+}
+
+void transfer_pair_abort(struct transfer_pairs *pairs, const struct transfer_pair_key *key)
+{
+    struct pair *pair;
+
+    pl_mutex_lock(&pairs->lock);
+    pair = pair_find_locked(pairs, key);
+    PL_CHECK(pair != NULL && pair->on.broken);
+    pair->abort_asked = true;
     pl_cond_broadcast(&pairs->changed);
     pl_mutex_unlock(&pairs->lock);
 }

@@ -10,8 +10,8 @@
  * the order of launches. Between it and the launch's stream stands the watcher, because an operation that is aborted ends as if all were
  * well: what it wrote is believed only when the pair is not broken then.
  *
- * A PAIR BREAKS when somebody says so (transfer_pair_break): from then on nothing comes by it any more. Its communicator is aborted by the pair's
- * own thread. Transfers that were under way go by the host route (transfer_pair_stage), on streams of their own, each when its operation has
+ * A PAIR BREAKS when somebody says so (transfer_pair_break): from then on nothing comes by it any more. Its communicator is aborted (transfer_pair_abort) by
+ * the pair's own thread, and not before the mark of whoever its operations write to: those of an aborted one tell the other side that all is there. Transfers that were under way go by the host route (transfer_pair_stage), on streams of their own, each when its operation has
  * ended and all before it is over (lane.h); their launches notice a delay. Halves that failed are enqueued without bytes: they hold their place
  * until the pair is broken. When the communicator is gone and none of its operations is left, that is told (QUIET), and the pair may be
  * opened anew.
@@ -134,8 +134,10 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
                                     const uint8_t *id, uint32_t timeout_ms) PL_MUST_CHECK;
 /* CLOSED comes. Nothing of it is under way on any side, and nothing on the device. */
 void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
-/* QUIET comes. */
+/* Mark it: what ends from now on is not believed. */
 void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
+/* Of one that is marked. QUIET comes. */
+void transfer_pair_abort(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
 /* Can one more operation go on that lane? If not, notify_fd is raised when it can. */
 bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane);
 /* Enqueue our half: on the pair's lane, and what waits for it on the launch's stream. */

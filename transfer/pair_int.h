@@ -29,6 +29,7 @@ struct pair {
     struct transfer_lane_pair on; /* what its halves know of it */
     struct device_comm *comm;     /* open, and not being ended */
     bool close_asked;
+    bool abort_asked;
     bool quiet_told;
     bool thread_over;
     uint64_t abort_since_ns; /* 0: no abort is going on */

@@ -133,7 +133,7 @@ static bool pair_wait(struct pair *pair)
     bool close;
 
     pl_mutex_lock(&pairs->lock);
-    while (!pair->on.broken && !pair->close_asked && !pairs->stop) {
+    while (!pair->abort_asked && !pair->close_asked && !pairs->stop) {
         pl_cond_wait(&pairs->changed, &pairs->lock);
     }
     close      = pair->close_asked && !pair->on.broken && !pairs->stop;

@@ -212,8 +212,8 @@ struct worker_ops {
     plasmon_status_t (*bulk_expect)(void *user, uint32_t from_device, uint64_t first_chunk,
                                     uint64_t bytes);
     /*
-     * Pairs and teams; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. abort:
-     * mark it as broken, so that nothing more comes by it, and end it; .._quiet() comes. room: one more may be moved. move: enqueue our
+     * Pairs and teams; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. break:
+     * mark it as broken, so that nothing more comes by it; abort: then end it; .._quiet() comes. room: one more may be moved. move: enqueue our
      * half, and on `stream` what waits until it is over. stage: it is broken, and what did not come by it goes by the host route:
      * *out_first is the first launch of those (0: none); of a team: worker_core_alone() is called for each when it has its turn. sent: the
      * other half of that launch is over.
@@ -221,6 +221,7 @@ struct worker_ops {
     plasmon_status_t (*pair_open)(void *user, const struct worker_pair_key *key,
                                   const struct worker_pair_shape *shape, const uint8_t *id);
     void (*pair_close)(void *user, const struct worker_pair_key *key);
+    void (*pair_break)(void *user, const struct worker_pair_key *key);
     void (*pair_abort)(void *user, const struct worker_pair_key *key);
     bool (*pair_room)(void *user, uint32_t lane);
     /* false: no half may be enqueued until all halves of broken pairs have had their turn. */

@@ -231,6 +231,8 @@ enum worker_pair_state {
 struct worker_comm {
     struct worker_pair_key key; /* the epoch: of the one that there is, or was last */
     enum worker_pair_state state;
+    bool
+        held; /* ENDING: it is to be aborted when the head says that the others have marked it */
     uint64_t id_epoch; /* whose id this is */
     uint8_t id[WIRE_PAIR_ID_BYTES];
     uint64_t broken; /* every epoch up to this one is */

@@ -276,6 +276,7 @@ const struct worker_ops worker_executor_ops = {
     .bulk_expect      = worker_op_bulk_expect,
     .pair_open        = worker_pair_op_open,
     .pair_close       = worker_pair_op_close,
+    .pair_break       = worker_pair_op_break,
     .pair_abort       = worker_pair_op_abort,
     .pair_settled     = worker_pair_op_settled,
     .pair_room        = worker_pair_op_room,

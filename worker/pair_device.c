@@ -195,12 +195,20 @@ void worker_pair_op_close(void *user, const struct worker_pair_key *key)
     transfer_pair_close(executor->pairs, &its);
 }
 
-void worker_pair_op_abort(void *user, const struct worker_pair_key *key)
+void worker_pair_op_break(void *user, const struct worker_pair_key *key)
 {
     struct worker_executor *executor   = user;
     const struct transfer_pair_key its = key_of(key);
 
     transfer_pair_break(executor->pairs, &its);
+}
+
+void worker_pair_op_abort(void *user, const struct worker_pair_key *key)
+{
+    struct worker_executor *executor   = user;
+    const struct transfer_pair_key its = key_of(key);
+
+    transfer_pair_abort(executor->pairs, &its);
 }
 
 bool worker_pair_op_room(void *user, uint32_t lane)

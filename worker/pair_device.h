@@ -30,6 +30,7 @@ plasmon_status_t worker_pair_op_open(void *user, const struct worker_pair_key *k
                                      const struct worker_pair_shape *shape,
                                      const uint8_t *id);
 void worker_pair_op_close(void *user, const struct worker_pair_key *key);
+void worker_pair_op_break(void *user, const struct worker_pair_key *key);
 void worker_pair_op_abort(void *user, const struct worker_pair_key *key);
 bool worker_pair_op_room(void *user, uint32_t lane);
 bool worker_pair_op_settled(void *user, uint32_t lane);

@@ -8,15 +8,17 @@
  *                 operation goes on the lane at once. So lanes are filled in the one order, and wait for nothing but the other side's
  *                 operation with the same number
  *
- * BROKEN, DECIDED, STAGED. The head says that a pair is broken, on both sides. Each marks it, and aborts. From the mark on a receiver knows what
+ * BROKEN, DECIDED, STAGED. The head says that a pair is broken, on both sides. Each marks it, and the receiver aborts. From the mark on a receiver knows what
  * came by the pair: the rest goes by the host route, each half when its operation has left the device (transfer/lane.h). It reports that when it
- * has reported all that came; then the head tells the sender, whose halves go that way likewise. Nobody waits until nothing of the pair is
+ * has reported all that came; then the head tells the sender, which aborts, and whose halves go that way likewise. (Not before: operations of an aborted
+ * sender tell the receiver that all bytes came.) Nobody waits until nothing of the pair is
  * on a device, but for the next OPEN, which finds the whole device so. Halves that are not enqueued yet wait at the front
  * meanwhile. Whatever is said of an epoch holds for earlier ones, too: there is a next one only when the one before is over.
  *
  * TEAMS are communicators of several devices, for launches that all of them have and that each of them could do alone: a COPY with a function,
- * of members that nobody writes before all are done. They live like pairs, and a part goes on its lane like a half. A team that is broken needs no
- * DECIDED: what ended before the mark is done, and each device does the rest of its own by itself (worker_core_alone).
+ * of members that nobody writes before all are done. They live like pairs, and a part goes on its lane like a half. When one is broken
+ * all mark it, and say so (DECIDED); when all have (STAGED) they abort. What ended before the mark is done, and each device does the rest of its own by
+ * itself (worker_core_alone).
  *
  * A worker that was restarted has no pair. The head tells it which are broken before it sends launches that name them.
  */
@@ -25,6 +27,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 static bool receives(const struct worker_launch *launch)
@@ -187,20 +190,40 @@ void worker_pair_received(struct worker_core *core, const struct worker_launch *
 }
 
 /*
- * Marked first: what a receive got from here on does not count. A receiver says so only after it said what it did get by the pair: what the
- * sender does not know to be over it sends again, into slots that may be somebody else's by then.
+ * What ends from now on is not believed. Aborted is at once only who writes to nobody: a receiver, and who has no operation yet. The operations of
+ * others tell, when they are aborted, those who read that all is there.
+ */
+static void mark(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
+{
+    bool alone = (pair->key.receives && pair->key.team == 0) ||
+                 pair->state == WORKER_PAIR_OPENING || pl_bug("worker.abort_early");
+
+    if (pair->key.epoch > epoch ||
+        (pair->state != WORKER_PAIR_OPENING && pair->state != WORKER_PAIR_OPEN)) {
+        return;
+    }
+    pair->state = WORKER_PAIR_ENDING;
+    pair->held  = !alone;
+    core->config.ops->pair_break(core->config.user, &pair->key);
+    if (alone) {
+        core->config.ops->pair_abort(core->config.user, &pair->key);
+    }
+}
+
+/*
+ * A receiver says that it has marked only after it said what it did get by the pair: what the sender does not know to be over it sends again, into
+ * slots that may be somebody else's by then.
  */
 static void take_broken(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
 {
+    struct worker_pair_key key = pair->key;
+
     pair->broken = pl_max_u64(pair->broken, epoch);
-    if (pair->key.epoch <= epoch &&
-        (pair->state == WORKER_PAIR_OPENING || pair->state == WORKER_PAIR_OPEN)) {
-        pair->state = WORKER_PAIR_ENDING;
-        core->config.ops->pair_abort(core->config.user, &pair->key);
-    }
-    if (pair->key.team != 0) {
-        (void)stage(core, pair, epoch);
-    } else if (pair->key.receives) {
+    mark(core, pair, epoch);
+    if (key.team != 0) {
+        key.epoch = epoch;
+        report(core, &key, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0, NULL);
+    } else if (key.receives) {
         pair->decided_after = last_received(core, pair, stage(core, pair, epoch));
         if (pair->decided_after == 0) {
             report_decided(core, pair);
@@ -208,10 +231,15 @@ static void take_broken(struct worker_core *core, struct worker_comm *pair, uint
     }
 }
 
-/* A sender tells nobody. */
+/* Whoever reads what we write believes nothing of it any more. To a sender, or to all of a team. */
 static void take_staged(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
 {
-    take_broken(core, pair, epoch); /* which the head has said before */
+    pair->broken = pl_max_u64(pair->broken, epoch);
+    mark(core, pair, epoch);
+    if (pair->held && pair->key.epoch <= epoch) {
+        pair->held = false;
+        core->config.ops->pair_abort(core->config.user, &pair->key);
+    }
     (void)stage(core, pair, epoch);
 }
 

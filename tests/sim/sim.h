@@ -741,6 +741,7 @@ void sim_meet_do(struct sim_worker *worker, const struct sim_op *op);
 plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
                                   const struct worker_pair_shape *shape, const uint8_t *id);
 void sim_pair_op_close(void *user, const struct worker_pair_key *key);
+void sim_pair_op_break(void *user, const struct worker_pair_key *key);
 void sim_pair_op_abort(void *user, const struct worker_pair_key *key);
 bool sim_pair_op_room(void *user, uint32_t lane);
 bool sim_pair_op_settled(void *user, uint32_t lane);

@@ -702,6 +702,7 @@ const struct worker_ops sim_worker_ops = {
     .stage_recv       = op_stage_recv,
     .pair_open        = sim_pair_op_open,
     .pair_close       = sim_pair_op_close,
+    .pair_break       = sim_pair_op_break,
     .pair_abort       = sim_pair_op_abort,
     .pair_room        = sim_pair_op_room,
     .pair_settled     = sim_pair_op_settled,

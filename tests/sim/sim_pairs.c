@@ -3,7 +3,8 @@
  * (transfer/lane.h), and so are the decisions of head and worker (head/pair.c, worker/pairs.c). Simulated are
  *
  *   the communicator   operations of its two ends meet in their order. One that nobody meets waits, also when the other process is dead;
- *                      one that is aborted ends as if all were well, and what it wrote is rubbish. Some take a send before its receive is there
+ *                      one that is aborted ends as if all were well, and what it wrote is rubbish; and it tells the others that all of its bytes
+ *                      came, so that theirs end, too, with rubbish. Some take a send before its receive is there
  *                      of a team: an operation is over when all have come to it, and those that were under way when one died, never
  *   the pair's thread  opens, waits, closes or aborts; every step comes some time later
  *   the watcher        looks at the words some time after they change
@@ -64,6 +65,7 @@ struct sim_pair {
     enum phase phase;
     uint64_t serial; /* events of one that was freed are void */
     bool close_asked;
+    bool abort_asked;
     bool quiet_told;
     bool step_pending;
     uint64_t until_ns; /* MEETING, a receiver: then it gives up */
@@ -365,7 +367,7 @@ static void pair_ending(struct sim_pair *pair)
 {
     struct transfer_pair_news closed = {.event = TRANSFER_PAIR_CLOSED};
 
-    if (pair->on.broken) {
+    if (pair->abort_asked) {
         own_end(pair)->aborted = true;
         pair->phase            = PHASE_ABORTING;
         sim_streams_kick(pair->worker->sim);
@@ -428,6 +430,16 @@ static void join(uint32_t reduction, float *x, const float *y, uint64_t count)
     }
 }
 
+static bool any_aborted(const struct sim_comm *comm)
+{
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        if (comm->end[i].aborted) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The last one comes: what all get, in the order of ranks, which is nobody's. */
 static void reduce(struct sim_worker *worker, const struct sim_op *op)
 {
@@ -453,7 +465,7 @@ static bool team_ready(struct sim_op *op)
     struct sim_end *own   = &comm->end[op->rank];
     bool all              = all_there(comm);
 
-    if (own->aborted || comm->reduced > op->index) {
+    if (any_aborted(comm) || comm->reduced > op->index) {
         return true;
     }
     if (own->arrived == op->index) {
@@ -473,7 +485,7 @@ static void team_do(struct sim_worker *worker, const struct sim_op *op)
 {
     uint8_t *at = worker->arena + op->dst_offset;
 
-    if (!op->comm->end[op->rank].aborted) {
+    if (op->comm->reduced > op->index && !op->comm->end[op->rank].aborted) {
         memcpy(at, op->comm->data, op->bytes);
     } else if (sim_chance(worker->sim, 500)) {
         sim_memory_noise(worker->sim, at, op->bytes);
@@ -497,7 +509,7 @@ bool sim_meet_ready(struct sim_op *op)
                 sim_streams_kick_soon(comm->end[0].pair->worker);
             }
         }
-        return comm->delivered > op->index;
+        return comm->delivered > op->index || comm->end[0].aborted;
     }
     return comm->end[1].pair != NULL && !comm->end[1].aborted &&
            comm->delivered == comm->taken && comm->delivered == op->index &&
@@ -516,7 +528,8 @@ void sim_meet_do(struct sim_worker *worker, const struct sim_op *op)
             sim_memory_noise(worker->sim, at, op->bytes);
         }
     } else if (op->receives) {
-        if (comm->bytes != op->bytes) { /* not its other half: one of the two had failed */
+        if (comm->delivered <= op->index || comm->bytes != op->bytes) {
+            /* The sender was aborted; or it is not its other half: one of the two had failed. */
             sim_memory_noise(worker->sim, at, op->bytes);
         } else {
             memcpy(at, comm->data, op->bytes);
@@ -587,12 +600,21 @@ void sim_pair_op_close(void *user, const struct worker_pair_key *key)
     step_soon(pair, THREAD_MAX_NS);
 }
 
-void sim_pair_op_abort(void *user, const struct worker_pair_key *key)
+void sim_pair_op_break(void *user, const struct worker_pair_key *key)
 {
     struct sim_pair *pair = pair_named(user, key);
 
     PL_CHECK(pair != NULL);
     pair->on.broken = true;
+    sim_pairs_look_soon(user);
+}
+
+void sim_pair_op_abort(void *user, const struct worker_pair_key *key)
+{
+    struct sim_pair *pair = pair_named(user, key);
+
+    PL_CHECK(pair != NULL && pair->on.broken);
+    pair->abort_asked = true;
     if (pair->phase == PHASE_MEETING) {
         pair->step_pending = false; /* it looks more often than it takes to give up */
     }

@@ -14,13 +14,18 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
+#include "base/log.h"
 #include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/sim/seeds.h"
 
 enum { SEEDS_DEFAULT = 120, COUNT_MAX = 4, STEPS_MAX = 12, ELEMENTS_MAX = 720 };
+enum { HUNT_MAX = 1500, FOUND = 3 };
 enum { SUM = 1, MIN = 3, MAX = 4, AVG = 5, NCCL = 3 };
 
 /* One array of the program, and what is in it. */
@@ -436,15 +441,32 @@ static void set_sizes(struct program *p)
     }
 }
 
+/* Teams that break all the time, while messages are late. */
+static void add_trouble(struct program *p, struct sim_config *config)
+{
+    p->nccl                        = true;
+    p->count                       = (uint32_t)pl_max_u64(p->count, 2);
+    config->devices                = p->count;
+    config->transfer               = HEAD_TRANSFER_AUTO;
+    config->peer_capable           = true;
+    config->pair_trouble_millionth = 150000;
+    config->breaks_max             = 6;
+    config->break_millionth        = 20000;
+}
+
+/* user: not NULL, with trouble. */
 static bool program_run(uint64_t seed, void *user)
 {
     struct program *p = sim_alloc(sizeof(*p));
     struct sim_config config;
     bool ok;
 
-    (void)user;
     draw_program(p, seed, &config);
-    add_faults(seed, &config);
+    if (user == NULL) {
+        add_faults(seed, &config);
+    } else {
+        add_trouble(p, &config);
+    }
     ASSERT_OK(sim_create(&config, &p->sim));
     p->client = &p->sim->clients[0];
     set_sizes(p);
@@ -502,6 +524,41 @@ TEST(collectives_mean_their_loops_whoever_crashes)
         ASSERT_TRUE(combined > count);
         ASSERT_TRUE(together > 0);
         ASSERT_TRUE(on_their_own > 0 || count < 10 * SEEDS_DEFAULT);
+    }
+}
+
+/* What an aborted operation says to the others they believe, unless they have marked before: it has to be found. */
+TEST(that_finds_aborts_that_others_have_not_heard_of)
+{
+    int status = 0, troubled;
+    pid_t child;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no seeded bugs (PLASMON_FAULTS is off)");
+#endif
+    test_set_timeout(300);
+    test_expect_log();
+    (void)fflush(stdout);
+    child = fork();
+    ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        pl_log_set_sink(NULL, NULL);
+        pl_bug_arm("worker.abort_early");
+        for (uint64_t seed = 400; seed <= HUNT_MAX; seed++) { /* 447 was the first */
+            if (!program_run(seed, &troubled)) {
+                printf("# found by seed %llu\n", (unsigned long long)seed);
+                (void)fflush(stdout);
+                _exit(FOUND);
+            }
+        }
+        _exit(0);
+    }
+    ASSERT_TRUE(waitpid(child, &status, 0) == child);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), FOUND);
+    pl_log_set_sink(NULL, NULL);
+    for (uint64_t seed = 1; seed <= SEEDS_DEFAULT; seed++) {
+        ASSERT_TRUE(program_run(seed, &troubled));
     }
 }
 

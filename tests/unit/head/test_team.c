@@ -392,6 +392,47 @@ TEST(those_that_wait_for_another_one_are_not_stuck)
     end();
 }
 
+/* An operation that is aborted tells the others that its bytes came: nobody may abort before all have marked. */
+TEST(it_is_ended_when_all_have_marked_it)
+{
+    test_expect_log();
+    reduce_open();
+    report_team(1, 1, PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE, 0);
+    expect_all_told_broken();
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        for (uint32_t k = 0; k < DEVICES; k++) {
+            ASSERT_EQ(told_count[k], 1);
+        }
+        report_team(i, 1, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0);
+    }
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(told_count[i], 2);
+        expect_told(i, 1, PLASMON__V1__PAIR_STATE__PAIR_STAGED);
+    }
+    end();
+}
+
+/* Who was fenced has nothing to believe any more. */
+TEST(a_worker_that_was_replaced_is_not_waited_for)
+{
+    test_expect_log();
+    reduce_open();
+    join(3, 2, 22809, 3);
+    expect_all_told_broken();
+    for (uint32_t i = 0; i + 1 < DEVICES; i++) {
+        ASSERT_EQ(told_count[0], 1);
+        report_team(i, 1, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0);
+    }
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(told_count[i], 2);
+        expect_told(i, 1, PLASMON__V1__PAIR_STATE__PAIR_STAGED);
+    }
+    join(3, 3, 22809, 3); /* and the next one hears that at once */
+    ASSERT_EQ(told_count[3], 3);
+    expect_told(3, 2, PLASMON__V1__PAIR_STATE__PAIR_STAGED);
+    end();
+}
+
 TEST(a_worker_that_was_replaced_breaks_it_and_hears_of_it_first)
 {
     test_expect_log();

@@ -591,6 +591,7 @@ static const struct worker_ops fake_ops = {
     .bulk_send        = op_bulk_send,
     .pair_open        = op_pair_open,
     .pair_close       = op_pair_end,
+    .pair_break       = op_pair_end,
     .pair_abort       = op_pair_end,
     .pair_room        = op_pair_lane,
     .pair_settled     = op_pair_lane,

@@ -249,6 +249,7 @@ static void pair_break(struct world *world, uint32_t from, uint32_t to)
     pl_mutex_unlock(&src->lock);
     pl_mutex_lock(&dst->lock);
     transfer_pair_break(dst->pairs, &takes);
+    transfer_pair_abort(dst->pairs, &takes);
     pl_mutex_unlock(&dst->lock);
     pl_mutex_lock(&dst->lock);
     ASSERT_OK(transfer_pair_stage(dst->pairs, &takes, &first));
@@ -272,6 +273,7 @@ static void pair_break(struct world *world, uint32_t from, uint32_t to)
             transfer_pair_sent(src->pairs, t + 1);
         }
     }
+    transfer_pair_abort(src->pairs, &sends);
     ASSERT_OK(transfer_pair_stage(src->pairs, &sends, &first));
     pl_mutex_unlock(&src->lock);
 }
@@ -529,6 +531,7 @@ TEST(a_half_does_not_wait_for_one_of_its_pair_that_lies_behind_another_pairs)
         half_enqueue(src, t);
     }
     transfer_pair_break(src->pairs, &sends);
+    transfer_pair_abort(src->pairs, &sends);
     ASSERT_OK(transfer_pair_stage(src->pairs, &sends, &first));
     ASSERT_EQ(first, 1);
     ASSERT_TRUE(!transfer_pairs_settled(src->pairs, false));

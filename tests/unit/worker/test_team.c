@@ -212,6 +212,7 @@ static void team_break(struct host *it)
 
     pl_mutex_lock(&it->lock);
     transfer_pair_break(it->pairs, &key);
+    transfer_pair_abort(it->pairs, &key);
     ASSERT_OK(transfer_pair_stage(it->pairs, &key, &first));
     pl_mutex_unlock(&it->lock);
 }
