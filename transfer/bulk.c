@@ -307,6 +307,13 @@ static plasmon_status_t chunk_enqueue(struct bulk_out *out, struct device_stream
                : status;
 }
 
+plasmon_status_t transfer_bulk_prepare(struct transfer_bulk *bulk, uint32_t peer)
+{
+    struct bulk_out *out = pl_map_get(&bulk->outs, peer + 1ull);
+
+    return out == NULL || out->slab != NULL ? PLASMON_OK : bulk_out_start(out);
+}
+
 plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
                                     struct device_stream *stream, uint32_t peer,
                                     uint64_t first, struct device_ptr src, uint64_t bytes,

@@ -98,6 +98,9 @@ plasmon_status_t transfer_bulk_recv(struct transfer_bulk *bulk,
                                     uint64_t first, struct device_ptr dst, uint64_t bytes,
                                     bool with_bytes,
                                     struct transfer_counters *counters) PL_MUST_CHECK;
+/* What the first send to that device would make: pinned memory and a thread. Of one that is not known: nothing. */
+plasmon_status_t transfer_bulk_prepare(struct transfer_bulk *bulk,
+                                       uint32_t peer) PL_MUST_CHECK;
 /*
  * Enqueue the sender's half of a transfer to device `peer`, as transfer_stage_send(). EUNREACHABLE: no endpoint is known.
  * with_bytes false: only the words move.

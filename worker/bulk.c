@@ -97,6 +97,11 @@ bool worker_bulk_stats(const struct worker_bulk *bulk, size_t *io_index, uint32_
            transfer_bulk_next_stats(bulk->channel, io_index, out_peer, out);
 }
 
+plasmon_status_t worker_bulk_prepare(struct worker_bulk *bulk, uint32_t to)
+{
+    return bulk->channel == NULL ? PLASMON_OK : transfer_bulk_prepare(bulk->channel, to);
+}
+
 plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream *stream,
                                   uint32_t to, uint64_t first_chunk, struct device_ptr src,
                                   uint64_t bytes, bool with_bytes)

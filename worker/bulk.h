@@ -33,6 +33,8 @@ plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device) PL_
 bool worker_bulk_stats(const struct worker_bulk *bulk, size_t *io_index, uint32_t *out_peer,
                        struct transfer_bulk_stats *out);
 
+/* What the first of these would make; see transfer_bulk_prepare(). */
+plasmon_status_t worker_bulk_prepare(struct worker_bulk *bulk, uint32_t to) PL_MUST_CHECK;
 /* Enqueue our half of a transfer to device `to`. */
 plasmon_status_t worker_bulk_send(struct worker_bulk *bulk, struct device_stream *stream,
                                   uint32_t to, uint64_t first_chunk, struct device_ptr src,

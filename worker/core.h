@@ -96,6 +96,7 @@ struct worker_pair_shape {
     uint32_t rank;
     uint32_t ranks; /* 0: a pair */
     bool remote;
+    uint32_t host_device; /* of a pair: the other one, if it is not remote */
 };
 /* Half of a transfer by a pair, or a device's part of what a team does. */
 struct worker_half {

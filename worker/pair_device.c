@@ -170,6 +170,26 @@ void worker_pairs_environment(const char *address, uint32_t host_device)
 
 /* ------------------------------------------------------------------------------------------------ the core's ops */
 
+/*
+ * What the host route instead will need, while nothing is on the device: page-locking waits for an abort that is under way, and that for
+ * streams that wait for halves which go that way.
+ */
+static plasmon_status_t prepare(struct worker_executor *executor,
+                                const struct worker_pair_key *key,
+                                const struct worker_pair_shape *shape)
+{
+    struct transfer_ring ring;
+
+    if (key->team != 0) {
+        return PLASMON_OK;
+    }
+    if (key->receives) {
+        return worker_executor_ring(executor, executor->shared->host_device, &ring);
+    }
+    return shape->remote ? worker_bulk_prepare(&executor->bulk, key->peer)
+                         : worker_executor_ring(executor, shape->host_device, &ring);
+}
+
 plasmon_status_t worker_pair_op_open(void *user, const struct worker_pair_key *key,
                                      const struct worker_pair_shape *shape,
                                      const uint8_t *id)
@@ -181,10 +201,12 @@ plasmon_status_t worker_pair_op_open(void *user, const struct worker_pair_key *k
                                                 .ranks  = shape->ranks,
                                                 .remote = shape->remote};
 
-    if (executor->pairs == NULL) {
-        return PLASMON_ENOTSUP;
-    }
-    return transfer_pair_open(executor->pairs, &its, &so_wide, id, OPEN_TIMEOUT_MS);
+    plasmon_status_t status =
+        executor->pairs == NULL ? PLASMON_ENOTSUP : prepare(executor, key, shape);
+
+    return status == PLASMON_OK
+               ? transfer_pair_open(executor->pairs, &its, &so_wide, id, OPEN_TIMEOUT_MS)
+               : status;
 }
 
 void worker_pair_op_close(void *user, const struct worker_pair_key *key)

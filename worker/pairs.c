@@ -352,7 +352,8 @@ static bool open_begin(struct worker_core *core, struct worker_comm *pair,
         .rank   = (uint32_t)launch->length,
         .ranks  = launch->ranks,
         .remote = launch->team == 0 && worker_host_device_of(core, launch->peer) >=
-                                           core->config.host_device_count};
+                                           core->config.host_device_count,
+        .host_device = worker_host_device_of(core, launch->peer)};
     plasmon_status_t status;
 
     if (!worker_front_quiet(core)) {
