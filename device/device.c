@@ -64,6 +64,10 @@ static const struct device_ops *ops_of_ordinal(enum device_kind kind, uint32_t o
     if (count == 0) {
         return NULL; /* err says what is missing */
     }
+    if (kind == DEVICE_CUDA && device_slice_taken() >= 0 &&
+        ordinal == (uint32_t)device_slice_taken()) {
+        return ops; /* whatever its number: the one that this process is for */
+    }
     if (ordinal >= count) {
         (void)pl_err_set(err, PLASMON_ENOENT, "%s device %u does not exist: there are %u",
                          kind == DEVICE_CPU ? "CPU" : "CUDA", ordinal, count);

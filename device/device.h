@@ -80,6 +80,18 @@ typedef plasmon_status_t (*device_cpu_fn)(void *args, struct pl_err *err);
 
 /* How many devices of that kind there are; 0 when the driver is missing. why (may be NULL) says what is missing. */
 uint32_t device_count(enum device_kind kind, struct pl_err *why);
+/*
+ * CUDA shows a process one MIG device at most. Where CUDA_VISIBLE_DEVICES names several devices, a MIG device among them, each of them is for a process
+ * of its own, and ordinals are places in that list. How many there are; 0: it is not so.
+ */
+uint32_t device_slices(void);
+/*
+ * Before the first other call: this process is for that one. Nothing where there are no slices. ENOENT: the list is shorter.
+ * Threads: before there are any (it changes the environment).
+ */
+plasmon_status_t device_slice_take(uint32_t ordinal, struct pl_err *err) PL_MUST_CHECK;
+/* How many devices CUDA_VISIBLE_DEVICES names; 0: none, or it is not set. */
+uint32_t device_visible_count(void);
 /* Load what device_open() would load, and make nothing: so that it takes less time later. What is missing shows there. */
 void device_preload(enum device_kind kind);
 plasmon_status_t device_probe(enum device_kind kind, uint32_t ordinal,

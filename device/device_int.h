@@ -186,4 +186,7 @@ struct device_comm {
 extern _Atomic bool device_driver_time_on;
 extern _Thread_local uint64_t device_driver_time_total_ns;
 
+/* Of device_slice_take(); -1: none. */
+int device_slice_taken(void);
+
 #endif

@@ -5,11 +5,13 @@
  *   memory.c    where arenas are mapped            executor.c   the device's side of a launch
  *   core.c      what to do when                    daemon.c     the running process
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -418,8 +420,8 @@ static int serve(const struct worker_options *options)
     worker_daemon_run(&daemon);
 }
 
-/* For the store, which has no driver of its own. */
-static int probe(void)
+/* slice: of a slice that was taken, whose ordinal is first. */
+static int probe_here(bool slice, uint32_t first, uint32_t named)
 {
     struct pl_err why = {.status = PLASMON_OK};
     uint32_t count    = device_count(DEVICE_CUDA, &why);
@@ -428,8 +430,15 @@ static int probe(void)
         pl_info("worker", "no GPU: %s", why.text); /* many machines are like that */
     } else if (count == 0) {
         pl_warn("worker", "no GPU can be used: %s", why.text);
+    } else if (count < named) {
+        pl_warn("worker",
+                "CUDA_VISIBLE_DEVICES names %u devices, and the driver shows %u: it knows "
+                "no more of \"%s\", or one twice; `nvidia-smi -L` has their numbers and "
+                "names",
+                named, count, getenv("CUDA_VISIBLE_DEVICES"));
     }
-    for (uint32_t i = 0; i < count; i++) {
+    count = slice ? (uint32_t)pl_min_u64(count, 1) : count;
+    for (uint32_t i = first; i < first + count; i++) {
         struct device_info info;
         struct pl_err err;
 
@@ -439,7 +448,54 @@ static int probe(void)
             pl_warn("worker", "GPU %u cannot be used: %s", i, err.text);
         }
     }
+    if (count == 1 && getenv("CUDA_VISIBLE_DEVICES") == NULL) {
+        struct device_info info;
+        struct pl_err err;
+
+        if (device_probe(DEVICE_CUDA, 0, &info, &err) == PLASMON_OK &&
+            strstr(info.name, "MIG") != NULL) {
+            pl_info("worker",
+                    "GPU 0 is a MIG device, and CUDA shows no other: to use several, name "
+                    "them in CUDA_VISIBLE_DEVICES=MIG-..,MIG-.. (`nvidia-smi -L`)");
+        }
+    }
     return 0;
+}
+
+/* In a process of its own, for the driver shows one alone to each. Its lines come before those of the next. */
+static int probe_slice(uint32_t ordinal)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+    int status        = 1;
+    pid_t child;
+
+    (void)fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        if (device_slice_take(ordinal, &err) == PLASMON_OK) {
+            status = probe_here(true, ordinal, 1);
+        } else {
+            pl_warn("worker", "GPU %u cannot be used: %s", ordinal, err.text);
+        }
+        (void)fflush(stdout);
+        _exit(status);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+        pl_warn("worker", "GPU %u cannot be looked at: %s", ordinal,
+                child < 0 ? strerror(errno) : "whoever did ended early");
+    }
+    return 0;
+}
+
+/* For the store, which has no driver of its own. */
+static int probe(void)
+{
+    uint32_t slices = device_slices();
+
+    for (uint32_t i = 0; i < slices; i++) {
+        (void)probe_slice(i);
+    }
+    return slices > 0 ? 0 : probe_here(false, 0, device_visible_count());
 }
 
 /* What the store gave us is not for compilers that we start: one that outlives us would hold the mark that we live, and our sockets. */
@@ -485,6 +541,11 @@ int main(int argc, char **argv)
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* no memory: slower, not wrong */
     if (options.probe) {
         return probe();
+    }
+    if (options.kind == DEVICE_CUDA &&
+        device_slice_take(options.ordinal, &err) != PLASMON_OK) {
+        fprintf(stderr, "plasmon-worker: %s\n", err.text);
+        return 2;
     }
     /* Cannot fail for these. */
     (void)signal(SIGTERM,

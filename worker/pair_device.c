@@ -155,12 +155,17 @@ void worker_pairs_environment(const char *address, uint32_t host_device)
 
     /* No memory for any of these: NCCL chooses for itself, and what it must not use is refused again where it is loaded. */
     (void)setenv("NCCL_NVLS_ENABLE", "0", 1);
-    if (address != NULL && strcmp(address, "none") != 0 &&
-        !interface_of(address, name, sizeof(name))) {
-        return;
-    }
     /* What it listens on neither authenticates nor encrypts: the interface that was declared private, or none at all. */
-    (void)setenv("NCCL_SOCKET_IFNAME", name, 0);
+    if (address == NULL || strcmp(address, "none") == 0 ||
+        interface_of(address, name, sizeof(name))) {
+        (void)setenv("NCCL_SOCKET_IFNAME", name, 0);
+    } else if (getenv("NCCL_SOCKET_IFNAME") == NULL) {
+        pl_warn("worker",
+                "no interface of this host has the address %s (--bulk-address), so NCCL "
+                "listens on one of its own choice, which may be a public one; name the "
+                "private one in NCCL_SOCKET_IFNAME",
+                address);
+    }
     if (split != NULL &&
         strcmp(split, "1") == 0) { /* tests: over the network on one host */
         (void)snprintf(name, sizeof(name), "plasmon-device-%u", host_device);

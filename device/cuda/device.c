@@ -133,13 +133,23 @@ static plasmon_status_t info_names(CUdevice device, struct device_info *info)
     return status;
 }
 
+plasmon_status_t device_cuda_handle(uint32_t ordinal, CUdevice *out_device)
+{
+    int taken = device_slice_taken();
+
+    if (taken >= 0 && ordinal != (uint32_t)taken) {
+        return PLASMON_ENOENT;
+    }
+    return DEVICE_CU(NULL, cuDeviceGet(out_device, taken >= 0 ? 0 : (int)ordinal));
+}
+
 static plasmon_status_t cuda_probe(uint32_t ordinal, struct device_info *out_info,
                                    struct pl_err *err)
 {
     struct device_info info = {
         .kind = DEVICE_CUDA, .ordinal = ordinal, .numa_node = -1, .notify_stalls = true};
     CUdevice device;
-    plasmon_status_t status = DEVICE_CU(NULL, cuDeviceGet(&device, (int)ordinal));
+    plasmon_status_t status = device_cuda_handle(ordinal, &device);
 
     if (status == PLASMON_OK) {
         status = info_names(device, &info);
@@ -235,7 +245,7 @@ static plasmon_status_t open_context(struct device_cuda *cuda, struct pl_err *er
     char why[256];
     plasmon_status_t status;
 
-    status = DEVICE_CU(cuda, cuDeviceGet(&cuda->device, (int)cuda->base.info.ordinal));
+    status = device_cuda_handle(cuda->base.info.ordinal, &cuda->device);
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuDevicePrimaryCtxRetain(&cuda->context, cuda->device));
     }

@@ -144,7 +144,7 @@ bool device_cuda_can_peer(struct device *device, uint32_t peer_ordinal)
     int can = 0;
 
     if (peer_ordinal >= device_cuda_driver_load(NULL) ||
-        DEVICE_CU(cuda, cuDeviceGet(&peer, (int)peer_ordinal)) != PLASMON_OK ||
+        device_cuda_handle(peer_ordinal, &peer) != PLASMON_OK ||
         DEVICE_CU(cuda, cuDeviceCanAccessPeer(&can, cuda->device, peer)) != PLASMON_OK) {
         return false;
     }

@@ -3,9 +3,11 @@
  * check (wrong handles, a context of another device) it does not check.
  */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -55,20 +57,104 @@ void fake_count(enum fake_call call)
 
 /* ------------------------------------------------------------------------------------------------ devices */
 
-static int count_devices(void)
+/*
+ * GPUs 0 .. FAKE_CUDA_DEVICES - 1, or with FAKE_CUDA_MIG=1 as many MIG devices. CUDA_VISIBLE_DEVICES as the driver takes it: numbers and names (a name may
+ * be cut short), up to the first that is not there or was named before; and of MIG devices the first alone. A handle is the number of its GPU.
+ */
+static int shown[FAKE_DEVICES_MAX];
+static int shown_count;
+
+static int number_from(const char *variable, int otherwise)
 {
-    const char *text = getenv("FAKE_CUDA_DEVICES");
-    int wanted       = text != NULL ? atoi(text) : 1;
+    const char *text = getenv(variable);
+
+    return text != NULL ? atoi(text) : otherwise;
+}
+
+static int gpu_count(void)
+{
+    int wanted = number_from("FAKE_CUDA_DEVICES", 1);
 
     return wanted < FAKE_DEVICES_MAX ? wanted : FAKE_DEVICES_MAX;
 }
 
+static bool is_mig(void)
+{
+    return number_from("FAKE_CUDA_MIG", 0) != 0;
+}
+
+/* "GPU-40404040-4040-4040-4040-404040404040", by cuDeviceGetUuid(). */
+static void name_of(int gpu, char name[48])
+{
+    unsigned byte = 0x40u + (unsigned)gpu;
+    char *at      = name + snprintf(name, 48, is_mig() ? "MIG-" : "GPU-");
+
+    for (int i = 0; i < 16; i++) {
+        at +=
+            snprintf(at, 4, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", byte);
+    }
+}
+
+/* -1: there is none. */
+static int gpu_named(const char *entry, size_t length)
+{
+    char name[48], *end;
+    long number = strtol(entry, &end, 10);
+
+    if (end != entry) {
+        return number >= 0 && number < gpu_count() && !is_mig() ? (int)number : -1;
+    }
+    for (int gpu = 0; gpu < gpu_count(); gpu++) {
+        name_of(gpu, name);
+        if (length > 4 && strncmp(entry, name, length) == 0) {
+            return gpu;
+        }
+    }
+    return -1;
+}
+
+static void look_at_visible(void)
+{
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    int most         = is_mig() ? 1 : FAKE_DEVICES_MAX;
+
+    if (list == NULL) {
+        while (shown_count < gpu_count() && shown_count < most) {
+            shown[shown_count] = shown_count;
+            shown_count++;
+        }
+        return;
+    }
+    while (shown_count < most) {
+        size_t length = strcspn(list, ",");
+        int gpu       = length > 0 ? gpu_named(list, length) : -1;
+
+        for (int i = 0; i < shown_count; i++) {
+            gpu = shown[i] == gpu ? -1 : gpu;
+        }
+        if (gpu < 0) {
+            return;
+        }
+        shown[shown_count++] = gpu;
+        if (list[length] == '\0') {
+            return;
+        }
+        list += length + 1;
+    }
+}
+
 CUresult fake_cuInit(unsigned flags)
 {
+    static bool begun;
+
     (void)flags;
     calls_open();
     COUNT(cuInit);
-    return CUDA_SUCCESS;
+    if (!begun) {
+        look_at_visible();
+    }
+    begun = true;
+    return shown_count > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult fake_cuDriverGetVersion(int *out)
@@ -97,21 +183,25 @@ CUresult fake_cuGetErrorString(CUresult error, const char **out)
 CUresult fake_cuDeviceGetCount(int *out)
 {
     COUNT(cuDeviceGetCount);
-    *out = count_devices();
+    *out = shown_count;
     return CUDA_SUCCESS;
 }
 
 CUresult fake_cuDeviceGet(CUdevice *out, int ordinal)
 {
     COUNT(cuDeviceGet);
-    *out = ordinal;
-    return ordinal < count_devices() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    if (ordinal < 0 || ordinal >= shown_count) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *out = shown[ordinal];
+    return CUDA_SUCCESS;
 }
 
 CUresult fake_cuDeviceGetName(char *out, int bytes, CUdevice device)
 {
     COUNT(cuDeviceGetName);
-    (void)snprintf(out, (size_t)bytes, "fake %d", device);
+    (void)snprintf(out, (size_t)bytes, is_mig() ? "fake %d MIG 1g.10gb" : "fake %d",
+                   device);
     return CUDA_SUCCESS;
 }
 
@@ -130,11 +220,22 @@ CUresult fake_cuDeviceTotalMem(size_t *out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+/* FAKE_CUDA_MODES: a digit a GPU, as nvidia-smi counts them; DEFAULT otherwise. */
+static int mode_of(CUdevice device)
+{
+    const char *modes = getenv("FAKE_CUDA_MODES");
+
+    return modes != NULL && strlen(modes) > (size_t)device ? modes[device] - '0'
+                                                           : CU_COMPUTEMODE_DEFAULT;
+}
+
 CUresult fake_cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
 {
     COUNT(cuDeviceGetAttribute);
-    (void)device;
     switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+        *out = mode_of(device);
+        break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *out = 132;
         break;
@@ -178,7 +279,7 @@ CUresult fake_cuDeviceGetPCIBusId(char *out, int bytes, CUdevice device)
 CUresult fake_cuDeviceCanAccessPeer(int *out, CUdevice device, CUdevice peer)
 {
     COUNT(cuDeviceCanAccessPeer);
-    *out = device != peer;
+    *out = device != peer && !is_mig();
     return CUDA_SUCCESS;
 }
 
@@ -186,11 +287,37 @@ CUresult fake_cuDeviceCanAccessPeer(int *out, CUdevice device, CUdevice peer)
 
 static _Thread_local CUcontext current;
 
+/* As long as this process lives, and whoever in FAKE_CUDA_FOLDER had a file of that name locked does not any more. */
+static bool alone_on(CUdevice device)
+{
+    static int held[FAKE_DEVICES_MAX];
+    const char *folder = getenv("FAKE_CUDA_FOLDER");
+    char path[512];
+    int fd;
+
+    if (folder == NULL || held[device] != 0) {
+        return true;
+    }
+    (void)snprintf(path, sizeof(path), "%s/gpu%d", folder, device);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return false;
+    }
+    held[device] = 1; /* the file stays open */
+    return true;
+}
+
 CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
     static char contexts[FAKE_DEVICES_MAX];
 
     COUNT(cuDevicePrimaryCtxRetain);
+    if (mode_of(device) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS && !alone_on(device)) {
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
     *out = (CUcontext)(void *)&contexts[device];
     return CUDA_SUCCESS;
 }

@@ -10,6 +10,9 @@
  * Work runs on a thread of its own, as it does on a device: a call only enqueues.
  *
  *   FAKE_CUDA_DEVICES=2        so many devices; 1 without
+ *   FAKE_CUDA_MIG=1            they are MIG devices
+ *   FAKE_CUDA_MODES=030        compute modes, a digit each; FAKE_CUDA_FOLDER has a file for each that is one process's
+ *   CUDA_VISIBLE_DEVICES       as the driver takes it
  *   FAKE_CUDA_CALLS=FILE       count the calls of all processes there (struct fake_cuda_calls; made when it is not there)
  *   FAKE_CUDA_KERNEL_NS=5000   a kernel takes so long
  *   FAKE_CUDA_GATE=FILE        while there is such a file, no kernel begins

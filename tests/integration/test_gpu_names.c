@@ -1,0 +1,194 @@
+/*
+ * Which GPUs a machine's store takes: by number and by name, with gaps, MIG devices, and in each compute mode. With real processes and a driver that has
+ * no GPU (tests/harness/gpu/fake_cuda.h), which takes CUDA_VISIBLE_DEVICES as the driver does.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/integration/cluster.h"
+
+#define GPU_NAME(x) x x x x "-" x x "-" x x "-" x x "-" x x x x x x
+
+/* Three GPUs, in these modes (a digit each), or three MIG devices; visible NULL: not set. */
+static void machine(const char *visible, const char *modes, bool mig)
+{
+    cluster_tag();
+    test_expect_log();
+    ASSERT_EQ(setenv("FAKE_CUDA_DEVICES", "3", 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_MIG", mig ? "1" : "0", 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_MODES", modes, 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_FOLDER", cluster_folder(), 1), 0);
+    ASSERT_EQ(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
+    if (visible != NULL) {
+        ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", visible, 1), 0);
+    }
+}
+
+static struct plasmon_client *start(const char *gpus)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    options.gpus = gpus;
+    CLUSTER_OK(plasmon_init(&options, &client));
+    cluster_watch(client);
+    return client;
+}
+
+/* These GPUs, in this order. */
+static void expect_devices(struct plasmon_client *client, uint32_t wanted,
+                           const char *const *names)
+{
+    struct plasmon_device_info infos[4];
+    uint32_t count = 0;
+
+    CLUSTER_OK(plasmon_devices(client, infos, 4, &count));
+    ASSERT_EQ(count, wanted);
+    for (uint32_t i = 0; i < wanted; i++) {
+        ASSERT_EQ(infos[i].kind, 2);
+        ASSERT_STR(infos[i].name, names[i]);
+    }
+}
+
+/* What lies on one device, read on another, and its bytes; the route that it went by is in the status. (Kernels of this driver do nothing.) */
+static void move(struct plasmon_client *client, const char *route)
+{
+    struct plasmon_ref *here = cluster_put(client, 1 << 20, 5, 0);
+    struct plasmon_ref *read = cluster_copy(client, here, 1);
+    char wanted[64];
+    char *text;
+
+    CLUSTER_OK(plasmon_wait(client, &read, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    cluster_expect_ramp(client, here, 1 << 20, 5, 1);
+    CLUSTER_OK(plasmon_status_json(client, &text));
+    (void)snprintf(wanted, sizeof(wanted), "\"route\":\"%s\",\"copies\":1", route);
+    for (char *from = text, *to = text; (*to = *from) != '\0';
+         from++) { /* without spaces and new lines */
+        to += *from != ' ' && *from != '\n';
+    }
+    ASSERT_CONTAINS(text, wanted);
+    free(text);
+    CLUSTER_OK(plasmon_release(client, here));
+    CLUSTER_OK(plasmon_release(client, read));
+}
+
+static void finish(struct plasmon_client *client)
+{
+    char path[300];
+
+    plasmon_finish(client);
+    for (int gpu = 0; gpu < 3; gpu++) { /* who was alone on which */
+        (void)snprintf(path, sizeof(path), "%s/gpu%d", cluster_folder(), gpu);
+        (void)unlink(path);
+    }
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+TEST(gpus_are_taken_by_number_and_by_name)
+{
+    struct plasmon_client *client;
+
+    machine("2,GPU-" GPU_NAME("40"), "", false);
+    client = start("auto");
+    expect_devices(client, 2, (const char *const[]){"fake 2", "fake 0"});
+    move(client, "peer");
+    finish(client);
+}
+
+TEST(a_name_that_is_not_there_ends_the_list_and_too_few_are_an_error)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    machine("1,GPU-77777777,0", "", false);
+    client = start("auto");
+    expect_devices(client, 1, (const char *const[]){"fake 1"});
+    plasmon_finish(client);
+
+    options.gpus = "2";
+    ASSERT_TRUE(plasmon_init(&options, &client) != PLASMON_OK);
+    ASSERT_CONTAINS(plasmon_error(NULL), "--gpus 2, but the driver shows 1");
+    ASSERT_CONTAINS(plasmon_error(NULL), "plasmon doctor");
+    cluster_expect_gone(CLUSTER_WAIT_MS);
+}
+
+/* Each worker sees its own alone: nothing is mapped, and bytes go through the host. */
+TEST(mig_devices_have_a_worker_each)
+{
+    struct plasmon_client *client;
+
+    machine("MIG-" GPU_NAME("42") ",MIG-" GPU_NAME("40"), "", true);
+    client = start("auto");
+    expect_devices(client, 2,
+                   (const char *const[]){"fake 2 MIG 1g.10gb", "fake 0 MIG 1g.10gb"});
+    move(client, "host");
+    cluster_kill(cluster_find("plasmon-worker", 1));
+    move(client, "host");
+    finish(client);
+}
+
+TEST(a_mig_device_that_is_not_there_is_left_out)
+{
+    struct plasmon_client *client;
+
+    machine("MIG-77777777,MIG-" GPU_NAME("41"), "", true);
+    client = start("auto");
+    expect_devices(client, 1, (const char *const[]){"fake 1 MIG 1g.10gb"});
+    finish(client);
+}
+
+TEST(a_gpu_that_nobody_may_use_is_left_out)
+{
+    struct plasmon_client *client;
+
+    machine(NULL, "020", false);
+    client = start("auto");
+    expect_devices(client, 2, (const char *const[]){"fake 0", "fake 2"});
+    move(client, "peer");
+    finish(client);
+}
+
+/* The next worker comes when the driver has let go of the one before. */
+TEST(gpus_for_one_process_each_have_their_worker_also_the_next_one)
+{
+    struct plasmon_client *client;
+
+    machine(NULL, "333", false);
+    client = start("2");
+    expect_devices(client, 2, (const char *const[]){"fake 0", "fake 1"});
+    cluster_kill(cluster_find("plasmon-worker", 0));
+    move(client, "peer");
+    finish(client);
+}
+
+/* (What a worker says that finds it so: test_cuda_absent.) */
+TEST(a_gpu_that_another_program_has_for_itself_is_taken_when_that_has_ended)
+{
+    struct plasmon_client *client;
+    char path[300];
+    pid_t other;
+    int fd;
+
+    machine("0", "300", false);
+    (void)snprintf(path, sizeof(path), "%s/gpu0", cluster_folder());
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_TRUE(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    other = fork();
+    if (other == 0) {
+        (void)usleep(700000); /* the first worker is refused meanwhile */
+        _exit(0);
+    }
+    ASSERT_TRUE(other > 0);
+    ASSERT_EQ(close(fd), 0); /* that has it now */
+    client = start("1");
+    expect_devices(client, 1, (const char *const[]){"fake 0"});
+    finish(client);
+    ASSERT_EQ(waitpid(other, NULL, 0), other);
+}
+
+TEST_MAIN()
