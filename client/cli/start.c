@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -527,19 +528,27 @@ static int check_free(const struct start *start, struct cli_node *node)
     return status == PLASMON_OK ? CLI_OK : cli_fail(&cli_start, "%s", err.text);
 }
 
+/* What programs, and stores of other machines, need besides the address. */
 static void print_use(const struct start *start, const struct cli_node *node)
 {
-    char tcp[64];
+    char tcp[64], token[PATH_MAX];
 
     printf("\nprograms on this machine:\n    export PLASMON_ADDRESS=%s\n", node->address);
+    if (start->token_file != NULL) {
+        printf("    export PLASMON_TOKEN_FILE=%s\n",
+               realpath(start->token_file, token) != NULL ? token : start->token_file);
+    }
     if (start->head && start->port != 0) {
         tcp_address(start, tcp);
-        printf("other machines%s:\n    plasmon start --address %s%s\n",
+        printf("other machines%s:\n    plasmon start --address %s%s%s%s\n",
                strncmp(tcp, "127.", 4) == 0 ? " (only through a tunnel: without "
                                               "--token-file the head listens on loopback)"
                                             : "",
                strncmp(tcp, "0.0.0.0", 7) == 0 ? "THIS_MACHINE" : "127.0.0.1",
-               strchr(tcp, ':'));
+               strchr(tcp, ':'), start->token_file != NULL ? " --token-file FILE" : "",
+               start->bulk_plain         ? " --bulk-plain"
+               : start->tls_cert != NULL ? " --tls-ca FILE --tls-cert FILE --tls-key FILE"
+                                         : "");
     }
     printf("end it:\n    plasmon stop\nlogs are in %s\n", node->dir);
 }

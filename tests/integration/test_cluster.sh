@@ -11,7 +11,14 @@ local=unix:$XDG_RUNTIME_DIR/plasmon-$(id -u)/head.sock
 
 start() {
     "$plasmon" start --head --listen "127.0.0.1:$port" --token-file "$XDG_RUNTIME_DIR/token" \
-        --cpu-devices 2 --gpus none --device-memory 64M --metrics "$metrics_port"
+        --cpu-devices 2 --gpus none --device-memory 64M --metrics "$metrics_port" >"$XDG_RUNTIME_DIR/started"
+}
+what_start_says_suffices() { # the lines for a shell, as they are
+    cat "$XDG_RUNTIME_DIR/started"
+    (
+        eval "$(sed -n 's/^ *export /export /p' "$XDG_RUNTIME_DIR/started")"
+        [ "$(timeout 60 "$program")" = right ] && "$plasmon" status >/dev/null
+    )
 }
 run() { # ADDRESS
     [ "$(PLASMON_ADDRESS=$1 PLASMON_TOKEN=secret-of-the-test timeout 60 "$program")" = right ]
@@ -141,6 +148,7 @@ gone_is_told() {
 }
 
 claim start_returns_when_the_devices_are_ready start
+claim what_start_says_lets_a_program_in what_start_says_suffices
 claim a_program_runs_over_the_unix_socket run "$local"
 claim a_program_runs_over_tcp run "127.0.0.1:$port"
 claim no_token_is_refused refused ""
