@@ -20,7 +20,7 @@ enum { PEERS = 4, REQUEST_MS = 400, LONG_MS = 20000 };
 
 static struct head_metrics *metrics;
 static _Atomic uint32_t asked;
-static bool silent; /* the head does not answer */
+static atomic_bool silent; /* the head does not answer */
 
 static void answer(void)
 {
@@ -293,8 +293,8 @@ TEST(who_leaves_in_the_middle_is_forgotten)
         say(fd, i % 2 == 0 ? "GET /metr" : "GET /metrics HTTP/1.1\r\n\r\n");
         (void)close(fd);
     }
+    silent = false; /* who asks from now on is answered; who has asked, here */
     answer();
-    silent = false;
     scrape_good();
     head_metrics_destroy(metrics);
 }
