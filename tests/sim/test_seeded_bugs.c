@@ -181,7 +181,8 @@ static void assert_found(const char *bug, const struct graph_profile *programs,
         return;
     }
     if (WEXITSTATUS(status) != FOUND) {
-        test_fail(__FILE__, __LINE__, "%d random programs did not notice %s", graphs, bug);
+        test_fail(__FILE__, __LINE__, "%llu random programs did not notice %s",
+                  (unsigned long long)graphs, bug);
     }
 }
 
